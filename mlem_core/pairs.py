@@ -1,0 +1,368 @@
+"""The pair table: what a layer's distances are for each pattern of feature differences.
+
+A pair of stimuli enters every analysis through its pattern, the vector of its feature distances,
+and patterns are few. `PairIndex` says which pattern each pair has (it depends on the stimuli
+alone); `pair_tables` sums distances and ranks by pattern for each layer; everything after that
+works on the `PairTables` and never sees a pair again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from mlem_core.distances import condensed_from_matrix, n_pairs, squared_distances
+from mlem_core.errors import InputError, unknown
+from mlem_core.patterns import FloatArray, IntArray, PairIndex, block_numbers, group_rows
+from mlem_core.ranks import doubled_ranks, order_pairs
+
+CHUNK = 2**20
+
+
+def cores() -> int:
+    """How many processor cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@dataclass(frozen=True)
+class PairTables:
+    """Sufficient statistics of the pairs of n_layers layers, by fold block and pattern.
+
+    A cell is a block of folds (a, b) and a pattern that occurs in it; cells are sorted by block.
+    Folds are those of the stimuli; n_blocks = n_folds (n_folds + 1) / 2.
+
+    Attributes
+    ----------
+    features, kinds, levels, codes : as in `PairIndex`
+    n_stimuli, n_folds
+    cell_block, cell_pattern, counts : (n_cells,) block, pattern and number of pairs of each cell
+    target_sums : (n_layers, n_cells) sums of the squared neural distance
+    rank_sums : (n_layers, n_cells) sums of the centred average rank among all pairs
+    within_sums : (n_layers, n_cells) the same with ranks among the pairs inside a fold (held-out
+        pairs); 0 in blocks between two folds
+    rank_squares : (n_layers,) sum of the squared centred rank over all pairs
+    within_squares : (n_layers, n_folds) the same inside each fold
+    target_low, target_high : (n_layers, n_blocks) lowest and highest squared distance
+    """
+
+    features: tuple[str, ...]
+    kinds: tuple[str, ...]
+    levels: tuple[FloatArray, ...]
+    codes: IntArray
+    n_stimuli: int
+    n_folds: int
+    cell_block: IntArray
+    cell_pattern: IntArray
+    counts: FloatArray
+    target_sums: FloatArray
+    rank_sums: FloatArray
+    within_sums: FloatArray
+    rank_squares: FloatArray
+    within_squares: FloatArray
+    target_low: FloatArray
+    target_high: FloatArray
+
+    @property
+    def n_layers(self) -> int:
+        return len(self.target_sums)
+
+    @property
+    def n_pairs(self) -> int:
+        return n_pairs(self.n_stimuli)
+
+    @cached_property
+    def patterns(self) -> FloatArray:
+        """(n_patterns, n_features) feature distances, in [0, 1]."""
+        return np.stack(
+            [level[self.codes[:, f]] for f, level in enumerate(self.levels)], axis=1
+        ).reshape(len(self.codes), len(self.features))
+
+    @cached_property
+    def block_edges(self) -> IntArray:
+        """(n_blocks + 1,) where each block's cells begin."""
+        n_blocks = self.n_folds * (self.n_folds + 1) // 2
+        return np.searchsorted(self.cell_block, np.arange(n_blocks + 1))
+
+    def held_out(self, fold: int) -> slice:
+        """The cells of the pairs inside a fold."""
+        block = block_numbers(self.n_folds)[fold, fold]
+        return slice(int(self.block_edges[block]), int(self.block_edges[block + 1]))
+
+    def of_layers(self, layers: Sequence[int]) -> PairTables:
+        """The same tables with only these layers, by position."""
+        keep = list(layers)
+        return replace(self, **{name: getattr(self, name)[keep] for name in BY_LAYER})
+
+    def of_features(self, features: Sequence[str]) -> PairTables:
+        """The tables that these features alone would have given: the others are summed out.
+
+        Raises
+        ------
+        InputError
+            An unknown feature, or none.
+        """
+        for name in features:
+            if name not in self.features:
+                raise unknown("feature", name, self.features)
+        keep = [f for f, name in enumerate(self.features) if name in set(features)]
+        if not keep:
+            raise InputError("no feature is left; choose at least one.")
+        if len(keep) == len(self.features):
+            return self
+        first, group = group_rows(self.codes[:, keep])
+        key = self.cell_block * len(first) + group[self.cell_pattern]
+        order = np.argsort(key, kind="stable")
+        starts = np.flatnonzero(np.diff(key[order], prepend=-1))
+        kept = key[order][starts]
+
+        def summed(values: FloatArray) -> FloatArray:
+            return np.add.reduceat(np.take(values, order, axis=-1), starts, axis=-1)
+
+        return replace(
+            self,
+            features=tuple(self.features[f] for f in keep),
+            kinds=tuple(self.kinds[f] for f in keep),
+            levels=tuple(self.levels[f] for f in keep),
+            codes=self.codes[np.ix_(first, keep)],
+            cell_block=kept // len(first),
+            cell_pattern=kept % len(first),
+            counts=summed(self.counts),
+            target_sums=summed(self.target_sums),
+            rank_sums=summed(self.rank_sums),
+            within_sums=summed(self.within_sums),
+        )
+
+    def save(self, path: Path) -> None:
+        """Write an .npz without pickles."""
+        arrays = {name: getattr(self, name) for name in (*BY_CELL, *BY_LAYER, "codes")}
+        arrays |= {f"level_{f:03d}": level for f, level in enumerate(self.levels)}
+        np.savez(
+            path,
+            features=np.array(self.features),
+            kinds=np.array(self.kinds),
+            size=np.array([self.n_stimuli, self.n_folds]),
+            **arrays,
+        )
+
+    @classmethod
+    def load(cls, path: Path) -> PairTables:
+        """Read what `save` wrote."""
+        with np.load(path, allow_pickle=False) as kept:
+            features = tuple(str(name) for name in kept["features"])
+            return cls(
+                features=features,
+                kinds=tuple(str(kind) for kind in kept["kinds"]),
+                levels=tuple(kept[f"level_{f:03d}"] for f in range(len(features))),
+                n_stimuli=int(kept["size"][0]),
+                n_folds=int(kept["size"][1]),
+                **{name: kept[name] for name in (*BY_CELL, *BY_LAYER, "codes")},
+            )
+
+
+BY_CELL = ("cell_block", "cell_pattern", "counts")
+BY_LAYER = (
+    "target_sums",
+    "rank_sums",
+    "within_sums",
+    "rank_squares",
+    "within_squares",
+    "target_low",
+    "target_high",
+)
+
+
+def _sums(
+    cells: NDArray[np.int32] | IntArray,
+    values: NDArray[np.generic],
+    n_cells: int,
+    centre: float,
+) -> FloatArray:
+    """Sum of values - centre by cell, in chunks so that no copy of all pairs is made."""
+    total = np.zeros(n_cells)
+    for start in range(0, len(cells), CHUNK):
+        part = values[start : start + CHUNK].astype(np.float64)
+        part -= centre
+        total += np.bincount(cells[start : start + CHUNK], weights=part, minlength=n_cells)
+    return total
+
+
+@dataclass(frozen=True)
+class LayerSums:
+    """One layer's row of each array of `PairTables`, over all (not only the occurring) cells."""
+
+    target_sums: FloatArray
+    rank_sums: FloatArray
+    within_sums: FloatArray
+    rank_squares: float
+    within_squares: FloatArray
+    target_low: FloatArray
+    target_high: FloatArray
+
+
+def layer_sums(index: PairIndex, squared: FloatArray) -> tuple[LayerSums, NDArray[np.uint32]]:
+    """One pass over the pairs of a layer: sums by cell, and the doubled average rank of each pair.
+
+    Parameters
+    ----------
+    index : the pairs' patterns and blocks
+    squared : (n_pairs,) squared neural distances
+
+    Returns
+    -------
+    LayerSums, and (n_pairs,) uint32, twice the average rank of each pair among all pairs
+    """
+    cells, n_patterns, n_folds = index.pattern_cell, index.n_patterns, index.n_folds
+    numbers = block_numbers(n_folds)
+    n_blocks = int(numbers.max()) + 1
+    n_cells = n_blocks * n_patterns
+    total = len(squared)
+    order, value = order_pairs(squared)
+    ascending = doubled_ranks(value)
+    doubled = np.empty(total, dtype=np.uint32)
+    doubled[order] = ascending
+    ranks = _sums(cells, doubled, n_cells, total + 1.0) / 2
+    squares = _squares(ascending, total + 1.0)
+    within = np.zeros(n_cells)
+    within_squares = np.zeros(n_folds)
+    low, high = np.full(n_blocks, np.inf), np.full(n_blocks, -np.inf)
+    block = (cells // n_patterns).astype(np.uint8 if n_blocks < 256 else np.int32)[order]
+    for number in range(n_blocks):
+        inside = block == number
+        if inside.any():
+            low[number] = squared[order[int(inside.argmax())]]
+            high[number] = squared[order[total - 1 - int(inside[::-1].argmax())]]
+    for fold in range(n_folds):
+        at = np.flatnonzero(block == numbers[fold, fold])
+        held_out = doubled_ranks(value[at])
+        where = cells[order[at]]
+        within += _sums(where, held_out, n_cells, len(at) + 1.0) / 2
+        within_squares[fold] = _squares(held_out, len(at) + 1.0)
+    sums = LayerSums(
+        target_sums=_sums(cells, squared, n_cells, 0.0),
+        rank_sums=ranks,
+        within_sums=within,
+        rank_squares=squares,
+        within_squares=within_squares,
+        target_low=low,
+        target_high=high,
+    )
+    return sums, doubled
+
+
+def _squares(doubled: NDArray[np.uint32], centre: float) -> float:
+    total = 0.0
+    for start in range(0, len(doubled), CHUNK):
+        part = doubled[start : start + CHUNK].astype(np.float64)
+        part -= centre
+        total += float(part @ part)
+    return total / 4
+
+
+RankSink = Callable[[int, NDArray[np.uint32]], None]
+LayerSource = Callable[[], NDArray[np.floating]]
+
+
+def pair_tables(
+    index: PairIndex,
+    layers: Sequence[LayerSource],
+    *,
+    names: Sequence[str] | None = None,
+    distance: str = "euclidean",
+    keep_ranks: RankSink | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    workers: int | None = None,
+) -> PairTables:
+    """Pair tables of many layers, one pass over the pairs for each.
+
+    Parameters
+    ----------
+    index : the pairs' patterns and blocks
+    layers : for each layer a function that gives its representations (n_stimuli, n_units), or its
+        distances (n_stimuli, n_stimuli) where `distance` is "precomputed"
+    names : how messages call each layer
+    distance : see `mlem_core.distances.METRICS`, or "precomputed"
+    keep_ranks : called with a layer's position and its (n_pairs,) doubled ranks
+    progress : called with the number of layers done and their total
+    workers : threads; by default one a core
+
+    Raises
+    ------
+    InputError
+        As `squared_distances`; a layer whose number of rows is not that of the stimuli.
+    """
+    n_stimuli, names = (
+        len(index.folds),
+        names or [f"layer {i}" for i in range(len(layers))],
+    )
+    workers = min(workers or cores(), max(1, len(layers)))
+
+    def one(position: int) -> LayerSums:
+        rows, name = layers[position](), names[position]
+        if len(rows) != n_stimuli:
+            raise InputError(
+                f"{name} has {len(rows)} rows, but there are {n_stimuli} stimuli; "
+                "it must have one row a stimulus, in the order of the CSV."
+            )
+        if distance == "precomputed":
+            squared = condensed_from_matrix(rows, layer=name)
+        else:
+            squared = squared_distances(rows, distance, layer=name)
+        sums, doubled = layer_sums(index, squared)
+        if keep_ranks is not None:
+            keep_ranks(position, doubled)
+        return sums
+
+    # The threads share the cores; each one's matrix product gets its part of them.
+    with (
+        threadpool_limits(max(1, cores() // workers)),
+        ThreadPoolExecutor(workers) as pool,
+    ):
+        futures = {pool.submit(one, position): position for position in range(len(layers))}
+        rows: list[LayerSums | None] = [None] * len(layers)
+        try:
+            for done, future in enumerate(as_completed(futures), 1):
+                rows[futures[future]] = future.result()
+                if progress is not None:
+                    progress(done, len(layers))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return _assemble(index, [row for row in rows if row is not None])
+
+
+def _assemble(index: PairIndex, rows: Sequence[LayerSums]) -> PairTables:
+    n_blocks = index.n_folds * (index.n_folds + 1) // 2
+    counts = np.bincount(index.pattern_cell, minlength=n_blocks * index.n_patterns)
+    cells = np.flatnonzero(counts)
+
+    def stacked(name: str) -> FloatArray:
+        return np.stack([getattr(row, name) for row in rows])
+
+    return PairTables(
+        features=index.features,
+        kinds=index.kinds,
+        levels=index.levels,
+        codes=index.codes,
+        n_stimuli=len(index.folds),
+        n_folds=index.n_folds,
+        cell_block=cells // index.n_patterns,
+        cell_pattern=cells % index.n_patterns,
+        counts=counts[cells].astype(np.float64),
+        target_sums=stacked("target_sums")[:, cells],
+        rank_sums=stacked("rank_sums")[:, cells],
+        within_sums=stacked("within_sums")[:, cells],
+        rank_squares=stacked("rank_squares"),
+        within_squares=stacked("within_squares"),
+        target_low=stacked("target_low"),
+        target_high=stacked("target_high"),
+    )
