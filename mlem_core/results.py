@@ -1,0 +1,149 @@
+"""The tables of an analysis, recomputed from its pair tables, and how they are written."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from mlem_core import similarity
+from mlem_core.importance import permutation_importance
+from mlem_core.metric import cross_validate_ridge
+from mlem_core.pairs import PairTables
+from mlem_core.patterns import FloatArray, IntArray
+from mlem_core.stimuli import write_table
+
+Layer = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Results:
+    """Everything that an analysis says, as tidy tables.
+
+    Attributes
+    ----------
+    scores : model, layer, fold, rho, rho_a, ceiling, alpha (held-out, a row a layer and fold)
+    importance : model, layer, fold, feature, importance (drop of the held-out ρ)
+    weights : model, layer, fold, feature, weight (fitted on that fold's training stimuli)
+    folds : stimulus (row of the CSV from 0), fold (that tests it)
+    similarity_profiles : weighted Kendall τ of the importance profiles, square, "model:layer"
+    similarity_rsa : Spearman ρ of the neural distances, square, "model:layer"
+    layer_map : measure ("profiles" or "rsa"), model, layer, x, y
+    agreement : Spearman ρ of the upper triangles of the two similarity tables
+    feature_correlations : Pearson correlations of the feature distances, square
+    n_stimuli, n_pairs, n_folds : what it was computed on
+    """
+
+    scores: pd.DataFrame
+    importance: pd.DataFrame
+    weights: pd.DataFrame
+    folds: pd.DataFrame
+    similarity_profiles: pd.DataFrame
+    similarity_rsa: pd.DataFrame
+    layer_map: pd.DataFrame
+    agreement: float
+    feature_correlations: pd.DataFrame
+    n_stimuli: int
+    n_pairs: int
+    n_folds: int
+
+    def write(self, folder: Path | str, manifest: dict[str, Any]) -> None:
+        """Write the files of the command line's contract; each appears whole or not at all.
+
+        Parameters
+        ----------
+        folder : made if it is not there
+        manifest : goes into manifest.json as it is
+        """
+        target = Path(folder)
+        target.mkdir(parents=True, exist_ok=True)
+        tables = {
+            "scores.csv": self.scores,
+            "importance.csv": self.importance,
+            "weights.csv": self.weights,
+            "folds.csv": self.folds,
+            "similarity_profiles.csv": _with_names(self.similarity_profiles),
+            "similarity_rsa.csv": _with_names(self.similarity_rsa),
+            "layer_map.csv": self.layer_map,
+        }
+        with tempfile.TemporaryDirectory(dir=target, prefix=".writing-") as writing:
+            for name, table in tables.items():
+                write_table(table, Path(writing) / name)
+            text = json.dumps(manifest, indent=2, ensure_ascii=False)
+            (Path(writing) / "manifest.json").write_text(text + "\n", encoding="utf-8")
+            for path in sorted(Path(writing).iterdir()):
+                os.replace(path, target / path.name)
+
+
+def _with_names(square: pd.DataFrame) -> pd.DataFrame:
+    return square.rename_axis("layer").reset_index()
+
+
+def _long(layers: Sequence[Layer], values: dict[str, FloatArray], **by: Sequence[Any]) -> Any:
+    """Tidy table of arrays (n_layers, n_folds, ...) with a column for each axis."""
+    axes = [range(len(layers)), *by.values()]
+    index = pd.MultiIndex.from_product(axes, names=["at", *by])
+    frame = pd.DataFrame({name: array.ravel() for name, array in values.items()}, index=index)
+    frame = frame.reset_index()
+    at = frame.pop("at").to_numpy()
+    frame.insert(0, "model", np.array([model for model, _ in layers], dtype=object)[at])
+    frame.insert(1, "layer", np.array([layer for _, layer in layers], dtype=np.int64)[at])
+    return frame
+
+
+def results_from_tables(
+    tables: PairTables, layers: Sequence[Layer], rsa: FloatArray, folds: IntArray
+) -> Results:
+    """Fit, score, permute and compare all layers from their pair tables.
+
+    Parameters
+    ----------
+    tables : pair tables of n_layers layers
+    layers : (model, layer) of each
+    rsa : (n_layers, n_layers) from `mlem_core.similarity.PairRanks.rsa`
+    folds : (n_stimuli,) the fold that tests each stimulus
+    """
+    fits = cross_validate_ridge(tables)
+    importance = permutation_importance(tables, fits.weights)
+    tau = similarity.weighted_tau(importance.mean(axis=1))
+    names = [f"{model}:{layer}" for model, layer in layers]
+    by = {"fold": range(tables.n_folds)}
+    maps = []
+    for measure, matrix in (("profiles", tau), ("rsa", rsa)):
+        points = similarity.mds_map(1.0 - matrix)
+        maps.append(_long(layers, {"x": points[:, 0], "y": points[:, 1]}).assign(measure=measure))
+    counts = np.bincount(tables.cell_pattern, weights=tables.counts)
+    correlations = similarity.feature_correlations(tables.patterns[: len(counts)], counts)
+    columns = ["measure", "model", "layer", "x", "y"]
+    return Results(
+        scores=_long(
+            layers,
+            {
+                "rho": fits.rho,
+                "rho_a": fits.rho_a,
+                "ceiling": fits.ceiling,
+                "alpha": fits.alpha,
+            },
+            **by,
+        ),
+        importance=_long(layers, {"importance": importance}, **by, feature=tables.features),
+        weights=_long(layers, {"weight": fits.weights}, **by, feature=tables.features),
+        folds=pd.DataFrame({"stimulus": np.arange(len(folds)), "fold": folds}),
+        similarity_profiles=pd.DataFrame(tau, index=names, columns=names),
+        similarity_rsa=pd.DataFrame(rsa, index=names, columns=names),
+        layer_map=pd.concat(maps, ignore_index=True)[columns],
+        agreement=similarity.agreement(tau, rsa),
+        feature_correlations=pd.DataFrame(
+            correlations, index=list(tables.features), columns=list(tables.features)
+        ),
+        n_stimuli=tables.n_stimuli,
+        n_pairs=tables.n_pairs,
+        n_folds=tables.n_folds,
+    )

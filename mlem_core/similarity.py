@@ -1,0 +1,214 @@
+"""Similarity of layers: feature-based (weighted Kendall τ), feature-agnostic (RSA), and maps."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from mlem_core.distances import n_pairs
+from mlem_core.pairs import cores
+from mlem_core.patterns import FloatArray
+
+# Ranks of all layers up to this size stay in memory; larger ones go to a temporary file.
+IN_MEMORY_BYTES = 2**30
+BAND = 2**13
+
+
+class PairRanks:
+    """The ranks of all pairs in all layers, kept until the layers have been compared.
+
+    Parameters
+    ----------
+    n_layers, n_stimuli : sizes
+    folder : where a temporary file goes if the ranks are too large for memory
+    """
+
+    def __init__(self, n_layers: int, n_stimuli: int, folder: Path | None = None) -> None:
+        self.n_layers, self.n_pairs = n_layers, n_pairs(n_stimuli)
+        self._file: BinaryIO | None = None
+        self._lock = threading.Lock()
+        if 4 * n_layers * self.n_pairs <= IN_MEMORY_BYTES:
+            self._ranks = np.empty((n_layers, self.n_pairs), dtype=np.uint32)
+        else:
+            # Unlinked as soon as it is open: nothing is left behind however the process ends.
+            self._file = tempfile.TemporaryFile(dir=folder)  # type: ignore[assignment]
+
+    def __enter__(self) -> PairRanks:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def put(self, layer: int, doubled: NDArray[np.uint32]) -> None:
+        """Keep twice the average ranks (n_pairs,) of a layer."""
+        if self._file is None:
+            self._ranks[layer] = doubled
+        else:
+            with self._lock:
+                self._file.seek(4 * layer * self.n_pairs)
+                self._file.write(doubled.data)
+
+    def band(self, start: int, stop: int) -> FloatArray:
+        """Twice the centred ranks of the pairs start..stop-1, (n_layers, stop - start)."""
+        if self._file is None:
+            part = self._ranks[:, start:stop].astype(np.float64)
+        else:
+            part = np.empty((self.n_layers, stop - start))
+            with self._lock:
+                for layer in range(self.n_layers):
+                    self._file.seek(4 * (layer * self.n_pairs + start))
+                    part[layer] = np.frombuffer(self._file.read(4 * (stop - start)), np.uint32)
+        part -= self.n_pairs + 1.0
+        return part
+
+    def rsa(self) -> FloatArray:
+        """Spearman ρ of the neural distances of every two layers over all pairs of stimuli.
+
+        A layer whose distances are all equal has ρ = 0 with every other and 1 with itself.
+
+        Returns
+        -------
+        (n_layers, n_layers)
+
+        Source: Salle et al. 2024, section 4 (feature-agnostic similarity).
+        """
+        workers = cores()
+        step = BAND if self._file is None else 16 * BAND
+        edges = np.linspace(0, self.n_pairs, workers + 1).astype(int)
+
+        def part(worker: int) -> FloatArray:
+            product = np.zeros((self.n_layers, self.n_layers))
+            for start in range(edges[worker], edges[worker + 1], step):
+                band = self.band(start, min(start + step, edges[worker + 1]))
+                product += band @ band.T
+            return product
+
+        with threadpool_limits(1), ThreadPoolExecutor(workers) as pool:
+            products = sum(pool.map(part, range(workers)), np.zeros((1, 1)))
+        spread = np.sqrt(np.diag(products))
+        both = spread[:, None] * spread[None, :]
+        rsa = np.divide(products, both, out=np.zeros_like(products), where=both > 0)
+        np.fill_diagonal(rsa, 1.0)
+        return np.clip(rsa, -1.0, 1.0)
+
+
+def weighted_tau(profiles: FloatArray) -> FloatArray:
+    """Weighted Kendall τ of every two importance profiles.
+
+    Hyperbolic weights, averaged over both rankings (Vigna 2015, as `scipy.stats.weightedtau`
+    computes it). Profiles without any order (all importances equal) have τ = 0 with every other.
+
+    Parameters
+    ----------
+    profiles : (n_layers, n_features) importances, averaged over folds
+
+    Returns
+    -------
+    (n_layers, n_layers)
+
+    Source: Salle et al. 2024, section 4; Jalouzot et al. 2024, appendix F.
+    """
+    from scipy.stats import weightedtau
+
+    n_layers = len(profiles)
+    tau = np.eye(n_layers)
+    for a in range(n_layers):
+        for b in range(a + 1, n_layers):
+            value = weightedtau(profiles[a], profiles[b]).statistic
+            tau[a, b] = tau[b, a] = 0.0 if np.isnan(value) else value
+    return tau
+
+
+def agreement(first: FloatArray, second: FloatArray) -> float:
+    """Spearman ρ of the upper triangles of two similarity matrices.
+
+    Parameters
+    ----------
+    first, second : (n_layers, n_layers)
+
+    Returns
+    -------
+    float; NaN with fewer than three layers or where one triangle is constant
+    """
+    from scipy.stats import spearmanr
+
+    upper = np.triu_indices(len(first), 1)
+    a, b = first[upper], second[upper]
+    if len(a) < 2 or np.ptp(a) == 0 or np.ptp(b) == 0:
+        return float("nan")
+    return float(spearmanr(a, b).statistic)
+
+
+def mds_map(dissimilarities: FloatArray, *, max_iter: int = 300) -> FloatArray:
+    """Map in two dimensions whose distances come close to the dissimilarities (metric MDS).
+
+    Starts from classical MDS, so that the map is the same each time; the axes are the principal
+    ones, each turned so that its largest coordinate is positive.
+
+    Parameters
+    ----------
+    dissimilarities : (n, n) symmetric, zero on the diagonal
+
+    Returns
+    -------
+    (n, 2)
+
+    Source: Salle et al. 2024, figures 2 and 4 (Kruskal 1964).
+    """
+    from sklearn.manifold import MDS
+
+    n = len(dissimilarities)
+    if n < 3 or not dissimilarities.any():
+        points = np.zeros((n, 2))
+        if n == 2:
+            points[:, 0] = np.array([-0.5, 0.5]) * dissimilarities[0, 1]
+        return points
+    symmetric = (dissimilarities + dissimilarities.T) / 2
+    np.fill_diagonal(symmetric, 0.0)
+    mds = MDS(
+        2,
+        metric="precomputed",
+        init="classical_mds",
+        n_init=1,
+        max_iter=max_iter,
+        normalized_stress=False,
+        random_state=0,
+    )
+    points = mds.fit_transform(symmetric)
+    points -= points.mean(axis=0)
+    turned: FloatArray = points @ np.linalg.svd(points, full_matrices=False)[2].T
+    largest = turned[np.abs(turned).argmax(axis=0), [0, 1]]
+    return turned * np.where(largest < 0, -1.0, 1.0)
+
+
+def feature_correlations(patterns: FloatArray, counts: FloatArray) -> FloatArray:
+    """Pearson correlation of every two feature distances over all pairs of stimuli.
+
+    Parameters
+    ----------
+    patterns : (n_patterns, n_features) feature distances
+    counts : (n_patterns,) pairs that have each pattern
+
+    Returns
+    -------
+    (n_features, n_features); NaN for a feature whose distance is the same in all pairs
+
+    Source: Salle et al. 2024, figure S5.
+    """
+    total = counts.sum()
+    centred = patterns - counts @ patterns / total
+    covariance = centred.T @ (centred * counts[:, None]) / total
+    spread = np.sqrt(np.diag(covariance))
+    both = spread[:, None] * spread[None, :]
+    unknown = both <= 1e-15
+    correlation = np.divide(covariance, both, out=np.zeros_like(covariance), where=~unknown)
+    correlation[unknown] = np.nan
+    return correlation
