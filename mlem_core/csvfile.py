@@ -13,8 +13,10 @@ import re
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import IO, Any, BinaryIO
 
+import numpy as np
 import pandas as pd
 
 from mlem_core.errors import InputError
@@ -59,10 +61,14 @@ def write_table(frame: pd.DataFrame, target: str | Path | IO[Any]) -> None:
     """
     if not isinstance(frame.index, pd.RangeIndex):
         frame = frame.rename_axis(index=frame.index.name or "").reset_index()
-    cells = {str(i): frame.iloc[:, i].map(_cell) for i in range(frame.shape[1])}
-    safe = pd.DataFrame(cells, index=frame.index, dtype=object)
-    safe.columns = pd.Index([_cell(str(column)) for column in frame.columns])
-    text = safe.to_csv(index=False, lineterminator="\n")
+    lines: list[str] = []
+    # The writer quotes a lone \r only where it ends lines itself; our lines end with \n.
+    ends = SimpleNamespace(write=lambda line: lines.append(line.removesuffix("\r\n") + "\n"))
+    writer = csv.writer(ends, lineterminator="\r\n")
+    writer.writerow([_cell(str(column)) for column in frame.columns])
+    for row in frame.itertuples(index=False, name=None):
+        writer.writerow([_cell(value) for value in row])
+    text = "".join(lines)
     if isinstance(target, (str, Path)):
         _replace(Path(target), text)
     elif isinstance(target, io.TextIOBase):
@@ -91,9 +97,9 @@ def _cell(value: Any) -> Any:
     if isinstance(value, str):
         risky = _FORMULA.match(value) and not NUMBER.fullmatch(value)
         return f"'{value}" if risky else value
-    if isinstance(value, float):
+    if isinstance(value, (float, np.floating)):
         return "" if math.isnan(value) else repr(float(value))
-    return value
+    return "" if value is None or value is pd.NA else value
 
 
 def _unescape(cell: str) -> str:
@@ -163,6 +169,12 @@ def _parse(text: str, name: str) -> tuple[list[str], Rows]:
                 continue
             if not header:
                 header = [_unescape(cell).strip() for cell in cells]
+                for separator, kind in ((";", "semicolons"), ("\t", "tabs")):
+                    if len(header) == 1 and separator in header[0]:
+                        raise InputError(
+                            f"the header of {name} seems to be separated by {kind}; the cells "
+                            "must be separated by commas."
+                        )
                 continue
             if len(rows) == MAX_ROWS:
                 raise InputError(

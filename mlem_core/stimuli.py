@@ -270,7 +270,9 @@ def _build(
     for column in names:
         distinct = columns[column].dropna().unique()
         if len(distinct) < 2:
-            found = f"only the value {short(str(distinct[0]))}" if len(distinct) else "no value"
+            found = (
+                f"only the value {short(str(_text(distinct[0])))}" if len(distinct) else "no value"
+            )
             raise InputError(
                 f"the feature {column!r} has {found}, so that it tells no two stimuli apart; "
                 "remove the column or rename it with a leading underscore to carry it along."
@@ -294,12 +296,6 @@ def _check_header(header: list[str], name: str) -> None:
             )
     if "sentence" in header:
         return
-    for separator, kind in ((";", "semicolons"), ("\t", "tabs")):
-        if len(header) <= 2 and any(separator in column for column in header):
-            raise InputError(
-                f"the header of {name} seems to be separated by {kind}; the cells must be "
-                "separated by commas."
-            )
     near = [c for c in header if c.strip("_ ").casefold().rstrip("s") in ("sentence", "text")]
     hint = f"did you mean {near[0]!r}? rename it; " if near else ""
     raise InputError(
