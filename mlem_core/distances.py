@@ -72,7 +72,7 @@ def equal_rows(rows: NDArray[np.floating]) -> NDArray[np.int64]:
     return lowest[first].astype(np.int64)
 
 
-def _prepared(rows: FloatArray, metric: str, layer: str) -> FloatArray:
+def _prepared(rows: FloatArray, metric: str, layer: str, numbers: NDArray[np.int64]) -> FloatArray:
     if metric == "euclidean":
         return rows - rows.mean(axis=0)
     if metric == "correlation":
@@ -83,7 +83,7 @@ def _prepared(rows: FloatArray, metric: str, layer: str) -> FloatArray:
         if len(zero):
             what = "zeros only" if metric == "cosine" else "one and the same value"
             raise InputError(
-                f"{layer} holds {what} for row {zero[0] + 1}, where the {metric} distance is not "
+                f"{layer} holds {what} for row {numbers[zero[0]] + 1}, where the {metric} distance is not "
                 "defined; leave the row out or choose the euclidean or manhattan distance."
             )
         return rows / norms[:, None]
@@ -168,7 +168,7 @@ def squared_distances(
         )
     first = equal_rows(raw)
     kept, position = np.unique(first, return_inverse=True)
-    rows = _prepared(raw[kept].astype(np.float64), metric, layer)
+    rows = _prepared(raw[kept].astype(np.float64), metric, layer, kept)
     n = len(raw)
     condensed = np.empty(n_pairs(n))
     slices = list(row_slices(n))

@@ -14,36 +14,43 @@ class PairOrder(NamedTuple):
     """The pairs of one layer in ascending order of their distance.
 
     order : (n_pairs,) pair numbers
-    value : (n_pairs,) their distances as ordered integers; equal means tied
+    value : (n_pairs,) their distances as ascending whole numbers; equal means tied
     """
 
     order: NDArray[np.int64]
-    value: NDArray[np.uint32]
+    value: NDArray[np.uint64]
 
 
 def order_pairs(distances: FloatArray) -> PairOrder:
     """Sort the pairs of a layer by distance.
 
-    Distances are compared at a relative 6e-8 (float32): closer ones are ties. That is finer than
-    the models compute, moves no ρ by more than 1e-9, and lets one sort of packed 64-bit keys
-    (distance above, pair number below) do the work of a slower argsort.
+    The number of a pair goes into the low bits of a 64-bit key and its distance, rounded to the
+    bits that are left, into the high ones, so that one sort does the work of a slower argsort.
+    2 million pairs leave 32 bits of mantissa: distances that differ by less than a relative 2e-10,
+    which is finer than any model computes, are ties (as they should be where only the order of
+    summation tells them apart).
 
     Parameters
     ----------
     distances : (n_pairs,) distances or squared distances, at least 0
     """
-    top = distances.max(initial=0.0)
-    scaled = (distances / top if top > 0 else distances).astype(np.float32)
-    keys = scaled.view(np.uint32).astype(np.uint64)
-    keys <<= np.uint64(32)
-    keys |= np.arange(len(keys), dtype=np.uint64)
+    n = len(distances)
+    number_bits = np.uint64(max(1, (n - 1).bit_length()))
+    keys = (distances + 0.0).view(np.uint64)
+    dropped = int(number_bits) - 1
+    if dropped:
+        # To the nearest, not down: a value just below a round one belongs to it.
+        keys += np.uint64(1 << (dropped - 1))
+        keys >>= np.uint64(dropped)
+    keys <<= number_bits
+    keys |= np.arange(n, dtype=np.uint64)
     keys.sort()
-    value = (keys >> np.uint64(32)).astype(np.uint32)
-    keys &= np.uint64(0xFFFFFFFF)
+    value = keys >> number_bits
+    keys &= np.uint64((1 << int(number_bits)) - 1)
     return PairOrder(keys.view(np.int64), value)
 
 
-def doubled_ranks(sorted_values: NDArray[np.uint32]) -> NDArray[np.uint32]:
+def doubled_ranks(sorted_values: NDArray[np.uint64]) -> NDArray[np.uint32]:
     """Twice the average ranks (1-based) of values in ascending order: whole numbers, so exact.
 
     Parameters

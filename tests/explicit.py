@@ -1,0 +1,90 @@
+"""The slow way: explicit pairs, loops and libraries, to hold the pair tables against."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from scipy.spatial.distance import pdist
+from scipy.stats import rankdata, spearmanr
+
+
+def random_features(n: int, seed: int = 0) -> pd.DataFrame:
+    """Nominal and ordered features of n stimuli, with missing values in both."""
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "kind": rng.choice(["noun", "verb", "other"], n),
+            "length": rng.integers(1, 6, n).astype(float),
+            "gender": rng.choice(np.array(["f", "m", None], dtype=object), n),
+            "frequency": rng.random(n).round(1),
+        }
+    )
+    frame.loc[rng.random(n) < 0.2, "length"] = np.nan
+    return frame
+
+
+def random_layer(features: pd.DataFrame, seed: int = 0, units: int = 7) -> np.ndarray:
+    """Representations (n_stimuli, units) that depend on some of the features."""
+    rng = np.random.default_rng(seed)
+    layer = rng.standard_normal((len(features), units))
+    layer[:, 0] += 2.0 * (features["kind"] == "noun")
+    layer[:, 1] += 3.0 * features["length"].fillna(3.0) / 5
+    return layer.astype(np.float32)
+
+
+def random_folds(n: int, n_folds: int = 5, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).permutation(np.arange(n) % n_folds)
+
+
+def pairs(n: int) -> tuple[np.ndarray, np.ndarray]:
+    return np.triu_indices(n, 1)
+
+
+def feature_distances(features: pd.DataFrame, missing: str = "ignore") -> np.ndarray:
+    """(n_pairs, n_features), a pair and a feature at a time."""
+    columns = []
+    for name in features.columns:
+        values = features[name].tolist()
+        ordered = features[name].dtype.kind == "f"
+        if ordered:
+            low, high = np.nanmin(values), np.nanmax(values)
+            values = [(v - low) / (high - low) for v in values]
+        column = []
+        for i, j in zip(*pairs(len(values)), strict=True):
+            a, b = values[i], values[j]
+            gone = (pd.isna(a), pd.isna(b))
+            if any(gone):
+                column.append(float(missing == "level" and not all(gone)))
+            else:
+                column.append(abs(a - b) if ordered else float(a != b))
+        columns.append(column)
+    return np.array(columns).T
+
+
+def squared(layer: np.ndarray) -> np.ndarray:
+    return pdist(layer.astype(np.float64)) ** 2
+
+
+def held_out(folds: np.ndarray, fold: int) -> np.ndarray:
+    i, j = pairs(len(folds))
+    return (folds[i] == fold) & (folds[j] == fold)
+
+
+def training(folds: np.ndarray, *left_out: int) -> np.ndarray:
+    i, j = pairs(len(folds))
+    return ~np.isin(folds[i], left_out) & ~np.isin(folds[j], left_out)
+
+
+def scaled(target: np.ndarray) -> np.ndarray:
+    return (target - target.min()) / (target.max() - target.min())
+
+
+def rho(prediction: np.ndarray, target: np.ndarray) -> float:
+    # Predictions of one pattern differ in their last bits; as ties they must be equal.
+    return float(spearmanr(np.round(prediction, 12), target).statistic)
+
+
+def rho_a(prediction: np.ndarray, target: np.ndarray) -> float:
+    a, b = rankdata(np.round(prediction, 12)), rankdata(target)
+    n = len(a)
+    return float((a - a.mean()) @ (b - b.mean()) / ((n**3 - n) / 12))
