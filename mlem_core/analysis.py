@@ -1,0 +1,450 @@
+"""What an analysis is, and its run from the stimuli to the tables."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from mlem_core import datasets, representations
+from mlem_core.distances import METRICS, squared_distances
+from mlem_core.errors import InputError, unknown
+from mlem_core.metric import ALPHAS, group_folds
+from mlem_core.models import ModelUnavailable
+from mlem_core.pairs import PairTables, cores, pair_tables
+from mlem_core.patterns import MISSING, FloatArray, IntArray, PairIndex, feature_columns
+from mlem_core.representations import Representations
+from mlem_core.results import Layer, Results, results_from_tables
+from mlem_core.similarity import PairRanks, mds_map
+from mlem_core.stimuli import StimulusSet, read_csv, write_csv
+from mlem_core.store import Store
+
+ESTIMATORS = ("ridge",)
+# Metric MDS of more stimuli takes too long to look at; a seeded sample shows the same clusters.
+MAP_STIMULI = 1_000
+TABLES_VERSION = 1
+MAP_VERSION = 1
+PACKAGES = ("numpy", "scipy", "scikit-learn", "pandas", "torch", "transformers")
+
+
+@dataclass(frozen=True)
+class AnalysisSpec:
+    """Everything that decides what an analysis gives.
+
+    Attributes
+    ----------
+    stimuli : name of a built-in set, or path of a stimulus CSV
+    models : names of models, see `mlem_core.models`
+    representations : (name, path) of files that stand for models
+    layers : layers to use of each model that has them; None is all
+    features : features to use; None is all
+    ordered, nominal : features whose kind is not what their values suggest
+    missing : "ignore" or "level", see `mlem_core.patterns.PairIndex`
+    estimator : one of `ESTIMATORS`
+    distance : one of `mlem_core.distances.METRICS`
+    folds : number of folds of the cross-validation
+    seed : seed of the folds
+    device : "auto", "cpu" or "cuda"
+    """
+
+    stimuli: str = "probing"
+    models: tuple[str, ...] = ()
+    representations: tuple[tuple[str, str], ...] = ()
+    layers: tuple[int, ...] | None = None
+    features: tuple[str, ...] | None = None
+    ordered: tuple[str, ...] = ()
+    nominal: tuple[str, ...] = ()
+    missing: str = "ignore"
+    estimator: str = "ridge"
+    distance: str = "euclidean"
+    folds: int = 5
+    seed: int = 0
+    device: str = "auto"
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        kept: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        return kept
+
+    @classmethod
+    def from_dict(cls, kept: Mapping[str, Any]) -> AnalysisSpec:
+        """What `to_dict` gave; an unknown entry is an error."""
+        names = [field.name for field in fields(cls)]
+        for name in kept:
+            if name not in names:
+                raise unknown("entry of an analysis", name, names)
+
+        def frozen(value: Any) -> Any:
+            return tuple(frozen(v) for v in value) if isinstance(value, list | tuple) else value
+
+        return cls(**{name: frozen(value) for name, value in kept.items()})
+
+    def check(self) -> None:
+        """Raise InputError for a choice that does not exist, before anything is computed."""
+        for kind, value, choices in (
+            ("policy for missing values", self.missing, MISSING),
+            ("estimator", self.estimator, ESTIMATORS),
+            ("distance", self.distance, METRICS),
+            ("device", self.device, ("auto", "cpu", "cuda")),
+        ):
+            if value not in choices:
+                raise unknown(kind, value, choices)
+        if self.folds < 3:
+            raise InputError(
+                f"found {self.folds} folds; at least 3 are needed, one to test and one to choose α."
+            )
+        names = [*self.models, *(name for name, _ in self.representations)]
+        if not names:
+            raise InputError("no model is chosen; name at least one model or representations file.")
+        for name in names:
+            if names.count(name) > 1:
+                raise InputError(f"the model {name!r} is named twice; each name must be its own.")
+
+    def load_stimuli(self) -> StimulusSet:
+        """The stimuli with the kinds of their features, all features."""
+        if self.stimuli in datasets.NAMES:
+            return datasets.load(self.stimuli).with_kinds(self.ordered, self.nominal)
+        if not Path(self.stimuli).exists() and not self.stimuli.lower().endswith(".csv"):
+            raise unknown("stimulus set", self.stimuli, [*datasets.NAMES, "the path of a CSV"])
+        return read_csv(Path(self.stimuli), ordered=self.ordered, nominal=self.nominal)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far one stage of a run is: `done` of `total` units (sentences, layers)."""
+
+    stage: str
+    model: str | None
+    done: int
+    total: int
+    unit: str
+
+
+Report = Callable[[Progress], None]
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """A finished run: pair tables of all layers, from which every result follows.
+
+    Attributes
+    ----------
+    spec : what was asked
+    stimuli : with the features of the analysis
+    layers : (model, layer) of each of the n_layers layers
+    tables : pair tables of the n_layers layers
+    rsa : (n_layers, n_layers) Spearman ρ of the neural distances
+    folds : (n_stimuli,) the fold that tests each stimulus
+    notices : sentences about what was left out or is not exact
+    manifest : everything needed to run it again
+    """
+
+    spec: AnalysisSpec
+    stimuli: StimulusSet
+    layers: list[Layer]
+    tables: PairTables
+    rsa: FloatArray
+    folds: IntArray
+    notices: list[str]
+    manifest: dict[str, Any]
+
+    def results(
+        self, features: Sequence[str] | None = None, layers: Sequence[Layer] | None = None
+    ) -> Results:
+        """All tables for some features and layers, from the pair tables alone.
+
+        The same as a run with only these features would have given.
+
+        Raises
+        ------
+        InputError
+            A feature or layer that the analysis does not have, or none.
+        """
+        tables, kept, rsa = self.tables, self.layers, self.rsa
+        if layers is not None:
+            for layer in layers:
+                if layer not in self.layers:
+                    raise unknown(
+                        "layer",
+                        f"{layer[0]}:{layer[1]}",
+                        [f"{model}:{number}" for model, number in self.layers],
+                    )
+            at = [i for i, layer in enumerate(self.layers) if layer in set(layers)]
+            if not at:
+                raise InputError("no layer is left; choose at least one.")
+            tables, kept, rsa = tables.of_layers(at), [kept[i] for i in at], rsa[np.ix_(at, at)]
+        if features is not None:
+            tables = tables.of_features(features)
+        return results_from_tables(tables, kept, rsa, self.folds)
+
+    def stimulus_map(self, model: str, layer: int, store: Store) -> pd.DataFrame:
+        """Map (metric MDS) of the stimuli in one layer: stimulus, x, y.
+
+        Of more than `MAP_STIMULI` stimuli a seeded sample is shown.
+
+        Raises
+        ------
+        InputError
+            The layer is not in the analysis, or its representations are no longer in the store.
+        """
+        if (model, layer) not in self.layers:
+            names = [f"{name}:{number}" for name, number in self.layers]
+            raise unknown("layer", f"{model}:{layer}", names)
+        n = len(self.stimuli)
+        rng = np.random.default_rng(self.spec.seed)
+        shown = np.sort(rng.permutation(n)[:MAP_STIMULI])
+
+        def make(folder: Path) -> None:
+            rows = np.asarray(self._stored(model, store)[layer][shown])
+            squared = squared_distances(rows, self.spec.distance, layer=f"{model} layer {layer}")
+            square = np.zeros((len(shown), len(shown)))
+            square[np.triu_indices(len(shown), 1)] = np.sqrt(squared)
+            np.save(folder / "map.npy", mds_map(square + square.T, max_iter=100))
+
+        identity = self.manifest["models"][model]["identity"]
+        folder = store.entry(
+            "stimulus-map",
+            MAP_VERSION,
+            make,
+            representations=identity,
+            layer=layer,
+            distance=self.spec.distance,
+            seed=self.spec.seed,
+            n_stimuli=n,
+        )
+        points = np.load(folder / "map.npy", allow_pickle=False)
+        return pd.DataFrame({"stimulus": shown, "x": points[:, 0], "y": points[:, 1]})
+
+    def _stored(self, model: str, store: Store) -> Representations:
+        files = dict(self.spec.representations)
+        if model in files:
+            return representations.from_file(files[model], self.stimuli, model)
+        found = representations.find(self.stimuli, model, store)
+        if found is None:
+            raise InputError(
+                f"the representations of {model} are no longer in the store; run the analysis "
+                "again to see its stimuli."
+            )
+        return found
+
+    def save(self, folder: Path | str) -> None:
+        """Write the analysis into an existing folder: plain CSV, JSON and .npy, no pickle."""
+        target = Path(folder)
+        write_csv(self.stimuli, target / "stimuli.csv")
+        self.tables.save(target / "tables.npz")
+        np.save(target / "rsa.npy", self.rsa)
+        np.save(target / "folds.npy", self.folds)
+        about = {
+            "spec": self.spec.to_dict(),
+            "stimuli": self.stimuli.name,
+            "kinds": {feature.name: feature.kind for feature in self.stimuli.features},
+            "layers": self.layers,
+            "notices": self.notices,
+            "manifest": self.manifest,
+        }
+        (target / "analysis.json").write_text(json.dumps(about), encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path | str) -> Analysis:
+        """Read what `save` wrote."""
+        source = Path(folder)
+        about = json.loads((source / "analysis.json").read_text(encoding="utf-8"))
+        kinds = about["kinds"]
+        stimuli = read_csv(
+            source / "stimuli.csv",
+            name=about["stimuli"],
+            ordered=[name for name, kind in kinds.items() if kind == "ordered"],
+            nominal=[name for name, kind in kinds.items() if kind == "nominal"],
+        ).select(list(kinds))
+        return cls(
+            spec=AnalysisSpec.from_dict(about["spec"]),
+            stimuli=stimuli,
+            layers=[(model, layer) for model, layer in about["layers"]],
+            tables=PairTables.load(source / "tables.npz"),
+            rsa=np.load(source / "rsa.npy", allow_pickle=False),
+            folds=np.load(source / "folds.npy", allow_pickle=False),
+            notices=about["notices"],
+            manifest=about["manifest"],
+        )
+
+
+def run(spec: AnalysisSpec, store: Store, progress: Report | None = None) -> Analysis:
+    """Run an analysis from top to bottom.
+
+    Representations and pair tables come from the store when nothing that they depend on has
+    changed. A model that cannot be had is left out, with a notice, if another one remains.
+
+    Parameters
+    ----------
+    progress : called as the work goes on
+
+    Raises
+    ------
+    InputError
+        Whatever the user gave that cannot be used; no model is left.
+    """
+    spec.check()
+    stimuli = spec.load_stimuli().select(spec.features)
+    folds = group_folds(stimuli.groups, spec.folds, spec.seed)
+    found, notices = _all_representations(spec, stimuli, store, progress or (lambda _: None))
+    sources, layers = _chosen_layers(spec, found, notices)
+    tables, rsa, notes = _tables(spec, stimuli, folds, sources, layers, store, progress)
+    notices += notes
+    for (model, layer), squares in zip(layers, tables.rank_squares, strict=True):
+        if squares == 0:
+            notices.append(
+                f"{model} layer {layer} represents all stimuli alike (every distance is the same); "
+                "its scores and importances are 0."
+            )
+    manifest = _manifest(spec, stimuli, sources, layers, notices)
+    return Analysis(spec, stimuli, layers, tables, rsa, folds, notices, manifest)
+
+
+def _all_representations(
+    spec: AnalysisSpec, stimuli: StimulusSet, store: Store, report: Report
+) -> tuple[list[Representations], list[str]]:
+    found: list[Representations] = []
+    notices: list[str] = []
+    # Files are read first: what is wrong with them shows before a model has run for minutes.
+    files = [representations.from_file(path, stimuli, name) for name, path in spec.representations]
+    for name in spec.models:
+
+        def sentences(done: int, total: int, name: str = name) -> None:
+            report(Progress("representations", name, done, total, "sentences"))
+
+        try:
+            found.append(
+                representations.from_model(
+                    stimuli, name, store, device=spec.device, progress=sentences
+                )
+            )
+        except ModelUnavailable as error:
+            if len(spec.models) + len(files) == 1:
+                raise
+            notices.append(f"{name} was left out: {error}")
+    if not found and not files:
+        raise InputError("no model could be loaded: " + " ".join(notices))
+    return [*found, *files], notices
+
+
+def _chosen_layers(
+    spec: AnalysisSpec, found: Sequence[Representations], notices: list[str]
+) -> tuple[dict[str, Representations], list[Layer]]:
+    layers: list[Layer] = []
+    for source in found:
+        chosen = [n for n in source.layers if spec.layers is None or n in spec.layers]
+        if not chosen:
+            notices.append(
+                f"{source.name} was left out: it has none of the layers "
+                f"{', '.join(str(n) for n in spec.layers or ())}; it has {_span(source.layers)}."
+            )
+        layers += [(source.name, n) for n in chosen]
+    if not layers:
+        raise InputError(notices[-1])
+    asked = set(spec.layers or ()) - {n for _, n in layers}
+    if asked:
+        notices.append(
+            f"No model has the layers {', '.join(str(n) for n in sorted(asked))}; they were left "
+            "out."
+        )
+    return {source.name: source for source in found}, layers
+
+
+def _span(layers: Sequence[int]) -> str:
+    return f"{layers[0]} to {layers[-1]}" if len(layers) > 1 else f"{layers[0]}"
+
+
+def _tables(
+    spec: AnalysisSpec,
+    stimuli: StimulusSet,
+    folds: IntArray,
+    sources: Mapping[str, Representations],
+    layers: Sequence[Layer],
+    store: Store,
+    progress: Report | None,
+) -> tuple[PairTables, FloatArray, list[str]]:
+    def counted(done: int, total: int) -> None:
+        if progress is not None:
+            progress(Progress("pair tables", None, done, total, "layers"))
+
+    def make(folder: Path) -> None:
+        counted(0, len(layers))
+        index = PairIndex.build(feature_columns(stimuli), folds, spec.missing)
+        with PairRanks(len(layers), len(stimuli), folder) as ranks:
+            tables = pair_tables(
+                index,
+                [lambda name=name, n=n: sources[name][n] for name, n in layers],  # type: ignore[misc]
+                names=[f"{name} layer {n}" for name, n in layers],
+                distance=spec.distance,
+                keep_ranks=ranks.put,
+                progress=counted,
+            )
+            np.save(folder / "rsa.npy", ranks.rsa())
+        tables.save(folder / "tables.npz")
+        (folder / "notes.json").write_text(json.dumps(index.notes), encoding="utf-8")
+
+    folder = store.entry(
+        "pair-tables",
+        TABLES_VERSION,
+        make,
+        stimuli=stimuli.digest,
+        layers=[[sources[name].identity, n] for name, n in layers],
+        missing=spec.missing,
+        distance=spec.distance,
+        folds=spec.folds,
+        seed=spec.seed,
+    )
+    return (
+        PairTables.load(folder / "tables.npz"),
+        np.load(folder / "rsa.npy", allow_pickle=False),
+        list(json.loads((folder / "notes.json").read_text(encoding="utf-8"))),
+    )
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _manifest(
+    spec: AnalysisSpec,
+    stimuli: StimulusSet,
+    sources: Mapping[str, Representations],
+    layers: Sequence[Layer],
+    notices: Sequence[str],
+) -> dict[str, Any]:
+    models = {}
+    for name, source in sources.items():
+        used = [n for model, n in layers if model == name]
+        if used:
+            models[name] = {"identity": source.identity, "layers": used, **source.facts}
+    return {
+        "format": 1,
+        "parameters": replace(spec, features=tuple(f.name for f in stimuli.features)).to_dict(),
+        "alphas": list(ALPHAS),
+        "stimuli": {
+            "name": stimuli.name,
+            "digest": stimuli.digest,
+            "level": stimuli.level,
+            "n_stimuli": len(stimuli),
+            "n_sentences": len(np.unique(stimuli.groups)),
+            "features": {feature.name: feature.kind for feature in stimuli.features},
+        },
+        "models": models,
+        "notices": list(notices),
+        "versions": {
+            "mlem": _version("mlem-core"),
+            "python": platform.python_version(),
+            **{package: _version(package) for package in PACKAGES},
+        },
+        "machine": {"platform": platform.platform(), "cores": cores()},
+    }
