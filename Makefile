@@ -1,0 +1,40 @@
+# The whole project from here: `make app` serves it, `make test` tests it; both set up what they need.
+
+PORT ?= 8501
+PYTHON := .venv/bin/python
+unexport PYTHONPATH PYTHONHOME
+
+.DEFAULT_GOAL := help
+.PHONY: help setup app test lint format bench lock clean
+
+help:  ## what can be made
+	@sed -n 's/^\([a-z]*\):.*##  *\(.*\)/make \1	\2/p' Makefile
+
+setup:  ## make .venv with everything that is needed (nothing to do when it is there)
+	@sh scripts/setup.sh
+
+app: setup  ## serve the app on http://localhost:8501 (PORT=8600: on another port)
+	@exec $(PYTHON) -m streamlit run app.py --server.port $(PORT)
+
+test: setup  ## run all tests, the browser tests among them (ARGS="-k pairs": some of them)
+	@$(PYTHON) scripts/find_browser.py
+	@$(PYTHON) -m pytest $(ARGS)
+
+lint: setup  ## check style, format and types
+	@$(PYTHON) -m ruff check .
+	@$(PYTHON) -m ruff format --check .
+	@$(PYTHON) -m mypy
+
+format: setup  ## put the code in the one format
+	@$(PYTHON) -m ruff check --fix .
+	@$(PYTHON) -m ruff format .
+
+bench: setup  ## measure the speed, side by side with what one would use instead
+	@$(PYTHON) -m benchmarks $(ARGS)
+
+lock: setup  ## write constraints.txt anew from what .venv holds
+	@sh scripts/lock.sh
+
+clean:  ## remove what can be made again; results in cache/ stay
+	@rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache out
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

