@@ -1,0 +1,96 @@
+"""Find a Chrome or Chromium for the browser tests; as a program, install one where there is none.
+
+A browser counts when it starts: an installed stub (a snap's launcher, say) is passed over.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+MACOS = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
+
+
+def find_browser() -> str | None:
+    """Path of the first browser that starts: on the PATH, in macOS's place, or Playwright's own."""
+    found = [path for name in NAMES if (path := shutil.which(name))]
+    candidates = dict.fromkeys([*found, MACOS])
+    return next((path for path in candidates if _starts(path)), None) or _playwrights_own()
+
+
+def launch_arguments() -> list[str]:
+    """Chrome refuses to run as root inside its sandbox."""
+    return ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+
+
+def _starts(path: str) -> bool:
+    if not Path(path).is_file():
+        return False
+    command = [path, "--headless", "--disable-gpu", *launch_arguments()]
+    try:
+        run = subprocess.run(
+            [*command, "--dump-dom", "data:text/html,<p>ready"],
+            capture_output=True,
+            timeout=60,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return b"ready" in run.stdout
+
+
+def _playwrights_own() -> str | None:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        path = playwright.chromium.executable_path
+    return path if _starts(path) else None
+
+
+def _install() -> str | None:
+    """Try Debian's package where that is allowed, then Playwright's download."""
+    root = bool(launch_arguments())
+    apt = root and shutil.which("apt-get") is not None
+    if apt and _is_debian():
+        print("browser: installing Debian's chromium", file=sys.stderr)
+        environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+        for command in (
+            ["apt-get", "-qq", "update"],
+            ["apt-get", "-qq", "install", "-y", "--no-install-recommends", "chromium"],
+        ):
+            subprocess.run(command, env=environment, stdout=subprocess.DEVNULL)
+        if path := find_browser():
+            return path
+    print("browser: installing Playwright's Chromium", file=sys.stderr)
+    dependencies = ["--with-deps"] if apt else []
+    subprocess.run(
+        [sys.executable, "-m", "playwright", "install", *dependencies, "chromium"],
+        stdout=subprocess.DEVNULL,
+    )
+    return find_browser()
+
+
+def _is_debian() -> bool:
+    """Ubuntu's package of the same name is only a pointer to a snap."""
+    try:
+        return "ID=debian" in Path("/etc/os-release").read_text().splitlines()
+    except OSError:
+        return False
+
+
+def main() -> int:
+    if find_browser() or _install():
+        return 0
+    print(
+        "browser: the browser tests need Chrome or Chromium; none is installed and none could be "
+        "(install one and put it on the PATH).",
+        file=sys.stderr,
+    )
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

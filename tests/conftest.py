@@ -1,0 +1,32 @@
+"""Fixtures that the browser tests share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from find_browser import find_browser, launch_arguments
+from playwright.sync_api import Browser, sync_playwright
+
+
+@pytest.fixture(scope="session")
+def chromium_path() -> str:
+    """Path of a Chrome or Chromium that starts; without one the test fails, it is not skipped."""
+    path = find_browser()
+    if path is None:
+        pytest.fail("no Chrome or Chromium was found; `make test` installs one", pytrace=False)
+    # Kaleido looks on the PATH only, and Playwright's own browser is not there.
+    os.environ.setdefault("BROWSER_PATH", path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def browser(chromium_path: str) -> Iterator[Browser]:
+    """A headless Chromium, one for the whole run; a test opens its own `new_context()`."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=chromium_path, headless=True, args=launch_arguments()
+        )
+        yield browser
+        browser.close()
