@@ -80,8 +80,8 @@ for site in "$venv"/lib/python3*/site-packages; do
     done
 done
 
-# On a terminal pip shows how far the downloads are; elsewhere only what goes wrong.
-quiet=--quiet
+# On a terminal pip shows how far the downloads are; elsewhere only what fails.
+quiet=-qq
 if [ -t 2 ]; then quiet=; fi
 install() {
     "$py" -m pip install $quiet --disable-pip-version-check --no-input "$@"
@@ -99,7 +99,7 @@ lost="not available: the published recipe of the spearman estimator; everything 
 has_torchsort() {
     "$py" -c '
 import importlib.metadata, pathlib, torchsort
-pin = f"torchsort=={importlib.metadata.version("torchsort")}"
+pin = "torchsort==" + importlib.metadata.version("torchsort")
 assert pin in pathlib.Path("requirements-torchsort.txt").read_text().split()
 ' 2>/dev/null
 }
