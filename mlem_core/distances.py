@@ -83,8 +83,8 @@ def _prepared(rows: FloatArray, metric: str, layer: str, numbers: NDArray[np.int
         if len(zero):
             what = "zeros only" if metric == "cosine" else "one and the same value"
             raise InputError(
-                f"{layer} holds {what} for row {numbers[zero[0]] + 1}, where the {metric} distance is not "
-                "defined; leave the row out or choose the euclidean or manhattan distance."
+                f"{layer} holds {what} for row {numbers[zero[0]] + 1}, where the {metric} distance "
+                "is not defined; leave the row out or choose the euclidean or manhattan distance."
             )
         return rows / norms[:, None]
     return rows
@@ -204,21 +204,21 @@ def condensed_from_matrix(matrix: NDArray[np.floating], *, layer: str = "the lay
     InputError
         Not square, not finite, negative, not symmetric, or not zero on the diagonal.
     """
-    matrix = np.asarray(matrix, dtype=np.float64)
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+    square: FloatArray = np.asarray(matrix, dtype=np.float64)
+    if square.ndim != 2 or square.shape[0] != square.shape[1]:
         raise InputError(
-            f"{layer} has the shape {matrix.shape}; a precomputed distance matrix must be square."
+            f"{layer} has the shape {square.shape}; a precomputed distance matrix must be square."
         )
-    if not np.isfinite(matrix).all() or (matrix < 0).any():
-        row = int(np.argmin((np.isfinite(matrix) & (matrix >= 0)).all(axis=1))) + 1
+    if not np.isfinite(square).all() or (square < 0).any():
+        row = int(np.argmin((np.isfinite(square) & (square >= 0)).all(axis=1))) + 1
         raise InputError(
             f"{layer} holds a distance in row {row} that is negative or not finite; distances must "
             "be finite and at least 0."
         )
-    scale = matrix.max(initial=0.0)
-    if not np.allclose(matrix, matrix.T, rtol=1e-6, atol=1e-9 * scale):
+    scale = square.max(initial=0.0)
+    if not np.allclose(square, square.T, rtol=1e-6, atol=1e-9 * scale):
         raise InputError(f"{layer} is not symmetric; a distance matrix must equal its transpose.")
-    if (np.diag(matrix) > 1e-9 * scale).any():
+    if (np.diag(square) > 1e-9 * scale).any():
         raise InputError(f"{layer} has a distance of a stimulus to itself that is not 0.")
-    upper: FloatArray = matrix[np.triu_indices(len(matrix), 1)]
+    upper: FloatArray = square[np.triu_indices(len(square), 1)]
     return upper**2

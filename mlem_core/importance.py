@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlem_core.pairs import PairTables
 from mlem_core.patterns import FloatArray, IntArray, group_rows
@@ -43,7 +42,7 @@ def permutation_importance(tables: PairTables, weights: FloatArray) -> FloatArra
         x, codes = squared[pattern], tables.codes[pattern]
         sums, squares = tables.within_sums[:, at], tables.within_squares[:, fold]
         w = weights[:, fold]
-        base = score_patterns(w @ x.T, counts, sums, squares).rho
+        base = score_patterns((w @ x.T)[:, None], counts, sums, squares).rho[:, 0]
         for f in range(len(tables.features)):
             # A feature without weight does not enter the prediction: permuting it changes nothing.
             used = np.flatnonzero(w[:, f] > 0)
@@ -74,22 +73,23 @@ def _permuted_rho(
     predicted = rest[:, :, None] + weights[:, f, None, None] * values
     n_layers = len(weights)
     return score_patterns(
-        predicted.reshape(n_layers, -1),
+        predicted.reshape(n_layers, 1, -1),
         (group_counts[:, None] * share).ravel(),
         (group_sums[:, :, None] * share).reshape(n_layers, -1),
         squares,
-    ).rho
+    ).rho[:, 0]
 
 
 def _distribution(
     values: FloatArray, counts: FloatArray, limit: int
-) -> tuple[FloatArray, NDArray[np.float64]]:
+) -> tuple[FloatArray, FloatArray]:
     """Distinct values and their shares; with more than `limit` of them, means of equal bins."""
     distinct, inverse = np.unique(values, return_inverse=True)
-    share = np.bincount(inverse, weights=counts) / counts.sum()
+    share: FloatArray = np.bincount(inverse, weights=counts) / counts.sum()
     if len(distinct) <= limit:
         return distinct, share
     bins = np.minimum((np.cumsum(share) - share / 2) * limit, limit - 1).astype(np.int64)
-    occupied, bins = np.unique(bins, return_inverse=True)
-    total = np.bincount(bins, weights=share, minlength=len(occupied))
-    return np.bincount(bins, weights=share * distinct) / total, total
+    _, bins = np.unique(bins, return_inverse=True)
+    total = np.bincount(bins, weights=share).astype(np.float64)
+    mean: FloatArray = np.bincount(bins, weights=share * distinct) / total
+    return mean, total

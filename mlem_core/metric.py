@@ -20,7 +20,7 @@ from mlem_core.patterns import (
     block_numbers,
     feature_columns,
 )
-from mlem_core.ranks import score_patterns
+from mlem_core.ranks import Score, score_patterns
 from mlem_core.solvers import nonnegative_quadratic
 from mlem_core.stimuli import StimulusSet
 
@@ -145,26 +145,23 @@ class FoldFits:
     ceiling: FloatArray
 
 
-def held_out_scores(tables: PairTables, weights: FloatArray, fold: int) -> tuple[FloatArray, ...]:
+def held_out_scores(tables: PairTables, weights: FloatArray, fold: int) -> Score:
     """ρ and ρ_a of weights on the pairs inside a fold.
 
     Parameters
     ----------
-    weights : (n_layers, ..., n_features)
+    weights : (n_layers, n_predictions, n_features)
 
     Returns
     -------
-    Two arrays of shape (n_layers, ...)
+    Score of arrays (n_layers, n_predictions)
     """
     at = tables.held_out(fold)
-    predicted = weights @ (tables.patterns[tables.cell_pattern[at]] ** 2).T
-    extra = (1,) * (weights.ndim - 2)
-    sums = tables.within_sums[:, at]
     return score_patterns(
-        predicted,
+        weights @ (tables.patterns[tables.cell_pattern[at]] ** 2).T,
         tables.counts[at],
-        sums.reshape(len(sums), *extra, -1),
-        tables.within_squares[:, fold].reshape(-1, *extra),
+        tables.within_sums[:, at],
+        tables.within_squares[:, fold],
     )
 
 
@@ -209,18 +206,18 @@ def cross_validate_ridge(tables: PairTables, alphas: Sequence[float] = ALPHAS) -
     inner = np.zeros((n_folds, tables.n_layers, len(alphas)))
     for set_number, (k, j) in enumerate(couples):
         weights = fitted[:, set_number]
-        inner[k] += held_out_scores(tables, weights, j)[0]
-        inner[j] += held_out_scores(tables, weights, k)[0]
+        inner[k] += held_out_scores(tables, weights, j).rho
+        inner[j] += held_out_scores(tables, weights, k).rho
     inner /= n_folds - 1
     best = np.argmax(inner >= inner.max(axis=-1, keepdims=True) - 1e-12, axis=-1)
     layers = np.arange(tables.n_layers)
     weights = np.stack([fitted[layers, len(couples) + k, best[k]] for k in range(n_folds)], axis=1)
-    scores = [held_out_scores(tables, weights[:, k], k) for k in range(n_folds)]
+    scores = [held_out_scores(tables, weights[:, k, None], k) for k in range(n_folds)]
     return FoldFits(
         weights=weights,
         alpha=np.asarray(alphas)[best.T],
-        rho=np.stack([rho for rho, _ in scores], axis=1),
-        rho_a=np.stack([rho_a for _, rho_a in scores], axis=1),
+        rho=np.concatenate([score.rho for score in scores], axis=1),
+        rho_a=np.concatenate([score.rho_a for score in scores], axis=1),
         ceiling=np.stack([ceiling(tables, k) for k in range(n_folds)], axis=1),
     )
 
@@ -348,7 +345,7 @@ class RidgeMLEM(BaseEstimator):
         fitted = ridge_weights(equations, alphas)
         best = 0
         if several:
-            scores = [held_out_scores(tables, fitted[:, 1 + k], k)[0] for k in range(n_folds)]
+            scores = [held_out_scores(tables, fitted[:, 1 + k], k).rho for k in range(n_folds)]
             mean = np.mean(scores, axis=0)[0]
             best = int(np.argmax(mean >= mean.max() - 1e-12))
         self.alpha_ = float(alphas[best])
@@ -376,4 +373,4 @@ class RidgeMLEM(BaseEstimator):
         """Spearman ρ between predicted and neural distances over all pairs of these stimuli."""
         check_is_fitted(self, "weights_")
         tables = self._tables(X, y)
-        return float(held_out_scores(tables, self.weights_[None], 0)[0][0])
+        return float(held_out_scores(tables, self.weights_[None, None], 0).rho[0, 0])

@@ -21,7 +21,7 @@ from threadpoolctl import threadpool_limits
 
 from mlem_core.distances import condensed_from_matrix, n_pairs, squared_distances
 from mlem_core.errors import InputError, unknown
-from mlem_core.patterns import FloatArray, IntArray, PairIndex, block_numbers, group_rows
+from mlem_core.patterns import Cells, FloatArray, IntArray, PairIndex, block_numbers, group_rows
 from mlem_core.ranks import doubled_ranks, order_pairs
 
 CHUNK = 2**20
@@ -133,7 +133,7 @@ class PairTables:
             features=tuple(self.features[f] for f in keep),
             kinds=tuple(self.kinds[f] for f in keep),
             levels=tuple(self.levels[f] for f in keep),
-            codes=self.codes[np.ix_(first, keep)],
+            codes=self.codes[first][:, keep],
             cell_block=kept // len(first),
             cell_pattern=kept % len(first),
             counts=summed(self.counts),
@@ -182,7 +182,7 @@ BY_LAYER = (
 
 
 def _sums(
-    cells: NDArray[np.int32] | IntArray,
+    cells: Cells,
     values: NDArray[np.generic],
     n_cells: int,
     centre: float,

@@ -16,10 +16,13 @@ from mlem_core.stimuli import StimulusSet
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+Cells = NDArray[np.int32] | NDArray[np.int64]
 
 MISSING = ("ignore", "level")
 # Above this many patterns the distances of features with many values are put into bins.
 MAX_PATTERNS = 200_000
+BINS = (64, 32, 16, 8, 4, 2)
+HARD_LIMIT = 2_000_000
 # A table from value to value is kept for a feature with up to this many values.
 MAX_VALUES = 2_048
 LOOKUP_LIMIT = 2**25
@@ -81,8 +84,7 @@ def feature_columns(
 def _value_codes(column: FeatureColumn) -> tuple[IntArray, FloatArray | None]:
     """Each stimulus's value as a code (-1 missing) and, if ordered, the scaled values."""
     if column.kind == "nominal":
-        codes, _ = pd.factorize(column.values)
-        return codes.astype(np.int64), None
+        return pd.factorize(column.values)[0].astype(np.int64), None
     values = np.asarray(column.values, dtype=np.float64)
     missing = np.isnan(values)
     distinct, codes = np.unique(values[~missing], return_inverse=True)
@@ -140,7 +142,7 @@ class PairIndex:
     kinds: tuple[str, ...]
     levels: tuple[FloatArray, ...]
     codes: IntArray
-    pattern_cell: NDArray[np.int32] | IntArray
+    pattern_cell: Cells
     folds: IntArray
     notes: tuple[str, ...] = ()
 
@@ -182,24 +184,27 @@ class PairIndex:
         if len(folds) < 2:
             raise InputError(f"found {len(folds)} stimuli; at least 2 are needed to form a pair.")
         coded = [_value_codes(c) for c in columns]
-        bins: int | None = None
-        for bins in (None, 64, 32, 16, 8, 4, 2):
+        for bins in (None, *BINS):
             codes, levels, errors = [], [], []
             for values, scaled in coded:
-                n_values = int(values.max()) + 1
+                n_values, rounding = int(values.max(initial=-1)) + 1, 0.0
                 if scaled is not None and n_values > MAX_VALUES:
-                    values, scaled, rounding = _coarse(values, scaled, bins or 64)
+                    values, scaled, rounding = _coarse(values, scaled, bins or BINS[0])
                     n_values = len(scaled)
-                else:
-                    rounding = 0.0
-                table, distances, error = _distance_codes(n_values, scaled, missing, bins)
-                codes.append((values, table))
+                by_value, distances, error = _distance_codes(n_values, scaled, missing, bins)
+                codes.append((values, by_value))
                 levels.append(distances)
                 errors.append(error + rounding)
-            found = _patterns(codes, [len(level) for level in levels], max_patterns)
+            # What is left after the coarsest bins are the nominal features' own patterns.
+            limit = max_patterns if bins != BINS[-1] else HARD_LIMIT
+            found = _patterns(codes, [len(level) for level in levels], limit)
             if found is not None:
                 break
-        assert found is not None
+        else:
+            raise InputError(
+                f"the {len(columns)} features tell the pairs of stimuli apart in more than "
+                f"{HARD_LIMIT:,} ways; choose fewer features or features with fewer values."
+            )
         pattern_codes, table, types = found
         notes = tuple(
             f"Distances of the feature {column.name!r} were put into bins, which moves each by at "
@@ -236,43 +241,53 @@ def _patterns(
     """
     rows = np.stack([values for values, _ in codes], axis=1)
     distinct, types = np.unique(rows, axis=0, return_inverse=True)
-    n_types = len(distinct)
+    n_types, n_features = distinct.shape
     table = np.empty((n_types, n_types), dtype=np.int32)
-    step = max(1, CHUNK // n_types)
-    radix = np.cumprod([1, *(int(s) for s in sizes)], dtype=object)
-    if radix[-1] >= 2**62:
-        return None
+    starts = range(0, n_types, step := max(1, CHUNK // n_types))
+    total = np.prod(np.array(sizes, dtype=object))
+    if total < 2**62:
+        radix = np.concatenate(([1], np.cumprod(np.array(sizes[:-1], dtype=np.int64))))
+        terms = [np.arange(size) * radix[f] for f, size in enumerate(sizes)]
+    else:
+        # Too many combinations to number: sums of random 64-bit numbers tell them apart.
+        rng = np.random.default_rng(0)
+        terms = [rng.integers(-(2**62), 2**62, size) for size in sizes]
 
-    def combined(start: int) -> IntArray:
-        block = distinct[start : start + step]
-        total = np.zeros((len(block), n_types), dtype=np.int64)
-        for f, (_, by_value) in enumerate(codes):
-            total += by_value[block[:, f, None], distinct[None, :, f]] * int(radix[f])
-        return total
+    def levels(start: int, f: int) -> IntArray:
+        by_value = codes[f][1]
+        return by_value[distinct[start : start + step, f, None], distinct[None, :, f]]
 
-    starts = range(0, n_types, step)
-    if radix[-1] <= LOOKUP_LIMIT:
-        seen = np.zeros(int(radix[-1]), dtype=bool)
+    def keys_of(start: int) -> IntArray:
+        keys = terms[0][levels(start, 0)]
+        for f in range(1, n_features):
+            keys += terms[f][levels(start, f)]
+        return keys
+
+    if total <= LOOKUP_LIMIT:
+        seen = np.zeros(int(total), dtype=bool)
         for start in starts:
-            seen[combined(start)] = True
-        keys = np.flatnonzero(seen)
-        if len(keys) > limit:
-            return None
-        number = (np.cumsum(seen) - 1).astype(np.int32)
-        for start in starts:
-            table[start : start + step] = number[combined(start)]
+            seen[keys_of(start)] = True
+        keys, number = np.flatnonzero(seen), (np.cumsum(seen) - 1).astype(np.int32)
     else:
         keys = np.empty(0, dtype=np.int64)
         for start in starts:
-            keys = np.union1d(keys, combined(start))
+            keys = np.union1d(keys, keys_of(start))
             if len(keys) > limit:
-                return None
-        for start in starts:
-            table[start : start + step] = np.searchsorted(keys, combined(start))
-    pattern_codes = np.stack(
-        [keys // int(radix[f]) % int(sizes[f]) for f in range(len(sizes))], axis=1
-    )
-    return pattern_codes.astype(np.int64), table, types.astype(np.int64)
+                break
+    if len(keys) > limit:
+        return None
+    pattern_codes = np.empty((len(keys), n_features), dtype=np.int64)
+    for start in starts:
+        own = keys_of(start)
+        found = number[own] if total <= LOOKUP_LIMIT else np.searchsorted(keys, own)
+        table[start : start + step] = found
+        if total >= 2**62:
+            for f in range(n_features):
+                pattern_codes[found, f] = levels(start, f)
+    if total < 2**62:
+        for f, size in enumerate(sizes):
+            pattern_codes[:, f] = keys // radix[f] % size
+    return pattern_codes, table, types.astype(np.int64)
 
 
 def block_numbers(n_folds: int) -> IntArray:
@@ -285,11 +300,11 @@ def block_numbers(n_folds: int) -> IntArray:
 
 def _pair_cells(
     table: NDArray[np.int32], types: IntArray, folds: IntArray, n_patterns: int
-) -> NDArray[np.int32] | IntArray:
+) -> Cells:
     numbers = block_numbers(int(folds.max()) + 1)
     small = (numbers.max() + 1) * n_patterns < 2**31
-    offsets = (numbers * n_patterns).astype(np.int32 if small else np.int64)
-    cells = np.empty(n_pairs(len(types)), dtype=offsets.dtype)
+    offsets: Cells = (numbers * n_patterns).astype(np.int32 if small else np.int64)
+    cells: Cells = np.empty(n_pairs(len(types)), np.int32 if small else np.int64)
     for i, where in row_slices(len(types)):
         cells[where] = table[types[i]][types[i + 1 :]] + offsets[folds[i]][folds[i + 1 :]]
     return cells

@@ -70,51 +70,32 @@ def doubled_ranks(sorted_values: NDArray[np.uint64]) -> NDArray[np.uint32]:
     return sums if len(starts) == n else np.repeat(sums, ends - starts)
 
 
-def pattern_ranks(predictions: FloatArray, counts: FloatArray) -> FloatArray:
-    """Centred average ranks that predictions have when each stands for many pairs.
+def _ties(ascending: FloatArray) -> NDArray[np.bool_]:
+    """(n_rows, n_patterns - 1) whether each prediction is tied with the next.
 
-    Predictions that differ by less than 1e-12 of their range are ties: they differ only in how
-    the sum was rounded.
-
-    Parameters
-    ----------
-    predictions : (..., n_patterns)
-    counts : (..., n_patterns) or (n_patterns,), how many pairs each stands for (may be fractional)
-
-    Returns
-    -------
-    (..., n_patterns) centred average ranks of the pairs, in the order of `predictions`
+    Predictions that differ by less than 1e-12 of their range differ only in how the sum was
+    rounded.
     """
-    shape = predictions.shape
-    flat = predictions.reshape(-1, shape[-1])
-    order = np.argsort(flat, axis=-1)
-    ranks = np.empty_like(flat)
-    np.put_along_axis(ranks, order, _sorted_ranks(flat, order, counts)[0], axis=-1)
-    return ranks.reshape(shape)
-
-
-def _sorted_ranks(
-    flat: FloatArray, order: NDArray[np.intp], counts: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Centred average ranks and counts, both in the ascending order of each row of `flat`."""
-    ascending = np.take_along_axis(flat, order, axis=-1)
-    n = counts[order] if counts.ndim == 1 else np.take_along_axis(counts, order, axis=-1)
-    after = np.cumsum(n, axis=-1)
-    total = after[:, -1:]
-    ranks = after - n / 2 - total / 2
     spread = ascending[:, -1:] - ascending[:, :1]
-    tied = np.diff(ascending, axis=-1) <= 1e-12 * spread
+    return np.diff(ascending, axis=-1) <= 1e-12 * spread
+
+
+def _sorted_ranks(tied: NDArray[np.bool_], counts: FloatArray) -> FloatArray:
+    """Centred average ranks (n_rows, n_patterns) of predictions in ascending order."""
+    after = np.cumsum(counts, axis=-1)
+    half = after[:, -1:] / 2
+    ranks = after - counts / 2 - half
     rows = np.flatnonzero(tied.any(axis=-1))
     if len(rows):
         tie, upto = tied[rows], after[rows]
         edge = np.ones((len(rows), 1), dtype=bool)
         begins = np.concatenate((edge, ~tie), axis=-1)
         finishes = np.concatenate((~tie, edge), axis=-1)
-        lower = np.maximum.accumulate(np.where(begins, upto - n[rows], 0.0), axis=-1)
+        lower = np.maximum.accumulate(np.where(begins, upto - counts[rows], 0.0), axis=-1)
         upper = np.where(finishes, upto, np.inf)
         upper = np.minimum.accumulate(upper[:, ::-1], axis=-1)[:, ::-1]
-        ranks[rows] = (lower + upper) / 2 - total[rows] / 2
-    return ranks, n
+        ranks[rows] = (lower + upper) / 2 - half[rows]
+    return ranks
 
 
 class Score(NamedTuple):
@@ -136,32 +117,48 @@ def score_patterns(
     tie-breaks on both sides (the centred average ranks, divided by the spread of untied ranks).
     A prediction with one value, or distances with one value, have ρ = ρ_a = 0.
 
+    Where a layer has several predictions, ones that order the patterns as the one before did have
+    its score: the weights for neighbouring α mostly do, and need no sort of their own.
+
     Parameters
     ----------
-    predictions : (..., n_patterns)
-    counts : (n_patterns,) pairs a pattern
-    rank_sums : (..., n_patterns), sums of the centred average ranks of the distances
-    rank_squares : (...), sum of the squared centred ranks over the pairs
+    predictions : (n_layers, n_predictions, n_patterns)
+    counts : (n_patterns,) pairs a pattern (may be fractional)
+    rank_sums : (n_layers, n_patterns), sums of the centred average ranks of the distances
+    rank_squares : (n_layers,), sum of the squared centred ranks over the pairs
 
     Returns
     -------
-    Score of arrays of shape (...)
+    Score of arrays (n_layers, n_predictions)
 
     Source: Jalouzot et al. 2024, section 2.3.
     """
-    leading = np.broadcast_shapes(predictions.shape[:-1], rank_sums.shape[:-1])
-    width = predictions.shape[-1]
-    flat = np.broadcast_to(predictions, (*leading, width)).reshape(-1, width)
-    sums = np.broadcast_to(rank_sums, (*leading, width)).reshape(-1, width)
-    squares = np.broadcast_to(rank_squares, leading).reshape(-1)
-    order = np.argsort(flat, axis=-1)
-    ranks, n = _sorted_ranks(flat, order, counts)
-    covariance = np.einsum("ij,ij->i", ranks, np.take_along_axis(sums, order, axis=-1))
-    ranks *= ranks
-    spread = np.einsum("ij,ij->i", ranks, n)
+    n_layers, n_predictions, n_patterns = predictions.shape
+    covariance = np.zeros((n_layers, n_predictions))
+    spread = np.zeros((n_layers, n_predictions))
+    order = np.zeros((n_layers, n_patterns), dtype=np.intp)
+    tied = np.zeros((n_layers, n_patterns - 1), dtype=bool)
+    for number in range(n_predictions):
+        rows = np.arange(n_layers)
+        if number:
+            ascending = np.take_along_axis(predictions[:, number], order, axis=-1)
+            step = np.diff(ascending, axis=-1)
+            tolerance = 1e-12 * np.abs(ascending[:, -1:] - ascending[:, :1])
+            changed = ((step <= tolerance) != tied) | (step < -tolerance)
+            rows = np.flatnonzero(changed.any(axis=-1))
+            covariance[:, number] = covariance[:, number - 1]
+            spread[:, number] = spread[:, number - 1]
+        if len(rows):
+            own = predictions[rows, number]
+            order[rows] = np.argsort(own, axis=-1)
+            tied[rows] = _ties(np.take_along_axis(own, order[rows], axis=-1))
+            n = counts[order[rows]]
+            ranks = _sorted_ranks(tied[rows], n)
+            sums = np.take_along_axis(rank_sums[rows], order[rows], axis=-1)
+            covariance[rows, number] = np.einsum("ij,ij->i", ranks, sums)
+            spread[rows, number] = np.einsum("ij,ij,ij->i", ranks, ranks, n)
     total = float(counts.sum())
     untied = (total**3 - total) / 12
-    both = spread * squares
+    both = spread * rank_squares[:, None]
     rho = np.divide(covariance, np.sqrt(both), out=np.zeros_like(covariance), where=both > 0)
-    rho_a = covariance / untied if untied > 0 else np.zeros_like(covariance)
-    return Score(rho.reshape(leading), rho_a.reshape(leading))
+    return Score(rho, covariance / untied if untied > 0 else np.zeros_like(covariance))

@@ -6,17 +6,19 @@ import json
 import os
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from threadpoolctl import threadpool_limits
 
 from mlem_core import similarity
 from mlem_core.importance import permutation_importance
-from mlem_core.metric import cross_validate_ridge
-from mlem_core.pairs import PairTables
+from mlem_core.metric import FoldFits, cross_validate_ridge
+from mlem_core.pairs import PairTables, cores
 from mlem_core.patterns import FloatArray, IntArray
 from mlem_core.stimuli import write_table
 
@@ -98,6 +100,24 @@ def _long(layers: Sequence[Layer], values: dict[str, FloatArray], **by: Sequence
     return frame
 
 
+def _fitted(tables: PairTables) -> tuple[FoldFits, FloatArray]:
+    """Fits and importances of all layers, the layers shared out among the cores."""
+    parts = np.array_split(np.arange(tables.n_layers), min(cores(), tables.n_layers))
+
+    def one(part: IntArray) -> tuple[FoldFits, FloatArray]:
+        own = tables.of_layers(part.tolist())
+        fits = cross_validate_ridge(own)
+        return fits, permutation_importance(own, fits.weights)
+
+    with threadpool_limits(1), ThreadPoolExecutor(len(parts)) as pool:
+        done = list(pool.map(one, parts))
+    joined = {
+        field.name: np.concatenate([getattr(fits, field.name) for fits, _ in done])
+        for field in fields(FoldFits)
+    }
+    return FoldFits(**joined), np.concatenate([importance for _, importance in done])
+
+
 def results_from_tables(
     tables: PairTables, layers: Sequence[Layer], rsa: FloatArray, folds: IntArray
 ) -> Results:
@@ -110,8 +130,7 @@ def results_from_tables(
     rsa : (n_layers, n_layers) from `mlem_core.similarity.PairRanks.rsa`
     folds : (n_stimuli,) the fold that tests each stimulus
     """
-    fits = cross_validate_ridge(tables)
-    importance = permutation_importance(tables, fits.weights)
+    fits, importance = _fitted(tables)
     tau = similarity.weighted_tau(importance.mean(axis=1))
     names = [f"{model}:{layer}" for model, layer in layers]
     by = {"fold": range(tables.n_folds)}
@@ -119,8 +138,8 @@ def results_from_tables(
     for measure, matrix in (("profiles", tau), ("rsa", rsa)):
         points = similarity.mds_map(1.0 - matrix)
         maps.append(_long(layers, {"x": points[:, 0], "y": points[:, 1]}).assign(measure=measure))
-    counts = np.bincount(tables.cell_pattern, weights=tables.counts)
-    correlations = similarity.feature_correlations(tables.patterns[: len(counts)], counts)
+    counts = np.bincount(tables.cell_pattern, tables.counts, len(tables.codes)).astype(np.float64)
+    correlations = similarity.feature_correlations(tables.patterns, counts)
     columns = ["measure", "model", "layer", "x", "y"]
     return Results(
         scores=_long(

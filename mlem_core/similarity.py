@@ -6,7 +6,7 @@ import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +38,7 @@ class PairRanks:
             self._ranks = np.empty((n_layers, self.n_pairs), dtype=np.uint32)
         else:
             # Unlinked as soon as it is open: nothing is left behind however the process ends.
-            self._file = tempfile.TemporaryFile(dir=folder)  # type: ignore[assignment]
+            self._file = cast(BinaryIO, tempfile.TemporaryFile(dir=folder))  # noqa: SIM115
 
     def __enter__(self) -> PairRanks:
         return self

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
+import explicit
 import numpy as np
 import pytest
 
-import explicit
 from mlem_core.importance import permutation_importance
 from mlem_core.metric import cross_validate_ridge
 from mlem_core.pairs import pair_tables

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
+import explicit
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.linear_model import Ridge
 
-import explicit
 from mlem_core.errors import InputError
 from mlem_core.metric import (
     ALPHAS,

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
+import explicit
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import rankdata
 
-import explicit
 from mlem_core.errors import InputError
 from mlem_core.pairs import PairTables, pair_tables
 from mlem_core.patterns import PairIndex, block_numbers, feature_columns
@@ -116,6 +116,24 @@ def test_many_patterns_are_binned_and_said():
     said = float(binned.notes[0].split("at most ")[1].split(" of")[0])
     assert 0 < np.abs(true - coarse)[:, 0].max() <= said * 1.01
     np.testing.assert_array_equal(true[:, 2], coarse[:, 2])
+
+
+@pytest.mark.parametrize("n_features", [30, 70])
+def test_many_nominal_features(n_features):
+    rng = np.random.default_rng(0)
+    features = pd.DataFrame({f"f{k}": rng.choice(["a", "b"], 40) for k in range(n_features)})
+    index = PairIndex.build(feature_columns(features), np.zeros(40, dtype=np.int64))
+    patterns = np.stack([level[index.codes[:, f]] for f, level in enumerate(index.levels)], 1)
+    np.testing.assert_array_equal(
+        patterns[index.pattern_cell], explicit.feature_distances(features)
+    )
+
+
+def test_more_patterns_than_can_be_kept(monkeypatch):
+    monkeypatch.setattr("mlem_core.patterns.HARD_LIMIT", 100)
+    features = pd.DataFrame(np.random.default_rng(0).choice(["a", "b"], (60, 12)))
+    with pytest.raises(InputError, match="in more than 100 ways"):
+        PairIndex.build(feature_columns(features), np.zeros(60, dtype=np.int64), max_patterns=50)
 
 
 def test_a_layer_with_too_few_rows_is_named():

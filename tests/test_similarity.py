@@ -1,11 +1,11 @@
 from __future__ import annotations
 
+import explicit
 import numpy as np
 import pytest
 from scipy.spatial.distance import pdist, squareform
 from scipy.stats import spearmanr
 
-import explicit
 from mlem_core import similarity
 from mlem_core.pairs import pair_tables
 from mlem_core.patterns import PairIndex, feature_columns
