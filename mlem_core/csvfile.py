@@ -71,10 +71,9 @@ def write_table(frame: pd.DataFrame, target: str | Path | IO[Any]) -> None:
     text = "".join(lines)
     if isinstance(target, (str, Path)):
         _replace(Path(target), text)
-    elif isinstance(target, io.TextIOBase):
-        target.write(text)
-    else:
-        target.write(text.encode())
+        return
+    file: Any = target
+    file.write(text if isinstance(file, io.TextIOBase) else text.encode())
 
 
 def _replace(path: Path, text: str) -> None:
