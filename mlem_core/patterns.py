@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -303,8 +304,8 @@ def _pair_cells(
 ) -> Cells:
     numbers = block_numbers(int(folds.max()) + 1)
     small = (numbers.max() + 1) * n_patterns < 2**31
-    offsets: Cells = (numbers * n_patterns).astype(np.int32 if small else np.int64)
-    cells: Cells = np.empty(n_pairs(len(types)), np.int32 if small else np.int64)
+    offsets: NDArray[Any] = (numbers * n_patterns).astype(np.int32 if small else np.int64)
+    cells: NDArray[Any] = np.empty(n_pairs(len(types)), offsets.dtype)
     for i, where in row_slices(len(types)):
         cells[where] = table[types[i]][types[i + 1 :]] + offsets[folds[i]][folds[i + 1 :]]
     return cells
