@@ -1,0 +1,355 @@
+"""Hidden states of the stimuli, one array a layer, from a model or from a file.
+
+From a model: every different sentence goes through it once, all layers come from that one
+forward pass, and each layer is a memory-mapped file in the store. Batches hold sentences of
+equally many tokens, so that nothing is ever padded: no mask and no position has to be given,
+and models that know neither (Mamba, RWKV) need no other way.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlem_core import models
+from mlem_core.errors import InputError, unknown
+from mlem_core.representation_files import open_arrays
+from mlem_core.stimuli import StimulusSet
+from mlem_core.store import Store
+
+if TYPE_CHECKING:
+    import torch
+
+    from mlem_core.tokens import TokenizedStimuli
+
+__all__ = ["Representations", "batches", "extract", "from_file", "from_model", "input_batches"]
+
+Progress = Callable[[int, int], None]
+
+VERSION = 1  # counted up when the same inputs give other arrays
+_DTYPE = "float32"
+_POOLING = {"word": "last sub-token of the word", "sentence": "mean over the sentence's tokens"}
+_SPECIAL = "as the tokenizer adds them"
+_FLOP_PER_BATCH = {"cpu": 5e10, "cuda": 5e12}  # well under a second: how soon a cancel is heard
+_MAX_TOKENS = {"cpu": 4096, "cuda": 65536}
+_MAPPED = 64 * 2**20  # bytes written before the files are mapped anew
+
+
+@dataclass(frozen=True)
+class Representations:
+    """What one system makes of the stimuli: an array (n_stimuli, n_units) for each layer.
+
+    Attributes
+    ----------
+    name : what the user calls it.
+    identity : digest of everything the arrays depend on; for a file, of its content.
+    layers : the layers' numbers, rising; layer 0 of a model is its embeddings.
+    n_stimuli : rows of each array, in the order of the stimuli.
+    facts : what the manifest says about it (revision, dtype, pooling, special tokens ...).
+    """
+
+    name: str
+    identity: str
+    layers: tuple[int, ...]
+    n_stimuli: int
+    facts: Mapping[str, Any]
+    _read: Callable[[int], NDArray[np.floating]]
+
+    def __getitem__(self, layer: int) -> NDArray[np.floating]:
+        """The array (n_stimuli, n_units) of a layer; `InputError` where there is none."""
+        if layer not in self.layers:
+            raise unknown(f"layer of {self.name}", str(layer), map(str, self.layers))
+        return self._read(layer)
+
+
+def from_model(
+    stimuli: StimulusSet,
+    name: str | models.LoadedModel,
+    store: Store,
+    *,
+    device: str = "auto",
+    progress: Progress | None = None,
+) -> Representations:
+    """All layers' hidden states of the stimuli, from the store or else from the model.
+
+    A word stimulus is represented by the state of its last sub-token, a sentence by the mean
+    over its tokens, start and end tokens left out. Layer 0 is what enters the first block,
+    layer k what leaves block k (the last one after the final norm, where there is one).
+
+    Parameters
+    ----------
+    name : see `models.open_model`; or a model that is already open.
+    progress : called with (done, total) sentences, at least once a second on a usual machine;
+        what it raises stops the work and leaves nothing behind.
+
+    Raises
+    ------
+    ModelUnavailable, InputError : as `models.open_model`; and naming the row, for a sentence
+        longer than the model reads or a word that the tokenizer has no token for.
+    """
+    report = progress or (lambda done, total: None)
+    n_sentences = len(set(stimuli.sentences))
+    if isinstance(name, models.LoadedModel):
+        label, identity = name.name, name.identity
+    else:
+        label, identity = name, models.identity(name)
+    depends_on = {
+        "stimuli": _digest(stimuli),
+        "model": identity,
+        "pooling": _POOLING[stimuli.level],
+        "special_tokens": _SPECIAL,
+        "dtype": _DTYPE,
+    }
+
+    def make(folder: Path) -> None:
+        report(0, n_sentences)
+        loaded = models.open_model(name, device) if isinstance(name, str) else name
+        facts = extract(stimuli, loaded, folder, report)
+        (folder / "facts.json").write_text(json.dumps(facts, indent=1))
+
+    folder = store.entry(
+        "representations", VERSION, make, lambda: report(0, n_sentences), **depends_on
+    )
+    facts = {**json.loads((folder / "facts.json").read_text()), "name": label}
+    report(n_sentences, n_sentences)
+    return Representations(
+        name=label,
+        identity=store.key("representations", VERSION, **depends_on),
+        layers=tuple(range(len(facts["units"]))),
+        n_stimuli=len(stimuli),
+        facts=facts,
+        _read=lambda layer: np.load(_file(folder, layer), mmap_mode="r", allow_pickle=False),
+    )
+
+
+def from_file(path: str | Path, stimuli: StimulusSet, name: str | None = None) -> Representations:
+    """Representations that something else made: a network, a brain recording.
+
+    Parameters
+    ----------
+    path : a `.npz` (without pickles) or `.safetensors` file with arrays `layer_00`, `layer_01`
+        ... of shape (n_stimuli, n_units), rows in the order of the stimuli.
+    name : what to call it; without one, the file's name.
+
+    Raises `InputError` naming array and row where the file cannot be used. Floating-point
+    arrays keep their precision (at least float32), whole numbers become float64.
+    """
+    path = Path(path)
+    arrays = open_arrays(path, len(stimuli))
+    return Representations(
+        name=name if name is not None else path.stem,
+        identity=arrays.digest,
+        layers=tuple(sorted(arrays.names)),
+        n_stimuli=len(stimuli),
+        facts={"file": path.name, "sha256": arrays.digest, "arrays": arrays.dtypes},
+        _read=arrays.read,
+    )
+
+
+def batches(lengths: NDArray[np.integer], max_tokens: int) -> list[NDArray[np.int64]]:
+    """Group equally long inputs, longest first.
+
+    Parameters
+    ----------
+    lengths : (n_inputs,) tokens of each input.
+    max_tokens : tokens a batch may have in all; a batch has at least one input.
+
+    Returns
+    -------
+    Indices into `lengths`, each in exactly one batch.
+    """
+    order = np.argsort(-lengths, kind="stable")
+    groups = np.split(order, np.flatnonzero(np.diff(lengths[order])) + 1) if len(order) else []
+    result: list[NDArray[np.int64]] = []
+    for group in groups:
+        size = max(1, max_tokens // max(1, int(lengths[group[0]])))
+        result.extend(group[begin : begin + size] for begin in range(0, len(group), size))
+    return result
+
+
+def input_batches(stimuli: StimulusSet, loaded: models.LoadedModel) -> list[torch.Tensor]:
+    """The inputs (n_sentences, n_tokens) of the forward passes that `extract` makes, in order."""
+    from mlem_core.tokens import tokenize
+
+    tokenized = tokenize(stimuli, loaded)
+    return [_inputs(tokenized, batch, loaded) for batch in _plan(tokenized, loaded)]
+
+
+def extract(
+    stimuli: StimulusSet,
+    loaded: models.LoadedModel,
+    folder: Path,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Write `layer_00.npy` ... (n_stimuli, n_units) float32 into `folder`; returns the facts.
+
+    What is kept in memory is one batch, however many stimuli there are. A batch that does not
+    fit into memory is halved.
+    """
+    import torch
+    import transformers
+
+    from mlem_core.tokens import tokenize
+
+    tokenized = tokenize(stimuli, loaded)
+    total, done = len(tokenized.tokens), 0
+    files: _LayerFiles | None = None
+    waiting = _plan(tokenized, loaded)[::-1]
+    while waiting:
+        if progress is not None:
+            progress(done, total)
+        batch = waiting.pop()
+        try:
+            rows, values = _run(tokenized, batch, loaded)
+        except (torch.OutOfMemoryError, RuntimeError) as error:
+            if not _out_of_memory(error):
+                raise
+            if len(batch) == 1:
+                row = tokenized.stimuli[batch[0]][0] + 1
+                raise InputError(
+                    f"row {row}: the sentence does not fit into the memory of {loaded.device} "
+                    f"beside the model {loaded.name}."
+                ) from error
+            # Whatever is still to come would not fit either.
+            waiting = [half for full in [*waiting, batch] for half in _halves(full, len(batch))]
+            if loaded.device != "cpu":
+                torch.cuda.empty_cache()
+            continue
+        if files is None:
+            files = _LayerFiles(folder, len(stimuli), [value.shape[1] for value in values])
+        for layer, value in enumerate(values):
+            bad = ~np.isfinite(value).all(axis=1)
+            if bad.any():
+                raise InputError(
+                    f"row {int(rows[bad].min()) + 1}: the model {loaded.name} gives NaN or "
+                    f"infinity in layer {layer}."
+                )
+        files.write(rows, values)
+        done += len(batch)
+    assert files is not None  # a stimulus set is never empty
+    files.close()
+    if progress is not None:
+        progress(done, total)
+    start, end = tokenized.special
+    return {
+        "identity": loaded.identity,
+        "revision": loaded.revision,
+        "note": loaded.note,
+        "architecture": type(loaded.model).__name__,
+        "units": files.widths,
+        "dtype": _DTYPE,
+        "pooling": _POOLING[stimuli.level],
+        "special_tokens": {"choice": _SPECIAL, "start": start, "end": end},
+        "unknown_words": tokenized.n_unknown,
+        "max_tokens": loaded.max_tokens,
+        "device": loaded.device,
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+    }
+
+
+def _digest(stimuli: StimulusSet) -> str:
+    """Of what the hidden states depend on: not the features, so that those may change."""
+    words = None if stimuli.word_index is None else stimuli.word_index.tolist()
+    content = json.dumps([stimuli.sentences, words])
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def _plan(tokenized: TokenizedStimuli, loaded: models.LoadedModel) -> list[NDArray[np.int64]]:
+    kind = loaded.device.partition(":")[0]
+    embedded = loaded.model.get_input_embeddings().weight.numel()
+    weights = max(1, sum(p.numel() for p in loaded.model.parameters()) - embedded)
+    budget = int(min(_MAX_TOKENS[kind], _FLOP_PER_BATCH[kind] / (2 * weights)))
+    return batches(np.array([len(ids) for ids in tokenized.tokens]), budget)
+
+
+def _inputs(
+    tokenized: TokenizedStimuli, batch: NDArray[np.int64], loaded: models.LoadedModel
+) -> torch.Tensor:
+    import torch
+
+    ids = np.stack([tokenized.tokens[sentence] for sentence in batch])
+    return torch.from_numpy(ids).to(loaded.device)
+
+
+def _run(
+    tokenized: TokenizedStimuli, batch: NDArray[np.int64], loaded: models.LoadedModel
+) -> tuple[NDArray[np.int64], list[NDArray[np.float32]]]:
+    """The stimuli (rows) of a batch of sentences and their arrays (n_rows, n_units), by layer."""
+    import torch
+
+    rows = np.concatenate([tokenized.stimuli[sentence] for sentence in batch])
+    inputs = _inputs(tokenized, batch, loaded)
+    states = models.hidden_states(loaded, inputs)
+    # Which sentence of the batch each stimulus is in.
+    places = np.repeat(np.arange(len(batch)), [len(tokenized.stimuli[s]) for s in batch])
+    at = torch.from_numpy(places).to(loaded.device)
+    with torch.inference_mode():
+        if tokenized.positions is not None:
+            tokens = torch.from_numpy(tokenized.positions[rows]).to(loaded.device)
+            chosen = [state[at, tokens] for state in states]
+        else:
+            share = np.zeros(inputs.shape, dtype=np.float32)
+            for place, sentence in enumerate(batch):
+                first, last = tokenized.content[sentence]
+                share[place, first : last + 1] = 1 / (last + 1 - first)
+            shares = torch.from_numpy(share).to(loaded.device)[:, None, :]
+            chosen = [torch.matmul(shares, state.float())[at, 0] for state in states]
+        return rows, [state.float().cpu().numpy() for state in chosen]
+
+
+def _halves(batch: NDArray[np.int64], too_many: int) -> Iterator[NDArray[np.int64]]:
+    if len(batch) < max(2, too_many):
+        yield batch
+    else:
+        yield batch[len(batch) // 2 :]
+        yield batch[: len(batch) // 2]
+
+
+def _out_of_memory(error: Exception) -> bool:
+    import torch
+
+    # On the CPU it is a RuntimeError like any other.
+    return isinstance(error, torch.OutOfMemoryError) or "not enough memory" in str(error)
+
+
+def _file(folder: Path, layer: int) -> Path:
+    return folder / f"layer_{layer:02d}.npy"
+
+
+class _LayerFiles:
+    """One memory-mapped file (n_stimuli, n_units) float32 a layer, filled row by row."""
+
+    def __init__(self, folder: Path, n_stimuli: int, widths: list[int]) -> None:
+        self.widths = widths
+        self._paths = [_file(folder, layer) for layer in range(len(widths))]
+        self._written = 0
+        for path, width in zip(self._paths, widths, strict=True):
+            np.lib.format.open_memmap(path, "w+", dtype=np.float32, shape=(n_stimuli, width))
+            if hasattr(os, "posix_fallocate"):
+                # A full disk is an error here and a killed process once it is mapped.
+                with path.open("rb+") as file:
+                    os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+        self._maps = self._map()
+
+    def _map(self) -> list[Any]:
+        return [np.load(path, mmap_mode="r+", allow_pickle=False) for path in self._paths]
+
+    def write(self, rows: NDArray[np.int64], values: list[NDArray[np.float32]]) -> None:
+        for target, value in zip(self._maps, values, strict=True):
+            target[rows] = value
+            self._written += value.nbytes
+        if self._written > _MAPPED:
+            # Mapped pages count as ours until they are let go.
+            self._maps, self._written = self._map(), 0
+
+    def close(self) -> None:
+        self._maps = []

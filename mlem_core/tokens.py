@@ -1,0 +1,155 @@
+"""From sentences to tokens, and from a stimulus to the token that stands for it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mlem_core.errors import InputError
+from mlem_core.models import LoadedModel, quiet
+from mlem_core.stimuli import StimulusSet
+
+_CHUNK = 1000  # sentences tokenised at a time
+
+
+@dataclass(frozen=True)
+class TokenizedStimuli:
+    """Each different sentence once, as the model reads it.
+
+    Attributes
+    ----------
+    tokens : per sentence its token ids, start and end tokens included.
+    content : per sentence the (first, last) token that is not a start or end token.
+    stimuli : per sentence the rows of its stimuli.
+    positions : (n_stimuli,) the token of each word stimulus; None for a sentence-level set.
+    special : the tokens that the tokenizer adds before and after a sentence.
+    n_unknown : how many word stimuli end in the tokenizer's unknown token.
+    """
+
+    tokens: list[np.ndarray]
+    content: list[tuple[int, int]]
+    stimuli: list[np.ndarray]
+    positions: np.ndarray | None
+    special: tuple[list[str], list[str]]
+    n_unknown: int
+
+
+def tokenize(stimuli: StimulusSet, loaded: LoadedModel) -> TokenizedStimuli:
+    """Tokenise every different sentence once, and find each word's last sub-token.
+
+    Start and end tokens are added as the tokenizer was made to add them. Words are separated by
+    whitespace, as in the CSV.
+
+    Raises `InputError` naming the row where a sentence has no tokens or more than the model
+    reads, and where no token ends with the word.
+    """
+    rows_of: dict[str, list[int]] = {}
+    for row, sentence in enumerate(stimuli.sentences):
+        rows_of.setdefault(sentence, []).append(row)
+    sentences = list(rows_of)
+    rows = [np.array(indices) for indices in rows_of.values()]
+    words = stimuli.word_index
+    positions = None if words is None else np.zeros(len(stimuli), dtype=np.int64)
+    unknown = loaded.tokenizer.unk_token_id
+    tokens: list[np.ndarray] = []
+    content: list[tuple[int, int]] = []
+    special: tuple[list[str], list[str]] = ([], [])
+    n_unknown = 0
+    for begin in range(0, len(sentences), _CHUNK):
+        batch = sentences[begin : begin + _CHUNK]
+        for sentence, encoded in zip(batch, _encode(loaded.tokenizer, batch), strict=True):
+            ids, first, last, spans = encoded
+            own = rows[len(tokens)]
+            if first > last:
+                raise InputError(
+                    f"row {own[0] + 1}: the tokenizer of {loaded.name} finds nothing in the "
+                    f"sentence {sentence[:60]!r}."
+                )
+            if loaded.max_tokens is not None and len(ids) > loaded.max_tokens:
+                raise InputError(
+                    f"row {own[0] + 1}: the sentence has {len(ids)} tokens for {loaded.name}, "
+                    f"which reads at most {loaded.max_tokens}."
+                )
+            if words is not None and positions is not None:
+                ends = _last_tokens(loaded.tokenizer, sentence, ids, first, spans)
+                for row in own:
+                    place = ends[int(words[row])]
+                    if place is None:
+                        word = sentence.split()[int(words[row])]
+                        raise InputError(
+                            f"row {row + 1}: the tokenizer of {loaded.name} has no token that "
+                            f"ends with the word {word!r} (word_index {words[row]})."
+                        )
+                    positions[row] = place
+                    n_unknown += bool(unknown is not None and ids[place] == unknown)
+            if not tokens:
+                names = loaded.tokenizer.convert_ids_to_tokens
+                special = (names(ids[:first].tolist()), names(ids[last + 1 :].tolist()))
+            tokens.append(ids)
+            content.append((first, last))
+    return TokenizedStimuli(tokens, content, rows, positions, special, n_unknown)
+
+
+def _encode(
+    tokenizer: Any, sentences: list[str]
+) -> list[tuple[np.ndarray, int, int, list[tuple[int, int]] | None]]:
+    """Per sentence (ids, first and last token of the sentence itself, character spans)."""
+    with quiet():  # about long sentences, which we look at ourselves
+        encoded = tokenizer(
+            sentences,
+            add_special_tokens=True,
+            return_special_tokens_mask=True,
+            return_offsets_mapping=tokenizer.is_fast,
+            return_attention_mask=False,
+        )
+    result = []
+    for row, ids in enumerate(encoded["input_ids"]):
+        own = [i for i, added in enumerate(encoded["special_tokens_mask"][row]) if not added]
+        first, last = (own[0], own[-1]) if own else (0, -1)
+        spans = encoded["offset_mapping"][row] if tokenizer.is_fast else None
+        result.append((np.asarray(ids, dtype=np.int64), first, last, spans))
+    return result
+
+
+def _last_tokens(
+    tokenizer: Any,
+    sentence: str,
+    ids: np.ndarray,
+    first: int,
+    spans: list[tuple[int, int]] | None,
+) -> list[int | None]:
+    """For each word of a sentence the last token that has some of it, or None.
+
+    None also where that token goes on into the next word: it stands for both.
+    """
+    words = [match.span() for match in re.finditer(r"\S+", sentence)]
+    if spans is None:
+        return _last_tokens_by_prefix(tokenizer, sentence, [end for _, end in words], ids, first)
+    result: list[int | None] = []
+    for begin, end in words:
+        inside = [i for i, (a, b) in enumerate(spans) if a < end and b > begin and a < b]
+        if inside and sentence[end : spans[inside[-1]][1]].strip() == "":
+            result.append(inside[-1])
+        else:
+            result.append(None)
+    return result
+
+
+def _last_tokens_by_prefix(
+    tokenizer: Any, sentence: str, ends: list[int], ids: np.ndarray, first: int
+) -> list[int | None]:
+    """The same for tokenizers that do not tell where in the text a token is.
+
+    The tokens of the sentence up to a word's end must be how the sentence's tokens begin.
+    """
+    result: list[int | None] = []
+    before = 0
+    for end in ends:
+        start = tokenizer(sentence[:end], add_special_tokens=False)["input_ids"]
+        same = list(ids[first : first + len(start)]) == list(start)
+        result.append(first + len(start) - 1 if same and len(start) > before else None)
+        before = len(start)
+    return result
