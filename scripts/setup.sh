@@ -19,23 +19,33 @@ wanted=$(
     echo "$root compiler:${cxx:+yes}"
     cat requirements*.txt constraints.txt pyproject.toml scripts/setup.sh
 )
-if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && "$py" -c '' 2>/dev/null; then
-    exit 0
-fi
+finished() {
+    [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && "$py" -c '' 2>/dev/null
+}
+if finished; then exit 0; fi
 
-# One set-up at a time: mkdir either makes the lock or finds it made.
+# One set-up at a time. mkdir makes the lock or finds it made; a lock whose owner is gone is stale.
 lock=$root/.venv.lock
-if ! mkdir "$lock" 2>/dev/null; then
-    other=$(cat "$lock/pid" 2>/dev/null || true)
-    if [ -n "$other" ] && kill -0 "$other" 2>/dev/null; then
-        say "another set-up (process $other) is at work in this folder; wait for it to end."
-        exit 1
+owner_lives() {
+    owner=$(cat "$lock/pid" 2>/dev/null) && kill -0 "$owner" 2>/dev/null || return 1
+    # The number may be another process's by now; ps can tell, where there is one.
+    if command -v ps >/dev/null; then ps -p "$owner" -o args= | grep -q setup.sh; fi
+}
+told=
+until mkdir "$lock" 2>/dev/null; do
+    if ! owner_lives; then
+        rm -rf "$lock"
+        continue
     fi
-fi
-echo $$ >"$lock/pid"
+    if [ -z "$told" ]; then say "waiting for the set-up that process $owner does here"; fi
+    told=yes
+    sleep 1
+done
 trap 'rm -rf "$lock"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
+echo $$ >"$lock/pid"
+if finished; then exit 0; fi
 rm -f "$stamp"
 
 # A .venv that was copied from elsewhere, whose Python is gone or too old, or that was left half-made.

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import importlib.metadata
-import os
 import re
 import shutil
 import subprocess
 import sys
+import time
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
 REQUIREMENTS = sorted(path.name for path in ROOT.glob("requirements*.txt"))
-OPTIONAL = "requirements-torchsort.txt"
+OPTIONAL = {"requirements-torchsort.txt", "requirements-bench.txt"}
 BUILD = {"setuptools", "wheel"}
 
 
@@ -57,7 +56,7 @@ def test_constraints_have_the_same_pins(name: str) -> None:
     assert pins(name).items() <= pins("constraints.txt").items()
 
 
-@pytest.mark.parametrize("name", [name for name in REQUIREMENTS if name != OPTIONAL])
+@pytest.mark.parametrize("name", [name for name in REQUIREMENTS if name not in OPTIONAL])
 def test_what_is_installed_is_what_is_pinned(name: str) -> None:
     for package, version in pins(name).items():
         assert importlib.metadata.version(package).split("+")[0] == version, package
@@ -83,57 +82,85 @@ def test_make_targets() -> None:
     assert {"setup", "app", "test", "lint", "format", "bench", "clean", "help"} <= targets
 
 
-@pytest.fixture
-def bare_machine(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run the set-up on a copy of what it reads, with no Python on the PATH but those given."""
-    for path in [*ROOT.glob("*.txt"), ROOT / "pyproject.toml"]:
-        shutil.copy(path, tmp_path)
-    shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    for tool in ("sh", "dirname", "cat", "rm", "mkdir", "grep", "tr"):
-        (programs / tool).symlink_to(shutil.which(tool) or tool)
+class BareMachine:
+    """A copy of what the set-up reads, and a PATH with no Python but those given."""
 
-    def run(**pythons: str) -> subprocess.CompletedProcess[str]:
-        for name, script in pythons.items():
-            (programs / name).write_text(f"#!{programs}/sh\n{script}\n")
-            (programs / name).chmod(0o755)
-        return subprocess.run(
-            [programs / "sh", "scripts/setup.sh"],
-            cwd=tmp_path,
-            env={"PATH": str(programs)},
-            capture_output=True,
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.programs = folder, folder / "bin"
+        for path in [*ROOT.glob("*.txt"), ROOT / "pyproject.toml"]:
+            shutil.copy(path, folder)
+        shutil.copytree(ROOT / "scripts", folder / "scripts")
+        self.programs.mkdir()
+        for tool in ("sh", "dirname", "cat", "rm", "mkdir", "grep", "sleep"):
+            (self.programs / tool).symlink_to(shutil.which(tool) or tool)
+
+    def add_python(self, script: str) -> None:
+        (self.programs / "python3").write_text(f"#!{self.programs}/sh\n{script}\n")
+        (self.programs / "python3").chmod(0o755)
+
+    def start(self) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [self.programs / "sh", "scripts/setup.sh"],
+            cwd=self.folder,
+            env={"PATH": str(self.programs)},
+            stderr=subprocess.PIPE,
             text=True,
         )
 
-    return run
+    def setup(self) -> tuple[int, list[str]]:
+        """Exit code and lines on stderr."""
+        process = self.start()
+        return process.wait(30), process.communicate()[1].splitlines()
 
 
-def test_no_python_is_said_in_one_line(bare_machine: Callable) -> None:
-    done = bare_machine()
-    assert done.returncode == 1
-    assert done.stderr.startswith("setup: no Python 3.11 or newer") and done.stderr.count("\n") == 1
+@pytest.fixture
+def bare_machine(tmp_path: Path) -> BareMachine:
+    return BareMachine(tmp_path)
 
 
-def test_an_old_python_is_no_python(bare_machine: Callable) -> None:
-    done = bare_machine(python3="exit 1")
-    assert done.returncode == 1
-    assert done.stderr.startswith("setup: no Python 3.11 or newer") and done.stderr.count("\n") == 1
+NO_PYTHON = (
+    "setup: no Python 3.11 or newer on the PATH "
+    "(looked for python3, python3.13, python3.12, python3.11)."
+)
 
 
-def test_a_missing_venv_module_is_said_in_one_line(bare_machine: Callable) -> None:
-    done = bare_machine(python3='case "$2" in *ensurepip*) exit 1;; esac')
-    assert done.returncode == 1
-    assert done.stderr.startswith("setup: python3 lacks its venv") and done.stderr.count("\n") == 1
+def test_no_python_is_said_in_one_line(bare_machine: BareMachine) -> None:
+    assert bare_machine.setup() == (1, [NO_PYTHON])
+    assert bare_machine.setup() == (1, [NO_PYTHON])  # nothing in the way of a second try
 
 
-def test_two_setups_at_once(bare_machine: Callable, tmp_path: Path) -> None:
-    lock = tmp_path / ".venv.lock"
-    lock.mkdir()
-    (lock / "pid").write_text(str(os.getpid()))  # a process that lives
-    done = bare_machine()
-    assert done.returncode == 1 and f"(process {os.getpid()})" in done.stderr
-    assert lock.exists()  # the other's lock is left alone
+def test_an_old_python_is_no_python(bare_machine: BareMachine) -> None:
+    bare_machine.add_python("exit 1")
+    assert bare_machine.setup() == (1, [NO_PYTHON])
+
+
+def test_a_missing_venv_module_is_said_in_one_line(bare_machine: BareMachine) -> None:
+    bare_machine.add_python('case "$2" in *ensurepip*) exit 1;; esac')
+    code, said = bare_machine.setup()
+    assert code == 1
+    assert len(said) == 1 and said[0].startswith("setup: python3 lacks its venv module; install it")
+
+
+def test_a_second_setup_waits_for_the_first(bare_machine: BareMachine) -> None:
+    bare_machine.add_python("sleep 2; exit 1")
+    first = bare_machine.start()
+    while not (bare_machine.folder / ".venv.lock" / "pid").exists():
+        time.sleep(0.01)
+    code, said = bare_machine.setup()
+    assert said[0] == f"setup: waiting for the set-up that process {first.pid} does here"
+    assert (code, said[1:]) == (1, [NO_PYTHON])
+    assert (first.wait(30), first.communicate()[1].splitlines()) == (1, [NO_PYTHON])
+
+
+def test_a_killed_setup_is_not_waited_for(bare_machine: BareMachine) -> None:
+    bare_machine.add_python("sleep 2; exit 1")
+    first = bare_machine.start()
+    while not (bare_machine.folder / ".venv.lock" / "pid").exists():
+        time.sleep(0.01)
+    first.kill()
+    first.wait(30)
+    bare_machine.add_python("exit 1")
+    assert bare_machine.setup() == (1, [NO_PYTHON])
 
 
 def test_importing_the_core_is_light() -> None:
