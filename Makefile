@@ -30,6 +30,7 @@ format: setup  ## put the code in the one format
 	@$(PYTHON) -m ruff format .
 
 bench: setup  ## measure the speed, side by side with what one would use instead
+	@$(PYTHON) -m pip install -qq --disable-pip-version-check -c constraints.txt -r requirements-bench.txt
 	@$(PYTHON) -m benchmarks $(ARGS)
 
 lock: setup  ## write constraints.txt anew from what .venv holds
