@@ -8,7 +8,10 @@ from importlib import import_module
 from mlem_core.errors import unknown
 from mlem_core.stimuli import StimulusSet
 
-_MODULES = {"probing": "mlem_core.datasets.probing"}
+_MODULES = {
+    "probing": "mlem_core.datasets.probing",
+    "relative-clauses": "mlem_core.datasets.relative_clauses",
+}
 
 NAMES: tuple[str, ...] = tuple(_MODULES)
 
