@@ -204,10 +204,13 @@ def cross_validate_ridge(tables: PairTables, alphas: Sequence[float] = ALPHAS) -
     blocks = training_blocks(n_folds, [*couples, *((k,) for k in range(n_folds))])
     fitted = ridge_weights(moments(tables, blocks), alphas)
     inner = np.zeros((n_folds, tables.n_layers, len(alphas)))
-    for set_number, (k, j) in enumerate(couples):
-        weights = fitted[:, set_number]
-        inner[k] += held_out_scores(tables, weights, j).rho
-        inner[j] += held_out_scores(tables, weights, k).rho
+    for j in range(n_folds):
+        # Every model that saw nothing of fold j, at once: they order its pairs nearly alike.
+        others = [k for k in range(n_folds) if k != j]
+        sets = [couples.index((min(j, k), max(j, k))) for k in others]
+        weights = fitted[:, sets].reshape(tables.n_layers, -1, len(tables.features))
+        rho = held_out_scores(tables, weights, j).rho
+        inner[others] += rho.reshape(tables.n_layers, len(others), -1).swapaxes(0, 1)
     inner /= n_folds - 1
     best = np.argmax(inner >= inner.max(axis=-1, keepdims=True) - 1e-12, axis=-1)
     layers = np.arange(tables.n_layers)

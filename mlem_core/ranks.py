@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
+
+CHUNK = 2**18
 
 
 class PairOrder(NamedTuple):
@@ -71,13 +73,14 @@ def doubled_ranks(sorted_values: NDArray[np.uint64]) -> NDArray[np.uint32]:
 
 
 def _ties(ascending: FloatArray) -> NDArray[np.bool_]:
-    """(n_rows, n_patterns - 1) whether each prediction is tied with the next.
+    """(..., n_patterns - 1) whether each prediction is tied with the next.
 
     Predictions that differ by less than 1e-12 of their range differ only in how the sum was
     rounded.
     """
-    spread = ascending[:, -1:] - ascending[:, :1]
-    return np.diff(ascending, axis=-1) <= 1e-12 * spread
+    spread = ascending[..., -1:] - ascending[..., :1]
+    tied: NDArray[np.bool_] = ascending[..., 1:] - ascending[..., :-1] <= 1e-12 * spread
+    return tied
 
 
 def _sorted_ranks(tied: NDArray[np.bool_], counts: FloatArray) -> FloatArray:
@@ -117,8 +120,8 @@ def score_patterns(
     tie-breaks on both sides (the centred average ranks, divided by the spread of untied ranks).
     A prediction with one value, or distances with one value, have ρ = ρ_a = 0.
 
-    Where a layer has several predictions, ones that order the patterns as the one before did have
-    its score: the weights for neighbouring α mostly do, and need no sort of their own.
+    The predictions of a layer are best alike (weights for neighbouring α): they are sorted from the
+    order of the first, and one that orders the patterns as the one before has its score.
 
     Parameters
     ----------
@@ -134,31 +137,54 @@ def score_patterns(
     Source: Jalouzot et al. 2024, section 2.3.
     """
     n_layers, n_predictions, n_patterns = predictions.shape
-    covariance = np.zeros((n_layers, n_predictions))
-    spread = np.zeros((n_layers, n_predictions))
-    order = np.zeros((n_layers, n_patterns), dtype=np.intp)
-    tied = np.zeros((n_layers, n_patterns - 1), dtype=bool)
-    for number in range(n_predictions):
-        rows = np.arange(n_layers)
-        if number:
-            ascending = np.take_along_axis(predictions[:, number], order, axis=-1)
-            step = np.diff(ascending, axis=-1)
-            tolerance = 1e-12 * np.abs(ascending[:, -1:] - ascending[:, :1])
-            changed = ((step <= tolerance) != tied) | (step < -tolerance)
-            rows = np.flatnonzero(changed.any(axis=-1))
-            covariance[:, number] = covariance[:, number - 1]
-            spread[:, number] = spread[:, number - 1]
-        if len(rows):
-            own = predictions[rows, number]
-            order[rows] = np.argsort(own, axis=-1)
-            tied[rows] = _ties(np.take_along_axis(own, order[rows], axis=-1))
-            n = counts[order[rows]]
-            ranks = _sorted_ranks(tied[rows], n)
-            sums = np.take_along_axis(rank_sums[rows], order[rows], axis=-1)
-            covariance[rows, number] = np.einsum("ij,ij->i", ranks, sums)
-            spread[rows, number] = np.einsum("ij,ij,ij->i", ranks, ranks, n)
+    covariance = np.empty((n_layers, n_predictions))
+    spread = np.empty((n_layers, n_predictions))
+    step = max(1, CHUNK // (n_predictions * n_patterns))
+    for start in range(0, n_layers, step):
+        at = slice(start, start + step)
+        covariance[at], spread[at] = _rank_moments(predictions[at], counts, rank_sums[at])
     total = float(counts.sum())
     untied = (total**3 - total) / 12
     both = spread * rank_squares[:, None]
     rho = np.divide(covariance, np.sqrt(both), out=np.zeros_like(covariance), where=both > 0)
     return Score(rho, covariance / untied if untied > 0 else np.zeros_like(covariance))
+
+
+def _rank_moments(
+    predictions: FloatArray, counts: FloatArray, rank_sums: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Σ of predicted rank x rank and Σ of squared predicted ranks, (n_layers, n_predictions)."""
+    n_layers, n_predictions, n_patterns = predictions.shape
+    first = np.argsort(predictions[:, 0], axis=-1)[:, None, :]
+    order = np.broadcast_to(first, predictions.shape)
+    if n_predictions > 1:
+        nearly = _taken(predictions, first)
+        # A stable sort is fast on what is nearly sorted.
+        order = _taken(order, np.argsort(nearly, axis=-1, kind="stable"))
+    ascending = _taken(predictions, order)
+    tied = _ties(ascending)
+    fresh = np.ones((n_layers, n_predictions), dtype=bool)
+    fresh[:, 1:] = (order[:, 1:] != order[:, :-1]).any(axis=-1)
+    fresh[:, 1:] |= (tied[:, 1:] != tied[:, :-1]).any(axis=-1)
+    source = np.maximum.accumulate(np.where(fresh, np.arange(n_predictions), 0), axis=-1)
+    layer = np.flatnonzero(fresh) // n_predictions
+    order, tied = order[fresh], tied[fresh]
+    n = counts.take(order)
+    ranks = _sorted_ranks(tied, n)
+    sums = rank_sums.ravel().take(order + (layer * n_patterns)[:, None])
+    covariance = np.zeros((n_layers, n_predictions))
+    spread = np.zeros((n_layers, n_predictions))
+    covariance[fresh] = np.einsum("ij,ij->i", ranks, sums)
+    n *= ranks
+    spread[fresh] = np.einsum("ij,ij->i", ranks, n)
+    return (
+        np.take_along_axis(covariance, source, axis=-1),
+        np.take_along_axis(spread, source, axis=-1),
+    )
+
+
+def _taken(values: NDArray[Any], order: NDArray[np.intp]) -> NDArray[Any]:
+    """`np.take_along_axis` over the last axis, by one flat take (three times faster)."""
+    width = values.shape[-1]
+    rows = np.arange(values.size // width).reshape(*values.shape[:-1], 1) * width
+    return values.ravel().take(order + rows)
