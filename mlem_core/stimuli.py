@@ -29,6 +29,7 @@ __all__ = ["Feature", "StimulusSet", "from_frame", "read_csv", "write_csv", "wri
 
 Kind = Literal["ordered", "nominal"]
 
+LARGEST = 1e300  # so that the range of a feature is finite
 CARRIED = ("sentence", "word_index", "word", "sentence_id")
 
 _INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
@@ -403,10 +404,10 @@ def _numbers(name: str, cells: list[str | None]) -> pd.Series[Any]:
                 f"number there{hint}."
             )
         number = float(cell)
-        if math.isinf(number):
+        if abs(number) > LARGEST:
             raise InputError(
-                f"column {name!r} has the infinite value {short(cell)} in row {row + 1}; expected "
-                "a finite number or an empty cell."
+                f"column {name!r} has the infinite or huge value {short(cell)} in row {row + 1}; "
+                f"expected a number up to {LARGEST:g} in size or an empty cell."
             )
         numbers[row] = number + 0.0  # -0.0 is 0
     whole = np.isfinite(numbers) & (numbers == np.rint(numbers)) & (np.abs(numbers) < 2**53)
