@@ -30,10 +30,19 @@ if TYPE_CHECKING:
 
     from mlem_core.tokens import TokenizedStimuli
 
-__all__ = ["Representations", "batches", "extract", "from_file", "from_model", "input_batches"]
+__all__ = [
+    "Representations",
+    "batches",
+    "extract",
+    "find",
+    "from_file",
+    "from_model",
+    "input_batches",
+]
 
 Progress = Callable[[int, int], None]
 
+_STAGE = "representations"
 VERSION = 1  # counted up when the same inputs give other arrays
 _DTYPE = "float32"
 _POOLING = {"word": "last sub-token of the word", "sentence": "mean over the sentence's tokens"}
@@ -97,17 +106,7 @@ def from_model(
     """
     report = progress or (lambda done, total: None)
     n_sentences = len(set(stimuli.sentences))
-    if isinstance(name, models.LoadedModel):
-        label, identity = name.name, name.identity
-    else:
-        label, identity = name, models.identity(name)
-    depends_on = {
-        "stimuli": _digest(stimuli),
-        "model": identity,
-        "pooling": _POOLING[stimuli.level],
-        "special_tokens": _SPECIAL,
-        "dtype": _DTYPE,
-    }
+    depends_on = _depends_on(stimuli, name)
 
     def make(folder: Path) -> None:
         report(0, n_sentences)
@@ -115,14 +114,39 @@ def from_model(
         facts = extract(stimuli, loaded, folder, report)
         (folder / "facts.json").write_text(json.dumps(facts, indent=1))
 
-    folder = store.entry(
-        "representations", VERSION, make, lambda: report(0, n_sentences), **depends_on
-    )
-    facts = {**json.loads((folder / "facts.json").read_text()), "name": label}
+    folder = store.entry(_STAGE, VERSION, make, lambda: report(0, n_sentences), **depends_on)
     report(n_sentences, n_sentences)
+    return _stored(folder, stimuli, name, store.key(_STAGE, VERSION, **depends_on))
+
+
+def find(
+    stimuli: StimulusSet, name: str | models.LoadedModel, store: Store
+) -> Representations | None:
+    """What `from_model` would give if that is in the store, else None; loads no model."""
+    depends_on = _depends_on(stimuli, name)
+    folder = store.find(_STAGE, VERSION, **depends_on)
+    if folder is None:
+        return None
+    return _stored(folder, stimuli, name, store.key(_STAGE, VERSION, **depends_on))
+
+
+def _depends_on(stimuli: StimulusSet, name: str | models.LoadedModel) -> dict[str, str]:
+    return {
+        "stimuli": _digest(stimuli),
+        "model": models.identity(name) if isinstance(name, str) else name.identity,
+        "pooling": _POOLING[stimuli.level],
+        "special_tokens": _SPECIAL,
+        "dtype": _DTYPE,
+    }
+
+
+def _stored(
+    folder: Path, stimuli: StimulusSet, name: str | models.LoadedModel, key: str
+) -> Representations:
+    facts = json.loads((folder / "facts.json").read_text())
     return Representations(
-        name=label,
-        identity=store.key("representations", VERSION, **depends_on),
+        name=name if isinstance(name, str) else name.name,
+        identity=key,
         layers=tuple(range(len(facts["units"]))),
         n_stimuli=len(stimuli),
         facts=facts,
@@ -240,7 +264,7 @@ def extract(
         progress(done, total)
     start, end = tokenized.special
     return {
-        "identity": loaded.identity,
+        "weights": loaded.identity,
         "revision": loaded.revision,
         "note": loaded.note,
         "architecture": type(loaded.model).__name__,
