@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from mlem_core.errors import InputError
+
+if TYPE_CHECKING:
+    from mlem_core.analysis import Progress
 
 BAD_INPUT = 2
 INTERRUPTED = 130
@@ -87,10 +90,35 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _analyze(options: argparse.Namespace) -> None:
-    from tqdm import tqdm
+class _Bars:
+    """A progress bar a stage on stderr, if it is a terminal."""
 
-    from mlem_core.analysis import AnalysisSpec, Progress, run
+    def __init__(self) -> None:
+        self._bar: Any = None
+        self._title = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+    def show(self, progress: Progress) -> None:
+        from tqdm import tqdm
+
+        title = f"{progress.stage} {progress.model or ''}".strip()
+        if title != self._title:
+            self.__exit__()
+            unit = f" {progress.unit}"
+            # disable=None: no bar where stderr is no terminal.
+            self._bar = tqdm(total=progress.total, desc=title, unit=unit, disable=None)
+            self._title = title
+        self._bar.update(progress.done - self._bar.n)
+
+
+def _analyze(options: argparse.Namespace) -> None:
+    from mlem_core.analysis import AnalysisSpec, run
     from mlem_core.store import Store
 
     spec = AnalysisSpec(
@@ -108,24 +136,8 @@ def _analyze(options: argparse.Namespace) -> None:
         seed=options.seed,
         device=options.device,
     )
-    bar: tqdm[None] | None = None
-
-    def show(progress: Progress) -> None:
-        nonlocal bar
-        title = f"{progress.stage} {progress.model or ''}".strip()
-        if bar is None or bar.desc != f"{title}: ":
-            if bar is not None:
-                bar.close()
-            # None: a bar on a terminal, silence in a log.
-            bar = tqdm(total=progress.total, desc=title, unit=f" {progress.unit}", disable=None)
-        bar.n = progress.done
-        bar.refresh()
-
-    try:
-        analysis = run(spec, Store(), show)
-    finally:
-        if bar is not None:
-            bar.close()
+    with _Bars() as bars:
+        analysis = run(spec, Store(), bars.show)
     for notice in analysis.notices:
         print(notice, file=sys.stderr)
     analysis.results().write(options.out, analysis.manifest)
