@@ -1,0 +1,49 @@
+"""What makes two language models think alike? Metric-learning encoding models, from Python.
+
+    from mlem_core import AnalysisSpec, Store, run
+
+    analysis = run(AnalysisSpec(stimuli="probing", models=("minilm",)), Store())
+    results = analysis.results()
+    results.importance     # model, layer, fold, feature, importance
+    results.similarity_rsa
+
+`RidgeMLEM` fits one layer with scikit-learn's API. Nothing here imports torch until a model has to
+be run.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mlem_core.analysis import Analysis, AnalysisSpec, Progress, run
+    from mlem_core.errors import InputError
+    from mlem_core.metric import RidgeMLEM
+    from mlem_core.results import Results
+    from mlem_core.stimuli import Feature, StimulusSet, read_csv, write_csv
+    from mlem_core.store import Store
+
+_HOMES = {
+    "Analysis": "analysis",
+    "AnalysisSpec": "analysis",
+    "Feature": "stimuli",
+    "InputError": "errors",
+    "Progress": "analysis",
+    "Results": "results",
+    "RidgeMLEM": "metric",
+    "StimulusSet": "stimuli",
+    "Store": "store",
+    "read_csv": "stimuli",
+    "run": "analysis",
+    "write_csv": "stimuli",
+}
+
+__all__ = list(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    # On first use: scikit-learn and SciPy take a second to import, and a page may need neither.
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"mlem_core.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'mlem_core' has no attribute {name!r}")
