@@ -61,9 +61,15 @@ def snapshot(name: str) -> tuple[Path, str]:
         if folder is None:
             raise OutOfReach(first_line(error)) from error
         return folder, folder.name
+    wanted = _wanted(files)
+    folder = cached(name)
+    if folder is not None and folder.name == commit:
+        missing = [file for file in wanted if not (folder / file).exists()]
+        if not missing:
+            return folder, commit
     try:
         fetched = snapshot_download(
-            name, revision=commit, allow_patterns=_wanted(files), endpoint=endpoint()
+            name, revision=commit, allow_patterns=wanted, endpoint=endpoint()
         )
     except Exception as error:
         raise OutOfReach(first_line(error)) from error

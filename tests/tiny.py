@@ -1,0 +1,119 @@
+"""Tiny models of every architecture, saved as a user would save them, and the packaged ones."""
+
+from __future__ import annotations
+
+import functools
+import string
+from pathlib import Path
+from typing import Any
+
+from mlem_core.models import LoadedModel, open_model, quiet
+
+SENTENCES = [
+    "The old dog sees a cat.",
+    "A cat.",
+    "Did they ever see unbelievable elephants running here?",
+    "Elephants run.",
+    "She sees",
+    "The dog runs away from the very loud neighbours today.",
+]
+
+
+@functools.cache
+def opened(name: str) -> LoadedModel:
+    """A packaged model, loaded once however many test files use it."""
+    return open_model(name, "cpu")
+
+
+def train_tokenizer(kind: str) -> Any:
+    """A fast tokenizer of one of the families, trained on a few sentences."""
+    import tokenizers as tk
+    from transformers import PreTrainedTokenizerFast
+
+    text = SENTENCES * 3 + list(string.ascii_letters)
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+    if kind == "wordpiece":
+        model = tk.Tokenizer(tk.models.WordPiece(unk_token="[UNK]"))
+        model.normalizer = tk.normalizers.BertNormalizer(lowercase=True)
+        model.pre_tokenizer = tk.pre_tokenizers.BertPreTokenizer()
+        trainer: Any = tk.trainers.WordPieceTrainer(vocab_size=120, special_tokens=special)
+    elif kind == "bytes":
+        model = tk.Tokenizer(tk.models.BPE())
+        model.pre_tokenizer = tk.pre_tokenizers.ByteLevel(add_prefix_space=False)
+        model.post_processor = tk.processors.ByteLevel(trim_offsets=False)
+        alphabet = tk.pre_tokenizers.ByteLevel.alphabet()
+        trainer = tk.trainers.BpeTrainer(
+            vocab_size=300, special_tokens=special, initial_alphabet=alphabet
+        )
+    else:
+        assert kind == "unigram"
+        model = tk.Tokenizer(tk.models.Unigram())
+        model.pre_tokenizer = tk.pre_tokenizers.Metaspace()
+        trainer = tk.trainers.UnigramTrainer(
+            vocab_size=100, special_tokens=special, unk_token="[UNK]"
+        )
+    model.train_from_iterator(text, trainer)
+    ids = {token: model.token_to_id(token) for token in special}
+    if kind == "wordpiece":
+        model.post_processor = tk.processors.TemplateProcessing(
+            single="[CLS] $A [SEP]", special_tokens=[(t, ids[t]) for t in ("[CLS]", "[SEP]")]
+        )
+    elif kind == "unigram":
+        model.post_processor = tk.processors.TemplateProcessing(
+            single="$A [SEP]", special_tokens=[("[SEP]", ids["[SEP]"])]
+        )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=model, unk_token="[UNK]", pad_token="[PAD]", model_max_length=64
+    )
+
+
+def _configs() -> dict[str, tuple[str, str, dict[str, Any]]]:
+    small = {"vocab_size": 300, "hidden_size": 16, "num_hidden_layers": 3}
+    heads = {"num_attention_heads": 2, "intermediate_size": 24, "max_position_embeddings": 66}
+    return {
+        "bert": ("wordpiece", "BertConfig", {**small, **heads}),
+        "roberta": ("wordpiece", "RobertaConfig", {**small, **heads, "pad_token_id": 0}),
+        "gpt2": (
+            "bytes",
+            "GPT2Config",
+            {"vocab_size": 300, "n_embd": 16, "n_layer": 3, "n_head": 2},
+        ),
+        "gpt-neox": ("bytes", "GPTNeoXConfig", {**small, **heads}),
+        "llama": ("unigram", "LlamaConfig", {**small, **heads}),
+        "mamba": ("bytes", "MambaConfig", small),
+        "mamba2": (
+            "bytes",
+            "Mamba2Config",
+            {**small, "num_heads": 4, "head_dim": 8, "state_size": 8, "n_groups": 1},
+        ),
+        "rwkv": ("bytes", "RwkvConfig", {**small, "attention_hidden_size": 16}),
+        "t5": (
+            "unigram",
+            "T5Config",
+            {
+                "vocab_size": 300,
+                "d_model": 16,
+                "num_layers": 3,
+                "num_heads": 2,
+                "d_kv": 8,
+                "d_ff": 24,
+            },
+        ),
+    }
+
+
+ARCHITECTURES = tuple(_configs())
+
+
+def save(kind: str, folder: Path, **changes: Any) -> Path:
+    """Save a tiny model of an architecture with its tokenizer; `changes` go into its config."""
+    import torch
+    import transformers
+
+    tokenizer_kind, config_name, settings = _configs()[kind]
+    torch.manual_seed(0)
+    with quiet():
+        config = getattr(transformers, config_name)(**{**settings, **changes})
+        transformers.AutoModel.from_config(config).save_pretrained(folder)
+        train_tokenizer(tokenizer_kind).save_pretrained(folder)
+    return folder
