@@ -24,26 +24,34 @@ if TYPE_CHECKING:
     from mlem_core.stimuli import Feature, StimulusSet, read_csv, write_csv
     from mlem_core.store import Store
 
-_HOMES = {
-    "Analysis": "analysis",
-    "AnalysisSpec": "analysis",
-    "Feature": "stimuli",
-    "InputError": "errors",
-    "Progress": "analysis",
-    "Results": "results",
-    "RidgeMLEM": "metric",
-    "StimulusSet": "stimuli",
-    "Store": "store",
-    "read_csv": "stimuli",
-    "run": "analysis",
-    "write_csv": "stimuli",
-}
+__all__ = [
+    "Analysis",
+    "AnalysisSpec",
+    "Feature",
+    "InputError",
+    "Progress",
+    "Results",
+    "RidgeMLEM",
+    "StimulusSet",
+    "Store",
+    "read_csv",
+    "run",
+    "write_csv",
+]
 
-__all__ = list(_HOMES)
+_HOMES = {
+    "analysis": ("Analysis", "AnalysisSpec", "Progress", "run"),
+    "errors": ("InputError",),
+    "metric": ("RidgeMLEM",),
+    "results": ("Results",),
+    "stimuli": ("Feature", "StimulusSet", "read_csv", "write_csv"),
+    "store": ("Store",),
+}
 
 
 def __getattr__(name: str) -> Any:
     # On first use: scikit-learn and SciPy take a second to import, and a page may need neither.
-    if name in _HOMES:
-        return getattr(importlib.import_module(f"mlem_core.{_HOMES[name]}"), name)
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(importlib.import_module(f"mlem_core.{home}"), name)
     raise AttributeError(f"module 'mlem_core' has no attribute {name!r}")
