@@ -14,6 +14,7 @@ import functools
 import hashlib
 import importlib.metadata
 import importlib.util
+import os
 import re
 import warnings
 from collections.abc import Iterator
@@ -278,7 +279,9 @@ def _source(name: str) -> _Source:
                 "installed: run make setup."
             )
         return _Source(folder, package.gguf, _version(package.package), package.note)
-    path = Path(name).expanduser()
+    if not name.strip():
+        raise InputError(f"a model has the name {name!r}; the choices begin with {PACKAGED[0]}.")
+    path = Path(os.path.expanduser(name))  # leaves an unknown user's home as it is
     if path.is_dir():
         ggufs = sorted(file.name for file in path.glob("*.gguf"))
         if ggufs and not list(path.glob("*.safetensors*")):

@@ -95,7 +95,7 @@ def test_a_slip_of_the_pen_gets_the_nearest_name(monkeypatch):
         open_model("bert-base-uncasd")
 
 
-@pytest.mark.parametrize("name", ["./nowhere", "/no/where", "~/nowhere", "a/b/c"])
+@pytest.mark.parametrize("name", ["./nowhere", "/no/where", "~/nowhere", "~nobody-here/x", "a/b/c"])
 def test_a_folder_that_is_not_there(name):
     with pytest.raises(InputError, match="there is no model folder") as error:
         models.identity(name)
@@ -105,6 +105,8 @@ def test_a_folder_that_is_not_there(name):
 def test_a_name_that_can_be_none():
     with pytest.raises(InputError, match="unknown model 'a b'"):
         models.identity("a b")
+    with pytest.raises(InputError, match="has the name ''"):
+        models.identity("")
 
 
 def test_an_unknown_device():
