@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,7 @@ from threadpoolctl import threadpool_limits
 from mlem_core.distances import condensed_from_matrix, n_pairs, squared_distances
 from mlem_core.errors import InputError, unknown
 from mlem_core.patterns import Cells, FloatArray, IntArray, PairIndex, block_numbers, group_rows
-from mlem_core.ranks import doubled_ranks, order_pairs
+from mlem_core.ranks import average_ranks, order_pairs
 
 CHUNK = 2**20
 
@@ -53,6 +54,9 @@ class PairTables:
     rank_squares : (n_layers,) sum of the squared centred rank over all pairs
     within_squares : (n_layers, n_folds) the same inside each fold
     target_low, target_high : (n_layers, n_blocks) lowest and highest squared distance
+    train_sums : None, or (n_layers, n_folds, n_cells) for each fold k the sums of the centred
+        average rank among the pairs that leave out fold k; 0 in the blocks of fold k
+    train_squares : None, or (n_layers, n_folds) sums of the squares of those ranks
     """
 
     features: tuple[str, ...]
@@ -71,6 +75,8 @@ class PairTables:
     within_squares: FloatArray
     target_low: FloatArray
     target_high: FloatArray
+    train_sums: FloatArray | None = None
+    train_squares: FloatArray | None = None
 
     @property
     def n_layers(self) -> int:
@@ -101,7 +107,11 @@ class PairTables:
     def of_layers(self, layers: Sequence[int]) -> PairTables:
         """The same tables with only these layers, by position."""
         keep = list(layers)
-        return replace(self, **{name: getattr(self, name)[keep] for name in BY_LAYER})
+        return replace(self, **{name: array[keep] for name, array in self._by_layer().items()})
+
+    def _by_layer(self) -> dict[str, Any]:
+        names = BY_LAYER if self.train_sums is None else (*BY_LAYER, *TRAIN)
+        return {name: getattr(self, name) for name in names}
 
     def of_features(self, features: Sequence[str]) -> PairTables:
         """The tables that these features alone would have given: the others are summed out.
@@ -140,11 +150,12 @@ class PairTables:
             target_sums=summed(self.target_sums),
             rank_sums=summed(self.rank_sums),
             within_sums=summed(self.within_sums),
+            train_sums=None if self.train_sums is None else summed(self.train_sums),
         )
 
     def save(self, path: Path) -> None:
         """Write an .npz without pickles."""
-        arrays = {name: getattr(self, name) for name in (*BY_CELL, *BY_LAYER, "codes")}
+        arrays = {name: getattr(self, name) for name in (*BY_CELL, "codes")} | self._by_layer()
         arrays |= {f"level_{f:03d}": level for f, level in enumerate(self.levels)}
         np.savez(
             path,
@@ -159,13 +170,14 @@ class PairTables:
         """Read what `save` wrote."""
         with np.load(path, allow_pickle=False) as kept:
             features = tuple(str(name) for name in kept["features"])
+            optional = [name for name in TRAIN if name in kept]
             return cls(
                 features=features,
                 kinds=tuple(str(kind) for kind in kept["kinds"]),
                 levels=tuple(kept[f"level_{f:03d}"] for f in range(len(features))),
                 n_stimuli=int(kept["size"][0]),
                 n_folds=int(kept["size"][1]),
-                **{name: kept[name] for name in (*BY_CELL, *BY_LAYER, "codes")},
+                **{name: kept[name] for name in (*BY_CELL, *BY_LAYER, "codes", *optional)},
             )
 
 
@@ -179,6 +191,7 @@ BY_LAYER = (
     "target_low",
     "target_high",
 )
+TRAIN = ("train_sums", "train_squares")
 
 
 def _sums(
@@ -207,49 +220,48 @@ class LayerSums:
     within_squares: FloatArray
     target_low: FloatArray
     target_high: FloatArray
+    train_sums: FloatArray | None = None
+    train_squares: FloatArray | None = None
 
 
-def layer_sums(index: PairIndex, squared: FloatArray) -> tuple[LayerSums, NDArray[np.uint32]]:
+def layer_sums(
+    index: PairIndex, squared: FloatArray, train_ranks: bool = False
+) -> tuple[LayerSums, NDArray[np.uint32]]:
     """One pass over the pairs of a layer: sums by cell, and the doubled average rank of each pair.
 
     Parameters
     ----------
     index : the pairs' patterns and blocks
     squared : (n_pairs,) squared neural distances
+    train_ranks : also sum the ranks among the pairs that leave out each fold
 
     Returns
     -------
     LayerSums, and (n_pairs,) uint32, twice the average rank of each pair among all pairs
     """
-    cells, n_patterns, n_folds = index.pattern_cell, index.n_patterns, index.n_folds
-    numbers = block_numbers(n_folds)
-    n_blocks = int(numbers.max()) + 1
-    n_cells = n_blocks * n_patterns
+    cells, n_folds = index.pattern_cell, index.n_folds
+    diagonal = np.diag(block_numbers(n_folds))
+    n_blocks = n_folds * (n_folds + 1) // 2
+    n_cells = n_blocks * index.n_patterns
     total = len(squared)
     order, value = order_pairs(squared)
-    ascending = doubled_ranks(value)
+    ascending, squares = average_ranks(value)
     doubled = np.empty(total, dtype=np.uint32)
     doubled[order] = ascending
-    ranks = _sums(cells, doubled, n_cells, total + 1.0) / 2
-    squares = _squares(ascending, total + 1.0)
+    block = index.pair_block[order]
     within = np.zeros(n_cells)
     within_squares = np.zeros(n_folds)
-    low, high = np.full(n_blocks, np.inf), np.full(n_blocks, -np.inf)
-    block = (cells // n_patterns).astype(np.uint8 if n_blocks < 256 else np.int32)[order]
-    for number in range(n_blocks):
-        inside = block == number
-        if inside.any():
-            low[number] = squared[order[int(inside.argmax())]]
-            high[number] = squared[order[total - 1 - int(inside[::-1].argmax())]]
     for fold in range(n_folds):
-        at = np.flatnonzero(block == numbers[fold, fold])
-        held_out = doubled_ranks(value[at])
-        where = cells[order[at]]
-        within += _sums(where, held_out, n_cells, len(at) + 1.0) / 2
-        within_squares[fold] = _squares(held_out, len(at) + 1.0)
+        at = np.flatnonzero(block == diagonal[fold])
+        held_out, within_squares[fold] = average_ranks(value[at])
+        within += _sums(cells[order[at]], held_out, n_cells, len(at) + 1.0) / 2
+    low, high = np.full(n_blocks, np.inf), np.full(n_blocks, -np.inf)
+    for ends, positions in ((low, order), (high, order[::-1])):
+        present, first = _first_of_each(block if ends is low else block[::-1], n_blocks)
+        ends[present] = squared[positions[first]]
     sums = LayerSums(
         target_sums=_sums(cells, squared, n_cells, 0.0),
-        rank_sums=ranks,
+        rank_sums=_sums(cells, doubled, n_cells, total + 1.0) / 2,
         within_sums=within,
         rank_squares=squares,
         within_squares=within_squares,
@@ -259,13 +271,14 @@ def layer_sums(index: PairIndex, squared: FloatArray) -> tuple[LayerSums, NDArra
     return sums, doubled
 
 
-def _squares(doubled: NDArray[np.uint32], centre: float) -> float:
-    total = 0.0
-    for start in range(0, len(doubled), CHUNK):
-        part = doubled[start : start + CHUNK].astype(np.float64)
-        part -= centre
-        total += float(part @ part)
-    return total / 4
+def _first_of_each(blocks: NDArray[np.integer], n_blocks: int) -> tuple[IntArray, IntArray]:
+    """The blocks that occur and where each occurs first; a short look mostly finds them all."""
+    size = 64 * n_blocks
+    while True:
+        present, first = np.unique(blocks[:size], return_index=True)
+        if len(present) == n_blocks or size >= len(blocks):
+            return present.astype(np.int64), first.astype(np.int64)
+        size *= 16
 
 
 RankSink = Callable[[int, NDArray[np.uint32]], None]
@@ -279,6 +292,7 @@ def pair_tables(
     names: Sequence[str] | None = None,
     distance: str = "euclidean",
     keep_ranks: RankSink | None = None,
+    train_ranks: bool = False,
     progress: Callable[[int, int], None] | None = None,
     workers: int | None = None,
 ) -> PairTables:
@@ -292,6 +306,8 @@ def pair_tables(
     names : how messages call each layer
     distance : see `mlem_core.distances.METRICS`, or "precomputed"
     keep_ranks : called with a layer's position and its (n_pairs,) doubled ranks
+    train_ranks : also sum the ranks among the training pairs of each fold, which the estimators
+        that fit ranks need
     progress : called with the number of layers done and their total
     workers : threads; by default one a core
 
@@ -317,7 +333,7 @@ def pair_tables(
             squared = condensed_from_matrix(rows, layer=name)
         else:
             squared = squared_distances(rows, distance, layer=name)
-        sums, doubled = layer_sums(index, squared)
+        sums, doubled = layer_sums(index, squared, train_ranks)
         if keep_ranks is not None:
             keep_ranks(position, doubled)
         return sums
@@ -348,6 +364,7 @@ def _assemble(index: PairIndex, rows: Sequence[LayerSums]) -> PairTables:
     def stacked(name: str) -> FloatArray:
         return np.stack([getattr(row, name) for row in rows])
 
+    ranked = rows[0].train_sums is not None
     return PairTables(
         features=index.features,
         kinds=index.kinds,
@@ -365,4 +382,6 @@ def _assemble(index: PairIndex, rows: Sequence[LayerSums]) -> PairTables:
         within_squares=stacked("within_squares"),
         target_low=stacked("target_low"),
         target_high=stacked("target_high"),
+        train_sums=stacked("train_sums")[:, :, cells] if ranked else None,
+        train_squares=stacked("train_squares") if ranked else None,
     )

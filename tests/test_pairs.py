@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import explicit
 import numpy as np
 import pandas as pd
@@ -20,7 +22,7 @@ def case(request):
     layers = [explicit.random_layer(features, seed) for seed in range(2)]
     layers[1][7] = layers[1][8]
     index = PairIndex.build(feature_columns(features), folds, request.param)
-    tables = pair_tables(index, [lambda layer=layer: layer for layer in layers])
+    tables = pair_tables(index, [lambda layer=layer: layer for layer in layers], train_ranks=True)
     return features, folds, layers, index, tables, request.param
 
 
@@ -57,6 +59,11 @@ def test_sums_are_those_of_the_explicit_pairs(case):
             own = tables.held_out(fold)
             np.testing.assert_allclose(tables.within_sums[layer, own], sums[own], atol=1e-6)
             assert tables.within_squares[layer, fold] == pytest.approx(ranks @ ranks)
+            training = explicit.training(folds, fold)
+            ranks = rankdata(target[training]) - (training.sum() + 1) / 2
+            sums = np.bincount(at[training], ranks, minlength=len(cell))
+            np.testing.assert_allclose(tables.train_sums[layer, fold], sums, atol=1e-6)
+            assert tables.train_squares[layer, fold] == pytest.approx(ranks @ ranks)
         for number in range(15):
             own = target[block == number]
             assert tables.target_low[layer, number] == pytest.approx(own.min(), abs=1e-12)
@@ -67,7 +74,7 @@ def test_summing_features_out_equals_leaving_them_out(case):
     features, folds, layers, _, tables, missing = case
     keep = ["length", "gender"]
     fewer = PairIndex.build(feature_columns(features[keep]), folds, missing)
-    expected = pair_tables(fewer, [lambda layer=layer: layer for layer in layers])
+    expected = pair_tables(fewer, [lambda layer=layer: layer for layer in layers], train_ranks=True)
     found = tables.of_features(["gender", "length"])
     assert found.features == expected.features
     order, other = (np.lexsort(t.patterns.T) for t in (found, expected))
@@ -76,6 +83,11 @@ def test_summing_features_out_equals_leaving_them_out(case):
         dense = [np.zeros((2, 15, len(t.patterns))) for t in (found, expected)]
         for array, t in zip(dense, (found, expected), strict=True):
             array[:, t.cell_block, t.cell_pattern] = getattr(t, name)
+        np.testing.assert_allclose(dense[0][..., order], dense[1][..., other], atol=1e-6)
+    for fold in range(5):
+        dense = [np.zeros((2, 15, len(t.patterns))) for t in (found, expected)]
+        for array, t in zip(dense, (found, expected), strict=True):
+            array[:, t.cell_block, t.cell_pattern] = t.train_sums[:, fold]
         np.testing.assert_allclose(dense[0][..., order], dense[1][..., other], atol=1e-6)
 
 
@@ -86,6 +98,32 @@ def test_tables_survive_the_disk(case, tmp_path):
     assert kept.features == tables.features and kept.kinds == tables.kinds
     np.testing.assert_array_equal(kept.patterns, tables.patterns)
     np.testing.assert_array_equal(kept.within_sums, tables.within_sums)
+    np.testing.assert_array_equal(kept.train_sums, tables.train_sums)
+    plain = replace(tables, train_sums=None, train_squares=None)
+    plain.save(tmp_path / "plain.npz")
+    assert PairTables.load(tmp_path / "plain.npz").train_sums is None
+    assert plain.of_layers([1]).of_features(["gender"]).train_sums is None
+
+
+def test_ranks_among_training_pairs_where_distances_are_tied():
+    features = explicit.random_features(N)
+    folds = explicit.random_folds(N)
+    whole = np.random.default_rng(0).integers(0, 3, (N, 2)).astype(np.float64)
+    index = PairIndex.build(feature_columns(features), folds)
+    tables = pair_tables(index, [lambda: whole, lambda: np.ones((N, 2))], train_ranks=True)
+    target = explicit.squared(whole).round(6)
+    for fold in range(5):
+        training = explicit.training(folds, fold)
+        ranks = rankdata(target[training]) - (training.sum() + 1) / 2
+        pattern = pattern_of_pair(index)[training]
+        found = np.bincount(
+            tables.cell_pattern, tables.train_sums[0, fold], minlength=index.n_patterns
+        )
+        np.testing.assert_allclose(
+            found, np.bincount(pattern, ranks, minlength=index.n_patterns), atol=1e-6
+        )
+        assert tables.train_squares[0, fold] == pytest.approx(ranks @ ranks)
+    assert not tables.train_sums[1].any() and not tables.train_squares[1].any()
 
 
 def test_a_span_from_the_whole_set_is_not_refitted():
