@@ -61,14 +61,14 @@ def _install() -> str | None:
             ["apt-get", "-qq", "update"],
             ["apt-get", "-qq", "install", "-y", "--no-install-recommends", "chromium"],
         ):
-            subprocess.run(command, env=environment, stdout=subprocess.DEVNULL)
+            subprocess.run(command, env=environment, capture_output=True)
         if path := find_browser():
             return path
     print("browser: installing Playwright's Chromium", file=sys.stderr)
     dependencies = ["--with-deps"] if apt else []
     subprocess.run(
         [sys.executable, "-m", "playwright", "install", *dependencies, "chromium"],
-        stdout=subprocess.DEVNULL,
+        capture_output=True,
     )
     return find_browser()
 
