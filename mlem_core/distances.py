@@ -18,7 +18,7 @@ METRICS = ("euclidean", "cosine", "manhattan", "correlation")
 EQUAL_ROWS = {2: 2e-3, 4: 5e-6, 8: 1e-12}
 # Below this share of the squared norms, |x|² + |y|² - 2xy has lost too many digits.
 CANCELLATION = 1e-8
-CHUNK_ELEMENTS = 2**22
+CHUNK_ELEMENTS = 2**19
 
 
 def n_pairs(n_stimuli: int) -> int:

@@ -255,6 +255,15 @@ def layer_sums(
         at = np.flatnonzero(block == diagonal[fold])
         held_out, within_squares[fold] = average_ranks(value[at])
         within += _sums(cells[order[at]], held_out, n_cells, len(at) + 1.0) / 2
+    train, train_squares = None, None
+    if train_ranks:
+        train, train_squares = np.zeros((n_folds, n_cells)), np.zeros(n_folds)
+        for fold in range(n_folds):
+            leaves_out = np.zeros(n_blocks, dtype=bool)
+            leaves_out[block_numbers(n_folds)[fold]] = True
+            at = np.flatnonzero(~leaves_out[block])
+            ranked, train_squares[fold] = average_ranks(value[at])
+            train[fold] = _sums(cells[order[at]], ranked, n_cells, len(at) + 1.0) / 2
     low, high = np.full(n_blocks, np.inf), np.full(n_blocks, -np.inf)
     for ends, positions in ((low, order), (high, order[::-1])):
         present, first = _first_of_each(block if ends is low else block[::-1], n_blocks)
@@ -267,6 +276,8 @@ def layer_sums(
         within_squares=within_squares,
         target_low=low,
         target_high=high,
+        train_sums=train,
+        train_squares=train_squares,
     )
     return sums, doubled
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -146,6 +147,12 @@ class PairIndex:
     pattern_cell: Cells
     folds: IntArray
     notes: tuple[str, ...] = ()
+
+    @cached_property
+    def pair_block(self) -> NDArray[np.integer]:
+        """(n_pairs,) the block of folds of each pair, see `block_numbers`."""
+        small = np.uint8 if self.n_folds <= 21 else np.int32
+        return (self.pattern_cell // self.n_patterns).astype(small)
 
     @property
     def n_folds(self) -> int:

@@ -52,24 +52,32 @@ def order_pairs(distances: FloatArray) -> PairOrder:
     return PairOrder(keys.view(np.int64), value)
 
 
-def doubled_ranks(sorted_values: NDArray[np.uint64]) -> NDArray[np.uint32]:
-    """Twice the average ranks (1-based) of values in ascending order: whole numbers, so exact.
+class Ranks(NamedTuple):
+    """Average ranks of values in ascending order.
+
+    doubled : (n,) twice the average ranks (1-based): whole numbers, so exact
+    squares : sum of the squared centred average ranks
+    """
+
+    doubled: NDArray[np.uint32]
+    squares: float
+
+
+def average_ranks(ascending: NDArray[np.uint64]) -> Ranks:
+    """Average ranks of values that are already in ascending order.
 
     Parameters
     ----------
-    sorted_values : (n,) ascending
-
-    Returns
-    -------
-    (n,) uint32
+    ascending : (n,)
     """
-    n = len(sorted_values)
-    if n == 0:
-        return np.empty(0, dtype=np.uint32)
-    starts = np.flatnonzero(np.concatenate(([True], sorted_values[1:] != sorted_values[:-1])))
-    ends = np.append(starts[1:], n)
-    sums = (starts + ends + 1).astype(np.uint32)
-    return sums if len(starts) == n else np.repeat(sums, ends - starts)
+    n = len(ascending)
+    starts = np.flatnonzero(np.concatenate((np.ones(min(n, 1), bool), np.diff(ascending) != 0)))
+    sizes = np.diff(starts, append=n)
+    doubled = (2 * starts + sizes + 1).astype(np.uint32)
+    if len(starts) < n:
+        doubled = np.repeat(doubled, sizes)
+    ties = sizes[sizes > 1].astype(np.float64)
+    return Ranks(doubled, (float(n) ** 3 - n - float((ties**3 - ties).sum())) / 12)
 
 
 def _ties(ascending: FloatArray) -> NDArray[np.bool_]:

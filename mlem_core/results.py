@@ -100,7 +100,7 @@ def _long(layers: Sequence[Layer], values: dict[str, FloatArray], **by: Sequence
     return frame
 
 
-def _fitted(tables: PairTables) -> tuple[FoldFits, FloatArray]:
+def fitted(tables: PairTables) -> tuple[FoldFits, FloatArray]:
     """Fits and importances of all layers, the layers shared out among the cores."""
     parts = np.array_split(np.arange(tables.n_layers), min(cores(), tables.n_layers))
 
@@ -130,7 +130,7 @@ def results_from_tables(
     rsa : (n_layers, n_layers) from `mlem_core.similarity.PairRanks.rsa`
     folds : (n_stimuli,) the fold that tests each stimulus
     """
-    fits, importance = _fitted(tables)
+    fits, importance = fitted(tables)
     tau = similarity.weighted_tau(importance.mean(axis=1))
     names = [f"{model}:{layer}" for model, layer in layers]
     by = {"fold": range(tables.n_folds)}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import rankdata, spearmanr
 
-from mlem_core.ranks import doubled_ranks, order_pairs, score_patterns
+from mlem_core.ranks import average_ranks, order_pairs, score_patterns
 
 
 @pytest.mark.parametrize("ties", [False, True])
@@ -14,8 +14,10 @@ def test_order_and_ranks_equal_scipy(ties):
         values = values.round(2)
     order, ascending = order_pairs(values)
     ranks = np.empty(len(values))
-    ranks[order] = doubled_ranks(ascending) / 2
+    doubled, squares = average_ranks(ascending)
+    ranks[order] = doubled / 2
     np.testing.assert_array_equal(ranks, rankdata(values))
+    assert squares == pytest.approx(((ranks - ranks.mean()) ** 2).sum(), rel=1e-12)
 
 
 def test_very_large_and_very_small_distances_keep_their_order():

@@ -1,0 +1,56 @@
+"""Peak memory of a whole analysis at one size; run as a process of its own.
+
+python -m benchmarks.memory N_STIMULI
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.data import FOLDS, SEED
+from mlem_core import datasets
+from mlem_core.metric import group_folds
+from mlem_core.pairs import pair_tables
+from mlem_core.patterns import FeatureColumn, PairIndex, feature_columns
+from mlem_core.results import results_from_tables
+from mlem_core.similarity import PairRanks
+
+N_LAYERS, N_UNITS = 38, 576
+
+
+def main(n_stimuli: int) -> None:
+    """Print peak memory in MB and the time in s, of 38 layers of 576 units."""
+    rng = np.random.default_rng(SEED)
+    stimuli = datasets.load("probing")
+    drawn = rng.integers(0, len(stimuli), n_stimuli)
+    columns = [
+        FeatureColumn(c.name, c.kind, c.values[drawn], c.span) for c in feature_columns(stimuli)
+    ]
+    folds = group_folds(np.arange(n_stimuli) // 3, FOLDS, SEED)
+    start = time.perf_counter()
+    index = PairIndex.build(columns, folds)
+
+    def layer(number: int) -> np.ndarray:
+        own = np.random.default_rng(number)
+        return own.standard_normal((n_stimuli, N_UNITS), dtype=np.float32)
+
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        PairRanks(N_LAYERS, n_stimuli, Path(folder)) as ranks,
+    ):
+        sources = [lambda number=number: layer(number) for number in range(N_LAYERS)]
+        tables = pair_tables(index, sources, keep_ranks=ranks.put)
+        rsa = ranks.rsa()
+    results_from_tables(tables, [("random", n) for n in range(N_LAYERS)], rsa, folds)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"{peak:.0f} {time.perf_counter() - start:.1f}")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

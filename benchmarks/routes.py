@@ -1,0 +1,116 @@
+"""The routes from representations to results: ours, its floor, and those one would write."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import spearmanr
+from threadpoolctl import threadpool_limits
+
+from benchmarks.data import Case
+from mlem_core.distances import squared_distances
+from mlem_core.metric import ALPHAS
+from mlem_core.pairs import PairTables, cores, pair_tables
+from mlem_core.patterns import PairIndex, feature_columns
+from mlem_core.ranks import average_ranks, order_pairs
+from mlem_core.results import Results, results_from_tables
+from mlem_core.similarity import PairRanks
+
+Rows = list[NDArray[np.float32]]
+
+
+def engine(case: Case) -> tuple[PairTables, NDArray[np.float64], Results]:
+    """Pair tables, nested cross-validation, importances, both matrices, both maps."""
+    index = PairIndex.build(feature_columns(case.stimuli), case.folds)
+    with PairRanks(len(case.rows), len(case.stimuli)) as ranks:
+        tables = pair_tables(
+            index, [lambda rows=rows: rows for rows in case.rows], keep_ranks=ranks.put
+        )
+        rsa = ranks.rsa()
+    return tables, rsa, results_from_tables(tables, case.layers, rsa, case.folds)
+
+
+def floor(rows: Rows) -> None:
+    """All pairwise distances by one matrix product and one argsort of them, a layer a thread."""
+    upper = np.triu_indices(len(rows[0]), 1)
+
+    def one(layer: NDArray[np.float32]) -> None:
+        exact = layer.astype(np.float64)
+        squares = np.einsum("ij,ij->i", exact, exact)
+        distances = exact @ exact.T
+        distances *= -2
+        distances += squares[:, None]
+        distances += squares
+        np.argsort(distances[upper])
+
+    with threadpool_limits(1), ThreadPoolExecutor(cores()) as pool:
+        list(pool.map(one, rows))
+
+
+def our_rsa(rows: Rows) -> NDArray[np.float64]:
+    """The RSA matrix alone: distances, ranks, and their products."""
+    with PairRanks(len(rows), len(rows[0])) as ranks:
+
+        def one(layer: int) -> None:
+            squared = squared_distances(rows[layer])
+            order, value = order_pairs(squared)
+            doubled = np.empty(len(squared), dtype=np.uint32)
+            doubled[order] = average_ranks(value).doubled
+            ranks.put(layer, doubled)
+
+        with threadpool_limits(1), ThreadPoolExecutor(cores()) as pool:
+            list(pool.map(one, range(len(rows))))
+        return ranks.rsa()
+
+
+def rsatoolbox_rsa(rows: Rows) -> NDArray[np.float64]:
+    """The RSA matrix as rsatoolbox's documentation computes it."""
+    from rsatoolbox.data import Dataset
+    from rsatoolbox.rdm import calc_rdm, compare, concat
+
+    rdms = concat([calc_rdm(Dataset(layer), method="euclidean") for layer in rows])
+    matrix: NDArray[np.float64] = compare(rdms, rdms, method="spearman")
+    return matrix
+
+
+def scikit_learn(case: Case, layer: int, fold: int) -> tuple[float, NDArray[np.float64]]:
+    """One layer and fold over explicit pairs: ρ and the importances by permutation."""
+    from scipy.spatial.distance import pdist
+    from sklearn.inspection import permutation_importance
+    from sklearn.linear_model import Ridge
+    from sklearn.model_selection import GridSearchCV
+
+    i, j = np.triu_indices(len(case.stimuli), 1)
+    columns = []
+    for column in feature_columns(case.stimuli):
+        a, b = column.values[i], column.values[j]
+        if column.kind == "ordered":
+            low, high = column.span
+            columns.append(np.nan_to_num(np.abs(a - b) / (high - low)) ** 2)
+        else:
+            missing = (a == None) | (b == None)  # noqa: E711  (element by element)
+            columns.append(np.where(missing, 0.0, a != b).astype(float))
+    x = np.stack(columns, axis=1)
+    y = pdist(case.rows[layer]) ** 2
+    train = (case.folds[i] != fold) & (case.folds[j] != fold)
+    test = (case.folds[i] == fold) & (case.folds[j] == fold)
+    own, other = case.folds[i][train], case.folds[j][train]
+    inner = [
+        (np.flatnonzero((own != k) & (other != k)), np.flatnonzero((own == k) & (other == k)))
+        for k in range(case.folds.max() + 1)
+        if k != fold
+    ]
+    y_train = (y[train] - y[train].min()) / np.ptp(y[train])
+
+    def score(model: Ridge, x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
+        return float(spearmanr(model.predict(x), y).statistic)
+
+    search = GridSearchCV(
+        Ridge(positive=True), {"alpha": list(ALPHAS)}, scoring=score, cv=inner, n_jobs=cores()
+    ).fit(x[train], y_train)
+    found = permutation_importance(
+        search, x[test], y[test], scoring=score, n_repeats=10, random_state=0
+    )
+    return score(search, x[test], y[test]), found.importances_mean
