@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlem_core.pairs import PairTables
-from mlem_core.patterns import FloatArray, IntArray, group_rows
+from mlem_core.pairs import HeldOut, PairTables, same_support
+from mlem_core.patterns import FloatArray
 from mlem_core.ranks import score_patterns
 
 # A permuted score needs (patterns of the other features) x (values of the permuted one) cells;
@@ -32,51 +32,32 @@ def permutation_importance(tables: PairTables, weights: FloatArray) -> FloatArra
 
     Source: Salle et al. 2024, section 4; Jalouzot et al. 2024, section 2.3.
     """
-    squared = tables.patterns**2
     drops = np.zeros_like(weights)
     for fold in range(tables.n_folds):
-        at = tables.held_out(fold)
-        pattern, counts = tables.cell_pattern[at], tables.counts[at]
-        if not len(counts):
-            continue
-        x, codes = squared[pattern], tables.codes[pattern]
-        sums, squares = tables.within_sums[:, at], tables.within_squares[:, fold]
-        w = weights[:, fold]
-        base = score_patterns((w @ x.T)[:, None], counts, sums, squares).rho[:, 0]
-        for f in range(len(tables.features)):
-            # A feature without weight does not enter the prediction: permuting it changes nothing.
-            used = np.flatnonzero(w[:, f] > 0)
-            if len(used):
-                permuted = _permuted_rho(f, x, codes, counts, sums[used], squares[used], w[used])
-                drops[used, fold, f] = base[used] - permuted
+        inside = tables.inside(fold)
+        # Permuting a feature without weight changes nothing.
+        for layers, features in same_support(weights[:, fold, None]):
+            pairs, own = inside.only(layers, features), weights[layers, fold][:, None, features]
+            whole = score_patterns(
+                own @ pairs.x.T, pairs.counts, pairs.rank_sums, pairs.rank_squares
+            ).rho[:, 0]
+            for f, feature in enumerate(features):
+                drops[layers, fold, feature] = whole - _permuted_rho(f, pairs, own[:, 0])
     return drops
 
 
-def _permuted_rho(
-    f: int,
-    x: FloatArray,
-    codes: IntArray,
-    counts: FloatArray,
-    sums: FloatArray,
-    squares: FloatArray,
-    weights: FloatArray,
-) -> FloatArray:
+def _permuted_rho(f: int, pairs: HeldOut, weights: FloatArray) -> FloatArray:
     """(n_layers,) ρ under the product of the marginals of feature f and of the other features."""
-    others = np.delete(np.arange(codes.shape[1]), f)
-    first, group = group_rows(codes[:, others])
-    group_counts = np.bincount(group, weights=counts)
-    order = np.argsort(group, kind="stable")
-    starts = np.searchsorted(group[order], np.arange(len(first)))
-    group_sums = np.add.reduceat(sums[:, order], starts, axis=1)
-    values, share = _distribution(x[:, f], counts, max(2, MAX_CELLS // len(first)))
-    rest = weights[:, others] @ x[np.ix_(first, others)].T
-    predicted = rest[:, :, None] + weights[:, f, None, None] * values
+    others = np.delete(np.arange(weights.shape[1]), f)
+    rest = pairs.only(np.arange(len(weights)), others)
+    values, share = _distribution(pairs.x[:, f], pairs.counts, max(2, MAX_CELLS // len(rest.x)))
+    predicted = (weights[:, others] @ rest.x.T)[:, :, None] + weights[:, f, None, None] * values
     n_layers = len(weights)
     return score_patterns(
         predicted.reshape(n_layers, 1, -1),
-        (group_counts[:, None] * share).ravel(),
-        (group_sums[:, :, None] * share).reshape(n_layers, -1),
-        squares,
+        (rest.counts[:, None] * share).ravel(),
+        (rest.rank_sums[:, :, None] * share).reshape(n_layers, -1),
+        rest.rank_squares,
     ).rho[:, 0]
 
 

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from mlem_core.errors import InputError
-from mlem_core.pairs import PairTables, pair_tables
+from mlem_core.pairs import PairTables, pair_tables, same_support
 from mlem_core.patterns import (
     FloatArray,
     IntArray,
@@ -156,13 +156,14 @@ def held_out_scores(tables: PairTables, weights: FloatArray, fold: int) -> Score
     -------
     Score of arrays (n_layers, n_predictions)
     """
-    at = tables.held_out(fold)
-    return score_patterns(
-        weights @ (tables.patterns[tables.cell_pattern[at]] ** 2).T,
-        tables.counts[at],
-        tables.within_sums[:, at],
-        tables.within_squares[:, fold],
-    )
+    inside = tables.inside(fold)
+    rho, rho_a = np.empty(weights.shape[:2]), np.empty(weights.shape[:2])
+    for layers, features in same_support(weights):
+        pairs, own = inside.only(layers, features), weights[layers][:, :, features]
+        rho[layers], rho_a[layers] = score_patterns(
+            own @ pairs.x.T, pairs.counts, pairs.rank_sums, pairs.rank_squares
+        )
+    return Score(rho, rho_a)
 
 
 def ceiling(tables: PairTables, fold: int) -> FloatArray:

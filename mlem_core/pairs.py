@@ -36,6 +36,56 @@ def cores() -> int:
 
 
 @dataclass(frozen=True)
+class HeldOut:
+    """The pairs inside one fold, by pattern, for n_layers layers.
+
+    Attributes
+    ----------
+    x : (n_patterns, n_features) squared feature distances
+    codes : (n_patterns, n_features) a number for each distinct value of a column of x
+    counts : (n_patterns,) pairs
+    rank_sums : (n_layers, n_patterns) sums of the centred average ranks among these pairs
+    rank_squares : (n_layers,) sum of their squares
+    """
+
+    x: FloatArray
+    codes: IntArray
+    counts: FloatArray
+    rank_sums: FloatArray
+    rank_squares: FloatArray
+
+    def only(self, layers: IntArray, features: IntArray) -> HeldOut:
+        """The same for some layers, with the other features summed out."""
+        if len(features) == self.x.shape[1]:
+            return replace(
+                self, rank_sums=self.rank_sums[layers], rank_squares=self.rank_squares[layers]
+            )
+        first, group = group_rows(self.codes[:, features])
+        order = np.argsort(group, kind="stable")
+        starts = np.searchsorted(group[order], np.arange(len(first)))
+        return HeldOut(
+            x=self.x[np.ix_(first, features)],
+            codes=self.codes[np.ix_(first, features)],
+            counts=np.add.reduceat(self.counts[order], starts),
+            rank_sums=np.add.reduceat(self.rank_sums[np.ix_(layers, order)], starts, axis=1),
+            rank_squares=self.rank_squares[layers],
+        )
+
+
+def same_support(weights: FloatArray) -> list[tuple[IntArray, IntArray]]:
+    """Layers that share which features have any weight, and those features.
+
+    A feature without weight does not tell pairs apart: summed out, it leaves far fewer patterns.
+
+    Parameters
+    ----------
+    weights : (n_layers, n_predictions, n_features)
+    """
+    used, group = np.unique((weights != 0).any(axis=1), axis=0, return_inverse=True)
+    return [(np.flatnonzero(group == g), np.flatnonzero(used[g])) for g in range(len(used))]
+
+
+@dataclass(frozen=True)
 class PairTables:
     """Sufficient statistics of the pairs of n_layers layers, by fold block and pattern.
 
@@ -103,6 +153,18 @@ class PairTables:
         """The cells of the pairs inside a fold."""
         block = block_numbers(self.n_folds)[fold, fold]
         return slice(int(self.block_edges[block]), int(self.block_edges[block + 1]))
+
+    def inside(self, fold: int) -> HeldOut:
+        """The pairs inside a fold, by pattern."""
+        at = self.held_out(fold)
+        pattern = self.cell_pattern[at]
+        return HeldOut(
+            x=self.patterns[pattern] ** 2,
+            codes=self.codes[pattern],
+            counts=self.counts[at],
+            rank_sums=self.within_sums[:, at],
+            rank_squares=self.within_squares[:, fold],
+        )
 
     def of_layers(self, layers: Sequence[int]) -> PairTables:
         """The same tables with only these layers, by position."""
