@@ -1,0 +1,45 @@
+"""The app: page set-up and navigation. `streamlit run app.py` serves it."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+st.set_page_config(page_title="MLEM Explorer", page_icon=":material/layers:", layout="wide")
+
+# Each url_path differs from its file's stem: otherwise Streamlit runs a page that is opened by
+# its address on a fresh server without this file.
+st.navigation(
+    [
+        st.Page(
+            "pages/analysis_page.py",
+            title="Analysis",
+            icon=":material/play_circle:",
+            url_path="analysis",
+            default=True,
+        ),
+        st.Page(
+            "pages/profiles_page.py",
+            title="Profiles",
+            icon=":material/show_chart:",
+            url_path="profiles",
+        ),
+        st.Page(
+            "pages/similarity_page.py",
+            title="Similarity",
+            icon=":material/grid_on:",
+            url_path="similarity",
+        ),
+        st.Page(
+            "pages/compare_page.py",
+            title="Compare",
+            icon=":material/compare_arrows:",
+            url_path="compare",
+        ),
+        st.Page(
+            "pages/stimuli_page.py",
+            title="Stimuli",
+            icon=":material/table:",
+            url_path="stimuli",
+        ),
+    ]
+).run()

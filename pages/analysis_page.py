@@ -1,0 +1,388 @@
+"""Choose stimuli, models and layers; run; watch."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import streamlit as st
+
+import screen
+from mlem_core.errors import InputError
+
+if TYPE_CHECKING:
+    from mlem_core.analysis import AnalysisSpec, Progress
+    from mlem_core.jobs import Job
+    from mlem_core.models import ModelInfo
+    from mlem_core.stimuli import StimulusSet
+
+DEFAULT_MODELS = ("minilm", "smollm2")
+LEVELS = {"word": "words in their sentences", "sentence": "whole sentences"}
+
+
+@st.cache_resource(ttl=60, show_spinner="Looking for models …")
+def _known() -> list[ModelInfo]:
+    from mlem_core import models
+
+    return models.known()
+
+
+@st.cache_resource(max_entries=8, show_spinner="Reading the stimuli …")
+def _stimuli(name: str) -> StimulusSet:
+    from mlem_core import datasets
+    from mlem_core.stimuli import read_csv
+
+    if name in datasets.NAMES:
+        return datasets.load(name)
+    return read_csv(screen.upload_path(name))
+
+
+def _uploaded(file: Any) -> str:
+    """Keep an uploaded file once; how the URL names it."""
+    from mlem_core import jobs
+
+    kept = st.session_state.setdefault("uploads", {})
+    if file.file_id not in kept:
+        path = jobs.keep_upload(file.getvalue(), file.name, screen.store())
+        kept[file.file_id] = screen.upload_name(path)
+    return str(kept[file.file_id])
+
+
+def _new(file: Any) -> bool:
+    """Whether a file has just come (an uploader holds it until it is taken away)."""
+    seen = st.session_state.setdefault("seen uploads", set())
+    if file.file_id in seen:
+        return False
+    seen.add(file.file_id)
+    return True
+
+
+def body() -> None:
+    st.title("Analysis")
+    st.markdown(
+        "How alike do the layers of language models represent your stimuli, and which features "
+        "make them alike or different?"
+    )
+    left, right = st.columns(2, gap="large")
+    with left:
+        st.subheader("Stimuli")
+        stimuli = _choose_stimuli()
+    with right:
+        st.subheader("Models")
+        models, files = _choose_models()
+    with st.expander("More options", icon=":material/tune:"):
+        options = _choose_options(stimuli)
+    if st.button(
+        "Run",
+        type="primary",
+        icon=":material/play_arrow:",
+        disabled=stimuli is None,
+        help="Runs in the background; you may leave this page. What an earlier run left in the "
+        "store is used again.",
+    ):
+        screen.attempt(lambda: _start(models, files, options))
+    if screen.get_one("analysis"):
+        st.divider()
+        screen.attempt(_show_job)
+
+
+def _choose_stimuli() -> StimulusSet | None:
+    from mlem_core import datasets
+
+    place = st.container()
+    file = st.file_uploader(
+        "Your own stimuli (CSV)",
+        type="csv",
+        key="csv",
+        help="UTF-8, one row a stimulus. The column `sentence` is required; `word_index` (0-based) "
+        "makes a word of it the stimulus. `word`, `sentence_id` and names that begin with _ are "
+        "carried along; every other column is a feature.",
+    )
+    wrong = None
+    if file is not None:
+        name = _uploaded(file)
+        try:
+            _stimuli(name)
+            if _new(file):
+                screen.choose_now("stimuli", [name])
+                st.session_state.setdefault("own", []).append(name)
+        except InputError as error:
+            wrong = f"{file.name}: {error}"
+    options = list(datasets.NAMES)
+    for name in (*st.session_state.get("own", []), screen.get_one("stimuli", options[0])):
+        if name not in options:
+            options.append(name)
+    with place:
+        chosen = screen.choose_one(
+            "Stimulus set",
+            options,
+            "stimuli",
+            options[0],
+            format_func=lambda name: name.rpartition("/")[2],
+            help="A built-in set, or a CSV that you have uploaded.",
+        )
+    if wrong:
+        st.error(
+            f"{screen.plain(wrong)} The stimulus set stays as it was.", icon=":material/error:"
+        )
+    stimuli: StimulusSet | None = None
+    try:
+        stimuli = _stimuli(chosen)
+    except InputError as error:
+        with place:
+            st.error(screen.plain(error), icon=":material/error:")
+    if stimuli is not None:
+        with place:
+            st.caption(
+                f"{len(stimuli):,} stimuli ({LEVELS[stimuli.level]}), "
+                f"{len(stimuli.features)} features: "
+                + screen.plain(", ".join(feature.name for feature in stimuli.features))
+            )
+    return stimuli
+
+
+def _choose_models() -> tuple[list[str], list[str]]:
+    infos = {info.name: info for info in _known()}
+
+    def label(name: str) -> str:
+        if name not in infos:
+            return name
+        info = infos[name]
+        return f"{name}: {info.label}" + ("" if info.available else " (not reachable now)")
+
+    models = screen.choose_many(
+        "Models",
+        list(dict.fromkeys([*infos, *(screen.get("models") or [])])),
+        "models",
+        DEFAULT_MODELS,
+        format_func=label,
+        accept_new_options=True,
+        placeholder="Choose, or type a hub id or a folder",
+        help="Models of this list, or type any id of the Hugging Face hub or a folder with a "
+        "model (safetensors or GGUF).",
+    )
+    for name in models:
+        info = infos.get(name)
+        if info is not None and not info.available:
+            st.caption(
+                f":material/cloud_off: {screen.plain(name)} is {info.note}, which cannot be "
+                "reached now; the run leaves it out if that stays so."
+            )
+        elif info is not None and info.note:
+            st.caption(f":material/info: {screen.plain(name)}: {screen.plain(info.note)}.")
+    screen.write(
+        "Layers",
+        "layers",
+        placeholder="all, or for example 0,3,6",
+        help="Numbers with commas between them; empty or `all` takes every layer. Layer 0 is the "
+        "embeddings, layer k what leaves block k.",
+    )
+    return models, _choose_files()
+
+
+def _choose_files() -> list[str]:
+    files = screen.get("files") or []
+    with st.expander("Representations from a file", icon=":material/upload_file:", expanded=False):
+        name = st.text_input(
+            "Name",
+            value="recording",
+            key="representations name",
+            help="What the figures call it.",
+        ).strip()
+        file = st.file_uploader(
+            "Representations (.npz or .safetensors)",
+            type=["npz", "safetensors"],
+            key="representations",
+            help="Makes any system a model: arrays `layer_00`, `layer_01` … of shape (stimuli, "
+            "units), rows in the order of the stimuli.",
+        )
+        if st.button(
+            "Add",
+            disabled=file is None or not name,
+            icon=":material/add:",
+            help="Adds the file as one more model.",
+        ):
+            others = [one for one in files if one.partition("=")[0] != name]
+            files = [*others, f"{name}={_uploaded(file)}"]
+            screen.choose_now("files", files)
+    if files:
+        files = screen.choose_many(
+            "Files used as models",
+            files,
+            "files",
+            [],
+            format_func=lambda one: one.partition("=")[0] + ": " + one.rpartition("/")[2],
+            help="Take one away to run without it.",
+        )
+    return files
+
+
+def _choose_options(stimuli: StimulusSet | None) -> dict[str, Any]:
+    from mlem_core.distances import METRICS
+    from mlem_core.patterns import MISSING
+
+    names = [feature.name for feature in stimuli.features] if stimuli is not None else []
+    ordered = [f.name for f in stimuli.features if f.kind == "ordered"] if stimuli else []
+    a, b = st.columns(2, gap="large")
+    with a:
+        columns = screen.choose_many(
+            "Features",
+            names,
+            "columns",
+            names,
+            help="The features that the analysis knows. Leaving one out later, in the views, needs "
+            "no new run.",
+        )
+        as_ordered = screen.choose_many(
+            "Ordered features",
+            names,
+            "ordered",
+            ordered,
+            help="The distance of two values is their difference, scaled by the range. The values "
+            "must be numbers. All other features are nominal: a distance of 0 or 1.",
+        )
+        missing = screen.choose_one(
+            "Missing values",
+            MISSING,
+            "missing",
+            MISSING[0],
+            format_func=lambda one: {
+                "ignore": "no distance to any value",
+                "level": "a value of its own",
+            }.get(one, one),
+            help="What an empty cell means.",
+        )
+    with b:
+        distance = screen.choose_one(
+            "Distance of representations",
+            METRICS,
+            "distance",
+            METRICS[0],
+            help="The neural distance of two stimuli.",
+        )
+        folds = screen.number(
+            "Folds", "folds", 5, 3, 20, help="Folds of the cross-validation; a stimulus is tested "
+            "in one of them, all words of a sentence together.",
+        )  # fmt: skip
+        seed = screen.number(
+            "Seed", "seed", 0, 0, 999_999, help="Decides which stimuli are in which fold."
+        )
+    return {
+        "features": None if columns == names else tuple(n for n in names if n in columns),
+        "ordered": tuple(n for n in names if n in as_ordered and n not in ordered),
+        "nominal": tuple(n for n in names if n not in as_ordered and n in ordered),
+        "missing": missing,
+        "distance": distance,
+        "folds": folds,
+        "seed": seed,
+    }
+
+
+def _layers(text: str) -> tuple[int, ...] | None:
+    if text.lower() in ("", "all"):
+        return None
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts or not all(re.fullmatch(r"\d{1,4}", part) for part in parts):
+        raise InputError(f"found the layers {text!r}; expected all, or numbers such as 0,3,6.")
+    return tuple(sorted({int(part) for part in parts}))
+
+
+def _spec(models: list[str], files: list[str], options: dict[str, Any]) -> AnalysisSpec:
+    from mlem_core import datasets
+    from mlem_core.analysis import AnalysisSpec
+
+    name = screen.get_one("stimuli", datasets.NAMES[0])
+    if options["features"] == ():
+        raise InputError("no feature is chosen; choose at least one under More options.")
+    return AnalysisSpec(
+        stimuli=name if name in datasets.NAMES else str(screen.upload_path(name)),
+        models=tuple(models),
+        representations=tuple(
+            (one.partition("=")[0], str(screen.upload_path(one.partition("=")[2]))) for one in files
+        ),
+        layers=_layers(screen.get_one("layers")),
+        **options,
+    )
+
+
+def _start(models: list[str], files: list[str], options: dict[str, Any]) -> None:
+    from mlem_core import jobs
+
+    spec = _spec(models, files, options)
+    spec.check()
+    job = jobs.start(spec, screen.store())
+    screen.choose_now("analysis", [job.id])
+
+
+# --- the run -------------------------------------------------------------------------------
+
+
+def _show_job() -> None:
+    job = screen.find_job(screen.get_one("analysis"))
+    status = job.status()
+    st.subheader("Run")
+    st.caption(screen.plain(screen.describe(job.spec)))
+    if status.state in ("queued", "running"):
+        _progress(job.id)
+    elif status.state == "done":
+        _done(job)
+    elif status.state == "cancelled":
+        st.info(
+            "The run was cancelled; what it had finished is kept, and Run goes on from there.",
+            icon=":material/cancel:",
+        )
+    else:
+        st.error(screen.plain(status.message), icon=":material/error:")
+
+
+@st.fragment(run_every=0.5)
+def _progress(job_id: str) -> None:
+    job = screen.find_job(job_id)
+    status = job.status()
+    if status.state not in ("queued", "running"):
+        st.rerun()
+    if status.state == "queued":
+        st.progress(0.0, text="Waiting for an earlier run to finish …")
+    elif not status.stages:
+        st.progress(0.0, text="Starting …")
+    for i, stage in enumerate(status.stages):
+        left = status.seconds_left if i == len(status.stages) - 1 else None
+        st.progress(stage.done / max(stage.total, 1), text=_stage(stage, left))
+    if st.button(
+        "Cancel",
+        icon=":material/stop_circle:",
+        help="Stops the run within two seconds; finished parts are kept.",
+    ):
+        job.cancel()
+        st.rerun()
+
+
+def _stage(stage: Progress, seconds_left: float | None) -> str:
+    names = {"representations": "Representations", "pair tables": "Pair tables"}
+    name = names.get(stage.stage, stage.stage.capitalize())
+    model = f" of {Path(stage.model).name}" if stage.model else ""
+    text = f"{name}{model}: {stage.done:,} of {stage.total:,} {stage.unit}"
+    if stage.done < stage.total and seconds_left is not None:
+        text += f", about {_duration(seconds_left)} left"
+    return screen.plain(text)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _done(job: Job) -> None:
+    st.success("The analysis is done.", icon=":material/check_circle:")
+    for notice in screen.open_analysis(job.id).notices:
+        st.warning(screen.plain(notice), icon=":material/info:")
+    with st.container(horizontal=True):
+        for (label, path), icon in zip(
+            screen.PAGES.items(), ("show_chart", "grid_on", "compare_arrows", "table"), strict=True
+        ):
+            st.page_link(path, label=label, icon=f":material/{icon}:")
+
+
+screen.page(body)

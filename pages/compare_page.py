@@ -1,0 +1,109 @@
+"""Figure 4 of paper 1: two layers side by side."""
+
+from __future__ import annotations
+
+import pandas as pd
+import streamlit as st
+
+import screen
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def _map(job_id: str, model: str, layer: int) -> pd.DataFrame:
+    return screen.open_analysis(job_id).stimulus_map(model, layer, screen.store())
+
+
+def body() -> None:
+    view = screen.view(
+        "Compare", "Two layers: which features matter in each, and how each lays out the stimuli."
+    )
+    if view is None:
+        return
+    from mlem_core import figures
+
+    names = view.layer_names
+    first, second, third = st.columns(3)
+    with first:
+        a = screen.choose_one(
+            "First layer", names, "a", names[len(names) // 2], format_func=screen.layer_label,
+            help="On the x axis.",
+        )  # fmt: skip
+    with second:
+        b = screen.choose_one(
+            "Second layer", names, "b", names[-1], format_func=screen.layer_label,
+            help="On the y axis.",
+        )  # fmt: skip
+    with third:
+        colour = screen.choose_one(
+            "Colour of the stimuli",
+            view.all_features,
+            "colour",
+            view.features[0],
+            help="The feature that colours the two maps of the stimuli.",
+        )
+    results = view.results()
+    tau = float(results.similarity_profiles.loc[a, b])
+    rsa = float(results.similarity_rsa.loc[a, b])
+    left, right = st.columns([2, 1], gap="large")
+    with right:
+        st.metric(
+            "Feature-based similarity (weighted τ)",
+            f"{tau:.2f}",
+            help="Weighted Kendall τ of the two importance profiles; 1 is the same order.",
+        )
+        st.metric(
+            "Feature-agnostic similarity (RSA)",
+            f"{rsa:.2f}",
+            help="Spearman ρ of the neural distances of the two layers over all pairs.",
+        )
+    chosen = [screen.as_layer(a), screen.as_layer(b)]
+    kept = [results.importance[
+        (results.importance["model"] == model) & (results.importance["layer"] == layer)
+    ] for model, layer in dict.fromkeys(chosen)]  # fmt: skip
+    with left:
+        screen.show_figure(
+            figures.importance_scatter(results.importance, chosen[0], chosen[1], view.all_features),
+            pd.concat(kept),
+            "compare",
+            "Importance of each feature in the two layers: mean over folds, bars are one standard "
+            "deviation over folds; on the diagonal a feature matters as much in both. Computed on "
+            f"{screen.computed_on(results)}.",
+        )
+    st.subheader("Maps of the stimuli")
+    sides = st.columns(2, gap="large")
+    for side, (model, layer), place in zip(sides, chosen, "ab", strict=True):
+        with side:
+            screen.attempt(
+                lambda model=model, layer=layer, place=place: _show_map(
+                    view, model, layer, colour, place
+                )
+            )
+
+
+def _show_map(view: screen.View, model: str, layer: int, colour: str, place: str) -> None:
+    from mlem_core import figures
+
+    stimuli = view.analysis.stimuli
+    with st.spinner(f"Laying out the stimuli of {screen.plain(model)} layer {layer} …"):
+        points = _map(view.job_id, model, layer)
+    shown = points["stimulus"].to_numpy()
+    words, sentences = stimuli.words, stimuli.sentences
+    labels = [
+        sentences[i] if stimuli.word_index is None else f"{words[i]} in: {sentences[i]}"
+        for i in shown
+    ]
+    values = stimuli.values(colour)[shown]
+    kind = next(feature.kind for feature in stimuli.features if feature.name == colour)
+    sample = "" if len(shown) == len(stimuli) else f" A seeded sample of {len(shown):,} stimuli."
+    screen.show_figure(
+        figures.stimulus_map(
+            points, values, colour, kind, labels, title=screen.layer_label(f"{model}:{layer}")
+        ),
+        points.assign(label=labels, **{colour: values}),
+        f"stimuli-{place}",
+        "Metric MDS of the neural distances: stimuli that lie close are represented alike."
+        f"{sample} Computed on {len(stimuli):,} stimuli.",
+    )
+
+
+screen.page(body)

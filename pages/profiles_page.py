@@ -1,0 +1,39 @@
+"""Figure 3 of paper 1: the importance of each feature over the layers of each model."""
+
+from __future__ import annotations
+
+import screen
+
+
+def body() -> None:
+    view = screen.view(
+        "Profiles",
+        "Which features shape each layer: how much of the held-out ρ is lost when a feature is "
+        "permuted.",
+    )
+    if view is None:
+        return
+    from mlem_core import figures
+
+    results = view.results()
+    figure = figures.profiles(results.importance, results.scores, view.all_features)
+    screen.show_figure(
+        figure,
+        results.importance,
+        "profiles",
+        "Feature importance (FI): the drop of Spearman ρ on pairs of held-out stimuli when the "
+        "feature is permuted, computed as an expectation; mean over folds, bars are one standard "
+        "deviation over folds. Dashed: held-out ρ of the metric model. Dotted: the ceiling, "
+        "which no function of these features can pass. Computed on "
+        f"{screen.computed_on(results)}.",
+    )
+    screen.show_table(
+        results.scores,
+        "scores",
+        "Held-out scores of each layer and fold",
+        "ρ, ρ with ties at random (rho_a), the ceiling, and the ridge penalty α that the inner "
+        "cross-validation chose.",
+    )
+
+
+screen.page(body)

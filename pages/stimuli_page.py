@@ -1,0 +1,62 @@
+"""Table S1 and figure S5 of paper 1: the stimuli and their features."""
+
+from __future__ import annotations
+
+import pandas as pd
+import streamlit as st
+
+import screen
+
+
+def _counts(view: screen.View) -> pd.DataFrame:
+    """feature, value, count of the kept features; missing last."""
+    stimuli = view.analysis.stimuli
+    rows = []
+    for name in view.features:
+        counts = pd.Series(stimuli.values(name)).value_counts(dropna=True).sort_index()
+        rows += [(name, f"{value:g}" if isinstance(value, float) else value, int(count))
+                 for value, count in counts.items()]  # fmt: skip
+        missing = int(pd.Series(stimuli.values(name)).isna().sum())
+        rows += [(name, None, missing)] if missing else []
+    return pd.DataFrame(rows, columns=["feature", "value", "count"])
+
+
+def body() -> None:
+    view = screen.view(
+        "Stimuli",
+        "The stimuli of the analysis, the values of their features, and how far the features "
+        "vary together.",
+        layers=False,
+    )
+    if view is None:
+        return
+    from mlem_core import figures
+
+    stimuli, results = view.analysis.stimuli, view.results()
+    screen.show_table(
+        stimuli.table,
+        "stimuli",
+        screen.plain(stimuli.name),
+        f"{len(stimuli):,} stimuli. An empty cell is a missing value.",
+        first=True,
+    )
+    st.subheader("Values of the features")
+    counts = _counts(view)
+    screen.show_figure(
+        figures.feature_counts(counts, view.all_features),
+        counts,
+        "feature-counts",
+        f"How many of the {len(stimuli):,} stimuli have each value.",
+    )
+    st.subheader("Correlations between the feature distances")
+    screen.show_figure(
+        figures.feature_correlations(results.feature_correlations),
+        results.feature_correlations.rename_axis("feature").reset_index(),
+        "feature-correlations",
+        "Pearson correlation of the distances of two features over all pairs of stimuli; where "
+        "it is far from 0, the importances of the two cannot be told apart well. Computed on "
+        f"{results.n_stimuli:,} stimuli and {results.n_pairs:,} pairs.",
+    )
+
+
+screen.page(body)

@@ -1,0 +1,524 @@
+"""What the pages share: the state in the URL, the chosen analysis, figures and errors.
+
+The URL holds everything that a screen shows, so that its address opens the same screen
+elsewhere. Clicking on another page clears the URL; the state is therefore kept in the session
+too and written back.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import streamlit as st
+
+from mlem_core.errors import InputError
+from mlem_core.store import Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from plotly.graph_objects import Figure
+
+    from mlem_core.analysis import Analysis, AnalysisSpec
+    from mlem_core.jobs import Job
+    from mlem_core.results import Layer, Results
+
+PAGES = {
+    "Profiles": "pages/profiles_page.py",
+    "Similarity": "pages/similarity_page.py",
+    "Compare": "pages/compare_page.py",
+    "Stimuli": "pages/stimuli_page.py",
+}
+ANALYSIS_PAGE = "pages/analysis_page.py"
+
+# What the URL may hold; every one is a list of texts.
+FORM = (
+    "stimuli", "models", "files", "layers", "columns",
+    "ordered", "nominal", "missing", "distance", "folds", "seed",
+)  # fmt: skip
+VIEW = ("analysis", "features", "show_models", "show_layers", "a", "b", "colour")
+
+_MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|~$:<>&])")
+_UPLOAD = re.compile(r"[0-9a-f]{64}/[^/\\]+")
+
+
+# --- state ---------------------------------------------------------------------------------
+
+
+def _kept() -> dict[str, list[str]]:
+    kept: dict[str, list[str]] = st.session_state.setdefault("state", {})
+    return kept
+
+
+def _sync() -> None:
+    """Take what the URL says, and write back what it lost when the page changed."""
+    kept = _kept()
+    for name in (*FORM, *VIEW):
+        values = st.query_params.get_all(name)
+        if values:
+            kept[name] = values
+        elif name in kept:
+            st.query_params[name] = kept[name]
+
+
+def get(name: str) -> list[str] | None:
+    """The values of a part of the state; None where it is not set."""
+    return _kept().get(name)
+
+
+def get_one(name: str, default: str = "") -> str:
+    """The first value of a part of the state."""
+    return (get(name) or [default])[0]
+
+
+def put(name: str, values: Sequence[str] | None) -> None:
+    """Set a part of the state, in the session and in the URL; None: back to the default."""
+    if values is None or list(values) == []:
+        _kept().pop(name, None)
+        if name in st.query_params:
+            del st.query_params[name]
+    else:
+        _kept()[name] = list(values)
+        st.query_params[name] = list(values)
+
+
+def _key(name: str) -> str:
+    return f"choice {name}"
+
+
+def choose_many(
+    label: str, options: Sequence[str], name: str, default: Sequence[str], **more: Any
+) -> list[str]:
+    """A multiselect that is part of the state; its default is not written into the URL."""
+    key = _key(name)
+    chosen = st.session_state.get(key, get(name) or list(default))
+    open_ended = more.get("accept_new_options", False)
+    st.session_state[key] = [value for value in chosen if open_ended or value in options]
+
+    def remember() -> None:
+        now = list(st.session_state[key])
+        put(name, None if now == list(default) else now)
+
+    return list(st.multiselect(label, options, key=key, on_change=remember, **more))
+
+
+def choose_one(label: str, options: Sequence[str], name: str, default: str, **more: Any) -> str:
+    """A selectbox that is part of the state."""
+    key = _key(name)
+    chosen = st.session_state.get(key, get_one(name, default))
+    st.session_state[key] = chosen if chosen in options else default
+
+    def remember() -> None:
+        now = st.session_state[key]
+        put(name, None if now == default else [now])
+
+    return str(st.selectbox(label, options, key=key, on_change=remember, **more))
+
+
+def write(label: str, name: str, default: str = "", **more: Any) -> str:
+    """A text field that is part of the state."""
+    key = _key(name)
+    st.session_state.setdefault(key, get_one(name, default))
+
+    def remember() -> None:
+        now = st.session_state[key].strip()
+        put(name, None if now == default else [now])
+
+    return str(st.text_input(label, key=key, on_change=remember, **more)).strip()
+
+
+def number(label: str, name: str, default: int, low: int, high: int, **more: Any) -> int:
+    """A whole number that is part of the state."""
+    key = _key(name)
+    text = get_one(name, str(default))
+    value = int(text) if re.fullmatch(r"\d{1,9}", text) else default
+    st.session_state.setdefault(key, min(max(value, low), high))
+
+    def remember() -> None:
+        now = str(st.session_state[key])
+        put(name, None if now == str(default) else [now])
+
+    return int(st.number_input(label, low, high, key=key, on_change=remember, **more))
+
+
+def choose_now(name: str, values: Sequence[str]) -> None:
+    """Set a choice before its widget is drawn."""
+    put(name, values)
+    st.session_state.pop(_key(name), None)
+
+
+# --- pages ---------------------------------------------------------------------------------
+
+
+def plain(text: object) -> str:
+    """Text as it is, for a place that would read it as Markdown."""
+    return _MARKDOWN.sub(r"\\\1", " ".join(str(text).split()))
+
+
+def page(body: Callable[[], None]) -> None:
+    """Draw a page; what goes wrong is one sentence in it, the details go to the log."""
+    _sync()
+    attempt(body)
+
+
+def attempt(body: Callable[[], None]) -> None:
+    """Draw a part of a page; its errors leave the other parts alone."""
+    try:
+        body()
+    except InputError as error:
+        st.error(plain(error), icon=":material/error:")
+    except Exception:
+        logging.getLogger(__name__).exception("unexpected error in a page")
+        st.error(
+            "Something unexpected happened; the log of the server has the details.",
+            icon=":material/error:",
+        )
+
+
+@st.cache_resource
+def store() -> Store:
+    """The store of this server."""
+    return Store()
+
+
+# --- the chosen analysis -------------------------------------------------------------------
+
+
+def upload_name(path: str | Path) -> str:
+    """How the URL names an uploaded file: its digest and its name."""
+    return "/".join(Path(path).parts[-2:])
+
+
+def upload_path(name: str) -> Path:
+    """The file of an upload named in a URL.
+
+    Raises
+    ------
+    InputError
+        No such upload is in this machine's store.
+    """
+    path = store().root / "uploads" / name
+    if not _UPLOAD.fullmatch(name) or name.endswith(("/.", "/..")) or not path.is_file():
+        raise InputError(
+            f"the uploaded file {name.rpartition('/')[2]!r} is not on this machine; upload it "
+            "again."
+        )
+    return path
+
+
+def describe(spec: AnalysisSpec) -> str:
+    """An analysis in a few words: stimuli, models and what is not the default."""
+    from dataclasses import fields
+
+    names = [*spec.models, *(name for name, _ in spec.representations)]
+    parts = [Path(spec.stimuli).name, ", ".join(names)]
+    if spec.layers is not None:
+        parts.append("layers " + ", ".join(str(layer) for layer in spec.layers))
+    if spec.features is not None:
+        parts.append(f"{len(spec.features)} features")
+    shown = ("stimuli", "models", "representations", "layers", "features", "device")
+    for field in fields(spec):
+        value = getattr(spec, field.name)
+        if field.name not in shown and value != field.default:
+            text = ", ".join(value) if isinstance(value, tuple) else value
+            parts.append(f"{field.name} {text}")
+    return " · ".join(parts)
+
+
+def find_job(job_id: str) -> Job:
+    """The job that the state names; InputError where this machine has none such."""
+    from mlem_core import jobs
+
+    job = jobs.find(job_id, store()) if re.fullmatch(r"[0-9a-zA-Z_-]+", job_id) else None
+    if job is None:
+        raise InputError(
+            "the analysis in this address is not on this machine; run it again on the page "
+            "Analysis."
+        )
+    return job
+
+
+@st.cache_resource(max_entries=8, show_spinner="Opening the analysis …")
+def open_analysis(job_id: str) -> Analysis:
+    """A finished analysis, loaded once for all visitors."""
+    return find_job(job_id).analysis()
+
+
+@st.cache_data(max_entries=64, show_spinner="Computing from the pair tables …")
+def _results(job_id: str, features: tuple[str, ...], layers: tuple[str, ...]) -> Results:
+    # Keys are texts: Streamlit's hash of a large array looks at a sample of it only.
+    return open_analysis(job_id).results(features, [as_layer(layer) for layer in layers])
+
+
+def as_layer(name: str) -> Layer:
+    """("minilm", 3) of "minilm:3"."""
+    model, _, layer = name.rpartition(":")
+    return model, int(layer)
+
+
+class View:
+    """The analysis that a view shows, and the features and layers that the user keeps.
+
+    Attributes
+    ----------
+    job_id : of the analysis
+    analysis : as loaded
+    all_features : of the analysis, in its order (their place decides the colours)
+    features : kept by the user, in the same order
+    layers : (model, layer) kept by the user
+    """
+
+    def __init__(
+        self, job_id: str, analysis: Analysis, features: list[str], layers: list[Layer]
+    ) -> None:
+        self.job_id, self.analysis = job_id, analysis
+        self.all_features = [feature.name for feature in analysis.stimuli.features]
+        self.features, self.layers = features, layers
+
+    @property
+    def layer_names(self) -> list[str]:
+        """ "model:layer" of each kept layer."""
+        return [f"{model}:{layer}" for model, layer in self.layers]
+
+    def results(self) -> Results:
+        """The tables for the kept features and layers."""
+        return _results(self.job_id, tuple(self.features), tuple(self.layer_names))
+
+
+def view(title: str, lead: str, *, layers: bool = True) -> View | None:
+    """Head and sidebar of a view; None where there is nothing to show yet (and it is said)."""
+    from mlem_core import jobs
+
+    st.title(title)
+    st.markdown(lead)
+    recent = jobs.recent(store())
+    done = {job.id: job for job in recent if job.status().state == "done"}
+    job_id = get_one("analysis")
+    if not job_id:
+        _nothing_yet(next(iter(done.values()), None))
+        return None
+    if job_id not in done:
+        state = find_job(job_id).status().state
+        if state != "done":
+            _not_done(state)
+            return None
+        done[job_id] = find_job(job_id)
+    with st.sidebar:
+        choose_one(
+            "Analysis",
+            list(done),
+            "analysis",
+            job_id,
+            format_func=lambda one: describe(done[one].spec),
+            help="Which of the finished analyses is shown. A new one is started on the page "
+            "Analysis.",
+        )
+        analysis = open_analysis(job_id)
+        names = [feature.name for feature in analysis.stimuli.features]
+        features = choose_many(
+            "Features",
+            names,
+            "features",
+            names,
+            help="The metric model is fitted again with the features that you keep, from the "
+            "pair tables; no language model runs for it.",
+        )
+        kept = analysis.layers
+        if layers:
+            kept = _chosen_layers(analysis)
+    for notice in analysis.notices:
+        st.warning(plain(notice), icon=":material/info:")
+    if not features or not kept:
+        what = "feature" if not features else "model and one layer"
+        st.info(f"Choose at least one {what} in the sidebar.", icon=":material/info:")
+        return None
+    return View(job_id, analysis, [name for name in names if name in features], kept)
+
+
+def _chosen_layers(analysis: Analysis) -> list[Layer]:
+    models = list(dict.fromkeys(model for model, _ in analysis.layers))
+    numbers = [str(n) for n in sorted({layer for _, layer in analysis.layers})]
+    shown = choose_many(
+        "Models", models, "show_models", models, help="The models whose layers are shown."
+    )
+    at = choose_many(
+        "Layers",
+        numbers,
+        "show_layers",
+        [],
+        placeholder="All layers",
+        help="Layer 0 is the embeddings, layer k is what leaves block k. Leave it empty for all "
+        "layers.",
+    )
+    return [
+        (model, layer)
+        for model, layer in analysis.layers
+        if model in shown and (not at or str(layer) in at)
+    ]
+
+
+def _nothing_yet(latest: Job | None) -> None:
+    if latest is None:
+        st.info(
+            "There is no analysis yet: choose stimuli and models on the page Analysis and press "
+            "Run.",
+            icon=":material/info:",
+        )
+        st.page_link(ANALYSIS_PAGE, label="Go to Analysis", icon=":material/play_circle:")
+        return
+    st.info(
+        "No analysis is chosen: open the latest one, or run a new one on the page Analysis.",
+        icon=":material/info:",
+    )
+    with st.container(horizontal=True):
+        st.button(
+            f"Open {plain(describe(latest.spec))}",
+            icon=":material/folder_open:",
+            type="primary",
+            on_click=lambda: choose_now("analysis", [latest.id]),
+            help="Shows the analysis that was run last.",
+        )
+        st.page_link(ANALYSIS_PAGE, label="Go to Analysis", icon=":material/play_circle:")
+
+
+def _not_done(state: str) -> None:
+    if state in ("queued", "running"):
+        st.info(
+            "The analysis is still running; its progress is on the page Analysis.",
+            icon=":material/hourglass:",
+        )
+    else:
+        st.info(
+            f"The analysis {'was cancelled' if state == 'cancelled' else 'did not finish'}; run "
+            "it again on the page Analysis.",
+            icon=":material/info:",
+        )
+    st.page_link(ANALYSIS_PAGE, label="Go to Analysis", icon=":material/play_circle:")
+
+
+# --- figures -------------------------------------------------------------------------------
+
+
+def computed_on(results: Results) -> str:
+    """On how much the results are computed, for a caption."""
+    return f"{results.n_stimuli:,} stimuli, {results.n_pairs:,} pairs, {results.n_folds} folds"
+
+
+def as_csv(frame: pd.DataFrame) -> bytes:
+    """A table as CSV; cells that a spreadsheet would run are escaped."""
+    from mlem_core.stimuli import write_table
+
+    buffer = io.BytesIO()
+    write_table(frame, buffer)
+    return buffer.getvalue()
+
+
+def show_figure(figure: Figure, data: pd.DataFrame, name: str, caption: str) -> None:
+    """A figure, how it was computed, and its downloads.
+
+    Parameters
+    ----------
+    figure : what is drawn
+    data : the table that it is drawn from
+    name : file name of the downloads, without ending
+    caption : how it was computed, and on how much
+    """
+    from mlem_core import figures
+
+    on_server = figures.can_write_images()
+    camera = "svg" if on_server else st.session_state.get(f"camera {name}") or "svg"
+    st.plotly_chart(
+        figure,
+        key=f"figure {name}",
+        theme="streamlit",
+        config={
+            "displaylogo": False,
+            "toImageButtonOptions": {"format": camera, "filename": name, "scale": 2},
+        },
+    )
+    st.caption(caption)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        if on_server:
+            _image_button(figure, name, "svg", "image/svg+xml", "for papers; scales to any size")
+            _image_button(figure, name, "png", "image/png", "for slides; 2 pixels a point")
+        st.download_button(
+            "CSV",
+            data=lambda: as_csv(data),
+            file_name=f"{name}.csv",
+            mime="text/csv",
+            key=f"csv {name}",
+            icon=":material/download:",
+            on_click="ignore",
+            help="The table that the figure is drawn from. Cells that a spreadsheet would run as "
+            "formulas are escaped.",
+        )
+        if not on_server:
+            st.segmented_control(
+                "The camera above the figure saves",
+                ["svg", "png"],
+                default="svg",
+                required=True,
+                format_func=str.upper,
+                key=f"camera {name}",
+                help="Move the pointer over the figure: the camera in its corner saves it from "
+                "your browser.",
+            )
+
+
+def _image_button(figure: Figure, name: str, format: str, mime: str, use: str) -> None:
+    from mlem_core import figures
+
+    width = int(figure.layout.width or 1000)
+    height = int(figure.layout.height or 600)
+    st.download_button(
+        format.upper(),
+        data=lambda: figures.write_image(figure, format, width=width, height=height),
+        file_name=f"{name}.{format}",
+        mime=mime,
+        key=f"{format} {name}",
+        icon=":material/download:",
+        on_click="ignore",
+        help=f"The figure as {format.upper()}: {use}. It takes a few seconds.",
+    )
+
+
+def show_table(
+    frame: pd.DataFrame, name: str, title: str, caption: str, *, first: bool = False
+) -> None:
+    """A table with its download, folded away unless it comes first on the page."""
+    with st.container() if first else st.expander(title, icon=":material/table:"):
+        if first:
+            st.subheader(title)
+        st.dataframe(frame, hide_index=True, key=f"table {name}", height=380 if first else 300)
+        st.caption(caption)
+        st.download_button(
+            "CSV",
+            data=lambda: as_csv(frame),
+            file_name=f"{name}.csv",
+            mime="text/csv",
+            key=f"table csv {name}",
+            icon=":material/download:",
+            on_click="ignore",
+            help="Cells that a spreadsheet would run as formulas are escaped.",
+        )
+
+
+def layer_label(name: str) -> str:
+    """ "minilm layer 3" of "minilm:3"."""
+    model, layer = as_layer(name)
+    return f"{model} layer {layer}"
+
+
+def pairs_of_layers(results: Results) -> pd.DataFrame:
+    """Both similarities of every two layers, a row a pair of layers."""
+    both = {
+        "weighted_tau": results.similarity_profiles.stack(),
+        "rsa": results.similarity_rsa.stack(),
+    }
+    import pandas as pd
+
+    return pd.DataFrame(both).rename_axis(["layer_a", "layer_b"]).reset_index()
