@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlem_core.pairs import HeldOut, PairTables, same_support
-from mlem_core.patterns import FloatArray
+from mlem_core.pairs import HeldOut, PairTables, side_by_side
+from mlem_core.patterns import FloatArray, IntArray
 from mlem_core.ranks import score_patterns
 
 # A permuted score needs (patterns of the other features) x (values of the permuted one) cells;
@@ -33,16 +33,19 @@ def permutation_importance(tables: PairTables, weights: FloatArray) -> FloatArra
     Source: Salle et al. 2024, section 4; Jalouzot et al. 2024, section 2.3.
     """
     drops = np.zeros_like(weights)
-    for fold in range(tables.n_folds):
+
+    def one(fold: int) -> None:
         inside = tables.inside(fold)
         # Permuting a feature without weight changes nothing.
-        for layers, features in same_support(weights[:, fold, None]):
+        for layers, features in inside.by_support(weights[:, fold, None]):
             pairs, own = inside.only(layers, features), weights[layers, fold][:, None, features]
             whole = score_patterns(
                 own @ pairs.x.T, pairs.counts, pairs.rank_sums, pairs.rank_squares
             ).rho[:, 0]
             for f, feature in enumerate(features):
                 drops[layers, fold, feature] = whole - _permuted_rho(f, pairs, own[:, 0])
+
+    side_by_side(one, range(tables.n_folds))
     return drops
 
 
@@ -50,7 +53,9 @@ def _permuted_rho(f: int, pairs: HeldOut, weights: FloatArray) -> FloatArray:
     """(n_layers,) ρ under the product of the marginals of feature f and of the other features."""
     others = np.delete(np.arange(weights.shape[1]), f)
     rest = pairs.only(np.arange(len(weights)), others)
-    values, share = _distribution(pairs.x[:, f], pairs.counts, max(2, MAX_CELLS // len(rest.x)))
+    values, share = _distribution(
+        pairs.x[:, f], pairs.codes[:, f], pairs.counts, max(2, MAX_CELLS // len(rest.x))
+    )
     predicted = (weights[:, others] @ rest.x.T)[:, :, None] + weights[:, f, None, None] * values
     n_layers = len(weights)
     return score_patterns(
@@ -62,11 +67,13 @@ def _permuted_rho(f: int, pairs: HeldOut, weights: FloatArray) -> FloatArray:
 
 
 def _distribution(
-    values: FloatArray, counts: FloatArray, limit: int
+    values: FloatArray, codes: IntArray, counts: FloatArray, limit: int
 ) -> tuple[FloatArray, FloatArray]:
     """Distinct values and their shares; with more than `limit` of them, means of equal bins."""
-    distinct, inverse = np.unique(values, return_inverse=True)
-    share: FloatArray = np.bincount(inverse, weights=counts) / counts.sum()
+    distinct = np.zeros(codes.max() + 1)
+    distinct[codes] = values
+    share: FloatArray = np.bincount(codes, weights=counts) / counts.sum()
+    distinct, share = distinct[share > 0], share[share > 0]
     if len(distinct) <= limit:
         return distinct, share
     bins = np.minimum((np.cumsum(share) - share / 2) * limit, limit - 1).astype(np.int64)

@@ -9,23 +9,25 @@ works on the `PairTables` and never sees a pair again.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from mlem_core.columns import Columns
 from mlem_core.distances import condensed_from_matrix, n_pairs, squared_distances
 from mlem_core.errors import InputError, unknown
 from mlem_core.patterns import Cells, FloatArray, IntArray, PairIndex, block_numbers, group_rows
 from mlem_core.ranks import average_ranks, order_pairs
 
 CHUNK = 2**20
+T = TypeVar("T")
 
 
 def cores() -> int:
@@ -35,14 +37,36 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
+def side_by_side(call: Callable[[Any], T], items: Iterable[Any]) -> list[T]:
+    """`call` of each item, shared out among the cores (NumPy works outside Python's lock)."""
+    with ThreadPoolExecutor(cores()) as pool:
+        return list(pool.map(call, items))
+
+
+def sums_by(group: IntArray, values: FloatArray) -> FloatArray:
+    """Sums of the last axis by group: (..., n) to (..., n_groups), as one sparse product.
+
+    Parameters
+    ----------
+    group : (n,) numbers of the groups, 0 to n_groups - 1
+    values : (..., n)
+    """
+    from scipy.sparse import csr_array
+
+    n = len(group)
+    chosen = csr_array((np.ones(n), group, np.arange(n + 1)))
+    summed: FloatArray = chosen.T @ values.reshape(-1, n).T
+    return np.ascontiguousarray(summed.T).reshape(*values.shape[:-1], -1)
+
+
 @dataclass(frozen=True)
 class HeldOut:
     """The pairs inside one fold, by pattern, for n_layers layers.
 
     Attributes
     ----------
-    x : (n_patterns, n_features) squared feature distances
-    codes : (n_patterns, n_features) a number for each distinct value of a column of x
+    x : (n_patterns, n_columns) terms of the metric, see `mlem_core.columns.Columns`
+    codes : (n_patterns, n_columns) a number for each distinct value of a column of x
     counts : (n_patterns,) pairs
     rank_sums : (n_layers, n_patterns) sums of the centred average ranks among these pairs
     rank_squares : (n_layers,) sum of their squares
@@ -61,28 +85,37 @@ class HeldOut:
                 self, rank_sums=self.rank_sums[layers], rank_squares=self.rank_squares[layers]
             )
         first, group = group_rows(self.codes[:, features])
-        order = np.argsort(group, kind="stable")
-        starts = np.searchsorted(group[order], np.arange(len(first)))
         return HeldOut(
             x=self.x[np.ix_(first, features)],
             codes=self.codes[np.ix_(first, features)],
-            counts=np.add.reduceat(self.counts[order], starts),
-            rank_sums=np.add.reduceat(self.rank_sums[np.ix_(layers, order)], starts, axis=1),
+            counts=np.bincount(group, self.counts).astype(np.float64),
+            rank_sums=sums_by(group, self.rank_sums[layers]),
             rank_squares=self.rank_squares[layers],
         )
 
+    def by_support(self, weights: FloatArray) -> list[tuple[IntArray, IntArray]]:
+        """Divide the layers by which features have any weight: pairs of (layers, features).
 
-def same_support(weights: FloatArray) -> list[tuple[IntArray, IntArray]]:
-    """Layers that share which features have any weight, and those features.
+        A feature without weight does not tell pairs apart: summed out, it leaves far fewer
+        patterns. Supports that leave about as many patterns are put together, since each part has
+        a cost of its own.
 
-    A feature without weight does not tell pairs apart: summed out, it leaves far fewer patterns.
-
-    Parameters
-    ----------
-    weights : (n_layers, n_predictions, n_features)
-    """
-    used, group = np.unique((weights != 0).any(axis=1), axis=0, return_inverse=True)
-    return [(np.flatnonzero(group == g), np.flatnonzero(used[g])) for g in range(len(used))]
+        Parameters
+        ----------
+        weights : (n_layers, n_predictions, n_features)
+        """
+        supports, own = np.unique((weights != 0).any(axis=1), axis=0, return_inverse=True)
+        sizes = np.array([len(group_rows(self.codes[:, used])[0]) for used in supports])
+        parts: list[list[int]] = []
+        for s in np.argsort(-sizes):
+            if parts and sizes[s] * 2 > sizes[parts[-1][0]]:
+                parts[-1].append(int(s))
+            else:
+                parts.append([int(s)])
+        return [
+            (np.flatnonzero(np.isin(own, part)), np.flatnonzero(supports[part].any(axis=0)))
+            for part in parts
+        ]
 
 
 @dataclass(frozen=True)
@@ -107,6 +140,7 @@ class PairTables:
     train_sums : None, or (n_layers, n_folds, n_cells) for each fold k the sums of the centred
         average rank among the pairs that leave out fold k; 0 in the blocks of fold k
     train_squares : None, or (n_layers, n_folds) sums of the squares of those ranks
+    interactions : whether metrics of these tables also weigh products of two feature distances
     """
 
     features: tuple[str, ...]
@@ -127,6 +161,7 @@ class PairTables:
     target_high: FloatArray
     train_sums: FloatArray | None = None
     train_squares: FloatArray | None = None
+    interactions: bool = False
 
     @property
     def n_layers(self) -> int:
@@ -142,6 +177,24 @@ class PairTables:
         return np.stack(
             [level[self.codes[:, f]] for f, level in enumerate(self.levels)], axis=1
         ).reshape(len(self.codes), len(self.features))
+
+    @property
+    def columns(self) -> Columns:
+        """The terms that metrics of these tables weigh."""
+        return Columns(self.features, self.interactions)
+
+    @cached_property
+    def terms(self) -> FloatArray:
+        """(n_patterns, n_columns) their values."""
+        return self.columns.values(self.patterns)
+
+    @cached_property
+    def term_codes(self) -> IntArray:
+        """(n_patterns, n_columns) a number for each distinct value of a term."""
+        if not self.interactions:
+            return self.codes
+        numbered = [np.unique(term, return_inverse=True)[1] for term in self.terms.T]
+        return np.stack(numbered, axis=1).astype(np.int64)
 
     @cached_property
     def block_edges(self) -> IntArray:
@@ -159,12 +212,26 @@ class PairTables:
         at = self.held_out(fold)
         pattern = self.cell_pattern[at]
         return HeldOut(
-            x=self.patterns[pattern] ** 2,
-            codes=self.codes[pattern],
+            x=self.terms[pattern],
+            codes=self.term_codes[pattern],
             counts=self.counts[at],
             rank_sums=self.within_sums[:, at],
             rank_squares=self.within_squares[:, fold],
         )
+
+    @property
+    def training_ranks(self) -> FloatArray:
+        """`train_sums`, or an error in a sentence where the tables were made without them."""
+        if self.train_sums is None:
+            raise InputError(
+                "these pair tables were made without ranks among training pairs, which estimators "
+                "that fit ranks need; run the analysis again with such an estimator."
+            )
+        return self.train_sums
+
+    def with_interactions(self, interactions: bool = True) -> PairTables:
+        """The same tables for metrics with, or without, products of two feature distances."""
+        return replace(self, interactions=interactions)
 
     def of_layers(self, layers: Sequence[int]) -> PairTables:
         """The same tables with only these layers, by position."""
@@ -193,13 +260,7 @@ class PairTables:
             return self
         first, group = group_rows(self.codes[:, keep])
         key = self.cell_block * len(first) + group[self.cell_pattern]
-        order = np.argsort(key, kind="stable")
-        starts = np.flatnonzero(np.diff(key[order], prepend=-1))
-        kept = key[order][starts]
-
-        def summed(values: FloatArray) -> FloatArray:
-            return np.add.reduceat(np.take(values, order, axis=-1), starts, axis=-1)
-
+        kept, group = np.unique(key, return_inverse=True)
         return replace(
             self,
             features=tuple(self.features[f] for f in keep),
@@ -208,11 +269,11 @@ class PairTables:
             codes=self.codes[first][:, keep],
             cell_block=kept // len(first),
             cell_pattern=kept % len(first),
-            counts=summed(self.counts),
-            target_sums=summed(self.target_sums),
-            rank_sums=summed(self.rank_sums),
-            within_sums=summed(self.within_sums),
-            train_sums=None if self.train_sums is None else summed(self.train_sums),
+            counts=np.bincount(group, self.counts).astype(np.float64),
+            target_sums=sums_by(group, self.target_sums),
+            rank_sums=sums_by(group, self.rank_sums),
+            within_sums=sums_by(group, self.within_sums),
+            train_sums=None if self.train_sums is None else sums_by(group, self.train_sums),
         )
 
     def save(self, path: Path) -> None:

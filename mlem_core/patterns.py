@@ -328,9 +328,16 @@ def group_rows(codes: IntArray) -> tuple[IntArray, IntArray]:
     if codes.shape[1] == 0:
         return np.zeros(1, dtype=np.int64), np.zeros(len(codes), dtype=np.int64)
     sizes = codes.max(axis=0, initial=0) + 1
-    if np.prod(sizes.astype(object)) < 2**62:
-        radix = np.concatenate(([1], np.cumprod(sizes[:-1])))
-        _, first, inverse = np.unique(codes @ radix, return_index=True, return_inverse=True)
-    else:
+    total = np.prod(sizes.astype(object))
+    if total >= 2**62:
         _, first, inverse = np.unique(codes, axis=0, return_index=True, return_inverse=True)
+        return first.astype(np.int64), inverse.astype(np.int64)
+    keys = codes @ np.concatenate(([1], np.cumprod(sizes[:-1])))
+    if total <= 2**16:
+        # Few enough to look up: several times faster than sorting.
+        at = np.full(int(total), -1)
+        at[keys[::-1]] = np.arange(len(keys))[::-1]
+        present = at >= 0
+        return at[present], (np.cumsum(present) - 1)[keys]
+    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
     return first.astype(np.int64), inverse.astype(np.int64)

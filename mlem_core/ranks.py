@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
 
-CHUNK = 2**18
+# Temporary arrays stay this small (512 kB) to be reused from the cache, not mapped afresh.
+CHUNK = 2**16
 
 
 class PairOrder(NamedTuple):
@@ -80,35 +81,6 @@ def average_ranks(ascending: NDArray[np.uint64]) -> Ranks:
     return Ranks(doubled, (float(n) ** 3 - n - float((ties**3 - ties).sum())) / 12)
 
 
-def _ties(ascending: FloatArray) -> NDArray[np.bool_]:
-    """(..., n_patterns - 1) whether each prediction is tied with the next.
-
-    Predictions that differ by less than 1e-12 of their range differ only in how the sum was
-    rounded.
-    """
-    spread = ascending[..., -1:] - ascending[..., :1]
-    tied: NDArray[np.bool_] = ascending[..., 1:] - ascending[..., :-1] <= 1e-12 * spread
-    return tied
-
-
-def _sorted_ranks(tied: NDArray[np.bool_], counts: FloatArray) -> FloatArray:
-    """Centred average ranks (n_rows, n_patterns) of predictions in ascending order."""
-    after = np.cumsum(counts, axis=-1)
-    half = after[:, -1:] / 2
-    ranks = after - counts / 2 - half
-    rows = np.flatnonzero(tied.any(axis=-1))
-    if len(rows):
-        tie, upto = tied[rows], after[rows]
-        edge = np.ones((len(rows), 1), dtype=bool)
-        begins = np.concatenate((edge, ~tie), axis=-1)
-        finishes = np.concatenate((~tie, edge), axis=-1)
-        lower = np.maximum.accumulate(np.where(begins, upto - counts[rows], 0.0), axis=-1)
-        upper = np.where(finishes, upto, np.inf)
-        upper = np.minimum.accumulate(upper[:, ::-1], axis=-1)[:, ::-1]
-        ranks[rows] = (lower + upper) / 2 - half[rows]
-    return ranks
-
-
 class Score(NamedTuple):
     """ρ and ρ_a, of one shape."""
 
@@ -121,6 +93,7 @@ def score_patterns(
     counts: FloatArray,
     rank_sums: FloatArray,
     rank_squares: FloatArray,
+    series: int = 1,
 ) -> Score:
     """Spearman ρ between predictions that are constant within a pattern and the pairs' distances.
 
@@ -128,15 +101,14 @@ def score_patterns(
     tie-breaks on both sides (the centred average ranks, divided by the spread of untied ranks).
     A prediction with one value, or distances with one value, have ρ = ρ_a = 0.
 
-    The predictions of a layer are best alike (weights for neighbouring α): they are sorted from the
-    order of the first, and one that orders the patterns as the one before has its score.
-
     Parameters
     ----------
     predictions : (n_layers, n_predictions, n_patterns)
     counts : (n_patterns,) pairs a pattern (may be fractional)
     rank_sums : (n_layers, n_patterns), sums of the centred average ranks of the distances
     rank_squares : (n_layers,), sum of the squared centred ranks over the pairs
+    series : the predictions of a layer come in series of so many that are mostly alike (weights for
+        neighbouring α); changes the time only
 
     Returns
     -------
@@ -150,7 +122,7 @@ def score_patterns(
     step = max(1, CHUNK // (n_predictions * n_patterns))
     for start in range(0, n_layers, step):
         at = slice(start, start + step)
-        covariance[at], spread[at] = _rank_moments(predictions[at], counts, rank_sums[at])
+        covariance[at], spread[at] = _rank_moments(predictions[at], counts, rank_sums[at], series)
     total = float(counts.sum())
     untied = (total**3 - total) / 12
     both = spread * rank_squares[:, None]
@@ -159,36 +131,70 @@ def score_patterns(
 
 
 def _rank_moments(
-    predictions: FloatArray, counts: FloatArray, rank_sums: FloatArray
+    predictions: FloatArray, counts: FloatArray, rank_sums: FloatArray, series: int
 ) -> tuple[FloatArray, FloatArray]:
     """Σ of predicted rank x rank and Σ of squared predicted ranks, (n_layers, n_predictions)."""
     n_layers, n_predictions, n_patterns = predictions.shape
-    first = np.argsort(predictions[:, 0], axis=-1)[:, None, :]
-    order = np.broadcast_to(first, predictions.shape)
-    if n_predictions > 1:
-        nearly = _taken(predictions, first)
-        # A stable sort is fast on what is nearly sorted.
-        order = _taken(order, np.argsort(nearly, axis=-1, kind="stable"))
-    ascending = _taken(predictions, order)
-    tied = _ties(ascending)
-    fresh = np.ones((n_layers, n_predictions), dtype=bool)
-    fresh[:, 1:] = (order[:, 1:] != order[:, :-1]).any(axis=-1)
-    fresh[:, 1:] |= (tied[:, 1:] != tied[:, :-1]).any(axis=-1)
-    source = np.maximum.accumulate(np.where(fresh, np.arange(n_predictions), 0), axis=-1)
-    layer = np.flatnonzero(fresh) // n_predictions
-    order, tied = order[fresh], tied[fresh]
-    n = counts.take(order)
-    ranks = _sorted_ranks(tied, n)
+    shape = (n_layers, n_predictions // series, series, n_patterns)
+    predictions = predictions.reshape(shape)
+    # The order of the first prediction of each series, sorted from that of the layer's first one:
+    # a stable sort is fast on what is nearly sorted.
+    leaders = predictions[:, :, 0]
+    order = np.broadcast_to(np.argsort(leaders[:, :1], axis=-1), leaders.shape)
+    if shape[1] > 1:
+        order = _taken(order, np.argsort(_taken(leaders, order), axis=-1, kind="stable"))
+    nearly = _taken(predictions, np.broadcast_to(order[:, :, None], shape))
+    begins, rising = _ties(nearly)
+    # Most of a series orders the patterns as its first does, and has its score.
+    fresh = (begins[:, :, 1:] != begins[:, :, :1]).any(axis=-1) | ~rising[:, :, 1:]
+    fresh = np.concatenate((np.ones((*shape[:2], 1), dtype=bool), fresh), axis=-1)
+    moments = np.empty((2, *shape[:3]))
+    layer, member, number = np.nonzero(fresh)
+    rows = nearly[fresh]
+    order = order[layer, member]
+    begins = begins[fresh]
+    moved = np.flatnonzero(number)
+    if len(moved):
+        again = np.argsort(rows[moved], axis=-1, kind="stable")
+        order[moved] = _taken(order[moved], again)
+        begins[moved] = _ties(_taken(rows[moved], again))[0]
+    # The ties of all rows, one after the other: sums over them, then ranks from one running sum.
+    starts = np.flatnonzero(begins)
+    n = np.add.reduceat(counts.take(order).ravel(), starts)
     sums = rank_sums.ravel().take(order + (layer * n_patterns)[:, None])
-    covariance = np.zeros((n_layers, n_predictions))
-    spread = np.zeros((n_layers, n_predictions))
-    covariance[fresh] = np.einsum("ij,ij->i", ranks, sums)
-    n *= ranks
-    spread[fresh] = np.einsum("ij,ij->i", ranks, n)
-    return (
-        np.take_along_axis(covariance, source, axis=-1),
-        np.take_along_axis(spread, source, axis=-1),
-    )
+    sums = np.add.reduceat(sums.ravel(), starts)
+    row = starts // n_patterns
+    ranks = np.cumsum(n) - n / 2 - (row + 0.5) * counts.sum()
+    firsts = np.searchsorted(row, np.arange(len(order)))
+    moments[:] = 0.0
+    moments[:, fresh] = [
+        np.add.reduceat(ranks * sums, firsts),
+        np.add.reduceat(ranks * ranks * n, firsts),
+    ]
+    moments = np.where(fresh, moments, moments[..., :1])
+    covariance, spread = moments.reshape(2, n_layers, n_predictions)
+    return covariance, spread
+
+
+def _ties(ascending: FloatArray) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Whether each prediction begins a new tie, and whether the whole row is ascending.
+
+    Predictions that differ by less than 1e-12 of their range differ only in how the sum was
+    rounded: they are ties.
+
+    Parameters
+    ----------
+    ascending : (..., n_patterns)
+
+    Returns
+    -------
+    (..., n_patterns) and (...)
+    """
+    step = ascending[..., 1:] - ascending[..., :-1]
+    tolerance = 1e-12 * np.abs(ascending[..., -1:] - ascending[..., :1])
+    begins = np.ones(ascending.shape, dtype=bool)
+    np.greater(step, tolerance, out=begins[..., 1:])
+    return begins, step.min(axis=-1, initial=0.0) >= -tolerance[..., 0]
 
 
 def _taken(values: NDArray[Any], order: NDArray[np.intp]) -> NDArray[Any]:

@@ -6,19 +6,17 @@ import json
 import os
 import tempfile
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from threadpoolctl import threadpool_limits
 
 from mlem_core import similarity
 from mlem_core.importance import permutation_importance
 from mlem_core.metric import FoldFits, cross_validate_ridge
-from mlem_core.pairs import PairTables, cores
+from mlem_core.pairs import PairTables
 from mlem_core.patterns import FloatArray, IntArray
 from mlem_core.stimuli import write_table
 
@@ -101,21 +99,9 @@ def _long(layers: Sequence[Layer], values: dict[str, FloatArray], **by: Sequence
 
 
 def fitted(tables: PairTables) -> tuple[FoldFits, FloatArray]:
-    """Fits and importances of all layers, the layers shared out among the cores."""
-    parts = np.array_split(np.arange(tables.n_layers), min(cores(), tables.n_layers))
-
-    def one(part: IntArray) -> tuple[FoldFits, FloatArray]:
-        own = tables.of_layers(part.tolist())
-        fits = cross_validate_ridge(own)
-        return fits, permutation_importance(own, fits.weights)
-
-    with threadpool_limits(1), ThreadPoolExecutor(len(parts)) as pool:
-        done = list(pool.map(one, parts))
-    joined = {
-        field.name: np.concatenate([getattr(fits, field.name) for fits, _ in done])
-        for field in fields(FoldFits)
-    }
-    return FoldFits(**joined), np.concatenate([importance for _, importance in done])
+    """The fits and importances of all layers: what a redraw of the profiles needs."""
+    fits = cross_validate_ridge(tables)
+    return fits, permutation_importance(tables, fits.weights)
 
 
 def results_from_tables(
