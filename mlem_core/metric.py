@@ -135,7 +135,7 @@ def rank_moments(
     equations = moments(tables, blocks)
     moment, y_mean = np.zeros_like(equations.moment), np.zeros_like(equations.y_mean)
     edges = tables.block_edges
-    counts = np.array([tables.counts[a:b].sum() for a, b in zip(edges, edges[1:], strict=False)])
+    counts = np.bincount(tables.cell_block, tables.counts, minlength=len(edges) - 1)
     for fold in dict.fromkeys(ranked_without):
         sums = tables.rank_sums if fold is None else tables.training_ranks[:, fold]
         own = [s for s, without in enumerate(ranked_without) if without == fold]
