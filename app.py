@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import streamlit as st
 
-st.set_page_config(page_title="MLEM Explorer", page_icon=":material/layers:", layout="wide")
+# Three bars of a profile, drawn here: Streamlit would fetch an icon of its own from the network.
+ICON = (
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24">'
+    '<rect x="3" y="11" width="4" height="10" fill="#0072B2"/>'
+    '<rect x="10" y="3" width="4" height="18" fill="#D55E00"/>'
+    '<rect x="17" y="8" width="4" height="13" fill="#009E73"/></svg>'
+)
+st.set_page_config(page_title="MLEM Explorer", page_icon=ICON, layout="wide")
 
 # Each url_path differs from its file's stem: otherwise Streamlit runs a page that is opened by
 # its address on a fresh server without this file.

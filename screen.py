@@ -42,6 +42,8 @@ FORM = (
 )  # fmt: skip
 VIEW = ("analysis", "features", "show_models", "show_layers", "a", "b", "colour")
 
+MOST_PILLS = 20
+
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|~$:<>&])")
 _UPLOAD = re.compile(r"[0-9a-f]{64}/[^/\\]+")
 
@@ -94,16 +96,45 @@ def choose_many(
     label: str, options: Sequence[str], name: str, default: Sequence[str], **more: Any
 ) -> list[str]:
     """A multiselect that is part of the state; its default is not written into the URL."""
+    key, remember = _prepare_many(
+        options, name, default, open_ended=more.get("accept_new_options", False)
+    )
+    return list(st.multiselect(label, options, key=key, on_change=remember, **more))
+
+
+def toggle_many(label: str, options: Sequence[str], name: str, help: str) -> list[str]:
+    """As `choose_many` with all as the default; a few options are all in sight."""
+    if len(options) > MOST_PILLS:
+        return choose_many(label, options, name, options, help=help)
+    key, remember = _prepare_many(options, name, options)
+    chosen = st.pills(
+        label,
+        options,
+        selection_mode="multi",
+        format_func=plain,
+        key=key,
+        on_change=remember,
+        help=help,
+    )
+    return [option for option in options if option in chosen]
+
+
+def _prepare_many(
+    options: Sequence[str], name: str, default: Sequence[str], *, open_ended: bool = False
+) -> tuple[str, Callable[[], None]]:
     key = _key(name)
-    chosen = st.session_state.get(key, get(name) or list(default))
-    open_ended = more.get("accept_new_options", False)
-    st.session_state[key] = [value for value in chosen if open_ended or value in options]
+    if key in st.session_state:
+        chosen = list(st.session_state[key])
+    else:
+        wanted = get(name) or []
+        chosen = [one for one in wanted if open_ended or one in options] or list(default)
+    st.session_state[key] = [one for one in chosen if open_ended or one in options]
 
     def remember() -> None:
         now = list(st.session_state[key])
-        put(name, None if now == list(default) else now)
+        put(name, None if set(now) == set(default) else now)
 
-    return list(st.multiselect(label, options, key=key, on_change=remember, **more))
+    return key, remember
 
 
 def choose_one(label: str, options: Sequence[str], name: str, default: str, **more: Any) -> str:
@@ -145,10 +176,18 @@ def number(label: str, name: str, default: int, low: int, high: int, **more: Any
     return int(st.number_input(label, low, high, key=key, on_change=remember, **more))
 
 
-def choose_now(name: str, values: Sequence[str]) -> None:
-    """Set a choice before its widget is drawn."""
+def choose_now(name: str, values: Sequence[str] | None) -> None:
+    """Set a choice before its widget is drawn; None: back to the default."""
     put(name, values)
     st.session_state.pop(_key(name), None)
+
+
+def open_job(job_id: str) -> None:
+    """Make a job the one that all pages show; what was chosen in another one is forgotten."""
+    if job_id != get_one("analysis"):
+        for name in VIEW:
+            choose_now(name, None)
+    choose_now("analysis", [job_id])
 
 
 # --- pages ---------------------------------------------------------------------------------
@@ -308,22 +347,23 @@ def view(title: str, lead: str, *, layers: bool = True) -> View | None:
             return None
         done[job_id] = find_job(job_id)
     with st.sidebar:
-        choose_one(
+        key = _key("which analysis")
+        st.session_state[key] = job_id
+        st.selectbox(
             "Analysis",
             list(done),
-            "analysis",
-            job_id,
             format_func=lambda one: describe(done[one].spec),
+            key=key,
+            on_change=lambda: open_job(st.session_state[key]),
             help="Which of the finished analyses is shown. A new one is started on the page "
             "Analysis.",
         )
         analysis = open_analysis(job_id)
         names = [feature.name for feature in analysis.stimuli.features]
-        features = choose_many(
+        features = toggle_many(
             "Features",
             names,
             "features",
-            names,
             help="The metric model is fitted again with the features that you keep, from the "
             "pair tables; no language model runs for it.",
         )
@@ -342,9 +382,7 @@ def view(title: str, lead: str, *, layers: bool = True) -> View | None:
 def _chosen_layers(analysis: Analysis) -> list[Layer]:
     models = list(dict.fromkeys(model for model, _ in analysis.layers))
     numbers = [str(n) for n in sorted({layer for _, layer in analysis.layers})]
-    shown = choose_many(
-        "Models", models, "show_models", models, help="The models whose layers are shown."
-    )
+    shown = toggle_many("Models", models, "show_models", help="The models whose layers are shown.")
     at = choose_many(
         "Layers",
         numbers,
@@ -379,7 +417,7 @@ def _nothing_yet(latest: Job | None) -> None:
             f"Open {plain(describe(latest.spec))}",
             icon=":material/folder_open:",
             type="primary",
-            on_click=lambda: choose_now("analysis", [latest.id]),
+            on_click=lambda: open_job(latest.id),
             help="Shows the analysis that was run last.",
         )
         st.page_link(ANALYSIS_PAGE, label="Go to Analysis", icon=":material/play_circle:")
@@ -476,7 +514,7 @@ def _image_button(figure: Figure, name: str, format: str, mime: str, use: str) -
     height = int(figure.layout.height or 600)
     st.download_button(
         format.upper(),
-        data=lambda: figures.write_image(figure, format, width=width, height=height),
+        data=lambda: figures.image(figure, format, width=width, height=height),
         file_name=f"{name}.{format}",
         mime=mime,
         key=f"{format} {name}",
@@ -493,7 +531,13 @@ def show_table(
     with st.container() if first else st.expander(title, icon=":material/table:"):
         if first:
             st.subheader(title)
-        st.dataframe(frame, hide_index=True, key=f"table {name}", height=380 if first else 300)
+        st.dataframe(
+            frame,
+            hide_index=True,
+            placeholder="",
+            key=f"table {name}",
+            height=380 if first else 300,
+        )
         st.caption(caption)
         st.download_button(
             "CSV",
@@ -522,3 +566,13 @@ def pairs_of_layers(results: Results) -> pd.DataFrame:
     import pandas as pd
 
     return pd.DataFrame(both).rename_axis(["layer_a", "layer_b"]).reset_index()
+
+
+def importance_of(results: Results, a: str, b: str) -> pd.DataFrame:
+    """Mean importance of each feature in two layers "model:layer"; the largest in `a` first."""
+    import pandas as pd
+
+    means = results.importance.groupby(["model", "layer", "feature"], sort=False)["importance"]
+    table = means.mean()
+    columns = {name: table.loc[as_layer(name)] for name in dict.fromkeys((a, b))}
+    return pd.DataFrame(columns).sort_values(a, ascending=False).reset_index()

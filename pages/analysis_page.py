@@ -18,6 +18,13 @@ if TYPE_CHECKING:
     from mlem_core.stimuli import StimulusSet
 
 DEFAULT_MODELS = ("minilm", "smollm2")
+TITLES = {
+    "queued": ":material/hourglass: Waiting:",
+    "running": ":material/hourglass: Running:",
+    "done": ":material/check_circle: Done:",
+    "cancelled": ":material/cancel: Cancelled:",
+    "failed": ":material/error: Not done:",
+}
 LEVELS = {"word": "words in their sentences", "sentence": "whole sentences"}
 
 
@@ -64,6 +71,7 @@ def body() -> None:
         "How alike do the layers of language models represent your stimuli, and which features "
         "make them alike or different?"
     )
+    run = st.container()
     left, right = st.columns(2, gap="large")
     with left:
         st.subheader("Stimuli")
@@ -83,8 +91,9 @@ def body() -> None:
     ):
         screen.attempt(lambda: _start(models, files, options))
     if screen.get_one("analysis"):
-        st.divider()
-        screen.attempt(_show_job)
+        # Above the form: there it is seen without scrolling.
+        with run, st.container(border=True):
+            screen.attempt(_show_job)
 
 
 def _choose_stimuli() -> StimulusSet | None:
@@ -146,10 +155,8 @@ def _choose_models() -> tuple[list[str], list[str]]:
     infos = {info.name: info for info in _known()}
 
     def label(name: str) -> str:
-        if name not in infos:
-            return name
-        info = infos[name]
-        return f"{name}: {info.label}" + ("" if info.available else " (not reachable now)")
+        away = name in infos and not infos[name].available
+        return f"{name} (not reachable now)" if away else name
 
     models = screen.choose_many(
         "Models",
@@ -158,19 +165,24 @@ def _choose_models() -> tuple[list[str], list[str]]:
         DEFAULT_MODELS,
         format_func=label,
         accept_new_options=True,
+        wrap=True,
         placeholder="Choose, or type a hub id or a folder",
         help="Models of this list, or type any id of the Hugging Face hub or a folder with a "
         "model (safetensors or GGUF).",
     )
+    told = []
     for name in models:
         info = infos.get(name)
-        if info is not None and not info.available:
-            st.caption(
-                f":material/cloud_off: {screen.plain(name)} is {info.note}, which cannot be "
-                "reached now; the run leaves it out if that stays so."
+        if info is None:
+            told.append(f"{name}: a hub id or a folder.")
+        elif info.available:
+            told.append(f"{name}: {info.label}.")
+        else:
+            told.append(
+                f"{name}: {info.label}, {info.note}; it cannot be reached now, and the run leaves "
+                "it out if that stays so."
             )
-        elif info is not None and info.note:
-            st.caption(f":material/info: {screen.plain(name)}: {screen.plain(info.note)}.")
+    st.caption("  \n".join(screen.plain(line) for line in told))
     screen.write(
         "Layers",
         "layers",
@@ -203,6 +215,8 @@ def _choose_files() -> list[str]:
             icon=":material/add:",
             help="Adds the file as one more model.",
         ):
+            if "=" in name:
+                raise InputError(f"the name {name!r} has an equals sign; choose one without.")
             others = [one for one in files if one.partition("=")[0] != name]
             files = [*others, f"{name}={_uploaded(file)}"]
             screen.choose_now("files", files)
@@ -222,6 +236,7 @@ def _choose_options(stimuli: StimulusSet | None) -> dict[str, Any]:
     from mlem_core.distances import METRICS
     from mlem_core.patterns import MISSING
 
+    _forget_kinds()
     names = [feature.name for feature in stimuli.features] if stimuli is not None else []
     ordered = [f.name for f in stimuli.features if f.kind == "ordered"] if stimuli else []
     a, b = st.columns(2, gap="large")
@@ -279,6 +294,16 @@ def _choose_options(stimuli: StimulusSet | None) -> dict[str, Any]:
     }
 
 
+def _forget_kinds() -> None:
+    """What was chosen for the features of another stimulus set does not hold for this one."""
+    chosen = screen.get_one("stimuli")
+    before = st.session_state.setdefault("options of", chosen)
+    if before != chosen:
+        st.session_state["options of"] = chosen
+        for name in ("columns", "ordered"):
+            screen.choose_now(name, None)
+
+
 def _layers(text: str) -> tuple[int, ...] | None:
     if text.lower() in ("", "all"):
         return None
@@ -312,7 +337,7 @@ def _start(models: list[str], files: list[str], options: dict[str, Any]) -> None
     spec = _spec(models, files, options)
     spec.check()
     job = jobs.start(spec, screen.store())
-    screen.choose_now("analysis", [job.id])
+    screen.open_job(job.id)
 
 
 # --- the run -------------------------------------------------------------------------------
@@ -321,17 +346,13 @@ def _start(models: list[str], files: list[str], options: dict[str, Any]) -> None
 def _show_job() -> None:
     job = screen.find_job(screen.get_one("analysis"))
     status = job.status()
-    st.subheader("Run")
-    st.caption(screen.plain(screen.describe(job.spec)))
+    st.markdown(f"**{TITLES[status.state]}** {screen.plain(screen.describe(job.spec))}")
     if status.state in ("queued", "running"):
         _progress(job.id)
     elif status.state == "done":
         _done(job)
     elif status.state == "cancelled":
-        st.info(
-            "The run was cancelled; what it had finished is kept, and Run goes on from there.",
-            icon=":material/cancel:",
-        )
+        st.caption("What it had finished is kept; Run goes on from there.")
     else:
         st.error(screen.plain(status.message), icon=":material/error:")
 
@@ -375,7 +396,6 @@ def _duration(seconds: float) -> str:
 
 
 def _done(job: Job) -> None:
-    st.success("The analysis is done.", icon=":material/check_circle:")
     for notice in screen.open_analysis(job.id).notices:
         st.warning(screen.plain(notice), icon=":material/info:")
     with st.container(horizontal=True):

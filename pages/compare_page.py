@@ -13,6 +13,20 @@ def _map(job_id: str, model: str, layer: int) -> pd.DataFrame:
     return screen.open_analysis(job_id).stimulus_map(model, layer, screen.store())
 
 
+def _middle(view: screen.View, which: int) -> str:
+    """The middle layer of the first or the last model (of one model: the last layer)."""
+    models = list(dict.fromkeys(model for model, _ in view.layers))
+    of = [layer for model, layer in view.layers if model == models[which]]
+    at = -1 if which == -1 and len(models) == 1 else len(of) // 2
+    return f"{models[which]}:{of[at]}"
+
+
+def _first_nominal(view: screen.View) -> str:
+    """Values with a colour each are read more easily than a scale."""
+    kinds = {feature.name: feature.kind for feature in view.analysis.stimuli.features}
+    return min(view.features, key=lambda name: kinds[name] != "nominal")
+
+
 def body() -> None:
     view = screen.view(
         "Compare", "Two layers: which features matter in each, and how each lays out the stimuli."
@@ -25,12 +39,12 @@ def body() -> None:
     first, second, third = st.columns(3)
     with first:
         a = screen.choose_one(
-            "First layer", names, "a", names[len(names) // 2], format_func=screen.layer_label,
+            "First layer", names, "a", _middle(view, 0), format_func=screen.layer_label,
             help="On the x axis.",
         )  # fmt: skip
     with second:
         b = screen.choose_one(
-            "Second layer", names, "b", names[-1], format_func=screen.layer_label,
+            "Second layer", names, "b", _middle(view, -1), format_func=screen.layer_label,
             help="On the y axis.",
         )  # fmt: skip
     with third:
@@ -38,7 +52,7 @@ def body() -> None:
             "Colour of the stimuli",
             view.all_features,
             "colour",
-            view.features[0],
+            _first_nominal(view),
             help="The feature that colours the two maps of the stimuli.",
         )
     results = view.results()
@@ -56,13 +70,23 @@ def body() -> None:
             f"{rsa:.2f}",
             help="Spearman ρ of the neural distances of the two layers over all pairs.",
         )
+        st.dataframe(
+            screen.importance_of(results, a, b),
+            hide_index=True,
+            key="importances",
+            column_config={
+                name: st.column_config.NumberColumn(format="%.3f") for name in dict.fromkeys((a, b))
+            },
+        )
     chosen = [screen.as_layer(a), screen.as_layer(b)]
     kept = [results.importance[
         (results.importance["model"] == model) & (results.importance["layer"] == layer)
     ] for model, layer in dict.fromkeys(chosen)]  # fmt: skip
     with left:
         screen.show_figure(
-            figures.importance_scatter(results.importance, chosen[0], chosen[1], view.all_features),
+            figures.importance_scatter(
+                results.importance, chosen[0], chosen[1], view.all_features, tau, rsa
+            ),
             pd.concat(kept),
             "compare",
             "Importance of each feature in the two layers: mean over folds, bars are one standard "
@@ -95,11 +119,10 @@ def _show_map(view: screen.View, model: str, layer: int, colour: str, place: str
     values = stimuli.values(colour)[shown]
     kind = next(feature.kind for feature in stimuli.features if feature.name == colour)
     sample = "" if len(shown) == len(stimuli) else f" A seeded sample of {len(shown):,} stimuli."
+    table = points.assign(label=labels, **{colour: values})
     screen.show_figure(
-        figures.stimulus_map(
-            points, values, colour, kind, labels, title=screen.layer_label(f"{model}:{layer}")
-        ),
-        points.assign(label=labels, **{colour: values}),
+        figures.stimulus_map(table, colour, kind, screen.layer_label(f"{model}:{layer}")),
+        table,
         f"stimuli-{place}",
         "Metric MDS of the neural distances: stimuli that lie close are represented alike."
         f"{sample} Computed on {len(stimuli):,} stimuli.",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import streamlit as st
 
 import screen
@@ -19,10 +21,14 @@ def body() -> None:
 
     results = view.results()
     on = screen.computed_on(results)
+    st.metric(
+        "Agreement of the two (Spearman ρ)",
+        "–" if math.isnan(results.agreement) else f"{results.agreement:.2f}",
+        help="Spearman ρ of the upper triangles of the two matrices: 1 where the features order "
+        "the pairs of layers as their distances do. It needs three layers.",
+    )
     screen.show_figure(
-        figures.similarity_matrices(
-            results.similarity_profiles, results.similarity_rsa, results.agreement
-        ),
+        figures.similarity_matrices(results.similarity_profiles, results.similarity_rsa),
         screen.pairs_of_layers(results),
         "similarity",
         "Feature-based: weighted Kendall τ of the importance profiles. Feature-agnostic: RSA, "
@@ -31,9 +37,7 @@ def body() -> None:
     )
     st.subheader("Layer maps")
     screen.show_figure(
-        figures.layer_map(
-            results.layer_map, list(dict.fromkeys(model for model, _ in view.analysis.layers))
-        ),
+        figures.layer_maps(results.layer_map),
         results.layer_map,
         "layer-map",
         "Metric MDS of 1 − similarity: layers that are alike lie close together; a line joins the "

@@ -43,7 +43,9 @@ def body() -> None:
     st.subheader("Values of the features")
     counts = _counts(view)
     screen.show_figure(
-        figures.feature_counts(counts, view.all_features),
+        figures.feature_counts(
+            stimuli.table, [(f.name, f.kind) for f in stimuli.features if f.name in view.features]
+        ),
         counts,
         "feature-counts",
         f"How many of the {len(stimuli):,} stimuli have each value.",
