@@ -7,13 +7,11 @@ sits on a light page as on a dark one. What a user wrote (names of features, cel
 
 from __future__ import annotations
 
-import html
 import itertools
 import math
 import os
 import shutil
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,39 +19,35 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from mlem_core.errors import InputError, unknown
-
-# Okabe and Ito's colours, told apart with every common colour vision, in an order that sets
-# neighbours far apart. Black (lost on a dark page) is a brown here and the yellow is darker.
-PALETTE = (
-    "#0072B2",
-    "#D55E00",
-    "#009E73",
-    "#E69F00",
-    "#56B4E9",
-    "#CC79A7",
-    "#B8A500",
-    "#9A6A4F",
+from mlem_core.figure_style import (
+    BARS,
+    DASHES,
+    GREY,
+    LEVELS,
+    LINE,
+    MODEL_COLORS,
+    PALETTE,
+    SEQUENTIAL,
+    SIZE,
+    SYMBOLS,
+    as_number,
+    as_text,
+    bare_axes,
+    color_bar,
+    common_levels,
+    faded,
+    label_places,
+    model_blocks,
+    panel_title,
+    panels,
+    parted,
+    plain,
+    quiet,
+    say,
+    short,
+    sparse_ticks,
+    whole_layers,
 )
-SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "pentagon")
-DASHES = ("solid", "dash", "dot", "dashdot")
-# Models are not features: other colours (after Paul Tol), so that nobody takes one for the other.
-MODEL_COLORS = ("#4477AA", "#EE6677", "#228833", "#CCBB44", "#AA3377", "#66CCEE")
-
-GREY = "#8C8C8C"
-_FAINT = "rgba(140,140,140,0.22)"
-_LINE = "rgba(140,140,140,0.55)"
-_SIZE = 13
-_LEVELS = 16  # more levels than this of a nominal feature are drawn as "other"
-_BARS = 12
-
-
-def plain(text: Any, longest: int = 28) -> str:
-    """Text as Plotly shall show it: shortened, on one line, nothing in it taken for mark-up."""
-    line = " ".join(str(text).split())
-    if len(line) > longest:
-        line = line[: longest - 1].rstrip() + "…"
-    # A pair of dollars would be taken for a formula.
-    return html.escape(line, quote=False).replace("$", "&#36;")
 
 
 def feature_colors(features: Sequence[str]) -> dict[str, str]:
@@ -77,7 +71,7 @@ def profiles(importance: pd.DataFrame, scores: pd.DataFrame, features: Sequence[
     ceiling (dotted) are in grey.
     """
     models = list(dict.fromkeys(importance["model"]))
-    figure, places = _panels([plain(model) for model in models], height=360)
+    figure, places = panels([plain(model) for model in models], height=360)
     colors = feature_colors(features)
     drawn = set(importance["feature"])
     for number, (model, (row, column)) in enumerate(zip(models, places, strict=True)):
@@ -110,7 +104,7 @@ def profiles(importance: pd.DataFrame, scores: pd.DataFrame, features: Sequence[
                 ),
                 **at,
             )
-        _whole_layers(figure, own["layer"], row, column)
+        whole_layers(figure, own["layer"], row, column)
         figure.update_xaxes(title_text="layer", **at)
         if column == 1:
             figure.update_yaxes(title_text="feature importance (FI)", **at)
@@ -138,7 +132,7 @@ def _line_with_band(
                 x=np.concatenate([x, x[::-1]]),
                 y=np.concatenate([mean + sd, (mean - sd)[::-1]]),
                 fill="toself",
-                fillcolor=_faded(color, 0.18),
+                fillcolor=faded(color, 0.18),
                 line={"width": 0},
                 mode="lines",
                 legendgroup=name,
@@ -175,21 +169,21 @@ def similarity_matrices(profiles: pd.DataFrame, rsa: pd.DataFrame) -> go.Figure:
     ----------
     profiles, rsa : (n_layers, n_layers) weighted Kendall τ and Spearman ρ, named "model:layer"
     """
-    layers = [_parted(name) for name in profiles.index]
+    layers = [parted(name) for name in profiles.index]
     figure = make_subplots(1, 2, horizontal_spacing=0.08)
     titles = (
         ("by feature importance", "weighted Kendall τ"),
         ("by neural distances (RSA)", "Spearman ρ"),
     )
-    blocks = _blocks(layers)
-    ticks = _sparse_ticks(layers, blocks)
+    blocks = model_blocks(layers)
+    ticks = sparse_ticks(layers, blocks)
     for column, (square, (title, unit)) in enumerate(
         zip((profiles, rsa), titles, strict=True), start=1
     ):
         values = square.to_numpy(dtype=np.float64)
         hover = [
             [
-                f"{plain(a[0])} {a[1]} and {plain(b[0])} {b[1]}<br>{unit} = {_number(value)}"
+                f"{plain(a[0])} {a[1]} and {plain(b[0])} {b[1]}<br>{unit} = {as_number(value)}"
                 for b, value in zip(layers, row, strict=True)
             ]
             for a, row in zip(layers, values, strict=True)
@@ -211,7 +205,7 @@ def similarity_matrices(profiles: pd.DataFrame, rsa: pd.DataFrame) -> go.Figure:
         )
         known = values[np.isfinite(values)]
         low = min(0.9, math.floor(known.min() * 10) / 10) if known.size else 0.0
-        figure.update_layout({axis: _color_bar(low, unit, 0.23 if column == 1 else 0.77)})
+        figure.update_layout({axis: color_bar(low, 0.23 if column == 1 else 0.77)})
         ref = "" if column == 1 else "2"
         for start, _, _ in blocks[1:]:
             span = {"line": {"color": "rgba(255,255,255,0.9)", "width": 1.2}}
@@ -238,8 +232,8 @@ def similarity_matrices(profiles: pd.DataFrame, rsa: pd.DataFrame) -> go.Figure:
                     textangle=-90,
                     showarrow=False,
                 )
-        _panel_title(figure, title, ref)
-    _quiet(figure, height=500)
+        panel_title(figure, f"{title}: {unit}", ref)
+    quiet(figure, height=500)
     ends = [-0.5, len(layers) - 0.5]
     shared = {**ticks, "showgrid": False, "zeroline": False, "constrain": "domain", "ticks": ""}
     figure.update_xaxes(range=ends, **shared)
@@ -274,7 +268,7 @@ def layer_maps(layer_map: pd.DataFrame) -> go.Figure:
                     legendgroup=model,
                     showlegend=column == 1,
                     mode="lines+markers+text",
-                    line={"color": _faded(color, 0.45), "width": 1.5},
+                    line={"color": faded(color, 0.45), "width": 1.5},
                     marker={
                         "color": color,
                         "symbol": SYMBOLS[i % len(SYMBOLS)],
@@ -291,10 +285,10 @@ def layer_maps(layer_map: pd.DataFrame) -> go.Figure:
                 row=1,
                 col=column,
             )
-        _panel_title(figure, title, "" if column == 1 else "2")
-    _quiet(figure, height=440)
-    _bare_axes(figure)
-    figure.update_yaxes(scaleanchor="x2", row=1, col=2)
+        panel_title(figure, title, "" if column == 1 else "2")
+    quiet(figure, height=460)
+    for column, (measure, _) in enumerate(measures, start=1):
+        bare_axes(figure, layer_map[layer_map["measure"] == measure], 1, column)
     return figure
 
 
@@ -328,21 +322,25 @@ def importance_scatter(
     room = 0.08 * (high - low)
     span = [low - room, high + room]
     points = np.column_stack([x["mean"], y["mean"]]).astype(np.float64)
-    places = _label_places((points - span[0]) / (span[1] - span[0]), [plain(n) for n in drawn])
+    # The many near 0 would cover each other's names; the legend has them all.
+    far = points.max(axis=1, initial=0.0) > 0.08 * high
+    labels = [plain(name) if named else "" for name, named in zip(drawn, far, strict=True)]
+    places = label_places((points - span[0]) / (span[1] - span[0]), labels)
     figure = go.Figure(
         go.Scatter(
             x=span,
             y=span,
             mode="lines",
-            line={"color": _LINE, "width": 1, "dash": "dash"},
+            line={"color": LINE, "width": 1, "dash": "dash"},
             hoverinfo="skip",
+            showlegend=False,
             name="equal importance",
         )
     )
     for i, name in enumerate(drawn):
         place = features.index(name)
         sd_x, sd_y = float(x["std"].iloc[i]), float(y["std"].iloc[i])
-        bar = {"thickness": 1, "width": 0, "color": _faded(colors[name], 0.6)}
+        bar = {"thickness": 1, "width": 0, "color": faded(colors[name], 0.6)}
         figure.add_trace(
             go.Scatter(
                 x=[points[i, 0]],
@@ -356,7 +354,7 @@ def importance_scatter(
                     "symbol": SYMBOLS[place % len(SYMBOLS)]
                     + ("-open" if place // len(PALETTE) % 2 else ""),
                 },
-                text=[plain(name)],
+                text=[labels[i]],
                 textposition=places[i],
                 cliponaxis=False,
                 name=plain(name),
@@ -367,16 +365,15 @@ def importance_scatter(
                 hoverinfo="text",
             )
         )
-    _quiet(figure, height=480)
+    quiet(figure, height=480)
     axis = {"range": span, "zeroline": True, "constrain": "domain"}
     figure.update_xaxes(title_text=f"FI in {label_a}", **axis)
     figure.update_yaxes(title_text=f"FI in {label_b}", scaleanchor="x", **axis)
     figure.update_layout(
-        showlegend=False,
         title={
-            "text": f"weighted Kendall τ = {_number(tau, 2)}   ·   RSA Spearman ρ = "
-            f"{_number(rsa, 2)}",
-            "font": {"size": _SIZE + 1},
+            "text": f"weighted Kendall τ = {as_number(tau, 2)}   ·   RSA Spearman ρ = "
+            f"{as_number(rsa, 2)}",
+            "font": {"size": SIZE + 1},
             "x": 0.5,
         },
         margin={"t": 48},
@@ -392,20 +389,24 @@ def stimulus_map(points: pd.DataFrame, color: str, kind: str, title: str) -> go.
     points : stimulus, x, y, label (for hovering) and the column `color`
     kind : "nominal" or "ordered"; missing values are grey
     """
-    figure = go.Figure()
+    figure = make_subplots(1, 1)
     values = points[color]
     if kind == "ordered":
         values = pd.to_numeric(values, errors="coerce")
         there = values.notna()
-        numbers = {"color": values[there], "colorscale": "Cividis", "size": 7, "opacity": 0.85}
-        numbers["colorbar"] = {"title": {"text": plain(color)}, "thickness": 12, "outlinewidth": 0}
+        numbers = {"color": values[there], "colorscale": SEQUENTIAL, "size": 7, "opacity": 0.85}
+        numbers["colorbar"] = {
+            "title": {"text": plain(color), "font": {"size": SIZE}},
+            "thickness": 12,
+            "outlinewidth": 0,
+        }
         groups = [(plain(color), there, {**numbers, "showscale": bool(there.any())})]
     else:
-        shown, other = _levels(values, _LEVELS)
+        shown, other = common_levels(values, LEVELS)
         groups = [
             (
                 plain(level),
-                values.map(_as_text) == level,
+                values.map(as_text) == level,
                 {
                     "color": PALETTE[i % len(PALETTE)],
                     # The second eight have the same colours and open marks.
@@ -417,7 +418,7 @@ def stimulus_map(points: pd.DataFrame, color: str, kind: str, title: str) -> go.
             for i, level in enumerate(shown)
         ]
         if other:
-            rest = values.map(_as_text).isin(other)
+            rest = values.map(as_text).isin(other)
             name = f"{len(other)} other values"
             groups.append((name, rest, {"color": GREY, "size": 6, "symbol": "hexagon-open"}))
     missing = values.isna()
@@ -435,17 +436,17 @@ def stimulus_map(points: pd.DataFrame, color: str, kind: str, title: str) -> go.
                 marker=marker,
                 customdata=own[["stimulus"]].to_numpy(),
                 hovertext=[
-                    f"{plain(label, 80)}<br>{plain(color)}: {plain(_value(value))}"
+                    f"{plain(label, 80)}<br>{plain(color)}: {plain(as_value(value))}"
                     for label, value in zip(own["label"], points.loc[chosen, color], strict=True)
                 ],
                 hoverinfo="text",
                 showlegend=kind == "nominal" or name == "missing",
             )
         )
-    _quiet(figure, height=440)
-    _bare_axes(figure)
+    quiet(figure, height=460)
+    bare_axes(figure, points, 1, 1)
     figure.update_layout(
-        title={"text": plain(title, 60), "font": {"size": _SIZE + 1}, "x": 0.5},
+        title={"text": plain(title, 60), "font": {"size": SIZE + 1}, "x": 0.5},
         legend_title_text=plain(color) if kind == "nominal" else None,
         margin={"t": 44},
     )
@@ -466,7 +467,7 @@ def feature_correlations(square: pd.DataFrame) -> go.Figure:
     low = np.tril(np.ones(values.shape, dtype=bool), -1)
     z = np.where(low, values, np.nan)[1:, :-1]
     text = [
-        [_number(v, 2) if low[i + 1, j] else "" for j, v in enumerate(row)]
+        [as_number(v, 2) if low[i + 1, j] else "" for j, v in enumerate(row)]
         for i, row in enumerate(z)
     ]
     hover = [
@@ -493,7 +494,7 @@ def feature_correlations(square: pd.DataFrame) -> go.Figure:
                 xgap=2,
                 ygap=2,
                 colorbar={
-                    "title": {"text": "Pearson r"},
+                    "title": {"text": "Pearson r", "font": {"size": SIZE}},
                     "thickness": 12,
                     "outlinewidth": 0,
                     "tickvals": [-1, -0.5, 0, 0.5, 1],
@@ -502,8 +503,8 @@ def feature_correlations(square: pd.DataFrame) -> go.Figure:
             )
         )
     else:
-        _say(figure, "one feature: nothing to correlate")
-    _quiet(figure, height=max(360, 120 + 36 * len(names)))
+        say(figure, "one feature: nothing to correlate")
+    quiet(figure, height=max(360, 120 + 36 * len(names)))
     places = {"tickvals": list(range(len(names) - 1)), "showgrid": False, "zeroline": False}
     figure.update_xaxes(ticktext=names[:-1], tickangle=-35, **places)
     figure.update_yaxes(ticktext=names[1:], autorange="reversed", **places)
@@ -518,7 +519,7 @@ def feature_counts(table: pd.DataFrame, features: Sequence[tuple[str, str]]) -> 
     table : a column a feature
     features : (name, kind), kind "ordered" or "nominal"
     """
-    figure, places = _panels([plain(name) for name, _ in features], height=210, across=4)
+    figure, places = panels([plain(name) for name, _ in features], height=210, across=4)
     for i, ((name, kind), (row, column)) in enumerate(zip(features, places, strict=True)):
         labels, counts, hover = _counted(table[name], kind)
         colors = [
@@ -540,6 +541,7 @@ def feature_counts(table: pd.DataFrame, features: Sequence[tuple[str, str]]) -> 
         figure.update_xaxes(
             tickvals=list(range(len(labels))),
             ticktext=[plain(label, 11) for label in labels],
+            tickangle=0 if sum(min(len(label), 11) for label in labels) <= 24 else -50,
             showgrid=False,
             row=row,
             col=column,
@@ -557,15 +559,15 @@ def _counted(values: pd.Series, kind: str) -> tuple[list[str], list[int], list[s
     if kind == "ordered":
         numbers = pd.to_numeric(values, errors="coerce").dropna()
         tally = numbers.value_counts().sort_index()
-        if len(tally) > _BARS:
-            counts, edges = np.histogram(numbers, bins=_BARS)
-            spans = [f"{_short(a)}–{_short(b)}" for a, b in itertools.pairwise(edges)]
+        if len(tally) > BARS:
+            counts, edges = np.histogram(numbers, bins=BARS)
+            spans = [f"{short(a)}–{short(b)}" for a, b in itertools.pairwise(edges)]
             pairs = list(zip(spans, counts.tolist(), strict=True))
         else:
-            pairs = [(_short(value), int(count)) for value, count in tally.items()]
+            pairs = [(short(value), int(count)) for value, count in tally.items()]
     else:
-        shown, other = _levels(values, _BARS)
-        tally = values.dropna().map(_as_text).value_counts()
+        shown, other = common_levels(values, BARS)
+        tally = values.dropna().map(as_text).value_counts()
         pairs = [(level, int(tally[level])) for level in shown]
         if other:
             pairs.append(("other", int(tally[other].sum())))
@@ -617,209 +619,3 @@ def image(
             f"the browser could not write the {format.upper()}: {' '.join(str(error).split())}"
         ) from error
     return written
-
-
-# Shared parts
-
-
-def _panels(
-    titles: Sequence[str], *, height: int, across: int = 3
-) -> tuple[go.Figure, list[tuple[int, int]]]:
-    """Figure with a panel a title, at most `across` in a row, and (row, column) of each."""
-    n = len(titles)
-    columns = max(1, min(n, across))
-    rows = max(1, math.ceil(n / columns))
-    figure = make_subplots(
-        rows,
-        columns,
-        subplot_titles=list(titles),
-        horizontal_spacing=0.05,
-        vertical_spacing=min(0.26 if rows < 3 else 0.5 / rows, 1 / max(1, rows - 1)),
-    )
-    figure.update_annotations(font_size=_SIZE + 1)
-    _quiet(figure, height=height * rows + 60)
-    return figure, [(i // columns + 1, i % columns + 1) for i in range(n)]
-
-
-def _quiet(figure: go.Figure, height: int) -> None:
-    """What all figures share: no backgrounds, thin grey lines."""
-    figure.update_layout(
-        template="none",
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-        height=height,
-        font={"size": _SIZE},
-        margin={"l": 56, "r": 16, "t": 36, "b": 48},
-        hoverlabel={"align": "left"},
-        legend={"tracegroupgap": 2, "itemsizing": "constant"},
-    )
-    lines = {"gridcolor": _FAINT, "zerolinecolor": _LINE, "zerolinewidth": 1, "automargin": True}
-    figure.update_xaxes(showline=False, title_standoff=8, **lines)
-    figure.update_yaxes(showline=False, title_standoff=8, **lines)
-
-
-def _bare_axes(figure: go.Figure) -> None:
-    """Axes of a map: its directions mean nothing, only distances do."""
-    bare = {"showticklabels": False, "ticks": "", "zeroline": False, "showgrid": False}
-    frame = {"showline": True, "mirror": True, "linecolor": _FAINT, "constrain": "domain"}
-    figure.update_xaxes(**bare, **frame)
-    figure.update_yaxes(**bare, **frame)
-    figure.update_yaxes(selector=0, scaleanchor="x")
-
-
-def _panel_title(figure: go.Figure, text: str, ref: str) -> None:
-    figure.add_annotation(
-        text=text,
-        x=0.5,
-        xref=f"x{ref} domain",
-        y=1,
-        yref=f"y{ref} domain",
-        yanchor="bottom",
-        yshift=6,
-        showarrow=False,
-        font={"size": _SIZE + 1},
-    )
-
-
-def _say(figure: go.Figure, text: str) -> None:
-    figure.add_annotation(text=text, x=0.5, y=0.5, xref="paper", yref="paper", showarrow=False)
-    figure.update_xaxes(visible=False)
-    figure.update_yaxes(visible=False)
-
-
-def _color_bar(low: float, unit: str, x: float) -> dict[str, Any]:
-    return {
-        "cmin": low,
-        "cmax": 1.0,
-        "colorscale": "Cividis",
-        "colorbar": {
-            "orientation": "h",
-            "thickness": 10,
-            "len": 0.36,
-            "x": x,
-            "xanchor": "center",
-            "y": 0,
-            "ypad": 0,
-            "yanchor": "top",
-            "outlinewidth": 0,
-            "tickvals": [low, 1.0],
-            "ticktext": [f"different ({_number(low, 1)})", "similar (1)"],
-            "title": {"text": unit, "side": "top"},
-        },
-    }
-
-
-def _whole_layers(figure: go.Figure, layers: pd.Series, row: int, column: int) -> None:
-    """Whole numbers on an axis of layers, few enough to read."""
-    low, high = int(layers.min()), int(layers.max())
-    step = next(s for s in (1, 2, 5, 10, 20, 50, 100, 10**9) if (high - low) / s <= 8)
-    ticks = [low, *range(low - low % step + step, high + 1, step)]
-    figure.update_xaxes(
-        tickvals=ticks,
-        range=[low - 0.5, high + 0.5] if high == low else None,
-        showgrid=False,
-        row=row,
-        col=column,
-    )
-
-
-def _parted(name: str) -> tuple[str, int]:
-    model, _, layer = str(name).rpartition(":")
-    return model, int(layer)
-
-
-def _blocks(layers: Sequence[tuple[str, int]]) -> list[tuple[int, int, str]]:
-    """First index, index after the last, and model of each run of layers of one model."""
-    starts = [i for i, (m, _) in enumerate(layers) if i == 0 or layers[i - 1][0] != m]
-    stops = [*starts[1:], len(layers)]
-    return [(a, b, layers[a][0]) for a, b in zip(starts, stops, strict=True)]
-
-
-def _sparse_ticks(
-    layers: Sequence[tuple[str, int]], blocks: Sequence[tuple[int, int, str]]
-) -> dict[str, list[Any]]:
-    """Layer numbers every so often, the first of each model always."""
-    step = next(s for s in (1, 2, 5, 10, 20, 50, 10**9) if len(layers) / s <= 12)
-    at = [
-        i
-        for start, stop, _ in blocks
-        for i in range(start, stop)
-        # Not right beside the next model's first one.
-        if i == start or (layers[i][1] % step == 0 and stop - i > step / 3 and i - start > step / 3)
-    ]
-    return {"tickvals": at, "ticktext": [str(layers[i][1]) for i in at]}
-
-
-def _label_places(points: np.ndarray, labels: Sequence[str]) -> list[str]:
-    """Where each label goes so that few overlap: greedy, over points in [0, 1]²."""
-    high = 0.05
-    sides = {
-        "middle right": (1, 0),
-        "middle left": (-1, 0),
-        "top center": (0, 1),
-        "bottom center": (0, -1),
-        "top right": (1, 1),
-        "bottom right": (1, -1),
-        "top left": (-1, 1),
-        "bottom left": (-1, -1),
-    }
-    taken = [(x - 0.015, y - 0.015, x + 0.015, y + 0.015) for x, y in points]
-    places = [""] * len(labels)
-    for i in np.argsort(-points.sum(axis=1)) if len(labels) else []:
-        x, y = points[i]
-        wide = 0.017 * len(html.unescape(labels[i]))
-
-        def box(side: tuple[int, int], x: float = x, y: float = y, wide: float = wide) -> Any:
-            a, b = side
-            left = x + (0.02 if a > 0 else -0.02 - wide if a < 0 else -wide / 2)
-            low = y + (0.02 if b > 0 else -0.02 - high if b < 0 else -high / 2)
-            return left, low, left + wide, low + high
-
-        def cost(name: str, own: int = int(i), box: Any = box) -> float:
-            x0, y0, x1, y1 = box(sides[name])
-            out = max(0.0, -x0) + max(0.0, x1 - 1) + max(0.0, -y0) + max(0.0, y1 - 1)
-            shared = sum(
-                max(0.0, min(x1, x3) - max(x0, x2)) * max(0.0, min(y1, y3) - max(y0, y2))
-                for k, (x2, y2, x3, y3) in enumerate(taken)
-                if k != own
-            )
-            return shared * 100 + out
-
-        places[i] = min(sides, key=cost)
-        taken.append(box(sides[places[i]]))
-    return places
-
-
-def _levels(values: pd.Series, most: int) -> tuple[list[str], list[str]]:
-    """Levels to show, in their own order, and those left over, the rarest."""
-    tally = values.dropna().map(_as_text).value_counts()
-    if len(tally) <= most:
-        return sorted(tally.index), []
-    kept = list(tally.index[: most - 1])
-    return sorted(kept), list(tally.index[most - 1 :])
-
-
-def _as_text(value: Any) -> str | None:
-    return None if pd.isna(value) else str(value)
-
-
-def _value(value: Any) -> str:
-    if pd.isna(value):
-        return "missing"
-    return _short(float(value)) if isinstance(value, float | np.floating) else str(value)
-
-
-def _short(value: float) -> str:
-    return f"{value:.3g}".replace("-", "−") if abs(value) < 1e4 else f"{value:.0f}"
-
-
-def _number(value: float, digits: int = 3) -> str:
-    if not np.isfinite(value):
-        return "not defined"
-    text = f"{value:.{digits}f}".replace("-", "−")
-    return text.removeprefix("−") if float(f"{value:.{digits}f}") == 0 else text
-
-
-def _faded(color: str, opacity: float) -> str:
-    red, green, blue = (int(color[i : i + 2], 16) for i in (1, 3, 5))
-    return f"rgba({red},{green},{blue},{opacity})"

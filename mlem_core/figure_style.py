@@ -1,0 +1,257 @@
+"""What all figures share: colours, quiet axes, ticks, labels and numbers as text."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+from plotly.colors import sample_colorscale
+from plotly.subplots import make_subplots
+
+# Okabe and Ito's colours, told apart with every common colour vision, in an order that sets
+# neighbours far apart. Black (lost on a dark page) is a brown here and the yellow is darker.
+PALETTE = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#E69F00",
+    "#56B4E9",
+    "#CC79A7",
+    "#B8A500",
+    "#9A6A4F",
+)
+SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "pentagon")
+DASHES = ("solid", "dash", "dot", "dashdot")
+# Models are not features: other colours (after Paul Tol), so that nobody takes one for the other.
+MODEL_COLORS = ("#4477AA", "#EE6677", "#228833", "#CCBB44", "#AA3377", "#66CCEE")
+
+# Cividis without its ends, which are lost on a dark page and on a white one.
+SEQUENTIAL = sample_colorscale("Cividis", [0.12 + 0.085 * i for i in range(11)])
+
+GREY = "#8C8C8C"
+FAINT = "rgba(140,140,140,0.22)"
+LINE = "rgba(140,140,140,0.55)"
+SIZE = 13
+LEVELS = 16  # more levels than this of a nominal feature are drawn as "other"
+BARS = 12
+
+
+def plain(text: Any, longest: int = 28) -> str:
+    """Text as Plotly shall show it: shortened, on one line, nothing in it taken for mark-up."""
+    line = " ".join(str(text).split())
+    if len(line) > longest:
+        line = line[: longest - 1].rstrip() + "…"
+    # A pair of dollars would be taken for a formula.
+    return html.escape(line, quote=False).replace("$", "&#36;")
+
+
+def panels(
+    titles: Sequence[str], *, height: int, across: int = 3
+) -> tuple[go.Figure, list[tuple[int, int]]]:
+    """Figure with a panel a title, at most `across` in a row, and (row, column) of each."""
+    n = len(titles)
+    columns = max(1, min(n, across))
+    rows = max(1, math.ceil(n / columns))
+    figure = make_subplots(
+        rows,
+        columns,
+        subplot_titles=list(titles),
+        horizontal_spacing=0.05,
+        vertical_spacing=min(0.26 if rows < 3 else 0.5 / rows, 1 / max(1, rows - 1)),
+    )
+    figure.update_annotations(font_size=SIZE + 1)
+    quiet(figure, height=height * rows + 60)
+    return figure, [(i // columns + 1, i % columns + 1) for i in range(n)]
+
+
+def quiet(figure: go.Figure, height: int) -> None:
+    """What all figures share: no backgrounds, thin grey lines."""
+    figure.update_layout(
+        template="none",
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        height=height,
+        font={"size": SIZE},
+        margin={"l": 56, "r": 16, "t": 36, "b": 48},
+        hoverlabel={"align": "left"},
+        legend={"tracegroupgap": 2, "itemsizing": "constant", "title_font_size": SIZE},
+    )
+    lines = {"gridcolor": FAINT, "zerolinecolor": LINE, "zerolinewidth": 1, "automargin": True}
+    lines |= {"showline": False, "title_standoff": 8, "title_font_size": SIZE, "ticks": ""}
+    figure.update_xaxes(zeroline=False, **lines)
+    figure.update_yaxes(**lines)
+
+
+def bare_axes(figure: go.Figure, points: pd.DataFrame, row: int, column: int) -> None:
+    """A square frame with the same scale on both sides: only distances mean something."""
+    bare = {"showticklabels": False, "zeroline": False, "showgrid": False}
+    frame = {"showline": True, "mirror": True, "linecolor": FAINT, "constrain": "domain"}
+    at = {"row": row, "col": column}
+    centre = {key: (points[key].max() + points[key].min()) / 2 for key in ("x", "y")}
+    half = max((float(np.ptp(points[key])) / 2 for key in centre if len(points)), default=0.0)
+    half = 1.1 * half or 1.0
+    spans = {key: [middle - half, middle + half] for key, middle in centre.items()}
+    figure.update_xaxes(range=spans["x"], **bare, **frame, **at)
+    anchor = "x" if column == 1 else f"x{column}"
+    figure.update_yaxes(range=spans["y"], scaleanchor=anchor, **bare, **frame, **at)
+
+
+def panel_title(figure: go.Figure, text: str, ref: str) -> None:
+    figure.add_annotation(
+        text=text,
+        x=0.5,
+        xref=f"x{ref} domain",
+        y=1,
+        yref=f"y{ref} domain",
+        yanchor="bottom",
+        yshift=6,
+        showarrow=False,
+        font={"size": SIZE + 1},
+    )
+
+
+def say(figure: go.Figure, text: str) -> None:
+    figure.add_annotation(text=text, x=0.5, y=0.5, xref="paper", yref="paper", showarrow=False)
+    figure.update_xaxes(visible=False)
+    figure.update_yaxes(visible=False)
+
+
+def color_bar(low: float, x: float) -> dict[str, Any]:
+    return {
+        "cmin": low,
+        "cmax": 1.0,
+        "colorscale": SEQUENTIAL,
+        "colorbar": {
+            "orientation": "h",
+            "thickness": 10,
+            "len": 0.36,
+            "x": x,
+            "xanchor": "center",
+            "y": 0.01,
+            "yref": "container",
+            "ypad": 0,
+            "yanchor": "bottom",
+            "outlinewidth": 0,
+            "tickvals": [low, 1.0],
+            "ticktext": [f"different ({short(low)})", "similar (1)"],
+        },
+    }
+
+
+def whole_layers(figure: go.Figure, layers: pd.Series, row: int, column: int) -> None:
+    """Whole numbers on an axis of layers, few enough to read."""
+    low, high = int(layers.min()), int(layers.max())
+    step = next(s for s in (1, 2, 5, 10, 20, 50, 100, 10**9) if (high - low) / s <= 8)
+    ticks = [low, *range(low - low % step + step, high + 1, step)]
+    figure.update_xaxes(
+        tickvals=ticks,
+        range=[low - 0.5, high + 0.5] if high == low else None,
+        showgrid=False,
+        row=row,
+        col=column,
+    )
+
+
+def parted(name: str) -> tuple[str, int]:
+    model, _, layer = str(name).rpartition(":")
+    return model, int(layer)
+
+
+def model_blocks(layers: Sequence[tuple[str, int]]) -> list[tuple[int, int, str]]:
+    """First index, index after the last, and model of each run of layers of one model."""
+    starts = [i for i, (m, _) in enumerate(layers) if i == 0 or layers[i - 1][0] != m]
+    stops = [*starts[1:], len(layers)]
+    return [(a, b, layers[a][0]) for a, b in zip(starts, stops, strict=True)]
+
+
+def sparse_ticks(
+    layers: Sequence[tuple[str, int]], blocks: Sequence[tuple[int, int, str]]
+) -> dict[str, list[Any]]:
+    """Layer numbers every so often, the first of each model always."""
+    step = next(s for s in (1, 2, 5, 10, 20, 50, 10**9) if len(layers) / s <= 12)
+    at = [
+        i
+        for start, stop, _ in blocks
+        for i in range(start, stop)
+        # Not right beside the next model's first one.
+        if i == start or (layers[i][1] % step == 0 and stop - i > step / 3 and i - start > step / 3)
+    ]
+    return {"tickvals": at, "ticktext": [str(layers[i][1]) for i in at]}
+
+
+def label_places(points: np.ndarray, labels: Sequence[str]) -> list[str]:
+    """Where each label goes so that few overlap: greedy, over points in [0, 1]²."""
+    high = 0.05
+    sides = {
+        "top right": (1, 1),
+        "top left": (-1, 1),
+        "bottom right": (1, -1),
+        "bottom left": (-1, -1),
+        "top center": (0, 1),
+        "bottom center": (0, -1),
+    }
+    taken = [(x - 0.015, y - 0.015, x + 0.015, y + 0.015) for x, y in points]
+    places = [""] * len(labels)
+    for i in np.argsort(-points.sum(axis=1)) if len(labels) else []:
+        x, y = points[i]
+        wide = 0.017 * len(html.unescape(labels[i]))
+
+        def box(side: tuple[int, int], x: float = x, y: float = y, wide: float = wide) -> Any:
+            a, b = side
+            left = x + (0.02 if a > 0 else -0.02 - wide if a < 0 else -wide / 2)
+            low = y + (0.02 if b > 0 else -0.02 - high if b < 0 else -high / 2)
+            return left, low, left + wide, low + high
+
+        def cost(name: str, own: int = int(i), box: Any = box) -> float:
+            x0, y0, x1, y1 = box(sides[name])
+            out = max(0.0, -x0) + max(0.0, x1 - 1) + max(0.0, -y0) + max(0.0, y1 - 1)
+            shared = sum(
+                max(0.0, min(x1, x3) - max(x0, x2)) * max(0.0, min(y1, y3) - max(y0, y2))
+                for k, (x2, y2, x3, y3) in enumerate(taken)
+                if k != own
+            )
+            return shared * 100 + out
+
+        places[i] = min(sides, key=cost)
+        taken.append(box(sides[places[i]]))
+    return places
+
+
+def common_levels(values: pd.Series, most: int) -> tuple[list[str], list[str]]:
+    """Levels to show, in their own order, and those left over, the rarest."""
+    tally = values.dropna().map(as_text).value_counts()
+    if len(tally) <= most:
+        return sorted(tally.index), []
+    kept = list(tally.index[: most - 1])
+    return sorted(kept), list(tally.index[most - 1 :])
+
+
+def as_text(value: Any) -> str | None:
+    return None if pd.isna(value) else str(value)
+
+
+def as_value(value: Any) -> str:
+    if pd.isna(value):
+        return "missing"
+    return short(float(value)) if isinstance(value, float | np.floating) else str(value)
+
+
+def short(value: float) -> str:
+    return f"{value:.3g}".replace("-", "−") if abs(value) < 1e4 else f"{value:.0f}"
+
+
+def as_number(value: float, digits: int = 3) -> str:
+    if not np.isfinite(value):
+        return "not defined"
+    text = f"{value:.{digits}f}".replace("-", "−")
+    return text.removeprefix("−") if float(f"{value:.{digits}f}") == 0 else text
+
+
+def faded(color: str, opacity: float) -> str:
+    red, green, blue = (int(color[i : i + 2], 16) for i in (1, 3, 5))
+    return f"rgba({red},{green},{blue},{opacity})"
