@@ -32,6 +32,7 @@ from mlem_core.figure_style import (
     SYMBOLS,
     as_number,
     as_text,
+    as_value,
     bare_axes,
     color_bar,
     common_levels,
