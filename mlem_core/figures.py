@@ -218,7 +218,7 @@ def similarity_matrices(profiles: pd.DataFrame, rsa: pd.DataFrame) -> go.Figure:
                 xref=f"x{ref}",
                 y=0,
                 yref=f"y{ref} domain",
-                yshift=-34,
+                yshift=-44,
                 text=plain(model, 16),
                 showarrow=False,
             )
@@ -228,7 +228,7 @@ def similarity_matrices(profiles: pd.DataFrame, rsa: pd.DataFrame) -> go.Figure:
                     yref="y",
                     x=0,
                     xref="x domain",
-                    xshift=-36,
+                    xshift=-48,
                     text=plain(model, 16),
                     textangle=-90,
                     showarrow=False,
@@ -241,7 +241,7 @@ def similarity_matrices(profiles: pd.DataFrame, rsa: pd.DataFrame) -> go.Figure:
     figure.update_yaxes(range=ends[::-1], **shared)
     figure.update_yaxes(scaleanchor="x", row=1, col=1)
     figure.update_yaxes(scaleanchor="x2", showticklabels=False, row=1, col=2)
-    figure.update_layout(margin={"l": 64, "r": 16, "t": 40, "b": 116})
+    figure.update_layout(margin={"l": 76, "r": 16, "t": 40, "b": 116})
     return figure
 
 
@@ -376,6 +376,7 @@ def importance_scatter(
             f"{as_number(rsa, 2)}",
             "font": {"size": SIZE + 1},
             "x": 0.5,
+            "xref": "paper",
         },
         margin={"t": 48},
     )
@@ -447,7 +448,7 @@ def stimulus_map(points: pd.DataFrame, color: str, kind: str, title: str) -> go.
     quiet(figure, height=460)
     bare_axes(figure, points, 1, 1)
     figure.update_layout(
-        title={"text": plain(title, 60), "font": {"size": SIZE + 1}, "x": 0.5},
+        title={"text": plain(title, 60), "font": {"size": SIZE + 1}, "x": 0.5, "xref": "paper"},
         legend_title_text=plain(color) if kind == "nominal" else None,
         margin={"t": 44},
     )
