@@ -13,37 +13,37 @@ ICON = (
 )
 st.set_page_config(page_title="MLEM Explorer", page_icon=ICON, layout="wide")
 
-# Each url_path differs from its file's stem: otherwise Streamlit runs a page that is opened by
-# its address on a fresh server without this file.
+# The folder is not called pages: Streamlit would look there first and greet whoever opens the
+# address of a screen on a fresh server with "Page not found".
 st.navigation(
     [
         st.Page(
-            "pages/analysis_page.py",
+            "screens/analysis.py",
             title="Analysis",
             icon=":material/play_circle:",
             url_path="analysis",
             default=True,
         ),
         st.Page(
-            "pages/profiles_page.py",
+            "screens/profiles.py",
             title="Profiles",
             icon=":material/show_chart:",
             url_path="profiles",
         ),
         st.Page(
-            "pages/similarity_page.py",
+            "screens/similarity.py",
             title="Similarity",
             icon=":material/grid_on:",
             url_path="similarity",
         ),
         st.Page(
-            "pages/compare_page.py",
+            "screens/compare.py",
             title="Compare",
             icon=":material/compare_arrows:",
             url_path="compare",
         ),
         st.Page(
-            "pages/stimuli_page.py",
+            "screens/stimuli.py",
             title="Stimuli",
             icon=":material/table:",
             url_path="stimuli",

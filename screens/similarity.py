@@ -6,7 +6,7 @@ import math
 
 import streamlit as st
 
-import screen
+from screens import shared as screen
 
 
 def body() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
-import screen
+from screens import shared as screen
 
 
 def _counts(view: screen.View) -> pd.DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
-import screen
+from screens import shared as screen
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
@@ -58,7 +58,7 @@ def body() -> None:
     results = view.results()
     tau = float(results.similarity_profiles.loc[a, b])
     rsa = float(results.similarity_rsa.loc[a, b])
-    left, right = st.columns([2, 1], gap="large")
+    left, right = st.columns([3, 2], gap="large")
     with right:
         st.metric(
             "Feature-based similarity (weighted τ)",
@@ -75,7 +75,7 @@ def body() -> None:
             hide_index=True,
             key="importances",
             column_config={
-                name: st.column_config.NumberColumn(format="%.3f") for name in dict.fromkeys((a, b))
+                name: st.column_config.NumberColumn(format="%.2f") for name in dict.fromkeys((a, b))
             },
         )
     chosen = [screen.as_layer(a), screen.as_layer(b)]

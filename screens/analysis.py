@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-import screen
 from mlem_core.errors import InputError
+from screens import shared as screen
 
 if TYPE_CHECKING:
     from mlem_core.analysis import AnalysisSpec, Progress

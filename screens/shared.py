@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from mlem_core.results import Layer, Results
 
 PAGES = {
-    "Profiles": "pages/profiles_page.py",
-    "Similarity": "pages/similarity_page.py",
-    "Compare": "pages/compare_page.py",
-    "Stimuli": "pages/stimuli_page.py",
+    "Profiles": "screens/profiles.py",
+    "Similarity": "screens/similarity.py",
+    "Compare": "screens/compare.py",
+    "Stimuli": "screens/stimuli.py",
 }
-ANALYSIS_PAGE = "pages/analysis_page.py"
+ANALYSIS_PAGE = "screens/analysis.py"
 
 # What the URL may hold; every one is a list of texts.
 FORM = (
@@ -470,9 +470,9 @@ def show_figure(figure: Figure, data: pd.DataFrame, name: str, caption: str) -> 
     on_server = figures.can_write_images()
     camera = "svg" if on_server else st.session_state.get(f"camera {name}") or "svg"
     st.plotly_chart(
-        figure,
+        _on_page(figure),
         key=f"figure {name}",
-        theme="streamlit",
+        theme=None,
         config={
             "displaylogo": False,
             "toImageButtonOptions": {"format": camera, "filename": name, "scale": 2},
@@ -505,6 +505,23 @@ def show_figure(figure: Figure, data: pd.DataFrame, name: str, caption: str) -> 
                 help="Move the pointer over the figure: the camera in its corner saves it from "
                 "your browser.",
             )
+
+
+def _on_page(figure: Figure) -> Figure:
+    """A copy in the page's text colour; Streamlit's own theme would move titles and margins."""
+    from plotly.graph_objects import Figure
+
+    dark = st.context.theme.type == "dark"
+    copy = Figure(figure)
+    copy.update_layout(
+        font={"color": "#E4E8ED" if dark else "#1B2430", "family": "Source Sans, sans-serif"},
+        hoverlabel={
+            "bgcolor": "#1E242B" if dark else "#FFFFFF",
+            "font": {"color": "#E4E8ED" if dark else "#1B2430"},
+        },
+        modebar={"bgcolor": "rgba(0,0,0,0)"},
+    )
+    return copy
 
 
 def _image_button(figure: Figure, name: str, format: str, mime: str, use: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import screen
+from screens import shared as screen
 
 
 def body() -> None:
@@ -22,7 +22,7 @@ def body() -> None:
         results.importance,
         "profiles",
         "Feature importance (FI): the drop of Spearman ρ on pairs of held-out stimuli when the "
-        "feature is permuted, computed as an expectation; mean over folds, bars are one standard "
+        "feature is permuted, computed as an expectation; mean over folds, bands are one standard "
         "deviation over folds. Dashed: held-out ρ of the metric model. Dotted: the ceiling, "
         "which no function of these features can pass. Computed on "
         f"{screen.computed_on(results)}.",
