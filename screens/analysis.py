@@ -346,15 +346,20 @@ def _start(models: list[str], files: list[str], options: dict[str, Any]) -> None
 def _show_job() -> None:
     job = screen.find_job(screen.get_one("analysis"))
     status = job.status()
-    st.markdown(f"**{TITLES[status.state]}** {screen.plain(screen.describe(job.spec))}")
     if status.state in ("queued", "running"):
         _progress(job.id)
-    elif status.state == "done":
+        return
+    _title(job, status.state)
+    if status.state == "done":
         _done(job)
     elif status.state == "cancelled":
         st.caption("What it had finished is kept; Run goes on from there.")
     else:
         st.error(screen.plain(status.message), icon=":material/error:")
+
+
+def _title(job: Job, state: str) -> None:
+    st.markdown(f"**{TITLES[state]}** {screen.plain(screen.describe(job.spec))}")
 
 
 @st.fragment(run_every=0.5)
@@ -363,6 +368,7 @@ def _progress(job_id: str) -> None:
     status = job.status()
     if status.state not in ("queued", "running"):
         st.rerun()
+    _title(job, status.state)
     if status.state == "queued":
         st.progress(0.0, text="Waiting for an earlier run to finish …")
     elif not status.stages:

@@ -143,8 +143,8 @@ def _traces(page: Page, figure: int = 0) -> list[dict]:
         arg=figure,
     )
     return found.evaluate(
-        "p => p.data.map(t => ({name: t.name, type: t.type, n: (t.x || t.z || []).length,"
-        " z: t.type === 'heatmap' ? t.z.length : 0}))"
+        # Long arrays arrive packed; `_fullData` has them unpacked.
+        "p => p._fullData.map(t => ({name: t.name, type: t.type, n: (t.x || t.z || []).length}))"
     )
 
 
@@ -215,7 +215,7 @@ def test_dropping_a_feature_needs_no_run(app: App, page: Page, done: str) -> Non
 def test_similarity_has_both_matrices(app: App, page: Page, done: str) -> None:
     page.goto(f"{app.url}/similarity?{done}")
     heat = [trace for trace in _traces(page) if trace["type"] == "heatmap"]
-    assert [trace["z"] for trace in heat] == [7, 7]
+    assert [trace["n"] for trace in heat] == [7, 7]
     assert any(trace["name"] == "minilm" for trace in _traces(page, 1))
     _picture(page, "similarity")
 
