@@ -201,7 +201,9 @@ def _choose_files() -> list[str]:
             value="recording",
             key="representations name",
             help="What the figures call it.",
-        ).strip()
+        )
+        # An equals sign parts the name from the file in the URL.
+        name = name.replace("=", " ").strip()
         file = st.file_uploader(
             "Representations (.npz or .safetensors)",
             type=["npz", "safetensors"],
@@ -215,8 +217,6 @@ def _choose_files() -> list[str]:
             icon=":material/add:",
             help="Adds the file as one more model.",
         ):
-            if "=" in name:
-                raise InputError(f"the name {name!r} has an equals sign; choose one without.")
             others = [one for one in files if one.partition("=")[0] != name]
             files = [*others, f"{name}={_uploaded(file)}"]
             screen.choose_now("files", files)
@@ -364,18 +364,22 @@ def _title(job: Job, state: str) -> None:
 
 @st.fragment(run_every=0.5)
 def _progress(job_id: str) -> None:
-    job = screen.find_job(job_id)
+    # A fragment runs again without the page around it.
+    screen.attempt(lambda: _show_progress(screen.find_job(job_id)))
+
+
+def _show_progress(job: Job) -> None:
     status = job.status()
     if status.state not in ("queued", "running"):
         st.rerun()
     _title(job, status.state)
     if status.state == "queued":
-        st.progress(0.0, text="Waiting for an earlier run to finish …")
+        st.progress(0.0, text="Waiting for its turn …")
     elif not status.stages:
         st.progress(0.0, text="Starting …")
     for i, stage in enumerate(status.stages):
         left = status.seconds_left if i == len(status.stages) - 1 else None
-        st.progress(stage.done / max(stage.total, 1), text=_stage(stage, left))
+        st.progress(min(1.0, stage.done / max(stage.total, 1)), text=_stage(stage, left))
     if st.button(
         "Cancel",
         icon=":material/stop_circle:",

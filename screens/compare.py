@@ -22,9 +22,12 @@ def _middle(view: screen.View, which: int) -> str:
 
 
 def _first_nominal(view: screen.View) -> str:
-    """Values with a colour each are read more easily than a scale."""
-    kinds = {feature.name: feature.kind for feature in view.analysis.stimuli.features}
-    return min(view.features, key=lambda name: kinds[name] != "nominal")
+    """Nominal, as a few colours are read more easily than a scale, and seldom missing."""
+    stimuli = view.analysis.stimuli
+    kinds = {feature.name: feature.kind for feature in stimuli.features}
+    return min(
+        view.features, key=lambda name: (kinds[name] != "nominal", stimuli.table[name].isna().sum())
+    )
 
 
 def body() -> None:

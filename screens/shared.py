@@ -337,13 +337,14 @@ def view(title: str, lead: str, *, layers: bool = True) -> View | None:
     recent = jobs.recent(store())
     done = {job.id: job for job in recent if job.status().state == "done"}
     job_id = get_one("analysis")
+    latest = next(iter(done.values()), None)
     if not job_id:
-        _nothing_yet(next(iter(done.values()), None))
+        _nothing_yet(latest)
         return None
     if job_id not in done:
         state = find_job(job_id).status().state
         if state != "done":
-            _not_done(state)
+            _not_done(state, latest)
             return None
         done[job_id] = find_job(job_id)
     with st.sidebar:
@@ -401,41 +402,36 @@ def _chosen_layers(analysis: Analysis) -> list[Layer]:
 
 def _nothing_yet(latest: Job | None) -> None:
     if latest is None:
-        st.info(
-            "There is no analysis yet: choose stimuli and models on the page Analysis and press "
-            "Run.",
-            icon=":material/info:",
-        )
-        st.page_link(ANALYSIS_PAGE, label="Go to Analysis", icon=":material/play_circle:")
-        return
-    st.info(
-        "No analysis is chosen: open the latest one, or run a new one on the page Analysis.",
-        icon=":material/info:",
-    )
-    with st.container(horizontal=True):
-        st.button(
-            f"Open {plain(describe(latest.spec))}",
-            icon=":material/folder_open:",
-            type="primary",
-            on_click=lambda: open_job(latest.id),
-            help="Shows the analysis that was run last.",
-        )
-        st.page_link(ANALYSIS_PAGE, label="Go to Analysis", icon=":material/play_circle:")
-
-
-def _not_done(state: str) -> None:
-    if state in ("queued", "running"):
-        st.info(
-            "The analysis is still running; its progress is on the page Analysis.",
-            icon=":material/hourglass:",
+        what = (
+            "There is no analysis yet: choose stimuli and models on the page Analysis and run it."
         )
     else:
-        st.info(
-            f"The analysis {'was cancelled' if state == 'cancelled' else 'did not finish'}; run "
-            "it again on the page Analysis.",
-            icon=":material/info:",
-        )
-    st.page_link(ANALYSIS_PAGE, label="Go to Analysis", icon=":material/play_circle:")
+        what = "No analysis is chosen: open the latest one, or run a new one on the page Analysis."
+    st.info(what, icon=":material/info:")
+    _ways_on(latest)
+
+
+def _not_done(state: str, latest: Job | None) -> None:
+    what = {
+        "queued": "is waiting for its turn; its progress is on the page Analysis.",
+        "running": "is still running; its progress is on the page Analysis.",
+        "cancelled": "was cancelled; run it again on the page Analysis.",
+    }.get(state, "did not finish; the page Analysis says why.")
+    st.info(f"The analysis {what}", icon=":material/info:")
+    _ways_on(latest)
+
+
+def _ways_on(latest: Job | None) -> None:
+    with st.container(horizontal=True, vertical_alignment="center"):
+        if latest is not None:
+            st.button(
+                f"Open {plain(describe(latest.spec))}",
+                icon=":material/folder_open:",
+                type="primary",
+                on_click=lambda: open_job(latest.id),
+                help="Shows the latest analysis that is done.",
+            )
+        st.page_link(ANALYSIS_PAGE, label="Go to Analysis", icon=":material/play_circle:")
 
 
 # --- figures -------------------------------------------------------------------------------

@@ -13,11 +13,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from mlem_core import datasets
-from mlem_core.stimuli import write_csv
+from mlem_core.stimuli import read_csv, write_csv
 
 pytestmark = pytest.mark.browser
 
@@ -282,6 +283,46 @@ def test_unreachable_model_is_left_out(app: App, page: Page, done: str) -> None:
     expect(page.get_by_text(re.compile("gpt2 was left out"))).to_be_visible(timeout=START)
     expect(page.get_by_text("Done:")).to_be_visible()
     _picture(page, "left-out")
+
+
+def test_representations_from_a_file(
+    app: App, page: Page, done: str, small_csv: Path, tmp_path: Path
+) -> None:
+    n = len(read_csv(small_csv))
+    layers = {f"layer_{i:02}": np.random.default_rng(i).normal(size=(n, 8)) for i in range(3)}
+    np.savez(tmp_path / "brain.npz", **layers)
+    page.goto(f"{app.url}/?{done}")
+    _add_representations(page, "brain", tmp_path / "brain.npz")
+    _run(page)
+    expect(page.get_by_text("Done: small_set.csv · minilm, brain")).to_be_visible(timeout=START)
+    page.get_by_role("link", name="Similarity").first.click()
+    assert {"minilm", "brain"} <= {trace["name"] for trace in _traces(page, 1)}
+
+
+def test_wrong_representations_lose_nothing(
+    app: App, page: Page, done: str, tmp_path: Path
+) -> None:
+    np.savez(tmp_path / "short.npz", layer_00=np.zeros((3, 8)))
+    page.goto(f"{app.url}/?{done}")
+    _add_representations(page, "short", tmp_path / "short.npz")
+    _run(page)
+    expect(page.get_by_text("Not done:")).to_be_visible(timeout=START)
+    expect(page.get_by_text(re.compile("short.npz.*3 rows|short.npz.*3"))).to_be_visible()
+    _picture(page, "failed")
+    page.get_by_role("link", name="Profiles").first.click()
+    expect(page.get_by_text("did not finish")).to_be_visible()
+    page.get_by_role("button", name=re.compile("^Open small_set")).click()
+    assert "tense" in {trace["name"] for trace in _traces(page)}
+
+
+def _add_representations(page: Page, name: str, file: Path) -> None:
+    page.get_by_text("Representations from a file").click()
+    field = page.get_by_role("textbox", name="Name")
+    field.fill(name)
+    field.press("Enter")
+    page.locator('input[type="file"]').nth(1).set_input_files(file)
+    page.get_by_role("button", name="Add", exact=True).click()
+    expect(page.get_by_text(f"{name}: {file.name}")).to_be_visible()
 
 
 def test_bad_layers_are_a_sentence(app: App, page: Page, done: str) -> None:
