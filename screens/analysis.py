@@ -338,6 +338,9 @@ def _start(models: list[str], files: list[str], options: dict[str, Any]) -> None
     spec.check()
     job = jobs.start(spec, screen.store())
     screen.open_job(job.id)
+    if job.status().state in ("queued", "running"):
+        # Whoever has scrolled down to the button does not see the progress appear.
+        st.toast("Started; the progress is at the top of this page.", icon=":material/play_arrow:")
 
 
 # --- the run -------------------------------------------------------------------------------
@@ -371,6 +374,7 @@ def _progress(job_id: str) -> None:
 def _show_progress(job: Job) -> None:
     status = job.status()
     if status.state not in ("queued", "running"):
+        st.toast(TITLES[status.state].rstrip(":"))
         st.rerun()
     _title(job, status.state)
     if status.state == "queued":

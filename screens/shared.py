@@ -468,7 +468,7 @@ def show_figure(figure: Figure, data: pd.DataFrame, name: str, caption: str) -> 
     st.plotly_chart(
         _on_page(figure),
         key=f"figure {name}",
-        theme=None,
+        theme="streamlit",
         config={
             "displaylogo": False,
             "toImageButtonOptions": {"format": camera, "filename": name, "scale": 2},
@@ -504,19 +504,13 @@ def show_figure(figure: Figure, data: pd.DataFrame, name: str, caption: str) -> 
 
 
 def _on_page(figure: Figure) -> Figure:
-    """A copy in the page's text colour; Streamlit's own theme would move titles and margins."""
+    """A copy that keeps its layout under Streamlit's theme, which follows light and dark."""
     from plotly.graph_objects import Figure
 
-    dark = st.context.theme.type == "dark"
     copy = Figure(figure)
-    copy.update_layout(
-        font={"color": "#E4E8ED" if dark else "#1B2430", "family": "Source Sans, sans-serif"},
-        hoverlabel={
-            "bgcolor": "#1E242B" if dark else "#FFFFFF",
-            "font": {"color": "#E4E8ED" if dark else "#1B2430"},
-        },
-        modebar={"bgcolor": "rgba(0,0,0,0)"},
-    )
+    copy.update_layout(title_xanchor="center", title_font_weight=400)
+    copy.update_yaxes(automargin=True, title_standoff=14)
+    copy.update_xaxes(automargin=True, title_standoff=10)
     return copy
 
 

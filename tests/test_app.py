@@ -35,6 +35,7 @@ class App:
     url: str
     log: Path
     cache: Path
+    process: int
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +67,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
                 assert server.poll() is None, log.read_text()
                 assert time.monotonic() - began < 30, log.read_text()
                 time.sleep(0.1)
-        yield App(f"http://localhost:{port}", log, folder / "cache")
+        yield App(f"http://localhost:{port}", log, folder / "cache", server.pid)
     finally:
         server.terminate()
         server.wait(10)
@@ -79,6 +80,7 @@ def page(app: App, browser: Browser) -> Iterator[Page]:
     context.set_default_timeout(30_000)
     page = context.new_page()
     yield page
+    assert page.locator('[data-testid="stException"]').count() == 0
     body = page.inner_text("body")
     context.close()
     assert "Traceback" not in body
@@ -346,3 +348,13 @@ def test_cancel_stops_within_two_seconds(app: App, page: Page) -> None:
     assert time.monotonic() - began < 3
     page.get_by_role("link", name="Profiles").first.click()
     expect(page.get_by_text("was cancelled")).to_be_visible()
+
+
+def test_torch_stays_out_of_the_server(app: App, page: Page, done: str) -> None:
+    maps = Path(f"/proc/{app.process}/maps")
+    if not maps.exists():
+        pytest.skip("only Linux tells what a process has loaded")
+    page.goto(f"{app.url}/compare?{done}")
+    expect(page.locator(".js-plotly-plot")).to_have_count(3, timeout=START)
+    assert "numpy" in maps.read_text()  # it does tell
+    assert "libtorch" not in maps.read_text()
