@@ -143,8 +143,8 @@ class RankObjective:
 
         def smooth(values: FloatArray) -> FloatArray:
             flat = values.ravel()
-            bins = np.bincount(at, flat * (1 - right), n_problems * size)
-            bins += np.bincount(at + 1, flat * right, n_problems * size)
+            placed = np.bincount(at, flat * (1 - right), n_problems * size)
+            bins = placed + np.bincount(at + 1, flat * right, n_problems * size)
             bins = np.convolve(bins, KERNEL, mode="same")
             read: FloatArray = bins[at] * (1 - right) + bins[at + 1] * right
             return read.reshape(values.shape)
@@ -155,9 +155,10 @@ class RankObjective:
             spread = np.einsum("ij,ij,ij->i", counts, ranks, ranks)
             share = np.einsum("ij,ij->i", sums, ranks) / _at_least(spread)
             sums = sums - share[:, None] * (counts * ranks)
-        slope = sums * smooth(counts) - counts * smooth(sums)
+        slope: FloatArray = sums * smooth(counts) - counts * smooth(sums)
         slope *= (n_bins - 1) / (span * self._untied[:, None])
-        return slope @ self.terms
+        gradient: FloatArray = slope @ self.terms
+        return gradient
 
     def _ranks(self, predictions: FloatArray) -> FloatArray:
         """Centred ranks of predictions (n_problems, n_patterns), ties in any order."""

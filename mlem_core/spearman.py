@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from mlem_core.ascent import OBJECTIVES, RankObjective, Shape, maximise
 from mlem_core.errors import unknown
@@ -74,10 +75,13 @@ def cross_validate_spearman(
     Source: Jalouzot et al. 2024, sections 2.1.2 and 2.4.
     """
     shape = Shape(tables.columns, constraint)
-    weights = side_by_side(
-        lambda layer: maximise(training_objective(tables, layer, objective), shape),
-        range(tables.n_layers),
-    )
+
+    def one(layer: int) -> FloatArray:
+        return maximise(training_objective(tables, layer, objective), shape)
+
+    # Many small products: threads of their own would only be in each other's way.
+    with threadpool_limits(1):
+        weights = side_by_side(one, range(tables.n_layers))
     return tested(tables, np.stack(weights))
 
 
