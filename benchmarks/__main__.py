@@ -15,8 +15,10 @@ import numpy as np
 import pandas as pd
 
 from benchmarks import routes
-from benchmarks.data import FOLDS, probing
+from benchmarks.data import FOLDS, MODELS, probing
+from mlem_core.models import open_model
 from mlem_core.pairs import cores
+from mlem_core.representations import input_batches
 from mlem_core.results import fitted
 
 RESULTS = Path(__file__).with_name("results.md")
@@ -102,6 +104,22 @@ def main() -> None:
     )
 
     if not options.quick:
+        for name in MODELS:
+            loaded = open_model(name)
+            inputs = input_batches(case.stimuli, loaded)
+            routes.forward(loaded, inputs)
+            took, bare = in_turn(
+                lambda loaded=loaded: routes.extraction(case.stimuli, loaded),
+                lambda loaded=loaded, inputs=inputs: routes.forward(loaded, inputs),
+                options.runs,
+            )
+            add(
+                f"representations of all layers over bare forward passes, {name}",
+                f"{took:.2f} s",
+                f"{bare:.2f} s",
+                f"{took / bare:.2f}",
+                "at most 1.25",
+            )
         layer = n_layers // 2
         share = ours / (n_layers * FOLDS)
         explicit, (rho, importances) = 0.0, (0.0, np.empty(0))

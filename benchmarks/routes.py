@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,13 +16,34 @@ from threadpoolctl import threadpool_limits
 from benchmarks.data import Case
 from mlem_core.distances import squared_distances
 from mlem_core.metric import ALPHAS
+from mlem_core.models import LoadedModel
 from mlem_core.pairs import PairTables, cores, pair_tables
 from mlem_core.patterns import PairIndex, feature_columns
 from mlem_core.ranks import average_ranks, order_pairs
+from mlem_core.representations import extract
 from mlem_core.results import Results, results_from_tables
 from mlem_core.similarity import PairRanks
+from mlem_core.stimuli import StimulusSet
+
+if TYPE_CHECKING:
+    import torch
 
 Rows = list[NDArray[np.float32]]
+
+
+def forward(loaded: LoadedModel, inputs: Sequence[torch.Tensor]) -> None:
+    """The bare forward passes over the batches that the extraction makes."""
+    import torch
+
+    with torch.inference_mode():
+        for ids in inputs:
+            loaded.model(input_ids=ids)
+
+
+def extraction(stimuli: StimulusSet, loaded: LoadedModel) -> None:
+    """All layers' representations of the stimuli, written as they are for an analysis."""
+    with tempfile.TemporaryDirectory() as folder:
+        extract(stimuli, loaded, Path(folder))
 
 
 def engine(case: Case) -> tuple[PairTables, NDArray[np.float64], Results]:
