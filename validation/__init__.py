@@ -1,0 +1,1 @@
+"""What the estimators recover and how steady they are, measured: `python -m validation`."""

@@ -1,0 +1,139 @@
+"""Simulations with a planted metric (Jalouzot et al. 2024, section 2.5.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+import pandas as pd
+
+from mlem_core.columns import Columns
+from mlem_core.metric import MetricModel, RidgeMLEM
+from mlem_core.patterns import FloatArray
+from mlem_core.spearman import FRRSA, SpearmanMLEM
+from validation.work import Row, Task
+
+N_STIMULI, N_FEATURES, TRAIN = 300, 6, 240
+N_DIMENSIONS = 100
+NOISE = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0)
+PUBLISHED_NOISE = (0.0, 0.5, 1.0, 2.0)
+TRUTHS = ("make_spd_matrix", "Euclidean")
+SEEDS = range(5)
+
+FAST: dict[str, Callable[[], MetricModel]] = {
+    "spearman-I": lambda: SpearmanMLEM(interactions=True),
+    "FR-RSA-I": lambda: FRRSA(interactions=True),
+    "ridge-I": lambda: RidgeMLEM(interactions=True),
+    "ridge-I on ranks": lambda: RidgeMLEM(interactions=True, target="rank"),
+}
+SLOW: dict[str, Callable[[int], MetricModel]] = {
+    "spearman-I, published": lambda seed: SpearmanMLEM(
+        interactions=True, recipe="paper", strength=1.0, seed=seed
+    ),
+    "FR-RSA-I, published": lambda seed: FRRSA(
+        interactions=True, recipe="paper", strength=1.0, seed=seed
+    ),
+    "spearman-I, published, true ranks": lambda seed: SpearmanMLEM(
+        interactions=True, recipe="paper", seed=seed
+    ),
+    "FR-RSA-I, published, true ranks": lambda seed: FRRSA(
+        interactions=True, recipe="paper", seed=seed
+    ),
+}
+PLANTED = "planted W"
+
+
+def planted(kind: str, seed: int) -> FloatArray:
+    """A positive definite W (n_features, n_features) of Frobenius norm 1.
+
+    "make_spd_matrix" is the paper's. With its positive entries beside the diagonal the distances
+    √(Δᵀ W Δ) of binary features are in general those of no points in any Euclidean space. They are
+    those of points exactly if no such entry is positive and no row's sum is negative, which
+    "Euclidean" brings about.
+    """
+    from sklearn.datasets import make_spd_matrix
+
+    found = np.asarray(make_spd_matrix(N_FEATURES, random_state=seed))
+    if kind == "Euclidean":
+        beside = -np.abs(found - np.diag(np.diag(found)))
+        found = beside + np.diag(np.diag(found) - beside.sum(axis=1))
+    return found / np.linalg.norm(found)
+
+
+@lru_cache(maxsize=2)
+def stimuli(kind: str, seed: int) -> tuple[pd.DataFrame, FloatArray, FloatArray]:
+    """Binary features, W, and representations (n_stimuli, n_dimensions) without noise.
+
+    Metric MDS (SMACOF): where the modelled distances are Euclidean it starts at the exact solution,
+    classical MDS; else at random, which uses all dimensions.
+    """
+    from sklearn.manifold import MDS
+
+    rng = np.random.default_rng(seed)
+    binary = rng.integers(0, 2, (N_STIMULI, N_FEATURES))
+    features = pd.DataFrame(
+        {f"feature {f}": np.where(binary[:, f], "A", "B") for f in range(N_FEATURES)}
+    )
+    matrix = planted(kind, seed)
+    apart = (binary[:, None] != binary[None]).astype(float)
+    distances = np.sqrt(np.maximum(np.einsum("ijf,fg,ijg->ij", apart, matrix, apart), 0.0))
+    scaling = MDS(
+        n_components=N_DIMENSIONS,
+        metric="precomputed",
+        init="classical_mds" if kind == "Euclidean" else "random",
+        n_init=1,
+        max_iter=1000,
+        eps=1e-9,
+        random_state=seed,
+    )
+    return features, matrix, scaling.fit_transform(distances)
+
+
+def simulate(kind: str, seed: int, noise: float, names: tuple[str, ...]) -> list[Row]:
+    """Fit the estimators to one simulated data set."""
+    features, matrix, clean = stimuli(kind, seed)
+    rng = np.random.default_rng([seed, 1])
+    rows = clean + noise * clean.std(axis=0) * rng.standard_normal(clean.shape)
+    columns = Columns(tuple(features.columns), True)
+    train, test = features.iloc[:TRAIN], features.iloc[TRAIN:].reset_index(drop=True)
+    found = []
+    for name in names:
+        if name == PLANTED:
+            model: MetricModel = RidgeMLEM((1.0,), interactions=True).fit(train, rows[:TRAIN])
+            model.weights_ = columns.weights(matrix)
+        else:
+            model = FAST[name]() if name in FAST else SLOW[name](seed)
+            model.fit(train, rows[:TRAIN])
+        fitted = columns.matrix(columns.unit(model.weights_))
+        found.append(
+            {
+                "truth": kind,
+                "noise": noise,
+                "seed": seed,
+                "estimator": name,
+                "frobenius": float(np.linalg.norm(fitted - matrix)),
+                "rho": model.score(test, rows[TRAIN:]),
+                "steps": getattr(model, "n_steps_", 0) or np.nan,
+            }
+        )
+    return found
+
+
+def tasks(quick: bool) -> list[Task]:
+    """A task a data set for the fast estimators, one a data set and fit for the slow ones."""
+    made = []
+    seeds = SEEDS[:2] if quick else SEEDS
+    for kind in TRUTHS:
+        for seed in seeds:
+            for noise in NOISE[::3] if quick else NOISE:
+                names = (PLANTED, *FAST)
+                made.append(
+                    Task(f"{kind} {seed} {noise}", simulate, (kind, seed, noise, names))
+                )  # fmt: skip
+    for name in [] if quick else SLOW:
+        for seed in seeds:
+            for noise in PUBLISHED_NOISE:
+                at = (TRUTHS[0], seed, noise, (name,))
+                made.append(Task(f"{TRUTHS[0]} {seed} {noise} {name}", simulate, at))
+    return made
