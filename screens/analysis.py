@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from mlem_core.errors import InputError
+from screens import choices
 from screens import shared as screen
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def body() -> None:
         "store is used again.",
     ):
         screen.attempt(lambda: _start(models, files, options))
-    if screen.get_one("analysis"):
+    if choices.get_one("analysis"):
         # Above the form: there it is seen without scrolling.
         with run, st.container(border=True):
             screen.attempt(_show_job)
@@ -114,16 +115,16 @@ def _choose_stimuli() -> StimulusSet | None:
         try:
             _stimuli(name)
             if _new(file):
-                screen.choose_now("stimuli", [name])
+                choices.choose_now("stimuli", [name])
                 st.session_state.setdefault("own", []).append(name)
         except InputError as error:
             wrong = f"{file.name}: {error}"
     options = list(datasets.NAMES)
-    for name in (*st.session_state.get("own", []), screen.get_one("stimuli", options[0])):
+    for name in (*st.session_state.get("own", []), choices.get_one("stimuli", options[0])):
         if name not in options:
             options.append(name)
     with place:
-        chosen = screen.choose_one(
+        chosen = choices.choose_one(
             "Stimulus set",
             options,
             "stimuli",
@@ -133,20 +134,20 @@ def _choose_stimuli() -> StimulusSet | None:
         )
     if wrong:
         st.error(
-            f"{screen.plain(wrong)} The stimulus set stays as it was.", icon=":material/error:"
+            f"{choices.plain(wrong)} The stimulus set stays as it was.", icon=":material/error:"
         )
     stimuli: StimulusSet | None = None
     try:
         stimuli = _stimuli(chosen)
     except InputError as error:
         with place:
-            st.error(screen.plain(error), icon=":material/error:")
+            st.error(choices.plain(error), icon=":material/error:")
     if stimuli is not None:
         with place:
             st.caption(
                 f"{len(stimuli):,} stimuli ({LEVELS[stimuli.level]}), "
                 f"{len(stimuli.features)} features: "
-                + screen.plain(", ".join(feature.name for feature in stimuli.features))
+                + choices.plain(", ".join(feature.name for feature in stimuli.features))
             )
     return stimuli
 
@@ -158,9 +159,9 @@ def _choose_models() -> tuple[list[str], list[str]]:
         away = name in infos and not infos[name].available
         return f"{name} (not reachable now)" if away else name
 
-    models = screen.choose_many(
+    models = choices.choose_many(
         "Models",
-        list(dict.fromkeys([*infos, *(screen.get("models") or [])])),
+        list(dict.fromkeys([*infos, *(choices.get("models") or [])])),
         "models",
         DEFAULT_MODELS,
         format_func=label,
@@ -182,8 +183,8 @@ def _choose_models() -> tuple[list[str], list[str]]:
                 f"{name}: {info.label}, {info.note}; it cannot be reached now, and the run leaves "
                 "it out if that stays so."
             )
-    st.caption("  \n".join(screen.plain(line) for line in told))
-    screen.write(
+    st.caption("  \n".join(choices.plain(line) for line in told))
+    choices.write(
         "Layers",
         "layers",
         placeholder="all, or for example 0,3,6",
@@ -194,7 +195,7 @@ def _choose_models() -> tuple[list[str], list[str]]:
 
 
 def _choose_files() -> list[str]:
-    files = screen.get("files") or []
+    files = choices.get("files") or []
     with st.expander("Representations from a file", icon=":material/upload_file:", expanded=False):
         name = st.text_input(
             "Name",
@@ -219,9 +220,9 @@ def _choose_files() -> list[str]:
         ):
             others = [one for one in files if one.partition("=")[0] != name]
             files = [*others, f"{name}={_uploaded(file)}"]
-            screen.choose_now("files", files)
+            choices.choose_now("files", files)
     if files:
-        files = screen.choose_many(
+        files = choices.choose_many(
             "Files used as models",
             files,
             "files",
@@ -241,7 +242,7 @@ def _choose_options(stimuli: StimulusSet | None) -> dict[str, Any]:
     ordered = [f.name for f in stimuli.features if f.kind == "ordered"] if stimuli else []
     a, b = st.columns(2, gap="large")
     with a:
-        columns = screen.choose_many(
+        columns = choices.choose_many(
             "Features",
             names,
             "columns",
@@ -249,7 +250,7 @@ def _choose_options(stimuli: StimulusSet | None) -> dict[str, Any]:
             help="The features that the analysis knows. Leaving one out later, in the views, needs "
             "no new run.",
         )
-        as_ordered = screen.choose_many(
+        as_ordered = choices.choose_many(
             "Ordered features",
             names,
             "ordered",
@@ -257,7 +258,7 @@ def _choose_options(stimuli: StimulusSet | None) -> dict[str, Any]:
             help="The distance of two values is their difference, scaled by the range. The values "
             "must be numbers. All other features are nominal: a distance of 0 or 1.",
         )
-        missing = screen.choose_one(
+        missing = choices.choose_one(
             "Missing values",
             MISSING,
             "missing",
@@ -269,18 +270,18 @@ def _choose_options(stimuli: StimulusSet | None) -> dict[str, Any]:
             help="What an empty cell means.",
         )
     with b:
-        distance = screen.choose_one(
+        distance = choices.choose_one(
             "Distance of representations",
             METRICS,
             "distance",
             METRICS[0],
             help="The neural distance of two stimuli.",
         )
-        folds = screen.number(
+        folds = choices.number(
             "Folds", "folds", 5, 3, 20, help="Folds of the cross-validation; a stimulus is tested "
             "in one of them, all words of a sentence together.",
         )  # fmt: skip
-        seed = screen.number(
+        seed = choices.number(
             "Seed", "seed", 0, 0, 999_999, help="Decides which stimuli are in which fold."
         )
     return {
@@ -296,12 +297,12 @@ def _choose_options(stimuli: StimulusSet | None) -> dict[str, Any]:
 
 def _forget_kinds() -> None:
     """What was chosen for the features of another stimulus set does not hold for this one."""
-    chosen = screen.get_one("stimuli")
+    chosen = choices.get_one("stimuli")
     before = st.session_state.setdefault("options of", chosen)
     if before != chosen:
         st.session_state["options of"] = chosen
         for name in ("columns", "ordered"):
-            screen.choose_now(name, None)
+            choices.choose_now(name, None)
 
 
 def _layers(text: str) -> tuple[int, ...] | None:
@@ -317,7 +318,7 @@ def _spec(models: list[str], files: list[str], options: dict[str, Any]) -> Analy
     from mlem_core import datasets
     from mlem_core.analysis import AnalysisSpec
 
-    name = screen.get_one("stimuli", datasets.NAMES[0])
+    name = choices.get_one("stimuli", datasets.NAMES[0])
     if options["features"] == ():
         raise InputError("no feature is chosen; choose at least one under More options.")
     return AnalysisSpec(
@@ -326,7 +327,7 @@ def _spec(models: list[str], files: list[str], options: dict[str, Any]) -> Analy
         representations=tuple(
             (one.partition("=")[0], str(screen.upload_path(one.partition("=")[2]))) for one in files
         ),
-        layers=_layers(screen.get_one("layers")),
+        layers=_layers(choices.get_one("layers")),
         **options,
     )
 
@@ -337,7 +338,7 @@ def _start(models: list[str], files: list[str], options: dict[str, Any]) -> None
     spec = _spec(models, files, options)
     spec.check()
     job = jobs.start(spec, screen.store())
-    screen.open_job(job.id)
+    choices.open_job(job.id)
     if job.status().state in ("queued", "running"):
         # Whoever has scrolled down to the button does not see the progress appear.
         st.toast("Started; the progress is at the top of this page.", icon=":material/play_arrow:")
@@ -347,7 +348,7 @@ def _start(models: list[str], files: list[str], options: dict[str, Any]) -> None
 
 
 def _show_job() -> None:
-    job = screen.find_job(screen.get_one("analysis"))
+    job = screen.find_job(choices.get_one("analysis"))
     status = job.status()
     if status.state in ("queued", "running"):
         _progress(job.id)
@@ -358,11 +359,11 @@ def _show_job() -> None:
     elif status.state == "cancelled":
         st.caption("What it had finished is kept; Run goes on from there.")
     else:
-        st.error(screen.plain(status.message), icon=":material/error:")
+        st.error(choices.plain(status.message), icon=":material/error:")
 
 
 def _title(job: Job, state: str) -> None:
-    st.markdown(f"**{TITLES[state]}** {screen.plain(screen.describe(job.spec))}")
+    st.markdown(f"**{TITLES[state]}** {choices.plain(screen.describe(job.spec))}")
 
 
 @st.fragment(run_every=0.5)
@@ -400,7 +401,7 @@ def _stage(stage: Progress, seconds_left: float | None) -> str:
     text = f"{name}{model}: {stage.done:,} of {stage.total:,} {stage.unit}"
     if stage.done < stage.total and seconds_left is not None:
         text += f", about {_duration(seconds_left)} left"
-    return screen.plain(text)
+    return choices.plain(text)
 
 
 def _duration(seconds: float) -> str:
@@ -411,7 +412,7 @@ def _duration(seconds: float) -> str:
 
 def _done(job: Job) -> None:
     for notice in screen.open_analysis(job.id).notices:
-        st.warning(screen.plain(notice), icon=":material/info:")
+        st.warning(choices.plain(notice), icon=":material/info:")
     with st.container(horizontal=True):
         for (label, path), icon in zip(
             screen.PAGES.items(), ("show_chart", "grid_on", "compare_arrows", "table"), strict=True

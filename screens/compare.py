@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
+from screens import choices
 from screens import shared as screen
 
 
@@ -41,17 +42,17 @@ def body() -> None:
     names = view.layer_names
     first, second, third = st.columns(3)
     with first:
-        a = screen.choose_one(
+        a = choices.choose_one(
             "First layer", names, "a", _middle(view, 0), format_func=screen.layer_label,
             help="On the x axis.",
         )  # fmt: skip
     with second:
-        b = screen.choose_one(
+        b = choices.choose_one(
             "Second layer", names, "b", _middle(view, -1), format_func=screen.layer_label,
             help="On the y axis.",
         )  # fmt: skip
     with third:
-        colour = screen.choose_one(
+        colour = choices.choose_one(
             "Colour of the stimuli",
             view.all_features,
             "colour",
@@ -111,7 +112,7 @@ def _show_map(view: screen.View, model: str, layer: int, colour: str, place: str
     from mlem_core import figures
 
     stimuli = view.analysis.stimuli
-    with st.spinner(f"Laying out the stimuli of {screen.plain(model)} layer {layer} …"):
+    with st.spinner(f"Laying out the stimuli of {choices.plain(model)} layer {layer} …"):
         points = _map(view.job_id, model, layer)
     shown = points["stimulus"].to_numpy()
     words, sentences = stimuli.words, stimuli.sentences

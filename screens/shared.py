@@ -1,23 +1,19 @@
-"""What the pages share: the state in the URL, the chosen analysis, figures and errors.
-
-The URL holds everything that a screen shows, so that its address opens the same screen
-elsewhere. Clicking on another page clears the URL; the state is therefore kept in the session
-too and written back.
-"""
+"""What the pages share: their frame and errors, the analysis that they show, figures, tables."""
 
 from __future__ import annotations
 
 import io
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import streamlit as st
 
 from mlem_core.errors import InputError
 from mlem_core.store import Store
+from screens import choices
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,172 +31,15 @@ PAGES = {
 }
 ANALYSIS_PAGE = "screens/analysis.py"
 
-# What the URL may hold; every one is a list of texts.
-FORM = (
-    "stimuli", "models", "files", "layers", "columns",
-    "ordered", "nominal", "missing", "distance", "folds", "seed",
-)  # fmt: skip
-VIEW = ("analysis", "features", "show_models", "show_layers", "a", "b", "colour")
-
-MOST_PILLS = 20
-
-_MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|~$:<>&])")
 _UPLOAD = re.compile(r"[0-9a-f]{64}/[^/\\]+")
-
-
-# --- state ---------------------------------------------------------------------------------
-
-
-def _kept() -> dict[str, list[str]]:
-    kept: dict[str, list[str]] = st.session_state.setdefault("state", {})
-    return kept
-
-
-def _sync() -> None:
-    """Take what the URL says, and write back what it lost when the page changed."""
-    kept = _kept()
-    for name in (*FORM, *VIEW):
-        values = st.query_params.get_all(name)
-        if values:
-            kept[name] = values
-        elif name in kept:
-            st.query_params[name] = kept[name]
-
-
-def get(name: str) -> list[str] | None:
-    """The values of a part of the state; None where it is not set."""
-    return _kept().get(name)
-
-
-def get_one(name: str, default: str = "") -> str:
-    """The first value of a part of the state."""
-    return (get(name) or [default])[0]
-
-
-def put(name: str, values: Sequence[str] | None) -> None:
-    """Set a part of the state, in the session and in the URL; None: back to the default."""
-    if values is None or list(values) == []:
-        _kept().pop(name, None)
-        if name in st.query_params:
-            del st.query_params[name]
-    else:
-        _kept()[name] = list(values)
-        st.query_params[name] = list(values)
-
-
-def _key(name: str) -> str:
-    return f"choice {name}"
-
-
-def choose_many(
-    label: str, options: Sequence[str], name: str, default: Sequence[str], **more: Any
-) -> list[str]:
-    """A multiselect that is part of the state; its default is not written into the URL."""
-    key, remember = _prepare_many(
-        options, name, default, open_ended=more.get("accept_new_options", False)
-    )
-    return list(st.multiselect(label, options, key=key, on_change=remember, **more))
-
-
-def toggle_many(label: str, options: Sequence[str], name: str, help: str) -> list[str]:
-    """As `choose_many` with all as the default; a few options are all in sight."""
-    if len(options) > MOST_PILLS:
-        return choose_many(label, options, name, options, help=help)
-    key, remember = _prepare_many(options, name, options)
-    chosen = st.pills(
-        label,
-        options,
-        selection_mode="multi",
-        format_func=plain,
-        key=key,
-        on_change=remember,
-        help=help,
-    )
-    return [option for option in options if option in chosen]
-
-
-def _prepare_many(
-    options: Sequence[str], name: str, default: Sequence[str], *, open_ended: bool = False
-) -> tuple[str, Callable[[], None]]:
-    key = _key(name)
-    if key in st.session_state:
-        chosen = list(st.session_state[key])
-    else:
-        wanted = get(name) or []
-        chosen = [one for one in wanted if open_ended or one in options] or list(default)
-    st.session_state[key] = [one for one in chosen if open_ended or one in options]
-
-    def remember() -> None:
-        now = list(st.session_state[key])
-        put(name, None if set(now) == set(default) else now)
-
-    return key, remember
-
-
-def choose_one(label: str, options: Sequence[str], name: str, default: str, **more: Any) -> str:
-    """A selectbox that is part of the state."""
-    key = _key(name)
-    chosen = st.session_state.get(key, get_one(name, default))
-    st.session_state[key] = chosen if chosen in options else default
-
-    def remember() -> None:
-        now = st.session_state[key]
-        put(name, None if now == default else [now])
-
-    return str(st.selectbox(label, options, key=key, on_change=remember, **more))
-
-
-def write(label: str, name: str, default: str = "", **more: Any) -> str:
-    """A text field that is part of the state."""
-    key = _key(name)
-    st.session_state.setdefault(key, get_one(name, default))
-
-    def remember() -> None:
-        now = st.session_state[key].strip()
-        put(name, None if now == default else [now])
-
-    return str(st.text_input(label, key=key, on_change=remember, **more)).strip()
-
-
-def number(label: str, name: str, default: int, low: int, high: int, **more: Any) -> int:
-    """A whole number that is part of the state."""
-    key = _key(name)
-    text = get_one(name, str(default))
-    value = int(text) if re.fullmatch(r"\d{1,9}", text) else default
-    st.session_state.setdefault(key, min(max(value, low), high))
-
-    def remember() -> None:
-        now = str(st.session_state[key])
-        put(name, None if now == str(default) else [now])
-
-    return int(st.number_input(label, low, high, key=key, on_change=remember, **more))
-
-
-def choose_now(name: str, values: Sequence[str] | None) -> None:
-    """Set a choice before its widget is drawn; None: back to the default."""
-    put(name, values)
-    st.session_state.pop(_key(name), None)
-
-
-def open_job(job_id: str) -> None:
-    """Make a job the one that all pages show; what was chosen in another one is forgotten."""
-    if job_id != get_one("analysis"):
-        for name in VIEW:
-            choose_now(name, None)
-    choose_now("analysis", [job_id])
 
 
 # --- pages ---------------------------------------------------------------------------------
 
 
-def plain(text: object) -> str:
-    """Text as it is, for a place that would read it as Markdown."""
-    return _MARKDOWN.sub(r"\\\1", " ".join(str(text).split()))
-
-
 def page(body: Callable[[], None]) -> None:
     """Draw a page; what goes wrong is one sentence in it, the details go to the log."""
-    _sync()
+    choices.sync()
     attempt(body)
 
 
@@ -209,7 +48,7 @@ def attempt(body: Callable[[], None]) -> None:
     try:
         body()
     except InputError as error:
-        st.error(plain(error), icon=":material/error:")
+        st.error(choices.plain(error), icon=":material/error:")
     except Exception:
         logging.getLogger(__name__).exception("unexpected error in a page")
         st.error(
@@ -336,7 +175,7 @@ def view(title: str, lead: str, *, layers: bool = True) -> View | None:
     st.markdown(lead)
     recent = jobs.recent(store())
     done = {job.id: job for job in recent if job.status().state == "done"}
-    job_id = get_one("analysis")
+    job_id = choices.get_one("analysis")
     latest = next(iter(done.values()), None)
     if not job_id:
         _nothing_yet(latest)
@@ -348,20 +187,20 @@ def view(title: str, lead: str, *, layers: bool = True) -> View | None:
             return None
         done[job_id] = find_job(job_id)
     with st.sidebar:
-        key = _key("which analysis")
+        key = choices.key_of("which analysis")
         st.session_state[key] = job_id
         st.selectbox(
             "Analysis",
             list(done),
             format_func=lambda one: describe(done[one].spec),
             key=key,
-            on_change=lambda: open_job(st.session_state[key]),
+            on_change=lambda: choices.open_job(st.session_state[key]),
             help="Which of the finished analyses is shown. A new one is started on the page "
             "Analysis.",
         )
         analysis = open_analysis(job_id)
         names = [feature.name for feature in analysis.stimuli.features]
-        features = toggle_many(
+        features = choices.toggle_many(
             "Features",
             names,
             "features",
@@ -372,7 +211,7 @@ def view(title: str, lead: str, *, layers: bool = True) -> View | None:
         if layers:
             kept = _chosen_layers(analysis)
     for notice in analysis.notices:
-        st.warning(plain(notice), icon=":material/info:")
+        st.warning(choices.plain(notice), icon=":material/info:")
     if not features or not kept:
         what = "feature" if not features else "model and one layer"
         st.info(f"Choose at least one {what} in the sidebar.", icon=":material/info:")
@@ -383,8 +222,10 @@ def view(title: str, lead: str, *, layers: bool = True) -> View | None:
 def _chosen_layers(analysis: Analysis) -> list[Layer]:
     models = list(dict.fromkeys(model for model, _ in analysis.layers))
     numbers = [str(n) for n in sorted({layer for _, layer in analysis.layers})]
-    shown = toggle_many("Models", models, "show_models", help="The models whose layers are shown.")
-    at = choose_many(
+    shown = choices.toggle_many(
+        "Models", models, "show_models", help="The models whose layers are shown."
+    )
+    at = choices.choose_many(
         "Layers",
         numbers,
         "show_layers",
@@ -425,10 +266,10 @@ def _ways_on(latest: Job | None) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         if latest is not None:
             st.button(
-                f"Open {plain(describe(latest.spec))}",
+                f"Open {choices.plain(describe(latest.spec))}",
                 icon=":material/folder_open:",
                 type="primary",
-                on_click=lambda: open_job(latest.id),
+                on_click=lambda: choices.open_job(latest.id),
                 help="Shows the latest analysis that is done.",
             )
         st.page_link(ANALYSIS_PAGE, label="Go to Analysis", icon=":material/play_circle:")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
+from screens import choices
 from screens import shared as screen
 
 
@@ -36,7 +37,7 @@ def body() -> None:
     screen.show_table(
         stimuli.table,
         "stimuli",
-        screen.plain(stimuli.name),
+        choices.plain(stimuli.name),
         f"{len(stimuli):,} stimuli. An empty cell is a missing value.",
         first=True,
     )

@@ -1,0 +1,178 @@
+"""What the user has chosen: kept in the URL, so that its address opens the same screen elsewhere.
+
+Clicking on another page clears the URL; the state is therefore kept in the session too and
+written back.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import streamlit as st
+
+# What the URL may hold; every one is a list of texts.
+FORM = (
+    "stimuli", "models", "files", "layers", "columns",
+    "ordered", "missing", "distance", "folds", "seed",
+)  # fmt: skip
+VIEW = ("analysis", "features", "show_models", "show_layers", "a", "b", "colour")
+
+MOST_PILLS = 20
+
+_MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|~$:<>&])")
+
+
+def plain(text: object) -> str:
+    """Text as it is, for a place that would read it as Markdown."""
+    return _MARKDOWN.sub(r"\\\1", " ".join(str(text).split()))
+
+
+def _kept() -> dict[str, list[str]]:
+    kept: dict[str, list[str]] = st.session_state.setdefault("state", {})
+    return kept
+
+
+def sync() -> None:
+    """Take what the URL says, and write back what it lost when the page changed."""
+    kept = _kept()
+    for name in (*FORM, *VIEW):
+        values = st.query_params.get_all(name)
+        if values:
+            kept[name] = values
+        elif name in kept:
+            st.query_params[name] = kept[name]
+
+
+def get(name: str) -> list[str] | None:
+    """The values of a part of the state; None where it is not set."""
+    return _kept().get(name)
+
+
+def get_one(name: str, default: str = "") -> str:
+    """The first value of a part of the state."""
+    return (get(name) or [default])[0]
+
+
+def put(name: str, values: Sequence[str] | None) -> None:
+    """Set a part of the state, in the session and in the URL; None: back to the default."""
+    if values is None or list(values) == []:
+        _kept().pop(name, None)
+        if name in st.query_params:
+            del st.query_params[name]
+    else:
+        _kept()[name] = list(values)
+        st.query_params[name] = list(values)
+
+
+def key_of(name: str) -> str:
+    """Key of the widget that sets a part of the state.
+
+    What belongs to one stimulus set or one analysis has another key in the next: a browser that
+    still answers for the old widget is not heard.
+    """
+    of = ""
+    if name in ("columns", "ordered"):
+        of = get_one("stimuli")
+    elif name in VIEW:
+        of = get_one("analysis")
+    return f"choice {name} {of}"
+
+
+def choose_many(
+    label: str, options: Sequence[str], name: str, default: Sequence[str], **more: Any
+) -> list[str]:
+    """A multiselect that is part of the state; its default is not written into the URL."""
+    key, remember = _prepare_many(
+        options, name, default, open_ended=more.get("accept_new_options", False)
+    )
+    return list(st.multiselect(label, options, key=key, on_change=remember, **more))
+
+
+def toggle_many(label: str, options: Sequence[str], name: str, help: str) -> list[str]:
+    """As `choose_many` with all as the default; a few options are all in sight."""
+    if len(options) > MOST_PILLS:
+        return choose_many(label, options, name, options, help=help)
+    key, remember = _prepare_many(options, name, options)
+    chosen = st.pills(
+        label,
+        options,
+        selection_mode="multi",
+        format_func=plain,
+        key=key,
+        on_change=remember,
+        help=help,
+    )
+    return [option for option in options if option in chosen]
+
+
+def _prepare_many(
+    options: Sequence[str], name: str, default: Sequence[str], *, open_ended: bool = False
+) -> tuple[str, Callable[[], None]]:
+    key = key_of(name)
+    if key in st.session_state:
+        chosen = list(st.session_state[key])
+    else:
+        wanted = get(name) or []
+        chosen = [one for one in wanted if open_ended or one in options] or list(default)
+    st.session_state[key] = [one for one in chosen if open_ended or one in options]
+
+    def remember() -> None:
+        now = list(st.session_state[key])
+        put(name, None if set(now) == set(default) else now)
+
+    return key, remember
+
+
+def choose_one(label: str, options: Sequence[str], name: str, default: str, **more: Any) -> str:
+    """A selectbox that is part of the state."""
+    key = key_of(name)
+    chosen = st.session_state.get(key, get_one(name, default))
+    st.session_state[key] = chosen if chosen in options else default
+
+    def remember() -> None:
+        now = st.session_state[key]
+        put(name, None if now == default else [now])
+
+    return str(st.selectbox(label, options, key=key, on_change=remember, **more))
+
+
+def write(label: str, name: str, default: str = "", **more: Any) -> str:
+    """A text field that is part of the state."""
+    key = key_of(name)
+    st.session_state.setdefault(key, get_one(name, default))
+
+    def remember() -> None:
+        now = st.session_state[key].strip()
+        put(name, None if now == default else [now])
+
+    return str(st.text_input(label, key=key, on_change=remember, **more)).strip()
+
+
+def number(label: str, name: str, default: int, low: int, high: int, **more: Any) -> int:
+    """A whole number that is part of the state."""
+    key = key_of(name)
+    text = get_one(name, str(default))
+    value = int(text) if re.fullmatch(r"\d{1,9}", text) else default
+    st.session_state.setdefault(key, min(max(value, low), high))
+
+    def remember() -> None:
+        now = str(st.session_state[key])
+        put(name, None if now == str(default) else [now])
+
+    return int(st.number_input(label, low, high, key=key, on_change=remember, **more))
+
+
+def choose_now(name: str, values: Sequence[str] | None) -> None:
+    """Set a choice before its widget is drawn; None: back to the default."""
+    put(name, values)
+    st.session_state.pop(key_of(name), None)
+
+
+def open_job(job_id: str) -> None:
+    """Make a job the one that all pages show; what was chosen in another one is forgotten."""
+    if job_id != get_one("analysis"):
+        for name in VIEW:
+            choose_now(name, None)
+    choose_now("analysis", [job_id])
