@@ -5,7 +5,7 @@ PYTHON := .venv/bin/python
 unexport PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help setup app test lint format bench lock clean
+.PHONY: help setup app test lint format bench validate lock clean
 
 help:  ## what can be made
 	@sed -n 's/^\([a-z]*\):.*##  *\(.*\)/make \1	\2/p' Makefile
@@ -32,6 +32,9 @@ format: setup  ## put the code in the one format
 bench: setup  ## measure the speed, side by side with what one would use instead
 	@$(PYTHON) -m pip install -qq --disable-pip-version-check -c constraints.txt -r requirements-bench.txt
 	@$(PYTHON) -m benchmarks $(ARGS)
+
+validate: setup  ## measure what the estimators recover, into docs/validation (goes on where it stopped)
+	@$(PYTHON) -m validation $(ARGS)
 
 lock: setup  ## write constraints.txt anew from what .venv holds
 	@sh scripts/lock.sh
