@@ -380,13 +380,7 @@ def layer_sums(
         within += _sums(cells[order[at]], held_out, n_cells, len(at) + 1.0) / 2
     train, train_squares = None, None
     if train_ranks:
-        train, train_squares = np.zeros((n_folds, n_cells)), np.zeros(n_folds)
-        for fold in range(n_folds):
-            leaves_out = np.zeros(n_blocks, dtype=bool)
-            leaves_out[block_numbers(n_folds)[fold]] = True
-            at = np.flatnonzero(~leaves_out[block])
-            ranked, train_squares[fold] = average_ranks(value[at])
-            train[fold] = _sums(cells[order[at]], ranked, n_cells, len(at) + 1.0) / 2
+        train, train_squares = _training_sums(cells[order], block, value, n_folds, n_cells)
     low, high = np.full(n_blocks, np.inf), np.full(n_blocks, -np.inf)
     for ends, positions in ((low, order), (high, order[::-1])):
         present, first = _first_of_each(block if ends is low else block[::-1], n_blocks)
@@ -403,6 +397,54 @@ def layer_sums(
         train_squares=train_squares,
     )
     return sums, doubled
+
+
+def _training_sums(
+    cells: Cells,
+    block: NDArray[Any],
+    value: NDArray[np.uint64],
+    n_folds: int,
+    n_cells: int,
+) -> tuple[FloatArray, FloatArray]:
+    """Sums by cell, and of the squares, of the ranks among the pairs that leave out each fold.
+
+    How many training pairs there are up to a pair is its rank among them, unless it is tied.
+
+    Parameters
+    ----------
+    cells, block, value : (n_pairs,) cell, block and distance of the pairs in ascending order
+
+    Returns
+    -------
+    (n_folds, n_cells) and (n_folds,)
+    """
+    numbers = block_numbers(n_folds)
+    sums, squares = np.zeros((n_folds, n_cells)), np.zeros(n_folds)
+    same = value[1:] == value[:-1]
+    first = np.flatnonzero(same & ~np.concatenate(([False], same[:-1])))
+    last = np.flatnonzero(same & ~np.concatenate((same[1:], [False]))) + 1
+    sizes = last - first + 1
+    members = np.repeat(first - np.concatenate(([0], np.cumsum(sizes)[:-1])), sizes)
+    members += np.arange(len(members))
+    pairs = np.bincount(cells, minlength=n_cells)
+    for fold in range(n_folds):
+        stays = np.ones(int(numbers.max()) + 1, dtype=bool)
+        stays[numbers[fold]] = False
+        training = stays[block]
+        upto = np.cumsum(training, dtype=np.uint32)
+        n = float(upto[-1]) if len(upto) else 0.0
+        before, after = upto[first] - training[first], upto[last]
+        upto *= 2
+        upto[members] = np.repeat(before + after + np.uint32(1), sizes)
+        total = np.zeros(n_cells)
+        for start in range(0, len(cells), CHUNK // 8):
+            at = slice(start, start + CHUNK // 8)
+            total += np.bincount(cells[at], upto[at].astype(np.float64), n_cells)
+        total -= pairs * (n + 1.0)
+        sums[fold] = (total.reshape(len(stays), -1) * (stays[:, None] / 2)).ravel()
+        ties = (after - before).astype(np.float64)
+        squares[fold] = (n**3 - n - (ties**3 - ties).sum()) / 12
+    return sums, squares
 
 
 def _first_of_each(blocks: NDArray[np.integer], n_blocks: int) -> tuple[IntArray, IntArray]:
