@@ -14,7 +14,7 @@ setup:  ## make .venv with everything that is needed (nothing to do when it is t
 	@sh scripts/setup.sh
 
 app: setup  ## serve the app on http://localhost:8501 (PORT=8600: on another port)
-	@exec $(PYTHON) -m streamlit run app.py --server.port $(PORT)
+	@exec $(PYTHON) scripts/serve.py --server.port $(PORT)
 
 test: setup  ## run all tests, the browser tests among them (ARGS="-k pairs": some of them)
 	@$(PYTHON) scripts/find_browser.py

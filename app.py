@@ -1,4 +1,4 @@
-"""The app: page set-up and navigation. `streamlit run app.py` serves it."""
+"""The app: page set-up and navigation. `make app` serves it."""
 
 from __future__ import annotations
 
@@ -13,37 +13,37 @@ ICON = (
 )
 st.set_page_config(page_title="MLEM Explorer", page_icon=ICON, layout="wide")
 
-# The folder is not called pages: Streamlit would look there first and greet whoever opens the
-# address of a screen on a fresh server with "Page not found".
+# Each url_path differs from its file's stem: otherwise a bare `streamlit run app.py` would run a page
+# that is opened by its address on a fresh server without this file.
 st.navigation(
     [
         st.Page(
-            "screens/analysis.py",
+            "pages/analysis_page.py",
             title="Analysis",
             icon=":material/play_circle:",
             url_path="analysis",
             default=True,
         ),
         st.Page(
-            "screens/profiles.py",
+            "pages/profiles_page.py",
             title="Profiles",
             icon=":material/show_chart:",
             url_path="profiles",
         ),
         st.Page(
-            "screens/similarity.py",
+            "pages/similarity_page.py",
             title="Similarity",
             icon=":material/grid_on:",
             url_path="similarity",
         ),
         st.Page(
-            "screens/compare.py",
+            "pages/compare_page.py",
             title="Compare",
             icon=":material/compare_arrows:",
             url_path="compare",
         ),
         st.Page(
-            "screens/stimuli.py",
+            "pages/stimuli_page.py",
             title="Stimuli",
             icon=":material/table:",
             url_path="stimuli",

@@ -52,7 +52,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
         "HF_ENDPOINT": "http://127.0.0.1:9",
     }
     log = folder / "log"
-    command = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(port)]
+    command = [sys.executable, "scripts/serve.py", "--server.port", str(port)]
     with log.open("wb") as output:
         server = subprocess.Popen(
             command, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT

@@ -13,7 +13,7 @@ import streamlit as st
 
 from mlem_core.errors import InputError
 from mlem_core.store import Store
-from screens import choices
+from pages import choices
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from mlem_core.results import Layer, Results
 
 PAGES = {
-    "Profiles": "screens/profiles.py",
-    "Similarity": "screens/similarity.py",
-    "Compare": "screens/compare.py",
-    "Stimuli": "screens/stimuli.py",
+    "Profiles": "pages/profiles_page.py",
+    "Similarity": "pages/similarity_page.py",
+    "Compare": "pages/compare_page.py",
+    "Stimuli": "pages/stimuli_page.py",
 }
-ANALYSIS_PAGE = "screens/analysis.py"
+ANALYSIS_PAGE = "pages/analysis_page.py"
 
 _UPLOAD = re.compile(r"[0-9a-f]{64}/[^/\\]+")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from screens import shared as screen
+from pages import shared as screen
 
 
 def body() -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from mlem_core.errors import InputError
-from screens import choices
-from screens import shared as screen
+from pages import choices
+from pages import shared as screen
 
 if TYPE_CHECKING:
     from mlem_core.analysis import AnalysisSpec, Progress

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
-from screens import choices
-from screens import shared as screen
+from pages import choices
+from pages import shared as screen
 
 
 def _counts(view: screen.View) -> pd.DataFrame:

@@ -6,7 +6,7 @@ import math
 
 import streamlit as st
 
-from screens import shared as screen
+from pages import shared as screen
 
 
 def body() -> None:
