@@ -13,8 +13,8 @@ ICON = (
 )
 st.set_page_config(page_title="MLEM Explorer", page_icon=ICON, layout="wide")
 
-# Each url_path differs from its file's stem: otherwise a bare `streamlit run app.py` would run a page
-# that is opened by its address on a fresh server without this file.
+# Each url_path differs from its file's stem: otherwise a bare `streamlit run app.py` would run a
+# page that is opened by its address on a fresh server without this file.
 st.navigation(
     [
         st.Page(
