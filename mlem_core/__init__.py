@@ -7,8 +7,8 @@
     results.importance     # model, layer, fold, feature, importance
     results.similarity_rsa
 
-`RidgeMLEM` fits one layer with scikit-learn's API. Nothing here imports torch until a model has to
-be run.
+`RidgeMLEM`, `SpearmanMLEM` and `FRRSA` fit one layer with scikit-learn's API. Nothing here imports
+torch until a model has to be run.
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ if TYPE_CHECKING:
     from mlem_core.errors import InputError
     from mlem_core.metric import RidgeMLEM
     from mlem_core.results import Results
+    from mlem_core.spearman import FRRSA, SpearmanMLEM
     from mlem_core.stimuli import Feature, StimulusSet, read_csv, write_csv
     from mlem_core.store import Store
 
 __all__ = [
+    "FRRSA",
     "Analysis",
     "AnalysisSpec",
     "Feature",
@@ -32,6 +34,7 @@ __all__ = [
     "Progress",
     "Results",
     "RidgeMLEM",
+    "SpearmanMLEM",
     "StimulusSet",
     "Store",
     "read_csv",
@@ -44,6 +47,7 @@ _HOMES = {
     "errors": ("InputError",),
     "metric": ("RidgeMLEM",),
     "results": ("Results",),
+    "spearman": ("FRRSA", "SpearmanMLEM"),
     "stimuli": ("Feature", "StimulusSet", "read_csv", "write_csv"),
     "store": ("Store",),
 }

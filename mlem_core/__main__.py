@@ -75,7 +75,10 @@ def _parser() -> argparse.ArgumentParser:
     analyze.add_argument("--ordered", type=_names, default=(), metavar="a,b")
     analyze.add_argument("--nominal", type=_names, default=(), metavar="a,b")
     analyze.add_argument("--missing", default="ignore", metavar="ignore|level")
-    analyze.add_argument("--estimator", default="ridge", metavar="ridge")
+    analyze.add_argument("--estimator", default="ridge", metavar="ridge|ridge-rank|spearman|frrsa")
+    analyze.add_argument(
+        "--interactions", action="store_true", help="weigh products of two features too"
+    )
     analyze.add_argument(
         "--distance", default="euclidean", metavar="euclidean|cosine|manhattan|correlation"
     )
@@ -131,6 +134,7 @@ def _analyze(options: argparse.Namespace) -> None:
         nominal=options.nominal,
         missing=options.missing,
         estimator=options.estimator,
+        interactions=options.interactions,
         distance=options.distance,
         folds=options.folds,
         seed=options.seed,

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from mlem_core import datasets, representations
+from mlem_core.checks import feature_notices
 from mlem_core.distances import METRICS, squared_distances
 from mlem_core.errors import InputError, unknown
 from mlem_core.metric import ALPHAS, group_folds
@@ -21,15 +22,16 @@ from mlem_core.models import ModelUnavailable
 from mlem_core.pairs import PairTables, cores, pair_tables
 from mlem_core.patterns import MISSING, FloatArray, IntArray, PairIndex, feature_columns
 from mlem_core.representations import Representations
+from mlem_core.results import ESTIMATORS as FITS
 from mlem_core.results import Layer, Results, results_from_tables
 from mlem_core.similarity import PairRanks, mds_map
 from mlem_core.stimuli import StimulusSet, read_csv, write_csv
 from mlem_core.store import Store
 
-ESTIMATORS = ("ridge",)
+ESTIMATORS = tuple(FITS)
 # Metric MDS of more stimuli takes too long to look at; a seeded sample shows the same clusters.
 MAP_STIMULI = 1_000
-TABLES_VERSION = 1
+TABLES_VERSION = 2
 MAP_VERSION = 1
 PACKAGES = ("numpy", "scipy", "scikit-learn", "pandas", "torch", "transformers")
 
@@ -47,7 +49,9 @@ class AnalysisSpec:
     features : features to use; None is all
     ordered, nominal : features whose kind is not what their values suggest
     missing : "ignore" or "level", see `mlem_core.patterns.PairIndex`
-    estimator : one of `ESTIMATORS`
+    estimator : one of `ESTIMATORS`: "ridge" (non-negative, on squared distances), "ridge-rank" (on
+        their ranks), "spearman" (the highest rank correlation), "frrsa" (the same, weights free)
+    interactions : whether products of two features are weighed too
     distance : one of `mlem_core.distances.METRICS`
     folds : number of folds of the cross-validation
     seed : seed of the folds
@@ -67,6 +71,7 @@ class AnalysisSpec:
     folds: int = 5
     seed: int = 0
     device: str = "auto"
+    interactions: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it."""
@@ -156,17 +161,28 @@ class Analysis:
     manifest: dict[str, Any]
 
     def results(
-        self, features: Sequence[str] | None = None, layers: Sequence[Layer] | None = None
+        self,
+        features: Sequence[str] | None = None,
+        layers: Sequence[Layer] | None = None,
+        estimator: str | None = None,
+        interactions: bool | None = None,
     ) -> Results:
         """All tables for some features and layers, from the pair tables alone.
 
-        The same as a run with only these features would have given.
+        The same as a run with only these features, or with this estimator, would have given.
+
+        Parameters
+        ----------
+        estimator, interactions : instead of those of the analysis
 
         Raises
         ------
         InputError
-            A feature or layer that the analysis does not have, or none.
+            A feature or layer that the analysis does not have, or none; an unknown estimator; an
+            estimator that fits ranks on an analysis of before they were kept.
         """
+        estimator = self.spec.estimator if estimator is None else estimator
+        interactions = self.spec.interactions if interactions is None else interactions
         tables, kept, rsa = self.tables, self.layers, self.rsa
         if layers is not None:
             for layer in layers:
@@ -182,7 +198,8 @@ class Analysis:
             tables, kept, rsa = tables.of_layers(at), [kept[i] for i in at], rsa[np.ix_(at, at)]
         if features is not None:
             tables = tables.of_features(features)
-        return results_from_tables(tables, kept, rsa, self.folds)
+        tables = tables.with_interactions(interactions)
+        return results_from_tables(tables, kept, rsa, self.folds, estimator)
 
     def stimulus_map(self, model: str, layer: int, store: Store) -> pd.DataFrame:
         """Map (metric MDS) of the stimuli in one layer: stimulus, x, y.
@@ -295,8 +312,9 @@ def run(spec: AnalysisSpec, store: Store, progress: Report | None = None) -> Ana
     folds = group_folds(stimuli.groups, spec.folds, spec.seed)
     found, notices = _all_representations(spec, stimuli, store, progress or (lambda _: None))
     sources, layers = _chosen_layers(spec, found, notices)
-    tables, rsa, notes = _tables(spec, stimuli, folds, sources, layers, store, progress)
-    notices += notes
+    tables, rsa, notes, kept = _tables(spec, stimuli, folds, sources, layers, store, progress)
+    layers = [layers[i] for i in kept]
+    notices += notes + feature_notices(tables.with_interactions(spec.interactions))
     for (model, layer), squares in zip(layers, tables.rank_squares, strict=True):
         if squares == 0:
             notices.append(
@@ -314,6 +332,7 @@ def _all_representations(
     notices: list[str] = []
     # Files are read first: what is wrong with them shows before a model has run for minutes.
     files = [representations.from_file(path, stimuli, name) for name, path in spec.representations]
+    notices += [f"A layer was left out: {why}" for source in files for why in source.left_out]
     for name in spec.models:
 
         def sentences(done: int, total: int, name: str = name) -> None:
@@ -369,7 +388,15 @@ def _tables(
     layers: Sequence[Layer],
     store: Store,
     progress: Report | None,
-) -> tuple[PairTables, FloatArray, list[str]]:
+) -> tuple[PairTables, FloatArray, list[str], list[int]]:
+    """The tables, RSA and notices of the layers that can be used, and which of `layers` these are.
+
+    Raises
+    ------
+    InputError
+        What is wrong with the first layer, if none can be used.
+    """
+
     def counted(done: int, total: int) -> None:
         if progress is not None:
             progress(Progress("pair tables", None, done, total, "layers"))
@@ -377,18 +404,31 @@ def _tables(
     def make(folder: Path) -> None:
         counted(0, len(layers))
         index = PairIndex.build(feature_columns(stimuli), folds, spec.missing)
+        errors: dict[int, InputError] = {}
         with PairRanks(len(layers), len(stimuli), folder) as ranks:
+
+            def failed(position: int, error: InputError) -> None:
+                errors[position] = error
+                if len(errors) == len(layers):
+                    raise errors[0]
+                ranks.put(position, np.zeros(ranks.n_pairs, dtype=np.uint32))
+
             tables = pair_tables(
                 index,
                 [lambda name=name, n=n: sources[name][n] for name, n in layers],  # type: ignore[misc]
                 names=[f"{name} layer {n}" for name, n in layers],
                 distance=spec.distance,
                 keep_ranks=ranks.put,
+                train_ranks=True,
+                failed=failed,
                 progress=counted,
             )
-            np.save(folder / "rsa.npy", ranks.rsa())
+            kept = [i for i in range(len(layers)) if i not in errors]
+            np.save(folder / "rsa.npy", ranks.rsa()[np.ix_(kept, kept)])
         tables.save(folder / "tables.npz")
-        (folder / "notes.json").write_text(json.dumps(index.notes), encoding="utf-8")
+        notes = [f"A layer was left out: {errors[i]}" for i in sorted(errors)]
+        about = {"notes": [*index.notes, *notes], "layers": kept}
+        (folder / "notes.json").write_text(json.dumps(about), encoding="utf-8")
 
     folder = store.entry(
         "pair-tables",
@@ -401,10 +441,12 @@ def _tables(
         folds=spec.folds,
         seed=spec.seed,
     )
+    about = json.loads((folder / "notes.json").read_text(encoding="utf-8"))
     return (
         PairTables.load(folder / "tables.npz"),
         np.load(folder / "rsa.npy", allow_pickle=False),
-        list(json.loads((folder / "notes.json").read_text(encoding="utf-8"))),
+        list(about["notes"]),
+        list(about["layers"]),
     )
 
 

@@ -469,6 +469,7 @@ def pair_tables(
     distance: str = "euclidean",
     keep_ranks: RankSink | None = None,
     train_ranks: bool = False,
+    failed: Callable[[int, InputError], None] | None = None,
     progress: Callable[[int, int], None] | None = None,
     workers: int | None = None,
 ) -> PairTables:
@@ -484,6 +485,8 @@ def pair_tables(
     keep_ranks : called with a layer's position and its (n_pairs,) doubled ranks
     train_ranks : also sum the ranks among the training pairs of each fold, which the estimators
         that fit ranks need
+    failed : called with the position of a layer whose distances cannot be computed and the error;
+        the layer is then left out of the tables. Without it the error is raised
     progress : called with the number of layers done and their total
     workers : threads; by default one a core
 
@@ -509,6 +512,11 @@ def pair_tables(
             squared = condensed_from_matrix(rows, layer=name)
         else:
             squared = squared_distances(rows, distance, layer=name)
+        if not np.isfinite(squared).all():
+            raise InputError(
+                f"{name} holds values so large that their distances overflow; divide them by "
+                "their standard deviation."
+            )
         sums, doubled = layer_sums(index, squared, train_ranks)
         if keep_ranks is not None:
             keep_ranks(position, doubled)
@@ -523,13 +531,21 @@ def pair_tables(
         rows: list[LayerSums | None] = [None] * len(layers)
         try:
             for done, future in enumerate(as_completed(futures), 1):
-                rows[futures[future]] = future.result()
+                try:
+                    rows[futures[future]] = future.result()
+                except InputError as error:
+                    if failed is None:
+                        raise
+                    failed(futures[future], error)
                 if progress is not None:
                     progress(done, len(layers))
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    return _assemble(index, [row for row in rows if row is not None])
+    done_rows = [row for row in rows if row is not None]
+    if not done_rows:
+        raise InputError("no layer is left whose distances can be computed.")
+    return _assemble(index, done_rows)
 
 
 def _assemble(index: PairIndex, rows: Sequence[LayerSums]) -> PairTables:

@@ -26,16 +26,25 @@ _WHOLE = ("I8", "I16", "I32", "I64", "U8", "U16", "U32", "U64", "BOOL")
 
 @dataclass(frozen=True)
 class Arrays:
-    """A checked file. `names`: layer -> array; `read(layer)`: its (n_stimuli, n_units) array."""
+    """A checked file.
+
+    names : layer -> array
+    read(layer) : its (n_stimuli, n_units) array
+    left_out : a sentence for each layer that holds a value that is not finite
+    """
 
     digest: str
     names: dict[int, str]
     dtypes: dict[str, str]
     read: Callable[[int], NDArray[np.floating]]
+    left_out: tuple[str, ...] = ()
 
 
 def open_arrays(path: Path, n_stimuli: int) -> Arrays:
-    """Check every layer of a file, one at a time; raises `InputError` with one sentence."""
+    """Check every layer of a file, one at a time; raises `InputError` with one sentence.
+
+    A layer with values that are not finite is left out, unless there is no other.
+    """
     suffix = path.suffix.lower()
     if suffix not in _SUFFIXES:
         raise InputError(
@@ -49,7 +58,8 @@ def open_arrays(path: Path, n_stimuli: int) -> Arrays:
         digest = sha256_file(path)
         described = describe(path)
         names = _layers(path, described)
-        for name in names.values():
+        bad: dict[int, str] = {}
+        for layer, name in names.items():
             shape, problem, _ = described[name]
             where = f"array {name} of {path.name}"
             if problem:
@@ -63,22 +73,25 @@ def open_arrays(path: Path, n_stimuli: int) -> Arrays:
                 raise InputError(
                     f"{where} has {shape[0]} rows; expected one for each of {n_stimuli} stimuli."
                 )
-            bad = np.argwhere(~np.isfinite(_as_float(read(path, name))))
-            if len(bad):
-                row, column = bad[0]
+            places = np.argwhere(~np.isfinite(_as_float(read(path, name))))
+            if len(places):
+                row, column = places[0]
                 value = read(path, name)[row, column]
-                raise InputError(
+                bad[layer] = (
                     f"{where} has {value} in row {row + 1}, unit {column + 1}"
-                    f"{f' and in {len(bad) - 1} more places' if len(bad) > 1 else ''}; "
+                    f"{f' and in {len(places) - 1} more places' if len(places) > 1 else ''}; "
                     "expected finite numbers."
                 )
+        if len(bad) == len(names):
+            raise InputError(next(iter(bad.values())))
     except OSError as error:
         raise InputError(f"the file {path.name!r} cannot be read: {first_line(error)}.") from error
     return Arrays(
         digest=digest,
-        names=names,
+        names={layer: name for layer, name in names.items() if layer not in bad},
         dtypes={name: described[name][2] for name in names.values()},
         read=lambda layer: _as_float(read(path, names[layer])),
+        left_out=tuple(bad.values()),
     )
 
 

@@ -63,6 +63,7 @@ class Representations:
     layers : the layers' numbers, rising; layer 0 of a model is its embeddings.
     n_stimuli : rows of each array, in the order of the stimuli.
     facts : what the manifest says about it (revision, dtype, pooling, special tokens ...).
+    left_out : a sentence for each layer that a file has but that cannot be used.
     """
 
     name: str
@@ -71,6 +72,7 @@ class Representations:
     n_stimuli: int
     facts: Mapping[str, Any]
     _read: Callable[[int], NDArray[np.floating]]
+    left_out: tuple[str, ...] = ()
 
     def __getitem__(self, layer: int) -> NDArray[np.floating]:
         """The array (n_stimuli, n_units) of a layer; `InputError` where there is none."""
@@ -163,7 +165,9 @@ def from_file(path: str | Path, stimuli: StimulusSet, name: str | None = None) -
         ... of shape (n_stimuli, n_units), rows in the order of the stimuli.
     name : what to call it; without one, the file's name.
 
-    Raises `InputError` naming array and row where the file cannot be used. Floating-point
+    Raises `InputError` naming array and row where the file cannot be used. A layer with values
+    that are not finite is left out (see `Representations.left_out`), unless all are so.
+    Floating-point
     arrays keep their precision (at least float32), whole numbers become float64.
     """
     path = Path(path)
@@ -175,6 +179,7 @@ def from_file(path: str | Path, stimuli: StimulusSet, name: str | None = None) -
         n_stimuli=len(stimuli),
         facts={"file": path.name, "sha256": arrays.digest, "arrays": arrays.dtypes},
         _read=arrays.read,
+        left_out=arrays.left_out,
     )
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,23 @@ import numpy as np
 import pandas as pd
 
 from mlem_core import similarity
+from mlem_core.errors import unknown
 from mlem_core.importance import permutation_importance
 from mlem_core.metric import FoldFits, cross_validate_ridge
 from mlem_core.pairs import PairTables
 from mlem_core.patterns import FloatArray, IntArray
+from mlem_core.spearman import cross_validate_spearman
 from mlem_core.stimuli import write_table
 
 Layer = tuple[str, int]
+
+# Cross-validated fits by what a user calls them.
+ESTIMATORS: dict[str, Callable[[PairTables], FoldFits]] = {
+    "ridge": cross_validate_ridge,
+    "ridge-rank": partial(cross_validate_ridge, target="rank"),
+    "spearman": cross_validate_spearman,
+    "frrsa": partial(cross_validate_spearman, constraint="none"),
+}
 
 
 @dataclass(frozen=True)
@@ -32,6 +43,7 @@ class Results:
     scores : model, layer, fold, rho, rho_a, ceiling, alpha (held-out, a row a layer and fold)
     importance : model, layer, fold, feature, importance (drop of the held-out ρ)
     weights : model, layer, fold, feature, weight (fitted on that fold's training stimuli)
+        With interactions "a × b" stands among the features for the product of two, in both.
     folds : stimulus (row of the CSV from 0), fold (that tests it)
     similarity_profiles : weighted Kendall τ of the importance profiles, square, "model:layer"
     similarity_rsa : Spearman ρ of the neural distances, square, "model:layer"
@@ -98,14 +110,31 @@ def _long(layers: Sequence[Layer], values: dict[str, FloatArray], **by: Sequence
     return frame
 
 
-def fitted(tables: PairTables) -> tuple[FoldFits, FloatArray]:
-    """The fits and importances of all layers: what a redraw of the profiles needs."""
-    fits = cross_validate_ridge(tables)
+def fitted(tables: PairTables, estimator: str = "ridge") -> tuple[FoldFits, FloatArray]:
+    """The fits and importances of all layers: what a redraw of the profiles needs.
+
+    Parameters
+    ----------
+    tables : `with_interactions` decides whether products of features are weighed too
+    estimator : one of `ESTIMATORS`
+
+    Raises
+    ------
+    InputError
+        An unknown estimator, or one that fits ranks on tables without them.
+    """
+    if estimator not in ESTIMATORS:
+        raise unknown("estimator", estimator, ESTIMATORS)
+    fits = ESTIMATORS[estimator](tables)
     return fits, permutation_importance(tables, fits.weights)
 
 
 def results_from_tables(
-    tables: PairTables, layers: Sequence[Layer], rsa: FloatArray, folds: IntArray
+    tables: PairTables,
+    layers: Sequence[Layer],
+    rsa: FloatArray,
+    folds: IntArray,
+    estimator: str = "ridge",
 ) -> Results:
     """Fit, score, permute and compare all layers from their pair tables.
 
@@ -115,8 +144,10 @@ def results_from_tables(
     layers : (model, layer) of each
     rsa : (n_layers, n_layers) from `mlem_core.similarity.PairRanks.rsa`
     folds : (n_stimuli,) the fold that tests each stimulus
+    estimator : one of `ESTIMATORS`
     """
-    fits, importance = fitted(tables)
+    fits, importance = fitted(tables, estimator)
+    terms = tables.columns.names
     tau = similarity.weighted_tau(importance.mean(axis=1))
     names = [f"{model}:{layer}" for model, layer in layers]
     by = {"fold": range(tables.n_folds)}
@@ -138,8 +169,8 @@ def results_from_tables(
             },
             **by,
         ),
-        importance=_long(layers, {"importance": importance}, **by, feature=tables.features),
-        weights=_long(layers, {"weight": fits.weights}, **by, feature=tables.features),
+        importance=_long(layers, {"importance": importance}, **by, feature=terms),
+        weights=_long(layers, {"weight": fits.weights}, **by, feature=terms),
         folds=pd.DataFrame({"stimulus": np.arange(len(folds)), "fold": folds}),
         similarity_profiles=pd.DataFrame(tau, index=names, columns=names),
         similarity_rsa=pd.DataFrame(rsa, index=names, columns=names),

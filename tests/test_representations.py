@@ -473,9 +473,19 @@ def test_bfloat16(three, tmp_path):
 
 
 def nan_at(value: float) -> dict[str, np.ndarray]:
-    arrays = layers()
+    arrays = {"layer_07": layers()["layer_07"]}
     arrays["layer_07"][1, 1] = value
     return arrays
+
+
+def test_a_layer_that_is_not_finite_is_left_out_of_the_others(three, tmp_path):
+    np.savez(tmp_path / "net.npz", **{**layers(), **nan_at(np.inf)})
+    found = from_file(tmp_path / "net.npz", three)
+    assert found.layers == (0, 10, 11)
+    assert found.left_out == (
+        "array layer_07 of net.npz has inf in row 2, unit 2; expected finite numbers.",
+    )
+    np.testing.assert_array_equal(found[10], layers()["layer_10"])
 
 
 class Trap:
