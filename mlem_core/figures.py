@@ -279,6 +279,7 @@ def layer_maps(layer_map: pd.DataFrame) -> go.Figure:
                     },
                     text=[f"{n}" if k in ends else "" for k, n in enumerate(own["layer"])],
                     textposition="top center",
+                    cliponaxis=False,
                     customdata=own[["model", "layer"]].to_numpy(dtype=object),
                     hovertext=[f"<b>{plain(model)}</b><br>layer {n}" for n in own["layer"]],
                     hoverinfo="text",
@@ -513,20 +514,24 @@ def feature_correlations(square: pd.DataFrame) -> go.Figure:
     return figure
 
 
-def feature_counts(table: pd.DataFrame, features: Sequence[tuple[str, str]]) -> go.Figure:
+def feature_counts(
+    table: pd.DataFrame,
+    features: Sequence[tuple[str, str]],
+    all_features: Sequence[str] | None = None,
+) -> go.Figure:
     """How many stimuli have each value of each feature, missing ones too.
 
     Parameters
     ----------
     table : a column a feature
     features : (name, kind), kind "ordered" or "nominal"
+    all_features : all features of the analysis, which decide the colours; by default those drawn
     """
+    own = feature_colors(all_features or [name for name, _ in features])
     figure, places = panels([plain(name) for name, _ in features], height=210, across=4)
-    for i, ((name, kind), (row, column)) in enumerate(zip(features, places, strict=True)):
+    for (name, kind), (row, column) in zip(features, places, strict=True):
         labels, counts, hover = _counted(table[name], kind)
-        colors = [
-            GREY if label in ("missing", "other") else PALETTE[i % len(PALETTE)] for label in labels
-        ]
+        colors = [GREY if label in ("missing", "other") else own[name] for label in labels]
         figure.add_trace(
             go.Bar(
                 x=list(range(len(labels))),

@@ -118,8 +118,10 @@ def weighted_tau(profiles: FloatArray) -> FloatArray:
     """
     from scipy.stats import weightedtau
 
-    n_layers = len(profiles)
+    n_layers, n_features = profiles.shape
     tau = np.eye(n_layers)
+    if n_features < 2:
+        return tau
     for a in range(n_layers):
         for b in range(a + 1, n_layers):
             value = weightedtau(profiles[a], profiles[b]).statistic

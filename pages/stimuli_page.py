@@ -45,7 +45,9 @@ def body() -> None:
     counts = _counts(view)
     screen.show_figure(
         figures.feature_counts(
-            stimuli.table, [(f.name, f.kind) for f in stimuli.features if f.name in view.features]
+            stimuli.table,
+            [(f.name, f.kind) for f in stimuli.features if f.name in view.features],
+            [f.name for f in stimuli.features],
         ),
         counts,
         "feature-counts",

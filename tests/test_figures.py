@@ -311,3 +311,9 @@ def test_an_image_that_cannot_be_written_says_why(monkeypatch: pytest.MonkeyPatc
     assert not figures.can_write_images()
     with pytest.raises(InputError, match="no Chrome or Chromium"):
         figures.image(go.Figure(), "png")
+
+
+def test_a_feature_keeps_its_colour_where_another_is_dropped():
+    table = pd.DataFrame({"a": ["x", "y"], "b": ["x", "y"]})
+    (bars,) = figures.feature_counts(table, [("b", "nominal")], ["a", "b"]).data
+    assert set(bars.marker.color) == {figures.feature_colors(["a", "b"])["b"]}

@@ -80,6 +80,10 @@ def test_tau_of_a_flat_profile_is_0():
     np.testing.assert_array_equal(tau, np.eye(2))
 
 
+def test_tau_of_one_feature_says_nothing():
+    np.testing.assert_array_equal(similarity.weighted_tau(np.array([[0.1], [0.2]])), np.eye(2))
+
+
 def test_agreement():
     rng = np.random.default_rng(0)
     a = squareform(rng.random(10))
