@@ -27,6 +27,8 @@ from mlem_core.patterns import Cells, FloatArray, IntArray, PairIndex, block_num
 from mlem_core.ranks import average_ranks, order_pairs
 
 CHUNK = 2**20
+# The square of a larger number, summed over units, may be more than a float64 can hold.
+HUGE = 1e150
 T = TypeVar("T")
 
 
@@ -508,15 +510,15 @@ def pair_tables(
                 f"{name} has {len(rows)} rows, but there are {n_stimuli} stimuli; "
                 "it must have one row a stimulus, in the order of the CSV."
             )
-        if distance == "precomputed":
-            squared = condensed_from_matrix(rows, layer=name)
-        else:
-            squared = squared_distances(rows, distance, layer=name)
-        if not np.isfinite(squared).all():
+        if HUGE < max(rows.max(initial=0.0), -rows.min(initial=0.0)) < np.inf:
             raise InputError(
                 f"{name} holds values so large that their distances overflow; divide them by "
                 "their standard deviation."
             )
+        if distance == "precomputed":
+            squared = condensed_from_matrix(rows, layer=name)
+        else:
+            squared = squared_distances(rows, distance, layer=name)
         sums, doubled = layer_sums(index, squared, train_ranks)
         if keep_ranks is not None:
             keep_ranks(position, doubled)

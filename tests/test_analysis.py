@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -185,6 +186,92 @@ def test_a_constant_layer_is_named_and_the_others_go_on(folder, store, tmp_path)
     scores = analysis.results().scores
     assert (scores[scores["layer"] == 1]["rho"] == 0).all()
     assert (scores[scores["layer"] == 0]["rho"] != 0).any()
+
+
+@pytest.mark.parametrize("estimator", ["ridge-rank", "spearman", "frrsa"])
+@pytest.mark.parametrize("interactions", [False, True])
+def test_another_estimator_from_the_same_tables(analysis, spec, store, estimator, interactions):
+    layers, features = analysis.layers[1:3], ("number", "tense", "word_position")
+    found = analysis.results(features, layers, estimator, interactions)
+    names = list(features)
+    if interactions:
+        names += ["number × tense", "number × word_position", "tense × word_position"]
+    assert list(found.importance["feature"].unique()) == sorted(
+        names, key=lambda name: ("×" in name, names.index(name))
+    )
+    assert len(found.weights) == len(layers) * 5 * len(names)
+    assert found.scores["alpha"].isna().all() == (estimator != "ridge-rank")
+    alone = replace(spec, features=features, estimator=estimator, interactions=interactions)
+    expected = run(alone, store).results(layers=layers)
+    pd.testing.assert_frame_equal(found.weights, expected.weights)
+    pd.testing.assert_frame_equal(found.scores, expected.scores)
+    profiles = found.importance.groupby(["layer", "feature"])["importance"].mean().unstack()
+    tau = weightedtau(*profiles.to_numpy()).statistic
+    assert found.similarity_profiles.iloc[0, 1] == pytest.approx(tau)
+
+
+def test_an_unknown_estimator_is_named(analysis):
+    with pytest.raises(InputError, match="did you mean spearman"):
+        analysis.results(estimator="spaerman")
+
+
+def test_features_that_leave_a_fit_undecided_are_named(folder, store, tmp_path):
+    table = read_csv(folder / "words.csv").table
+    n = len(table)
+    sentences = pd.factorize(table["sentence"])[0]
+    stimuli = table[["sentence", "word_index"]].assign(
+        one=[f"name {i}" for i in range(n)],
+        rare=np.where(sentences == 0, "a", "b"),
+        flag=np.where(np.arange(n) % 2 == 0, "yes", "no"),
+        copy=np.where(np.arange(n) % 2 == 0, "ja", "nein"),
+    )
+    write_csv(stimuli, tmp_path / "few.csv")
+    spec = AnalysisSpec(
+        stimuli=str(tmp_path / "few.csv"),
+        representations=(("brain", str(folder / "brain.npz")),),
+        estimator="spearman",
+        interactions=True,
+    )
+    analysis = run(spec, store)
+    notices = " ".join(analysis.notices)
+    fold = analysis.folds[0]
+    assert "The feature 'one' has the same distance in all pairs of stimuli" in notices
+    assert (
+        f"'rare' has the same distance in all pairs that are left to train on without fold {fold}"
+        in notices
+    )
+    assert "The features 'flag' and 'copy' tell apart the same stimuli" in notices
+    assert "The model has 10 weights, but" in notices and "in only 2 ways" in notices
+    results = analysis.results()
+    weights = results.weights.set_index(["layer", "fold", "feature"])["weight"].unstack()
+    assert (weights["one"] == 0).all() and (weights.xs(fold, level="fold")["rare"] == 0).all()
+    assert np.isfinite(results.scores[["rho", "rho_a"]]).all(axis=None)
+    assert json.loads(json.dumps(analysis.manifest))["parameters"]["interactions"] is True
+    plain = run(replace(spec, features=("flag",), interactions=False), store)
+    assert not any("copy" in notice for notice in plain.notices)
+
+
+def test_a_layer_that_cannot_be_used_is_left_out_and_the_others_go_on(folder, store, tmp_path):
+    table = read_csv(folder / "words.csv").table
+    layers = {name: rows.astype(np.float64) for name, rows in brain(len(table)).items()}
+    layers["layer_02"] = layers["layer_00"] * 1e200
+    layers["layer_03"] = np.where(np.arange(5) == 1, np.inf, layers["layer_00"])
+    np.savez(tmp_path / "odd.npz", **layers)
+    spec = AnalysisSpec(
+        stimuli=str(folder / "words.csv"), representations=(("odd", str(tmp_path / "odd.npz")),)
+    )
+    analysis = run(spec, store)
+    assert analysis.layers == [("odd", 0), ("odd", 1)]
+    assert len(analysis.notices) == 2
+    assert "layer_03 of odd.npz has inf in row 1, unit 2" in analysis.notices[0]
+    assert "odd layer 2 holds values so large" in analysis.notices[1]
+    good = run(replace(spec, layers=(0, 1)), store).results()
+    found = analysis.results()
+    pd.testing.assert_frame_equal(found.importance, good.importance)
+    pd.testing.assert_frame_equal(found.similarity_rsa, good.similarity_rsa)
+    np.savez(tmp_path / "odd.npz", layer_00=layers["layer_02"])
+    with pytest.raises(InputError, match="odd layer 0 holds values so large"):
+        run(spec, store)
 
 
 def command(*arguments, cwd, cache):
