@@ -11,6 +11,7 @@ from mlem_core.ranks import score_patterns
 # A permuted score needs (patterns of the other features) x (values of the permuted one) cells;
 # beyond this many the values are put into bins of equal count.
 MAX_CELLS = 2**21
+SMALL = 2**16
 
 
 def permutation_importance(tables: PairTables, weights: FloatArray) -> FloatArray:
@@ -45,7 +46,12 @@ def permutation_importance(tables: PairTables, weights: FloatArray) -> FloatArra
             for f, feature in enumerate(features):
                 drops[layers, fold, feature] = whole - _permuted_rho(f, pairs, own[:, 0])
 
-    side_by_side(one, range(tables.n_folds))
+    if len(tables.counts) > SMALL:
+        side_by_side(one, range(tables.n_folds))
+    else:
+        # Many short calls: threads would only wait for one another.
+        for fold in range(tables.n_folds):
+            one(fold)
     return drops
 
 

@@ -110,7 +110,7 @@ class HeldOut:
         sizes = np.array([len(group_rows(self.codes[:, used])[0]) for used in supports])
         parts: list[list[int]] = []
         for s in np.argsort(-sizes):
-            if parts and sizes[s] * 2 > sizes[parts[-1][0]]:
+            if parts and sizes[s] * 5 > sizes[parts[-1][0]]:
                 parts[-1].append(int(s))
             else:
                 parts.append([int(s)])
@@ -510,7 +510,7 @@ def pair_tables(
                 f"{name} has {len(rows)} rows, but there are {n_stimuli} stimuli; "
                 "it must have one row a stimulus, in the order of the CSV."
             )
-        if HUGE < max(rows.max(initial=0.0), -rows.min(initial=0.0)) < np.inf:
+        if HUGE < max(float(rows.max(initial=0)), -float(rows.min(initial=0))) < np.inf:
             raise InputError(
                 f"{name} holds values so large that their distances overflow; divide them by "
                 "their standard deviation."

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
 
-# Temporary arrays stay this small (512 kB) to be reused from the cache, not mapped afresh.
-CHUNK = 2**16
+# Temporary arrays stay this small (1 MB) to be reused from the cache, not mapped afresh.
+CHUNK = 2**17
 
 
 class PairOrder(NamedTuple):
