@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 
-from mlem_core.metric import training_blocks
+from mlem_core.equations import training_blocks
 from mlem_core.pairs import PairTables
 
 

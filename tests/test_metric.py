@@ -7,15 +7,13 @@ import pytest
 from sklearn.base import clone
 from sklearn.linear_model import Ridge
 
+from mlem_core.equations import moments, ridge_weights, training_blocks
 from mlem_core.errors import InputError
 from mlem_core.metric import (
     ALPHAS,
     RidgeMLEM,
     cross_validate_ridge,
     group_folds,
-    moments,
-    ridge_weights,
-    training_blocks,
 )
 from mlem_core.pairs import pair_tables
 from mlem_core.patterns import PairIndex, feature_columns
