@@ -85,6 +85,8 @@ def paired(rows: pd.DataFrame, value: str) -> pd.DataFrame:
             for name in (ours, ours.replace("spearman", "FR-RSA"))
         ]
         gap = (two[1] - two[0]).dropna().reset_index()
+        if gap.empty:
+            continue
         found.append(gap.assign(recipe=ours.replace("spearman-I", "").strip(", ") or "exact"))
     table = pd.concat(found)
     table["case"] = table["truth"] + ", " + table["recipe"]
