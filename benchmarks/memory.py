@@ -57,7 +57,7 @@ def main(n_stimuli: int) -> None:
         PairRanks(N_LAYERS, n_stimuli, Path(folder)) as ranks,
     ):
         sources = [lambda number=number: layer(number) for number in range(N_LAYERS)]
-        tables = pair_tables(index, sources, keep_ranks=ranks.put)
+        tables = pair_tables(index, sources, keep_ranks=ranks.put, train_ranks=True)
         rsa = ranks.rsa()
     results_from_tables(tables, [("random", n) for n in range(N_LAYERS)], rsa, folds)
     print(f"{peak_megabytes():.0f} {time.perf_counter() - start:.1f}")

@@ -51,7 +51,10 @@ def engine(case: Case) -> tuple[PairTables, NDArray[np.float64], Results]:
     index = PairIndex.build(feature_columns(case.stimuli), case.folds)
     with PairRanks(len(case.rows), len(case.stimuli)) as ranks:
         tables = pair_tables(
-            index, [lambda rows=rows: rows for rows in case.rows], keep_ranks=ranks.put
+            index,
+            [lambda rows=rows: rows for rows in case.rows],
+            keep_ranks=ranks.put,
+            train_ranks=True,
         )
         rsa = ranks.rsa()
     return tables, rsa, results_from_tables(tables, case.layers, rsa, case.folds)

@@ -59,6 +59,24 @@ def feature_colors(features: Sequence[str]) -> dict[str, str]:
     return {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(features)}
 
 
+def with_interactions(
+    importance: pd.DataFrame, features: Sequence[str], most: int = 4
+) -> list[str]:
+    """The features, then the interactions that matter most in any layer (`most` of them).
+
+    Parameters
+    ----------
+    importance : model, layer, fold, feature, importance
+    features : all features of the analysis; what else is in the table is an interaction
+    """
+    others = importance[~importance["feature"].isin(list(features))]
+    if others.empty:
+        return list(features)
+    means = others.groupby(["feature", "model", "layer"])["importance"].mean()
+    strongest = means.groupby("feature").max().nlargest(most)
+    return [*features, *strongest.index]
+
+
 def profiles(importance: pd.DataFrame, scores: pd.DataFrame, features: Sequence[str]) -> go.Figure:
     """Feature importance over the layers, a panel a model (figure 3 of Salle et al. 2024).
 

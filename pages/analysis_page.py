@@ -236,6 +236,7 @@ def _choose_files() -> list[str]:
 def _choose_options(stimuli: StimulusSet | None) -> dict[str, Any]:
     from mlem_core.distances import METRICS
     from mlem_core.patterns import MISSING
+    from mlem_core.results import ESTIMATORS
 
     _forget_kinds()
     names = [feature.name for feature in stimuli.features] if stimuli is not None else []
@@ -270,6 +271,28 @@ def _choose_options(stimuli: StimulusSet | None) -> dict[str, Any]:
             help="What an empty cell means.",
         )
     with b:
+        estimator = choices.choose_one(
+            "Estimator",
+            list(ESTIMATORS),
+            "estimator",
+            "ridge",
+            format_func=lambda one: {
+                "ridge": "ridge: least squares, weights of at least 0",
+                "ridge-rank": "ridge on the ranks of the distances",
+                "spearman": "spearman: the highest rank correlation",
+                "frrsa": "FR-RSA: the same without constraints",
+            }.get(one, one),
+            help="How the metric model is fitted: ridge as in the first paper, the highest rank "
+            "correlation as in the second.",
+        )
+        interactions = choices.choose_one(
+            "Interactions",
+            ["no", "yes"],
+            "interactions",
+            "no",
+            help="Whether the metric model weighs products of two features too; importances then "
+            "have a line for each.",
+        )
         distance = choices.choose_one(
             "Distance of representations",
             METRICS,
@@ -289,6 +312,8 @@ def _choose_options(stimuli: StimulusSet | None) -> dict[str, Any]:
         "ordered": tuple(n for n in names if n in as_ordered and n not in ordered),
         "nominal": tuple(n for n in names if n not in as_ordered and n in ordered),
         "missing": missing,
+        "estimator": estimator,
+        "interactions": interactions == "yes",
         "distance": distance,
         "folds": folds,
         "seed": seed,

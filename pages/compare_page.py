@@ -89,7 +89,12 @@ def body() -> None:
     with left:
         screen.show_figure(
             figures.importance_scatter(
-                results.importance, chosen[0], chosen[1], view.all_features, tau, rsa
+                results.importance,
+                chosen[0],
+                chosen[1],
+                figures.with_interactions(results.importance, view.all_features),
+                tau,
+                rsa,
             ),
             pd.concat(kept),
             "compare",

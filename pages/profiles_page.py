@@ -16,7 +16,8 @@ def body() -> None:
     from mlem_core import figures
 
     results = view.results()
-    figure = figures.profiles(results.importance, results.scores, view.all_features)
+    drawn = figures.with_interactions(results.importance, view.all_features)
+    figure = figures.profiles(results.importance, results.scores, drawn)
     screen.show_figure(
         figure,
         results.importance,
@@ -25,7 +26,7 @@ def body() -> None:
         "feature is permuted, computed as an expectation; mean over folds, bands are one standard "
         "deviation over folds. Dashed: held-out ρ of the metric model. Dotted: the ceiling, "
         "which no function of these features can pass. Computed on "
-        f"{screen.computed_on(results)}.",
+        f"{screen.computed_on(results)}.{screen.on_interactions(view.analysis.spec)}",
     )
     screen.show_table(
         results.scores,

@@ -88,6 +88,13 @@ def upload_path(name: str) -> Path:
     return path
 
 
+def on_interactions(spec: AnalysisSpec) -> str:
+    """What a caption adds where interactions are among the importances."""
+    if not spec.interactions:
+        return ""
+    return " Of the interactions (a × b) those that matter most are drawn; the CSV has all."
+
+
 def describe(spec: AnalysisSpec) -> str:
     """An analysis in a few words: stimuli, models and what is not the default."""
     from dataclasses import fields

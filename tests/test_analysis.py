@@ -350,11 +350,16 @@ def test_ctrl_c_leaves_nothing_half_written(folder, tmp_path):
         stderr=subprocess.PIPE,
         text=True,
     )  # fmt: skip
-    time.sleep(6)
-    assert running.poll() is None
+    unfinished = tmp_path / "c" / "unfinished"
+    end = time.monotonic() + 120
+    # Not before it is at work on something that could be left half-written.
+    while time.monotonic() < end and not (unfinished.exists() and list(unfinished.iterdir())):
+        assert running.poll() is None
+        time.sleep(0.1)
+    time.sleep(2)
     running.send_signal(signal.SIGINT)
     _, error = running.communicate(timeout=30)
     assert running.returncode == 130
     assert "Traceback" not in error
     assert not (tmp_path / "out").exists()
-    assert not list((tmp_path / "c" / "unfinished").iterdir())
+    assert not list(unfinished.iterdir())

@@ -317,3 +317,17 @@ def test_a_feature_keeps_its_colour_where_another_is_dropped():
     table = pd.DataFrame({"a": ["x", "y"], "b": ["x", "y"]})
     (bars,) = figures.feature_counts(table, [("b", "nominal")], ["a", "b"]).data
     assert set(bars.marker.color) == {figures.feature_colors(["a", "b"])["b"]}
+
+
+def test_the_strongest_interactions_follow_the_features():
+    importance = pd.DataFrame(
+        {
+            "model": "m",
+            "layer": 0,
+            "fold": [0, 1] * 4,
+            "feature": ["a", "a", "a × b", "a × b", "a × c", "a × c", "b × c", "b × c"],
+            "importance": [0.5, 0.5, 0.1, 0.1, 0.3, 0.3, 0.2, 0.2],
+        }
+    )
+    assert figures.with_interactions(importance, ["a"], most=2) == ["a", "a × c", "b × c"]
+    assert figures.with_interactions(importance[:2], ["a"]) == ["a"]
