@@ -110,7 +110,7 @@ def describe(spec: AnalysisSpec) -> str:
         value = getattr(spec, field.name)
         if field.name not in shown and value != field.default:
             text = ", ".join(value) if isinstance(value, tuple) else value
-            parts.append(f"{field.name} {text}")
+            parts.append(f"with {field.name}" if value is True else f"{field.name} {text}")
     return " · ".join(parts)
 
 
@@ -133,7 +133,7 @@ def open_analysis(job_id: str) -> Analysis:
     return find_job(job_id).analysis()
 
 
-@st.cache_data(max_entries=64, show_spinner="Computing from the pair tables …")
+@st.cache_data(max_entries=64, show_spinner=False)
 def _results(job_id: str, features: tuple[str, ...], layers: tuple[str, ...]) -> Results:
     # Keys are texts: Streamlit's hash of a large array looks at a sample of it only.
     return open_analysis(job_id).results(features, [as_layer(layer) for layer in layers])
@@ -171,7 +171,20 @@ class View:
 
     def results(self) -> Results:
         """The tables for the kept features and layers."""
-        return _results(self.job_id, tuple(self.features), tuple(self.layer_names))
+        key = (self.job_id, tuple(self.features), tuple(self.layer_names))
+        seen = st.session_state.setdefault("fitted", set())
+        said = st.empty()
+        if key not in seen and not self.analysis.spec.estimator.startswith("ridge"):
+            # Said before the work starts: a spinner comes too late where it keeps a core busy.
+            said.info(
+                "Fitting the metric models from the pair tables: the estimator "
+                f"{self.analysis.spec.estimator} takes about a second a layer.",
+                icon=":material/hourglass:",
+            )
+        results = _results(*key)
+        seen.add(key)
+        said.empty()
+        return results
 
 
 def view(title: str, lead: str, *, layers: bool = True) -> View | None:
