@@ -24,7 +24,7 @@ from mlem_core.columns import Columns
 from mlem_core.distances import condensed_from_matrix, n_pairs, squared_distances
 from mlem_core.errors import InputError, unknown
 from mlem_core.patterns import Cells, FloatArray, IntArray, PairIndex, block_numbers, group_rows
-from mlem_core.ranks import average_ranks, order_pairs
+from mlem_core.ranks import average_ranks, order_pairs, ties
 
 CHUNK = 2**20
 # The square of a larger number, summed over units, may be more than a float64 can hold.
@@ -373,6 +373,7 @@ def layer_sums(
     ascending, squares = average_ranks(value)
     doubled = np.empty(total, dtype=np.uint32)
     doubled[order] = ascending
+    del ascending
     block = index.pair_block[order]
     within = np.zeros(n_cells)
     within_squares = np.zeros(n_folds)
@@ -422,12 +423,7 @@ def _training_sums(
     """
     numbers = block_numbers(n_folds)
     sums, squares = np.zeros((n_folds, n_cells)), np.zeros(n_folds)
-    same = value[1:] == value[:-1]
-    first = np.flatnonzero(same & ~np.concatenate(([False], same[:-1])))
-    last = np.flatnonzero(same & ~np.concatenate((same[1:], [False]))) + 1
-    sizes = last - first + 1
-    members = np.repeat(first - np.concatenate(([0], np.cumsum(sizes)[:-1])), sizes)
-    members += np.arange(len(members))
+    tied = ties(value)
     pairs = np.bincount(cells, minlength=n_cells)
     for fold in range(n_folds):
         stays = np.ones(int(numbers.max()) + 1, dtype=bool)
@@ -435,17 +431,17 @@ def _training_sums(
         training = stays[block]
         upto = np.cumsum(training, dtype=np.uint32)
         n = float(upto[-1]) if len(upto) else 0.0
-        before, after = upto[first] - training[first], upto[last]
+        before, after = upto[tied.first] - training[tied.first], upto[tied.last]
         upto *= 2
-        upto[members] = np.repeat(before + after + np.uint32(1), sizes)
+        upto[tied.members] = np.repeat(before + after + np.uint32(1), tied.sizes)
         total = np.zeros(n_cells)
         for start in range(0, len(cells), CHUNK // 8):
             at = slice(start, start + CHUNK // 8)
             total += np.bincount(cells[at], upto[at].astype(np.float64), n_cells)
         total -= pairs * (n + 1.0)
         sums[fold] = (total.reshape(len(stays), -1) * (stays[:, None] / 2)).ravel()
-        ties = (after - before).astype(np.float64)
-        squares[fold] = (n**3 - n - (ties**3 - ties).sum()) / 12
+        sizes = (after - before).astype(np.float64)
+        squares[fold] = (n**3 - n - (sizes**3 - sizes).sum()) / 12
     return sums, squares
 
 

@@ -46,11 +46,42 @@ def order_pairs(distances: FloatArray) -> PairOrder:
         keys += np.uint64(1 << (dropped - 1))
         keys >>= np.uint64(dropped)
     keys <<= number_bits
-    keys |= np.arange(n, dtype=np.uint64)
+    for start in range(0, n, CHUNK):
+        keys[start : start + CHUNK] |= np.arange(start, min(n, start + CHUNK), dtype=np.uint64)
     keys.sort()
     value = keys >> number_bits
     keys &= np.uint64((1 << int(number_bits)) - 1)
     return PairOrder(keys.view(np.int64), value)
+
+
+class Ties(NamedTuple):
+    """The runs of equal values among values in ascending order.
+
+    first, last : (n_runs,) where each run of at least two begins and ends
+    members : (n_tied,) the positions of all of them, run after run
+    """
+
+    first: NDArray[np.int64]
+    last: NDArray[np.int64]
+    members: NDArray[np.int64]
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """(n_runs,) how many values each run has."""
+        return self.last - self.first + 1
+
+
+def ties(ascending: NDArray[np.uint64]) -> Ties:
+    """Where values (n,) in ascending order are tied."""
+    same = ascending[1:] == ascending[:-1]
+    begins, ends = same.copy(), same.copy()
+    begins[1:] &= ~same[:-1]
+    ends[:-1] &= ~same[1:]
+    first, last = np.flatnonzero(begins), np.flatnonzero(ends) + 1
+    sizes = last - first + 1
+    members = np.repeat(first - (np.cumsum(sizes) - sizes), sizes)
+    members += np.arange(len(members))
+    return Ties(first, last, members)
 
 
 class Ranks(NamedTuple):
@@ -72,13 +103,11 @@ def average_ranks(ascending: NDArray[np.uint64]) -> Ranks:
     ascending : (n,)
     """
     n = len(ascending)
-    starts = np.flatnonzero(np.concatenate((np.ones(min(n, 1), bool), np.diff(ascending) != 0)))
-    sizes = np.diff(starts, append=n)
-    doubled = (2 * starts + sizes + 1).astype(np.uint32)
-    if len(starts) < n:
-        doubled = np.repeat(doubled, sizes)
-    ties = sizes[sizes > 1].astype(np.float64)
-    return Ranks(doubled, (float(n) ** 3 - n - float((ties**3 - ties).sum())) / 12)
+    doubled = np.arange(2, 2 * n + 2, 2, dtype=np.uint32)
+    tied = ties(ascending)
+    doubled[tied.members] = np.repeat(tied.first + tied.last + 2, tied.sizes)
+    sizes = tied.sizes.astype(np.float64)
+    return Ranks(doubled, (float(n) ** 3 - n - float((sizes**3 - sizes).sum())) / 12)
 
 
 class Score(NamedTuple):
