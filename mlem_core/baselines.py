@@ -89,8 +89,8 @@ def decoding(
     layer_rows : (model, layer) to representations (n_stimuli, n_units)
     folds : (n_stimuli,) the fold that tests each stimulus; words of a sentence share one
     classifier : a scikit-learn classifier; by default `RidgeClassifier()`, which on the probing set
-        is mostly within 3 points of accuracy of `LogisticRegression` and 10 to 100 times faster (every
-        class of a feature shares one factorisation)
+        is mostly within 3 points of accuracy of `LogisticRegression` and 10 to 100 times faster
+        (every class of a feature shares one factorisation)
     max_levels : ordered features with more distinct values are left out, with a notice
 
     Returns
