@@ -340,17 +340,7 @@ def show_figure(figure: Figure, data: pd.DataFrame, name: str, caption: str) -> 
         if on_server:
             _image_button(figure, name, "svg", "image/svg+xml", "for papers; scales to any size")
             _image_button(figure, name, "png", "image/png", "for slides; 2 pixels a point")
-        st.download_button(
-            "CSV",
-            data=lambda: as_csv(data),
-            file_name=f"{name}.csv",
-            mime="text/csv",
-            key=f"csv {name}",
-            icon=":material/download:",
-            on_click="ignore",
-            help="The table that the figure is drawn from. Cells that a spreadsheet would run as "
-            "formulas are escaped.",
-        )
+        _csv_button(data, name, f"csv {name}", "The table that the figure is drawn from. ")
         if not on_server:
             st.segmented_control(
                 "The camera above the figure saves",
@@ -373,6 +363,19 @@ def _on_page(figure: Figure) -> Figure:
     copy.update_yaxes(automargin=True, title_standoff=14)
     copy.update_xaxes(automargin=True, title_standoff=10)
     return copy
+
+
+def _csv_button(data: pd.DataFrame, name: str, key: str, what: str = "") -> None:
+    st.download_button(
+        "CSV",
+        data=lambda: as_csv(data),
+        file_name=f"{name}.csv",
+        mime="text/csv",
+        key=key,
+        icon=":material/download:",
+        on_click="ignore",
+        help=f"{what}Cells that a spreadsheet would run as formulas are escaped.",
+    )
 
 
 def _image_button(figure: Figure, name: str, format: str, mime: str, use: str) -> None:
@@ -407,16 +410,7 @@ def show_table(
             height=380 if first else 300,
         )
         st.caption(caption)
-        st.download_button(
-            "CSV",
-            data=lambda: as_csv(frame),
-            file_name=f"{name}.csv",
-            mime="text/csv",
-            key=f"table csv {name}",
-            icon=":material/download:",
-            on_click="ignore",
-            help="Cells that a spreadsheet would run as formulas are escaped.",
-        )
+        _csv_button(frame, name, f"table csv {name}")
 
 
 def layer_label(name: str) -> str:
