@@ -17,7 +17,7 @@ import pandas as pd
 from benchmarks import routes
 from benchmarks.data import FOLDS, MODELS, probing
 from mlem_core.models import open_model
-from mlem_core.pairs import cores
+from mlem_core.parallel import cores
 from mlem_core.representations import input_batches
 from mlem_core.results import fitted
 

@@ -17,13 +17,15 @@ from benchmarks.data import Case
 from mlem_core.distances import squared_distances
 from mlem_core.metric import ALPHAS
 from mlem_core.models import LoadedModel
-from mlem_core.pairs import PairTables, cores, pair_tables
+from mlem_core.pairs import pair_tables
+from mlem_core.parallel import cores
 from mlem_core.patterns import PairIndex, feature_columns
 from mlem_core.ranks import average_ranks, order_pairs
 from mlem_core.representations import extract
 from mlem_core.results import Results, results_from_tables
 from mlem_core.similarity import PairRanks
 from mlem_core.stimuli import StimulusSet
+from mlem_core.tables import PairTables
 
 if TYPE_CHECKING:
     import torch

@@ -17,11 +17,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mlem_core.analysis import Analysis, AnalysisSpec, Progress, run
+    from mlem_core.analysis import Analysis, Progress, run
     from mlem_core.errors import InputError
     from mlem_core.metric import RidgeMLEM
     from mlem_core.results import Results
     from mlem_core.spearman import FRRSA, SpearmanMLEM
+    from mlem_core.spec import AnalysisSpec
     from mlem_core.stimuli import Feature, StimulusSet, read_csv, write_csv
     from mlem_core.store import Store
 
@@ -43,10 +44,11 @@ __all__ = [
 ]
 
 _HOMES = {
-    "analysis": ("Analysis", "AnalysisSpec", "Progress", "run"),
+    "analysis": ("Analysis", "Progress", "run"),
     "errors": ("InputError",),
     "metric": ("RidgeMLEM",),
     "results": ("Results",),
+    "spec": ("AnalysisSpec",),
     "spearman": ("FRRSA", "SpearmanMLEM"),
     "stimuli": ("Feature", "StimulusSet", "read_csv", "write_csv"),
     "store": ("Store",),

@@ -121,7 +121,8 @@ class _Bars:
 
 
 def _analyze(options: argparse.Namespace) -> None:
-    from mlem_core.analysis import AnalysisSpec, run
+    from mlem_core.analysis import run
+    from mlem_core.spec import AnalysisSpec
     from mlem_core.store import Store
 
     spec = AnalysisSpec(

@@ -6,119 +6,35 @@ import importlib.metadata
 import json
 import platform
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from mlem_core import datasets, representations
+from mlem_core import representations
 from mlem_core.checks import feature_notices
-from mlem_core.distances import METRICS, squared_distances
+from mlem_core.distances import squared_distances
 from mlem_core.errors import InputError, unknown
 from mlem_core.metric import ALPHAS, group_folds
 from mlem_core.models import ModelUnavailable
-from mlem_core.pairs import PairTables, cores, pair_tables
-from mlem_core.patterns import MISSING, FloatArray, IntArray, PairIndex, feature_columns
+from mlem_core.pairs import pair_tables
+from mlem_core.parallel import cores
+from mlem_core.patterns import FloatArray, IntArray, PairIndex, feature_columns
 from mlem_core.representations import Representations
-from mlem_core.results import ESTIMATORS as FITS
 from mlem_core.results import Layer, Results, results_from_tables
 from mlem_core.similarity import PairRanks, mds_map
+from mlem_core.spec import AnalysisSpec
 from mlem_core.stimuli import StimulusSet, read_csv, write_csv
 from mlem_core.store import Store
+from mlem_core.tables import PairTables
 
-ESTIMATORS = tuple(FITS)
 # Metric MDS of more stimuli takes too long to look at; a seeded sample shows the same clusters.
 MAP_STIMULI = 1_000
 TABLES_VERSION = 2
 MAP_VERSION = 1
 PACKAGES = ("numpy", "scipy", "scikit-learn", "pandas", "torch", "transformers")
-
-
-@dataclass(frozen=True)
-class AnalysisSpec:
-    """Everything that decides what an analysis gives.
-
-    Attributes
-    ----------
-    stimuli : name of a built-in set, or path of a stimulus CSV
-    models : names of models, see `mlem_core.models`
-    representations : (name, path) of files that stand for models
-    layers : layers to use of each model that has them; None is all
-    features : features to use; None is all
-    ordered, nominal : features whose kind is not what their values suggest
-    missing : "ignore" or "level", see `mlem_core.patterns.PairIndex`
-    estimator : one of `ESTIMATORS`: "ridge" (non-negative, on squared distances), "ridge-rank" (on
-        their ranks), "spearman" (the highest rank correlation), "frrsa" (the same, weights free)
-    interactions : whether products of two features are weighed too
-    distance : one of `mlem_core.distances.METRICS`
-    folds : number of folds of the cross-validation
-    seed : seed of the folds
-    device : "auto", "cpu" or "cuda"
-    """
-
-    stimuli: str = "probing"
-    models: tuple[str, ...] = ()
-    representations: tuple[tuple[str, str], ...] = ()
-    layers: tuple[int, ...] | None = None
-    features: tuple[str, ...] | None = None
-    ordered: tuple[str, ...] = ()
-    nominal: tuple[str, ...] = ()
-    missing: str = "ignore"
-    estimator: str = "ridge"
-    distance: str = "euclidean"
-    folds: int = 5
-    seed: int = 0
-    device: str = "auto"
-    interactions: bool = False
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON can hold it."""
-        kept: dict[str, Any] = json.loads(json.dumps(asdict(self)))
-        return kept
-
-    @classmethod
-    def from_dict(cls, kept: Mapping[str, Any]) -> AnalysisSpec:
-        """What `to_dict` gave; an unknown entry is an error."""
-        names = [field.name for field in fields(cls)]
-        for name in kept:
-            if name not in names:
-                raise unknown("entry of an analysis", name, names)
-
-        def frozen(value: Any) -> Any:
-            return tuple(frozen(v) for v in value) if isinstance(value, list | tuple) else value
-
-        return cls(**{name: frozen(value) for name, value in kept.items()})
-
-    def check(self) -> None:
-        """Raise InputError for a choice that does not exist, before anything is computed."""
-        for kind, value, choices in (
-            ("policy for missing values", self.missing, MISSING),
-            ("estimator", self.estimator, ESTIMATORS),
-            ("distance", self.distance, METRICS),
-            ("device", self.device, ("auto", "cpu", "cuda")),
-        ):
-            if value not in choices:
-                raise unknown(kind, value, choices)
-        if self.folds < 3:
-            raise InputError(
-                f"found {self.folds} folds; at least 3 are needed, one to test and one to choose α."
-            )
-        names = [*self.models, *(name for name, _ in self.representations)]
-        if not names:
-            raise InputError("no model is chosen; name at least one model or representations file.")
-        for name in names:
-            if names.count(name) > 1:
-                raise InputError(f"the model {name!r} is named twice; each name must be its own.")
-
-    def load_stimuli(self) -> StimulusSet:
-        """The stimuli with the kinds of their features, all features."""
-        if self.stimuli in datasets.NAMES:
-            return datasets.load(self.stimuli).with_kinds(self.ordered, self.nominal)
-        if not Path(self.stimuli).exists() and not self.stimuli.lower().endswith(".csv"):
-            raise unknown("stimulus set", self.stimuli, [*datasets.NAMES, "the path of a CSV"])
-        return read_csv(Path(self.stimuli), ordered=self.ordered, nominal=self.nominal)
 
 
 @dataclass(frozen=True)

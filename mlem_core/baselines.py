@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from mlem_core.distances import equal_rows, squared_distances
 from mlem_core.errors import InputError
 from mlem_core.metric import FoldFits, cross_validate_ridge
-from mlem_core.pairs import PairTables, pair_tables
+from mlem_core.pairs import pair_tables
 from mlem_core.patterns import FeatureColumn, FloatArray, IntArray, PairIndex, feature_columns
 from mlem_core.stimuli import StimulusSet
+from mlem_core.tables import PairTables
 
 if TYPE_CHECKING:
     from sklearn.base import ClassifierMixin

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 
 from mlem_core.equations import training_blocks
-from mlem_core.pairs import PairTables
+from mlem_core.tables import PairTables
 
 
 def feature_notices(tables: PairTables) -> list[str]:

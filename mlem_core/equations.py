@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mlem_core.pairs import PairTables
 from mlem_core.patterns import FloatArray, block_numbers
 from mlem_core.solvers import nonnegative_quadratic
+from mlem_core.tables import PairTables
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlem_core.pairs import HeldOut, PairTables, side_by_side
+from mlem_core.parallel import side_by_side
 from mlem_core.patterns import FloatArray, IntArray
 from mlem_core.ranks import score_patterns
+from mlem_core.tables import HeldOut, PairTables
 
 # A permuted score needs (patterns of the other features) x (values of the permuted one) cells;
 # beyond this many the values are put into bins of equal count.

@@ -34,8 +34,9 @@ from typing import Any, Literal
 
 import filelock
 
-from mlem_core.analysis import TABLES_VERSION, Analysis, AnalysisSpec, Progress, run
+from mlem_core.analysis import TABLES_VERSION, Analysis, Progress, run
 from mlem_core.errors import InputError
+from mlem_core.spec import AnalysisSpec
 from mlem_core.store import Store, sha256_file
 
 State = Literal["queued", "running", "done", "failed", "cancelled"]

@@ -14,7 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 from mlem_core.columns import Columns
 from mlem_core.equations import moments, rank_moments, ridge_weights, training_blocks
 from mlem_core.errors import InputError, unknown
-from mlem_core.pairs import PairTables, pair_tables, side_by_side
+from mlem_core.pairs import pair_tables
+from mlem_core.parallel import side_by_side
 from mlem_core.patterns import (
     FloatArray,
     IntArray,
@@ -23,6 +24,7 @@ from mlem_core.patterns import (
 )
 from mlem_core.ranks import Score, score_patterns
 from mlem_core.stimuli import StimulusSet
+from mlem_core.tables import PairTables
 
 TARGETS = ("distance", "rank")
 # Salle et al. 2024, appendix B: "α ∈ 10^[-4, 4]".

@@ -341,3 +341,19 @@ def group_rows(codes: IntArray) -> tuple[IntArray, IntArray]:
         return at[present], (np.cumsum(present) - 1)[keys]
     _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
     return first.astype(np.int64), inverse.astype(np.int64)
+
+
+def sums_by(group: IntArray, values: FloatArray) -> FloatArray:
+    """Sums of the last axis by group: (..., n) to (..., n_groups), as one sparse product.
+
+    Parameters
+    ----------
+    group : (n,) numbers of the groups, 0 to n_groups - 1
+    values : (..., n)
+    """
+    from scipy.sparse import csr_array
+
+    n = len(group)
+    chosen = csr_array((np.ones(n), group, np.arange(n + 1)))
+    summed: FloatArray = chosen.T @ values.reshape(-1, n).T
+    return np.ascontiguousarray(summed.T).reshape(*values.shape[:-1], -1)

@@ -18,10 +18,10 @@ from mlem_core import similarity
 from mlem_core.errors import unknown
 from mlem_core.importance import permutation_importance
 from mlem_core.metric import FoldFits, cross_validate_ridge
-from mlem_core.pairs import PairTables
 from mlem_core.patterns import FloatArray, IntArray
 from mlem_core.spearman import cross_validate_spearman
 from mlem_core.stimuli import write_table
+from mlem_core.tables import PairTables
 
 Layer = tuple[str, int]
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from mlem_core.distances import n_pairs
-from mlem_core.pairs import cores
+from mlem_core.parallel import cores
 from mlem_core.patterns import FloatArray
 
 # Ranks of all layers up to this size stay in memory; larger ones go to a temporary file.

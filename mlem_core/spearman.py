@@ -11,9 +11,10 @@ from mlem_core.ascent import OBJECTIVES, RankObjective, Shape, maximise
 from mlem_core.equations import training_blocks
 from mlem_core.errors import unknown
 from mlem_core.metric import FoldFits, MetricModel, tested
-from mlem_core.pairs import PairTables, side_by_side
+from mlem_core.parallel import side_by_side
 from mlem_core.patterns import FloatArray, IntArray, feature_columns
 from mlem_core.stimuli import StimulusSet
+from mlem_core.tables import PairTables
 
 RECIPES = ("exact", "paper")
 

@@ -13,9 +13,10 @@ from pages import choices
 from pages import shared as screen
 
 if TYPE_CHECKING:
-    from mlem_core.analysis import AnalysisSpec, Progress
+    from mlem_core.analysis import Progress
     from mlem_core.jobs import Job
     from mlem_core.models import ModelInfo
+    from mlem_core.spec import AnalysisSpec
     from mlem_core.stimuli import StimulusSet
 
 DEFAULT_MODELS = ("minilm", "smollm2")
@@ -341,7 +342,7 @@ def _layers(text: str) -> tuple[int, ...] | None:
 
 def _spec(models: list[str], files: list[str], options: dict[str, Any]) -> AnalysisSpec:
     from mlem_core import datasets
-    from mlem_core.analysis import AnalysisSpec
+    from mlem_core.spec import AnalysisSpec
 
     name = choices.get_one("stimuli", datasets.NAMES[0])
     if options["features"] == ():

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     import pandas as pd
     from plotly.graph_objects import Figure
 
-    from mlem_core.analysis import Analysis, AnalysisSpec
+    from mlem_core.analysis import Analysis
     from mlem_core.jobs import Job
     from mlem_core.results import Layer, Results
+    from mlem_core.spec import AnalysisSpec
 
 PAGES = {
     "Profiles": "pages/profiles_page.py",

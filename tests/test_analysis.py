@@ -13,8 +13,9 @@ from scipy.spatial.distance import pdist
 from scipy.stats import spearmanr, weightedtau
 
 from mlem_core import datasets
-from mlem_core.analysis import Analysis, AnalysisSpec, run
+from mlem_core.analysis import Analysis, run
 from mlem_core.errors import InputError
+from mlem_core.spec import AnalysisSpec
 from mlem_core.stimuli import read_csv, write_csv
 from mlem_core.store import Store
 

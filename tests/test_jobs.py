@@ -16,9 +16,10 @@ import numpy as np
 import pytest
 
 from mlem_core import datasets, jobs
-from mlem_core.analysis import AnalysisSpec, run
+from mlem_core.analysis import run
 from mlem_core.errors import InputError
 from mlem_core.jobs import Job
+from mlem_core.spec import AnalysisSpec
 from mlem_core.stimuli import write_csv
 from mlem_core.store import Store
 
@@ -206,7 +207,7 @@ def test_a_fresh_process_finds_what_is_running_and_what_is_done(
     spec = json.dumps(tiny.to_dict())
     starts = (
         "import json, sys; from mlem_core import jobs; from mlem_core.store import Store;"
-        "from mlem_core.analysis import AnalysisSpec;"
+        "from mlem_core.spec import AnalysisSpec;"
         "print(jobs.start(AnalysisSpec.from_dict(json.loads(sys.argv[1])), Store(sys.argv[2])).id)"
     )
     command = [sys.executable, "-c", starts, spec, str(store.root)]

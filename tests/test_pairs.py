@@ -9,8 +9,9 @@ import pytest
 from scipy.stats import rankdata
 
 from mlem_core.errors import InputError
-from mlem_core.pairs import PairTables, pair_tables
+from mlem_core.pairs import pair_tables
 from mlem_core.patterns import PairIndex, block_numbers, feature_columns
+from mlem_core.tables import PairTables
 
 N = 60
 

@@ -13,12 +13,13 @@ from mlem_core import datasets
 from mlem_core.ascent import Shape
 from mlem_core.importance import permutation_importance
 from mlem_core.metric import FoldFits, cross_validate_ridge, group_folds, held_out_scores
-from mlem_core.pairs import PairTables, pair_tables
+from mlem_core.pairs import pair_tables
 from mlem_core.patterns import FeatureColumn, FloatArray, PairIndex, feature_columns
 from mlem_core.recipe import Ascent, ascend
 from mlem_core.representations import from_model
 from mlem_core.spearman import cross_validate_spearman
 from mlem_core.store import Store
+from mlem_core.tables import PairTables
 from validation.work import Row, Task
 
 STIMULI = "probing"

@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from mlem_core.pairs import cores
+from mlem_core.parallel import cores
 
 Row = dict[str, Any]
 PART = "part"
