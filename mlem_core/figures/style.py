@@ -41,6 +41,14 @@ LEVELS = 16  # more levels than this of a nominal feature are drawn as "other"
 BARS = 12
 
 
+def feature_colors(features: Sequence[str]) -> dict[str, str]:
+    """Colour of each feature of an analysis, by its place among *all* of them.
+
+    Beyond eight features colours come again; line dashes then tell them apart.
+    """
+    return {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(features)}
+
+
 def plain(text: Any, longest: int = 28) -> str:
     """Text as Plotly shall show it: shortened, on one line, nothing in it taken for mark-up."""
     line = " ".join(str(text).split())

@@ -1,0 +1,28 @@
+"""Tidy table → Plotly figure.
+
+Pure functions. Backgrounds are transparent and text has no colour of its own, so that a figure
+sits on a light page as on a dark one. What a user wrote (names of features, cells) goes through
+`style.plain`, because Plotly reads its texts as a small HTML.
+"""
+
+from mlem_core.figures.compare import importance_scatter, stimulus_map
+from mlem_core.figures.export import can_write_images, image
+from mlem_core.figures.profiles import profiles, with_interactions
+from mlem_core.figures.similarity import layer_maps, similarity_matrices
+from mlem_core.figures.stimuli import feature_correlations, feature_counts
+from mlem_core.figures.style import GREY, feature_colors
+
+__all__ = [
+    "GREY",
+    "can_write_images",
+    "feature_colors",
+    "feature_correlations",
+    "feature_counts",
+    "image",
+    "importance_scatter",
+    "layer_maps",
+    "profiles",
+    "similarity_matrices",
+    "stimulus_map",
+    "with_interactions",
+]

@@ -1,0 +1,151 @@
+"""What is in the stimuli (table S1 and figure S5 of Salle et al. 2024)."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from mlem_core.figures.style import (
+    BARS,
+    GREY,
+    SIZE,
+    as_number,
+    as_text,
+    common_levels,
+    feature_colors,
+    panels,
+    plain,
+    quiet,
+    say,
+    short,
+)
+
+
+def feature_correlations(square: pd.DataFrame) -> go.Figure:
+    """Pearson correlations of the feature distances (figure S5 of Salle et al. 2024).
+
+    Parameters
+    ----------
+    square : (n_features, n_features); the lower triangle is drawn
+    """
+    names = [plain(name, 20) for name in square.index]
+    values = square.to_numpy(dtype=np.float64)
+    low = np.tril(np.ones(values.shape, dtype=bool), -1)
+    z = np.where(low, values, np.nan)[1:, :-1]
+    text = [
+        [as_number(v, 2) if low[i + 1, j] else "" for j, v in enumerate(row)]
+        for i, row in enumerate(z)
+    ]
+    hover = [
+        [f"{names[i + 1]} and {names[j]}<br>Pearson r = {cell}" if cell else "" for j, cell in
+         enumerate(row)]
+        for i, row in enumerate(text)
+    ]  # fmt: skip
+    figure = go.Figure()
+    if len(names) > 1:
+        figure.add_trace(
+            go.Heatmap(
+                z=z,
+                x=np.arange(len(names) - 1),
+                y=np.arange(len(names) - 1),
+                zmin=-1,
+                zmax=1,
+                colorscale="RdBu",
+                reversescale=True,
+                text=text,
+                texttemplate="%{text}" if len(names) <= 16 else None,
+                hovertext=hover,
+                hoverinfo="text",
+                hoverongaps=False,
+                xgap=2,
+                ygap=2,
+                colorbar={
+                    "title": {"text": "Pearson r", "font": {"size": SIZE}},
+                    "thickness": 12,
+                    "outlinewidth": 0,
+                    "tickvals": [-1, -0.5, 0, 0.5, 1],
+                    "ticktext": ["−1", "−0.5", "0", "0.5", "1"],
+                },
+            )
+        )
+    else:
+        say(figure, "one feature: nothing to correlate")
+    quiet(figure, height=max(360, 120 + 36 * len(names)))
+    places = {"tickvals": list(range(len(names) - 1)), "showgrid": False, "zeroline": False}
+    figure.update_xaxes(ticktext=names[:-1], tickangle=-35, **places)
+    figure.update_yaxes(ticktext=names[1:], autorange="reversed", **places)
+    return figure
+
+
+def feature_counts(
+    table: pd.DataFrame,
+    features: Sequence[tuple[str, str]],
+    all_features: Sequence[str] | None = None,
+) -> go.Figure:
+    """How many stimuli have each value of each feature, missing ones too.
+
+    Parameters
+    ----------
+    table : a column a feature
+    features : (name, kind), kind "ordered" or "nominal"
+    all_features : all features of the analysis, which decide the colours; by default those drawn
+    """
+    own = feature_colors(all_features or [name for name, _ in features])
+    figure, places = panels([plain(name) for name, _ in features], height=210, across=4)
+    for (name, kind), (row, column) in zip(features, places, strict=True):
+        labels, counts, hover = _counted(table[name], kind)
+        colors = [GREY if label in ("missing", "other") else own[name] for label in labels]
+        figure.add_trace(
+            go.Bar(
+                x=list(range(len(labels))),
+                y=counts,
+                marker={"color": colors, "line": {"width": 0}},
+                hovertext=[f"<b>{plain(name)}</b><br>{text}" for text in hover],
+                hoverinfo="text",
+                showlegend=False,
+                name=plain(name),
+            ),
+            row=row,
+            col=column,
+        )
+        figure.update_xaxes(
+            tickvals=list(range(len(labels))),
+            ticktext=[plain(label, 11) for label in labels],
+            tickangle=0 if sum(min(len(label), 11) for label in labels) <= 24 else -50,
+            showgrid=False,
+            row=row,
+            col=column,
+        )
+        if column == 1:
+            figure.update_yaxes(title_text="stimuli", row=row, col=column)
+    figure.update_layout(bargap=0.25)
+    figure.update_yaxes(rangemode="tozero", nticks=4)
+    return figure
+
+
+def _counted(values: pd.Series, kind: str) -> tuple[list[str], list[int], list[str]]:
+    """Labels, counts and hover texts of the bars of one feature."""
+    missing = int(values.isna().sum())
+    if kind == "ordered":
+        numbers = pd.to_numeric(values, errors="coerce").dropna()
+        tally = numbers.value_counts().sort_index()
+        if len(tally) > BARS:
+            counts, edges = np.histogram(numbers, bins=BARS)
+            spans = [f"{short(a)}–{short(b)}" for a, b in itertools.pairwise(edges)]
+            pairs = list(zip(spans, counts.tolist(), strict=True))
+        else:
+            pairs = [(short(value), int(count)) for value, count in tally.items()]
+    else:
+        shown, other = common_levels(values, BARS)
+        tally = values.dropna().map(as_text).value_counts()
+        pairs = [(level, int(tally[level])) for level in shown]
+        if other:
+            pairs.append(("other", int(tally[other].sum())))
+    if missing:
+        pairs.append(("missing", missing))
+    hover = [f"{plain(label)}: {count} stimuli" for label, count in pairs]
+    return [label for label, _ in pairs], [count for _, count in pairs], hover
