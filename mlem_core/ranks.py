@@ -159,6 +159,27 @@ def score_patterns(
     return Score(rho, covariance / untied if untied > 0 else np.zeros_like(covariance))
 
 
+def predicted_ranks(predictions: FloatArray, counts: FloatArray) -> FloatArray:
+    """Centred average ranks, over the pairs, of predictions that are constant within a pattern.
+
+    Parameters
+    ----------
+    predictions : (n_predictions, n_patterns)
+    counts : (n_patterns,) pairs a pattern (may be fractional)
+
+    Returns
+    -------
+    (n_predictions, n_patterns)
+    """
+    ranks = np.empty_like(predictions)
+    for row, values in zip(ranks, predictions, strict=True):
+        order = np.argsort(values, kind="stable")
+        tie = np.cumsum(_ties(values[order])[0]) - 1
+        n = np.bincount(tie, counts[order])
+        row[order] = (np.cumsum(n) - n / 2 - n.sum() / 2)[tie]
+    return ranks
+
+
 def _rank_moments(
     predictions: FloatArray, counts: FloatArray, rank_sums: FloatArray, series: int
 ) -> tuple[FloatArray, FloatArray]:
