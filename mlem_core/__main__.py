@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from mlem_core.errors import InputError
+from mlem_core.errors import InputError, unknown
 
 if TYPE_CHECKING:
     from mlem_core.analysis import Progress
@@ -85,6 +85,13 @@ def _parser() -> argparse.ArgumentParser:
     analyze.add_argument("--folds", type=int, default=5)
     analyze.add_argument("--seed", type=int, default=0)
     analyze.add_argument("--device", default="auto", metavar="auto|cpu|cuda")
+    analyze.add_argument(
+        "--baselines",
+        type=_names,
+        default=(),
+        metavar="decoding,random-forest,univariate",
+        help="baselines to compute and write too, a CSV each; they take seconds to minutes a layer",
+    )
     analyze.add_argument("--out", required=True, metavar="DIR")
 
     stimuli = commands.add_parser("stimuli", help="write a built-in stimulus set as CSV")
@@ -121,7 +128,8 @@ class _Bars:
 
 
 def _analyze(options: argparse.Namespace) -> None:
-    from mlem_core.analysis import run
+    from mlem_core.analysis import Progress, run
+    from mlem_core.baselines import BASELINES, of_analysis
     from mlem_core.spec import AnalysisSpec
     from mlem_core.store import Store
 
@@ -141,11 +149,25 @@ def _analyze(options: argparse.Namespace) -> None:
         seed=options.seed,
         device=options.device,
     )
+    for name in options.baselines:
+        if name not in BASELINES:
+            raise unknown("baseline", name, BASELINES)
+    store = Store()
+    extra, notices = {}, []
     with _Bars() as bars:
-        analysis = run(spec, Store(), bars.show)
-    for notice in analysis.notices:
+        analysis = run(spec, store, bars.show)
+        notices += analysis.notices
+        for name in options.baselines:
+
+            def layers(done: int, total: int, name: str = name) -> None:
+                bars.show(Progress(name, None, done, total, "layers"))
+
+            found = of_analysis(analysis, name, store, progress=layers)
+            extra[f"{name.replace('-', '_')}.csv"] = found.table
+            notices += found.notices
+    for notice in notices:
         print(notice, file=sys.stderr)
-    analysis.results().write(options.out, analysis.manifest)
+    analysis.results().write(options.out, analysis.manifest, extra)
 
 
 def _stimuli(options: argparse.Namespace) -> None:

@@ -135,7 +135,7 @@ class Analysis:
         shown = np.sort(rng.permutation(n)[:MAP_STIMULI])
 
         def make(folder: Path) -> None:
-            rows = np.asarray(self._stored(model, store)[layer][shown])
+            rows = np.asarray(self.representations(model, store)[layer][shown])
             squared = squared_distances(rows, self.spec.distance, layer=f"{model} layer {layer}")
             square = np.zeros((len(shown), len(shown)))
             square[np.triu_indices(len(shown), 1)] = np.sqrt(squared)
@@ -155,7 +155,14 @@ class Analysis:
         points = np.load(folder / "map.npy", allow_pickle=False)
         return pd.DataFrame({"stimulus": shown, "x": points[:, 0], "y": points[:, 1]})
 
-    def _stored(self, model: str, store: Store) -> Representations:
+    def representations(self, model: str, store: Store) -> Representations:
+        """The representations of one of its models, from the store or from its file.
+
+        Raises
+        ------
+        InputError
+            They are no longer in the store, or the file has gone.
+        """
         files = dict(self.spec.representations)
         if model in files:
             return representations.from_file(files[model], self.stimuli, model)
@@ -163,7 +170,7 @@ class Analysis:
         if found is None:
             raise InputError(
                 f"the representations of {model} are no longer in the store; run the analysis "
-                "again to see its stimuli."
+                "again to have them."
             )
         return found
 

@@ -7,8 +7,10 @@ fold leaves out, and give tidy tables.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,15 +18,18 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.distances import equal_rows, squared_distances
-from mlem_core.errors import InputError
+from mlem_core.errors import InputError, unknown
 from mlem_core.metric import FoldFits, cross_validate_ridge
 from mlem_core.pairs import pair_tables
 from mlem_core.patterns import FeatureColumn, FloatArray, IntArray, PairIndex, feature_columns
 from mlem_core.stimuli import StimulusSet
+from mlem_core.store import Store
 from mlem_core.tables import PairTables
 
 if TYPE_CHECKING:
     from sklearn.base import ClassifierMixin
+
+    from mlem_core.analysis import Analysis
 
 Layer = tuple[str, int]
 # (model, layer) -> (n_stimuli, n_units); read one at a time, so memory-mapped arrays stay on disk.
@@ -34,15 +39,17 @@ LayerRows = Mapping[Layer, NDArray[np.floating]]
 MAX_LEVELS = 10
 # Units whose pairs are ranked before the next ones are read.
 UNITS_AT_ONCE = 32
+BASELINES = ("decoding", "random-forest", "univariate")
+VERSION = 1
 
 
 @dataclass(frozen=True)
-class Decoding:
-    """What classifiers read out of the layers.
+class Baseline:
+    """What a baseline says of some layers.
 
     Attributes
     ----------
-    table : model, layer, fold, feature, accuracy, majority
+    table : tidy, with columns model, layer and fold
     notices : sentences about what was left out and why
     """
 
@@ -78,7 +85,7 @@ def decoding(
     *,
     classifier: ClassifierMixin | None = None,
     max_levels: int = MAX_LEVELS,
-) -> Decoding:
+) -> Baseline:
     """Accuracy of a linear classifier for each feature, layer and fold.
 
     The classifier sees the units standardised (by its training stimuli) and none of the stimuli
@@ -96,7 +103,7 @@ def decoding(
 
     Returns
     -------
-    Decoding, whose `majority` is the accuracy of always saying the most frequent training level.
+    Baseline, whose `majority` is the accuracy of always saying the most frequent training level.
     A fold in which no stimulus has the feature has no row.
 
     Raises
@@ -141,7 +148,7 @@ def decoding(
                     accuracy = float(fitted.score(rows[test], classes[test]))
                 found.append((model, layer, fold, name, accuracy, majority))
     names = ["model", "layer", "fold", "feature", "accuracy", "majority"]
-    return Decoding(pd.DataFrame(found, columns=names), tuple(notices))
+    return Baseline(pd.DataFrame(found, columns=names), tuple(notices))
 
 
 def encoded_features(stimuli: StimulusSet | pd.DataFrame) -> tuple[FloatArray, tuple[str, ...]]:
@@ -311,3 +318,77 @@ def univariate(
                 for fold in range(index.n_folds)
             ]
     return pd.DataFrame(found, columns=["model", "layer", "unit", "fold", "rho"])
+
+
+def of_analysis(
+    analysis: Analysis,
+    name: str,
+    store: Store,
+    layers: Sequence[Layer] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Baseline:
+    """A baseline on the stimuli, features and folds of an analysis; each layer is kept in `store`.
+
+    Parameters
+    ----------
+    name : one of `BASELINES`
+    layers : of the analysis; None is all
+    progress : called with the number of layers done and their total
+
+    Returns
+    -------
+    The table of `decoding`, `random_forest` or `univariate`, and its notices
+
+    Raises
+    ------
+    InputError
+        An unknown baseline; representations that are no longer in the store; precomputed distances,
+        of which there are no representations.
+    """
+    if name not in BASELINES:
+        raise unknown("baseline", name, BASELINES)
+    if analysis.spec.distance == "precomputed":
+        raise InputError(
+            f"the baseline {name} needs representations, but this analysis has precomputed "
+            "distances only."
+        )
+    wanted = analysis.layers if layers is None else list(layers)
+    tables: list[pd.DataFrame] = []
+    notices: dict[str, None] = {}
+    for done, layer in enumerate(wanted, 1):
+        source = analysis.representations(layer[0], store)
+
+        def make(folder: Path, layer: Layer = layer, source: Any = source) -> None:
+            rows = {layer: np.asarray(source[layer[1]])}
+            said: tuple[str, ...] = ()
+            if name == "decoding":
+                read = decoding(analysis.stimuli, rows, analysis.folds)
+                table, said = read.table, read.notices
+            elif name == "random-forest":
+                table = random_forest(analysis.stimuli, rows, analysis.folds, n_jobs=-1)
+            else:
+                table = univariate(
+                    analysis.stimuli, rows, analysis.folds, missing=analysis.spec.missing
+                )
+            table.drop(columns=["model", "layer"]).to_csv(folder / "table.csv", index=False)
+            (folder / "notices.json").write_text(json.dumps(said), encoding="utf-8")
+
+        folder = store.entry(
+            "baseline",
+            VERSION,
+            make,
+            name=name,
+            stimuli=analysis.stimuli.digest,
+            layer=[source.identity, layer[1]],
+            missing=analysis.spec.missing if name == "univariate" else None,
+            folds=analysis.spec.folds,
+            seed=analysis.spec.seed,
+        )
+        table = pd.read_csv(folder / "table.csv", keep_default_na=False)
+        table.insert(0, "model", layer[0])
+        table.insert(1, "layer", layer[1])
+        tables.append(table)
+        notices |= dict.fromkeys(json.loads((folder / "notices.json").read_text(encoding="utf-8")))
+        if progress is not None:
+            progress(done, len(wanted))
+    return Baseline(pd.concat(tables, ignore_index=True), tuple(notices))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -66,13 +66,19 @@ class Results:
     n_pairs: int
     n_folds: int
 
-    def write(self, folder: Path | str, manifest: dict[str, Any]) -> None:
+    def write(
+        self,
+        folder: Path | str,
+        manifest: dict[str, Any],
+        extra: Mapping[str, pd.DataFrame] | None = None,
+    ) -> None:
         """Write the files of the command line's contract; each appears whole or not at all.
 
         Parameters
         ----------
         folder : made if it is not there
         manifest : goes into manifest.json as it is
+        extra : further tables by their file names
         """
         target = Path(folder)
         target.mkdir(parents=True, exist_ok=True)
@@ -84,6 +90,7 @@ class Results:
             "similarity_profiles.csv": _with_names(self.similarity_profiles),
             "similarity_rsa.csv": _with_names(self.similarity_rsa),
             "layer_map.csv": self.layer_map,
+            **(extra or {}),
         }
         with tempfile.TemporaryDirectory(dir=target, prefix=".writing-") as writing:
             for name, table in tables.items():

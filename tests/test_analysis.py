@@ -312,9 +312,33 @@ def test_command_line_writes_the_files_of_the_contract(folder, store, analysis, 
     assert again.seed == 0 and again.models == ("minilm",)
 
 
+def test_baselines_stand_beside_the_tables(folder, store, tmp_path):
+    from mlem_core.baselines import decoding
+
+    arguments = [
+        "analyze", "--stimuli", folder / "words.csv", "--features", "tense,number",
+        "--representations", f"brain={folder / 'brain.npz'}", "--baselines",
+        "decoding,random-forest,univariate", "--out", tmp_path / "out",
+    ]  # fmt: skip
+    done = command(*arguments, cwd=tmp_path, cache=store.root)
+    assert done.returncode == 0, done.stderr
+    found = pd.read_csv(tmp_path / "out" / "decoding.csv")
+    stimuli = read_csv(folder / "words.csv").select(("tense", "number"))
+    folds = pd.read_csv(tmp_path / "out" / "folds.csv")["fold"].to_numpy()
+    rows = {("brain", k): layer for k, layer in enumerate(brain(len(stimuli)).values())}
+    expected = decoding(stimuli, rows, folds).table
+    pd.testing.assert_frame_equal(found, expected)
+    for name, key in (("random_forest", "feature"), ("univariate", "unit")):
+        table = pd.read_csv(tmp_path / "out" / f"{name}.csv")
+        assert len(table) == 2 * 5 * {"feature": 2, "unit": 5}[key]
+        assert table["rho"].between(-1, 1).all()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["analyze", "--stimuli", "probing", "--model", "minilm", "--baselines", "forest",
+          "--out", "o"], "random-forest"),
         (["analyze", "--stimuli", "probing", "--model", "minilmm", "--out", "o"], "mean minilm"),
         (["analyze", "--stimuli", "none.csv", "--model", "minilm", "--out", "o"], "none.csv"),
         (["analyze", "--stimuli", "probing", "--layers", "x", "--out", "o"], "'x' is not a list"),
