@@ -1,0 +1,197 @@
+"""Section `estimators`: spearman beside ridge and beside the published recipe."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pandas as pd
+
+from benchmarks import routes
+from benchmarks.data import FOLDS, SEED, Case, probing
+from benchmarks.timing import Table
+from mlem_core.ascent import Shape
+from mlem_core.importance import permutation_importance
+from mlem_core.metric import cross_validate_ridge, group_folds, held_out_scores
+from mlem_core.pairs import pair_tables
+from mlem_core.patterns import FeatureColumn, FloatArray, PairIndex, feature_columns
+from mlem_core.recipe import FeatureDistances, ascend, neural_distances, sample_pairs
+from mlem_core.spearman import cross_validate_spearman
+from mlem_core.tables import PairTables
+
+# Jalouzot et al. 2024, appendix C: the size that its rule gives here; five permutations.
+BATCH, PERMUTATIONS = 50_000, 5
+# Layers whose importances are computed for other divisions into folds, and their seeds.
+STABILITY_SEEDS = range(1, 10)
+
+
+@contextmanager
+def _one_core() -> Iterator[None]:
+    """Both routes would share layers out among the cores; a fit is timed on one."""
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(allowed)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)
+
+
+def _columns(case: Case, chosen: np.ndarray) -> list[FeatureColumn]:
+    return [
+        FeatureColumn(c.name, c.kind, c.values[chosen], c.span)
+        for c in feature_columns(case.stimuli)
+    ]
+
+
+def _published(case: Case, tables: PairTables, layer: int, fold: int, strength: float | None):
+    """Weights of one layer and fold by the published recipe, and the time with importances."""
+    from scipy.stats import spearmanr
+
+    start = time.perf_counter()
+    train, test = case.folds != fold, case.folds == fold
+    shape = Shape(tables.columns, "metric")
+    found = ascend(
+        _columns(case, train),
+        case.rows[layer][train],
+        shape,
+        strength=strength,
+        batch_size=BATCH,
+        seed=SEED,
+    )
+    distances = FeatureDistances(_columns(case, test))
+    rng = np.random.default_rng(SEED)
+    rows = case.rows[layer][test]
+    drops = np.zeros((PERMUTATIONS, len(tables.features)))
+    for repeat in range(PERMUTATIONS):
+        i, j = sample_pairs(int(test.sum()), BATCH, rng)
+        target = neural_distances(rows, i, j, "euclidean")
+        features = distances.of(i, j)
+        whole = spearmanr(tables.columns.values(features) @ found.weights, target).statistic
+        for f in range(len(tables.features)):
+            permuted = features.copy()
+            permuted[:, f] = rng.permutation(permuted[:, f])
+            rho = spearmanr(tables.columns.values(permuted) @ found.weights, target).statistic
+            drops[repeat, f] = whole - rho
+    return found.weights, time.perf_counter() - start
+
+
+def _ours(tables: PairTables) -> tuple[FloatArray, float]:
+    """Weights of all layers and folds, and the time a layer and fold with importances."""
+    start = time.perf_counter()
+    fits = cross_validate_spearman(tables)
+    permutation_importance(tables, fits.weights)
+    took = time.perf_counter() - start
+    return fits.weights, took / (tables.n_layers * FOLDS)
+
+
+def _scores(tables: PairTables, weights: FloatArray) -> FloatArray:
+    """(2, n_layers, n_folds) held-out ρ and ρ_a."""
+    found = [held_out_scores(tables, weights[:, k, None], k) for k in range(FOLDS)]
+    rho = np.concatenate([score.rho for score in found], axis=1)
+    return np.stack([rho, np.concatenate([score.rho_a for score in found], axis=1)])
+
+
+def _spread(case: Case, layers: list[int]) -> tuple[FloatArray, FloatArray]:
+    """Standard deviations of importances over folds, and of their means over seeds of the folds.
+
+    Each (2,): of ridge and of spearman, averaged over layers and features.
+    """
+    columns = feature_columns(case.stimuli)
+    over_folds, means = [], []
+    for seed in STABILITY_SEEDS:
+        index = PairIndex.build(columns, group_folds(case.stimuli.groups, FOLDS, seed))
+        sources = [lambda layer=layer: case.rows[layer] for layer in layers]
+        tables = pair_tables(index, sources, train_ranks=True)
+        found = np.stack(
+            [
+                permutation_importance(tables, fit(tables).weights)
+                for fit in (cross_validate_ridge, cross_validate_spearman)
+            ]
+        )
+        over_folds.append(found.std(axis=2, ddof=1).mean(axis=(1, 2)))
+        means.append(found.mean(axis=2))
+    return np.mean(over_folds, axis=0), np.std(means, axis=0, ddof=1).mean(axis=(1, 2))
+
+
+def measure(table: Table, runs: int) -> str:
+    """Fill the table; on what it was measured."""
+    case = probing()
+    plain, _, _ = routes.engine(case)
+    layer_names = pd.Index([f"{model}:{layer}" for model, layer in case.layers])
+    # The recipe takes seconds a fit: one fold a layer, another one in the next layer.
+    folds = np.arange(len(case.layers)) % FOLDS
+    for interactions in (False, True):
+        tables = plain.with_interactions(interactions)
+        title = "spearman with interactions" if interactions else "spearman"
+        with _one_core():
+            weights, ours = _ours(tables)
+        own = _scores(tables, weights)
+        ridge = _scores(tables, cross_validate_ridge(plain).weights)
+        gain = (own - ridge).mean(axis=2)
+        for name, values in zip(("ρ", "ρ_a"), gain, strict=True):
+            table.add(
+                f"mean held-out {name}, {title} over ridge",
+                f"{own[0 if name == 'ρ' else 1].mean():.4f}",
+                f"{ridge[0 if name == 'ρ' else 1].mean():.4f}",
+                f"{values.mean():+.4f}",
+                "at least +0.02",
+            )
+            at = int(values.argmin())
+            table.add(
+                f"the same, the layer where it is least ({layer_names[at]})",
+                "",
+                "",
+                f"{values[at]:+.4f}",
+                "no less than -0.005",
+            )
+        every = np.arange(len(case.layers)) if not interactions else np.arange(3, 38, 5)
+        for label, strength in (("published, strength 1", 1.0), ("published, true ranks", None)):
+            differences, times = [], []
+            for layer in every:
+                fold = int(folds[layer])
+                with _one_core():
+                    theirs, took = _published(case, tables, int(layer), fold, strength)
+                times.append(took)
+                score = held_out_scores(tables.of_layers([int(layer)]), theirs[None, None], fold)
+                both = np.array([score.rho[0, 0], score.rho_a[0, 0]])
+                differences.append(own[:, layer, fold] - both)
+            found = np.array(differences)
+            for name, values in zip(("ρ", "ρ_a"), found.T, strict=True):
+                at = int(values.argmin())
+                table.add(
+                    f"held-out {name} of {title} over the recipe ({label}), {len(every)} layers, "
+                    f"a fold each: mean, and least ({layer_names[every[at]]})",
+                    f"{values.mean():+.4f}",
+                    "",
+                    f"{values.min():+.4f}",
+                    "no less than -0.005",
+                )
+            mean = float(np.mean(times))
+            table.add(
+                f"time a layer and fold with importances, recipe ({label}) over {title}",
+                f"{1000 * ours:.0f} ms",
+                f"{mean:.1f} s",
+                f"{mean / ours:.0f}",
+                "at least 5" if interactions else "at least 20",
+            )
+    over_folds, over_seeds = _spread(case, list(range(1, len(case.layers), 6)))
+    for what, (ridge_sd, own_sd) in (
+        ("folds", over_folds),
+        (f"{len(STABILITY_SEEDS)} divisions into folds", over_seeds),
+    ):
+        table.add(
+            f"standard deviation of an importance over {what}, spearman over ridge",
+            f"{own_sd:.4f}",
+            f"{ridge_sd:.4f}",
+            f"{own_sd / ridge_sd:.2f}",
+            "at most 1",
+        )
+    n = len(case.stimuli)
+    return (
+        f"the probing set ({n:,} words) in {len(case.layers)} layers, {FOLDS} folds; the published "
+        f"recipe with batches of {BATCH:,} pairs, at most 1,000 steps, patience 50, importances by "
+        f"{PERMUTATIONS} permutations on batches of held-out pairs"
+    )
