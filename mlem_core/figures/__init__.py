@@ -11,6 +11,7 @@ from mlem_core.figures.profiles import profiles, with_interactions
 from mlem_core.figures.similarity import layer_maps, similarity_matrices
 from mlem_core.figures.stimuli import feature_correlations, feature_counts
 from mlem_core.figures.style import GREY, feature_colors
+from mlem_core.figures.why import term_matrices, waterfall
 
 __all__ = [
     "GREY",
@@ -24,5 +25,7 @@ __all__ = [
     "profiles",
     "similarity_matrices",
     "stimulus_map",
+    "term_matrices",
+    "waterfall",
     "with_interactions",
 ]

@@ -1,0 +1,224 @@
+"""Why layers are alike: their similarity as a sum of what each feature contributes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from mlem_core.decomposition import UNEXPLAINED
+from mlem_core.figures.style import (
+    GREY,
+    LINE,
+    SIZE,
+    as_number,
+    faded,
+    feature_colors,
+    model_blocks,
+    panels,
+    parted,
+    plain,
+    quiet,
+    short,
+)
+
+# Blue to orange through grey: told apart with every common colour vision, 0 is the page's grey.
+DIVERGING = ((0.0, "#0072B2"), (0.5, "rgba(140,140,140,0.12)"), (1.0, "#D55E00"))
+
+
+def waterfall(
+    terms: pd.DataFrame, features: Sequence[str], total: str = "RSA (Spearman ρ)"
+) -> go.Figure:
+    """A similarity as a running sum of its terms, the largest first, what is unexplained last.
+
+    Parameters
+    ----------
+    terms : term, value, and lower, upper where there are confidence intervals
+    features : all features of the analysis, which decide the colours
+    total : what the sum is
+    """
+    order = terms["value"].abs().sort_values(ascending=False).index
+    own = terms.loc[order]
+    own = pd.concat([own[own["term"] != UNEXPLAINED], own[own["term"] == UNEXPLAINED]])
+    values = own["value"].to_numpy(dtype=np.float64)
+    ends = np.cumsum(values)
+    whole = float(ends[-1]) if len(ends) else 0.0
+    begins = np.concatenate([[0.0], ends[:-1]])
+    names = [plain(term) for term in own["term"]]
+    colors = feature_colors(features)
+    fills = [colors.get(term, GREY) for term in own["term"]]
+    interval = [""] * len(own)
+    error = None
+    if {"lower", "upper"} <= set(own.columns):
+        low, high = (own[key].to_numpy(dtype=np.float64) for key in ("lower", "upper"))
+        interval = [
+            f"<br>95 % interval {as_number(a)} to {as_number(b)}"
+            for a, b in zip(low, high, strict=True)
+        ]
+        error = {
+            "type": "data",
+            "symmetric": False,
+            "array": np.nan_to_num(high - values),
+            "arrayminus": np.nan_to_num(values - low),
+            "thickness": 1.2,
+            "width": 4,
+            "color": LINE,
+        }
+    rows = np.arange(len(own))
+    figure = go.Figure()
+    for i, end in enumerate(ends):
+        # The thin line along which the sum goes on into the next row.
+        figure.add_shape(
+            type="line",
+            x0=end,
+            x1=end,
+            y0=i - 0.36,
+            y1=i + 1.36,
+            line={"color": LINE, "width": 1},
+            layer="below",
+        )
+    figure.add_trace(
+        go.Bar(
+            orientation="h",
+            y=rows,
+            x=values,
+            base=begins,
+            width=0.72,
+            marker={
+                "color": [faded(c, 0.85) for c in fills],
+                "line": {"width": 0},
+                "pattern": {"shape": ["/" if t == UNEXPLAINED else "" for t in own["term"]]},
+            },
+            error_x=error,
+            customdata=own["term"].to_numpy(dtype=object),
+            hovertext=[
+                f"<b>{name}</b><br>{as_number(value)} of {as_number(whole)}{more}"
+                for name, value, more in zip(names, values, interval, strict=True)
+            ],
+            hoverinfo="text",
+            name="terms",
+            showlegend=False,
+        )
+    )
+    figure.add_trace(
+        go.Bar(
+            orientation="h",
+            y=[len(own)],
+            x=[whole],
+            width=0.72,
+            marker={"color": "rgba(0,0,0,0)", "line": {"width": 2, "color": GREY}},
+            hovertext=[f"<b>{total}</b><br>{as_number(whole)}"],
+            hoverinfo="text",
+            name="total",
+            showlegend=False,
+        )
+    )
+    reach = np.concatenate([[0.0], ends])
+    if error is not None:
+        reach = np.concatenate([reach, ends + error["array"], ends - error["arrayminus"]])
+    span = float(np.ptp(reach)) or 1.0
+    edge = float(reach.max()) + 0.03 * span
+    for row, value in enumerate([*values, whole]):
+        figure.add_annotation(
+            x=edge,
+            y=row,
+            text=("" if row == len(own) else "+" if value >= 0 else "") + as_number(value),
+            showarrow=False,
+            xanchor="left",
+            font={"size": SIZE},
+        )
+    quiet(figure, height=120 + 34 * (len(own) + 1))
+    figure.update_layout(barmode="overlay", bargap=0.2)
+    figure.update_yaxes(
+        tickvals=list(range(len(own) + 1)),
+        ticktext=[*names, f"<b>{total}</b>"],
+        range=[len(own) + 0.6, -0.6],
+        showgrid=False,
+        zeroline=False,
+    )
+    figure.update_xaxes(
+        zeroline=True,
+        showgrid=True,
+        range=[float(reach.min()) - 0.04 * span, edge + 0.14 * span],
+        title_text="contribution to the similarity",
+    )
+    return figure
+
+
+def term_matrices(terms: dict[str, pd.DataFrame]) -> go.Figure:
+    """What each feature contributes to the similarity of every two layers, a panel a term.
+
+    Parameters
+    ----------
+    terms : for each term the (n_layers, n_layers) contributions, named "model:layer". The features
+        share one colour scale, what is unexplained has its own, both symmetric about 0; the
+        diagonal (a layer with itself) is left blank
+    """
+    figure, places = panels([plain(term) for term in terms], height=290)
+    layers = [parted(name) for name in next(iter(terms.values())).index]
+    blocks = model_blocks(layers)
+    off = ~np.eye(len(layers), dtype=bool)
+    scales = {"coloraxis": 0.0, "coloraxis2": 0.0}
+    for (term, square), (row, column) in zip(terms.items(), places, strict=True):
+        scale = "coloraxis2" if term == UNEXPLAINED else "coloraxis"
+        values = np.where(off, square.to_numpy(dtype=np.float64), np.nan)
+        scales[scale] = max(scales[scale], float(np.abs(values[off]).max(initial=0.0)))
+        hover = [
+            [
+                f"<b>{plain(term)}</b><br>{plain(a[0])} {a[1]} and {plain(b[0])} {b[1]}"
+                f"<br>{as_number(value)}"
+                for b, value in zip(layers, line, strict=True)
+            ]
+            for a, line in zip(layers, values, strict=True)
+        ]
+        at = {"row": row, "col": column}
+        figure.add_trace(
+            go.Heatmap(
+                z=values,
+                x=np.arange(len(layers)),
+                y=np.arange(len(layers)),
+                coloraxis=scale,
+                hovertext=hover,
+                hoverinfo="text",
+                hoverongaps=False,
+                name=term,
+            ),
+            **at,
+        )
+        for start, _, _ in blocks[1:]:
+            line = {"color": LINE, "width": 1}
+            figure.add_vline(x=start - 0.5, line=line, **at)
+            figure.add_hline(y=start - 0.5, line=line, **at)
+        ends = [-0.5, len(layers) - 0.5]
+        shared = {
+            "tickvals": [(start + stop - 1) / 2 for start, stop, _ in blocks],
+            "ticktext": [plain(model, 14) for _, _, model in blocks],
+            "showgrid": False,
+            "zeroline": False,
+            "constrain": "domain",
+        }
+        figure.update_xaxes(range=ends, tickangle=0 if len(blocks) < 3 else -40, **shared, **at)
+        axis = figure.get_subplot(row, column).xaxis.plotly_name.replace("axis", "")
+        figure.update_yaxes(
+            range=ends[::-1], showticklabels=column == 1, scaleanchor=axis, **shared, **at
+        )
+    height = figure.layout.height
+    titles = {"coloraxis": "features", "coloraxis2": UNEXPLAINED}
+    for place, (scale, most) in enumerate(scales.items()):
+        most = most or 1.0
+        bar = {
+            "title": {"text": titles[scale], "side": "top", "font": {"size": SIZE}},
+            "thickness": 12,
+            "outlinewidth": 0,
+            "tickvals": [-most, 0, most],
+            "ticktext": [f"apart ({short(-most)})", "0", f"alike (+{short(most)})"],
+            "lenmode": "pixels",
+            "len": 170,
+            "y": 1 - place * 200 / max(height - 84, 1),
+            "yanchor": "top",
+        }
+        axis = {"cmin": -most, "cmax": most, "colorscale": DIVERGING, "colorbar": bar}
+        figure.update_layout({scale: axis})
+    return figure
