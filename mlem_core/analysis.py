@@ -29,6 +29,7 @@ from mlem_core.spec import AnalysisSpec
 from mlem_core.stimuli import StimulusSet, read_csv, write_csv
 from mlem_core.store import Store
 from mlem_core.tables import PairTables
+from mlem_core.variants import kept_stimuli, view
 
 # Metric MDS of more stimuli takes too long to look at; a seeded sample shows the same clusters.
 MAP_STIMULI = 1_000
@@ -58,13 +59,14 @@ class Analysis:
     Attributes
     ----------
     spec : what was asked
-    stimuli : with the features of the analysis
+    stimuli : with the features of the analysis; n_stimuli of them, without those left out
     layers : (model, layer) of each of the n_layers layers
     tables : pair tables of the n_layers layers
     rsa : (n_layers, n_layers) Spearman ρ of the neural distances
     folds : (n_stimuli,) the fold that tests each stimulus
     notices : sentences about what was left out or is not exact
     manifest : everything needed to run it again
+    whole : the stimuli as they were given; `rows` says which of them `stimuli` are
     """
 
     spec: AnalysisSpec
@@ -75,6 +77,12 @@ class Analysis:
     folds: IntArray
     notices: list[str]
     manifest: dict[str, Any]
+    whole: StimulusSet
+
+    @property
+    def rows(self) -> IntArray:
+        """(n_stimuli,) the row of each stimulus in the stimuli as they were given, from 0."""
+        return kept_stimuli(self.whole, self.spec.positions)
 
     def results(
         self,
@@ -115,7 +123,8 @@ class Analysis:
         if features is not None:
             tables = tables.of_features(features)
         tables = tables.with_interactions(interactions)
-        return results_from_tables(tables, kept, rsa, self.folds, estimator)
+        found = results_from_tables(tables, kept, rsa, self.folds, estimator)
+        return replace(found, folds=found.folds.assign(stimulus=self.rows))
 
     def stimulus_map(self, model: str, layer: int, store: Store) -> pd.DataFrame:
         """Map (metric MDS) of the stimuli in one layer: stimulus, x, y.
@@ -164,20 +173,22 @@ class Analysis:
             They are no longer in the store, or the file has gone.
         """
         files = dict(self.spec.representations)
+        found: Representations | None
         if model in files:
-            return representations.from_file(files[model], self.stimuli, model)
-        found = representations.find(self.stimuli, model, store)
+            found = representations.from_file(files[model], self.whole, model)
+        else:
+            found = representations.find(self.whole, model, store)
         if found is None:
             raise InputError(
                 f"the representations of {model} are no longer in the store; run the analysis "
                 "again to have them."
             )
-        return found
+        return view(found, self.rows, self.spec.positions, self.spec.units)
 
     def save(self, folder: Path | str) -> None:
         """Write the analysis into an existing folder: plain CSV, JSON and .npy, no pickle."""
         target = Path(folder)
-        write_csv(self.stimuli, target / "stimuli.csv")
+        write_csv(self.whole, target / "stimuli.csv")
         self.tables.save(target / "tables.npz")
         np.save(target / "rsa.npy", self.rsa)
         np.save(target / "folds.npy", self.folds)
@@ -197,21 +208,23 @@ class Analysis:
         source = Path(folder)
         about = json.loads((source / "analysis.json").read_text(encoding="utf-8"))
         kinds = about["kinds"]
-        stimuli = read_csv(
+        spec = AnalysisSpec.from_dict(about["spec"])
+        whole = read_csv(
             source / "stimuli.csv",
             name=about["stimuli"],
             ordered=[name for name, kind in kinds.items() if kind == "ordered"],
             nominal=[name for name, kind in kinds.items() if kind == "nominal"],
         ).select(list(kinds))
         return cls(
-            spec=AnalysisSpec.from_dict(about["spec"]),
-            stimuli=stimuli,
+            spec=spec,
+            stimuli=_kept(whole, spec),
             layers=[(model, layer) for model, layer in about["layers"]],
             tables=PairTables.load(source / "tables.npz"),
             rsa=np.load(source / "rsa.npy", allow_pickle=False),
             folds=np.load(source / "folds.npy", allow_pickle=False),
             notices=about["notices"],
             manifest=about["manifest"],
+            whole=whole,
         )
 
 
@@ -231,9 +244,15 @@ def run(spec: AnalysisSpec, store: Store, progress: Report | None = None) -> Ana
         Whatever the user gave that cannot be used; no model is left.
     """
     spec.check()
-    stimuli = spec.load_stimuli().select(spec.features)
-    folds = group_folds(stimuli.groups, spec.folds, spec.seed)
-    found, notices = _all_representations(spec, stimuli, store, progress or (lambda _: None))
+    whole = spec.load_stimuli().select(spec.features)
+    stimuli = _kept(whole, spec)
+    folds = _folds(whole, spec)
+    found, notices = _all_representations(spec, whole, store, progress or (lambda _: None))
+    rows = kept_stimuli(whole, spec.positions)
+    found = [view(source, rows, spec.positions, spec.units) for source in found]
+    if len(rows) < len(whole):
+        left_out = len(whole) - len(rows)
+        notices.append(f"{left_out} of {len(whole)} stimuli, those at position 0, were left out.")
     sources, layers = _chosen_layers(spec, found, notices)
     tables, rsa, notes, kept = _tables(spec, stimuli, folds, sources, layers, store, progress)
     layers = [layers[i] for i in kept]
@@ -244,8 +263,26 @@ def run(spec: AnalysisSpec, store: Store, progress: Report | None = None) -> Ana
                 f"{model} layer {layer} represents all stimuli alike (every distance is the same); "
                 "its scores and importances are 0."
             )
-    manifest = _manifest(spec, stimuli, sources, layers, notices)
-    return Analysis(spec, stimuli, layers, tables, rsa, folds, notices, manifest)
+    manifest = _manifest(spec, whole, stimuli, sources, layers, notices)
+    return Analysis(spec, stimuli, layers, tables, rsa, folds, notices, manifest, whole)
+
+
+def _kept(whole: StimulusSet, spec: AnalysisSpec) -> StimulusSet:
+    if spec.positions == "all":
+        return whole
+    return whole.take(kept_stimuli(whole, spec.positions))
+
+
+def _folds(whole: StimulusSet, spec: AnalysisSpec) -> IntArray:
+    """Those of all stimuli, so that a sentence is in the same fold whichever words are left out."""
+    folds = group_folds(whole.groups, spec.folds, spec.seed)[kept_stimuli(whole, spec.positions)]
+    smallest = int(np.bincount(folds, minlength=spec.folds).min())
+    if smallest < 3:
+        raise InputError(
+            f"a fold is left with {smallest} stimuli without those at position 0; each of the "
+            f"{spec.folds} folds needs at least 3, so choose fewer folds or keep all positions."
+        )
+    return folds
 
 
 def _all_representations(
@@ -382,6 +419,7 @@ def _version(package: str) -> str | None:
 
 def _manifest(
     spec: AnalysisSpec,
+    whole: StimulusSet,
     stimuli: StimulusSet,
     sources: Mapping[str, Representations],
     layers: Sequence[Layer],
@@ -398,7 +436,7 @@ def _manifest(
         "alphas": list(ALPHAS),
         "stimuli": {
             "name": stimuli.name,
-            "digest": stimuli.digest,
+            "digest": whole.digest,
             "level": stimuli.level,
             "n_stimuli": len(stimuli),
             "n_sentences": len(np.unique(stimuli.groups)),

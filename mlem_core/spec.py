@@ -14,6 +14,7 @@ from mlem_core.errors import InputError, unknown
 from mlem_core.patterns import MISSING
 from mlem_core.results import ESTIMATORS
 from mlem_core.stimuli import StimulusSet, read_csv
+from mlem_core.variants import POSITIONS, UNITS
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,9 @@ class AnalysisSpec:
     folds : number of folds of the cross-validation
     seed : seed of the folds
     device : "auto", "cpu" or "cuda"
+    positions : "all" stimuli, or "without-first": without the words at position 0
+    units : "raw", "standardised" (each of variance 1 over the stimuli) or "without-outliers", see
+        `mlem_core.variants`
     """
 
     stimuli: str = "probing"
@@ -52,6 +56,8 @@ class AnalysisSpec:
     seed: int = 0
     device: str = "auto"
     interactions: bool = False
+    positions: str = "all"
+    units: str = "raw"
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it."""
@@ -78,6 +84,8 @@ class AnalysisSpec:
             ("estimator", self.estimator, ESTIMATORS),
             ("distance", self.distance, METRICS),
             ("device", self.device, ("auto", "cpu", "cuda")),
+            ("choice of positions", self.positions, POSITIONS),
+            ("choice of units", self.units, UNITS),
         ):
             if value not in choices:
                 raise unknown(kind, value, choices)

@@ -132,6 +132,18 @@ class StimulusSet:
             _digest(self.table, kept),
         )
 
+    def take(self, rows: NDArray[np.int64]) -> StimulusSet:
+        """Only the stimuli in these rows, in their order: (n_kept,) row numbers."""
+        table = self.table.iloc[rows].reset_index(drop=True)
+        return StimulusSet(
+            self.name,
+            table,
+            self.features,
+            None if self.word_index is None else self.word_index[rows],
+            np.unique(self.groups[rows], return_inverse=True)[1].astype(np.int64),
+            _digest(table, self.features),
+        )
+
     def with_kinds(self, ordered: Iterable[str] = (), nominal: Iterable[str] = ()) -> StimulusSet:
         """The same stimuli with the kinds of some features set.
 
