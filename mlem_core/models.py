@@ -4,11 +4,15 @@ A name is one of `PACKAGED` (installed with the program, no network), a folder o
 this machine, or an id of the Hugging Face hub. The weights of a hub model are fetched into the
 hub's own cache at one commit and then read like any other folder. Only safetensors and GGUF
 files are read, never pickled ones, and no code that comes with a model is run.
+
+With `@random` behind its name (or `@random1`, `@random2` ... for other seeds) a model is a control:
+the same architecture and tokenizer with the weights that training would start from.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import difflib
 import functools
 import hashlib
@@ -21,16 +25,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from logging import CRITICAL
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mlem_core import hub
 from mlem_core.errors import InputError, unknown
+from mlem_core.forward import count_blocks, is_causal, longest_input
 from mlem_core.model_files import READ, check_folder, check_gguf, first_line
 from mlem_core.store import sha256_file
 
-if TYPE_CHECKING:
-    import torch
-
+DTYPES = ("float32", "bfloat16")
 PACKAGED = ("minilm", "smollm2")
 PAPER_TRIO = ("bert-base-uncased", "gpt2", "state-spaces/mamba-130m-hf")
 
@@ -51,12 +54,12 @@ class ModelInfo:
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model ready to run, in float32 and in evaluation mode.
+    """A model ready to run, in evaluation mode, its numbers of the type `dtype`.
 
     `identity` is what the weights and the tokenizer are (a digest or a hub commit), `n_layers`
     the number of blocks (there is one more layer than blocks: layer 0, the embeddings),
     `max_tokens` the longest input or None where there is no limit, `note` what must be said
-    wherever the model is named.
+    wherever the model is named, `causal` whether a token sees only what comes before it.
     """
 
     name: str
@@ -68,6 +71,8 @@ class LoadedModel:
     max_tokens: int | None
     device: str
     note: str
+    dtype: str = "float32"
+    causal: bool = False
 
 
 @dataclass(frozen=True)
@@ -91,6 +96,7 @@ _PACKAGES = {
         "4-bit weights",
     ),
 }
+_CONTROL = re.compile(r"(?P<name>.+)@random(?P<seed>\d{0,9})")
 _HUB_LABELS = {
     "bert-base-uncased": "BERT base, encoder, 12 layers",
     "gpt2": "GPT-2 small, decoder, 12 layers",
@@ -106,6 +112,7 @@ class _Source:
     gguf: str | None
     revision: str  # "" where only the content says what it is
     note: str
+    seed: int | None = None  # of freshly initialised weights; None: those that are there
 
 
 def known() -> list[ModelInfo]:
@@ -131,19 +138,22 @@ def identity(name: str) -> str:
     return _identity(_source(name))
 
 
-def open_model(name: str, device: str = "auto") -> LoadedModel:
-    """Load a model by name, in float32.
+def open_model(name: str, device: str = "auto", dtype: str = "float32") -> LoadedModel:
+    """Load a model by name.
 
     Parameters
     ----------
     name : one of `PACKAGED`, a folder or .gguf file, or a hub id.
     device : "auto" (CUDA where there is one), "cpu", "cuda" or "cuda:1".
+    dtype : one of `DTYPES`: of the weights and of everything computed from them.
 
     Raises
     ------
     ModelUnavailable : the hub cannot be reached or does not let us have the model.
     InputError : no such model, or its files cannot be used; the sentence says why.
     """
+    if dtype not in DTYPES:
+        raise unknown("dtype", dtype, DTYPES)
     source = _source(name)
     if source.gguf is not None:
         check_gguf(name, source.folder / source.gguf)
@@ -152,7 +162,7 @@ def open_model(name: str, device: str = "auto") -> LoadedModel:
     device = resolve_device(device)
     with quiet():
         tokenizer = _load_tokenizer(name, source)
-        model = _load_weights(name, source)
+        model = _load_weights(name, source, dtype)
         _check_vocabulary(name, tokenizer, model)
         try:
             model = model.to(device)
@@ -160,7 +170,7 @@ def open_model(name: str, device: str = "auto") -> LoadedModel:
             raise InputError(
                 f"the model {name!r} does not fit into the memory of {device}: {first_line(error)}."
             ) from error
-        n_layers = _count_blocks(name, model)
+        n_layers = count_blocks(name, model)
     return LoadedModel(
         name=name,
         model=model,
@@ -168,9 +178,11 @@ def open_model(name: str, device: str = "auto") -> LoadedModel:
         identity=_identity(source),
         revision=source.revision or _identity(source)[:12],
         n_layers=n_layers,
-        max_tokens=_max_tokens(model, tokenizer),
+        max_tokens=longest_input(model, tokenizer),
         device=device,
         note=source.note,
+        dtype=dtype,
+        causal=is_causal(model, n_layers),
     )
 
 
@@ -189,46 +201,6 @@ def resolve_device(device: str) -> str:
             "the choices are auto and cpu" + (", cuda." if torch.cuda.is_available() else ".")
         )
     return device
-
-
-def hidden_states(loaded: LoadedModel, input_ids: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """The hidden states of a batch of equally long inputs, from one forward pass.
-
-    Parameters
-    ----------
-    input_ids : (n_inputs, n_tokens) integers on the model's device, no padding.
-
-    Returns
-    -------
-    n_layers + 1 tensors of shape (n_inputs, n_tokens, n_units): layer 0 is what enters the
-    first block (the embeddings, with positions where the model adds them), layer k what leaves
-    block k; the last one has passed the model's final norm where it has one.
-    """
-    import torch
-
-    entered: list[torch.Tensor] = []
-
-    def keep(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        entered.append(args[0] if args else kwargs["hidden_states"])
-
-    blocks = _blocks(loaded.model, loaded.n_layers)
-    hook = blocks[0].register_forward_pre_hook(keep, with_kwargs=True) if blocks else None
-    try:
-        # No padding, so no mask and no positions to give: each model's own are the right ones.
-        with torch.inference_mode(), torch.backends.cudnn.flags(allow_tf32=False):
-            states = tuple(
-                loaded.model(
-                    input_ids=input_ids, output_hidden_states=True, return_dict=True
-                ).hidden_states
-            )
-    finally:
-        if hook is not None:
-            hook.remove()
-    if entered and not torch.equal(entered[0], states[0]):
-        # The recurrent models (Mamba, Mamba-2, RWKV) leave the embeddings out and give the
-        # last block twice, before and after the norm.
-        states = (entered[0], *states[: loaded.n_layers - 1], states[-1])
-    return states
 
 
 @contextlib.contextmanager
@@ -270,6 +242,11 @@ def _version(package: str) -> str:
 
 
 def _source(name: str) -> _Source:
+    control = _CONTROL.fullmatch(name)
+    if control:
+        seed = int(control["seed"] or 0)
+        note = f"random weights, seed {seed}"
+        return dataclasses.replace(_source(control["name"]), note=note, seed=seed)
     if name in _PACKAGES:
         package = _PACKAGES[name]
         folder = _package_folder(package)
@@ -337,6 +314,9 @@ def _unknown_model(name: str) -> InputError:
 
 
 def _identity(source: _Source) -> str:
+    if source.seed is not None:
+        whole = f"{_identity(dataclasses.replace(source, seed=None))} random {source.seed}"
+        return hashlib.sha256(whole.encode()).hexdigest()
     if re.fullmatch(r"[0-9a-f]{40}", source.revision):
         return source.revision
     if source.gguf:
@@ -378,35 +358,45 @@ def _load_tokenizer(name: str, source: _Source) -> Any:
     return tokenizer
 
 
-def _load_weights(name: str, source: _Source) -> Any:
+def _load_weights(name: str, source: _Source, dtype: str) -> Any:
     import torch
-    from transformers import AutoModel
+    from transformers import AutoConfig, AutoModel
 
     # Formats are told apart by what we found in the folder, never by what transformers prefers.
-    more = {"gguf_file": source.gguf} if source.gguf else {"use_safetensors": True}
+    more = {"gguf_file": source.gguf} if source.gguf else {}
+    read = {"local_files_only": True, "trust_remote_code": False, **more}
     try:
-        model, report = AutoModel.from_pretrained(
-            source.folder,
-            dtype=torch.float32,
-            local_files_only=True,
-            trust_remote_code=False,
-            output_loading_info=True,
-            **more,
-        )
+        if source.seed is not None:
+            config = AutoConfig.from_pretrained(source.folder, **read)
+            # The user's own random numbers stay as they were.
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(source.seed)
+                model = AutoModel.from_config(config, dtype=torch.float32)
+            model, report = model.to(getattr(torch, dtype)), {"missing_keys": []}
+        else:
+            model, report = AutoModel.from_pretrained(
+                source.folder, dtype=getattr(torch, dtype), output_loading_info=True, **formats, **read
+            )
     except Exception as error:
         if "ignore_mismatched_sizes" in str(error):
             reason = "its weights have other shapes than its config.json says"
         else:
             reason = first_line(error)
         raise InputError(f"the model {name!r} cannot be loaded: {reason}.") from error
-    # The pooler is fitted after pre-training and has no part in the hidden states.
-    missing = sorted(key for key in report["missing_keys"] if "pooler" not in key)
+    # The pooler is fitted after pre-training and has no part in the hidden states; nor has the
+    # decoder of a model of two halves, of which the encoder is used (and may be all there is).
+    halves = all(getattr(model, half, None) is not None for half in ("encoder", "decoder"))
+    missing = sorted(
+        key
+        for key in report["missing_keys"]
+        if "pooler" not in key and not (halves and key.startswith("decoder."))
+    )
     if missing:
         raise InputError(
             f"the model {name!r} cannot be used: its weights lack {len(missing)} of the tensors "
             f"that its config.json asks for, such as {missing[0]}."
         )
-    if model.config.is_encoder_decoder:
+    if halves:
         model = model.get_encoder()
     if model.main_input_name != "input_ids":
         raise InputError(f"the model {name!r} reads {model.main_input_name}, not text.")
@@ -422,55 +412,3 @@ def _check_vocabulary(name: str, tokenizer: Any, model: Any) -> None:
             f"the tokenizer of the model {name!r} is another model's: its vocabulary goes up to "
             f"token {highest}, but the model has embeddings for {rows} tokens."
         )
-
-
-def _blocks(model: Any, n_layers: int) -> Any:
-    """The list of a model's blocks, or None: the outermost module list of that length."""
-    import torch
-
-    lists = [
-        (path.count("."), module)
-        for path, module in model.named_modules()
-        if isinstance(module, torch.nn.ModuleList) and len(module) == n_layers
-    ]
-    return min(lists, key=lambda item: item[0])[1] if lists else None
-
-
-def _count_blocks(name: str, model: Any) -> int:
-    """Run the model on one token: does it give a hidden state of each block?"""
-    import torch
-
-    loaded = LoadedModel(
-        name, model, None, "", "", int(model.config.num_hidden_layers), None, "", ""
-    )
-    try:
-        ids = torch.zeros((1, 2), dtype=torch.long, device=model.device)
-        states = hidden_states(loaded, ids)
-    except Exception as error:
-        raise InputError(
-            f"the model {name!r} cannot be run on text alone: {first_line(error)}."
-        ) from error
-    widths = {tuple(state.shape[:2]) for state in states}
-    if len(states) != loaded.n_layers + 1 or widths != {(1, 2)}:
-        raise InputError(
-            f"the model {name!r} gives {len(states)} hidden states for {loaded.n_layers} layers; "
-            "expected one for each layer and one for the embeddings, of every token."
-        )
-    return loaded.n_layers
-
-
-def _max_tokens(model: Any, tokenizer: Any) -> int | None:
-    import torch
-
-    limits = []
-    window = getattr(model.config, "max_position_embeddings", None)
-    if window:
-        limits.append(int(window))
-    for path, module in model.named_modules():
-        # RoBERTa and its kin count positions from behind the padding's own.
-        if path.endswith("position_embeddings") and isinstance(module, torch.nn.Embedding):
-            taken = -1 if module.padding_idx is None else module.padding_idx
-            limits.append(module.num_embeddings - taken - 1)
-    if tokenizer.model_max_length < 10**9:
-        limits.append(int(tokenizer.model_max_length))
-    return min(limits) if limits else None

@@ -19,16 +19,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlem_core import models
+from mlem_core import forward, models
 from mlem_core.errors import InputError, unknown
 from mlem_core.representation_files import open_arrays
 from mlem_core.stimuli import StimulusSet
 from mlem_core.store import Store
+from mlem_core.tokens import SPECIAL_TOKENS, TokenizedStimuli, tokenize
 
 if TYPE_CHECKING:
     import torch
-
-    from mlem_core.tokens import TokenizedStimuli
 
 __all__ = [
     "Representations",
@@ -43,12 +42,12 @@ __all__ = [
 Progress = Callable[[int, int], None]
 
 _STAGE = "representations"
-VERSION = 1  # counted up when the same inputs give other arrays
-_DTYPE = "float32"
+VERSION = 2  # counted up when the same inputs give other arrays
 _POOLING = {"word": "last sub-token of the word", "sentence": "mean over the sentence's tokens"}
-_SPECIAL = "as the tokenizer adds them"
 _FLOP_PER_BATCH = {"cpu": 5e10, "cuda": 5e12}  # well under a second: how soon a cancel is heard
-_MAX_TOKENS = {"cpu": 4096, "cuda": 65536}
+_MAX_TOKENS = {"cpu": 4096, "cuda": 65536}  # more at a time makes no pass faster
+_WORKING = 24  # copies of a token's state that a block makes at its widest, about
+_FREE_PART = 0.8  # of the free memory of a GPU that a batch may take
 _MAPPED = 64 * 2**20  # bytes written before the files are mapped anew
 
 
@@ -87,6 +86,8 @@ def from_model(
     store: Store,
     *,
     device: str = "auto",
+    dtype: str = "float32",
+    special_tokens: str = "model",
     progress: Progress | None = None,
 ) -> Representations:
     """All layers' hidden states of the stimuli, from the store or else from the model.
@@ -97,7 +98,9 @@ def from_model(
 
     Parameters
     ----------
-    name : see `models.open_model`; or a model that is already open.
+    name : see `models.open_model`; or a model that is already open (its own device and dtype hold).
+    device, dtype : see `models.open_model`.
+    special_tokens : start and end tokens, see `mlem_core.tokens.tokenize`.
     progress : called with (done, total) sentences, at least once a second on a usual machine;
         what it raises stops the work and leaves nothing behind.
 
@@ -108,12 +111,12 @@ def from_model(
     """
     report = progress or (lambda done, total: None)
     n_sentences = len(set(stimuli.sentences))
-    depends_on = _depends_on(stimuli, name)
+    depends_on = _depends_on(stimuli, name, dtype, special_tokens)
 
     def make(folder: Path) -> None:
         report(0, n_sentences)
-        loaded = models.open_model(name, device) if isinstance(name, str) else name
-        facts = extract(stimuli, loaded, folder, report)
+        loaded = models.open_model(name, device, dtype) if isinstance(name, str) else name
+        facts = extract(stimuli, loaded, folder, report, special_tokens)
         (folder / "facts.json").write_text(json.dumps(facts, indent=1))
 
     folder = store.entry(_STAGE, VERSION, make, lambda: report(0, n_sentences), **depends_on)
@@ -122,23 +125,32 @@ def from_model(
 
 
 def find(
-    stimuli: StimulusSet, name: str | models.LoadedModel, store: Store
+    stimuli: StimulusSet,
+    name: str | models.LoadedModel,
+    store: Store,
+    *,
+    dtype: str = "float32",
+    special_tokens: str = "model",
 ) -> Representations | None:
     """What `from_model` would give if that is in the store, else None; loads no model."""
-    depends_on = _depends_on(stimuli, name)
+    depends_on = _depends_on(stimuli, name, dtype, special_tokens)
     folder = store.find(_STAGE, VERSION, **depends_on)
     if folder is None:
         return None
     return _stored(folder, stimuli, name, store.key(_STAGE, VERSION, **depends_on))
 
 
-def _depends_on(stimuli: StimulusSet, name: str | models.LoadedModel) -> dict[str, str]:
+def _depends_on(
+    stimuli: StimulusSet, name: str | models.LoadedModel, dtype: str, special_tokens: str
+) -> dict[str, str]:
+    if special_tokens not in SPECIAL_TOKENS:
+        raise unknown("choice of special tokens", special_tokens, SPECIAL_TOKENS)
     return {
         "stimuli": _digest(stimuli),
         "model": models.identity(name) if isinstance(name, str) else name.identity,
         "pooling": _POOLING[stimuli.level],
-        "special_tokens": _SPECIAL,
-        "dtype": _DTYPE,
+        "special_tokens": SPECIAL_TOKENS[special_tokens],
+        "dtype": dtype if isinstance(name, str) else name.dtype,
     }
 
 
@@ -206,8 +218,6 @@ def batches(lengths: NDArray[np.integer], max_tokens: int) -> list[NDArray[np.in
 
 def input_batches(stimuli: StimulusSet, loaded: models.LoadedModel) -> list[torch.Tensor]:
     """The inputs (n_sentences, n_tokens) of the forward passes that `extract` makes, in order."""
-    from mlem_core.tokens import tokenize
-
     tokenized = tokenize(stimuli, loaded)
     return [_inputs(tokenized, batch, loaded) for batch in _plan(tokenized, loaded)]
 
@@ -217,18 +227,19 @@ def extract(
     loaded: models.LoadedModel,
     folder: Path,
     progress: Progress | None = None,
+    special_tokens: str = "model",
 ) -> dict[str, Any]:
     """Write `layer_00.npy` ... (n_stimuli, n_units) float32 into `folder`; returns the facts.
 
     What is kept in memory is one batch, however many stimuli there are. A batch that does not
-    fit into memory is halved.
+    fit into memory is halved, and so are those that are still to come. In a causal model words
+    with the same left context have one representation; batches would make it differ in its last
+    bits, so it is kept once for all of them.
     """
     import torch
     import transformers
 
-    from mlem_core.tokens import tokenize
-
-    tokenized = tokenize(stimuli, loaded)
+    tokenized = tokenize(stimuli, loaded, special_tokens)
     total, done = len(tokenized.tokens), 0
     files: _LayerFiles | None = None
     waiting = _plan(tokenized, loaded)[::-1]
@@ -236,22 +247,26 @@ def extract(
         if progress is not None:
             progress(done, total)
         batch = waiting.pop()
+        result: tuple[NDArray[np.int64], list[NDArray[np.float32]]] | None = None
         try:
-            rows, values = _run(tokenized, batch, loaded)
-        except (torch.OutOfMemoryError, RuntimeError) as error:
+            result = _run(tokenized, batch, loaded)
+        except RuntimeError as error:
             if not _out_of_memory(error):
                 raise
+        # Only here, where nothing of a failed pass is held any more, can its memory be freed.
+        if result is None:
+            if loaded.device != "cpu":
+                torch.cuda.empty_cache()
             if len(batch) == 1:
                 row = tokenized.stimuli[batch[0]][0] + 1
                 raise InputError(
                     f"row {row}: the sentence does not fit into the memory of {loaded.device} "
                     f"beside the model {loaded.name}."
-                ) from error
+                )
             # Whatever is still to come would not fit either.
             waiting = [half for full in [*waiting, batch] for half in _halves(full, len(batch))]
-            if loaded.device != "cpu":
-                torch.cuda.empty_cache()
             continue
+        rows, values = result
         if files is None:
             files = _LayerFiles(folder, len(stimuli), [value.shape[1] for value in values])
         for layer, value in enumerate(values):
@@ -264,6 +279,8 @@ def extract(
         files.write(rows, values)
         done += len(batch)
     assert files is not None  # a stimulus set is never empty
+    if loaded.causal:
+        files.repeat(_first_of_context(tokenized))
     files.close()
     if progress is not None:
         progress(done, total)
@@ -274,14 +291,19 @@ def extract(
         "note": loaded.note,
         "architecture": type(loaded.model).__name__,
         "units": files.widths,
-        "dtype": _DTYPE,
+        "dtype": loaded.dtype,
         "pooling": _POOLING[stimuli.level],
-        "special_tokens": {"choice": _SPECIAL, "start": start, "end": end},
+        "special_tokens": {
+            "choice": SPECIAL_TOKENS[special_tokens],
+            "start": start,
+            "end": end,
+        },
         "unknown_words": tokenized.n_unknown,
         "max_tokens": loaded.max_tokens,
         "device": loaded.device,
         "torch": torch.__version__,
         "transformers": transformers.__version__,
+        "kernels": forward.installed_kernels(),
     }
 
 
@@ -293,11 +315,30 @@ def _digest(stimuli: StimulusSet) -> str:
 
 
 def _plan(tokenized: TokenizedStimuli, loaded: models.LoadedModel) -> list[NDArray[np.int64]]:
+    import torch
+
     kind = loaded.device.partition(":")[0]
     embedded = loaded.model.get_input_embeddings().weight.numel()
     weights = max(1, sum(p.numel() for p in loaded.model.parameters()) - embedded)
-    budget = int(min(_MAX_TOKENS[kind], _FLOP_PER_BATCH[kind] / (2 * weights)))
-    return batches(np.array([len(ids) for ids in tokenized.tokens]), budget)
+    budget = min(_MAX_TOKENS[kind], _FLOP_PER_BATCH[kind] / (2 * weights))
+    if kind == "cuda":
+        free, _ = torch.cuda.mem_get_info(loaded.device)
+        budget = min(budget, tokens_that_fit(free, loaded))
+    return batches(np.array([len(ids) for ids in tokenized.tokens]), int(budget))
+
+
+def tokens_that_fit(free: int, loaded: models.LoadedModel) -> int:
+    """How many tokens a batch may have where `free` bytes are free (an estimate, at least 1).
+
+    What a token needs is its state of every layer, and the working copies of one block; a
+    recurrent block without its own kernels keeps an inner state for each token too.
+    """
+    config = loaded.model.config
+    width = int(config.hidden_size)
+    inner = int(getattr(config, "intermediate_size", None) or 4 * width)
+    state = int(getattr(config, "state_size", 0) or 0)
+    values = (loaded.n_layers + 1 + _WORKING) * width + 4 * inner * (1 + state)
+    return max(1, int(_FREE_PART * free / (4 * values)))
 
 
 def _inputs(
@@ -317,7 +358,7 @@ def _run(
 
     rows = np.concatenate([tokenized.stimuli[sentence] for sentence in batch])
     inputs = _inputs(tokenized, batch, loaded)
-    states = models.hidden_states(loaded, inputs)
+    states = forward.hidden_states(loaded.model, loaded.n_layers, inputs)
     # Which sentence of the batch each stimulus is in.
     places = np.repeat(np.arange(len(batch)), [len(tokenized.stimuli[s]) for s in batch])
     at = torch.from_numpy(places).to(loaded.device)
@@ -335,6 +376,18 @@ def _run(
         return rows, [state.float().cpu().numpy() for state in chosen]
 
 
+def _first_of_context(tokenized: TokenizedStimuli) -> NDArray[np.int64]:
+    """(n_stimuli,) the first stimulus with the same tokens up to and with its own."""
+    if tokenized.positions is None:
+        return np.arange(sum(map(len, tokenized.stimuli)))
+    first = np.arange(len(tokenized.positions))
+    seen: dict[bytes, int] = {}
+    for ids, rows in zip(tokenized.tokens, tokenized.stimuli, strict=True):
+        for row in rows:
+            first[row] = seen.setdefault(ids[: tokenized.positions[row] + 1].tobytes(), row)
+    return first
+
+
 def _halves(batch: NDArray[np.int64], too_many: int) -> Iterator[NDArray[np.int64]]:
     if len(batch) < max(2, too_many):
         yield batch
@@ -343,11 +396,15 @@ def _halves(batch: NDArray[np.int64], too_many: int) -> Iterator[NDArray[np.int6
         yield batch[: len(batch) // 2]
 
 
-def _out_of_memory(error: Exception) -> bool:
+def _out_of_memory(error: RuntimeError) -> bool:
     import torch
 
-    # On the CPU it is a RuntimeError like any other.
-    return isinstance(error, torch.OutOfMemoryError) or "not enough memory" in str(error)
+    # On the CPU it is a RuntimeError like any other, and in CUDA's libraries too.
+    said = str(error)
+    return isinstance(error, torch.OutOfMemoryError) or any(
+        sign in said
+        for sign in ("not enough memory", "can't allocate memory", "out of memory", "ALLOC_FAILED")
+    )
 
 
 def _file(folder: Path, layer: int) -> Path:
@@ -379,6 +436,12 @@ class _LayerFiles:
         if self._written > _MAPPED:
             # Mapped pages count as ours until they are let go.
             self._maps, self._written = self._map(), 0
+
+    def repeat(self, first: NDArray[np.int64]) -> None:
+        """Make each row what the row `first` of it is."""
+        rows = np.flatnonzero(first != np.arange(len(first)))
+        for target in self._maps:
+            target[rows] = target[first[rows]]
 
     def close(self) -> None:
         self._maps = []

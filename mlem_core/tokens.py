@@ -8,10 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from mlem_core.errors import InputError
+from mlem_core.errors import InputError, unknown
 from mlem_core.models import LoadedModel, quiet
 from mlem_core.stimuli import StimulusSet
 
+# Which tokens are added before and after a sentence, and how the manifest says it.
+SPECIAL_TOKENS = {
+    "model": "as the tokenizer adds them",
+    "none": "none",
+    "start": "as the tokenizer adds them, with a start token where it adds none",
+}
 _CHUNK = 1000  # sentences tokenised at a time
 
 
@@ -25,7 +31,7 @@ class TokenizedStimuli:
     content : per sentence the (first, last) token that is not a start or end token.
     stimuli : per sentence the rows of its stimuli.
     positions : (n_stimuli,) the token of each word stimulus; None for a sentence-level set.
-    special : the tokens that the tokenizer adds before and after a sentence.
+    special : the tokens added before and after a sentence.
     n_unknown : how many word stimuli end in the tokenizer's unknown token.
     """
 
@@ -37,15 +43,22 @@ class TokenizedStimuli:
     n_unknown: int
 
 
-def tokenize(stimuli: StimulusSet, loaded: LoadedModel) -> TokenizedStimuli:
+def tokenize(
+    stimuli: StimulusSet, loaded: LoadedModel, special_tokens: str = "model"
+) -> TokenizedStimuli:
     """Tokenise every different sentence once, and find each word's last sub-token.
 
-    Start and end tokens are added as the tokenizer was made to add them. Words are separated by
-    whitespace, as in the CSV.
+    Words are separated by whitespace, as in the CSV.
+
+    Parameters
+    ----------
+    special_tokens : start and end tokens: "model" adds what the tokenizer was made to add, "none"
+        nothing, "start" a start token too where the tokenizer adds nothing before a sentence.
 
     Raises `InputError` naming the row where a sentence has no tokens or more than the model
-    reads, and where no token ends with the word.
+    reads, and where no token ends with the word; for "start" where there is no such token.
     """
+    before = _start_token(loaded, special_tokens)
     rows_of: dict[str, list[int]] = {}
     for row, sentence in enumerate(stimuli.sentences):
         rows_of.setdefault(sentence, []).append(row)
@@ -60,7 +73,9 @@ def tokenize(stimuli: StimulusSet, loaded: LoadedModel) -> TokenizedStimuli:
     n_unknown = 0
     for begin in range(0, len(sentences), _CHUNK):
         batch = sentences[begin : begin + _CHUNK]
-        for sentence, encoded in zip(batch, _encode(loaded.tokenizer, batch), strict=True):
+        added = special_tokens != "none"
+        made = _encode(loaded.tokenizer, batch, added, before)
+        for sentence, encoded in zip(batch, made, strict=True):
             ids, first, last, spans = encoded
             own = rows[len(tokens)]
             if first > last:
@@ -93,24 +108,46 @@ def tokenize(stimuli: StimulusSet, loaded: LoadedModel) -> TokenizedStimuli:
     return TokenizedStimuli(tokens, content, rows, positions, special, n_unknown)
 
 
+def _start_token(loaded: LoadedModel, special_tokens: str) -> list[int]:
+    """What "start" puts before what the tokenizer makes: its start token, or nothing."""
+    if special_tokens not in SPECIAL_TOKENS:
+        raise unknown("choice of special tokens", special_tokens, SPECIAL_TOKENS)
+    tokenizer = loaded.tokenizer
+    if special_tokens != "start" or _encode(tokenizer, ["a"], True, [])[0][1] > 0:
+        return []
+    for token in (tokenizer.bos_token_id, tokenizer.cls_token_id):
+        if token is not None:
+            return [int(token)]
+    raise InputError(
+        f"the tokenizer of {loaded.name} names no start token; the choices of special tokens for "
+        "it are model and none."
+    )
+
+
 def _encode(
-    tokenizer: Any, sentences: list[str]
+    tokenizer: Any, sentences: list[str], special: bool, before: list[int]
 ) -> list[tuple[np.ndarray, int, int, list[tuple[int, int]] | None]]:
-    """Per sentence (ids, first and last token of the sentence itself, character spans)."""
+    """Per sentence (ids, first and last token of the sentence itself, character spans).
+
+    `special`: with the tokens that the tokenizer adds; `before`: what comes before all of it.
+    """
     with quiet():  # about long sentences, which we look at ourselves
         encoded = tokenizer(
             sentences,
-            add_special_tokens=True,
-            return_special_tokens_mask=True,
+            add_special_tokens=special,
+            return_special_tokens_mask=special,
             return_offsets_mapping=tokenizer.is_fast,
             return_attention_mask=False,
         )
     result = []
     for row, ids in enumerate(encoded["input_ids"]):
-        own = [i for i, added in enumerate(encoded["special_tokens_mask"][row]) if not added]
+        mask = encoded["special_tokens_mask"][row] if special else [0] * len(ids)
+        own = [i for i, added in enumerate(mask, len(before)) if not added]
         first, last = (own[0], own[-1]) if own else (0, -1)
-        spans = encoded["offset_mapping"][row] if tokenizer.is_fast else None
-        result.append((np.asarray(ids, dtype=np.int64), first, last, spans))
+        spans = None
+        if tokenizer.is_fast:
+            spans = [(0, 0)] * len(before) + list(encoded["offset_mapping"][row])
+        result.append((np.asarray(before + list(ids), dtype=np.int64), first, last, spans))
     return result
 
 

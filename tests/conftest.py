@@ -1,4 +1,4 @@
-"""Fixtures that the browser tests share."""
+"""Fixtures that several test files share."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import os
 from collections.abc import Iterator
 
 import pytest
+import tiny
 from find_browser import find_browser, launch_arguments
 from playwright.sync_api import Browser, sync_playwright
+
+from mlem_core.models import LoadedModel, open_model
 
 
 @pytest.fixture(scope="session")
@@ -30,3 +33,10 @@ def browser(chromium_path: str) -> Iterator[Browser]:
         )
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="session")
+def architectures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, LoadedModel]:
+    """A tiny model of every architecture, saved and read again."""
+    root = tmp_path_factory.mktemp("architectures")
+    return {k: open_model(str(tiny.save(k, root / k)), "cpu") for k in tiny.ARCHITECTURES}

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import tiny
 
-from mlem_core import hub, models
+from mlem_core import forward, hub, models
 from mlem_core.errors import InputError
 from mlem_core.models import ModelUnavailable, open_model
 
@@ -80,7 +80,7 @@ def test_packaged_decoder_has_learnt_english():
     import torch
 
     ids = loaded.tokenizer("The capital of France is", return_tensors="pt")["input_ids"]
-    last = models.hidden_states(loaded, ids)[-1][0, -1]
+    last = forward.hidden_states(loaded.model, loaded.n_layers, ids)[-1][0, -1]
     likely = torch.topk(loaded.model.get_input_embeddings().weight @ last, 5).indices
     assert " Paris" in [loaded.tokenizer.decode([token]) for token in likely]
 

@@ -7,7 +7,12 @@ import string
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
+import pytest
+
 from mlem_core.models import LoadedModel, open_model, quiet
+from mlem_core.stimuli import StimulusSet, from_frame
 
 SENTENCES = [
     "The old dog sees a cat.",
@@ -26,7 +31,12 @@ def opened(name: str) -> LoadedModel:
 
 
 def train_tokenizer(kind: str) -> Any:
-    """A fast tokenizer of one of the families, trained on a few sentences."""
+    """A fast tokenizer of one of the families, trained on a few sentences.
+
+    "wordpiece" as BERT's, "bytes" as GPT-2's (no token added), "marked bytes" as RoBERTa's (start
+    and end), "unigram" as T5's (end only), "sentencepiece" as Llama's (BPE over the whole text with
+    a start token, characters that it does not know as bytes).
+    """
     import tokenizers as tk
     from transformers import PreTrainedTokenizerFast
 
@@ -37,7 +47,7 @@ def train_tokenizer(kind: str) -> Any:
         model.normalizer = tk.normalizers.BertNormalizer(lowercase=True)
         model.pre_tokenizer = tk.pre_tokenizers.BertPreTokenizer()
         trainer: Any = tk.trainers.WordPieceTrainer(vocab_size=120, special_tokens=special)
-    elif kind == "bytes":
+    elif kind in ("bytes", "marked bytes"):
         model = tk.Tokenizer(tk.models.BPE())
         model.pre_tokenizer = tk.pre_tokenizers.ByteLevel(add_prefix_space=False)
         model.post_processor = tk.processors.ByteLevel(trim_offsets=False)
@@ -45,25 +55,43 @@ def train_tokenizer(kind: str) -> Any:
         trainer = tk.trainers.BpeTrainer(
             vocab_size=300, special_tokens=special, initial_alphabet=alphabet
         )
-    else:
-        assert kind == "unigram"
+    elif kind == "unigram":
         model = tk.Tokenizer(tk.models.Unigram())
         model.pre_tokenizer = tk.pre_tokenizers.Metaspace()
         trainer = tk.trainers.UnigramTrainer(
             vocab_size=100, special_tokens=special, unk_token="[UNK]"
         )
+    else:
+        assert kind == "sentencepiece"
+        model = tk.Tokenizer(tk.models.BPE(unk_token="[UNK]", byte_fallback=True))
+        model.pre_tokenizer = tk.pre_tokenizers.Metaspace()  # for the training alone
+        trainer = tk.trainers.BpeTrainer(
+            vocab_size=420, special_tokens=[*special, *(f"<0x{i:02X}>" for i in range(256))]
+        )
     model.train_from_iterator(text, trainer)
-    ids = {token: model.token_to_id(token) for token in special}
-    if kind == "wordpiece":
-        model.post_processor = tk.processors.TemplateProcessing(
-            single="[CLS] $A [SEP]", special_tokens=[(t, ids[t]) for t in ("[CLS]", "[SEP]")]
+    if kind == "sentencepiece":
+        model.pre_tokenizer = None
+        model.normalizer = tk.normalizers.Sequence(
+            [tk.normalizers.Prepend("▁"), tk.normalizers.Replace(" ", "▁")]
         )
-    elif kind == "unigram":
+    template = {
+        "wordpiece": "[CLS] $A [SEP]",
+        "marked bytes": "[CLS] $A [SEP]",
+        "unigram": "$A [SEP]",
+        "sentencepiece": "[CLS] $A",
+    }.get(kind)
+    if template is not None:
         model.post_processor = tk.processors.TemplateProcessing(
-            single="$A [SEP]", special_tokens=[("[SEP]", ids["[SEP]"])]
+            single=template,
+            special_tokens=[(token, model.token_to_id(token)) for token in ("[CLS]", "[SEP]")],
         )
+    named = {} if kind == "unigram" else {"bos_token": "[CLS]"}
     return PreTrainedTokenizerFast(
-        tokenizer_object=model, unk_token="[UNK]", pad_token="[PAD]", model_max_length=64
+        tokenizer_object=model,
+        unk_token="[UNK]",
+        pad_token="[PAD]",
+        model_max_length=64,
+        **named,
     )
 
 
@@ -72,14 +100,14 @@ def _configs() -> dict[str, tuple[str, str, dict[str, Any]]]:
     heads = {"num_attention_heads": 2, "intermediate_size": 24, "max_position_embeddings": 66}
     return {
         "bert": ("wordpiece", "BertConfig", {**small, **heads}),
-        "roberta": ("wordpiece", "RobertaConfig", {**small, **heads, "pad_token_id": 0}),
+        "roberta": ("marked bytes", "RobertaConfig", {**small, **heads, "pad_token_id": 0}),
         "gpt2": (
             "bytes",
             "GPT2Config",
             {"vocab_size": 300, "n_embd": 16, "n_layer": 3, "n_head": 2},
         ),
         "gpt-neox": ("bytes", "GPTNeoXConfig", {**small, **heads}),
-        "llama": ("unigram", "LlamaConfig", {**small, **heads}),
+        "llama": ("sentencepiece", "LlamaConfig", {**small, **heads, "vocab_size": 420}),
         "mamba": ("bytes", "MambaConfig", small),
         "mamba2": (
             "bytes",
@@ -117,3 +145,28 @@ def save(kind: str, folder: Path, **changes: Any) -> Path:
         transformers.AutoModel.from_config(config).save_pretrained(folder)
         train_tokenizer(tokenizer_kind).save_pretrained(folder)
     return folder
+
+
+def word_stimuli(sentences: list[str] = SENTENCES, **columns: list[Any]) -> StimulusSet:
+    """Every word of every sentence."""
+    rows = [(s, i) for s in sentences for i in range(len(s.split()))]
+    table = pd.DataFrame(rows, columns=["sentence", "word_index"])
+    table["length"] = [len(s.split()[i]) for s, i in rows]
+    return from_frame(table.assign(**columns), "words")
+
+
+def sentence_stimuli(sentences: list[str] = SENTENCES) -> StimulusSet:
+    table = pd.DataFrame({"sentence": sentences, "length": [len(s) for s in sentences]})
+    return from_frame(table, "sentences")
+
+
+def close(ours: np.ndarray, theirs: np.ndarray) -> None:
+    """Within 1e-4 of the length of each row."""
+    error = np.linalg.norm(np.asarray(ours, dtype=float) - theirs, axis=1)
+    assert (error <= 1e-4 * np.linalg.norm(theirs, axis=1)).all(), error.max()
+
+
+def told(error: pytest.ExceptionInfo[BaseException]) -> str:
+    text = str(error.value)
+    assert "\n" not in text and text.endswith(".") and len(text) < 300, text
+    return text
