@@ -143,7 +143,8 @@ def open_model(name: str, device: str = "auto", dtype: str = "float32") -> Loade
 
     Parameters
     ----------
-    name : one of `PACKAGED`, a folder or .gguf file, or a hub id.
+    name : one of `PACKAGED`, a folder or .gguf file, or a hub id; with `@random` or `@random1` ...
+        behind it, freshly initialised with that seed.
     device : "auto" (CUDA where there is one), "cpu", "cuda" or "cuda:1".
     dtype : one of `DTYPES`: of the weights and of everything computed from them.
 
@@ -360,22 +361,21 @@ def _load_tokenizer(name: str, source: _Source) -> Any:
 
 def _load_weights(name: str, source: _Source, dtype: str) -> Any:
     import torch
-    from transformers import AutoConfig, AutoModel
+    from transformers import AutoModel
 
     # Formats are told apart by what we found in the folder, never by what transformers prefers.
-    more = {"gguf_file": source.gguf} if source.gguf else {}
-    read = {"local_files_only": True, "trust_remote_code": False, **more}
+    more = {"gguf_file": source.gguf} if source.gguf else {"use_safetensors": True}
     try:
         if source.seed is not None:
-            config = AutoConfig.from_pretrained(source.folder, **read)
-            # The user's own random numbers stay as they were.
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(source.seed)
-                model = AutoModel.from_config(config, dtype=torch.float32)
-            model, report = model.to(getattr(torch, dtype)), {"missing_keys": []}
+            model, report = _fresh(source, source.seed).to(getattr(torch, dtype)), {}
         else:
             model, report = AutoModel.from_pretrained(
-                source.folder, dtype=getattr(torch, dtype), output_loading_info=True, **formats, **read
+                source.folder,
+                dtype=getattr(torch, dtype),
+                local_files_only=True,
+                trust_remote_code=False,
+                output_loading_info=True,
+                **more,
             )
     except Exception as error:
         if "ignore_mismatched_sizes" in str(error):
@@ -388,7 +388,7 @@ def _load_weights(name: str, source: _Source, dtype: str) -> Any:
     halves = all(getattr(model, half, None) is not None for half in ("encoder", "decoder"))
     missing = sorted(
         key
-        for key in report["missing_keys"]
+        for key in report.get("missing_keys", ())
         if "pooler" not in key and not (halves and key.startswith("decoder."))
     )
     if missing:
@@ -402,6 +402,21 @@ def _load_weights(name: str, source: _Source, dtype: str) -> Any:
         raise InputError(f"the model {name!r} reads {model.main_input_name}, not text.")
     model.config.use_cache = False
     return model.eval().requires_grad_(False)
+
+
+def _fresh(source: _Source, seed: int) -> Any:
+    """The architecture with the weights that its training would start from, in float32."""
+    import torch
+    from transformers import AutoConfig, AutoModel
+
+    more = {"gguf_file": source.gguf} if source.gguf else {}
+    config = AutoConfig.from_pretrained(
+        source.folder, local_files_only=True, trust_remote_code=False, **more
+    )
+    # The random numbers of whoever calls stay as they were.
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return AutoModel.from_config(config, dtype=torch.float32)
 
 
 def _check_vocabulary(name: str, tokenizer: Any, model: Any) -> None:
