@@ -68,7 +68,8 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         type=_named_file,
         metavar="NAME=FILE",
-        help=".npz or .safetensors with layer_00, layer_01, ...; may be given several times",
+        help=".npz or .safetensors with layer_00, layer_01, ..., or a .csv of one layer; may be "
+        "given several times",
     )
     analyze.add_argument("--layers", type=_numbers, metavar="0,3,6", help="default: all")
     analyze.add_argument("--features", type=_names, metavar="a,b", help="default: all")
@@ -80,11 +81,22 @@ def _parser() -> argparse.ArgumentParser:
         "--interactions", action="store_true", help="weigh products of two features too"
     )
     analyze.add_argument(
-        "--distance", default="euclidean", metavar="euclidean|cosine|manhattan|correlation"
+        "--distance",
+        default="euclidean",
+        metavar="euclidean|cosine|manhattan|correlation|precomputed",
+        help="precomputed: the arrays of the representations files are distances",
     )
     analyze.add_argument("--folds", type=int, default=5)
     analyze.add_argument("--seed", type=int, default=0)
     analyze.add_argument("--device", default="auto", metavar="auto|cpu|cuda")
+    analyze.add_argument("--dtype", default="float32", metavar="float32|bfloat16")
+    analyze.add_argument(
+        "--special-tokens",
+        default="model",
+        metavar="model|none|start",
+        help="start and end tokens of a sentence: as the model's tokenizer adds them, none, or a "
+        "start token in any case",
+    )
     analyze.add_argument(
         "--baselines",
         type=_names,
@@ -148,6 +160,8 @@ def _analyze(options: argparse.Namespace) -> None:
         folds=options.folds,
         seed=options.seed,
         device=options.device,
+        dtype=options.dtype,
+        special_tokens=options.special_tokens,
     )
     for name in options.baselines:
         if name not in BASELINES:

@@ -15,10 +15,9 @@ import pandas as pd
 
 from mlem_core import representations
 from mlem_core.checks import feature_notices
-from mlem_core.distances import squared_distances
+from mlem_core.distances import PRECOMPUTED, squared_distances
 from mlem_core.errors import InputError, unknown
 from mlem_core.metric import ALPHAS, group_folds
-from mlem_core.models import ModelUnavailable
 from mlem_core.pairs import pair_tables
 from mlem_core.parallel import cores
 from mlem_core.patterns import FloatArray, IntArray, PairIndex, feature_columns
@@ -144,7 +143,7 @@ class Analysis:
         shown = np.sort(rng.permutation(n)[:MAP_STIMULI])
 
         def make(folder: Path) -> None:
-            rows = np.asarray(self.representations(model, store)[layer][shown])
+            rows = np.asarray(self.representations(model, store).of(layer, shown))
             squared = squared_distances(rows, self.spec.distance, layer=f"{model} layer {layer}")
             square = np.zeros((len(shown), len(shown)))
             square[np.triu_indices(len(shown), 1)] = np.sqrt(squared)
@@ -175,9 +174,15 @@ class Analysis:
         files = dict(self.spec.representations)
         found: Representations | None
         if model in files:
-            found = representations.from_file(files[model], self.whole, model)
+            found = _from_file(self.spec, self.whole, files[model], model)
         else:
-            found = representations.find(self.whole, model, store)
+            found = representations.find(
+                self.whole,
+                model,
+                store,
+                dtype=self.spec.dtype,
+                special_tokens=self.spec.special_tokens,
+            )
         if found is None:
             raise InputError(
                 f"the representations of {model} are no longer in the store; run the analysis "
@@ -232,7 +237,7 @@ def run(spec: AnalysisSpec, store: Store, progress: Report | None = None) -> Ana
     """Run an analysis from top to bottom.
 
     Representations and pair tables come from the store when nothing that they depend on has
-    changed. A model that cannot be had is left out, with a notice, if another one remains.
+    changed. A model or file that cannot be used is left out, with a notice, if another remains.
 
     Parameters
     ----------
@@ -285,31 +290,47 @@ def _folds(whole: StimulusSet, spec: AnalysisSpec) -> IntArray:
     return folds
 
 
+def _from_file(spec: AnalysisSpec, stimuli: StimulusSet, path: str, name: str) -> Representations:
+    distances = spec.distance == PRECOMPUTED
+    return representations.from_file(path, stimuli, name, distances=distances)
+
+
 def _all_representations(
     spec: AnalysisSpec, stimuli: StimulusSet, store: Store, report: Report
 ) -> tuple[list[Representations], list[str]]:
     found: list[Representations] = []
-    notices: list[str] = []
+    files: list[Representations] = []
+    errors: dict[str, InputError] = {}
     # Files are read first: what is wrong with them shows before a model has run for minutes.
-    files = [representations.from_file(path, stimuli, name) for name, path in spec.representations]
-    notices += [f"A layer was left out: {why}" for source in files for why in source.left_out]
+    for name, path in spec.representations:
+        try:
+            files.append(_from_file(spec, stimuli, path, name))
+        except InputError as error:
+            errors[name] = error
     for name in spec.models:
 
         def sentences(done: int, total: int, name: str = name) -> None:
             report(Progress("representations", name, done, total, "sentences"))
 
         try:
-            found.append(
-                representations.from_model(
-                    stimuli, name, store, device=spec.device, progress=sentences
-                )
+            source = representations.from_model(
+                stimuli,
+                name,
+                store,
+                device=spec.device,
+                dtype=spec.dtype,
+                special_tokens=spec.special_tokens,
+                progress=sentences,
             )
-        except ModelUnavailable as error:
-            if len(spec.models) + len(files) == 1:
-                raise
-            notices.append(f"{name} was left out: {error}")
+            found.append(source)
+        except InputError as error:
+            errors[name] = error
+    notices = [f"{name} was left out: {error}" for name, error in errors.items()]
     if not found and not files:
-        raise InputError("no model could be loaded: " + " ".join(notices))
+        if len(errors) == 1:
+            raise next(iter(errors.values()))
+        raise InputError("no model is left: " + " ".join(notices))
+    notices += [f"A layer was left out: {why}" for source in files for why in source.left_out]
     return [*found, *files], notices
 
 

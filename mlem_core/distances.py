@@ -12,6 +12,9 @@ from mlem_core.errors import InputError, unknown
 FloatArray = NDArray[np.float64]
 
 METRICS = ("euclidean", "cosine", "manhattan", "correlation")
+# Of arrays that are distances already; see `condensed_from_matrix`.
+PRECOMPUTED = "precomputed"
+DISTANCES = (*METRICS, PRECOMPUTED)
 
 # Two rows closer than this share of their norm are one representation: a model run in float32
 # gives the same word after the same left context only up to its last bits.
@@ -139,8 +142,8 @@ def squared_distances(
 
     Parameters
     ----------
-    representations : (n_stimuli, n_units)
-    metric : one of `METRICS`
+    representations : (n_stimuli, n_units), or distances (n_stimuli, n_stimuli)
+    metric : one of `DISTANCES`; "precomputed" where these are distances
     layer : how an error message calls these representations
 
     Returns
@@ -151,12 +154,14 @@ def squared_distances(
     ------
     InputError
         An unknown metric, values that are not finite, or a row for which the distance is not
-        defined.
+        defined; as `condensed_from_matrix`.
 
     Source: Jalouzot et al. 2024, section 2.1.1; Salle et al. 2024, appendix B.
     """
-    if metric not in METRICS:
-        raise unknown("distance", metric, METRICS)
+    if metric not in DISTANCES:
+        raise unknown("distance", metric, DISTANCES)
+    if metric == PRECOMPUTED:
+        return condensed_from_matrix(representations, layer=layer)
     raw = np.asarray(representations)
     if not np.issubdtype(raw.dtype, np.floating):
         raw = raw.astype(np.float64)

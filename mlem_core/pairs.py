@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from mlem_core.distances import condensed_from_matrix, squared_distances
+from mlem_core.distances import squared_distances
 from mlem_core.errors import InputError
 from mlem_core.parallel import cores
 from mlem_core.patterns import Cells, FloatArray, IntArray, PairIndex, block_numbers
@@ -189,7 +189,7 @@ def pair_tables(
     layers : for each layer a function that gives its representations (n_stimuli, n_units), or its
         distances (n_stimuli, n_stimuli) where `distance` is "precomputed"
     names : how messages call each layer
-    distance : see `mlem_core.distances.METRICS`, or "precomputed"
+    distance : see `mlem_core.distances.DISTANCES`
     keep_ranks : called with a layer's position and its (n_pairs,) doubled ranks
     train_ranks : also sum the ranks among the training pairs of each fold, which the estimators
         that fit ranks need
@@ -221,10 +221,7 @@ def pair_tables(
                 f"{name} holds values so large that their distances overflow; divide them by "
                 "their standard deviation."
             )
-        if distance == "precomputed":
-            squared = condensed_from_matrix(rows, layer=name)
-        else:
-            squared = squared_distances(rows, distance, layer=name)
+        squared = squared_distances(rows, distance, layer=name)
         sums, doubled = layer_sums(index, squared, train_ranks)
         if keep_ranks is not None:
             keep_ranks(position, doubled)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import functools
+import io
 import re
 import zipfile
 import zlib
@@ -18,7 +21,7 @@ from mlem_core.model_files import first_line
 from mlem_core.store import sha256_file
 
 _LAYER = re.compile(r"layer_(\d+)")
-_SUFFIXES = (".npz", ".safetensors")
+SUFFIXES = (".npz", ".safetensors", ".csv")
 # Kinds of safetensors' numbers: name there -> name in numpy; bfloat16 has none.
 _FLOATS = {"F16": "float16", "F32": "float32", "F64": "float64", "BF16": "bfloat16"}
 _WHOLE = ("I8", "I16", "I32", "I64", "U8", "U16", "U32", "U64", "BOOL")
@@ -40,20 +43,26 @@ class Arrays:
     left_out: tuple[str, ...] = ()
 
 
-def open_arrays(path: Path, n_stimuli: int) -> Arrays:
+def open_arrays(path: Path, n_stimuli: int, *, distances: bool = False) -> Arrays:
     """Check every layer of a file, one at a time; raises `InputError` with one sentence.
 
-    A layer with values that are not finite is left out, unless there is no other.
+    `distances`: each array holds the distances of the stimuli, (n_stimuli, n_stimuli). A CSV is
+    layer 0: a row a stimulus, a column a unit, with or without a header. A layer with values that
+    are not finite is left out, unless there is no other.
     """
     suffix = path.suffix.lower()
-    if suffix not in _SUFFIXES:
+    if suffix not in SUFFIXES:
         raise InputError(
             f"the representations file {path.name!r} ends in {suffix or 'nothing'!r}; "
-            f"expected {' or '.join(_SUFFIXES)}."
+            f"expected {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}."
         )
     if not path.is_file():
         raise InputError(f"there is no representations file {str(path)!r}.")
-    describe, read = (_describe_npz, _read_npz) if suffix == ".npz" else (_describe_st, _read_st)
+    describe, read = {
+        ".npz": (_describe_npz, _read_npz),
+        ".safetensors": (_describe_st, _read_st),
+        ".csv": (_describe_csv, _read_csv),
+    }[suffix]
     try:
         digest = sha256_file(path)
         described = describe(path)
@@ -61,13 +70,18 @@ def open_arrays(path: Path, n_stimuli: int) -> Arrays:
         bad: dict[int, str] = {}
         for layer, name in names.items():
             shape, problem, _ = described[name]
-            where = f"array {name} of {path.name}"
+            where = path.name if suffix == ".csv" else f"array {name} of {path.name}"
             if problem:
                 raise InputError(f"{where} {problem}.")
             if len(shape) != 2 or shape[1] == 0:
                 raise InputError(
                     f"{where} has the shape {_shape(shape)}; expected (stimuli, units), here "
                     f"({n_stimuli}, any number)."
+                )
+            if distances and shape != (n_stimuli, n_stimuli):
+                raise InputError(
+                    f"{where} has the shape {_shape(shape)}; precomputed distances of {n_stimuli} "
+                    f"stimuli have the shape ({n_stimuli}, {n_stimuli})."
                 )
             if shape[0] != n_stimuli:
                 raise InputError(
@@ -203,3 +217,61 @@ def _read_st(path: Path, name: str) -> NDArray[Any]:
             return array
     with safe_open(path, framework="pt") as file:  # numpy has no bfloat16
         return np.asarray(file.get_tensor(name).float().numpy())
+
+
+def _describe_csv(path: Path) -> _Described:
+    return {"layer_00": (_read_csv(path, "layer_00").shape, "", "float64")}
+
+
+def _read_csv(path: Path, name: str) -> NDArray[Any]:
+    stat = path.stat()
+    return _parse_csv(path, stat.st_size, stat.st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=1)  # it is looked at several times in a row
+def _parse_csv(path: Path, size: int, mtime: int) -> NDArray[np.float64]:
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+        lines = [line for line in csv.reader(io.StringIO(text), strict=True) if line]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise _damaged(path, "CSV", error) from error
+    if not lines:
+        raise InputError(f"{path.name} is empty; expected a row of numbers for each stimulus.")
+    for separator, kind in ((";", "semicolons"), ("\t", "tabs")):
+        if len(lines[0]) == 1 and separator in lines[0][0]:
+            raise InputError(
+                f"{path.name} seems to be separated by {kind}; the cells must be separated by "
+                "commas."
+            )
+    # A header is a first row with a name in it, or the numbers 0, 1, 2 ... of the columns.
+    named = any(_number(cell) is None for cell in lines[0])
+    header = named or (len(lines[0]) > 1 and lines[0] == [str(i) for i in range(len(lines[0]))])
+    if header and not lines[0][0].strip():
+        raise InputError(
+            f"the first column of {path.name} has no name, as a column of row numbers has none; "
+            "expected units only (in pandas: to_csv(..., index=False))."
+        )
+    rows = lines[1:] if header else lines
+    values = np.empty((len(rows), len(lines[0])))
+    for row, cells in enumerate(rows):
+        if len(cells) != len(lines[0]):
+            raise InputError(
+                f"row {row + 1} of {path.name} has {len(cells)} cells; the first one has "
+                f"{len(lines[0])}."
+            )
+        for column, cell in enumerate(cells):
+            value = _number(cell)
+            if value is None:
+                raise InputError(
+                    f"{path.name} has {cell[:40]!r} in row {row + 1}, column {column + 1}; "
+                    "expected a number."
+                )
+            values[row, column] = value
+    return values
+
+
+def _number(cell: str) -> float | None:
+    try:
+        return float(cell)
+    except ValueError:
+        return None

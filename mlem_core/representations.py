@@ -63,6 +63,7 @@ class Representations:
     n_stimuli : rows of each array, in the order of the stimuli.
     facts : what the manifest says about it (revision, dtype, pooling, special tokens ...).
     left_out : a sentence for each layer that a file has but that cannot be used.
+    distances : whether the arrays are distances already, (n_stimuli, n_stimuli) each.
     """
 
     name: str
@@ -72,12 +73,18 @@ class Representations:
     facts: Mapping[str, Any]
     _read: Callable[[int], NDArray[np.floating]]
     left_out: tuple[str, ...] = ()
+    distances: bool = False
 
     def __getitem__(self, layer: int) -> NDArray[np.floating]:
         """The array (n_stimuli, n_units) of a layer; `InputError` where there is none."""
         if layer not in self.layers:
             raise unknown(f"layer of {self.name}", str(layer), map(str, self.layers))
         return self._read(layer)
+
+    def of(self, layer: int, stimuli: NDArray[np.integer]) -> NDArray[np.floating]:
+        """What a layer makes of some stimuli: their rows, or the distances among them."""
+        array = self[layer]
+        return array[np.ix_(stimuli, stimuli)] if self.distances else array[stimuli]
 
 
 def from_model(
@@ -168,14 +175,22 @@ def _stored(
     )
 
 
-def from_file(path: str | Path, stimuli: StimulusSet, name: str | None = None) -> Representations:
+def from_file(
+    path: str | Path,
+    stimuli: StimulusSet,
+    name: str | None = None,
+    *,
+    distances: bool = False,
+) -> Representations:
     """Representations that something else made: a network, a brain recording.
 
     Parameters
     ----------
     path : a `.npz` (without pickles) or `.safetensors` file with arrays `layer_00`, `layer_01`
-        ... of shape (n_stimuli, n_units), rows in the order of the stimuli.
+        ... of shape (n_stimuli, n_units), rows in the order of the stimuli; or a `.csv` of one
+        layer, a row a stimulus and a column a unit, with or without a header.
     name : what to call it; without one, the file's name.
+    distances : the arrays hold distances, (n_stimuli, n_stimuli), and no representations.
 
     Raises `InputError` naming array and row where the file cannot be used. A layer with values
     that are not finite is left out (see `Representations.left_out`), unless all are so.
@@ -183,7 +198,7 @@ def from_file(path: str | Path, stimuli: StimulusSet, name: str | None = None) -
     arrays keep their precision (at least float32), whole numbers become float64.
     """
     path = Path(path)
-    arrays = open_arrays(path, len(stimuli))
+    arrays = open_arrays(path, len(stimuli), distances=distances)
     return Representations(
         name=name if name is not None else path.stem,
         identity=arrays.digest,
@@ -192,6 +207,7 @@ def from_file(path: str | Path, stimuli: StimulusSet, name: str | None = None) -
         facts={"file": path.name, "sha256": arrays.digest, "arrays": arrays.dtypes},
         _read=arrays.read,
         left_out=arrays.left_out,
+        distances=distances,
     )
 
 

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from mlem_core import datasets
-from mlem_core.distances import METRICS
+from mlem_core.distances import DISTANCES, METRICS, PRECOMPUTED
 from mlem_core.errors import InputError, unknown
+from mlem_core.models import DTYPES
 from mlem_core.patterns import MISSING
 from mlem_core.results import ESTIMATORS
 from mlem_core.stimuli import StimulusSet, read_csv
+from mlem_core.tokens import SPECIAL_TOKENS
 from mlem_core.variants import POSITIONS, UNITS
 
 
@@ -33,13 +35,17 @@ class AnalysisSpec:
     estimator : one of `ESTIMATORS`: "ridge" (non-negative, on squared distances), "ridge-rank" (on
         their ranks), "spearman" (the highest rank correlation), "frrsa" (the same, weights free)
     interactions : whether products of two features are weighed too
-    distance : one of `mlem_core.distances.METRICS`
+    distance : one of `mlem_core.distances.DISTANCES`; "precomputed" where all that is compared are
+        files whose arrays are distances (n_stimuli, n_stimuli)
     folds : number of folds of the cross-validation
     seed : seed of the folds
     device : "auto", "cpu" or "cuda"
     positions : "all" stimuli, or "without-first": without the words at position 0
     units : "raw", "standardised" (each of variance 1 over the stimuli) or "without-outliers", see
         `mlem_core.variants`
+    special_tokens : start and end tokens of a sentence: "model", as its tokenizer adds them,
+        "none", or "start", with a start token in any case
+    dtype : "float32" or "bfloat16", the numbers that models compute with
     """
 
     stimuli: str = "probing"
@@ -58,6 +64,8 @@ class AnalysisSpec:
     interactions: bool = False
     positions: str = "all"
     units: str = "raw"
+    special_tokens: str = "model"
+    dtype: str = "float32"
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it."""
@@ -82,10 +90,12 @@ class AnalysisSpec:
         for kind, value, choices in (
             ("policy for missing values", self.missing, MISSING),
             ("estimator", self.estimator, ESTIMATORS),
-            ("distance", self.distance, METRICS),
+            ("distance", self.distance, DISTANCES),
             ("device", self.device, ("auto", "cpu", "cuda")),
             ("choice of positions", self.positions, POSITIONS),
             ("choice of units", self.units, UNITS),
+            ("choice of special tokens", self.special_tokens, SPECIAL_TOKENS),
+            ("dtype", self.dtype, DTYPES),
         ):
             if value not in choices:
                 raise unknown(kind, value, choices)
@@ -96,6 +106,17 @@ class AnalysisSpec:
         names = [*self.models, *(name for name, _ in self.representations)]
         if not names:
             raise InputError("no model is chosen; name at least one model or representations file.")
+        if self.distance == PRECOMPUTED and self.models:
+            raise InputError(
+                f"the distance {PRECOMPUTED} goes with representations files only, whose arrays "
+                f"are distances already; found the model {self.models[0]!r} beside it: leave it "
+                f"out, or choose one of {', '.join(METRICS)}."
+            )
+        if self.distance == PRECOMPUTED and self.units != "raw":
+            raise InputError(
+                f"the units cannot be {self.units} where the distance is {PRECOMPUTED}: distances "
+                "have no units; the only choice is raw."
+            )
         for name in names:
             if names.count(name) > 1:
                 raise InputError(f"the model {name!r} is named twice; each name must be its own.")

@@ -6,7 +6,6 @@ A view leaves out stimuli by their position, or changes the units of a layer; ev
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -129,11 +128,9 @@ def view(source: Representations, rows: IntArray, positions: str, units: str) ->
     """
     if positions == "all" and units == "raw":
         return source
-    read: Callable[[int], NDArray[np.floating]] = source._read
 
     def changed(layer: int) -> NDArray[np.floating]:
-        whole = read(layer)
-        return changed_units(whole if positions == "all" else whole[rows], units)
+        return changed_units(source[layer] if positions == "all" else source.of(layer, rows), units)
 
     return replace(
         source,
