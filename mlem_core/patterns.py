@@ -344,16 +344,16 @@ def group_rows(codes: IntArray) -> tuple[IntArray, IntArray]:
 
 
 def sums_by(group: IntArray, values: FloatArray) -> FloatArray:
-    """Sums of the last axis by group: (..., n) to (..., n_groups), as one sparse product.
+    """Sums of the last axis by group: (..., n) to (..., n_groups).
 
     Parameters
     ----------
     group : (n,) numbers of the groups, 0 to n_groups - 1
     values : (..., n)
     """
-    from scipy.sparse import csr_array
+    from mlem_core.kernels import group_sums
 
-    n = len(group)
-    chosen = csr_array((np.ones(n), group, np.arange(n + 1)))
-    summed: FloatArray = chosen.T @ values.reshape(-1, n).T
-    return np.ascontiguousarray(summed.T).reshape(*values.shape[:-1], -1)
+    sums = np.zeros((*values.shape[:-1], int(group.max(initial=-1)) + 1))
+    rows = np.ascontiguousarray(values, dtype=np.float64).reshape(-1, len(group))
+    group_sums(group, rows, sums.reshape(len(rows), -1))
+    return sums
