@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from itertools import product
 
 import numpy as np
@@ -12,7 +11,6 @@ import plotly.graph_objects as go
 import pytest
 
 from mlem_core import figures
-from mlem_core.errors import InputError
 
 FEATURES = ("pos", "tense", "number")
 
@@ -145,13 +143,17 @@ def test_similarity_matrices_show_both_tables_and_where_models_meet() -> None:
     second.iloc[0, 3] = second.iloc[3, 0] = np.nan
     figure = figures.similarity_matrices(first, second)
     is_sound(figure)
-    left, right = figure.data
+    left, cells, right, others = figure.data
     np.testing.assert_array_equal(left.z, first.to_numpy())
     np.testing.assert_array_equal(right.z, second.to_numpy())
+    # A cell can be chosen by its point, which knows its two layers.
+    assert len(cells.x) == first.size
+    (at,) = np.flatnonzero((np.array(cells.x) == 12) & (np.array(cells.y) == 0))
     assert (
-        left.hovertext[0][12] == f"m:x 0 and b 0<br>weighted Kendall τ = {_text(first.iloc[0, 12])}"
+        cells.hovertext[at] == f"m:x 0 and b 0<br>weighted Kendall τ = {_text(first.iloc[0, 12])}"
     )
-    assert right.hovertext[0][3].endswith("not defined")
+    assert tuple(cells.customdata[at]) == ("m:x", 0, "b", 0)
+    assert others.hovertext[3].endswith("not defined")
     assert {shape.x0 for shape in figure.layout.shapes if shape.x0 == shape.x1} == {11.5}
     ticks = figure.layout.xaxis.tickvals
     assert 0 in ticks
@@ -199,6 +201,38 @@ def test_layer_maps_have_a_point_a_layer_and_equal_scales() -> None:
         assert np.ptp(x.range) == pytest.approx(np.ptp(y.range))
     assert figure.layout.yaxis.scaleanchor == "x"
     assert figure.layout.yaxis2.scaleanchor == "x2"
+
+
+def test_hovering_over_a_layer_tells_its_profile() -> None:
+    importance = importance_of()
+    table = pd.DataFrame(
+        [("rsa", "a", 2, 0.0, 1.0), ("profiles", "a", 2, 0.0, 1.0)],
+        columns=["measure", "model", "layer", "x", "y"],
+    )
+    (text,) = figures.layer_maps(table, importance).data[0].hovertext
+    own = importance[(importance["model"] == "a") & (importance["layer"] == 2)]
+    means = own.groupby("feature")["importance"].mean().sort_values(ascending=False)
+    lines = [f"{name}: FI = {value:.3f}" for name, value in means.items()]
+    assert text == "<br>".join(["<b>a</b>", "layer 2", *lines])
+
+
+@pytest.mark.parametrize("across", [1, 2])
+def test_panels_are_square_beside_and_below_each_other(across: int) -> None:
+    square = square_of({"a": 3, "b": 2})
+    for figure in (
+        figures.similarity_matrices(square, square, across=across),
+        figures.layer_maps(map_of(), across=across),
+    ):
+        is_sound(figure)
+        first, second = figure.layout.xaxis, figure.layout.xaxis2
+        assert (first.domain == second.domain) == (across == 1)
+        assert figure.layout.yaxis.scaleanchor == "x"
+        assert figure.layout.yaxis2.scaleanchor == "x2"
+
+
+def map_of() -> pd.DataFrame:
+    rows = [(m, "a", i, float(i), float(i % 2)) for m in ("profiles", "rsa") for i in range(3)]
+    return pd.DataFrame(rows, columns=["measure", "model", "layer", "x", "y"])
 
 
 def test_importance_scatter_puts_each_feature_at_its_two_means() -> None:
@@ -288,29 +322,6 @@ def test_counts_are_the_counts_of_the_table() -> None:
     assert list(figure.layout.xaxis2.ticktext) == ["3", "10", "missing"]
     assert sum(many.y) == 80
     assert len(many.y) <= 12
-
-
-def test_an_image_is_written_by_a_browser(chromium_path: str) -> None:
-    square = square_of({"a": 3, "b": 2})
-    figure = figures.similarity_matrices(square, square)
-    assert figures.can_write_images()
-    svg = figures.image(figure, "svg", width=500, height=300)
-    assert svg.startswith(b"<svg")
-    assert b"weighted Kendall" in svg
-    png = figures.image(figure, "png", width=500, height=300, scale=1)
-    assert png.startswith(b"\x89PNG")
-    assert int.from_bytes(png[16:20], "big") == 500
-    assert int.from_bytes(png[20:24], "big") == 300
-    assert figure.layout.paper_bgcolor == "rgba(0,0,0,0)"  # the figure itself is untouched
-
-
-def test_an_image_that_cannot_be_written_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InputError, match=r"'gif'.*svg, png, pdf"):
-        figures.image(go.Figure(), "gif")
-    monkeypatch.setitem(os.environ, "BROWSER_PATH", "/nowhere/chrome")
-    assert not figures.can_write_images()
-    with pytest.raises(InputError, match="no Chrome or Chromium"):
-        figures.image(go.Figure(), "png")
 
 
 def test_a_feature_keeps_its_colour_where_another_is_dropped():

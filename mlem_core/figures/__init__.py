@@ -6,7 +6,18 @@ sits on a light page as on a dark one. What a user wrote (names of features, cel
 """
 
 from mlem_core.figures.compare import importance_scatter, stimulus_map
-from mlem_core.figures.export import can_write_images, image
+from mlem_core.figures.export import (
+    DPI,
+    FONTS,
+    FORMATS,
+    WIDTHS_MM,
+    Paper,
+    as_file,
+    can_write_images,
+    image,
+    on_paper,
+    one_browser,
+)
 from mlem_core.figures.profiles import profiles, with_interactions
 from mlem_core.figures.similarity import layer_maps, similarity_matrices
 from mlem_core.figures.stimuli import feature_correlations, feature_counts
@@ -14,14 +25,22 @@ from mlem_core.figures.style import GREY, feature_colors
 from mlem_core.figures.why import term_matrices, waterfall
 
 __all__ = [
+    "DPI",
+    "FONTS",
+    "FORMATS",
     "GREY",
+    "WIDTHS_MM",
+    "Paper",
     "can_write_images",
+    "as_file",
     "feature_colors",
     "feature_correlations",
     "feature_counts",
     "image",
     "importance_scatter",
     "layer_maps",
+    "on_paper",
+    "one_browser",
     "profiles",
     "similarity_matrices",
     "stimulus_map",

@@ -39,7 +39,9 @@ def with_interactions(
     return [*features, *strongest.index]
 
 
-def profiles(importance: pd.DataFrame, scores: pd.DataFrame, features: Sequence[str]) -> go.Figure:
+def profiles(
+    importance: pd.DataFrame, scores: pd.DataFrame, features: Sequence[str], across: int = 3
+) -> go.Figure:
     """Feature importance over the layers, a panel a model (figure 3 of Salle et al. 2024).
 
     Parameters
@@ -47,12 +49,13 @@ def profiles(importance: pd.DataFrame, scores: pd.DataFrame, features: Sequence[
     importance : model, layer, fold, feature, importance; the features in it are drawn
     scores : model, layer, fold, rho, ceiling, ...
     features : all features of the analysis, which decide the colours
+    across : panels beside each other
 
     Lines are means over folds and bands ± 1 standard deviation; the held-out ρ (dashed) and the
     ceiling (dotted) are in grey.
     """
     models = list(dict.fromkeys(importance["model"]))
-    figure, places = panels([plain(model) for model in models], height=360)
+    figure, places = panels([plain(model) for model in models], height=360, across=across)
     colors = feature_colors(features)
     drawn = set(importance["feature"])
     for number, (model, (row, column)) in enumerate(zip(models, places, strict=True)):

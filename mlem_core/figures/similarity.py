@@ -12,7 +12,7 @@ from plotly.subplots import make_subplots
 from mlem_core.figures.style import (
     MODEL_COLORS,
     SYMBOLS,
-    as_number,
+    as_numbers,
     bare_axes,
     color_bar,
     faded,
@@ -25,99 +25,153 @@ from mlem_core.figures.style import (
 )
 
 
-def similarity_matrices(profiles: pd.DataFrame, rsa: pd.DataFrame) -> go.Figure:
+def similarity_matrices(profiles: pd.DataFrame, rsa: pd.DataFrame, across: int = 2) -> go.Figure:
     """How alike all layers are, by their profiles and by RSA (figure 2 of Salle et al. 2024).
+
+    Each cell is the point of a scatter too, as those can be selected; its `customdata` is
+    (model, layer, model, layer).
 
     Parameters
     ----------
     profiles, rsa : (n_layers, n_layers) weighted Kendall τ and Spearman ρ, named "model:layer"
+    across : 2 beside each other, 1 below each other
     """
     layers = [parted(name) for name in profiles.index]
-    figure = make_subplots(1, 2, horizontal_spacing=0.08)
+    names = [f"{plain(model)} {layer}" for model, layer in layers]
+    figure = make_subplots(3 - across, across, horizontal_spacing=0.08, vertical_spacing=0.14)
     titles = (
         ("by feature importance", "weighted Kendall τ"),
         ("by neural distances (RSA)", "Spearman ρ"),
     )
     blocks = model_blocks(layers)
-    ticks = sparse_ticks(layers, blocks)
-    for column, (square, (title, unit)) in enumerate(
-        zip((profiles, rsa), titles, strict=True), start=1
-    ):
+    n = len(layers)
+    columns, rows = (part.ravel() for part in np.meshgrid(np.arange(n), np.arange(n)))
+    for place, (square, (title, unit)) in enumerate(zip((profiles, rsa), titles, strict=True)):
         values = square.to_numpy(dtype=np.float64)
-        hover = [
-            [
-                f"{plain(a[0])} {a[1]} and {plain(b[0])} {b[1]}<br>{unit} = {as_number(value)}"
-                for b, value in zip(layers, row, strict=True)
-            ]
-            for a, row in zip(layers, values, strict=True)
-        ]
-        axis = "coloraxis" if column == 1 else "coloraxis2"
+        at = {"row": 1 + place * (across == 1), "col": 1 + place * (across == 2)}
+        axis = "coloraxis" if place == 0 else "coloraxis2"
         figure.add_trace(
             go.Heatmap(
                 z=values,
-                x=np.arange(len(layers)),
-                y=np.arange(len(layers)),
+                x=np.arange(n),
+                y=np.arange(n),
                 coloraxis=axis,
-                hovertext=hover,
-                hoverinfo="text",
+                hoverinfo="skip",
                 name=title,
-                hoverongaps=True,
             ),
-            row=1,
-            col=column,
+            **at,
+        )
+        texts = as_numbers(values.ravel())
+        figure.add_trace(
+            go.Scatter(
+                x=columns,
+                y=rows,
+                mode="markers",
+                # Seen only where it is selected; the nearest one answers for its cell.
+                marker={
+                    "symbol": "square-open",
+                    "size": 9,
+                    "opacity": 0,
+                    "color": "#D55E00",
+                    "line": {"width": 2.5},
+                },
+                selected={"marker": {"opacity": 1, "color": "#D55E00"}},
+                unselected={"marker": {"opacity": 0}},
+                customdata=[
+                    (*layers[row], *layers[column])
+                    for row, column in zip(rows, columns, strict=True)
+                ],
+                hovertext=[
+                    f"{names[row]} and {names[column]}<br>{unit} = {text}"
+                    for row, column, text in zip(rows, columns, texts, strict=True)
+                ],
+                hoverinfo="text",
+                showlegend=False,
+                name=f"cells {title}",
+            ),
+            **at,
         )
         known = values[np.isfinite(values)]
         low = min(0.9, math.floor(known.min() * 10) / 10) if known.size else 0.0
-        figure.update_layout({axis: color_bar(low, 0.23 if column == 1 else 0.77)})
-        ref = "" if column == 1 else "2"
+        bar = color_bar(low, 0.23 if place == 0 else 0.77)
+        if across == 1:
+            bar["colorbar"] |= {
+                "orientation": "v",
+                "len": 0.36,
+                "x": 1.01,
+                "xanchor": "left",
+                "y": 0.785 if place == 0 else 0.215,
+                "yref": "paper",
+                "yanchor": "middle",
+            }
+        figure.update_layout({axis: bar})
         for start, _, _ in blocks[1:]:
             span = {"line": {"color": "rgba(255,255,255,0.9)", "width": 1.2}}
-            figure.add_vline(x=start - 0.5, row=1, col=column, **span)
-            figure.add_hline(y=start - 0.5, row=1, col=column, **span)
-        for start, stop, model in blocks:
-            figure.add_annotation(
-                x=(start + stop - 1) / 2,
-                xref=f"x{ref}",
-                y=0,
-                yref=f"y{ref} domain",
-                yshift=-44,
-                text=plain(model, 16),
-                showarrow=False,
-            )
-            if column == 1:
-                figure.add_annotation(
-                    y=(start + stop - 1) / 2,
-                    yref="y",
-                    x=0,
-                    xref="x domain",
-                    xshift=-48,
-                    text=plain(model, 16),
-                    textangle=-90,
-                    showarrow=False,
-                )
+            figure.add_vline(x=start - 0.5, **at, **span)
+            figure.add_hline(y=start - 0.5, **at, **span)
+        ref = "" if place == 0 else "2"
+        _name_models(figure, blocks, ref, left=place == 0 or across == 1)
         panel_title(figure, f"{title}: {unit}", ref)
-    quiet(figure, height=500)
-    ends = [-0.5, len(layers) - 0.5]
-    shared = {**ticks, "showgrid": False, "zeroline": False, "constrain": "domain", "ticks": ""}
+    quiet(figure, height=500 if across == 2 else 820)
+    ends = [-0.5, n - 0.5]
+    shared = {
+        **sparse_ticks(layers, blocks),
+        "showgrid": False,
+        "zeroline": False,
+        "constrain": "domain",
+        "ticks": "",
+        "tickangle": 0,
+    }
     figure.update_xaxes(range=ends, **shared)
     figure.update_yaxes(range=ends[::-1], **shared)
-    figure.update_yaxes(scaleanchor="x", row=1, col=1)
-    figure.update_yaxes(scaleanchor="x2", showticklabels=False, row=1, col=2)
-    figure.update_layout(margin={"l": 76, "r": 16, "t": 40, "b": 116})
+    figure.update_layout(yaxis_scaleanchor="x", yaxis2_scaleanchor="x2")
+    if across == 2:
+        figure.update_layout(yaxis2_showticklabels=False)
+        figure.update_layout(margin={"l": 76, "r": 16, "t": 40, "b": 116})
+    else:
+        figure.update_layout(margin={"l": 76, "r": 112, "t": 40, "b": 64})
     return figure
 
 
-def layer_maps(layer_map: pd.DataFrame) -> go.Figure:
+def _name_models(
+    figure: go.Figure, blocks: list[tuple[int, int, str]], ref: str, *, left: bool
+) -> None:
+    """The name of each model beside its layers, below a matrix and (`left`) to its left."""
+    for start, stop, model in blocks:
+        middle = (start + stop - 1) / 2
+        shared = {"text": plain(model, 16), "showarrow": False}
+        figure.add_annotation(
+            x=middle, xref=f"x{ref}", y=0, yref=f"y{ref} domain", yshift=-44, **shared
+        )
+        if left:
+            figure.add_annotation(
+                y=middle,
+                yref=f"y{ref}",
+                x=0,
+                xref=f"x{ref} domain",
+                xshift=-48,
+                textangle=-90,
+                **shared,
+            )
+
+
+def layer_maps(
+    layer_map: pd.DataFrame, importance: pd.DataFrame | None = None, across: int = 2
+) -> go.Figure:
     """Layers as points, near where alike (MDS), a line a model, one panel a measure.
 
     Parameters
     ----------
     layer_map : measure ("profiles" or "rsa"), model, layer, x, y
+    importance : model, layer, fold, feature, importance; what hovering over a layer tells of it
+    across : 2 beside each other, 1 below each other
     """
-    figure = make_subplots(1, 2, horizontal_spacing=0.06)
+    figure = make_subplots(3 - across, across, horizontal_spacing=0.06, vertical_spacing=0.1)
     models = list(dict.fromkeys(layer_map["model"]))
+    told = {} if importance is None else _profiles_in_words(importance)
     measures = (("profiles", "by feature importance"), ("rsa", "by neural distances (RSA)"))
-    for column, (measure, title) in enumerate(measures, start=1):
+    for place, (measure, title) in enumerate(measures):
+        at = {"row": 1 + place * (across == 1), "col": 1 + place * (across == 2)}
         for i, model in enumerate(models):
             own = layer_map[(layer_map["measure"] == measure) & (layer_map["model"] == model)]
             own = own.sort_values("layer")
@@ -129,7 +183,7 @@ def layer_maps(layer_map: pd.DataFrame) -> go.Figure:
                     y=own["y"],
                     name=plain(model),
                     legendgroup=model,
-                    showlegend=column == 1,
+                    showlegend=place == 0,
                     mode="lines+markers+text",
                     line={"color": faded(color, 0.45), "width": 1.5},
                     marker={
@@ -139,18 +193,38 @@ def layer_maps(layer_map: pd.DataFrame) -> go.Figure:
                         "size": np.linspace(6, 12, len(own)) if len(own) > 1 else 10,
                         "opacity": 0.9,
                     },
+                    selected={"marker": {"opacity": 1, "size": 16}},
+                    unselected={"marker": {"opacity": 0.55}},
                     text=[f"{n}" if k in ends else "" for k, n in enumerate(own["layer"])],
                     textposition="top center",
                     cliponaxis=False,
                     customdata=own[["model", "layer"]].to_numpy(dtype=object),
-                    hovertext=[f"<b>{plain(model)}</b><br>layer {n}" for n in own["layer"]],
+                    hovertext=[
+                        f"<b>{plain(model)}</b><br>layer {n}{told.get((model, n), '')}"
+                        for n in own["layer"]
+                    ],
                     hoverinfo="text",
                 ),
-                row=1,
-                col=column,
+                **at,
             )
-        panel_title(figure, title, "" if column == 1 else "2")
-    quiet(figure, height=460)
-    for column, (measure, _) in enumerate(measures, start=1):
-        bare_axes(figure, layer_map[layer_map["measure"] == measure], 1, column)
+        panel_title(figure, title, "" if place == 0 else "2")
+    quiet(figure, height=460 if across == 2 else 860)
+    for place, (measure, _) in enumerate(measures):
+        bare_axes(
+            figure,
+            layer_map[layer_map["measure"] == measure],
+            1 + place * (across == 1),
+            1 + place * (across == 2),
+        )
     return figure
+
+
+def _profiles_in_words(importance: pd.DataFrame, most: int = 4) -> dict[tuple[str, int], str]:
+    """The features that matter most in each layer, as lines of a hover text."""
+    means = importance.groupby(["model", "layer", "feature"], sort=False)["importance"].mean()
+    words = {}
+    for (model, layer), own in means.groupby(level=["model", "layer"], sort=False):
+        top = own.droplevel(["model", "layer"]).nlargest(most)
+        lines = [f"<br>{plain(name)}: FI = {value:.3f}" for name, value in top.items()]
+        words[(str(model), int(layer))] = "".join(lines)
+    return words

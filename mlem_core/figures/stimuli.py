@@ -85,6 +85,7 @@ def feature_counts(
     table: pd.DataFrame,
     features: Sequence[tuple[str, str]],
     all_features: Sequence[str] | None = None,
+    across: int = 4,
 ) -> go.Figure:
     """How many stimuli have each value of each feature, missing ones too.
 
@@ -93,9 +94,10 @@ def feature_counts(
     table : a column a feature
     features : (name, kind), kind "ordered" or "nominal"
     all_features : all features of the analysis, which decide the colours; by default those drawn
+    across : panels beside each other
     """
     own = feature_colors(all_features or [name for name, _ in features])
-    figure, places = panels([plain(name) for name, _ in features], height=210, across=4)
+    figure, places = panels([plain(name) for name, _ in features], height=210, across=across)
     for (name, kind), (row, column) in zip(features, places, strict=True):
         labels, counts, hover = _counted(table[name], kind)
         colors = [GREY if label in ("missing", "other") else own[name] for label in labels]

@@ -105,7 +105,7 @@ def bare_axes(figure: go.Figure, points: pd.DataFrame, row: int, column: int) ->
     half = 1.1 * half or 1.0
     spans = {key: [middle - half, middle + half] for key, middle in centre.items()}
     figure.update_xaxes(range=spans["x"], **bare, **frame, **at)
-    anchor = "x" if column == 1 else f"x{column}"
+    anchor = next(figure.select_yaxes(**at)).anchor or "x"
     figure.update_yaxes(range=spans["y"], scaleanchor=anchor, **bare, **frame, **at)
 
 
@@ -258,6 +258,11 @@ def as_number(value: float, digits: int = 3) -> str:
         return "not defined"
     text = f"{value:.{digits}f}".replace("-", "−")
     return text.removeprefix("−") if float(f"{value:.{digits}f}") == 0 else text
+
+
+def as_numbers(values: np.ndarray, digits: int = 3) -> list[str]:
+    """`as_number` of each of many values."""
+    return [as_number(value, digits) for value in values.tolist()]
 
 
 def faded(color: str, opacity: float) -> str:
