@@ -60,9 +60,10 @@ def _permuted_rho(f: int, pairs: HeldOut, weights: FloatArray) -> FloatArray:
     """(n_layers,) ρ under the product of the marginals of feature f and of the other features."""
     others = np.delete(np.arange(weights.shape[1]), f)
     rest = pairs.only(np.arange(len(weights)), others)
-    values, share = _distribution(
-        pairs.x[:, f], pairs.codes[:, f], pairs.counts, max(2, MAX_CELLS // len(rest.x))
+    values, shares = feature_distribution(
+        pairs.x[:, f], pairs.codes[:, f], pairs.counts[None], len(rest.x)
     )
+    share = shares[0]
     predicted = (weights[:, others] @ rest.x.T)[:, :, None] + weights[:, f, None, None] * values
     n_layers = len(weights)
     return score_patterns(
@@ -73,18 +74,38 @@ def _permuted_rho(f: int, pairs: HeldOut, weights: FloatArray) -> FloatArray:
     ).rho[:, 0]
 
 
-def _distribution(
-    values: FloatArray, codes: IntArray, counts: FloatArray, limit: int
+def feature_distribution(
+    values: FloatArray, codes: IntArray, counts: FloatArray, n_others: int
 ) -> tuple[FloatArray, FloatArray]:
-    """Distinct values and their shares; with more than `limit` of them, means of equal bins."""
-    distinct = np.zeros(codes.max() + 1)
+    """The distinct values of a permuted column, and their shares of the pairs.
+
+    With so many that `n_others` patterns of the other columns times the values are more than
+    `MAX_CELLS`, the means of bins with equal shares.
+
+    Parameters
+    ----------
+    values, codes : (n_patterns,) the column, and a number for each of its distinct values
+    counts : (n_draws, n_patterns) pairs of each pattern; bins are those of their sum
+
+    Returns
+    -------
+    (n_values,) and (n_draws, n_values)
+    """
+    limit = max(2, MAX_CELLS // n_others)
+    size = codes.max() + 1
+    distinct = np.zeros(size)
     distinct[codes] = values
-    share: FloatArray = np.bincount(codes, weights=counts) / counts.sum()
-    distinct, share = distinct[share > 0], share[share > 0]
+    totals = np.stack([np.bincount(codes, own, size) for own in counts])
+    sums = np.maximum(totals.sum(axis=1, keepdims=True), 1e-300)
+    shares: FloatArray = totals / sums
+    share: FloatArray = shares.mean(axis=0)
+    present = share > 0
+    distinct, shares, share = distinct[present], shares[:, present], share[present]
     if len(distinct) <= limit:
-        return distinct, share
+        return distinct, shares
+    share = share / share.sum()
     bins = np.minimum((np.cumsum(share) - share / 2) * limit, limit - 1).astype(np.int64)
     _, bins = np.unique(bins, return_inverse=True)
-    total = np.bincount(bins, weights=share).astype(np.float64)
-    mean: FloatArray = np.bincount(bins, weights=share * distinct) / total
-    return mean, total
+    starts = np.flatnonzero(np.diff(bins, prepend=-1))
+    mean = np.add.reduceat(share * distinct, starts) / np.add.reduceat(share, starts)
+    return mean, np.add.reduceat(shares, starts, axis=1)

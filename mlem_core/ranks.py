@@ -170,7 +170,7 @@ def score_patterns(
 def tied_order(predictions: FloatArray) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
     """The ascending order of predictions (n,), and which of them, in it, begin a new tie."""
     order = np.argsort(predictions, kind="stable")
-    return order, _ties(predictions[order])[0]
+    return order, _ties(predictions[order])
 
 
 def predicted_ranks(predictions: FloatArray, counts: FloatArray) -> FloatArray:
@@ -187,8 +187,8 @@ def predicted_ranks(predictions: FloatArray, counts: FloatArray) -> FloatArray:
     """
     ranks = np.empty_like(predictions)
     for row, values in zip(ranks, predictions, strict=True):
-        order = np.argsort(values, kind="stable")
-        tie = np.cumsum(_ties(values[order])) - 1
+        order, begins = tied_order(values)
+        tie = np.cumsum(begins) - 1
         n = np.bincount(tie, counts[order])
         row[order] = (np.cumsum(n) - n / 2 - n.sum() / 2)[tie]
     return ranks

@@ -1,0 +1,320 @@
+"""Drawing the stimuli of an analysis again: every quantity of some of its layers, draw by draw.
+
+What is drawn is the sentence (the group of stimuli), never the pair. The metric models keep the
+weights that they were fitted with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlem_core.analysis import Analysis
+from mlem_core.distances import squared_distances
+from mlem_core.errors import unknown
+from mlem_core.importance import feature_distribution
+from mlem_core.parallel import side_by_side
+from mlem_core.patterns import FloatArray, IntArray, PairIndex, feature_columns, group_rows
+from mlem_core.ranks import average_ranks, order_pairs, tied_order
+from mlem_core.resampling import Draws, RankedPairs
+from mlem_core.results import Layer
+from mlem_core.shapley import shapley, summed
+from mlem_core.similarity import agreement, weighted_tau
+from mlem_core.store import Store
+from mlem_core.tables import PairTables
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class LayerPairs:
+    """All pairs of the stimuli of an analysis, with their ranks in some of its layers.
+
+    Attributes
+    ----------
+    layers : (model, layer) of each of the n_layers layers
+    tables : their pair tables, with the chosen features
+    ranks : for each layer (n_pairs,) twice the average rank of each pair
+    pattern : (n_pairs,) pattern of each pair, a row of `tables.codes`
+    groups, folds : (n_stimuli,) sentence and fold of each stimulus
+    """
+
+    layers: tuple[Layer, ...]
+    tables: PairTables
+    ranks: tuple[NDArray[np.uint32], ...]
+    pattern: NDArray[np.int32]
+    groups: IntArray
+    folds: IntArray
+
+    @classmethod
+    def of(
+        cls,
+        analysis: Analysis,
+        layers: Sequence[Layer],
+        store: Store,
+        features: Sequence[str] | None = None,
+    ) -> LayerPairs:
+        """Rank the pairs of some layers again, from the representations in the store.
+
+        Raises
+        ------
+        InputError
+            A layer or feature that the analysis does not have; representations that are no longer
+            in the store.
+        """
+        names = [f"{model}:{number}" for model, number in analysis.layers]
+        for model, number in layers:
+            if (model, number) not in analysis.layers:
+                raise unknown("layer", f"{model}:{number}", names)
+
+        def ranked(layer: Layer) -> NDArray[np.uint32]:
+            model, number = layer
+            rows = np.asarray(analysis.representations(model, store)[number])
+            squared = squared_distances(
+                rows, analysis.spec.distance, layer=f"{model} layer {number}"
+            )
+            order, value = order_pairs(squared)
+            doubled = np.empty(len(squared), dtype=np.uint32)
+            doubled[order] = average_ranks(value).doubled
+            return doubled
+
+        index = PairIndex.build(
+            feature_columns(analysis.stimuli), analysis.folds, analysis.spec.missing
+        )
+        tables = analysis.tables.of_layers([analysis.layers.index(layer) for layer in layers])
+        pattern = (index.pattern_cell % index.n_patterns).astype(np.int32)
+        if features is not None:
+            fewer = tables.of_features(features)
+            if fewer is not tables:
+                kept = [tables.features.index(name) for name in fewer.features]
+                pattern = group_rows(index.codes[:, kept])[1][pattern].astype(np.int32)
+            tables = fewer
+        return cls(
+            layers=tuple(layers),
+            tables=tables.with_interactions(analysis.spec.interactions),
+            ranks=tuple(side_by_side(ranked, layers)),
+            pattern=pattern,
+            groups=np.unique(analysis.stimuli.groups, return_inverse=True)[1].astype(np.int64),
+            folds=analysis.folds,
+        )
+
+    @property
+    def n_groups(self) -> int:
+        return int(self.groups.max()) + 1
+
+    @cached_property
+    def group_folds(self) -> IntArray:
+        """(n_groups,) the fold of each sentence."""
+        found = np.empty(self.n_groups, dtype=np.int64)
+        found[self.groups] = self.folds
+        return found
+
+    @cached_property
+    def whole(self) -> RankedPairs:
+        """All pairs, ranked among each other."""
+        return RankedPairs.of(self.ranks, self.pattern, self.groups, len(self.tables.codes))
+
+    @cached_property
+    def inside(self) -> tuple[RankedPairs, ...]:
+        """For each fold its held-out pairs, ranked among each other, with their patterns only."""
+        found = []
+        for fold in range(self.tables.n_folds):
+            stimuli = np.flatnonzero(self.folds == fold)
+            pairs = RankedPairs.of(
+                self.ranks, self.pattern, self.groups, len(self.tables.codes), stimuli
+            )
+            kept = self.tables.cell_pattern[self.tables.held_out(fold)]
+            number = np.full(len(self.tables.codes), -1, dtype=np.int32)
+            number[kept] = np.arange(len(kept))
+            found.append(replace(pairs, cells=number[pairs.cells], n_patterns=len(kept)))
+        return tuple(found)
+
+    def by_fold(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
+        """Bootstrap weights (n_draws, n_groups): in each fold as many sentences as it has."""
+        weights = np.empty((n_draws, self.n_groups))
+        for fold in range(self.tables.n_folds):
+            own = np.flatnonzero(self.group_folds == fold)
+            weights[:, own] = rng.multinomial(len(own), np.full(len(own), 1 / len(own)), n_draws)
+        return weights
+
+
+@dataclass(frozen=True)
+class TermDraws:
+    """The decomposition of two layers, draw by draw.
+
+    terms : (n_draws, n_features)
+    unexplained, rsa : (n_draws,)
+    ceilings : (n_draws, 2) √ of the share of each layer's rank variance between patterns
+    """
+
+    terms: FloatArray
+    unexplained: FloatArray
+    rsa: FloatArray
+    ceilings: FloatArray
+
+    @property
+    def values(self) -> FloatArray:
+        """(n_draws, n_features + 1) the terms and "unexplained"."""
+        return np.column_stack((self.terms, self.unexplained))
+
+
+def term_draws(
+    pairs: RankedPairs, codes: IntArray, weights: FloatArray, progress: Progress | None = None
+) -> TermDraws:
+    """The terms of the RSA correlation of two layers for each draw of the stimuli.
+
+    Parameters
+    ----------
+    pairs : of two layers
+    codes : (n_patterns, n_features), see `mlem_core.shapley.shapley`
+    weights : (n_draws, n_groups) how often each sentence counts
+    """
+    parts = []
+    for draws in pairs.draw(weights, products=True, progress=progress):
+        n = len(draws.counts)
+        one, other = draws.squares.T
+        scales = np.sqrt(np.stack((one * other, one * one, other * other)))
+
+        def value(
+            own: FloatArray, _: object, n: int = n, scales: FloatArray = scales
+        ) -> FloatArray:
+            counts, a, b = own[:, :n], own[:, n : 2 * n], own[:, 2 * n :]
+            # A pattern that is not drawn has the sum 0.
+            share = 1.0 / np.where(counts > 0, counts, 1.0)
+            products = np.stack([(x * y * share).sum(axis=0) for x, y in ((a, b), (a, a), (b, b))])
+            return np.divide(products, scales, out=np.zeros_like(products), where=scales > 0)
+
+        stacked = np.concatenate((draws.counts, draws.sums[:, 0], draws.sums[:, 1])).T
+        found = shapley(codes, np.ascontiguousarray(stacked), value)
+        rsa = draws.rsa()[:, 0, 1]
+        parts.append((found.terms[:, 0].T, rsa - found.whole[0], rsa, np.sqrt(found.whole[1:]).T))
+    return TermDraws(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+@dataclass(frozen=True)
+class ScoreDraws:
+    """Held-out scores of the models of n_layers layers, draw by draw; means over folds.
+
+    rho, ceiling : (n_draws, n_layers)
+    importance : (n_draws, n_layers, n_columns)
+    """
+
+    rho: FloatArray
+    ceiling: FloatArray
+    importance: FloatArray
+
+    def tau(self) -> FloatArray:
+        """(n_draws, n_layers, n_layers) weighted Kendall τ of the importance profiles."""
+        return np.stack([weighted_tau(profiles) for profiles in self.importance])
+
+
+def score_draws(
+    pairs: LayerPairs,
+    weights: FloatArray,
+    draws: FloatArray,
+    *,
+    importance: bool = True,
+    progress: Progress | None = None,
+) -> ScoreDraws:
+    """ρ, ceiling and importance on the held-out pairs of each draw, the models as they are.
+
+    A fold of which a draw holds fewer than two stimuli counts as 0 there.
+
+    Parameters
+    ----------
+    weights : (n_layers, n_folds, n_columns) of the models, see `mlem_core.metric.FoldFits`
+    draws : (n_draws, n_groups) how often each sentence counts, such as `LayerPairs.by_fold` gives
+    importance : False leaves it 0, which is quicker
+    """
+    n_layers, n_folds, n_columns = weights.shape
+    parts: list[list[FloatArray]] = []
+    for fold in range(n_folds):
+        inside, held_out = pairs.inside[fold], pairs.tables.inside(fold)
+        own = draws[:, np.flatnonzero(pairs.group_folds == fold)]
+        found: list[list[FloatArray]] = []
+        for part in inside.draw(own):
+            between = part.sums**2 / np.where(part.counts > 0, part.counts, 1.0)[:, None]
+            ceiling = _root_share(between.sum(axis=-1), part.squares)
+            rho = np.zeros((len(own[: len(part.counts)]), n_layers))
+            drops = np.zeros((len(part.counts), n_layers, n_columns))
+            for layer in range(n_layers):
+                rho[:, layer], drops[:, layer] = _scores(
+                    held_out.x, held_out.codes, weights[layer, fold], part, layer, importance
+                )
+            found.append([rho, ceiling, drops])
+        parts.append([np.concatenate(column) for column in zip(*found, strict=True)])
+        if progress is not None:
+            progress(fold + 1, n_folds)
+    return ScoreDraws(*(np.mean(column, axis=0) for column in zip(*parts, strict=True)))
+
+
+def _root_share(part: FloatArray, whole: FloatArray) -> FloatArray:
+    return np.sqrt(np.divide(part, whole, out=np.zeros_like(part), where=whole > 0))
+
+
+def _scores(
+    x: FloatArray, codes: IntArray, weights: FloatArray, draws: Draws, layer: int, importance: bool
+) -> tuple[FloatArray, FloatArray]:
+    """ρ (n_draws,) and its drops (n_draws, n_columns) of one layer's model in one fold."""
+    n_draws = len(draws.counts)
+    drops = np.zeros((n_draws, len(weights)))
+    used = np.flatnonzero(weights)
+    if not len(used):
+        return np.zeros(n_draws), drops
+    stacked = np.concatenate((draws.counts, draws.sums[:, layer])).T
+    squares = draws.squares[:, layer]
+
+    def merged(columns: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Predictions, and counts and sums (n_draws, n_groups), by patterns of these columns."""
+        first, group = group_rows(codes[:, columns])
+        both = summed(group, stacked).T
+        predicted = x[np.ix_(first, columns)] @ weights[columns]
+        return predicted, np.ascontiguousarray(both[:n_draws]), np.ascontiguousarray(both[n_draws:])
+
+    predicted, counts, sums = merged(used)
+    rho = _rho(predicted, counts, sums, np.ones((n_draws, 1)), squares)
+    if not importance:
+        return rho, drops
+    for f in used:
+        rest, counts, sums = merged(used[used != f])
+        values, shares = feature_distribution(x[:, f], codes[:, f], draws.counts, len(rest))
+        permuted = rest[:, None] + weights[f] * values
+        drops[:, f] = rho - _rho(permuted, counts, sums, shares, squares)
+    return rho, drops
+
+
+def _rho(
+    predicted: FloatArray,
+    counts: FloatArray,
+    sums: FloatArray,
+    shares: FloatArray,
+    squares: FloatArray,
+) -> FloatArray:
+    """ρ (n_draws,) of predictions (n_patterns, n_levels), see `mlem_core.kernels.cell_scores`."""
+    from mlem_core.kernels import cell_scores
+
+    order, begins = tied_order(predicted.ravel())
+    pattern, level = np.divmod(order, shares.shape[1])
+    found = np.empty(len(counts))
+    cell_scores(pattern, level, begins, counts, sums, np.ascontiguousarray(shares), squares, found)
+    return found
+
+
+def agreement_draws(
+    pairs: LayerPairs, weights: FloatArray, draws: FloatArray, progress: Progress | None = None
+) -> FloatArray:
+    """How far the feature-based and the feature-agnostic similarities agree, draw by draw.
+
+    Slow with many layers: every draw ranks all pairs in all of them.
+
+    Returns
+    -------
+    (n_draws,) Spearman ρ of the upper triangles of τ and RSA of the layers of `pairs`
+    """
+    tau = score_draws(pairs, weights, draws).tau()
+    rsa = [part.rsa() for part in pairs.whole.draw(draws, products=True, progress=progress)]
+    return np.array([agreement(t, r) for t, r in zip(tau, np.concatenate(rsa), strict=True)])
