@@ -162,7 +162,7 @@ def test_spec_survives_json(spec):
         ({"folds": 2}, "at least 3"),
         ({"models": (), "representations": ()}, "no model is chosen"),
         ({"models": ("minilm", "minilm")}, "named twice"),
-        ({"models": ("minilmm",)}, "did you mean minilm"),
+        ({"models": ("minilmm",), "representations": ()}, "did you mean minilm"),
         ({"features": ("part_of_speach",)}, "did you mean part_of_speech"),
         ({"stimuli": "probeing"}, "did you mean probing"),
         ({"stimuli": "nowhere.csv"}, "nowhere.csv"),
