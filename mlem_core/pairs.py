@@ -22,6 +22,7 @@ from mlem_core.errors import InputError
 from mlem_core.parallel import cores
 from mlem_core.patterns import Cells, FloatArray, IntArray, PairIndex, block_numbers
 from mlem_core.ranks import average_ranks, order_pairs, ties
+from mlem_core.table_files import Later
 from mlem_core.tables import PairTables
 
 CHUNK = 2**20
@@ -262,6 +263,7 @@ def _assemble(index: PairIndex, rows: Sequence[LayerSums]) -> PairTables:
         return np.stack([getattr(row, name) for row in rows])
 
     ranked = rows[0].train_sums is not None
+    train_sums = stacked("train_sums")[:, :, cells] if ranked else None
     return PairTables(
         features=index.features,
         kinds=index.kinds,
@@ -279,6 +281,6 @@ def _assemble(index: PairIndex, rows: Sequence[LayerSums]) -> PairTables:
         within_squares=stacked("within_squares"),
         target_low=stacked("target_low"),
         target_high=stacked("target_high"),
-        train_sums=stacked("train_sums")[:, :, cells] if ranked else None,
+        train_sums=None if train_sums is None else Later(lambda: train_sums),
         train_squares=stacked("train_squares") if ranked else None,
     )

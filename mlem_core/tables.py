@@ -14,10 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from mlem_core import table_files
 from mlem_core.columns import Columns
 from mlem_core.distances import n_pairs
 from mlem_core.errors import InputError, unknown
 from mlem_core.patterns import FloatArray, IntArray, block_numbers, group_rows, sums_by
+from mlem_core.table_files import Later
 
 
 @dataclass(frozen=True)
@@ -98,8 +100,7 @@ class PairTables:
     rank_squares : (n_layers,) sum of the squared centred rank over all pairs
     within_squares : (n_layers, n_folds) the same inside each fold
     target_low, target_high : (n_layers, n_blocks) lowest and highest squared distance
-    train_sums : None, or (n_layers, n_folds, n_cells) for each fold k the sums of the centred
-        average rank among the pairs that leave out fold k; 0 in the blocks of fold k
+    train_sums : None, or what gives `training_ranks`, which are not always needed
     train_squares : None, or (n_layers, n_folds) sums of the squares of those ranks
     interactions : whether metrics of these tables also weigh products of two feature distances
     """
@@ -120,7 +121,7 @@ class PairTables:
     within_squares: FloatArray
     target_low: FloatArray
     target_high: FloatArray
-    train_sums: FloatArray | None = None
+    train_sums: Later | None = None
     train_squares: FloatArray | None = None
     interactions: bool = False
 
@@ -182,13 +183,17 @@ class PairTables:
 
     @property
     def training_ranks(self) -> FloatArray:
-        """`train_sums`, or an error in a sentence where the tables were made without them."""
+        """Sums of the centred average ranks among the pairs that leave out each fold.
+
+        (n_layers, n_folds, n_cells), 0 in the blocks of the fold that is left out. Raises
+        InputError where the tables were made without them.
+        """
         if self.train_sums is None:
             raise InputError(
                 "these pair tables were made without ranks among training pairs, which estimators "
                 "that fit ranks need; run the analysis again with such an estimator."
             )
-        return self.train_sums
+        return self.train_sums()
 
     def with_interactions(self, interactions: bool = True) -> PairTables:
         """The same tables for metrics with, or without, products of two feature distances."""
@@ -197,11 +202,11 @@ class PairTables:
     def of_layers(self, layers: Sequence[int]) -> PairTables:
         """The same tables with only these layers, by position."""
         keep = list(layers)
-        return replace(self, **{name: array[keep] for name, array in self._by_layer().items()})
-
-    def _by_layer(self) -> dict[str, Any]:
-        names = BY_LAYER if self.train_sums is None else (*BY_LAYER, *TRAIN)
-        return {name: getattr(self, name) for name in names}
+        changed: dict[str, Any] = {name: getattr(self, name)[keep] for name in BY_LAYER}
+        if self.train_sums is not None and self.train_squares is not None:
+            changed["train_sums"] = self.train_sums.then(lambda sums: sums[keep])
+            changed["train_squares"] = self.train_squares[keep]
+        return replace(self, **changed)
 
     def of_features(self, features: Sequence[str]) -> PairTables:
         """The tables that these features alone would have given: the others are summed out.
@@ -234,38 +239,19 @@ class PairTables:
             target_sums=sums_by(group, self.target_sums),
             rank_sums=sums_by(group, self.rank_sums),
             within_sums=sums_by(group, self.within_sums),
-            train_sums=None if self.train_sums is None else sums_by(group, self.train_sums),
+            train_sums=self.train_sums and self.train_sums.then(lambda sums: sums_by(group, sums)),
         )
 
     def save(self, path: Path) -> None:
-        """Write an .npz without pickles."""
-        arrays = {name: getattr(self, name) for name in (*BY_CELL, "codes")} | self._by_layer()
-        arrays |= {f"level_{f:03d}": level for f, level in enumerate(self.levels)}
-        np.savez(
-            path,
-            features=np.array(self.features),
-            kinds=np.array(self.kinds),
-            size=np.array([self.n_stimuli, self.n_folds]),
-            **arrays,
-        )
+        """Write an .npz without pickles, see `mlem_core.table_files`."""
+        table_files.write(path, self)
 
     @classmethod
     def load(cls, path: Path) -> PairTables:
-        """Read what `save` wrote."""
-        with np.load(path, allow_pickle=False) as kept:
-            features = tuple(str(name) for name in kept["features"])
-            optional = [name for name in TRAIN if name in kept]
-            return cls(
-                features=features,
-                kinds=tuple(str(kind) for kind in kept["kinds"]),
-                levels=tuple(kept[f"level_{f:03d}"] for f in range(len(features))),
-                n_stimuli=int(kept["size"][0]),
-                n_folds=int(kept["size"][1]),
-                **{name: kept[name] for name in (*BY_CELL, *BY_LAYER, "codes", *optional)},
-            )
+        """Read what `save` wrote; OSError, ValueError or KeyError where that cannot be."""
+        return cls(**table_files.read(path))
 
 
-BY_CELL = ("cell_block", "cell_pattern", "counts")
 BY_LAYER = (
     "target_sums",
     "rank_sums",
@@ -275,4 +261,3 @@ BY_LAYER = (
     "target_low",
     "target_high",
 )
-TRAIN = ("train_sums", "train_squares")

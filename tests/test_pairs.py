@@ -63,7 +63,7 @@ def test_sums_are_those_of_the_explicit_pairs(case):
             training = explicit.training(folds, fold)
             ranks = rankdata(target[training]) - (training.sum() + 1) / 2
             sums = np.bincount(at[training], ranks, minlength=len(cell))
-            np.testing.assert_allclose(tables.train_sums[layer, fold], sums, atol=1e-6)
+            np.testing.assert_allclose(tables.training_ranks[layer, fold], sums, atol=1e-6)
             assert tables.train_squares[layer, fold] == pytest.approx(ranks @ ranks)
         for number in range(15):
             own = target[block == number]
@@ -88,7 +88,7 @@ def test_summing_features_out_equals_leaving_them_out(case):
     for fold in range(5):
         dense = [np.zeros((2, 15, len(t.patterns))) for t in (found, expected)]
         for array, t in zip(dense, (found, expected), strict=True):
-            array[:, t.cell_block, t.cell_pattern] = t.train_sums[:, fold]
+            array[:, t.cell_block, t.cell_pattern] = t.training_ranks[:, fold]
         np.testing.assert_allclose(dense[0][..., order], dense[1][..., other], atol=1e-6)
 
 
@@ -99,7 +99,7 @@ def test_tables_survive_the_disk(case, tmp_path):
     assert kept.features == tables.features and kept.kinds == tables.kinds
     np.testing.assert_array_equal(kept.patterns, tables.patterns)
     np.testing.assert_array_equal(kept.within_sums, tables.within_sums)
-    np.testing.assert_array_equal(kept.train_sums, tables.train_sums)
+    np.testing.assert_array_equal(kept.training_ranks, tables.training_ranks)
     plain = replace(tables, train_sums=None, train_squares=None)
     plain.save(tmp_path / "plain.npz")
     assert PairTables.load(tmp_path / "plain.npz").train_sums is None
@@ -118,13 +118,13 @@ def test_ranks_among_training_pairs_where_distances_are_tied():
         ranks = rankdata(target[training]) - (training.sum() + 1) / 2
         pattern = pattern_of_pair(index)[training]
         found = np.bincount(
-            tables.cell_pattern, tables.train_sums[0, fold], minlength=index.n_patterns
+            tables.cell_pattern, tables.training_ranks[0, fold], minlength=index.n_patterns
         )
         np.testing.assert_allclose(
             found, np.bincount(pattern, ranks, minlength=index.n_patterns), atol=1e-6
         )
         assert tables.train_squares[0, fold] == pytest.approx(ranks @ ranks)
-    assert not tables.train_sums[1].any() and not tables.train_squares[1].any()
+    assert not tables.training_ranks[1].any() and not tables.train_squares[1].any()
 
 
 def test_a_span_from_the_whole_set_is_not_refitted():
