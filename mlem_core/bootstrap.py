@@ -25,9 +25,22 @@ from mlem_core.results import Layer
 from mlem_core.shapley import shapley, summed
 from mlem_core.similarity import agreement, weighted_tau
 from mlem_core.store import Store
-from mlem_core.tables import PairTables
+from mlem_core.tables import HeldOut, PairTables
 
 Progress = Callable[[int, int], None]
+
+
+def layer_distances(analysis: Analysis, layer: Layer, store: Store) -> FloatArray:
+    """(n_pairs,) squared neural distances of a layer, from the representations in the store.
+
+    Raises
+    ------
+    InputError
+        The representations are no longer in the store.
+    """
+    model, number = layer
+    rows = np.asarray(analysis.representations(model, store)[number])
+    return squared_distances(rows, analysis.spec.distance, layer=f"{model} layer {number}")
 
 
 @dataclass(frozen=True)
@@ -72,11 +85,7 @@ class LayerPairs:
                 raise unknown("layer", f"{model}:{number}", names)
 
         def ranked(layer: Layer) -> NDArray[np.uint32]:
-            model, number = layer
-            rows = np.asarray(analysis.representations(model, store)[number])
-            squared = squared_distances(
-                rows, analysis.spec.distance, layer=f"{model} layer {number}"
-            )
+            squared = layer_distances(analysis, layer, store)
             order, value = order_pairs(squared)
             doubled = np.empty(len(squared), dtype=np.uint32)
             doubled[order] = average_ranks(value).doubled
@@ -230,7 +239,7 @@ def score_draws(
     draws : (n_draws, n_groups) how often each sentence counts, such as `LayerPairs.by_fold` gives
     importance : False leaves it 0, which is quicker
     """
-    n_layers, n_folds, n_columns = weights.shape
+    n_layers, n_folds, _ = weights.shape
     parts: list[list[FloatArray]] = []
     for fold in range(n_folds):
         inside, held_out = pairs.inside[fold], pairs.tables.inside(fold)
@@ -239,12 +248,17 @@ def score_draws(
         for part in inside.draw(own):
             between = part.sums**2 / np.where(part.counts > 0, part.counts, 1.0)[:, None]
             ceiling = _root_share(between.sum(axis=-1), part.squares)
-            rho = np.zeros((len(own[: len(part.counts)]), n_layers))
-            drops = np.zeros((len(part.counts), n_layers, n_columns))
-            for layer in range(n_layers):
-                rho[:, layer], drops[:, layer] = _scores(
-                    held_out.x, held_out.codes, weights[layer, fold], part, layer, importance
-                )
+
+            def one(
+                layer: int, fold: int = fold, held_out: HeldOut = held_out, part: Draws = part
+            ) -> tuple[FloatArray, FloatArray]:
+                own = weights[layer, fold]
+                return _scores(held_out.x, held_out.codes, own, part, layer, importance)
+
+            rho, drops = (
+                np.stack(column, axis=1)
+                for column in zip(*side_by_side(one, range(n_layers)), strict=True)
+            )
             found.append([rho, ceiling, drops])
         parts.append([np.concatenate(column) for column in zip(*found, strict=True)])
         if progress is not None:

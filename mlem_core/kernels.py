@@ -228,3 +228,24 @@ def cell_scores(
                 together += sums[d, pattern[c]] * share
         both = spread * squares[d]
         scores[d] = covariance / np.sqrt(both) if both > 0 else 0.0
+
+
+@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
+def permuted_sums(labels: Array, cells: Array, values: Array, sums: Array) -> None:
+    """Sums of the pairs' values by cell when stimuli have the labels of others.
+
+    Parameters
+    ----------
+    labels : (n_stimuli,) whose labels each stimulus has
+    cells : (n_pairs,) the cell of each pair of labels, in condensed order
+    values : (n_values, n_pairs)
+    sums : (n_values, n_cells) zeros, filled
+    """
+    n, at = len(labels), 0
+    for i in range(n - 1):
+        for j in range(i + 1, n):
+            a, b = min(labels[i], labels[j]), max(labels[i], labels[j])
+            cell = cells[a * n - a * (a + 1) // 2 - a - 1 + b]
+            for v in range(len(values)):
+                sums[v, cell] += values[v, at]
+            at += 1
