@@ -116,16 +116,25 @@ def weighted_tau(profiles: FloatArray) -> FloatArray:
 
     Source: Salle et al. 2024, section 4; Jalouzot et al. 2024, appendix F.
     """
-    from scipy.stats import weightedtau
-
     n_layers, n_features = profiles.shape
-    tau = np.eye(n_layers)
     if n_features < 2:
-        return tau
+        return np.eye(n_layers)
+    sign = np.sign(profiles[:, :, None] - profiles[:, None, :])
+    # Where both layers rank two features alike, either order gives the same sums.
+    below = (sign < 0) | (sign == 0) & np.tri(n_features, k=-1, dtype=bool)
+    tau = np.zeros((n_layers, n_layers))
     for a in range(n_layers):
-        for b in range(a + 1, n_layers):
-            value = weightedtau(profiles[a], profiles[b]).statistic
-            tau[a, b] = tau[b, a] = 0.0 if np.isnan(value) else value
+        # Features in the order of layer a and, where they are tied there, of the other layer.
+        rank = ((sign[a] < 0) | (sign[a] == 0) & below).sum(axis=2)
+        weight = 1 / (1 + rank)
+        pairs = weight[:, :, None] + weight[:, None, :]
+        both = np.einsum("ij,lij,lij->l", sign[a], sign, pairs)
+        own = np.einsum("ij,lij->l", np.abs(sign[a]), pairs)
+        other = np.einsum("lij,lij->l", np.abs(sign), pairs)
+        ordered = (own > 0) & (other > 0)
+        tau[a, ordered] = both[ordered] / np.sqrt(own[ordered] * other[ordered])
+    tau = (tau + tau.T) / 2
+    np.fill_diagonal(tau, 1.0)
     return tau
 
 
@@ -178,17 +187,31 @@ def mds_map(dissimilarities: FloatArray, *, max_iter: int = 300) -> FloatArray:
     mds = MDS(
         2,
         metric="precomputed",
-        init="classical_mds",
+        init="random",  # not used: where to start is given
         n_init=1,
         max_iter=max_iter,
         normalized_stress=False,
         random_state=0,
     )
-    points = mds.fit_transform(symmetric)
+    points = mds.fit_transform(symmetric, init=_classical_mds(symmetric))
     points -= points.mean(axis=0)
     turned: FloatArray = points @ np.linalg.svd(points, full_matrices=False)[2].T
     largest = turned[np.abs(turned).argmax(axis=0), [0, 1]]
     return turned * np.where(largest < 0, -1.0, 1.0)
+
+
+def _classical_mds(symmetric: FloatArray) -> FloatArray:
+    """Classical MDS in two dimensions (Torgerson 1952).
+
+    Dissimilarities that no points have (three layers may be enough) leave an axis without length,
+    where scikit-learn's own takes a root of a negative number.
+    """
+    centred = symmetric**2
+    centred = centred - centred.mean(axis=0)
+    centred -= centred.mean(axis=1, keepdims=True)
+    values, vectors = np.linalg.eigh(-centred / 2)
+    points: FloatArray = vectors[:, :-3:-1] * np.sqrt(np.maximum(values[:-3:-1], 0.0))
+    return points
 
 
 def feature_correlations(patterns: FloatArray, counts: FloatArray) -> FloatArray:

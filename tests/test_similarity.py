@@ -3,6 +3,7 @@ from __future__ import annotations
 import explicit
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.spatial.distance import pdist, squareform
 from scipy.stats import spearmanr
 
@@ -73,6 +74,15 @@ def test_tau_equals_brute_force():
     for a in range(4):
         for b in range(4):
             assert tau[a, b] == pytest.approx(brute_force_tau(profiles[a], profiles[b]), abs=1e-12)
+
+
+def test_tau_with_ties_equals_scipy():
+    profiles = np.round(np.random.default_rng(1).normal(size=(9, 6)), 0)
+    tau = similarity.weighted_tau(profiles)
+    for a in range(9):
+        for b in range(a):
+            expected = np.nan_to_num(stats.weightedtau(profiles[a], profiles[b]).statistic)
+            assert tau[a, b] == tau[b, a] == pytest.approx(expected, abs=1e-12)
 
 
 def test_tau_of_a_flat_profile_is_0():
