@@ -90,7 +90,9 @@ def test_unknown_metric_names_the_nearest():
 
 def test_precomputed_matrix():
     square = squareform(pdist(np.random.default_rng(0).standard_normal((12, 4))))
-    np.testing.assert_allclose(condensed_from_matrix(square), square[np.triu_indices(12, 1)] ** 2)
+    expected = square[np.triu_indices(12, 1)] ** 2
+    np.testing.assert_allclose(condensed_from_matrix(square), expected)
+    np.testing.assert_array_equal(squared_distances(square, "precomputed"), expected)
 
 
 @pytest.mark.parametrize(

@@ -209,7 +209,7 @@ def test_a_file_that_is_something_else(three, tmp_path, write, suffix):
 def test_a_file_with_another_ending_or_none_at_all(three, tmp_path):
     for name in ("a.npy", "a.pkl", "a"):
         (tmp_path / name).write_bytes(b"x")
-        with pytest.raises(InputError, match=r"expected \.npz or \.safetensors") as error:
+        with pytest.raises(InputError, match=r"expected \.npz, \.safetensors or \.csv") as error:
             from_file(tmp_path / name, three)
         told(error)
     with pytest.raises(InputError, match="there is no representations file") as error:
@@ -218,3 +218,80 @@ def test_a_file_with_another_ending_or_none_at_all(three, tmp_path):
     (tmp_path / "folder.npz").mkdir()
     with pytest.raises(InputError, match="there is no representations file"):
         from_file(tmp_path / "folder.npz", three)
+
+
+# --- a CSV of one layer --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "1.5,2\n-3,4e-2\n5,6\n",
+        "a,b\n1.5,2\n-3,4e-2\n5,6\n",
+        "0,1\n1.5,2\n-3,4e-2\n5,6\n",  # as pandas names columns
+        '\ufeff"unit, first",unit 2\r\n1.5, 2\r\n\r\n-3,0.04\r\n5,6',
+    ],
+)
+def test_a_csv_is_a_layer(three, tmp_path, content):
+    (tmp_path / "brain.csv").write_text(content, encoding="utf-8", newline="")
+    ours = from_file(tmp_path / "brain.csv", three)
+    assert (ours.name, ours.layers, ours.left_out) == ("brain", (0,), ())
+    np.testing.assert_array_equal(ours[0], [[1.5, 2], [-3, 0.04], [5, 6]])
+    assert ours[0].dtype == np.float64
+    json.dumps(dict(ours.facts))
+
+
+def test_a_csv_of_another_content_is_read_again(three, tmp_path):
+    path = tmp_path / "brain.csv"
+    path.write_text("1\n2\n3\n")
+    first = from_file(path, three)
+    path.write_text("1\n2\n4.5\n")
+    again = from_file(path, three)
+    assert again[0][2, 0] == 4.5 and again.identity != first.identity
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "bad.csv is empty"),
+        (b"a,b\n", r"bad.csv has 0 rows; expected one for each of 3 stimuli"),
+        (b"1,2\n3,4\n", "bad.csv has 2 rows; expected one for each of 3 stimuli"),
+        (b"a\n1\n2\n3\n4\n", "bad.csv has 4 rows"),
+        (b"1,2\n3,4,5\n6,7\n", "row 2 of bad.csv has 3 cells; the first one has 2"),
+        (b"a,b\n1,2\n3,four\n5,6\n", "bad.csv has 'four' in row 2, column 2; expected a number"),
+        (b"1,2\n3,\n5,6\n", "bad.csv has '' in row 2, column 2"),
+        (b"1,2\n3,nan\n5,6\n", "bad.csv has nan in row 2, unit 2; expected finite numbers"),
+        (b"1;2\n3;4\n5;6\n", "separated by semicolons"),
+        (b",0,1\n0,1,2\n1,3,4\n2,5,6\n", "first column of bad.csv has no name"),
+        (b"\xff\xfe1\n", "bad.csv is damaged or no CSV file"),
+        (b'"1\n2\n3\n', "bad.csv is damaged or no CSV file"),
+    ],
+)
+def test_a_csv_that_cannot_be_used(three, tmp_path, content, says):
+    (tmp_path / "bad.csv").write_bytes(content)
+    with pytest.raises(InputError, match=says) as error:
+        from_file(tmp_path / "bad.csv", three)
+    told(error)
+
+
+# --- distances -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors", ".csv"])
+def test_distances_are_square(three, tmp_path, suffix):
+    square = np.array([[0.0, 1, 2], [1, 0, 3], [2, 3, 0]])
+    good, bad = tmp_path / f"good{suffix}", tmp_path / f"bad{suffix}"
+    for path, array in ((good, square), (bad, square[:, :2])):
+        if suffix == ".npz":
+            np.savez(path, layer_00=array)
+        elif suffix == ".safetensors":
+            safetensors.numpy.save_file({"layer_00": array.copy()}, path)
+        else:
+            np.savetxt(path, array, delimiter=",")
+    ours = from_file(good, three, distances=True)
+    np.testing.assert_array_equal(ours[0], square)
+    np.testing.assert_array_equal(ours.of(0, np.array([0, 2])), [[0, 2], [2, 0]])
+    np.testing.assert_array_equal(from_file(good, three).of(0, np.array([2])), [[2, 3, 0]])
+    with pytest.raises(InputError, match=r"shape \(3, 2\); precomputed .* shape \(3, 3\)") as error:
+        from_file(bad, three, distances=True)
+    told(error)

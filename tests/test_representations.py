@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import json
 import os
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +20,14 @@ from tiny import close, sentence_stimuli, told, word_stimuli
 from mlem_core import datasets, representations
 from mlem_core.errors import InputError
 from mlem_core.models import LoadedModel, open_model
-from mlem_core.representations import batches, from_model
+from mlem_core.representations import batches, from_model, tokens_that_fit
 from mlem_core.stimuli import from_frame
 from mlem_core.store import Store
+from mlem_core.tokens import tokenize
 
 ROOT = Path(__file__).parent.parent
+# Sentences of equally many tokens, which share a batch.
+ALIKE = [f"The old dog sees a cat{letter}" for letter in "abcdefghijklm"]
 
 
 class Counting(torch.nn.Module):
@@ -122,13 +127,83 @@ def test_cancelling_leaves_nothing(architectures, tmp_path):
 
 
 def test_a_batch_that_does_not_fit_is_halved(architectures, tmp_path):
-    sentences = [f"The old dog sees a cat{letter}" for letter in "abcdefghijklm"]
-    whole = from_model(word_stimuli(sentences), architectures["gpt2"], Store(tmp_path / "a"))
+    whole = from_model(word_stimuli(ALIKE), architectures["gpt2"], Store(tmp_path / "a"))
     loaded, model = counting(architectures["gpt2"], room=2)
-    halved = from_model(word_stimuli(sentences), loaded, Store(tmp_path / "b"))
-    assert sum(model.seen) == len(sentences) and max(model.seen) <= 2
+    halved = from_model(word_stimuli(ALIKE), loaded, Store(tmp_path / "b"))
+    assert sum(model.seen) == len(ALIKE) and max(model.seen) <= 2
     for layer in whole.layers:
         close(halved[layer], whole[layer])
+
+
+class Greedy(Counting):
+    """A model whose pass takes memory that must be free again before the next one."""
+
+    held: weakref.ref[torch.Tensor] | None = None
+
+    def forward(self, input_ids: torch.Tensor, **more: Any) -> Any:
+        assert self.held is None or self.held() is None, "the failed pass still holds its memory"
+        if len(input_ids) > self.room:
+            big = torch.zeros(1000)
+            self.held = weakref.ref(big)
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return super().forward(input_ids, **more)
+
+
+def test_a_pass_that_ran_out_of_memory_lets_go_of_it(architectures, tmp_path):
+    loaded = architectures["gpt2"]
+    model = Greedy(loaded.model, room=3)
+    gc.disable()  # what a cycle holds until it is collected would be held on a GPU too
+    try:
+        from_model(word_stimuli(ALIKE), dataclasses.replace(loaded, model=model), Store(tmp_path))
+    finally:
+        gc.enable()
+    assert sum(model.seen) == len(ALIKE) and max(model.seen) <= 3
+
+
+def test_memory_that_this_machine_does_not_have(architectures, tmp_path):
+    """The error that torch itself raises on a CPU, and one that has nothing to do with memory."""
+
+    class Short(Counting):
+        def forward(self, input_ids: torch.Tensor, **more: Any) -> Any:
+            if len(input_ids) > self.room:
+                torch.empty(2**50)
+            return super().forward(input_ids, **more)
+
+    class Broken(Counting):
+        def forward(self, input_ids: torch.Tensor, **more: Any) -> Any:
+            raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
+
+    loaded = architectures["gpt2"]
+    short = Short(loaded.model, room=4)
+    from_model(word_stimuli(ALIKE), dataclasses.replace(loaded, model=short), Store(tmp_path / "a"))
+    assert sum(short.seen) == len(ALIKE) and max(short.seen) <= 4
+    broken = dataclasses.replace(loaded, model=Broken(loaded.model))
+    with pytest.raises(RuntimeError, match="cannot be multiplied"):
+        from_model(word_stimuli(ALIKE), broken, Store(tmp_path / "b"))
+
+
+def test_batches_fill_the_memory_that_is_free(architectures):
+    for loaded in architectures.values():
+        small, large = (tokens_that_fit(free, loaded) for free in (10**8, 10**9))
+        assert large == pytest.approx(10 * small, rel=0.01) and tokens_that_fit(1, loaded) == 1
+        # Never more than the states that are kept of each layer need.
+        assert large * 4 * 4 * loaded.model.config.hidden_size < 10**9
+    # Without its kernels Mamba keeps an inner state of each token.
+    mamba, gpt2 = (tokens_that_fit(10**9, architectures[kind]) for kind in ("mamba", "gpt2"))
+    assert mamba < gpt2 / 2
+
+
+def test_a_gpu_gets_batches_by_its_memory(architectures, monkeypatch):
+    """The plan alone: nothing runs on a GPU here."""
+    stimuli = word_stimuli(ALIKE)
+    loaded = dataclasses.replace(architectures["gpt2"], device="cuda:0")
+    sizes = {}
+    for free in (2**40, 20_000):
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device, free=free: (free, 2**40))
+        plan = representations._plan(tokenize(stimuli, loaded), loaded)
+        sizes[free] = max(map(len, plan))
+        assert sorted(np.concatenate(plan)) == list(range(len(ALIKE)))
+    assert sizes == {2**40: len(ALIKE), 20_000: 1}
 
 
 def test_a_sentence_that_never_fits_is_named(architectures, tmp_path):
