@@ -207,11 +207,11 @@ def _choose_files() -> list[str]:
         # An equals sign parts the name from the file in the URL.
         name = name.replace("=", " ").strip()
         file = st.file_uploader(
-            "Representations (.npz or .safetensors)",
-            type=["npz", "safetensors"],
+            "Representations (.npz, .safetensors or .csv)",
+            type=["npz", "safetensors", "csv"],
             key="representations",
             help="Makes any system a model: arrays `layer_00`, `layer_01` … of shape (stimuli, "
-            "units), rows in the order of the stimuli.",
+            "units), rows in the order of the stimuli; or a CSV of one layer, a row a stimulus.",
         )
         if st.button(
             "Add",
@@ -235,9 +235,11 @@ def _choose_files() -> list[str]:
 
 
 def _choose_options(stimuli: StimulusSet | None) -> dict[str, Any]:
-    from mlem_core.distances import METRICS
+    from mlem_core.distances import DISTANCES
+    from mlem_core.models import DTYPES
     from mlem_core.patterns import MISSING
     from mlem_core.results import ESTIMATORS
+    from mlem_core.tokens import SPECIAL_TOKENS
 
     _forget_kinds()
     names = [feature.name for feature in stimuli.features] if stimuli is not None else []
@@ -296,10 +298,35 @@ def _choose_options(stimuli: StimulusSet | None) -> dict[str, Any]:
         )
         distance = choices.choose_one(
             "Distance of representations",
-            METRICS,
+            DISTANCES,
             "distance",
-            METRICS[0],
-            help="The neural distance of two stimuli.",
+            DISTANCES[0],
+            format_func=lambda one: {
+                "precomputed": "precomputed: the files hold distances",
+            }.get(one, one),
+            help="The neural distance of two stimuli. `precomputed` goes with files alone, whose "
+            "arrays are then distances of shape (stimuli, stimuli).",
+        )
+        special = choices.choose_one(
+            "Start and end tokens",
+            list(SPECIAL_TOKENS),
+            "special_tokens",
+            "model",
+            format_func=lambda one: {
+                "model": "as the model's tokenizer adds them",
+                "none": "none",
+                "start": "a start token in any case",
+            }.get(one, one),
+            help="What stands before and after a sentence. The first position of many decoders is "
+            "an outlier: with a start token no word is there.",
+        )
+        dtype = choices.choose_one(
+            "Numbers of the models",
+            list(DTYPES),
+            "dtype",
+            DTYPES[0],
+            help="What a model computes with. bfloat16 halves its memory and keeps 8 bits of each "
+            "number.",
         )
         folds = choices.number(
             "Folds", "folds", 5, 3, 20, help="Folds of the cross-validation; a stimulus is tested "
@@ -316,6 +343,8 @@ def _choose_options(stimuli: StimulusSet | None) -> dict[str, Any]:
         "estimator": estimator,
         "interactions": interactions == "yes",
         "distance": distance,
+        "special_tokens": special,
+        "dtype": dtype,
         "folds": folds,
         "seed": seed,
     }

@@ -15,7 +15,8 @@ import streamlit as st
 # What the URL may hold; every one is a list of texts.
 FORM = (
     "stimuli", "models", "files", "layers", "columns",
-    "ordered", "missing", "estimator", "interactions", "distance", "folds", "seed",
+    "ordered", "missing", "estimator", "interactions", "distance",
+    "special_tokens", "dtype", "folds", "seed",
 )  # fmt: skip
 VIEW = ("analysis", "features", "show_models", "show_layers", "a", "b", "colour")
 
