@@ -1,115 +1,29 @@
-"""Analyses that run in the background, each in a process of its own.
-
-A job is a folder, and what state it is in follows from the files in it alone: any process that
-looks there (another tab, a restarted server) sees the same. Its process is `python -m
-mlem_core.jobs FOLDER`, which outlives whoever started it.
-
-    spec.json       what was asked
-    pid.json        the process, and when it was started
-    progress.json   how far it is
-    result/         the finished analysis; it appears in one step
-    failed.json     the sentence for the user
-    cancelled       an empty file
-    log             what the process printed
-"""
+"""Analyses in the background, and the files that users have uploaded for them."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import json
-import os
 import re
-import shutil
-import signal
-import subprocess
 import sys
-import tempfile
-import time
-import traceback
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
 
-import filelock
-
-from mlem_core.analysis import TABLES_VERSION, Analysis, Progress, run
+from mlem_core.analysis import TABLES_VERSION, Analysis, Report, run
+from mlem_core.background import Request, Task, carry_out, read_json, replace
 from mlem_core.errors import InputError
 from mlem_core.spec import AnalysisSpec
 from mlem_core.store import Store, sha256_file
 
-State = Literal["queued", "running", "done", "failed", "cancelled"]
-
-_WRITE_EVERY = 0.2  # seconds between two writes of progress.json
-_POLL = 0.1  # seconds between two looks at the queue
-_GRACE = 1.0  # seconds from SIGTERM to SIGKILL
 _ID = re.compile(r"[0-9a-f]{16}")
 
-# Processes that this one started: a child that has ended stays a zombie until it is polled.
-_children: dict[int, subprocess.Popen[bytes]] = {}
-
 
 @dataclass(frozen=True)
-class Status:
-    """Where a job is.
+class Job(Task):
+    """An analysis in the background."""
 
-    Attributes
-    ----------
-    state : "queued", "running", "done", "failed" or "cancelled"
-    stages : the latest report of each stage and model, in the order in which they began
-    message : one sentence where it failed, else empty
-    seconds_left : of the current stage, from its rate so far; None where nothing tells
-    """
-
-    state: State
-    stages: list[Progress]
-    message: str = ""
-    seconds_left: float | None = None
-
-
-@dataclass(frozen=True)
-class Job:
-    """An analysis in the background: `folder` holds all that is known of it."""
-
-    id: str
-    folder: Path
     spec: AnalysisSpec
-
-    def status(self) -> Status:
-        """What the files say now."""
-        # Looked at first: a process that ends after this look has left its result or failure.
-        alive = _live_pid(self.folder) is not None
-        kept = _read(self.folder / "progress.json")
-        stages, left = _stages(kept)
-        if (self.folder / "result").is_dir():
-            return Status("done", stages)
-        if (self.folder / "cancelled").exists():
-            return Status("cancelled", stages)
-        failed = _read(self.folder / "failed.json").get("message")
-        if failed:
-            return Status("failed", stages, str(failed))
-        if alive:
-            if kept.get("state") == "running":
-                return Status("running", stages, seconds_left=left)
-            return Status("queued", stages)
-        return Status("failed", stages, f"the run stopped without a result; {self._see_log()}")
-
-    def cancel(self) -> None:
-        """Stop the job, queued or running; its process is gone within 2 seconds.
-
-        A job that is not queued or running stays as it is.
-        """
-        with _starting(self.folder):
-            pid = _live_pid(self.folder)
-            if pid is None or (self.folder / "result").is_dir():
-                return
-            (self.folder / "cancelled").touch()
-            _signal_group(pid, signal.SIGTERM)
-            if not _gone(self.folder, _GRACE):
-                _signal_group(pid, signal.SIGKILL)
-                _gone(self.folder, _GRACE)
-            (self.folder / "pid.json").unlink(missing_ok=True)
 
     def analysis(self) -> Analysis:
         """The finished analysis.
@@ -119,20 +33,14 @@ class Job:
         InputError
             The job is not done, or its result can no longer be read.
         """
-        result = self.folder / "result"
-        if not result.is_dir():
+        if not self.result.is_dir():
             raise InputError(f"the analysis {self.id} is not done: it is {self.status().state}.")
         try:
-            return Analysis.load(result)
+            return Analysis.load(self.result)
         except (OSError, ValueError, KeyError, TypeError) as error:
-            # Out of the way, so that the next start runs it again.
             message = f"the result of the analysis {self.id} can no longer be read; run it again."
-            _write(self.folder / "failed.json", {"message": message})
-            shutil.rmtree(result, ignore_errors=True)
+            self.damaged(message)
             raise InputError(message) from error
-
-    def _see_log(self) -> str:
-        return f"see {self.folder / 'log'}"
 
 
 def start(spec: AnalysisSpec, store: Store) -> Job:
@@ -142,35 +50,8 @@ def start(spec: AnalysisSpec, store: Store) -> Job:
     queued, running or done it is left alone; a failed or cancelled one starts again.
     """
     name = job_id(spec)
-    folder = store.root / "jobs" / name
-    folder.mkdir(parents=True, exist_ok=True)
-    job = Job(name, folder, spec)
-    with _starting(folder):
-        if (folder / "result").is_dir():
-            return job
-        if _live_pid(folder) is not None:
-            ended = (folder / "failed.json").exists() or (folder / "cancelled").exists()
-            if not ended or not _gone(folder, 10):
-                return job
-        for left in ("failed.json", "cancelled", "progress.json", "pid.json"):
-            (folder / left).unlink(missing_ok=True)
-        for unfinished in folder.glob("unfinished-*"):
-            shutil.rmtree(unfinished, ignore_errors=True)
-        _write(folder / "spec.json", spec.to_dict())
-        # The child finds this package wherever it was started from.
-        here = str(Path(__file__).resolve().parent.parent)
-        paths = [here, *filter(None, [os.environ.get("PYTHONPATH")])]
-        with (folder / "log").open("wb") as log:
-            child = subprocess.Popen(
-                [sys.executable, "-m", "mlem_core.jobs", str(folder)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-            )
-        _children[child.pid] = child
-        _write_pid(folder, child.pid)
+    job = Job(name, store.root / "jobs" / name, spec)
+    job.start(spec.to_dict(), "mlem_core.jobs")
     return job
 
 
@@ -180,7 +61,9 @@ def find(job_id: str, store: Store) -> Job | None:
         return None
     folder = store.root / "jobs" / job_id
     try:
-        return Job(job_id, folder, AnalysisSpec.from_dict(_read(folder / "spec.json", strict=True)))
+        return Job(
+            job_id, folder, AnalysisSpec.from_dict(read_json(folder / "spec.json", strict=True))
+        )
     except (OSError, ValueError, TypeError):
         return None  # absent, or of another version
 
@@ -215,209 +98,16 @@ def keep_upload(data: bytes, name: str, store: Store) -> Path:
     path = store.root / "uploads" / hashlib.sha256(data).hexdigest() / base
     if not path.is_file() or path.stat().st_size != len(data):
         path.parent.mkdir(parents=True, exist_ok=True)
-        _replace(path, data)
+        replace(path, data)
     return path
 
 
-# What the job's own process does
-
-
-class _Reporter:
-    """Writes progress.json, a few times a second at most."""
-
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / "progress.json"
-        self._stages: dict[tuple[str, str | None], dict[str, Any]] = {}
-        self._written = 0.0
-        self._say("queued")
-
-    def running(self) -> None:
-        self._say("running")
-
-    def __call__(self, progress: Progress) -> None:
-        now = time.time()
-        key = (progress.stage, progress.model)
-        known = self._stages.get(key)
-        began = {"began": now, "began_at": progress.done} if known is None else {}
-        self._stages[key] = {**(known or {}), **asdict(progress), **began, "seen": now}
-        last = progress.done >= progress.total
-        if known is None or last or now - self._written >= _WRITE_EVERY:
-            self._say("running")
-
-    def _say(self, state: State) -> None:
-        self._written = time.time()
-        # A run is not worth losing for its progress: a full disk shows where it matters.
-        with contextlib.suppress(OSError):
-            _write(self._path, {"state": state, "stages": list(self._stages.values())})
-
-
-def work(folder: Path) -> int:
-    """Wait for the turn, run the analysis of a job's folder and leave its result there.
-
-    Returns the exit status: 0, or 1 where `failed.json` says why.
-    """
-    _write_pid(folder, os.getpid())
-    report = _Reporter(folder)
-    try:
-        spec = AnalysisSpec.from_dict(_read(folder / "spec.json", strict=True))
-        with _turn(folder):
-            report.running()
-            analysis = run(spec, Store(folder.parent.parent), report)
-            unfinished = Path(tempfile.mkdtemp(prefix="unfinished-", dir=folder))
-            analysis.save(unfinished)
-            unfinished.rename(folder / "result")
-        return 0
-    except InputError as error:
-        _write(folder / "failed.json", {"message": str(error)})
-    except Exception:
-        traceback.print_exc()
-        message = f"the run stopped on an unexpected error; see {folder / 'log'}"
-        _write(folder / "failed.json", {"message": message})
-    return 1
-
-
-@contextlib.contextmanager
-def _turn(folder: Path) -> Iterator[None]:
-    """One job at a time, in the order in which they were asked for."""
-    lock = filelock.FileLock(folder.parent / "turn.lock")
-    while True:
-        lock.acquire(poll_interval=_POLL)
-        if not _someone_before(folder):
-            break
-        lock.release()
-        time.sleep(2 * _POLL)
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-def _someone_before(folder: Path) -> bool:
-    own = _asked(folder)
-    for path in folder.parent.glob("*/pid.json"):
-        other = path.parent
-        if other != folder and _asked(other) < own and _live_pid(other) is not None:
-            waiting = _read(other / "progress.json").get("state") != "running"
-            if waiting and not (other / "cancelled").exists():
-                return True
-    return False
-
-
-def _asked(folder: Path) -> tuple[int, str]:
-    try:
-        return (folder / "spec.json").stat().st_mtime_ns, folder.name
-    except OSError:
-        return sys.maxsize, folder.name
-
-
-# Processes
-
-
-def _write_pid(folder: Path, pid: int) -> None:
-    _write(folder / "pid.json", {"pid": pid, "started": _started(pid)})
-
-
-def _started(pid: int) -> str | None:
-    """When a live process was started, as its system tells it; None where there is none.
-
-    Process numbers are used again; with this a stranger is not taken for the job.
-    """
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        if Path("/proc/self/stat").exists():
-            return None
-        told = subprocess.run(
-            ["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True
-        ).stdout.strip()
-        state, _, began = told.partition(" ")
-        return None if not told or state.startswith("Z") else began.strip()
-    # The command, in parentheses, may hold anything; the state and the start come after it.
-    fields = text.rpartition(")")[2].split()
-    return None if fields[0] in "ZX" else fields[19]
-
-
-def _live_pid(folder: Path) -> int | None:
-    """The number of the job's process if it is still there."""
-    kept = _read(folder / "pid.json")
-    pid, started = kept.get("pid"), kept.get("started")
-    if not isinstance(pid, int) or pid <= 1:
-        return None
-    child = _children.get(pid)
-    if child is not None and child.poll() is not None:
-        _children.pop(pid, None)
-    now = _started(pid)
-    return pid if now is not None and now == started else None
-
-
-def _signal_group(pid: int, number: int) -> None:
-    # The job leads its own group, so its number is the group's.
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, number)
-
-
-def _gone(folder: Path, seconds: float) -> bool:
-    end = time.monotonic() + seconds
-    while _live_pid(folder) is not None:
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.02)
-    return True
-
-
-def _starting(folder: Path) -> filelock.BaseFileLock:
-    """Held while a job is started or cancelled, so that two tabs start one process."""
-    return filelock.FileLock(folder.with_suffix(".lock"), timeout=30)
-
-
-# Files
-
-
-def _stages(kept: dict[str, Any]) -> tuple[list[Progress], float | None]:
-    try:
-        rows = kept.get("stages", [])
-        stages = [
-            Progress(row["stage"], row["model"], row["done"], row["total"], row["unit"])
-            for row in rows
-        ]
-        if not rows:
-            return stages, None
-        last = rows[-1]
-        did, took = last["done"] - last["began_at"], last["seen"] - last["began"]
-        if did <= 0 or took <= 0:
-            return stages, None
-        left = (last["total"] - last["done"]) * took / did - (time.time() - last["seen"])
-        return stages, max(0.0, left)
-    except (KeyError, TypeError):
-        return [], None
-
-
-def _read(path: Path, *, strict: bool = False) -> dict[str, Any]:
-    try:
-        kept = json.loads(path.read_bytes())
-        if not isinstance(kept, dict):
-            raise ValueError(f"{path} holds no JSON object")
-        return kept
-    except (OSError, ValueError):
-        if strict:
-            raise
-        return {}
-
-
-def _write(path: Path, value: dict[str, Any]) -> None:
-    _replace(path, json.dumps(value).encode())
-
-
-def _replace(path: Path, data: bytes) -> None:
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+def make(request: Request, folder: Path, report: Report) -> None:
+    """Run the analysis that was asked for and save it."""
+    # Of `folder`: the store's root / jobs / id / unfinished-...
+    store = Store(folder.parent.parent.parent)
+    run(AnalysisSpec.from_dict(request), store, report).save(folder)
 
 
 if __name__ == "__main__":
-    sys.exit(work(Path(sys.argv[1]).absolute()))
+    sys.exit(carry_out(Path(sys.argv[1]).absolute(), make))

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlem_core import datasets, jobs
+from mlem_core import background, datasets, jobs
 from mlem_core.analysis import run
 from mlem_core.errors import InputError
 from mlem_core.jobs import Job
@@ -53,7 +53,7 @@ def tiny(tmp_path: Path) -> AnalysisSpec:
 LONG = AnalysisSpec(models=("smollm2",), device="cpu")
 
 
-def wait(job: Job, *states: str, seconds: float = 60) -> jobs.Status:
+def wait(job: Job, *states: str, seconds: float = 60) -> background.Status:
     end = time.monotonic() + seconds
     while (status := job.status()).state not in states:
         assert time.monotonic() < end, f"still {status} after {seconds} s"
@@ -126,7 +126,7 @@ def test_cancel_ends_a_process_that_ignores_the_polite_signal(store: Store, tmp_
     )
     assert child.stdout is not None
     assert child.stdout.readline() == b"deaf\n"
-    jobs._write_pid(folder, child.pid)
+    background._write_pid(folder, child.pid)
     began = time.monotonic()
     Job(folder.name, folder, LONG).cancel()
     assert time.monotonic() - began < 2
@@ -206,7 +206,7 @@ def test_a_fresh_process_finds_what_is_running_and_what_is_done(
     """A job outlives the server that started it."""
     spec = json.dumps(tiny.to_dict())
     starts = (
-        "import json, sys; from mlem_core import jobs; from mlem_core.store import Store;"
+        "import json, sys; from mlem_core import background, jobs; from mlem_core.store import Store;"
         "from mlem_core.spec import AnalysisSpec;"
         "print(jobs.start(AnalysisSpec.from_dict(json.loads(sys.argv[1])), Store(sys.argv[2])).id)"
     )
@@ -217,7 +217,7 @@ def test_a_fresh_process_finds_what_is_running_and_what_is_done(
     assert job.spec == tiny
     wait(job, "done")
     looks = (
-        "import sys; from mlem_core import jobs; from mlem_core.store import Store;"
+        "import sys; from mlem_core import background, jobs; from mlem_core.store import Store;"
         "job = jobs.find(sys.argv[1], Store(sys.argv[2]));"
         "print(job.status().state, len(job.analysis().results().scores), 'torch' in sys.modules)"
     )
@@ -277,24 +277,24 @@ def test_time_left_follows_the_rate_of_the_current_stage(tmp_path: Path) -> None
     ended = {**row, "done": 700, "total": 700, "began": now - 99, "began_at": 0, "seen": now - 9}
     current = {**row, "stage": "pair tables", "model": None, "unit": "layers"}
     current |= {"done": 3, "total": 11, "began": now - 8, "began_at": 1, "seen": now}
-    stages, left = jobs._stages({"stages": [ended, current]})
+    stages, left = background._stages({"stages": [ended, current]})
     assert [p.stage for p in stages] == ["representations", "pair tables"]
     assert left == pytest.approx(8 * 8 / 2, abs=0.5)  # 2 layers took 8 s, 8 are left
-    assert jobs._stages({"stages": [{**current, "done": 1}]})[1] is None
-    assert jobs._stages({"stages": [{"stage": "x"}]}) == ([], None)
+    assert background._stages({"stages": [{**current, "done": 1}]})[1] is None
+    assert background._stages({"stages": [{"stage": "x"}]}) == ([], None)
 
 
 def test_progress_is_written_a_few_times_a_second(tmp_path: Path) -> None:
-    report = jobs._Reporter(tmp_path)
+    report = background._Reporter(tmp_path)
     seen = set()
     began = time.monotonic()
     done = 0
     while time.monotonic() - began < 1:
         done += 1
-        report(jobs.Progress("representations", "m", done, 10**9, "sentences"))
+        report(background.Progress("representations", "m", done, 10**9, "sentences"))
         seen.add((tmp_path / "progress.json").read_text())
     assert 3 <= len(seen) <= 7
-    report(jobs.Progress("representations", "m", 10**9, 10**9, "sentences"))
+    report(background.Progress("representations", "m", 10**9, 10**9, "sentences"))
     assert json.loads((tmp_path / "progress.json").read_text())["stages"][0]["done"] == 10**9
 
 

@@ -1,0 +1,123 @@
+"""Work on a finished analysis that takes longer than a page may wait: in the background, kept.
+
+A follow-up is a task as a job is one (`mlem_core.background`), in the same queue, and what it makes
+are tidy tables.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from mlem_core import jobs
+from mlem_core.analysis import Analysis, Progress, Report
+from mlem_core.background import Request, Task, carry_out
+from mlem_core.errors import InputError, unknown
+from mlem_core.store import Store
+
+Tables = dict[str, pd.DataFrame]
+Options = Mapping[str, Any]
+Make = Callable[[Analysis, Options, Store, Report], Tables]
+VERSION = 1
+
+
+def _baseline(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
+    from mlem_core.baselines import of_analysis
+
+    name = options["name"]
+    layers = [(str(model), int(layer)) for model, layer in options["layers"]]
+
+    def counted(done: int, total: int) -> None:
+        report(Progress(name, None, done, total, "layers"))
+
+    found = of_analysis(analysis, name, store, layers, counted)
+    return {"table": found.table, "notices": pd.DataFrame({"notice": list(found.notices)})}
+
+
+KINDS: dict[str, Make] = {"baseline": _baseline}
+
+
+@dataclass(frozen=True)
+class Followup(Task):
+    """A piece of work on a finished analysis, in the background."""
+
+    def tables(self) -> Tables:
+        """What it has made, by name.
+
+        Raises
+        ------
+        InputError
+            It is not done, or its result can no longer be read.
+        """
+        if not self.result.is_dir():
+            raise InputError(f"the work {self.id} is not done: it is {self.status().state}.")
+        try:
+            return {
+                path.stem: pd.read_csv(path, keep_default_na=False, na_values=[""])
+                for path in sorted(self.result.glob("*.csv"))
+            }
+        except (OSError, ValueError) as error:
+            message = f"the result of the work {self.id} can no longer be read; start it again."
+            self.damaged(message)
+            raise InputError(message) from error
+
+
+def find(kind: str, job_id: str, options: Options, store: Store) -> Followup:
+    """The follow-up of an analysis, whether it was ever started or not (see its status).
+
+    Parameters
+    ----------
+    kind : one of `KINDS`
+    job_id : of the analysis
+    options : as JSON can hold them
+
+    Raises
+    ------
+    InputError
+        An unknown kind.
+    """
+    if kind not in KINDS:
+        raise unknown("kind of work", kind, KINDS)
+    about = json.dumps(_request(kind, job_id, options), sort_keys=True, separators=(",", ":"))
+    name = f"{kind}-{hashlib.sha256(about.encode()).hexdigest()[:16]}"
+    return Followup(name, store.root / "jobs" / name)
+
+
+def start(kind: str, job_id: str, options: Options, store: Store) -> Followup:
+    """Start a follow-up in the background, or attach to the same one.
+
+    Raises
+    ------
+    InputError
+        An unknown kind.
+    """
+    task = find(kind, job_id, options, store)
+    task.start(_request(kind, job_id, options), "mlem_core.followups")
+    return task
+
+
+def _request(kind: str, job_id: str, options: Options) -> Request:
+    return {"version": VERSION, "kind": kind, "analysis": job_id, "options": dict(options)}
+
+
+def make(request: Request, folder: Path, report: Report) -> None:
+    """Do the work that was asked for and save its tables."""
+    # Of `folder`: the store's root / jobs / id / unfinished-...
+    store = Store(folder.parent.parent.parent)
+    job = jobs.find(request["analysis"], store)
+    if job is None:
+        raise InputError("the analysis is no longer in the store; run it again.")
+    tables = KINDS[request["kind"]](job.analysis(), request["options"], store, report)
+    for name, table in tables.items():
+        table.to_csv(folder / f"{name}.csv", index=False)
+
+
+if __name__ == "__main__":
+    sys.exit(carry_out(Path(sys.argv[1]).absolute(), make))
