@@ -206,7 +206,7 @@ def test_a_fresh_process_finds_what_is_running_and_what_is_done(
     """A job outlives the server that started it."""
     spec = json.dumps(tiny.to_dict())
     starts = (
-        "import json, sys; from mlem_core import background, jobs; from mlem_core.store import Store;"
+        "import json, sys; from mlem_core import jobs; from mlem_core.store import Store;"
         "from mlem_core.spec import AnalysisSpec;"
         "print(jobs.start(AnalysisSpec.from_dict(json.loads(sys.argv[1])), Store(sys.argv[2])).id)"
     )
