@@ -6,7 +6,8 @@ A view leaves out stimuli by their position, or changes the units of a layer; ev
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +19,7 @@ from mlem_core.stimuli import StimulusSet
 
 if TYPE_CHECKING:
     from mlem_core.representations import Representations
+    from mlem_core.spec import AnalysisSpec
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -138,3 +140,38 @@ def view(source: Representations, rows: IntArray, positions: str, units: str) ->
         n_stimuli=len(rows),
         _read=changed,
     )
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What is changed in an analysis, and how a sentence begins that says what follows."""
+
+    name: str
+    says: str
+    change: Callable[[AnalysisSpec], AnalysisSpec]
+
+
+def _control(spec: AnalysisSpec) -> AnalysisSpec:
+    own = tuple(name for name in spec.models if "@random" not in name)
+    return replace(spec, models=tuple(f"{name}@random" for name in own), representations=())
+
+
+CONTROL = "random-weights"
+VARIANTS = (
+    Variant(
+        "without-first", "without position 0", lambda spec: replace(spec, positions="without-first")
+    ),
+    Variant(
+        "without-outliers",
+        "without its outlier units",
+        lambda spec: replace(spec, units="without-outliers"),
+    ),
+    Variant(
+        "standardised",
+        "with standardised units",
+        lambda spec: replace(spec, units="standardised"),
+    ),
+    Variant("cosine", "with cosine distance", lambda spec: replace(spec, distance="cosine")),
+    Variant(CONTROL, "with random weights", _control),
+)
+SAYS = {variant.name: variant.says for variant in VARIANTS}
