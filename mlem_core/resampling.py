@@ -22,7 +22,6 @@ from mlem_core.patterns import FloatArray, IntArray
 # Distances are ranked in this many classes of equal size, unless there are few enough of them to
 # keep each: pairs of one class are ties, which moves a rank by 1 / 32,768 of all pairs at most.
 CLASSES = 2**14
-EXACT_CLASSES = 2**16
 # Sums of as many draws at once as fit in this many numbers.
 CHUNK = 2**23
 
@@ -166,7 +165,7 @@ def rank_classes(ascending: NDArray[np.integer]) -> NDArray[np.uint16]:
     if n == 0:
         return np.zeros(0, dtype=np.uint16)
     values, counts = np.unique(ascending, return_counts=True)
-    if len(values) <= EXACT_CLASSES:
+    if len(values) <= CLASSES:
         number = np.arange(len(values))
     else:
         number = ((np.cumsum(counts) - counts / 2) * CLASSES / n).astype(np.int64)

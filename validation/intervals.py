@@ -1,0 +1,203 @@
+"""How often intervals hold the truth, and tests reject what is true, over simulated data sets."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import pandas as pd
+
+from mlem_core.bootstrap import LayerPairs
+from mlem_core.chance import score_above_chance
+from mlem_core.decomposition import UNEXPLAINED, decompose
+from mlem_core.distances import squared_distances
+from mlem_core.importance import permutation_importance
+from mlem_core.inference import Resampling, p_value, resampled_scores, resampled_terms
+from mlem_core.metric import cross_validate_ridge, group_folds, held_out_scores
+from mlem_core.pairs import layer_sums, pair_tables
+from mlem_core.patterns import FloatArray, PairIndex, feature_columns
+from mlem_core.similarity import PairRanks
+from mlem_core.tables import PairTables
+from validation.work import Row, Task
+
+SIZES = (40, 80, 160)
+DATA_SETS, PART_SIZE = 500, 10
+WORDS = 2
+DRAWS, PERMUTATIONS = 300, 99
+# The truth is that of so many sets of so many sentences.
+POPULATIONS, POPULATION = 4, 1500
+LAYERS = ("A", "A again", "B", "B again")
+SPANS = {"c": (1.0, 5.0)}
+
+
+def simulated(n_sentences: int, seed: int | list[int]) -> tuple[pd.DataFrame, list[FloatArray]]:
+    """Words of sentences with four features, and four layers and one without any of them.
+
+    Feature a is in all four, b in A only, c (of the whole sentence) in A and B, d in none. The
+    words of a sentence share a part of every layer, and all layers share a part of every word
+    that no feature describes. "A again" is drawn as A, "B again" as B.
+    """
+    rng = np.random.default_rng(seed)
+    n = n_sentences * WORDS
+    sentence = np.repeat(np.arange(n_sentences), WORDS)
+    features = pd.DataFrame(
+        {
+            "a": rng.choice(list("xyz"), n),
+            "b": rng.choice(list("xy"), n),
+            "c": rng.integers(1, 6, n_sentences)[sentence].astype(float),
+            "d": rng.choice(list("xy"), n),
+        }
+    )
+    common = rng.standard_normal((n, 3))
+    layers = []
+    for name in (*LAYERS, "noise"):
+        rows = rng.standard_normal((n, 6))
+        rows[:, :3] += 0.7 * rng.standard_normal((n_sentences, 3))[sentence]
+        if name != "noise":
+            rows[:, 0] += 4.0 * (features["a"] == "x") + 2.0 * (features["a"] == "y")
+            rows[:, 1] += features["c"] * (1.0 if name[0] == "A" else 0.8)
+            rows[:, 2] += 3.0 * (features["b"] == "x") * (name[0] == "A")
+            rows[:, 3:] += 0.7 * common
+        layers.append(rows)
+    return features, layers
+
+
+def tables_of(
+    features: pd.DataFrame, layers: list[FloatArray], folds: FloatArray
+) -> tuple[PairTables, FloatArray, PairIndex]:
+    """Pair tables, RSA and the pairs' patterns."""
+    index = PairIndex.build(feature_columns(features, SPANS), folds.astype(np.int64))
+    with PairRanks(len(layers), len(features)) as ranks:
+        tables = pair_tables(
+            index,
+            [lambda rows=rows: rows for rows in layers],
+            keep_ranks=ranks.put,
+            workers=1,
+        )
+        return tables, ranks.rsa(), index
+
+
+@lru_cache(maxsize=1)
+def populations() -> list[tuple[PairTables, FloatArray]]:
+    """Large sets from the same source, each one fold: what a small one is a sample of."""
+    found = []
+    for seed in range(POPULATIONS):
+        features, layers = simulated(POPULATION, [2, seed])
+        found.append(tables_of(features, layers[:4], np.zeros(len(features)))[:2])
+    return found
+
+
+@lru_cache(maxsize=1)
+def true_terms() -> FloatArray:
+    """(n_features + 4, 2): terms, "unexplained", RSA and ceilings, of A and B, of A and B again."""
+    found = []
+    for tables, rsa in populations():
+        whole = decompose(tables, rsa)
+        ceilings = np.sqrt(np.diagonal(whole.terms.sum(axis=0)))
+        found.append(
+            [[*whole.values[:, 0, b], rsa[0, b], ceilings[0], ceilings[b]] for b in (2, 3)]
+        )
+    return np.mean(found, axis=0).T
+
+
+def true_scores(weights: FloatArray) -> FloatArray:
+    """(n_layers, 1 + n_features): ρ and importances of fitted models on the populations."""
+    found = []
+    for tables, _ in populations():
+        own = tables.of_layers(range(len(weights)))
+        rho = held_out_scores(own, weights, 0).rho.mean(axis=1)
+        drops = [
+            permutation_importance(own, weights[:, [k]])[:, 0] for k in range(weights.shape[1])
+        ]
+        found.append(np.column_stack((rho, np.mean(drops, axis=0))))
+    return np.mean(found, axis=0)
+
+
+def data_set(n_sentences: int, seed: int) -> list[Row]:
+    """Intervals and tests of one simulated set, beside the truth."""
+    features, layers = simulated(n_sentences, [1, n_sentences, seed])
+    groups = np.repeat(np.arange(n_sentences), WORDS)
+    folds = group_folds(groups, 5, seed)
+    tables, _, index = tables_of(features, layers, folds)
+    squared = [squared_distances(rows) for rows in layers]
+    ranks = tuple(layer_sums(index, own)[1] for own in squared)
+    pattern = (index.pattern_cell % index.n_patterns).astype(np.int32)
+
+    def chosen(at: list[int]) -> LayerPairs:
+        return LayerPairs(
+            tuple(("m", n) for n in at),
+            tables.of_layers(at),
+            tuple(ranks[n] for n in at),
+            pattern,
+            groups,
+            folds,
+        )
+
+    found: list[Row] = []
+
+    def add(kind: str, name: str, p: float | None, values: tuple[float, ...] = ()) -> None:
+        value, lower, upper, truth = values or (np.nan,) * 4
+        row = {"sentences": n_sentences, "seed": seed, "kind": kind, "quantity": name, "p": p}
+        found.append(row | {"value": value, "lower": lower, "upper": upper, "truth": truth})
+
+    def covered(name: str, own: Resampling, at: tuple[int, ...], truth: float) -> None:
+        bounds = own.interval()
+        add(
+            "interval",
+            name,
+            None,
+            (float(own.value[at]), float(bounds.lower[at]), float(bounds.upper[at]), truth),
+        )
+
+    # Terms of A and B.
+    terms = resampled_terms(chosen([0, 2]), DRAWS, seed)
+    names = [f"term {name}" for name in (*tables.features, UNEXPLAINED)]
+    names += ["RSA", "ceiling of all pairs"]
+    for k, name in enumerate(names):
+        covered(name, terms, (k,), float(true_terms()[k, 0]))
+    again = resampled_terms(chosen([0, 3]), DRAWS, seed)
+    difference = Resampling(*(x - y for x, y in zip(terms, again, strict=True)))
+    p = p_value(difference.value, difference.left_out)
+    for k, name in ((5, "two RSA correlations"), (0, "two terms a")):
+        add("test", f"difference of {name}", float(p[k]))
+
+    # Scores of A, A again and B.
+    pairs = chosen([0, 1, 2])
+    fits = cross_validate_ridge(pairs.tables)
+    scores = resampled_scores(pairs, fits.weights, DRAWS, seed)
+    truth = true_scores(fits.weights)
+    covered("held-out ρ", scores, (0, 0), float(truth[0, 0]))
+    for f, name in enumerate(tables.features):
+        covered(f"importance {name}", scores, (0, 2 + f), float(truth[0, 1 + f]))
+    difference = Resampling(*(array[..., 0, :] - array[..., 2, :] for array in scores))
+    truth = truth[0] - truth[2]
+    covered("difference of importance b, A less B", difference, (3,), float(truth[2]))
+    p = p_value(scores.value, scores.left_out, above=True)
+    add("test", "importance d above 0", float(p[0, 5]))
+    add("test", "importance b of B above 0", float(p[2, 3]))
+    difference = Resampling(*(array[..., 0, :] - array[..., 1, :] for array in scores))
+    p = p_value(difference.value, difference.left_out)
+    for f in (0, 2):
+        add("test", f"difference of importance {tables.features[f]}", float(p[2 + f]))
+
+    # A layer that has nothing to do with the features.
+    chance = score_above_chance(
+        chosen([4]), [squared[4]], cross_validate_ridge, n_permutations=PERMUTATIONS, seed=seed
+    )
+    add("test", "score above chance", float(chance.table["p"].iloc[0]))
+    return found
+
+
+def part(n_sentences: int, first: int, n: int) -> list[Row]:
+    """The rows of some data sets."""
+    return [row for seed in range(first, first + n) for row in data_set(n_sentences, seed)]
+
+
+def tasks(quick: bool) -> list[Task]:
+    """A task some data sets of one size."""
+    n = PART_SIZE if quick else DATA_SETS
+    return [
+        Task(f"{size} {first}", part, (size, first, PART_SIZE))
+        for first in range(0, n, PART_SIZE)
+        for size in (SIZES[:1] if quick else SIZES)
+    ]
