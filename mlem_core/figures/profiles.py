@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,10 +16,12 @@ from mlem_core.figures.style import (
     SYMBOLS,
     faded,
     feature_colors,
+    panel_ref,
     panels,
     plain,
     whole_layers,
 )
+from mlem_core.patterns import FloatArray, IntArray
 
 
 def with_interactions(
@@ -57,90 +60,106 @@ def profiles(
     models = list(dict.fromkeys(importance["model"]))
     figure, places = panels([plain(model) for model in models], height=360, across=across)
     colors = feature_colors(features)
-    drawn = set(importance["feature"])
-    for number, (model, (row, column)) in enumerate(zip(models, places, strict=True)):
-        own = importance[importance["model"] == model]
-        at = {"row": row, "col": column}
+    means = _over_folds(importance, "importance", "feature")
+    fits = {key: _over_folds(scores, key) for key in ("rho", "ceiling")}
+    traces, axes = [], {}
+    for number, (model, (_, column)) in enumerate(zip(models, places, strict=True)):
+        ref = panel_ref(number)
+        at = {"type": "scatter", "xaxis": f"x{ref}", "yaxis": f"y{ref}"}
         for i, name in enumerate(features):
-            if name not in drawn:
+            if (model, name) not in means:
                 continue
-            stats = _over_folds(own[own["feature"] == name], "importance")
-            for trace in _line_with_band(stats, name, i, colors[name], plain(model), number == 0):
-                figure.add_trace(trace, **at)
-        fits = scores[scores["model"] == model]
+            for trace in _line_with_band(
+                means[model, name], name, i, colors[name], plain(model), number == 0
+            ):
+                traces.append(at | trace)
         for label, key, dash in (("held-out ρ", "rho", "dash"), ("ceiling", "ceiling", "dot")):
-            stats = _over_folds(fits, key)
-            figure.add_trace(
-                go.Scatter(
-                    x=stats.index,
-                    y=stats["mean"],
-                    name=label,
-                    legendgroup=label,
-                    showlegend=number == 0,
-                    mode="lines" if len(stats) > 1 else "lines+markers",
-                    line={"color": GREY, "width": 1.5, "dash": dash},
-                    marker={"symbol": "line-ew-open", "size": 14},
-                    hovertext=[
-                        f"{plain(model)}, layer {layer}<br>{label}: Spearman ρ = {mean:.3f}"
-                        for layer, mean in zip(stats.index, stats["mean"], strict=True)
+            x, mean, _ = fits[key][(model,)]
+            traces.append(
+                {
+                    **at,
+                    "x": x,
+                    "y": mean,
+                    "name": label,
+                    "legendgroup": label,
+                    "showlegend": number == 0,
+                    "mode": "lines" if len(x) > 1 else "lines+markers",
+                    "line": {"color": GREY, "width": 1.5, "dash": dash},
+                    "marker": {"symbol": "line-ew-open", "size": 14},
+                    "hovertext": [
+                        f"{plain(model)}, layer {layer}<br>{label}: Spearman ρ = {value:.3f}"
+                        for layer, value in zip(x, mean, strict=True)
                     ],
-                    hoverinfo="text",
-                ),
-                **at,
+                    "hoverinfo": "text",
+                }
             )
-        whole_layers(figure, own["layer"], row, column)
-        figure.update_xaxes(title_text="layer", **at)
-        if column == 1:
-            figure.update_yaxes(title_text="feature importance (FI)", **at)
-    figure.update_yaxes(matches="y", rangemode="tozero", zeroline=True)
-    # Inner panels share the scale; their numbers would only repeat it.
-    for row, column in places:
-        figure.update_yaxes(showticklabels=column == 1, row=row, col=column)
+        layers = importance.loc[importance["model"] == model, "layer"]
+        axes[f"xaxis{ref}"] = {**whole_layers(layers), "title": {"text": "layer"}}
+        axes[f"yaxis{ref}"] = {
+            "matches": "y",
+            "rangemode": "tozero",
+            "zeroline": True,
+            # Inner panels share the scale; their numbers would only repeat it.
+            "showticklabels": column == 1,
+            "title": {"text": "feature importance (FI)" if column == 1 else None},
+        }
+    figure.add_traces(traces)
+    figure.update_layout(axes)
     return figure
 
 
-def _over_folds(table: pd.DataFrame, key: str) -> pd.DataFrame:
-    stats = table.groupby("layer")[key].agg(["mean", "std"]).sort_index()
-    return stats.fillna({"std": 0.0})
+# x (layers), mean and standard deviation over folds
+_Line = tuple[IntArray, FloatArray, FloatArray]
+
+
+def _over_folds(table: pd.DataFrame, key: str, *by: str) -> dict[tuple[str, ...], _Line]:
+    """By model (and more), the layers in order with the mean and spread over folds."""
+    groups = ["model", *by]
+    grouped = table.groupby([*groups, "layer"])[key]
+    stats = grouped.agg(["mean", "std"]).fillna({"std": 0.0}).reset_index("layer")
+    return {
+        name: (own["layer"].to_numpy(), own["mean"].to_numpy(), own["std"].to_numpy())
+        for name, own in stats.groupby(groups)
+    }
 
 
 def _line_with_band(
-    stats: pd.DataFrame, name: str, place: int, color: str, model: str, legend: bool
-) -> list[go.Scatter]:
+    stats: _Line, name: str, place: int, color: str, model: str, legend: bool
+) -> list[dict[str, Any]]:
     dash = DASHES[place // len(PALETTE) % len(DASHES)]
-    x, mean, sd = stats.index.to_numpy(), stats["mean"].to_numpy(), stats["std"].to_numpy()
-    traces = []
+    x, mean, sd = stats
+    traces: list[dict[str, Any]] = []
     if len(x) > 1:
         traces.append(
-            go.Scatter(
-                x=np.concatenate([x, x[::-1]]),
-                y=np.concatenate([mean + sd, (mean - sd)[::-1]]),
-                fill="toself",
-                fillcolor=faded(color, 0.18),
-                line={"width": 0},
-                mode="lines",
-                legendgroup=name,
-                showlegend=False,
-                hoverinfo="skip",
-                name="band",
-            )
+            {
+                "x": np.concatenate([x, x[::-1]]),
+                "y": np.concatenate([mean + sd, (mean - sd)[::-1]]),
+                "fill": "toself",
+                "fillcolor": faded(color, 0.18),
+                "line": {"width": 0},
+                "mode": "lines",
+                "legendgroup": name,
+                "showlegend": False,
+                "hoverinfo": "skip",
+                "name": "band",
+            }
         )
     traces.append(
-        go.Scatter(
-            x=x,
-            y=mean,
-            error_y={"array": sd, "thickness": 1, "width": 3} if len(x) == 1 else None,
-            name=plain(name),
-            legendgroup=name,
-            showlegend=legend,
-            mode="lines+markers",
-            line={"color": color, "width": 2, "dash": dash},
-            marker={"symbol": SYMBOLS[place % len(SYMBOLS)], "size": 6 if len(x) > 1 else 10},
-            hovertext=[
+        {
+            "x": x,
+            "y": mean,
+            "error_y": {"array": sd, "thickness": 1, "width": 3} if len(x) == 1 else None,
+            "name": plain(name),
+            "legendgroup": name,
+            "showlegend": legend,
+            "mode": "lines+markers",
+            "line": {"color": color, "width": 2, "dash": dash},
+            "marker": {"symbol": SYMBOLS[place % len(SYMBOLS)], "size": 6 if len(x) > 1 else 10},
+            "hovertext": [
                 f"<b>{plain(name)}</b><br>{model}, layer {layer}<br>FI = {m:.3f} ± {s:.3f} (sd)"
                 for layer, m, s in zip(x, mean, sd, strict=True)
             ],
-            hoverinfo="text",
-        )
+            "hoverinfo": "text",
+        }
     )
     return traces

@@ -68,17 +68,36 @@ def panels(
     figure = make_subplots(
         rows,
         columns,
-        subplot_titles=list(titles),
         horizontal_spacing=0.05,
         vertical_spacing=min(0.26 if rows < 3 else 0.5 / rows, 1 / max(1, rows - 1)),
     )
-    figure.update_annotations(font_size=SIZE + 1)
     quiet(figure, height=height * rows + 60)
+    figure.update_layout(
+        annotations=[title_of(title, panel_ref(i)) for i, title in enumerate(titles)]
+    )
     return figure, [(i // columns + 1, i % columns + 1) for i in range(n)]
+
+
+def panel_ref(place: int) -> str:
+    """What Plotly writes behind x and y for the panel at a place, counted from 0 row by row."""
+    return "" if place == 0 else str(place + 1)
 
 
 def quiet(figure: go.Figure, height: int) -> None:
     """What all figures share: no backgrounds, thin grey lines."""
+    lines = {
+        "gridcolor": FAINT,
+        "zerolinecolor": LINE,
+        "zerolinewidth": 1,
+        "automargin": True,
+        "showline": False,
+        "ticks": "",
+    }
+    across = {**lines, "zeroline": False, "title": {"standoff": 10, "font": {"size": SIZE}}}
+    up = {**lines, "title": {"standoff": 14, "font": {"size": SIZE}}}
+    names = {"xaxis", "yaxis"}
+    names |= {axis.plotly_name for axis in (*figure.select_xaxes(), *figure.select_yaxes())}
+    # One update for all: Plotly checks each call anew, and a redraw waits for it.
     figure.update_layout(
         template="none",
         paper_bgcolor="rgba(0,0,0,0)",
@@ -87,12 +106,9 @@ def quiet(figure: go.Figure, height: int) -> None:
         font={"size": SIZE},
         margin={"l": 56, "r": 16, "t": 36, "b": 48},
         hoverlabel={"align": "left"},
-        legend={"tracegroupgap": 2, "itemsizing": "constant", "title_font_size": SIZE},
+        legend={"tracegroupgap": 2, "itemsizing": "constant", "title": {"font": {"size": SIZE}}},
+        **{name: across if name.startswith("x") else up for name in names},
     )
-    lines = {"gridcolor": FAINT, "zerolinecolor": LINE, "zerolinewidth": 1, "automargin": True}
-    lines |= {"showline": False, "title_standoff": 8, "title_font_size": SIZE, "ticks": ""}
-    figure.update_xaxes(zeroline=False, **lines)
-    figure.update_yaxes(**lines)
 
 
 def bare_axes(figure: go.Figure, points: pd.DataFrame, row: int, column: int) -> None:
@@ -109,18 +125,23 @@ def bare_axes(figure: go.Figure, points: pd.DataFrame, row: int, column: int) ->
     figure.update_yaxes(range=spans["y"], scaleanchor=anchor, **bare, **frame, **at)
 
 
+def title_of(text: str, ref: str) -> dict[str, Any]:
+    """The annotation that stands as a title over a panel."""
+    return {
+        "text": text,
+        "x": 0.5,
+        "xref": f"x{ref} domain",
+        "y": 1,
+        "yref": f"y{ref} domain",
+        "yanchor": "bottom",
+        "yshift": 6,
+        "showarrow": False,
+        "font": {"size": SIZE + 1},
+    }
+
+
 def panel_title(figure: go.Figure, text: str, ref: str) -> None:
-    figure.add_annotation(
-        text=text,
-        x=0.5,
-        xref=f"x{ref} domain",
-        y=1,
-        yref=f"y{ref} domain",
-        yanchor="bottom",
-        yshift=6,
-        showarrow=False,
-        font={"size": SIZE + 1},
-    )
+    figure.add_annotation(title_of(text, ref))
 
 
 def say(figure: go.Figure, text: str) -> None:
@@ -151,18 +172,16 @@ def color_bar(low: float, x: float) -> dict[str, Any]:
     }
 
 
-def whole_layers(figure: go.Figure, layers: pd.Series, row: int, column: int) -> None:
+def whole_layers(layers: pd.Series) -> dict[str, Any]:
     """Whole numbers on an axis of layers, few enough to read."""
     low, high = int(layers.min()), int(layers.max())
     step = next(s for s in (1, 2, 5, 10, 20, 50, 100, 10**9) if (high - low) / s <= 8)
     ticks = [low, *range(low - low % step + step, high + 1, step)]
-    figure.update_xaxes(
-        tickvals=ticks,
-        range=[low - 0.5, high + 0.5] if high == low else None,
-        showgrid=False,
-        row=row,
-        col=column,
-    )
+    return {
+        "tickvals": ticks,
+        "range": [low - 0.5, high + 0.5] if high == low else None,
+        "showgrid": False,
+    }
 
 
 def parted(name: str) -> tuple[str, int]:
