@@ -301,15 +301,46 @@ def test_representations_from_a_file(
     assert {"minilm", "brain"} <= {trace["name"] for trace in _traces(page, 1)}
 
 
-def test_wrong_representations_lose_nothing(
+def test_wrong_representations_are_left_out(
     app: App, page: Page, done: str, tmp_path: Path
 ) -> None:
     np.savez(tmp_path / "short.npz", layer_00=np.zeros((3, 8)))
     page.goto(f"{app.url}/?{done}")
     _add_representations(page, "short", tmp_path / "short.npz")
     _run(page)
+    expect(page.get_by_text(re.compile("short was left out:.*has 3 rows"))).to_be_visible(
+        timeout=START
+    )
+    expect(page.get_by_text("Done: small_set.csv · minilm, short")).to_be_visible()
+
+
+def test_precomputed_distances_and_other_start_tokens(
+    app: App, page: Page, done: str, small_csv: Path, tmp_path: Path
+) -> None:
+    n = len(read_csv(small_csv))
+    points = np.random.default_rng(0).normal(size=(n, 3))
+    square = np.linalg.norm(points[:, None] - points, axis=2)
+    np.savetxt(tmp_path / "apart.csv", square, delimiter=",")
+    page.goto(f"{app.url}/?{done}&distance=precomputed&special_tokens=none")
+    _add_representations(page, "apart", tmp_path / "apart.csv")
+    _run(page)
+    expect(page.get_by_text("goes with representations files only")).to_be_visible(timeout=START)
+    models = page.get_by_role("combobox", name="Models").first
+    models.press("Backspace")
+    models.press("Escape")
+    _settled(page)
+    _run(page)
+    text = "Done: small_set.csv · apart · distance precomputed · special_tokens none"
+    expect(page.get_by_text(text)).to_be_visible(timeout=START)
+    page.get_by_role("link", name="Profiles").first.click()
+    assert "tense" in {trace["name"] for trace in _traces(page)}
+
+
+def test_a_run_that_fails_loses_nothing(app: App, page: Page, done: str) -> None:
+    page.goto(f"{app.url}/?{done}&layers=99")
+    _run(page)
     expect(page.get_by_text("Not done:")).to_be_visible(timeout=START)
-    expect(page.get_by_text(re.compile("short.npz.*3 rows|short.npz.*3"))).to_be_visible()
+    expect(page.get_by_text("has none of the layers 99")).to_be_visible()
     _picture(page, "failed")
     page.get_by_role("link", name="Profiles").first.click()
     expect(page.get_by_text("did not finish")).to_be_visible()
