@@ -33,8 +33,7 @@ from mlem_core.variants import CONTROL, VARIANTS, outlier_units, variances
 
 VERSION = 1
 _STAGE = "audit"
-_TEXTS = ("model", "variant", "outliers", "top", "top_before", "less", "more", "rsa_with", "note")
-_TEXTS += ("model_a", "model_b")
+_TEXTS = "model model_a model_b variant outliers top top_before less more rsa_with note".split()  # noqa: SIM905
 _NUMBERS = ("position0", "position0_ranks", "mean_cosine", "tau", "rho", "same", "rsa_change")
 
 

@@ -163,12 +163,16 @@ def summary(audit: Audit) -> list[str]:
             for measure, (name, kind) in _MEASURES.items()
             if measure in counts
         ]
-        if parts:
+        if parts and variant.name == CONTROL:
+            said.append(f"Random weights do about as well for {_listed(parts)}.")
+        elif parts:
             begin = f"{variant.says[0].upper()}{variant.says[1:]}"
-            ends = "nearly as with the trained ones" if variant.name == CONTROL else "clearly other"
-            be = "is" if len(parts) == 1 else "are"
-            said.append(f"{begin} {' and '.join(parts)} {be} {ends}.")
+            said.append(f"{begin} there is a clear change in {_listed(parts)}.")
     return said or ["Nothing is striking in any layer."]
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
 
 
 def _spans(names: Sequence[str]) -> str:

@@ -80,8 +80,6 @@ class Results:
         manifest : goes into manifest.json as it is
         extra : further tables by their file names
         """
-        target = Path(folder)
-        target.mkdir(parents=True, exist_ok=True)
         tables = {
             "scores.csv": self.scores,
             "importance.csv": self.importance,
@@ -92,13 +90,27 @@ class Results:
             "layer_map.csv": self.layer_map,
             **(extra or {}),
         }
-        with tempfile.TemporaryDirectory(dir=target, prefix=".writing-") as writing:
-            for name, table in tables.items():
-                write_table(table, Path(writing) / name)
-            text = json.dumps(manifest, indent=2, ensure_ascii=False)
-            (Path(writing) / "manifest.json").write_text(text + "\n", encoding="utf-8")
-            for path in sorted(Path(writing).iterdir()):
-                os.replace(path, target / path.name)
+        write_tables(folder, tables, manifest)
+
+
+def write_tables(
+    folder: Path | str, tables: Mapping[str, pd.DataFrame], manifest: dict[str, Any]
+) -> None:
+    """Write tables by their file names, and manifest.json; each appears whole or not at all.
+
+    Parameters
+    ----------
+    folder : made if it is not there
+    """
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target, prefix=".writing-") as writing:
+        for name, table in tables.items():
+            write_table(table, Path(writing) / name)
+        text = json.dumps(manifest, indent=2, ensure_ascii=False)
+        (Path(writing) / "manifest.json").write_text(text + "\n", encoding="utf-8")
+        for path in sorted(Path(writing).iterdir()):
+            os.replace(path, target / path.name)
 
 
 def _with_names(square: pd.DataFrame) -> pd.DataFrame:

@@ -16,6 +16,7 @@ from scipy.stats import rankdata, weightedtau
 from test_variants import words
 
 from mlem_core import audit as audits
+from mlem_core.__main__ import main
 from mlem_core.analysis import Analysis, Progress, run
 from mlem_core.audit import Audit, audit, mean_cosine, position_share, stimuli_at_first
 from mlem_core.audit_marks import POSITION_SHARE, marks, summary
@@ -194,7 +195,7 @@ def test_what_is_planted_is_marked_and_said(found: Audit) -> None:
     assert "Unit 3 of 12 has 100% of the variance." in outlier
     text = " ".join(summary(found))
     assert "Position 0 makes at least 25% of the variance of the ranks: brain:0." in text
-    assert "Without position 0 the profile of 1 of 3 layers" in text
+    assert "Without position 0 there is a clear change in the profile of 1 of 3 layers, " in text
 
 
 def test_a_second_look_computes_nothing(
@@ -266,3 +267,31 @@ def test_sentences_have_no_position(tmp_path: Path) -> None:
     spec = replace(spec, representations=(("d", str(tmp_path / "d.npz")),), distance="precomputed")
     found = audit(run(spec, store), store)
     assert found.changes.empty and found.layers["n_outliers"].item() == 0
+
+
+def test_the_command_writes_its_tables_and_a_summary(
+    found: Audit,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("MLEM_CACHE", str(folder / "store"))
+    asked = ["audit", "--stimuli", str(folder / "words.csv"), "--out", str(tmp_path / "out")]
+    assert main([*asked, "--representations", f"brain={folder / 'brain.npz'}"]) == 0
+    assert capsys.readouterr().out.splitlines() == summary(found)
+    written = pd.read_csv(tmp_path / "out" / "audit.csv")
+    assert list(written.columns) == list(found.layers.columns)
+    np.testing.assert_allclose(written["position0"], found.layers["position0"])
+    assert len(pd.read_csv(tmp_path / "out" / "audit_marks.csv")) == len(marks(found))
+    names = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert names == [
+        "audit.csv",
+        "audit_changes.csv",
+        "audit_marks.csv",
+        "audit_pairs.csv",
+        "manifest.json",
+    ]
+    bad = [*asked, "--representations", f"brain={folder / 'brain.npz'}", "--positions", "first"]
+    assert main(bad) == 2
+    assert "the choices are all, without-first" in capsys.readouterr().err

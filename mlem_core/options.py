@@ -1,0 +1,136 @@
+"""What the command line takes."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import fields
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from mlem_core.spec import AnalysisSpec
+
+BAD_INPUT = 2
+
+
+class Parser(argparse.ArgumentParser):
+    """Reports a usage error in one line, as every other error."""
+
+    def error(self, message: str) -> NoReturn:
+        print(f"{self.prog}: {message} (--help lists what there is)", file=sys.stderr)
+        raise SystemExit(BAD_INPUT)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(sorted({int(part) for part in _names(text)}))
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a list of layer numbers such as 0,3,6"
+        ) from None
+
+
+def _named_file(text: str) -> tuple[str, str]:
+    name, equals, path = text.partition("=")
+    if not (name and equals and path):
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAME=FILE")
+    return name, path
+
+
+def _add_inputs(command: argparse.ArgumentParser) -> None:
+    """What an analysis is of and how it is done: the same options for every command."""
+    command.add_argument(
+        "--stimuli", required=True, metavar="FILE.csv|NAME", help="a stimulus CSV or a built-in set"
+    )
+    command.add_argument(
+        "--model",
+        dest="models",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="minilm, smollm2, a hub id or a local folder; may be given several times",
+    )
+    command.add_argument(
+        "--representations",
+        action="append",
+        default=[],
+        type=_named_file,
+        metavar="NAME=FILE",
+        help=".npz or .safetensors with layer_00, layer_01, ..., or a .csv of one layer; may be "
+        "given several times",
+    )
+    command.add_argument("--layers", type=_numbers, metavar="0,3,6", help="default: all")
+    command.add_argument("--features", type=_names, metavar="a,b", help="default: all")
+    command.add_argument("--ordered", type=_names, default=(), metavar="a,b")
+    command.add_argument("--nominal", type=_names, default=(), metavar="a,b")
+    command.add_argument("--missing", default="ignore", metavar="ignore|level")
+    command.add_argument("--estimator", default="ridge", metavar="ridge|ridge-rank|spearman|frrsa")
+    command.add_argument(
+        "--interactions", action="store_true", help="weigh products of two features too"
+    )
+    command.add_argument(
+        "--distance",
+        default="euclidean",
+        metavar="euclidean|cosine|manhattan|correlation|precomputed",
+        help="precomputed: the arrays of the representations files are distances",
+    )
+    command.add_argument("--folds", type=int, default=5)
+    command.add_argument("--seed", type=int, default=0)
+    command.add_argument("--device", default="auto", metavar="auto|cpu|cuda")
+    command.add_argument("--dtype", default="float32", metavar="float32|bfloat16")
+    command.add_argument(
+        "--special-tokens",
+        default="model",
+        metavar="model|none|start",
+        help="start and end tokens of a sentence: as the model's tokenizer adds them, none, or a "
+        "start token in any case",
+    )
+    command.add_argument(
+        "--positions",
+        default="all",
+        metavar="all|without-first",
+        help="without-first leaves out the words at position 0",
+    )
+    command.add_argument("--units", default="raw", metavar="raw|standardised|without-outliers")
+
+
+def spec_of(options: argparse.Namespace) -> AnalysisSpec:
+    """The analysis that the options of a command ask for."""
+    from mlem_core.spec import AnalysisSpec
+
+    names = {field.name for field in fields(AnalysisSpec)}
+    return AnalysisSpec.from_dict({k: v for k, v in vars(options).items() if k in names})
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """The parser of the command line; `options.command` says which command is asked for."""
+    whole = Parser(prog="python -m mlem_core", description=description)
+    commands = whole.add_subparsers(dest="command", required=True, parser_class=Parser)
+
+    analyze = commands.add_parser(
+        "analyze", help="run an analysis and write its tables as CSV into a folder"
+    )
+    _add_inputs(analyze)
+    analyze.add_argument(
+        "--baselines",
+        type=_names,
+        default=(),
+        metavar="decoding,random-forest,univariate",
+        help="baselines to compute and write too, a CSV each; they take seconds to minutes a layer",
+    )
+    analyze.add_argument("--out", required=True, metavar="DIR")
+
+    audit = commands.add_parser(
+        "audit", help="say of every layer what may be an artefact, and write the tables as CSV"
+    )
+    _add_inputs(audit)
+    audit.add_argument("--out", required=True, metavar="DIR")
+
+    stimuli = commands.add_parser("stimuli", help="write a built-in stimulus set as CSV")
+    stimuli.add_argument("name", metavar="NAME", help="probing, ...")
+    stimuli.add_argument("--out", required=True, metavar="FILE.csv")
+    return whole
