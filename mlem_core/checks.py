@@ -278,7 +278,8 @@ def _missing(stimuli: StimulusSet, policy: str) -> Iterator[Finding]:
         who = (
             f"The feature {names[0]!r} has no value"
             if len(names) == 1
-            else f"The features {_listed([repr(name) for name in names])} have no value, always together,"
+            else f"The features {_listed([repr(name) for name in names])} have no value, always "
+            "together,"
         )
         if policy == "level":
             means = (
