@@ -38,6 +38,15 @@ def row_slices(n_stimuli: int) -> Iterator[tuple[int, slice]]:
         start = stop
 
 
+def ends_of(
+    pairs: NDArray[np.int64], n_stimuli: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The two stimuli of pairs, given where these stand in a condensed vector."""
+    starts = np.cumsum(np.arange(n_stimuli - 1, 0, -1)) - np.arange(n_stimuli - 1, 0, -1)
+    first = np.searchsorted(starts, pairs, side="right") - 1
+    return first, pairs - starts[first] + first + 1
+
+
 def equal_rows(rows: NDArray[np.floating]) -> NDArray[np.int64]:
     """The first row that each row is equal to, up to the precision of its type.
 

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import explicit
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import rankdata, spearmanr
+from test_bootstrap import layer_pairs
+
+from mlem_core.analysis import run
+from mlem_core.decomposition import UNEXPLAINED, decompose
+from mlem_core.errors import InputError
+from mlem_core.inference import FEW, GENERALISES
+from mlem_core.spec import AnalysisSpec
+from mlem_core.stimuli import from_frame
+from mlem_core.store import Store
+from mlem_core.why import Explanation, contributing_pairs, contributions, explain, sentence
+
+N = 60
+
+
+@pytest.fixture(scope="module")
+def case():
+    features = explicit.random_features(N)
+    layers = [explicit.random_layer(features, seed) for seed in range(2)]
+    folds = np.zeros(N, dtype=np.int64)
+    return features, layers, layer_pairs(features, layers, np.arange(N), folds)
+
+
+def test_what_the_pairs_add_is_the_term(case):
+    _, layers, pairs = case
+    ranks = [rankdata(explicit.squared(layer)) for layer in layers]
+    ranks = [r - r.mean() for r in ranks]
+    scale = np.sqrt((ranks[0] @ ranks[0]) * (ranks[1] @ ranks[1]))
+    rsa = np.full((2, 2), ranks[0] @ ranks[1] / scale)
+    terms = decompose(pairs.tables, rsa).pair(0, 1).set_index("term")["value"]
+    added = {term: contributions(pairs, term) for term in terms.index}
+    for term, value in terms.items():
+        assert added[term].sum() == pytest.approx(value, abs=1e-12)
+    np.testing.assert_allclose(sum(added.values()), ranks[0] * ranks[1] / scale, atol=1e-12)
+    with pytest.raises(InputError, match="kind"):
+        contributions(pairs, "knid")
+
+
+def test_examples_are_the_pairs_that_add_most_each_stimulus_once(case):
+    features, _, pairs = case
+    table = features.assign(sentence=[f"sentence {n}" for n in range(N)])
+    stimuli = from_frame(table, "made")
+    added = contributions(pairs, "kind")
+    found = contributing_pairs(pairs, stimuli, "kind", 5)
+    i, j = explicit.pairs(N)
+    best = int(np.argmax(added))
+    assert tuple(found.loc[0, ["first", "second"]]) == (i[best], j[best])
+    assert found.loc[0, "contribution"] == added.max()
+    assert found["contribution"].is_monotonic_decreasing
+    assert found.loc[0, "first_text"] == f"sentence {i[best]}"
+    assert len(set(found["first"]) | set(found["second"])) == 10
+    rank = rankdata(explicit.squared(case[1][0]))[best]
+    assert found.loc[0, "distance_a"] == pytest.approx((rank - 0.5) / len(i))
+    least = contributing_pairs(pairs, stimuli, UNEXPLAINED, 3, most=False)
+    assert (least["contribution"] < 0).all()
+    assert least.loc[0, "contribution"] == contributions(pairs, UNEXPLAINED).min()
+
+
+@pytest.fixture(scope="module")
+def analysis(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("why")
+    rng = np.random.default_rng(0)
+    n = 120
+    table = pd.DataFrame(
+        {
+            "sentence": [f"word {i} of {i}" for i in range(n)],
+            "colour": rng.choice(["red", "blue"], n),
+            "size": rng.integers(0, 5, n),
+        }
+    )
+    table.to_csv(folder / "s.csv", index=False)
+    shared = np.column_stack((4.0 * (table["colour"] == "red"), 0.5 * table["size"]))
+    layers = {f"layer_{k:02d}": shared + rng.standard_normal((n, 2)) for k in range(2)}
+    layers["layer_02"] = rng.standard_normal((n, 3))
+    np.savez(folder / "m.npz", **layers)
+    spec = AnalysisSpec(
+        stimuli=str(folder / "s.csv"), representations=(("m", str(folder / "m.npz")),)
+    )
+    store = Store(folder / "cache")
+    return run(spec, store), store, layers
+
+
+def test_two_layers_of_an_analysis_are_explained(analysis):
+    whole, store, layers = analysis
+    found = explain(whole, ("m", 0), ("m", 1), store=store, n_draws=100)
+    expected = spearmanr(*(explicit.squared(layers[f"layer_0{k}"]) for k in (0, 1))).statistic
+    assert found.rsa == pytest.approx(expected, abs=1e-9)
+    assert found.terms["value"].sum() == pytest.approx(expected, abs=1e-9)
+    assert list(found.terms.columns) == ["term", "value", "lower", "upper"]
+    for table in (found.terms, found.whole):
+        assert (table["lower"] <= table["value"]).all() and (table["value"] <= table["upper"]).all()
+    colour = found.terms.set_index("term").loc["colour"]
+    assert colour["lower"] > 0.2 and colour["upper"] - colour["lower"] < 0.3
+    assert found.notes == ()
+    alone = explain(whole, ("m", 0), ("m", 1))
+    pd.testing.assert_frame_equal(alone.terms, found.terms[["term", "value"]])
+    fewer = explain(whole, ("m", 0), ("m", 1), features=["size"], store=store, n_draws=50)
+    assert fewer.terms["term"].tolist() == ["size", UNEXPLAINED]
+    assert fewer.rsa == pytest.approx(expected, abs=1e-9)
+    # The same draws give the same intervals.
+    again = explain(whole, ("m", 0), ("m", 1), store=store, n_draws=100)
+    pd.testing.assert_frame_equal(again.terms, found.terms)
+    assert "other" in GENERALISES and "sentences" in FEW
+
+
+def test_what_cannot_be_explained_is_said(analysis):
+    whole, store, _ = analysis
+    with pytest.raises(InputError, match="m:9"):
+        explain(whole, ("m", 0), ("m", 9))
+    with pytest.raises(InputError, match="at least 20"):
+        explain(whole, ("m", 0), ("m", 1), store=store, n_draws=3)
+    with pytest.raises(InputError, match="store"):
+        explain(whole, ("m", 0), ("m", 1), n_draws=100)
+
+
+def made(values, bounds=False):
+    terms = pd.DataFrame({"term": list(values), "value": list(values.values())})
+    whole = pd.DataFrame({"quantity": ["rsa"], "value": [sum(values.values())]})
+    if bounds:
+        terms = terms.assign(lower=terms["value"] - 0.01, upper=terms["value"] + 0.02)
+        whole = whole.assign(lower=whole["value"] - 0.01, upper=whole["value"] + 0.02)
+    return Explanation((("one", 3), ("two", 20)), terms, whole)
+
+
+def test_the_sentence():
+    values = {"pos": 0.2, "place": 0.1, "tense": 0.004, "length": -0.05, UNEXPLAINED: 0.06}
+    assert sentence(made(values)) == (
+        "The RSA correlation of one:3 and two:20 is 0.314. Of the features, pos contributes 0.200 "
+        "and place contributes 0.100. The two are less alike for length by 0.050. The other "
+        "feature contributes 0.004. These features do not explain 0.060 of it."
+    )
+    values = {"pos": 0.2, "tense": 0.001, "length": 0.002, UNEXPLAINED: -0.06}
+    text = made(values, bounds=True).sentence
+    assert "0.143 [0.133, 0.163]" in text and "the other 2 features" in text.lower()
+    assert "makes the two less alike, by 0.060 [0.040, 0.070]" in text
+    assert text.endswith("they say nothing about other models.")
+    assert "None of the features" in sentence(made({"pos": 0.0, UNEXPLAINED: 0.5}))
