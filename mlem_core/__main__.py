@@ -11,7 +11,10 @@ from mlem_core.errors import InputError, unknown
 from mlem_core.options import BAD_INPUT, parser, spec_of
 
 if TYPE_CHECKING:
-    from mlem_core.analysis import Progress
+    import pandas as pd
+
+    from mlem_core.analysis import Analysis, Progress
+    from mlem_core.store import Store
 
 INTERRUPTED = 130
 
@@ -65,6 +68,10 @@ def _analyze(options: argparse.Namespace) -> None:
             found = of_analysis(analysis, name, store, progress=layers)
             extra[f"{name.replace('-', '_')}.csv"] = found.table
             notices += found.notices
+        if options.bootstrap:
+            table, family = _intervals(analysis, store, options.bootstrap, bars)
+            extra["intervals.csv"] = table
+            notices.append(f"The tests in intervals.csv are a family: {family}.")
     for notice in notices:
         print(notice, file=sys.stderr)
     analysis.results().write(options.out, analysis.manifest, extra)
@@ -93,6 +100,65 @@ def _audit(options: argparse.Namespace) -> None:
     print("\n".join(summary(found)))
 
 
+def _intervals(
+    analysis: Analysis, store: Store, n_draws: int, bars: _Bars
+) -> tuple[pd.DataFrame, str]:
+    """Intervals and tests of the scores of all layers, and the tests' family."""
+    from mlem_core.analysis import Progress
+    from mlem_core.bootstrap import LayerPairs
+    from mlem_core.inference import resampled_scores, score_table
+    from mlem_core.results import fitted
+
+    pairs = LayerPairs.of(analysis, analysis.layers, store)
+    weights = fitted(pairs.tables, analysis.spec.estimator)[0].weights
+    scores = resampled_scores(
+        pairs,
+        weights,
+        n_draws,
+        analysis.spec.seed,
+        lambda done, total: bars.show(Progress("intervals", None, done, total, "folds")),
+    )
+    table, family = score_table(pairs, scores)
+    return table, family
+
+
+def _why(options: argparse.Namespace) -> None:
+    from mlem_core.analysis import Progress, run
+    from mlem_core.inference import GENERALISES
+    from mlem_core.stimuli import write_table
+    from mlem_core.store import Store
+    from mlem_core.why import explain
+
+    both = (options.first, options.second)
+    files = {name for name, _ in options.representations}
+    options.models += [
+        name for name in dict(both) if name not in files and name not in options.models
+    ]
+    if options.layers is None:
+        # Other layers have no part in it.
+        options.layers = tuple(sorted({number for _, number in both}))
+    store = Store()
+    with _Bars() as bars:
+        analysis = run(spec_of(options), store, bars.show)
+        for notice in analysis.notices:
+            print(notice, file=sys.stderr)
+        why = explain(
+            analysis,
+            *both,
+            store=store,
+            n_draws=options.bootstrap,
+            seed=options.seed,
+            progress=lambda done, total: bars.show(
+                Progress("intervals", None, done, total, "draws")
+            ),
+        )
+    if options.out:
+        write_table(why.terms, options.out)
+    print(why.text)
+    for note in (*why.notes, *((GENERALISES,) if options.bootstrap else ())):
+        print(note, file=sys.stderr)
+
+
 def _stimuli(options: argparse.Namespace) -> None:
     from mlem_core import datasets
     from mlem_core.stimuli import write_csv
@@ -100,7 +166,7 @@ def _stimuli(options: argparse.Namespace) -> None:
     write_csv(datasets.load(options.name), options.out)
 
 
-_COMMANDS = {"analyze": _analyze, "audit": _audit, "stimuli": _stimuli}
+_COMMANDS = {"analyze": _analyze, "audit": _audit, "stimuli": _stimuli, "why": _why}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

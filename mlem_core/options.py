@@ -41,6 +41,25 @@ def _named_file(text: str) -> tuple[str, str]:
     return name, path
 
 
+def _layer(text: str) -> tuple[str, int]:
+    model, _, number = text.rpartition(":")
+    if not model or not number.isdecimal():
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not of the form MODEL:LAYER, such as minilm:3"
+        )
+    return model, int(number)
+
+
+def _add_bootstrap(command: argparse.ArgumentParser, what: str) -> None:
+    command.add_argument(
+        "--bootstrap",
+        type=int,
+        default=0,
+        metavar="N",
+        help=f"{what} from N draws of the sentences",
+    )
+
+
 def _add_inputs(command: argparse.ArgumentParser) -> None:
     """What an analysis is of and how it is done: the same options for every command."""
     command.add_argument(
@@ -122,7 +141,15 @@ def parser(description: str | None) -> argparse.ArgumentParser:
         metavar="decoding,random-forest,univariate",
         help="baselines to compute and write too, a CSV each; they take seconds to minutes a layer",
     )
+    _add_bootstrap(analyze, "intervals.csv too: 95 %% intervals of the means over folds")
     analyze.add_argument("--out", required=True, metavar="DIR")
+
+    why = commands.add_parser("why", help="say why two layers are alike, feature by feature")
+    for name in ("first", "second"):
+        why.add_argument(name, type=_layer, metavar="MODEL:LAYER", help="such as minilm:3")
+    _add_inputs(why)
+    _add_bootstrap(why, "95 %% intervals")
+    why.add_argument("--out", metavar="FILE.csv", help="write the terms as CSV")
 
     audit = commands.add_parser(
         "audit", help="say of every layer what may be an artefact, and write the tables as CSV"

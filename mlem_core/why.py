@@ -55,6 +55,20 @@ class Explanation:
         """The explanation in words."""
         return sentence(self)
 
+    @property
+    def text(self) -> str:
+        """The terms as a table to read in a terminal, and the sentence."""
+        whole = self.whole.iloc[:1].rename(columns={"quantity": "term"})
+        rows = pd.concat((self.terms, whole.assign(term="RSA (their sum)")))
+        width = max(len(term) for term in rows["term"])
+        lines = []
+        for _, row in rows.iterrows():
+            line = f"{row['term']:<{width}}  {row['value']:7.3f}"
+            if "lower" in row.index:
+                line += f"  {row['lower']:7.3f} to {row['upper']:6.3f}"
+            lines.append(line)
+        return "\n".join((*lines, "", self.sentence))
+
 
 def explain(
     analysis: Analysis,
