@@ -43,6 +43,12 @@ st.navigation(
             url_path="compare",
         ),
         st.Page(
+            "pages/why_page.py",
+            title="Why alike",
+            icon=":material/account_tree:",
+            url_path="why",
+        ),
+        st.Page(
             "pages/stimuli_page.py",
             title="Stimuli",
             icon=":material/table:",

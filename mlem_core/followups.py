@@ -41,7 +41,54 @@ def _baseline(analysis: Analysis, options: Options, store: Store, report: Report
     return {"table": found.table, "notices": pd.DataFrame({"notice": list(found.notices)})}
 
 
-KINDS: dict[str, Make] = {"baseline": _baseline}
+def _fits(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
+    from mlem_core import kept_fits
+
+    found = kept_fits.make(
+        analysis,
+        store,
+        report,
+        features=options["features"],
+        layers=[(str(model), int(layer)) for model, layer in options["layers"]],
+        estimator=options["estimator"],
+        interactions=options["interactions"],
+    )
+    return {"scores": found.scores}
+
+
+def _error_bars(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
+    from mlem_core.why import explain
+
+    def counted(done: int, total: int) -> None:
+        report(Progress("resampling", None, done, total, "draws"))
+
+    (one, m), (other, n) = options["a"], options["b"]
+    why = explain(
+        analysis,
+        (str(one), int(m)),
+        (str(other), int(n)),
+        features=list(options["features"]),
+        store=store,
+        n_draws=int(options["draws"]),
+        progress=counted,
+    )
+    notes = pd.DataFrame({"note": list(why.notes)}, dtype=object)
+    return {"terms": why.terms, "whole": why.whole, "notes": notes}
+
+
+def _audit(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
+    from mlem_core.audit import audit
+
+    audit(analysis, store, report)  # keeps its tables in the store
+    return {}
+
+
+KINDS: dict[str, Make] = {
+    "audit": _audit,
+    "baseline": _baseline,
+    "error-bars": _error_bars,
+    "fits": _fits,
+}
 
 
 @dataclass(frozen=True)

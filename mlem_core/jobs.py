@@ -37,7 +37,7 @@ class Job(Task):
             raise InputError(f"the analysis {self.id} is not done: it is {self.status().state}.")
         try:
             return Analysis.load(self.result)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, LookupError, TypeError) as error:
             message = f"the result of the analysis {self.id} can no longer be read; run it again."
             self.damaged(message)
             raise InputError(message) from error

@@ -27,6 +27,7 @@ TITLES = {
     "cancelled": ":material/cancel: Cancelled:",
     "failed": ":material/error: Not done:",
 }
+ICONS = ("show_chart", "grid_on", "compare_arrows", "account_tree", "table")
 LEVELS = {"word": "words in their sentences", "sentence": "whole sentences"}
 
 
@@ -455,23 +456,15 @@ def _stage(stage: Progress, seconds_left: float | None) -> str:
     model = f" of {Path(stage.model).name}" if stage.model else ""
     text = f"{name}{model}: {stage.done:,} of {stage.total:,} {stage.unit}"
     if stage.done < stage.total and seconds_left is not None:
-        text += f", about {_duration(seconds_left)} left"
+        text += f", about {screen.duration(seconds_left)} left"
     return choices.plain(text)
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{max(1, round(seconds))} s"
-    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def _done(job: Job) -> None:
     for notice in screen.open_analysis(job.id).notices:
         st.warning(choices.plain(notice), icon=":material/info:")
     with st.container(horizontal=True):
-        for (label, path), icon in zip(
-            screen.PAGES.items(), ("show_chart", "grid_on", "compare_arrows", "table"), strict=True
-        ):
+        for (label, path), icon in zip(screen.PAGES.items(), ICONS, strict=True):
             st.page_link(path, label=label, icon=f":material/{icon}:")
 
 

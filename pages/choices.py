@@ -18,7 +18,9 @@ FORM = (
     "ordered", "missing", "estimator", "interactions", "distance",
     "special_tokens", "dtype", "folds", "seed",
 )  # fmt: skip
-VIEW = ("analysis", "features", "show_models", "show_layers", "a", "b", "colour")
+VIEW = (
+    "analysis", "features", "show_models", "show_layers", "a", "b", "colour", "term", "which",
+)  # fmt: skip
 
 MOST_PILLS = 20
 

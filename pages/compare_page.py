@@ -14,14 +14,6 @@ def _map(job_id: str, model: str, layer: int) -> pd.DataFrame:
     return screen.open_analysis(job_id).stimulus_map(model, layer, screen.store())
 
 
-def _middle(view: screen.View, which: int) -> str:
-    """The middle layer of the first or the last model (of one model: the last layer)."""
-    models = list(dict.fromkeys(model for model, _ in view.layers))
-    of = [layer for model, layer in view.layers if model == models[which]]
-    at = -1 if which == -1 and len(models) == 1 else len(of) // 2
-    return f"{models[which]}:{of[at]}"
-
-
 def _first_nominal(view: screen.View) -> str:
     """Nominal, as a few colours are read more easily than a scale, and seldom missing."""
     stimuli = view.analysis.stimuli
@@ -39,18 +31,9 @@ def body() -> None:
         return
     from mlem_core import figures
 
-    names = view.layer_names
-    first, second, third = st.columns(3)
-    with first:
-        a = choices.choose_one(
-            "First layer", names, "a", _middle(view, 0), format_func=screen.layer_label,
-            help="On the x axis.",
-        )  # fmt: skip
-    with second:
-        b = choices.choose_one(
-            "Second layer", names, "b", _middle(view, -1), format_func=screen.layer_label,
-            help="On the y axis.",
-        )  # fmt: skip
+    two, third = st.columns([2, 1])
+    with two:
+        a, b = screen.two_layers(view)
     with third:
         colour = choices.choose_one(
             "Colour of the stimuli",

@@ -28,6 +28,7 @@ PAGES = {
     "Profiles": "pages/profiles_page.py",
     "Similarity": "pages/similarity_page.py",
     "Compare": "pages/compare_page.py",
+    "Why alike": "pages/why_page.py",
     "Stimuli": "pages/stimuli_page.py",
 }
 ANALYSIS_PAGE = "pages/analysis_page.py"
@@ -62,6 +63,13 @@ def attempt(body: Callable[[], None]) -> None:
 def store() -> Store:
     """The store of this server."""
     return Store()
+
+
+def duration(seconds: float) -> str:
+    """A time in words: 40 s, 3 min, 1.5 h."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 # --- the chosen analysis -------------------------------------------------------------------
@@ -294,6 +302,30 @@ def _ways_on(latest: Job | None) -> None:
                 help="Shows the latest analysis that is done.",
             )
         st.page_link(ANALYSIS_PAGE, label="Go to Analysis", icon=":material/play_circle:")
+
+
+def two_layers(view: View) -> tuple[str, str]:
+    """The pair of layers "model:layer" that Compare and Why alike look at."""
+    first, second = st.columns(2)
+    with first:
+        a = choices.choose_one(
+            "First layer", view.layer_names, "a", _middle(view, 0), format_func=layer_label,
+            help="One of the two layers that are compared.",
+        )  # fmt: skip
+    with second:
+        b = choices.choose_one(
+            "Second layer", view.layer_names, "b", _middle(view, -1), format_func=layer_label,
+            help="The other one.",
+        )  # fmt: skip
+    return a, b
+
+
+def _middle(view: View, which: int) -> str:
+    """The middle layer of the first or the last model (of one model: the last layer)."""
+    models = list(dict.fromkeys(model for model, _ in view.layers))
+    of = [layer for model, layer in view.layers if model == models[which]]
+    at = -1 if which == -1 and len(models) == 1 else len(of) // 2
+    return f"{models[which]}:{of[at]}"
 
 
 # --- figures -------------------------------------------------------------------------------

@@ -1,0 +1,225 @@
+"""Why two layers are alike: their similarity as a sum over the features, and how sure that is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import streamlit as st
+
+from pages import background, choices
+from pages import shared as screen
+
+if TYPE_CHECKING:
+    from mlem_core.decomposition import Decomposition
+    from mlem_core.why import Explanation
+
+DRAWS = 1_000
+EXAMPLES = 8
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def _explanation(job_id: str, a: str, b: str, features: tuple[str, ...]) -> Explanation:
+    from mlem_core.why import explain
+
+    sides = screen.as_layer(a), screen.as_layer(b)
+    return explain(screen.open_analysis(job_id), *sides, features=features)
+
+
+@st.cache_data(max_entries=8, show_spinner="Dividing all similarities over the features …")
+def _decomposition(
+    job_id: str, features: tuple[str, ...], layers: tuple[str, ...]
+) -> Decomposition:
+    from mlem_core.decomposition import decompose
+
+    analysis = screen.open_analysis(job_id)
+    at = [analysis.layers.index(screen.as_layer(layer)) for layer in layers]
+    tables = analysis.tables.of_layers(at).of_features(features)
+    return decompose(tables, analysis.rsa[at][:, at])
+
+
+@st.cache_data(max_entries=64, show_spinner="Looking for the pairs of stimuli behind it …")
+def _examples(
+    job_id: str, a: str, b: str, features: tuple[str, ...], term: str, most: bool
+) -> pd.DataFrame:
+    from mlem_core.bootstrap import LayerPairs
+    from mlem_core.why import contributing_pairs
+
+    analysis = screen.open_analysis(job_id)
+    sides = [screen.as_layer(a), screen.as_layer(b)]
+    pairs = LayerPairs.of(analysis, sides, screen.store(), features)
+    return contributing_pairs(pairs, analysis.stimuli, term, n=EXAMPLES, most=most)
+
+
+def body() -> None:
+    view = screen.view(
+        "Why alike",
+        "Why two layers represent the stimuli alike: their similarity as a sum of what each "
+        "feature contributes, and of what no feature explains.",
+    )
+    if view is None:
+        return
+    a, b = screen.two_layers(view)
+    if a == b:
+        st.info("Choose two different layers.", icon=":material/info:")
+        return
+    screen.attempt(lambda: _two(view, a, b))
+    st.divider()
+    screen.attempt(lambda: _all(view))
+
+
+def _two(view: screen.View, a: str, b: str) -> None:
+    from mlem_core import figures
+
+    why = _explanation(view.job_id, a, b, tuple(view.features))
+    options = {
+        "a": list(screen.as_layer(a)),
+        "b": list(screen.as_layer(b)),
+        "features": view.features,
+        "draws": DRAWS,
+    }
+    made = background.tables("error-bars", view.job_id, options)
+    if made is not None:
+        from mlem_core.why import Explanation
+
+        why = Explanation(why.layers, made["terms"], made["whole"], tuple(made["notes"]["note"]))
+    with st.container(border=True):
+        st.markdown(f"##### {choices.plain(why.sentence)}")
+    sure = f"Bars: 95 % intervals over sentences, {DRAWS:,} resamples. " if made is not None else ""
+    left, right = st.columns([3, 1], gap="large", vertical_alignment="top")
+    with left:
+        screen.show_figure(
+            figures.waterfall(why.terms, view.all_features),
+            why.terms,
+            "why",
+            "RSA (Spearman ρ of the neural distances of the two layers) as a sum: Shapley values "
+            "of the part that the features account for, and the part that they do not, which may "
+            f"be negative. The terms add up exactly. {sure}Computed on "
+            f"{len(view.analysis.stimuli):,} stimuli and {view.analysis.tables.n_pairs:,} pairs.",
+        )
+    with right:
+        _numbers(why, a, b)
+        background.offer(
+            "error-bars",
+            view.job_id,
+            options,
+            "Add error bars",
+            f"Resamples the sentences {DRAWS:,} times, in the background; about half a minute.",
+        )
+        for note in why.notes:
+            st.caption(note)
+    screen.attempt(lambda: _pairs(view, why, a, b))
+
+
+def _numbers(why: Explanation, a: str, b: str) -> None:
+    names = {"rsa": "RSA", "ceiling_a": f"Ceiling of {a}", "ceiling_b": f"Ceiling of {b}"}
+    helps = {
+        "rsa": "Spearman ρ of the neural distances of the two layers over all pairs.",
+        "ceiling_a": "No function of these features can correlate with the first layer's "
+        "distances more than this.",
+        "ceiling_b": "No function of these features can correlate with the second layer's "
+        "distances more than this.",
+    }
+    for _, row in why.whole.iterrows():
+        interval = ""
+        if "lower" in row.index:
+            interval = f"95 %: {row['lower']:.2f} to {row['upper']:.2f}"
+        st.metric(
+            names[row["quantity"]],
+            f"{row['value']:.2f}",
+            delta=interval or None,
+            delta_color="off",
+            delta_arrow="off",
+            help=helps[row["quantity"]],
+        )
+
+
+def _pairs(view: screen.View, why: Explanation, a: str, b: str) -> None:
+    terms = why.terms.loc[why.terms["value"].abs().sort_values(ascending=False).index, "term"]
+    st.subheader("The pairs of stimuli behind it")
+    first, second = st.columns(2, vertical_alignment="bottom")
+    with first:
+        term = choices.choose_one(
+            "Term", list(terms), "term", terms.iloc[0],
+            help="The feature whose contribution is looked at, or what is unexplained.",
+        )  # fmt: skip
+    with second:
+        which = choices.choose_one(
+            "Pairs",
+            ["add most", "take most away"],
+            "which",
+            "add most",
+            help="Pairs that both layers place alike add to the similarity, pairs that they place "
+            "differently take from it.",
+        )
+    found = _examples(view.job_id, a, b, tuple(view.features), term, which == "add most")
+    if found.empty:
+        st.caption("There are no such pairs.")
+        return
+    words = view.analysis.stimuli.word_index is not None
+    table = pd.DataFrame(
+        {
+            "first": found["first_text"] if words else found["first_sentence"],
+            "second": found["second_text"] if words else found["second_sentence"],
+            f"apart in {a}": found["distance_a"],
+            f"apart in {b}": found["distance_b"],
+            "contribution": found["contribution"] * 1e6,
+        }
+    )
+    if words:
+        table.insert(1, "in", found["first_sentence"])
+        table.insert(3, "in ", found["second_sentence"])
+    share: Any = st.column_config.ProgressColumn(
+        format="percent", min_value=0.0, max_value=1.0,
+        help="The share of all pairs that are nearer to one another in this layer.",
+    )  # fmt: skip
+    st.dataframe(
+        table,
+        hide_index=True,
+        key="pairs behind",
+        column_config={
+            f"apart in {a}": share,
+            f"apart in {b}": share,
+            "contribution": st.column_config.NumberColumn(
+                format="%.2f", help="What this one pair adds to the similarity, in millionths."
+            ),
+        },
+    )
+    st.caption(
+        f"The {len(found)} pairs that {which} of the term "
+        f"{choices.plain(term)}, each stimulus in one of them at most; one pair contributes "
+        "very little, they show the kind."
+    )
+
+
+def _all(view: screen.View) -> None:
+    from mlem_core import figures
+
+    st.subheader("All layers")
+    if len(view.layers) < 2:
+        st.info("It needs at least two layers.", icon=":material/info:")
+        return
+    found = _decomposition(view.job_id, tuple(view.features), tuple(view.layer_names))
+    on = (
+        f"Computed on {len(view.analysis.stimuli):,} stimuli and "
+        f"{view.analysis.tables.n_pairs:,} pairs."
+    )
+    screen.show_table(
+        found.summary(view.layers),
+        "why-models",
+        "What makes the models alike",
+        "For every two models, each term's mean over their pairs of layers, its share of the mean "
+        f"RSA, and the two layers where it is largest. {on}",
+        first=True,
+    )
+    screen.show_figure(
+        figures.term_matrices({term: found.matrix(term, view.layers) for term in found.names}),
+        found.table(view.layers),
+        "why-layers",
+        "What each feature contributes to the RSA correlation of every two layers (Shapley "
+        "values), and what these features do not explain. Orange: it makes the two alike; blue: "
+        f"it sets them apart. {on}",
+    )
+
+
+screen.page(body)
