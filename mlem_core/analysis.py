@@ -17,7 +17,7 @@ from mlem_core import representations
 from mlem_core.checks import feature_notices
 from mlem_core.distances import PRECOMPUTED, squared_distances
 from mlem_core.errors import InputError, unknown
-from mlem_core.metric import ALPHAS, group_folds
+from mlem_core.metric import ALPHAS, FoldFits, group_folds
 from mlem_core.pairs import pair_tables
 from mlem_core.parallel import cores
 from mlem_core.patterns import FloatArray, IntArray, PairIndex, feature_columns
@@ -89,6 +89,7 @@ class Analysis:
         layers: Sequence[Layer] | None = None,
         estimator: str | None = None,
         interactions: bool | None = None,
+        fits: tuple[FoldFits, FloatArray] | None = None,
     ) -> Results:
         """All tables for some features and layers, from the pair tables alone.
 
@@ -97,6 +98,7 @@ class Analysis:
         Parameters
         ----------
         estimator, interactions : instead of those of the analysis
+        fits : of these features and layers, where they have been computed before
 
         Raises
         ------
@@ -106,6 +108,23 @@ class Analysis:
         """
         estimator = self.spec.estimator if estimator is None else estimator
         interactions = self.spec.interactions if interactions is None else interactions
+        tables, kept, rsa = self.chosen(features, layers, interactions)
+        found = results_from_tables(tables, kept, rsa, self.folds, estimator, fits)
+        return replace(found, folds=found.folds.assign(stimulus=self.rows))
+
+    def chosen(
+        self,
+        features: Sequence[str] | None,
+        layers: Sequence[Layer] | None,
+        interactions: bool,
+    ) -> tuple[PairTables, list[Layer], FloatArray]:
+        """Pair tables of some features and layers, these layers, and their RSA.
+
+        Raises
+        ------
+        InputError
+            A feature or layer that the analysis does not have, or none.
+        """
         tables, kept, rsa = self.tables, self.layers, self.rsa
         if layers is not None:
             for layer in layers:
@@ -121,9 +140,7 @@ class Analysis:
             tables, kept, rsa = tables.of_layers(at), [kept[i] for i in at], rsa[np.ix_(at, at)]
         if features is not None:
             tables = tables.of_features(features)
-        tables = tables.with_interactions(interactions)
-        found = results_from_tables(tables, kept, rsa, self.folds, estimator)
-        return replace(found, folds=found.folds.assign(stimulus=self.rows))
+        return tables.with_interactions(interactions), kept, rsa
 
     def stimulus_map(self, model: str, layer: int, store: Store) -> pd.DataFrame:
         """Map (metric MDS) of the stimuli in one layer: stimulus, x, y.

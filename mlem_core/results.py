@@ -7,7 +7,7 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ class Results:
     folds : stimulus (row of the CSV from 0), fold (that tests it)
     similarity_profiles : weighted Kendall τ of the importance profiles, square, "model:layer"
     similarity_rsa : Spearman ρ of the neural distances, square, "model:layer"
-    layer_map : measure ("profiles" or "rsa"), model, layer, x, y
+    layers : (model, layer) of each layer, in the order of the squares
     agreement : Spearman ρ of the upper triangles of the two similarity tables
     feature_correlations : Pearson correlations of the feature distances, square
     n_stimuli, n_pairs, n_folds : what it was computed on
@@ -59,12 +59,23 @@ class Results:
     folds: pd.DataFrame
     similarity_profiles: pd.DataFrame
     similarity_rsa: pd.DataFrame
-    layer_map: pd.DataFrame
+    layers: list[Layer]
     agreement: float
     feature_correlations: pd.DataFrame
     n_stimuli: int
     n_pairs: int
     n_folds: int
+
+    @cached_property
+    def layer_map(self) -> pd.DataFrame:
+        """measure ("profiles" or "rsa"), model, layer, x, y: metric MDS of 1 − similarity."""
+        maps = []
+        squares = {"profiles": self.similarity_profiles, "rsa": self.similarity_rsa}
+        for measure, square in squares.items():
+            points = similarity.mds_map(1.0 - square.to_numpy(dtype=np.float64))
+            place = {"x": points[:, 0], "y": points[:, 1]}
+            maps.append(_long(self.layers, place).assign(measure=measure))
+        return pd.concat(maps, ignore_index=True)[["measure", "model", "layer", "x", "y"]]
 
     def write(
         self,
@@ -154,6 +165,7 @@ def results_from_tables(
     rsa: FloatArray,
     folds: IntArray,
     estimator: str = "ridge",
+    fits: tuple[FoldFits, FloatArray] | None = None,
 ) -> Results:
     """Fit, score, permute and compare all layers from their pair tables.
 
@@ -164,36 +176,32 @@ def results_from_tables(
     rsa : (n_layers, n_layers) from `mlem_core.similarity.PairRanks.rsa`
     folds : (n_stimuli,) the fold that tests each stimulus
     estimator : one of `ESTIMATORS`
+    fits : what `fitted` gives, where it has been computed before
     """
-    fits, importance = fitted(tables, estimator)
+    found, importance = fitted(tables, estimator) if fits is None else fits
     terms = tables.columns.names
     tau = similarity.weighted_tau(importance.mean(axis=1))
     names = [f"{model}:{layer}" for model, layer in layers]
     by = {"fold": range(tables.n_folds)}
-    maps = []
-    for measure, matrix in (("profiles", tau), ("rsa", rsa)):
-        points = similarity.mds_map(1.0 - matrix)
-        maps.append(_long(layers, {"x": points[:, 0], "y": points[:, 1]}).assign(measure=measure))
     counts = np.bincount(tables.cell_pattern, tables.counts, len(tables.codes)).astype(np.float64)
     correlations = similarity.feature_correlations(tables.patterns, counts)
-    columns = ["measure", "model", "layer", "x", "y"]
     return Results(
         scores=_long(
             layers,
             {
-                "rho": fits.rho,
-                "rho_a": fits.rho_a,
-                "ceiling": fits.ceiling,
-                "alpha": fits.alpha,
+                "rho": found.rho,
+                "rho_a": found.rho_a,
+                "ceiling": found.ceiling,
+                "alpha": found.alpha,
             },
             **by,
         ),
         importance=_long(layers, {"importance": importance}, **by, feature=terms),
-        weights=_long(layers, {"weight": fits.weights}, **by, feature=terms),
+        weights=_long(layers, {"weight": found.weights}, **by, feature=terms),
         folds=pd.DataFrame({"stimulus": np.arange(len(folds)), "fold": folds}),
         similarity_profiles=pd.DataFrame(tau, index=names, columns=names),
         similarity_rsa=pd.DataFrame(rsa, index=names, columns=names),
-        layer_map=pd.concat(maps, ignore_index=True)[columns],
+        layers=list(layers),
         agreement=similarity.agreement(tau, rsa),
         feature_correlations=pd.DataFrame(
             correlations, index=list(tables.features), columns=list(tables.features)

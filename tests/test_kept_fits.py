@@ -1,0 +1,77 @@
+"""Slow fits are computed once, a layer at a time, and are the same as without the store."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mlem_core import datasets, kept_fits
+from mlem_core.analysis import Analysis, Progress, run
+from mlem_core.spec import AnalysisSpec
+from mlem_core.stimuli import write_csv
+from mlem_core.store import Store
+
+FEATURES = ["tense", "number"]
+LAYERS = [("brain", 0), ("brain", 1)]
+ASKED: dict[str, Any] = {"features": FEATURES, "estimator": "spearman", "interactions": False}
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[Analysis, Store]:
+    folder = tmp_path_factory.mktemp("input")
+    table = datasets.load("probing").table
+    table = table[table["sentence"].isin(table["sentence"].unique()[:60])]
+    write_csv(table, folder / "words.csv")
+    rng = np.random.default_rng(0)
+    layers = {f"layer_{k:02d}": rng.standard_normal((len(table), 4)) for k in range(2)}
+    np.savez(folder / "brain.npz", **layers)
+    spec = AnalysisSpec(
+        stimuli=str(folder / "words.csv"),
+        features=("tense", "number", "part_of_speech"),
+        representations=(("brain", str(folder / "brain.npz")),),
+    )
+    store = Store(folder / "store")
+    return run(spec, store), store
+
+
+def test_kept_fits_are_the_fits_and_are_computed_once(
+    found: tuple[Analysis, Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    analysis, store = found
+    assert kept_fits.find(analysis, store, layers=LAYERS, **ASKED) is None
+    reports: list[Progress] = []
+    made = kept_fits.make(analysis, store, reports.append, layers=LAYERS, **ASKED)
+    assert [(r.done, r.total) for r in reports] == [(0, 2), (1, 2), (2, 2)]
+    expected = analysis.results(FEATURES, LAYERS, "spearman", False)
+    for name in ("scores", "importance", "weights", "layer_map"):
+        pd.testing.assert_frame_equal(getattr(made, name), getattr(expected, name))
+
+    def never(*_: object) -> None:
+        raise AssertionError("fitted again")
+
+    monkeypatch.setattr(kept_fits, "fitted", never)
+    # Each layer by itself too.
+    again = kept_fits.find(analysis, store, layers=LAYERS[1:], **ASKED)
+    assert again is not None
+    own = expected.scores[expected.scores["layer"] == 1].reset_index(drop=True)
+    pd.testing.assert_frame_equal(again.scores, own)
+
+
+@pytest.mark.parametrize(
+    "other", [{"estimator": "frrsa"}, {"interactions": True}, {"features": ["tense"]}]
+)
+def test_other_choices_are_other_fits(found: tuple[Analysis, Store], other: dict[str, Any]) -> None:
+    analysis, store = found
+    kept_fits.make(analysis, store, layers=LAYERS, **ASKED)
+    assert kept_fits.find(analysis, store, layers=LAYERS, **{**ASKED, **other}) is None
+
+
+def test_another_missing_policy_is_another_fit(found: tuple[Analysis, Store]) -> None:
+    analysis, store = found
+    kept_fits.make(analysis, store, layers=LAYERS, **ASKED)
+    other = run(replace(analysis.spec, missing="level"), store)
+    assert kept_fits.find(other, store, layers=LAYERS, **ASKED) is None
