@@ -91,7 +91,11 @@ class Results:
         manifest : goes into manifest.json as it is
         extra : further tables by their file names
         """
-        tables = {
+        write_tables(folder, {**self.tables(), **(extra or {})}, manifest)
+
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """The tables of the command line's contract by their file names."""
+        return {
             "scores.csv": self.scores,
             "importance.csv": self.importance,
             "weights.csv": self.weights,
@@ -99,9 +103,7 @@ class Results:
             "similarity_profiles.csv": _with_names(self.similarity_profiles),
             "similarity_rsa.csv": _with_names(self.similarity_rsa),
             "layer_map.csv": self.layer_map,
-            **(extra or {}),
         }
-        write_tables(folder, tables, manifest)
 
 
 def write_tables(
