@@ -159,6 +159,38 @@ def _why(options: argparse.Namespace) -> None:
         print(note, file=sys.stderr)
 
 
+def _multiverse(options: argparse.Namespace) -> None:
+    from mlem_core.analysis import run
+    from mlem_core.claims import Claim, orders, verdict
+    from mlem_core.multiverse import multiverse
+    from mlem_core.results import write_tables
+    from mlem_core.store import Store
+
+    claims = [Claim.parse(text) for text in options.claims]
+    layers = [*options.layers_in_question, *(layer for claim in claims for layer in claim.layers)]
+    store = Store()
+    with _Bars() as bars:
+        analysis = run(spec_of(options), store, bars.show)
+        asked = list(dict.fromkeys(layers))
+        varied = dict(options.vary) or None
+        found = multiverse(analysis, asked, store, varied, bars.show)
+    for notice in [*analysis.notices, *found.notices]:
+        print(notice, file=sys.stderr)
+    universes = found.universes
+    for number, claim in enumerate(claims, 1):
+        margins = claim.margins(found).reindex(universes["universe"]).to_numpy()
+        universes = universes.assign(**{f"margin_{number}": margins})
+    tables = {
+        "universes.csv": universes,
+        "universe_layers.csv": found.layers,
+        "universe_importance.csv": found.importance,
+        "universe_similarity.csv": found.similarity,
+    }
+    write_tables(options.out, tables, analysis.manifest)
+    said = [verdict(claim, found) for claim in claims]
+    print("\n".join(said or orders(found)))
+
+
 def _stimuli(options: argparse.Namespace) -> None:
     from mlem_core import datasets
     from mlem_core.stimuli import write_csv
@@ -166,7 +198,13 @@ def _stimuli(options: argparse.Namespace) -> None:
     write_csv(datasets.load(options.name), options.out)
 
 
-_COMMANDS = {"analyze": _analyze, "audit": _audit, "stimuli": _stimuli, "why": _why}
+_COMMANDS = {
+    "analyze": _analyze,
+    "audit": _audit,
+    "multiverse": _multiverse,
+    "stimuli": _stimuli,
+    "why": _why,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

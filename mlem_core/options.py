@@ -60,6 +60,13 @@ def _add_bootstrap(command: argparse.ArgumentParser, what: str) -> None:
     )
 
 
+def _variation(text: str) -> tuple[str, tuple[str, ...]]:
+    name, equals, values = text.partition("=")
+    if not (name and equals and _names(values)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form distance=euclidean,cosine")
+    return name.replace("-", "_"), _names(values)
+
+
 def _add_inputs(command: argparse.ArgumentParser) -> None:
     """What an analysis is of and how it is done: the same options for every command."""
     command.add_argument(
@@ -156,6 +163,31 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     )
     _add_inputs(audit)
     audit.add_argument("--out", required=True, metavar="DIR")
+
+    multiverse = commands.add_parser(
+        "multiverse",
+        help="say in how many combinations of choices a claim about layers holds",
+        description="A claim is one of: 'top FEATURE A' (it matters most in layer A), 'above "
+        "FEATURE OTHER A' (it matters more than the other), 'more-in FEATURE A B', 'closer A B C "
+        "rsa|tau' (A is more like B than like C), 'alike A B rsa|tau 0.5' (above 0.5); layers are "
+        "written minilm:3.",
+    )
+    _add_inputs(multiverse)
+    multiverse.add_argument("layers_in_question", nargs="*", type=_layer, metavar="minilm:3")
+    multiverse.add_argument(
+        "--claim", dest="claims", action="append", default=[], help="may be given several times"
+    )
+    multiverse.add_argument(
+        "--vary",
+        action="append",
+        default=[],
+        type=_variation,
+        metavar="distance=euclidean,cosine",
+        help="what to vary (distance, units, positions, special_tokens, missing, estimator); may "
+        "be given several times; default: every distance and estimator, and, where they matter, "
+        "positions and missing",
+    )
+    multiverse.add_argument("--out", required=True, metavar="DIR")
 
     stimuli = commands.add_parser("stimuli", help="write a built-in stimulus set as CSV")
     stimuli.add_argument("name", metavar="NAME", help="probing, ...")
