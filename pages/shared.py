@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import logging
 import re
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
@@ -17,7 +17,6 @@ from pages import choices
 
 if TYPE_CHECKING:
     import pandas as pd
-    from plotly.graph_objects import Figure
 
     from mlem_core.analysis import Analysis
     from mlem_core.jobs import Job
@@ -32,6 +31,14 @@ PAGES = {
     "Stimuli": "pages/stimuli_page.py",
 }
 ANALYSIS_PAGE = "pages/analysis_page.py"
+
+ESTIMATOR_NAMES = {
+    "ridge": "ridge: least squares, weights of at least 0",
+    "ridge-rank": "ridge on the ranks of the distances",
+    "spearman": "spearman: the highest rank correlation",
+    "frrsa": "FR-RSA: the same without constraints",
+}
+MISSING_NAMES = {"ignore": "no distance to any value", "level": "a value of its own"}
 
 _UPLOAD = re.compile(r"[0-9a-f]{64}/[^/\\]+")
 
@@ -97,13 +104,6 @@ def upload_path(name: str) -> Path:
     return path
 
 
-def on_interactions(spec: AnalysisSpec) -> str:
-    """What a caption adds where interactions are among the importances."""
-    if not spec.interactions:
-        return ""
-    return " Of the interactions (a × b) those that matter most are drawn; the CSV has all."
-
-
 def describe(spec: AnalysisSpec) -> str:
     """An analysis in a few words: stimuli, models and what is not the default."""
     from dataclasses import fields
@@ -142,10 +142,27 @@ def open_analysis(job_id: str) -> Analysis:
     return find_job(job_id).analysis()
 
 
-@st.cache_data(max_entries=64, show_spinner=False)
-def _results(job_id: str, features: tuple[str, ...], layers: tuple[str, ...]) -> Results:
-    # Keys are texts: Streamlit's hash of a large array looks at a sample of it only.
-    return open_analysis(job_id).results(features, [as_layer(layer) for layer in layers])
+@st.cache_resource(max_entries=128, show_spinner=False)
+def _results(
+    job_id: str,
+    features: tuple[str, ...],
+    layers: tuple[str, ...],
+    estimator: str,
+    interactions: bool,
+) -> Results | None:
+    """The tables; None where they take long and are not kept yet."""
+    from mlem_core import kept_fits
+
+    asked: dict[str, Any] = {
+        "features": features,
+        "layers": [as_layer(layer) for layer in layers],
+        "estimator": estimator,
+        "interactions": interactions,
+    }
+    analysis = open_analysis(job_id)
+    if estimator in kept_fits.SLOW:
+        return kept_fits.find(analysis, store(), **asked)
+    return analysis.results(**asked)
 
 
 def as_layer(name: str) -> Layer:
@@ -154,46 +171,93 @@ def as_layer(name: str) -> Layer:
     return model, int(layer)
 
 
+@dataclass(frozen=True)
 class View:
-    """The analysis that a view shows, and the features and layers that the user keeps.
+    """The analysis that a view shows, and what the user keeps of it.
 
     Attributes
     ----------
     job_id : of the analysis
     analysis : as loaded
-    all_features : of the analysis, in its order (their place decides the colours)
-    features : kept by the user, in the same order
+    features : kept by the user, in the order of the analysis
     layers : (model, layer) kept by the user
+    estimator, interactions : how the metric model is fitted
     """
 
-    def __init__(
-        self, job_id: str, analysis: Analysis, features: list[str], layers: list[Layer]
-    ) -> None:
-        self.job_id, self.analysis = job_id, analysis
-        self.all_features = [feature.name for feature in analysis.stimuli.features]
-        self.features, self.layers = features, layers
+    job_id: str
+    analysis: Analysis
+    features: list[str]
+    layers: list[Layer]
+    estimator: str
+    interactions: bool
+
+    @property
+    def all_features(self) -> list[str]:
+        """Of the analysis, in its order; their place decides the colours."""
+        return [feature.name for feature in self.analysis.stimuli.features]
 
     @property
     def layer_names(self) -> list[str]:
         """ "model:layer" of each kept layer."""
         return [f"{model}:{layer}" for model, layer in self.layers]
 
-    def results(self) -> Results:
-        """The tables for the kept features and layers."""
-        key = (self.job_id, tuple(self.features), tuple(self.layer_names))
-        seen = st.session_state.setdefault("fitted", set())
-        said = st.empty()
-        if key not in seen and not self.analysis.spec.estimator.startswith("ridge"):
-            # Said before the work starts: a spinner comes too late where it keeps a core busy.
-            said.info(
-                "Fitting the metric models from the pair tables: the estimator "
-                f"{self.analysis.spec.estimator} takes about a second a layer.",
-                icon=":material/hourglass:",
-            )
-        results = _results(*key)
-        seen.add(key)
-        said.empty()
-        return results
+    def results(self) -> Results | None:
+        """The tables for what is kept; None while they are computed (which is shown)."""
+        key = (
+            self.job_id,
+            tuple(self.features),
+            tuple(self.layer_names),
+            self.estimator,
+            self.interactions,
+        )
+        found = _results(*key)
+        if found is None:
+            # Not kept in memory, so that the next look finds what was computed meanwhile.
+            _results.clear(*key)
+            self._compute()
+        return found
+
+    def _compute(self) -> None:
+        from mlem_core import followups
+        from pages import background
+
+        options = {
+            "features": self.features,
+            "layers": self.layers,
+            "estimator": self.estimator,
+            "interactions": self.interactions,
+        }
+        st.info(
+            f"The estimator {self.estimator} takes about a second a layer. It is computed once; "
+            "after that every look is quick.",
+            icon=":material/hourglass:",
+        )
+        task = followups.find("fits", self.job_id, options, store())
+        if not task.folder.exists():
+            followups.start("fits", self.job_id, options, store())
+        background.offer(
+            "fits",
+            self.job_id,
+            options,
+            "Fit the metric models",
+            "Fits every layer that is shown, in the background.",
+        )
+
+    def caption(self, results: Results) -> str:
+        """How and on how much the results are computed, for a caption."""
+        how = {"ridge": "non-negative ridge regression"}.get(
+            self.estimator, f"estimator {self.estimator}"
+        )
+        if self.interactions:
+            how += " with interactions, of which those that matter most are drawn (the CSV has all)"
+        missing = ""
+        if has_missing(self.analysis):
+            what = {"ignore": "at no distance to any value", "level": "a value of their own"}
+            missing = f"; missing values are {what[self.analysis.spec.missing]}"
+        return (
+            f"Fitted with {how}{missing}. Computed on {results.n_stimuli:,} stimuli, "
+            f"{results.n_pairs:,} pairs, {results.n_folds} folds."
+        )
 
 
 def view(title: str, lead: str, *, layers: bool = True) -> View | None:
@@ -221,7 +285,7 @@ def view(title: str, lead: str, *, layers: bool = True) -> View | None:
         st.selectbox(
             "Analysis",
             list(done),
-            format_func=lambda one: describe(done[one].spec),
+            format_func=_labels(done).get,
             key=key,
             on_change=lambda: choices.open_job(st.session_state[key]),
             help="Which of the finished analyses is shown. A new one is started on the page "
@@ -239,13 +303,135 @@ def view(title: str, lead: str, *, layers: bool = True) -> View | None:
         kept = analysis.layers
         if layers:
             kept = _chosen_layers(analysis)
-    for notice in analysis.notices:
-        st.warning(choices.plain(notice), icon=":material/info:")
+        estimator, interactions, missing = _chosen_method(analysis)
+    if analysis.notices:
+        many = f"{len(analysis.notices)} notes" if len(analysis.notices) > 1 else "1 note"
+        with st.expander(f"{many} on this analysis", icon=":material/info:"):
+            for notice in analysis.notices:
+                st.markdown(f"- {choices.plain(notice)}")
     if not features or not kept:
         what = "feature" if not features else "model and one layer"
         st.info(f"Choose at least one {what} in the sidebar.", icon=":material/info:")
         return None
-    return View(job_id, analysis, [name for name in names if name in features], kept)
+    if missing != analysis.spec.missing:
+        other = _with_missing(job_id, missing)
+        if other is not None:
+            job_id, analysis = other, open_analysis(other)
+    there = set(analysis.layers)
+    return View(
+        job_id,
+        analysis,
+        [name for name in names if name in features],
+        [layer for layer in kept if layer in there],
+        estimator,
+        interactions,
+    )
+
+
+def has_missing(analysis: Analysis) -> bool:
+    """Whether a feature of the analysis has a missing value."""
+    names = [feature.name for feature in analysis.stimuli.features]
+    return bool(analysis.stimuli.table[names].isna().to_numpy().any())
+
+
+def _chosen_method(analysis: Analysis) -> tuple[str, bool, str]:
+    """How the metric model is fitted: estimator, interactions, policy for missing values."""
+    from mlem_core.patterns import MISSING
+    from mlem_core.results import ESTIMATORS
+
+    spec = analysis.spec
+    with st.expander("How it is computed", icon=":material/tune:"):
+        estimator = choices.choose_one(
+            "Estimator",
+            list(ESTIMATORS),
+            "fit",
+            spec.estimator,
+            format_func=lambda one: ESTIMATOR_NAMES.get(one, one),
+            help="How the metric model is fitted: ridge as in the first paper, the highest rank "
+            "correlation as in the second.",
+        )
+        interactions = choices.choose_one(
+            "Interactions",
+            ["no", "yes"],
+            "products",
+            "yes" if spec.interactions else "no",
+            help="Whether the metric model weighs products of two features too; importances then "
+            "have a line for each.",
+        )
+        none = not has_missing(analysis)
+        missing = choices.choose_one(
+            "Missing values",
+            MISSING,
+            "cells",
+            spec.missing,
+            format_func=lambda one: MISSING_NAMES.get(one, one),
+            disabled=none,
+            help="No value is missing here."
+            if none
+            else "What an empty cell means. Another answer needs other pair tables, which are "
+            "made once, in the background, without the language models.",
+        )
+    return estimator, interactions == "yes", missing
+
+
+def _with_missing(job_id: str, missing: str) -> str | None:
+    """The same analysis with another policy for missing values; None while there is none."""
+    from mlem_core import jobs
+
+    spec = replace(find_job(job_id).spec, missing=missing)
+    other = jobs.find(jobs.job_id(spec), store())
+    if other is not None and other.status().state == "done":
+        return other.id
+    if other is None:
+        other = jobs.start(spec, store())
+    _until_made(other.id)
+    return None
+
+
+@st.fragment(run_every=0.5)
+def _until_made(job_id: str) -> None:
+    from mlem_core import jobs
+
+    job = find_job(job_id)
+    status = job.status()
+    if status.state == "done":
+        st.rerun()
+    with st.container(border=True):
+        if status.state in ("queued", "running"):
+            stage = status.stages[-1] if status.stages else None
+            share = 0.0 if stage is None else min(1.0, stage.done / max(stage.total, 1))
+            st.progress(
+                share,
+                text="Making the pair tables for the other treatment of missing values. Until "
+                "then you see the figures of the first one.",
+            )
+            if st.button(
+                "Cancel", icon=":material/stop_circle:", key=f"cancel {job_id}",
+                help="Stops this work; the analysis stays as it is.",
+            ):  # fmt: skip
+                job.cancel()
+                st.rerun()
+            return
+        if status.state == "failed":
+            st.error(choices.plain(status.message), icon=":material/error:")
+        if st.button(
+            "Make these tables",
+            icon=":material/play_arrow:",
+            key=f"start {job_id}",
+            help="Makes the pair tables for this treatment of missing values, in the background.",
+        ):
+            jobs.start(job.spec, store())
+            st.rerun()
+
+
+def _labels(done: dict[str, Job]) -> dict[str, str]:
+    """What each job is called in a list; the browser answers with it, so no two may be alike."""
+    names = {job_id: describe(job.spec) for job_id, job in done.items()}
+    again = {name for name in names.values() if list(names.values()).count(name) > 1}
+    return {
+        job_id: f"{name} · {job_id[:6]}" if name in again else name
+        for job_id, name in names.items()
+    }
 
 
 def _chosen_layers(analysis: Analysis) -> list[Layer]:
@@ -331,121 +517,6 @@ def _middle(view: View, which: int) -> str:
 # --- figures -------------------------------------------------------------------------------
 
 
-def computed_on(results: Results) -> str:
-    """On how much the results are computed, for a caption."""
-    return f"{results.n_stimuli:,} stimuli, {results.n_pairs:,} pairs, {results.n_folds} folds"
-
-
-def as_csv(frame: pd.DataFrame) -> bytes:
-    """A table as CSV; cells that a spreadsheet would run are escaped."""
-    from mlem_core.stimuli import write_table
-
-    buffer = io.BytesIO()
-    write_table(frame, buffer)
-    return buffer.getvalue()
-
-
-def show_figure(figure: Figure, data: pd.DataFrame, name: str, caption: str) -> None:
-    """A figure, how it was computed, and its downloads.
-
-    Parameters
-    ----------
-    figure : what is drawn
-    data : the table that it is drawn from
-    name : file name of the downloads, without ending
-    caption : how it was computed, and on how much
-    """
-    from mlem_core import figures
-
-    on_server = figures.can_write_images()
-    camera = "svg" if on_server else st.session_state.get(f"camera {name}") or "svg"
-    st.plotly_chart(
-        _on_page(figure),
-        key=f"figure {name}",
-        theme="streamlit",
-        config={
-            "displaylogo": False,
-            "toImageButtonOptions": {"format": camera, "filename": name, "scale": 2},
-        },
-    )
-    st.caption(caption)
-    with st.container(horizontal=True, vertical_alignment="center"):
-        if on_server:
-            _image_button(figure, name, "svg", "image/svg+xml", "for papers; scales to any size")
-            _image_button(figure, name, "png", "image/png", "for slides; 2 pixels a point")
-        _csv_button(data, name, f"csv {name}", "The table that the figure is drawn from. ")
-        if not on_server:
-            st.segmented_control(
-                "The camera above the figure saves",
-                ["svg", "png"],
-                default="svg",
-                required=True,
-                format_func=str.upper,
-                key=f"camera {name}",
-                help="Move the pointer over the figure: the camera in its corner saves it from "
-                "your browser.",
-            )
-
-
-def _on_page(figure: Figure) -> Figure:
-    """A copy that keeps its layout under Streamlit's theme, which follows light and dark."""
-    from plotly.graph_objects import Figure
-
-    copy = Figure(figure)
-    copy.update_layout(title_xanchor="center", title_font_weight=400)
-    copy.update_yaxes(automargin=True, title_standoff=14)
-    copy.update_xaxes(automargin=True, title_standoff=10)
-    return copy
-
-
-def _csv_button(data: pd.DataFrame, name: str, key: str, what: str = "") -> None:
-    st.download_button(
-        "CSV",
-        data=lambda: as_csv(data),
-        file_name=f"{name}.csv",
-        mime="text/csv",
-        key=key,
-        icon=":material/download:",
-        on_click="ignore",
-        help=f"{what}Cells that a spreadsheet would run as formulas are escaped.",
-    )
-
-
-def _image_button(figure: Figure, name: str, format: str, mime: str, use: str) -> None:
-    from mlem_core import figures
-
-    width = int(figure.layout.width or 1000)
-    height = int(figure.layout.height or 600)
-    st.download_button(
-        format.upper(),
-        data=lambda: figures.image(figure, format, width=width, height=height),
-        file_name=f"{name}.{format}",
-        mime=mime,
-        key=f"{format} {name}",
-        icon=":material/download:",
-        on_click="ignore",
-        help=f"The figure as {format.upper()}: {use}. It takes a few seconds.",
-    )
-
-
-def show_table(
-    frame: pd.DataFrame, name: str, title: str, caption: str, *, first: bool = False
-) -> None:
-    """A table with its download, folded away unless it comes first on the page."""
-    with st.container() if first else st.expander(title, icon=":material/table:"):
-        if first:
-            st.subheader(title)
-        st.dataframe(
-            frame,
-            hide_index=True,
-            placeholder="",
-            key=f"table {name}",
-            height=380 if first else 300,
-        )
-        st.caption(caption)
-        _csv_button(frame, name, f"table csv {name}")
-
-
 def layer_label(name: str) -> str:
     """ "minilm layer 3" of "minilm:3"."""
     model, layer = as_layer(name)
@@ -471,3 +542,18 @@ def importance_of(results: Results, a: str, b: str) -> pd.DataFrame:
     table = means.mean()
     columns = {name: table.loc[as_layer(name)] for name in dict.fromkeys((a, b))}
     return pd.DataFrame(columns).sort_values(a, ascending=False).reset_index()
+
+
+def profile_table(results: Results) -> pd.DataFrame:
+    """A row a layer: held-out ρ and the importance of each feature, as "mean (sd)" over folds."""
+    import pandas as pd
+
+    def mean_sd(values: pd.Series[float]) -> str:
+        return f"{values.mean():.3f} ({values.std():.3f})".replace("-", "−")
+
+    by = ["model", "layer"]
+    scores = results.scores.groupby(by, sort=False)["rho"].agg(mean_sd).rename("ρ")
+    features = list(dict.fromkeys(results.importance["feature"]))
+    cells = results.importance.groupby([*by, "feature"], sort=False)["importance"].agg(mean_sd)
+    table = pd.concat([scores, cells.unstack()[features]], axis=1)
+    return table.reset_index()

@@ -204,13 +204,22 @@ def _all(view: screen.View) -> None:
         f"Computed on {len(view.analysis.stimuli):,} stimuli and "
         f"{view.analysis.tables.n_pairs:,} pairs."
     )
-    screen.show_table(
-        found.summary(view.layers),
-        "why-models",
-        "What makes the models alike",
-        "For every two models, each term's mean over their pairs of layers, its share of the mean "
-        f"RSA, and the two layers where it is largest. {on}",
-        first=True,
+    means = found.summary(view.layers)
+    pairs = (means["model_a"] + " and " + means["model_b"]).where(
+        means["model_a"] != means["model_b"], "within " + means["model_a"]
+    )
+    st.dataframe(
+        means.assign(pair=pairs).pivot(index="term", columns="pair", values="mean")
+        .loc[list(found.names), pairs.unique()].reset_index(),
+        hide_index=True,
+        key="models alike",
+        column_config={
+            pair: st.column_config.NumberColumn(format="%+.3f") for pair in pairs.unique()
+        },
+    )  # fmt: skip
+    st.caption(
+        "What makes the models alike: for every two models (and within each) the mean of each term "
+        f"over their pairs of layers; a column adds up to the mean RSA correlation. {on}"
     )
     screen.show_figure(
         figures.term_matrices({term: found.matrix(term, view.layers) for term in found.names}),
