@@ -83,11 +83,20 @@ def _audit(analysis: Analysis, options: Options, store: Store, report: Report) -
     return {}
 
 
+def _multiverse(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
+    from mlem_core.multiverse import multiverse
+
+    layers = [(str(model), int(layer)) for model, layer in options["layers"]]
+    multiverse(analysis, layers, store, options.get("choices"), report)
+    return {}
+
+
 KINDS: dict[str, Make] = {
     "audit": _audit,
     "baseline": _baseline,
     "error-bars": _error_bars,
     "fits": _fits,
+    "multiverse": _multiverse,
 }
 
 
