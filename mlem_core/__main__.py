@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from mlem_core.errors import InputError, unknown
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mlem_core.analysis import Analysis, Progress
     from mlem_core.store import Store
 
+DIFFERS = 1
 INTERRUPTED = 130
 
 
@@ -74,7 +75,15 @@ def _analyze(options: argparse.Namespace) -> None:
             notices.append(f"The tests in intervals.csv are a family: {family}.")
     for notice in notices:
         print(notice, file=sys.stderr)
-    analysis.results().write(options.out, analysis.manifest, extra)
+    results = analysis.results()
+    results.write(options.out, analysis.manifest, extra)
+    if options.capsule:
+        from mlem_core import capsule
+
+        with _Bars() as bars:
+            capsule.write(
+                analysis, options.capsule, results=results, store=store, progress=bars.show
+            )
 
 
 def _audit(options: argparse.Namespace) -> None:
@@ -107,16 +116,14 @@ def _intervals(
     from mlem_core.analysis import Progress
     from mlem_core.bootstrap import LayerPairs
     from mlem_core.inference import resampled_scores, score_table
-    from mlem_core.results import fitted
 
     pairs = LayerPairs.of(analysis, analysis.layers, store)
-    weights = fitted(pairs.tables, analysis.spec.estimator)[0].weights
     scores = resampled_scores(
         pairs,
-        weights,
+        analysis.spec.estimator,
         n_draws,
         analysis.spec.seed,
-        lambda done, total: bars.show(Progress("intervals", None, done, total, "folds")),
+        lambda done, total: bars.show(Progress("intervals", None, done, total, "fits")),
     )
     table, family = score_table(pairs, scores)
     return table, family
@@ -198,20 +205,34 @@ def _stimuli(options: argparse.Namespace) -> None:
     write_csv(datasets.load(options.name), options.out)
 
 
-_COMMANDS = {
+def _verify(options: argparse.Namespace) -> int:
+    from mlem_core.verify import verify
+
+    with _Bars() as bars:
+        found = verify(options.capsule, bars.show)
+    print("\n".join(found.lines()))
+    return 0 if found.same else DIFFERS
+
+
+_COMMANDS: dict[str, Callable[[argparse.Namespace], int | None]] = {
     "analyze": _analyze,
     "audit": _audit,
     "multiverse": _multiverse,
     "stimuli": _stimuli,
+    "verify": _verify,
     "why": _why,
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; returns 0, 2 for bad input (one line on stderr), or 130 on Ctrl-C."""
+    """Run a command.
+
+    Returns 0, 1 where a capsule differs from its new run, 2 for bad input (one line on stderr), or
+    130 on Ctrl-C.
+    """
     options = parser(__doc__).parse_args(arguments)
     try:
-        _COMMANDS[options.command](options)
+        return _COMMANDS[options.command](options) or 0
     except InputError as error:
         print(error, file=sys.stderr)
         return BAD_INPUT
@@ -221,7 +242,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return INTERRUPTED
-    return 0
 
 
 if __name__ == "__main__":

@@ -14,11 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.analysis import Analysis
-from mlem_core.distances import squared_distances
+from mlem_core.distances import condensed_from_matrix, row_slices, squared_distances
 from mlem_core.errors import unknown
 from mlem_core.importance import feature_distribution
 from mlem_core.parallel import side_by_side
-from mlem_core.patterns import FloatArray, IntArray, PairIndex, feature_columns, group_rows
+from mlem_core.patterns import (
+    FloatArray,
+    IntArray,
+    PairIndex,
+    block_numbers,
+    feature_columns,
+    group_rows,
+)
 from mlem_core.ranks import average_ranks, order_pairs, tied_order
 from mlem_core.resampling import Draws, RankedPairs
 from mlem_core.results import Layer
@@ -30,19 +37,6 @@ from mlem_core.tables import HeldOut, PairTables
 Progress = Callable[[int, int], None]
 
 
-def layer_distances(analysis: Analysis, layer: Layer, store: Store) -> FloatArray:
-    """(n_pairs,) squared neural distances of a layer, from the representations in the store.
-
-    Raises
-    ------
-    InputError
-        The representations are no longer in the store.
-    """
-    model, number = layer
-    rows = np.asarray(analysis.representations(model, store)[number])
-    return squared_distances(rows, analysis.spec.distance, layer=f"{model} layer {number}")
-
-
 @dataclass(frozen=True)
 class LayerPairs:
     """All pairs of the stimuli of an analysis, with their ranks in some of its layers.
@@ -52,6 +46,7 @@ class LayerPairs:
     layers : (model, layer) of each of the n_layers layers
     tables : their pair tables, with the chosen features
     ranks : for each layer (n_pairs,) twice the average rank of each pair
+    squared : for each layer (n_pairs,) squared neural distances
     pattern : (n_pairs,) pattern of each pair, a row of `tables.codes`
     groups, folds : (n_stimuli,) sentence and fold of each stimulus
     """
@@ -59,6 +54,7 @@ class LayerPairs:
     layers: tuple[Layer, ...]
     tables: PairTables
     ranks: tuple[NDArray[np.uint32], ...]
+    squared: tuple[NDArray[np.float32], ...]
     pattern: NDArray[np.int32]
     groups: IntArray
     folds: IntArray
@@ -84,12 +80,18 @@ class LayerPairs:
             if (model, number) not in analysis.layers:
                 raise unknown("layer", f"{model}:{number}", names)
 
-        def ranked(layer: Layer) -> NDArray[np.uint32]:
-            squared = layer_distances(analysis, layer, store)
+        def ranked(layer: Layer) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
+            model, number = layer
+            rows = np.asarray(analysis.representations(model, store)[number])
+            name, distance = f"{model} layer {number}", analysis.spec.distance
+            if distance == "precomputed":
+                squared = condensed_from_matrix(rows, layer=name)
+            else:
+                squared = squared_distances(rows, distance, layer=name)
             order, value = order_pairs(squared)
             doubled = np.empty(len(squared), dtype=np.uint32)
             doubled[order] = average_ranks(value).doubled
-            return doubled
+            return doubled, squared.astype(np.float32)
 
         index = PairIndex.build(
             feature_columns(analysis.stimuli), analysis.folds, analysis.spec.missing
@@ -102,10 +104,12 @@ class LayerPairs:
                 kept = [tables.features.index(name) for name in fewer.features]
                 pattern = group_rows(index.codes[:, kept])[1][pattern].astype(np.int32)
             tables = fewer
+        ranks, squared = zip(*side_by_side(ranked, layers), strict=True)
         return cls(
             layers=tuple(layers),
             tables=tables.with_interactions(analysis.spec.interactions),
-            ranks=tuple(side_by_side(ranked, layers)),
+            ranks=ranks,
+            squared=squared,
             pattern=pattern,
             groups=np.unique(analysis.stimuli.groups, return_inverse=True)[1].astype(np.int64),
             folds=analysis.folds,
@@ -120,6 +124,20 @@ class LayerPairs:
         """(n_groups,) the fold of each sentence."""
         found = np.empty(self.n_groups, dtype=np.int64)
         found[self.groups] = self.folds
+        return found
+
+    @cached_property
+    def cells(self) -> IntArray:
+        """(n_pairs,) the cell of `tables` (block of folds and pattern) of each pair."""
+        n_patterns, blocks = len(self.tables.codes), block_numbers(self.tables.n_folds)
+        number = np.full((int(blocks.max()) + 1) * n_patterns, -1)
+        number[self.tables.cell_block * n_patterns + self.tables.cell_pattern] = np.arange(
+            len(self.tables.counts)
+        )
+        found = np.empty(len(self.pattern), dtype=np.int64)
+        for i, at in row_slices(len(self.folds)):
+            block = blocks[self.folds[i], self.folds[i + 1 :]]
+            found[at] = number[block * n_patterns + self.pattern[at]]
         return found
 
     @cached_property

@@ -9,7 +9,7 @@ have trained the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -20,7 +20,7 @@ from scipy.stats import rankdata
 from mlem_core.bootstrap import LayerPairs, Progress
 from mlem_core.inference import Tested, tested
 from mlem_core.metric import FoldFits
-from mlem_core.patterns import FloatArray, IntArray, block_numbers
+from mlem_core.patterns import FloatArray, IntArray
 from mlem_core.table_files import Later
 from mlem_core.tables import PairTables
 
@@ -52,7 +52,6 @@ def permuted_labels(
 def permuted_tables(
     pairs: LayerPairs,
     layer: int,
-    squared: FloatArray,
     labels: NDArray[np.int64],
     train_ranks: bool = False,
 ) -> PairTables:
@@ -60,35 +59,28 @@ def permuted_tables(
 
     Parameters
     ----------
-    squared : (n_pairs,) squared neural distances of the layer
     labels : (n_permutations, n_stimuli), see `permuted_labels`
     train_ranks : also sum the ranks among the training pairs of each fold
     """
     from mlem_core.kernels import permuted_sums
 
-    tables, folds = pairs.tables, pairs.folds
+    tables, folds, squared = pairs.tables, pairs.folds, pairs.squared[layer]
     first, second = np.triu_indices(len(folds), 1)
-    block = block_numbers(tables.n_folds)[folds[first], folds[second]]
     subsets = [(folds[first] == k) & (folds[second] == k) for k in range(tables.n_folds)]
     within = np.zeros(len(squared))
     for inside in subsets:
         within[inside] = _centred(pairs.ranks[layer][inside])
-    columns = [squared, within]
+    columns = [squared.astype(np.float64), within]
     if train_ranks:
         for k in range(tables.n_folds):
             stays = (folds[first] != k) & (folds[second] != k)
             column = np.zeros(len(squared))
             column[stays] = _centred(pairs.ranks[layer][stays])
             columns.append(column)
-    number = np.full(len(tables.block_edges) * len(tables.codes), -1)
-    number[tables.cell_block * len(tables.codes) + tables.cell_pattern] = np.arange(
-        len(tables.counts)
-    )
-    cells = number[block * len(tables.codes) + pairs.pattern]
     sums = np.zeros((len(labels), len(columns), len(tables.counts)))
     values = np.stack(columns)
     for own, row in zip(labels, sums, strict=True):
-        permuted_sums(own, cells, values, row)
+        permuted_sums(own, pairs.cells, values, row)
     n = len(labels)
     alone = tables.of_layers([layer] * n)
     return replace(
@@ -108,7 +100,6 @@ def _centred(ranks: NDArray[np.uint32]) -> FloatArray:
 
 def score_above_chance(
     pairs: LayerPairs,
-    squared: Sequence[FloatArray],
     fit: Callable[[PairTables], FoldFits],
     *,
     train_ranks: bool = False,
@@ -121,8 +112,6 @@ def score_above_chance(
 
     Parameters
     ----------
-    squared : for each layer its squared neural distances (n_pairs,), see
-        `mlem_core.bootstrap.layer_distances`
     fit : the estimator, one of `mlem_core.results.ESTIMATORS`
     train_ranks : whether it fits ranks
 
@@ -139,11 +128,9 @@ def score_above_chance(
     for layer, (model, number) in enumerate(pairs.layers):
         chance = np.concatenate(
             [
-                fit(
-                    permuted_tables(
-                        pairs, layer, squared[layer], labels[at : at + step], train_ranks
-                    )
-                ).rho.mean(axis=1)
+                fit(permuted_tables(pairs, layer, labels[at : at + step], train_ranks)).rho.mean(
+                    axis=1
+                )
                 for at in range(0, n_permutations, step)
             ]
         )

@@ -9,22 +9,25 @@ measures how often such intervals hold the truth, see docs/validation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from mlem_core.bootstrap import LayerPairs, Progress, score_draws, term_draws
+from mlem_core.bootstrap import LayerPairs, Progress, ScoreDraws, score_draws, term_draws
 from mlem_core.decomposition import UNEXPLAINED
 from mlem_core.errors import InputError, unknown
 from mlem_core.patterns import FloatArray
+from mlem_core.refits import REFITTED, refitted_scores
 from mlem_core.resampling import leave_out, multinomial
-from mlem_core.results import Layer
+from mlem_core.results import ESTIMATORS, Layer
 
 CONFIDENCE = 0.95
 # Blocks of sentences that the jackknife leaves out in turn (single sentences if there are fewer).
 BLOCKS = 200
+# The same for scores, where each block is left out of the fit too.
+REFITS = 50
 # With fewer sentences an interval is a rough guide; see docs/validation.
 FEW_SENTENCES = 80
 CORRECTIONS = {"bh": "Benjamini-Hochberg", "bonferroni": "Bonferroni", "none": "not corrected"}
@@ -35,8 +38,8 @@ GENERALISES = (
     "other training runs or other kinds of stimuli."
 )
 FITTED = (
-    "The metric models keep the weights that they were fitted with: the interval is that of these "
-    "fitted models' score on new stimuli, not of models fitted to new stimuli."
+    "This estimator is not fitted anew for each draw: its intervals are those of these fitted "
+    "models' scores on new stimuli, which is narrower than models fitted to new stimuli would be."
 )
 ZERO = (
     "Where the truth is exactly 0 (a feature that a layer does not have), intervals are wider than "
@@ -169,25 +172,6 @@ class Resampling(NamedTuple):
         return interval(self.value, self.draws, self.left_out, confidence)
 
 
-def resample(
-    statistic: Callable[[FloatArray], FloatArray],
-    n_groups: int,
-    bootstrap: Callable[[np.random.Generator], FloatArray],
-    rng: np.random.Generator,
-) -> Resampling:
-    """A statistic by draws of the sentences.
-
-    Parameters
-    ----------
-    statistic : given weights (n, n_groups), the statistic (n, ...) of each
-    bootstrap : makes the bootstrap's weights
-    """
-    weights = bootstrap(rng)
-    without = leave_out(n_groups, BLOCKS, rng)
-    found = statistic(np.concatenate((np.ones((1, n_groups)), weights, without)))
-    return Resampling(found[0], found[1 : 1 + len(weights)], found[1 + len(weights) :])
-
-
 def _checked(pairs: LayerPairs, n_draws: int) -> None:
     if n_draws < 20:
         raise InputError(
@@ -213,38 +197,48 @@ def resampled_terms(
         found = term_draws(pairs.whole, pairs.tables.codes, weights, progress)
         return np.column_stack((found.values, found.rsa, found.ceilings))
 
-    n = pairs.n_groups
-    return resample(
-        statistic, n, lambda rng: multinomial(n, n_draws, rng), np.random.default_rng(seed)
-    )
+    rng, n = np.random.default_rng(seed), pairs.n_groups
+    parts = (np.ones((1, n)), multinomial(n, n_draws, rng), leave_out(n, BLOCKS, rng))
+    found = statistic(np.concatenate(parts))
+    return Resampling(found[0], found[1 : 1 + n_draws], found[1 + n_draws :])
 
 
 def resampled_scores(
     pairs: LayerPairs,
-    weights: FloatArray,
+    estimator: str = "ridge",
     n_draws: int = 1000,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Resampling:
     """ρ, ceiling, and importances of each layer, means over folds: (n_layers, 2 + n_columns).
 
+    In bootstrap draws the models keep their weights; where blocks of sentences are left out they
+    are fitted anew, which is what the standard errors are from (`REFITTED`; see `FITTED` for the
+    other estimators).
+
     Parameters
     ----------
-    weights : (n_layers, n_folds, n_columns) of the models, see `mlem_core.metric.FoldFits`
+    estimator : one of `mlem_core.results.ESTIMATORS`
     """
     _checked(pairs, n_draws)
+    if estimator not in ESTIMATORS:
+        raise unknown("estimator", estimator, ESTIMATORS)
+    fit, rng, n = ESTIMATORS[estimator], np.random.default_rng(seed), pairs.n_groups
+    weights = fit(pairs.tables).weights
+    drawn = np.concatenate((np.ones((1, n)), pairs.by_fold(n_draws, rng)))
+    found = _columns(score_draws(pairs, weights, drawn))
+    without = leave_out(n, REFITS, rng)
+    left_out = (
+        refitted_scores(pairs, without, fit, progress)
+        if estimator in REFITTED
+        else score_draws(pairs, weights, without)
+    )
+    return Resampling(found[0], found[1:], _columns(left_out))
 
-    def statistic(draws: FloatArray) -> FloatArray:
-        found = score_draws(pairs, weights, draws, progress=progress)
-        return np.concatenate(
-            (found.rho[..., None], found.ceiling[..., None], found.importance), axis=-1
-        )
 
-    return resample(
-        statistic,
-        pairs.n_groups,
-        lambda rng: pairs.by_fold(n_draws, rng),
-        np.random.default_rng(seed),
+def _columns(scores: ScoreDraws) -> FloatArray:
+    return np.concatenate(
+        (scores.rho[..., None], scores.ceiling[..., None], scores.importance), axis=-1
     )
 
 

@@ -249,3 +249,32 @@ def permuted_sums(labels: Array, cells: Array, values: Array, sums: Array) -> No
             for v in range(len(values)):
                 sums[v, cell] += values[v, at]
             at += 1
+
+
+@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
+def weighted_sums(
+    weights: Array, groups: Array, cells: Array, values: Array, counts: Array, sums: Array
+) -> None:
+    """Weights, and sums of the pairs' values, by cell; pairs are weighted as in `weighted_pairs`.
+
+    Parameters
+    ----------
+    weights : (n_groups,) float64, at least 0
+    groups : (n_stimuli,)
+    cells : (n_pairs,) in condensed order
+    values : (n_values, n_pairs)
+    counts : (n_cells,) zeros, filled
+    sums : (n_values, n_cells) zeros, filled
+    """
+    kept = np.flatnonzero(weights[groups] > 0)
+    group = groups[kept]
+    own = weights[group]
+    at = np.empty(len(kept), dtype=np.int64)
+    w = np.empty(len(kept))
+    for a in range(len(kept) - 1):
+        _row(a, kept, group, own, len(groups), at, w)
+        for b in range(a + 1, len(kept)):
+            counts[cells[at[b]]] += w[b]
+        for v in range(len(values)):
+            for b in range(a + 1, len(kept)):
+                sums[v, cells[at[b]]] += w[b] * values[v, at[b]]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import explicit
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from mlem_core.importance import permutation_importance
 from mlem_core.metric import cross_validate_ridge
 from mlem_core.pairs import layer_sums, pair_tables
 from mlem_core.patterns import PairIndex, feature_columns
+from mlem_core.refits import refitted_scores
 from mlem_core.resampling import multinomial
 from mlem_core.similarity import agreement, weighted_tau
 
@@ -20,11 +23,13 @@ def layer_pairs(features, layers, groups, folds, interactions=False):
     """What `LayerPairs.of` makes of an analysis, from arrays."""
     index = PairIndex.build(feature_columns(features), folds)
     tables = pair_tables(index, [lambda x=x: x for x in layers])
-    ranks = [layer_sums(index, explicit.squared(layer))[1] for layer in layers]
+    squared = [explicit.squared(layer) for layer in layers]
+    ranks = [layer_sums(index, own)[1] for own in squared]
+    squared = [own.astype(np.float32) for own in squared]
     pattern = (index.pattern_cell % index.n_patterns).astype(np.int32)
     names = tuple(("m", n) for n in range(len(layers)))
     tables = tables.with_interactions(interactions)
-    return LayerPairs(names, tables, tuple(ranks), pattern, groups, folds)
+    return LayerPairs(names, tables, tuple(ranks), tuple(squared), pattern, groups, folds)
 
 
 @pytest.fixture(scope="module")
@@ -126,3 +131,26 @@ def test_the_spread_of_the_draws_is_that_of_new_stimuli():
     new = [rsa_of(np.ones((1, n)))[0] for _ in range(60)]
     again = rsa_of(multinomial(n, 300, rng))
     assert 0.6 < again.std() / np.std(new) < 1.7
+
+
+def test_models_that_are_fitted_anew_are_those_of_an_analysis_of_the_drawn(case):
+    features, layers, pairs, _ = case
+    weights = np.ones((2, pairs.n_groups))
+    weights[1, ::5] = 0.0
+    found = refitted_scores(pairs, weights, cross_validate_ridge)
+    fits = cross_validate_ridge(pairs.tables)
+    np.testing.assert_allclose(found.rho[0], fits.rho.mean(axis=1), atol=1e-5)
+    np.testing.assert_allclose(found.ceiling[0], fits.ceiling.mean(axis=1), atol=1e-12)
+    importance = permutation_importance(pairs.tables, fits.weights).mean(axis=1)
+    np.testing.assert_allclose(found.importance[0], importance, atol=1e-5)
+    drawn = np.flatnonzero(weights[1][pairs.groups])
+    spans = {c.name: c.span for c in feature_columns(features) if c.kind == "ordered"}
+    index = PairIndex.build(feature_columns(features.iloc[drawn], spans), pairs.folds[drawn])
+    tables = pair_tables(index, [lambda x=x[drawn]: x for x in layers])
+    # Left out pairs do not change how the target is scaled; with one α that changes the penalty.
+    low, high = pairs.tables.target_low, pairs.tables.target_high
+    tables = replace(tables, target_low=low, target_high=high)
+    expected = cross_validate_ridge(tables)
+    np.testing.assert_allclose(found.rho[1], expected.rho.mean(axis=1), atol=1e-5)
+    importance = permutation_importance(tables, expected.weights).mean(axis=1)
+    np.testing.assert_allclose(found.importance[1], importance, atol=1e-5)

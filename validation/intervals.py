@@ -23,7 +23,7 @@ from validation.work import Row, Task
 SIZES = (40, 80, 160)
 DATA_SETS, PART_SIZE = 500, 10
 WORDS = 2
-DRAWS, PERMUTATIONS = 300, 99
+DRAWS, PERMUTATIONS = 200, 39
 # The truth is that of so many sets of so many sentences.
 POPULATIONS, POPULATION = 4, 1500
 LAYERS = ("A", "A again", "B", "B again")
@@ -128,6 +128,7 @@ def data_set(n_sentences: int, seed: int) -> list[Row]:
             tuple(("m", n) for n in at),
             tables.of_layers(at),
             tuple(ranks[n] for n in at),
+            tuple(squared[n].astype(np.float32) for n in at),
             pattern,
             groups,
             folds,
@@ -164,7 +165,7 @@ def data_set(n_sentences: int, seed: int) -> list[Row]:
     # Scores of A, A again and B.
     pairs = chosen([0, 1, 2])
     fits = cross_validate_ridge(pairs.tables)
-    scores = resampled_scores(pairs, fits.weights, DRAWS, seed)
+    scores = resampled_scores(pairs, "ridge", DRAWS, seed)
     truth = true_scores(fits.weights)
     covered("held-out ρ", scores, (0, 0), float(truth[0, 0]))
     for f, name in enumerate(tables.features):
@@ -182,7 +183,7 @@ def data_set(n_sentences: int, seed: int) -> list[Row]:
 
     # A layer that has nothing to do with the features.
     chance = score_above_chance(
-        chosen([4]), [squared[4]], cross_validate_ridge, n_permutations=PERMUTATIONS, seed=seed
+        chosen([4]), cross_validate_ridge, n_permutations=PERMUTATIONS, seed=seed
     )
     add("test", "score above chance", float(chance.table["p"].iloc[0]))
     return found
