@@ -19,10 +19,10 @@ from mlem_core.similarity import agreement, weighted_tau
 N = 90
 
 
-def layer_pairs(features, layers, groups, folds, interactions=False):
+def layer_pairs(features, layers, groups, folds, interactions=False, train_ranks=False):
     """What `LayerPairs.of` makes of an analysis, from arrays."""
     index = PairIndex.build(feature_columns(features), folds)
-    tables = pair_tables(index, [lambda x=x: x for x in layers])
+    tables = pair_tables(index, [lambda x=x: x for x in layers], train_ranks=train_ranks)
     squared = [explicit.squared(layer) for layer in layers]
     ranks = [layer_sums(index, own)[1] for own in squared]
     squared = [own.astype(np.float32) for own in squared]
