@@ -15,6 +15,7 @@ import tiny
 from scipy.spatial.distance import pdist, squareform
 from tiny import told, word_stimuli
 
+from mlem_core.__main__ import main
 from mlem_core.analysis import Analysis, run
 from mlem_core.errors import InputError
 from mlem_core.spec import AnalysisSpec
@@ -264,3 +265,26 @@ def test_a_choice_that_there_is_not(folder, store, change, says):
     with pytest.raises(InputError, match=says) as error:
         run(spec(folder, "rows.npz", **change), store)
     told(error)
+
+
+def test_the_command_line_has_the_choices(folder, bert, store, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("MLEM_CACHE", str(store.root))
+    common = ["analyze", "--stimuli", str(folder / "words.csv"), "--folds", "4"]
+    distances = ["--representations", f"apart={folder / 'distances.csv'}"]
+    assert main([*common, *distances, "--distance", "precomputed", "--out", f"{tmp_path}/a"]) == 0
+    scores = pd.read_csv(tmp_path / "a" / "scores.csv")
+    expected = run(spec(folder, "rows.csv"), store).results().scores
+    np.testing.assert_allclose(scores["rho"], expected["rho"])
+    choices = ["--special-tokens", "none", "--dtype", "bfloat16", "--device", "cpu"]
+    model = ["--model", str(bert), "--layers", "1"]
+    assert main([*common, *model, *choices, "--out", f"{tmp_path}/b"]) == 0
+    manifest = json.loads((tmp_path / "b" / "manifest.json").read_text())
+    facts = manifest["models"][str(bert)]
+    assert (facts["dtype"], facts["special_tokens"]["start"]) == ("bfloat16", [])
+    assert manifest["parameters"]["special_tokens"] == "none"
+    capsys.readouterr()
+    given = [*common, *distances, *model, "--distance", "precomputed", "--out", f"{tmp_path}/c"]
+    assert main(given) == 2
+    said = capsys.readouterr().err
+    assert "goes with representations files only" in said and said.count("\n") == 1
+    assert not (tmp_path / "c").exists()
