@@ -169,7 +169,7 @@ def _why(options: argparse.Namespace) -> None:
 def _multiverse(options: argparse.Namespace) -> None:
     from mlem_core.analysis import run
     from mlem_core.claims import Claim, orders, verdict
-    from mlem_core.multiverse import multiverse
+    from mlem_core.multiverse import multiverse, narrowed
     from mlem_core.results import write_tables
     from mlem_core.store import Store
 
@@ -177,9 +177,10 @@ def _multiverse(options: argparse.Namespace) -> None:
     layers = [*options.layers_in_question, *(layer for claim in claims for layer in claim.layers)]
     store = Store()
     with _Bars() as bars:
-        analysis = run(spec_of(options), store, bars.show)
         asked = list(dict.fromkeys(layers))
         varied = dict(options.vary) or None
+        spec = spec_of(options)
+        analysis = run(narrowed(spec, asked) if asked else spec, store, bars.show)
         found = multiverse(analysis, asked, store, varied, bars.show)
     for notice in [*analysis.notices, *found.notices]:
         print(notice, file=sys.stderr)

@@ -195,8 +195,18 @@ def _depends_on(
     }
 
 
-def _narrowed(spec: AnalysisSpec, layers: Sequence[Layer]) -> AnalysisSpec:
-    """The analysis of as little as has these layers."""
+def narrowed(spec: AnalysisSpec, layers: Sequence[Layer]) -> AnalysisSpec:
+    """The analysis of as little as has these layers.
+
+    Raises
+    ------
+    InputError
+        A layer of a model that is not in the analysis.
+    """
+    names = [*spec.models, *(name for name, _ in spec.representations)]
+    for model, _ in layers:
+        if model not in names:
+            raise unknown("model of a layer", model, names)
     models = {model for model, _ in layers}
     return replace(
         spec,
@@ -213,7 +223,7 @@ def _multiverse(
     store: Store,
     report: Report,
 ) -> Multiverse:
-    own = _narrowed(analysis.spec, layers)
+    own = narrowed(analysis.spec, layers)
     # Estimators share the pair tables, so they vary fastest and need no run of their own.
     runs = {name: values for name, values in varied.items() if name != "estimator"}
     estimators = varied.get("estimator", (own.estimator,))

@@ -269,6 +269,8 @@ def test_the_command_says_in_how_many(
         written["margin_1"], first.sort_values("universe")["margin"], atol=1e-12
     )
     assert main([*asked, "--claim", "tpo noun brain:0", "--out", str(tmp_path / "out")]) == 2
+    assert main([*asked, "--claim", "top noun brian:0", "--out", str(tmp_path / "out")]) == 2
+    assert "did you mean brain" in capsys.readouterr().err.splitlines()[-1]
     with pytest.raises(SystemExit):
         main([*asked, "--vary", "distance", "--out", str(tmp_path / "out")])
     assert "is not of the form distance=euclidean,cosine" in capsys.readouterr().err

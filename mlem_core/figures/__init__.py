@@ -5,6 +5,7 @@ sits on a light page as on a dark one. What a user wrote (names of features, cel
 `style.plain`, because Plotly reads its texts as a small HTML.
 """
 
+from mlem_core.figures.audit import audit_map, specification_curve
 from mlem_core.figures.compare import importance_scatter, stimulus_map
 from mlem_core.figures.export import (
     DPI,
@@ -31,6 +32,7 @@ __all__ = [
     "GREY",
     "WIDTHS_MM",
     "Paper",
+    "audit_map",
     "can_write_images",
     "as_file",
     "feature_colors",
@@ -43,6 +45,7 @@ __all__ = [
     "one_browser",
     "profiles",
     "similarity_matrices",
+    "specification_curve",
     "stimulus_map",
     "term_matrices",
     "waterfall",
