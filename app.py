@@ -49,6 +49,12 @@ st.navigation(
             url_path="why",
         ),
         st.Page(
+            "pages/robustness_page.py",
+            title="Robustness",
+            icon=":material/verified:",
+            url_path="robustness",
+        ),
+        st.Page(
             "pages/stimuli_page.py",
             title="Stimuli",
             icon=":material/table:",

@@ -27,7 +27,7 @@ TITLES = {
     "cancelled": ":material/cancel: Cancelled:",
     "failed": ":material/error: Not done:",
 }
-ICONS = ("show_chart", "grid_on", "compare_arrows", "account_tree", "table")
+ICONS = ("show_chart", "grid_on", "compare_arrows", "account_tree", "verified", "table")
 LEVELS = {"word": "words in their sentences", "sentence": "whole sentences"}
 
 

@@ -1,0 +1,185 @@
+"""How far the findings hold: an audit of every layer, and a claim under other choices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import streamlit as st
+
+from pages import background, choices
+from pages import shared as screen
+
+if TYPE_CHECKING:
+    from mlem_core.claims import Claim
+
+KINDS = {
+    "top": "a feature matters most in the first layer",
+    "above": "a feature matters more than another in the first layer",
+    "more-in": "a feature matters more in the first layer than in the second",
+    "alike": "the RSA correlation of the two layers is above a threshold",
+}
+
+
+def body() -> None:
+    view = screen.view(
+        "Robustness",
+        "What an artefact could have made, and whether a finding holds when the analysis is done "
+        "in another way.",
+    )
+    if view is None:
+        return
+    screen.attempt(lambda: _audit(view))
+    st.divider()
+    screen.attempt(lambda: _claim(view))
+
+
+def _audit(view: screen.View) -> None:
+    from mlem_core import figures
+    from mlem_core.audit import find
+    from mlem_core.audit_marks import marks, summary
+
+    st.subheader("Audit of every layer")
+    audit = find(view.analysis, screen.store())
+    if audit is None:
+        st.markdown(
+            "Runs the analysis again without the words at position 0, with cosine distance, with "
+            "standardised units, without outlier units and with random weights, and says which "
+            "conclusions change."
+        )
+        background.offer(
+            "audit",
+            view.job_id,
+            {},
+            "Audit every layer",
+            "Works in the background on stored representations; only the control with random "
+            "weights runs the models again. It takes a few minutes.",
+        )
+        return
+    marked = marks(audit)
+    with st.container(border=True):
+        st.markdown("\n".join(f"- {choices.plain(one)}" for one in summary(audit)))
+    for notice in audit.notices:
+        st.caption(choices.plain(notice))
+    screen.show_figure(
+        figures.audit_map(audit.layers, audit.changes, marked),
+        audit.layers,
+        "audit",
+        "A row a possible artefact, a column a layer, from 0 (none) to 1; a dot marks a layer "
+        "about which a conclusion changes, hover for the reason. The other views mark these "
+        f"layers too. Computed on {len(view.analysis.stimuli):,} stimuli and "
+        f"{view.analysis.tables.n_pairs:,} pairs with all features of the analysis.",
+    )
+    screen.show_table(
+        marked,
+        "audit-marks",
+        "What changes, and why it is marked",
+        "A row a layer (or pair of layers) and variant whose conclusion changes.",
+    )
+    screen.show_table(
+        audit.changes,
+        "audit-changes",
+        "Every layer in every variant",
+        "tau: weighted Kendall τ of the layer's profile with that of the variant; rho: held-out "
+        "score; rsa_change: the largest change of the layer's RSA with another layer.",
+    )
+
+
+def _claim(view: screen.View) -> None:
+    from mlem_core import figures
+    from mlem_core.claims import MEASURES, by_choice, curve, orders, verdict
+    from mlem_core.multiverse import choices_of, find
+
+    st.subheader("A finding under other choices")
+    a, b = screen.two_layers(view)
+    if a == b:
+        st.info("Choose two different layers.", icon=":material/info:")
+        return
+    varied = choices_of(view.analysis)
+    layers = [screen.as_layer(a), screen.as_layer(b)]
+    found = find(view.analysis, layers, screen.store())
+    if found is None:
+        n = 1
+        for options in varied.values():
+            n *= len(options)
+        st.markdown(
+            f"Analyses these two layers in all {n} combinations of "
+            + choices.plain(", ".join(f"{len(o)} × {name}" for name, o in varied.items()))
+            + "."
+        )
+        background.offer(
+            "multiverse",
+            view.job_id,
+            {"layers": [list(layer) for layer in layers]},
+            "Run all combinations",
+            "Works in the background on stored representations; no model runs for it.",
+        )
+        return
+    claim = _chosen_claim(view, layers)
+    if claim is None:
+        return
+    with st.container(border=True):
+        st.markdown(f"##### {choices.plain(verdict(claim, found))}")
+    table = curve(claim, found)
+    screen.show_figure(
+        figures.specification_curve(table, found.dimensions, claim.sentence),
+        table,
+        "multiverse",
+        "The margin of the claim in every combination of choices, in ascending order; it holds "
+        "where the margin is above 0. Below: the choices of each. Computed on "
+        f"{len(view.analysis.stimuli):,} stimuli; {len(table)} analyses, "
+        f"{view.analysis.spec.folds} folds each.",
+    )
+    screen.show_table(
+        by_choice(claim, found),
+        "multiverse-choices",
+        "By choice",
+        "In how many of the analyses with each choice the claim holds, and its median margin.",
+    )
+    with st.expander("Without any claim", icon=":material/list:"):
+        st.markdown("\n".join(f"- {choices.plain(one)}" for one in orders(found)))
+        st.caption(f"RSA: Spearman ρ; {MEASURES['tau']}: weighted Kendall τ of the profiles.")
+    for notice in found.notices:
+        st.caption(choices.plain(notice))
+
+
+def _chosen_claim(view: screen.View, layers: list[tuple[str, int]]) -> Claim | None:
+    from mlem_core.claims import Claim
+
+    names = view.all_features
+    left, middle, right = st.columns([2, 1, 1])
+    with left:
+        kind = choices.choose_one(
+            "Claim", list(KINDS), "claim", "top", format_func=lambda one: KINDS[one],
+            help="What is said of the two layers.",
+        )  # fmt: skip
+    if kind == "alike":
+        with middle:
+            limit = choices.number(
+                "Threshold (%)", "limit", 10, -100, 100, help="RSA in hundredths."
+            )
+        return Claim("alike", tuple(layers), measure="rsa", threshold=limit / 100)
+    means = view.results().importance
+    model, layer = layers[0]
+    own = means[(means["model"] == model) & (means["layer"] == layer)]
+    order = own.groupby("feature")["importance"].mean().sort_values(ascending=False)
+    ranked = [name for name in order.index if name in names] or names
+    with middle:
+        feature = choices.choose_one(
+            "Feature", names, "feature", ranked[0], help="The feature that it is about."
+        )
+    if kind == "above":
+        with right:
+            other = choices.choose_one(
+                "Other feature", names, "other", next(n for n in [*ranked, *names] if n != feature),
+                help="The feature that it is compared with.",
+            )  # fmt: skip
+        if other == feature:
+            st.info("Choose two different features.", icon=":material/info:")
+            return None
+        return Claim("above", (layers[0],), (feature, other))
+    if kind == "more-in":
+        return Claim("more-in", tuple(layers), (feature,))
+    return Claim("top", (layers[0],), (feature,))
+
+
+screen.page(body)
