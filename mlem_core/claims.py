@@ -213,7 +213,7 @@ def verdict(claim: Claim, found: Multiverse) -> str:
     """In how many universes a claim holds, in a sentence, and which choice matters most for it."""
     table = curve(claim, found)
     holds, n = int(table["holds"].sum()), len(table)
-    begin = f"{claim.sentence[0].upper()}{claim.sentence[1:]}: holds in {holds} of {n}"
+    begin = f"{claim.sentence}: holds in {holds} of {n}"
     if holds in (0, n) or not found.dimensions:
         return f"{begin}."
     shares = by_choice(claim, found)
@@ -222,7 +222,7 @@ def verdict(claim: Claim, found: Multiverse) -> str:
     name = apart.idxmax()
     own = shares[shares["dimension"] == name]
     listed = ", ".join(f"{row.holds} of {row.of} with {row.choice}" for row in own.itertuples())
-    return f"{begin}; what matters most for it is {str(name).replace('_', ' ')}: {listed}."
+    return f"{begin}; it depends most on {str(name).replace('_', ' ')} ({listed})."
 
 
 def orders(found: Multiverse) -> list[str]:

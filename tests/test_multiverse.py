@@ -123,8 +123,8 @@ def test_a_planted_claim_holds_where_it_was_planted(found: Multiverse) -> None:
     assert tuple(shares.loc[("positions", "all"), ["holds", "of"]]) == (4, 4)
     assert tuple(shares.loc[("distance", "manhattan"), ["holds", "of"]]) == (2, 4)
     assert verdict(position, found) == (
-        "Position matters most in brain:0: holds in 4 of 8; what matters most for it is "
-        "positions: 4 of 4 with all, 0 of 4 with without-first."
+        "position matters most in brain:0: holds in 4 of 8; it depends most on positions "
+        "(4 of 4 with all, 0 of 4 with without-first)."
     )
     assert verdict(Claim("top", (B,), ("noun",)), found).endswith("holds in 8 of 8.")
 
