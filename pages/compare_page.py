@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import TYPE_CHECKING
+
 import pandas as pd
 import streamlit as st
 
 from pages import choices
 from pages import shared as screen
+
+if TYPE_CHECKING:
+    from mlem_core.results import Layer
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
@@ -43,6 +49,8 @@ def body() -> None:
             help="The feature that colours the two maps of the stimuli.",
         )
     results = view.results()
+    if results is None:
+        return
     tau = float(results.similarity_profiles.loc[a, b])
     rsa = float(results.similarity_rsa.loc[a, b])
     left, right = st.columns([3, 2], gap="large")
@@ -82,21 +90,66 @@ def body() -> None:
             pd.concat(kept),
             "compare",
             "Importance of each feature in the two layers: mean over folds, bars are one standard "
-            "deviation over folds; on the diagonal a feature matters as much in both. Computed on "
-            f"{screen.computed_on(results)}.",
+            "deviation over folds; on the diagonal a feature matters as much in both. "
+            f"{view.caption(results)}",
+            table=partial(screen.importance_of, results, a, b),
         )
     st.subheader("Maps of the stimuli")
+    _maps(view, chosen, colour)
+
+
+@st.fragment
+def _maps(view: screen.View, chosen: list[Layer], colour: str) -> None:
+    """The stimuli in both layers; what is selected in one is marked in the other, and listed."""
+    stimuli = view.analysis.stimuli
+    key = f"marked {view.job_id} {chosen}"
+    marked: list[int] = st.session_state.setdefault(key, [])
     sides = st.columns(2, gap="large")
     for side, (model, layer), place in zip(sides, chosen, "ab", strict=True):
         with side:
             screen.attempt(
                 lambda model=model, layer=layer, place=place: _show_map(
-                    view, model, layer, colour, place
+                    view, model, layer, colour, place, marked, key
                 )
             )
+    if not marked:
+        st.caption(
+            "Click a stimulus, or draw a box or a lasso around some: they are marked in both maps "
+            "and listed here."
+        )
+        return
+    st.button(
+        "Mark none",
+        icon=":material/deselect:",
+        key="mark none",
+        on_click=lambda: st.session_state.update({key: [], "maps": _count() + 1}),
+        help="Takes the marks away in both maps.",
+    )
+    shown = stimuli.table.iloc[marked]
+    columns = [c for c in ("word", "sentence") if c in shown.columns]
+    screen.show_table(
+        shown[[*columns, *view.all_features]],
+        "marked-stimuli",
+        f"{len(marked):,} stimuli are marked",
+        "The stimuli that are marked in the maps, with their features.",
+        first=True,
+    )
 
 
-def _show_map(view: screen.View, model: str, layer: int, colour: str, place: str) -> None:
+def _count() -> int:
+    # Part of the maps' keys: a new number gives maps without a selection.
+    return int(st.session_state.setdefault("maps", 0))
+
+
+def _show_map(
+    view: screen.View,
+    model: str,
+    layer: int,
+    colour: str,
+    place: str,
+    marked: list[int],
+    key: str,
+) -> None:
     from mlem_core import figures
 
     stimuli = view.analysis.stimuli
@@ -112,13 +165,23 @@ def _show_map(view: screen.View, model: str, layer: int, colour: str, place: str
     kind = next(feature.kind for feature in stimuli.features if feature.name == colour)
     sample = "" if len(shown) == len(stimuli) else f" A seeded sample of {len(shown):,} stimuli."
     table = points.assign(label=labels, **{colour: values})
-    screen.show_figure(
-        figures.stimulus_map(table, colour, kind, screen.layer_label(f"{model}:{layer}")),
+    chosen = screen.show_figure(
+        figures.stimulus_map(
+            table, colour, kind, screen.layer_label(f"{model}:{layer}"), marked=marked
+        ),
         table,
         f"stimuli-{place}",
-        "Metric MDS of the neural distances: stimuli that lie close are represented alike."
-        f"{sample} Computed on {len(stimuli):,} stimuli.",
+        "Metric MDS of the neural distances: stimuli that lie close are represented alike, those "
+        f"far apart differently.{sample} Computed on {len(stimuli):,} stimuli.",
+        select=("points", "box", "lasso"),
+        key=f"map {place} {_count()}",
     )
+    now = sorted({int(point["customdata"][0]) for point in chosen["selection"]["points"]})
+    before = f"{key} {place} {_count()}"
+    if now != st.session_state.get(before, []):
+        st.session_state[before] = now
+        st.session_state[key] = now
+        st.rerun(scope="fragment")
 
 
 screen.page(body)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from pages import shared as screen
 
 
@@ -16,17 +18,20 @@ def body() -> None:
     from mlem_core import figures
 
     results = view.results()
+    if results is None:
+        return
     drawn = figures.with_interactions(results.importance, view.all_features)
-    figure = figures.profiles(results.importance, results.scores, drawn)
+    draw = partial(figures.profiles, results.importance, results.scores, drawn)
     screen.show_figure(
-        figure,
+        draw(),
         results.importance,
         "profiles",
         "Feature importance (FI): the drop of Spearman ρ on pairs of held-out stimuli when the "
         "feature is permuted, computed as an expectation; mean over folds, bands are one standard "
         "deviation over folds. Dashed: held-out ρ of the metric model. Dotted: the ceiling, "
-        "which no function of these features can pass. Computed on "
-        f"{screen.computed_on(results)}.{screen.on_interactions(view.analysis.spec)}",
+        f"which no function of these features can pass. {view.caption(results)}",
+        narrow=partial(draw, across=2),
+        table=partial(screen.profile_table, results),
     )
     screen.show_table(
         results.scores,

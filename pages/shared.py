@@ -14,6 +14,8 @@ import streamlit as st
 from mlem_core.errors import InputError
 from mlem_core.store import Store
 from pages import choices
+from pages.exporting import show_figure as show_figure
+from pages.exporting import show_table as show_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,6 +30,7 @@ PAGES = {
     "Similarity": "pages/similarity_page.py",
     "Compare": "pages/compare_page.py",
     "Why alike": "pages/why_page.py",
+    "Robustness": "pages/robustness_page.py",
     "Stimuli": "pages/stimuli_page.py",
 }
 ANALYSIS_PAGE = "pages/analysis_page.py"

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import math
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
+from pages import choices
 from pages import shared as screen
+
+if TYPE_CHECKING:
+    from mlem_core.results import Results
 
 
 def body() -> None:
@@ -17,32 +23,108 @@ def body() -> None:
     )
     if view is None:
         return
-    from mlem_core import figures
-
     results = view.results()
-    on = screen.computed_on(results)
+    if results is None:
+        return
     st.metric(
         "Agreement of the two (Spearman ρ)",
         "–" if math.isnan(results.agreement) else f"{results.agreement:.2f}",
         help="Spearman ρ of the upper triangles of the two matrices: 1 where the features order "
         "the pairs of layers as their distances do. It needs three layers.",
     )
-    screen.show_figure(
-        figures.similarity_matrices(results.similarity_profiles, results.similarity_rsa),
+    _matrices(view, results)
+    st.subheader("Layer maps")
+    _maps(view, results)
+
+
+# Fragments, so that choosing a cell or a layer draws nothing but its own part of the page.
+@st.fragment
+def _matrices(view: screen.View, results: Results) -> None:
+    from mlem_core import figures
+
+    draw = partial(figures.similarity_matrices, results.similarity_profiles, results.similarity_rsa)
+    place = st.container()
+    chosen = screen.show_figure(
+        draw(),
         screen.pairs_of_layers(results),
         "similarity",
-        "Feature-based: weighted Kendall τ of the importance profiles. Feature-agnostic: RSA, "
-        "Spearman ρ of the neural distances over all pairs. Their agreement is the Spearman ρ of "
-        f"the two upper triangles. Computed on {on}.",
+        "Click a cell to choose its two layers. Feature-based: weighted Kendall τ of the "
+        "importance profiles. Feature-agnostic: RSA, Spearman ρ of the neural distances over all "
+        f"pairs. Their agreement is the Spearman ρ of the two upper triangles. "
+        f"{view.caption(results)}",
+        narrow=partial(draw, across=1),
+        select=("points",),
     )
-    st.subheader("Layer maps")
-    screen.show_figure(
-        figures.layer_maps(results.layer_map),
+    points = [tuple(point["customdata"]) for point in _points(chosen) if "customdata" in point]
+    if points:
+        a, b, c, d = points[0][:4]
+        with place:
+            _pair(results, f"{a}:{b}", f"{c}:{d}", "cell")
+
+
+@st.fragment
+def _maps(view: screen.View, results: Results) -> None:
+    from mlem_core import figures
+
+    draw = partial(figures.layer_maps, results.layer_map, results.importance)
+    place = st.container()
+    chosen = screen.show_figure(
+        draw(),
         results.layer_map,
         "layer-map",
-        "Metric MDS of 1 − similarity: layers that are alike lie close together; a line joins the "
-        f"layers of a model in order. The axes have no meaning of their own. Computed on {on}.",
+        "Click two layers, one after the other, to compare them; the pointer over a layer shows "
+        "its most important features. Metric MDS of 1 − similarity: layers that are alike lie "
+        "close together; a line joins the layers of a model in order. The axes have no meaning of "
+        f"their own. {view.caption(results)}",
+        narrow=partial(draw, across=1),
+        select=("points", "lasso"),
     )
+    now = [f"{point['customdata'][0]}:{point['customdata'][1]}" for point in _points(chosen)]
+    now = [layer for layer in dict.fromkeys(now) if layer in view.layer_names]
+    # One click after the other: the layer of the click before is the other one of the pair.
+    kept = st.session_state.setdefault(f"clicked {view.job_id}", [])
+    if now and now != kept[-len(now) :]:
+        kept[:] = [*(layer for layer in kept if layer not in now), *now][-2:]
+    kept[:] = [layer for layer in kept if layer in view.layer_names]
+    with place:
+        if len(kept) == 2:
+            _pair(results, kept[0], kept[1], "map")
+        elif kept:
+            st.info(
+                f"{choices.plain(screen.layer_label(kept[0]))} is chosen; click a second layer.",
+                icon=":material/ads_click:",
+            )
+
+
+def _points(chosen: Any) -> list[dict[str, Any]]:
+    return list(chosen["selection"]["points"]) if chosen else []
+
+
+def _pair(results: Results, a: str, b: str, where: str) -> None:
+    """The two layers that were chosen, and the way to look at them."""
+    tau = float(results.similarity_profiles.loc[a, b])
+    rsa = float(results.similarity_rsa.loc[a, b])
+    with st.container(border=True, horizontal=True, vertical_alignment="center"):
+        st.markdown(
+            f"**{choices.plain(screen.layer_label(a))}** and "
+            f"**{choices.plain(screen.layer_label(b))}**: weighted Kendall τ {tau:.2f}, "
+            f"RSA Spearman ρ {rsa:.2f}",
+            width="content",
+        )
+        for label, page, icon in (
+            ("Compare these two", "Compare", "compare_arrows"),
+            ("Why alike?", "Why alike", "account_tree"),
+        ):
+            if st.button(
+                label,
+                icon=f":material/{icon}:",
+                key=f"{page} {where}",
+                type="primary" if page == "Compare" else "secondary",
+                help=f"Opens the page {page} with these two layers.",
+            ):
+                choices.choose_now("a", [a])
+                choices.choose_now("b", [b])
+                st.switch_page(screen.PAGES[page])
 
 
 screen.page(body)

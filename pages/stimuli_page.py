@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+
 import pandas as pd
 import streamlit as st
 
@@ -33,7 +36,10 @@ def body() -> None:
         return
     from mlem_core import figures
 
-    stimuli, results = view.analysis.stimuli, view.results()
+    stimuli = view.analysis.stimuli
+    # How features vary together is the same whatever is fitted: with ridge there is no wait.
+    results = replace(view, estimator="ridge", interactions=False).results()
+    assert results is not None
     screen.show_table(
         stimuli.table,
         "stimuli",
@@ -43,15 +49,18 @@ def body() -> None:
     )
     st.subheader("Values of the features")
     counts = _counts(view)
+    draw = partial(
+        figures.feature_counts,
+        stimuli.table,
+        [(f.name, f.kind) for f in stimuli.features if f.name in view.features],
+        [f.name for f in stimuli.features],
+    )
     screen.show_figure(
-        figures.feature_counts(
-            stimuli.table,
-            [(f.name, f.kind) for f in stimuli.features if f.name in view.features],
-            [f.name for f in stimuli.features],
-        ),
+        draw(),
         counts,
         "feature-counts",
         f"How many of the {len(stimuli):,} stimuli have each value.",
+        narrow=partial(draw, across=2),
     )
     st.subheader("Correlations between the feature distances")
     screen.show_figure(

@@ -111,22 +111,26 @@ def importance_scatter(
         title={
             "text": f"weighted Kendall τ = {as_number(tau, 2)}   ·   RSA Spearman ρ = "
             f"{as_number(rsa, 2)}",
-            "font": {"size": SIZE + 1},
+            "font": {"size": SIZE + 1, "weight": 400},
             "x": 0.5,
             "xref": "paper",
+            "xanchor": "center",
         },
         margin={"t": 48},
     )
     return figure
 
 
-def stimulus_map(points: pd.DataFrame, color: str, kind: str, title: str) -> go.Figure:
+def stimulus_map(
+    points: pd.DataFrame, color: str, kind: str, title: str, marked: Sequence[int] = ()
+) -> go.Figure:
     """Stimuli of one layer as points (MDS of their distances), coloured by a feature.
 
     Parameters
     ----------
     points : stimulus, x, y, label (for hovering) and the column `color`
     kind : "nominal" or "ordered"; missing values are grey
+    marked : stimuli to stand out; the others are then faint
     """
     figure = make_subplots(1, 1)
     values = points[color]
@@ -166,6 +170,12 @@ def stimulus_map(points: pd.DataFrame, color: str, kind: str, title: str) -> go.
         groups.insert(0, ("missing", missing, faint))
     for name, chosen, marker in groups:
         own = points[chosen]
+        if len(marked):
+            there = own["stimulus"].isin(marked).to_numpy()
+            marker = marker | {
+                "opacity": np.where(there, 1.0, 0.12),
+                "size": np.where(there, marker["size"] + 3, marker["size"]),
+            }
         figure.add_trace(
             go.Scatter(
                 x=own["x"],
@@ -179,13 +189,21 @@ def stimulus_map(points: pd.DataFrame, color: str, kind: str, title: str) -> go.
                     for label, value in zip(own["label"], points.loc[chosen, color], strict=True)
                 ],
                 hoverinfo="text",
+                # What stands out says `marked`, in both maps alike.
+                unselected={"marker": {"opacity": None}},
                 showlegend=kind == "nominal" or name == "missing",
             )
         )
     quiet(figure, height=460)
     bare_axes(figure, points, 1, 1)
     figure.update_layout(
-        title={"text": plain(title, 60), "font": {"size": SIZE + 1}, "x": 0.5, "xref": "paper"},
+        title={
+            "text": plain(title, 60),
+            "font": {"size": SIZE + 1, "weight": 400},
+            "x": 0.5,
+            "xref": "paper",
+            "xanchor": "center",
+        },
         legend_title_text=plain(color) if kind == "nominal" else None,
         margin={"t": 44},
     )

@@ -1,0 +1,253 @@
+"""Figures and tables in a page, and how they leave it."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import streamlit as st
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from plotly.graph_objects import Figure
+
+    from mlem_core.figures import Paper
+
+FORMATS = ["PDF", "SVG", "PNG", "HTML", "CSV", "LaTeX"]
+ABOUT = {
+    "PDF": "For papers: lines and text stay sharp at any size, and the fonts are in the file.",
+    "SVG": "For papers and for drawing programs: lines and text stay sharp and can be edited.",
+    "PNG": "For slides and web pages: pixels.",
+    "HTML": "An interactive page that needs no network (5 MB).",
+    "CSV": "The table that the figure is drawn from. Cells that a spreadsheet would run as "
+    "formulas are escaped.",
+    "LaTeX": "The numbers of the figure as a table for a paper; it needs the package booktabs.",
+}
+ENDINGS = {"LaTeX": "tex"}
+MIME = {
+    "PDF": "application/pdf",
+    "SVG": "image/svg+xml",
+    "PNG": "image/png",
+    "HTML": "text/html",
+    "CSV": "text/csv",
+    "LaTeX": "application/x-tex",
+}
+
+
+def as_csv(frame: pd.DataFrame) -> bytes:
+    """A table as CSV; cells that a spreadsheet would run are escaped."""
+    from mlem_core.stimuli import write_table
+
+    buffer = io.BytesIO()
+    write_table(frame, buffer)
+    return buffer.getvalue()
+
+
+def show_figure(
+    figure: Figure,
+    data: pd.DataFrame,
+    name: str,
+    caption: str,
+    *,
+    narrow: Callable[[], Figure] | None = None,
+    table: Callable[[], pd.DataFrame] | None = None,
+    select: tuple[str, ...] = (),
+    key: str = "",
+) -> Any:
+    """A figure, how it was computed, and its export.
+
+    Parameters
+    ----------
+    figure : what is drawn
+    data : the table that it is drawn from
+    name : file name of the downloads, without ending
+    caption : how it was computed, and on how much
+    narrow : gives the figure for one column of a journal, where it is another one
+    table : gives the LaTeX table, where it is not `data`
+    select : how points can be selected ("points", "box", "lasso")
+    key : of the chart, where a new one shall forget what was selected
+
+    Returns
+    -------
+    What is selected, as `st.plotly_chart` gives it; None where nothing can be.
+    """
+    state = st.plotly_chart(
+        figure,
+        key=key or f"figure {name}",
+        theme="streamlit",
+        on_select="rerun" if select else "ignore",
+        selection_mode=select or ("points",),
+        config={"displaylogo": False, "modeBarButtonsToRemove": ["toImage"]},
+        alt=caption,
+    )
+    st.caption(caption)
+    _export(figure, data, name, caption, narrow, table)
+    return state if select else None
+
+
+def _pick(label: str, options: list[Any], name: str, setting: str, help: str, **more: Any) -> Any:
+    """A choice that is the same in the export of all figures."""
+    kept = st.session_state.setdefault("export", {})
+    key = f"export {setting} {name}"
+    chosen = kept.get(setting, options[0])
+    st.session_state[key] = chosen if chosen in options else options[0]
+
+    def remember() -> None:
+        kept[setting] = st.session_state[key]
+
+    return st.segmented_control(
+        label, options, key=key, required=True, on_change=remember, help=help, **more
+    )
+
+
+@st.fragment
+def _export(
+    figure: Figure,
+    data: pd.DataFrame,
+    name: str,
+    caption: str,
+    narrow: Callable[[], Figure] | None,
+    table: Callable[[], pd.DataFrame] | None,
+) -> None:
+    # What is in it is made only when it is opened, so that a redraw does not wait for it.
+    popover = st.popover(
+        "Export",
+        icon=":material/download:",
+        key=f"export {name}",
+        on_change="rerun",
+        help="This figure as a file for a paper, and the numbers behind it.",
+    )
+    if not popover.open:
+        return
+    with popover:
+        format = _pick("Format", FORMATS, name, "format", "What the file is.")
+        st.caption(ABOUT[format])
+        paper = _paper(name, format) if format in ("PDF", "SVG", "PNG") else None
+        drawn = narrow() if paper is not None and paper.narrow and narrow is not None else figure
+        _download(format, paper, drawn, data, name, caption, table)
+
+
+def _paper(name: str, format: str) -> Paper:
+    from mlem_core.figures import DPI, FONTS, WIDTHS_MM, Paper
+
+    width = _pick(
+        "Width",
+        list(reversed(WIDTHS_MM)),
+        name,
+        "width",
+        "The width of the printed figure; text keeps its size.",
+        format_func=lambda one: f"{one}, {WIDTHS_MM[one]:.0f} mm",
+    )
+    font = _pick(
+        "Font",
+        list(FONTS),
+        name,
+        "font",
+        "The font of all text; a server without it takes one of the same widths.",
+    )
+    points = _pick(
+        "Text size", [7, 6, 8, 9, 10], name, "points", "In points, as in a journal's guidelines.",
+        format_func=lambda one: f"{one} pt",
+    )  # fmt: skip
+    dpi = DPI[0]
+    if format == "PNG":
+        dpi = _pick("Resolution", list(DPI), name, "dpi", "Pixels an inch.",
+                    format_func=lambda one: f"{one} dpi")  # fmt: skip
+    return Paper(width_mm=WIDTHS_MM[width], font=font, points=float(points), dpi=int(dpi))
+
+
+def _download(
+    format: str,
+    paper: Paper | None,
+    figure: Figure,
+    data: pd.DataFrame,
+    name: str,
+    caption: str,
+    table: Callable[[], pd.DataFrame] | None,
+) -> None:
+    from mlem_core import figures, latex
+
+    if paper is not None and not figures.can_write_images():
+        _from_the_browser(format, paper, figure, name)
+        return
+
+    def content() -> bytes:
+        if format == "CSV":
+            return as_csv(data)
+        if format == "LaTeX":
+            frame = data if table is None else table()
+            return latex.table(frame, caption, f"tab:{name}").encode()
+        return figures.as_file(figure, format.lower(), paper, title=name, caption=caption)
+
+    st.download_button(
+        f"Download {format}",
+        data=content,
+        file_name=f"{name}.{ENDINGS.get(format, format.lower())}",
+        mime=MIME[format],
+        key=f"download {name}",
+        type="primary",
+        icon=":material/download:",
+        on_click="ignore",
+        help="A picture takes a few seconds." if paper is not None else "Made at once.",
+    )
+
+
+def _from_the_browser(format: str, paper: Paper, figure: Figure, name: str) -> None:
+    """Without Chrome on the server, the visitor's browser writes the picture; PDF it cannot."""
+    from mlem_core import figures
+
+    if format == "PDF":
+        st.info(
+            "PDF is written by Chrome or Chromium, and this server has none. Install one, or name "
+            "its path in BROWSER_PATH; SVG and PNG can be saved without.",
+            icon=":material/info:",
+        )
+        return
+    drawn = figures.on_paper(figure, paper)
+    scale = paper.scale * (paper.dpi / 96 if format == "PNG" else 1)
+    st.plotly_chart(
+        drawn,
+        theme=None,
+        key=f"preview {name}",
+        config={
+            "displaylogo": False,
+            "displayModeBar": True,
+            "modeBarButtons": [["toImage"]],
+            "toImageButtonOptions": {
+                "format": format.lower(),
+                "filename": name,
+                "width": paper.width,
+                "height": drawn.layout.height,
+                "scale": scale,
+            },
+        },
+    )
+    st.caption(f"The camera over the picture saves it as {format}, from your browser.")
+
+
+def show_table(
+    frame: pd.DataFrame, name: str, title: str, caption: str, *, first: bool = False
+) -> None:
+    """A table with its download, folded away unless it comes first on the page."""
+    with st.container() if first else st.expander(title, icon=":material/table:"):
+        if first:
+            st.subheader(title)
+        st.dataframe(
+            frame,
+            hide_index=True,
+            placeholder="",
+            key=f"table {name}",
+            height=380 if first else 300,
+        )
+        st.caption(caption)
+        st.download_button(
+            "CSV",
+            data=lambda: as_csv(frame),
+            file_name=f"{name}.csv",
+            mime="text/csv",
+            key=f"table csv {name}",
+            icon=":material/download:",
+            on_click="ignore",
+            help="This table. Cells that a spreadsheet would run as formulas are escaped.",
+        )
