@@ -6,12 +6,17 @@ import argparse
 import platform
 from pathlib import Path
 
-from benchmarks import clauses, engine, estimators
+from benchmarks import clauses, engine, estimators, inference
 from benchmarks.timing import Table
 from mlem_core.parallel import cores
 
 RESULTS = Path(__file__).with_name("results")
-SECTIONS = {"engine": engine, "estimators": estimators, "clauses": clauses}
+SECTIONS = {
+    "engine": engine,
+    "estimators": estimators,
+    "clauses": clauses,
+    "inference": inference,
+}
 
 
 def main() -> None:

@@ -63,9 +63,9 @@ class Explanation:
         width = max(len(term) for term in rows["term"])
         lines = []
         for _, row in rows.iterrows():
-            line = f"{row['term']:<{width}}  {row['value']:7.3f}"
+            line = f"{row['term']:<{width}}  {_short(row['value']):>7}"
             if "lower" in row.index:
-                line += f"  {row['lower']:7.3f} to {row['upper']:6.3f}"
+                line += f"  {_short(row['lower']):>7} to {_short(row['upper']):>6}"
             lines.append(line)
         return "\n".join((*lines, "", self.sentence))
 
@@ -161,7 +161,7 @@ def sentence(why: Explanation) -> str:
             if len(others) == 1
             else (f"the other {len(others)} features together contribute")
         )
-        text.append(f"{what.capitalize()} {others['value'].sum():.3f}.")
+        text.append(f"{what.capitalize()} {_short(others['value'].sum())}.")
     if rest["value"] >= 0:
         text.append(f"These features do not explain {_number(rest)} of it.")
     else:
@@ -177,11 +177,16 @@ def sentence(why: Explanation) -> str:
 
 
 def _number(row: pd.Series, sign: int = 1) -> str:
-    text = f"{sign * row['value']:.3f}"
+    text = _short(sign * row["value"])
     if "lower" in row.index:
         low, high = sorted((sign * row["lower"], sign * row["upper"]))
-        text += f" [{low:.3f}, {high:.3f}]"
+        text += f" [{_short(low)}, {_short(high)}]"
     return text
+
+
+def _short(value: float) -> str:
+    # Adding 0 makes a rounded -0.0 a plain 0.
+    return f"{round(value, 3) + 0.0:.3f}"
 
 
 def _and(parts: Sequence[str]) -> str:

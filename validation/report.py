@@ -191,12 +191,47 @@ def of_permutations(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     return {"permutations": table}
 
 
+def of_intervals(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """How often intervals hold the truth and tests reject a true hypothesis, by number of sentences.
+
+    The truth of a score is its mean over data sets: that of models fitted to so many sentences.
+    """
+    own = rows[rows["kind"] == "interval"].copy()
+    by = ["quantity", "sentences"]
+    fitted = own["quantity"].str.contains("importance") | (own["quantity"] == "held-out ρ")
+    mean = own.groupby(by)["truth"].transform("mean")
+    own["truth"] = own["truth"].where(~fitted, mean)
+    own["held"] = (own["lower"] <= own["truth"] + 1e-12) & (own["truth"] - 1e-12 <= own["upper"])
+    tests = rows[rows["kind"] == "test"].copy()
+    tests["rejected"] = tests["p"] <= 0.05
+
+    def percent(cell: pd.Series) -> str:
+        return f"{100 * cell['mean']:.1f} %"
+
+    found = {}
+    for name, table, column in (
+        ("coverage", own, "held"),
+        ("rejections", tests, "rejected"),
+    ):
+        cells = table.groupby(by, sort=False)[column].agg(["mean"])
+        wide = cells.apply(percent, axis=1).unstack("sentences").fillna("")
+        wide = wide.reindex(list(dict.fromkeys(table["quantity"])))
+        sets = rows.groupby("sentences")["seed"].nunique()
+        found[name] = wide.rename(
+            columns=lambda n, sets=sets: f"{n} sentences ({sets[n]} data sets)"
+        ).rename_axis(columns=None)
+    truth = own.groupby("quantity", sort=False)["truth"].mean()
+    found["coverage"].insert(0, "truth", truth.map(lambda v: f"{round(v, 3) + 0.0:.3f}"))
+    return found
+
+
 TABLES: dict[str, Callable[[pd.DataFrame], dict[str, pd.DataFrame]]] = {
     "simulations": of_simulations,
     "noise": of_noise,
     "strength": of_strength,
     "stability": of_stability,
     "permutations": of_permutations,
+    "intervals": of_intervals,
 }
 
 Figures = dict[str, tuple[go.Figure, int, int]]
