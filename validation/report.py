@@ -192,7 +192,7 @@ def of_permutations(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 
 def of_intervals(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """How often intervals hold the truth and tests reject a true hypothesis, by number of sentences.
+    """How often intervals hold the truth and tests reject what is true, by number of sentences.
 
     The truth of a score is its mean over data sets: that of models fitted to so many sentences.
     """
