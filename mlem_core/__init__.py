@@ -25,11 +25,13 @@ if TYPE_CHECKING:
     from mlem_core.spec import AnalysisSpec
     from mlem_core.stimuli import Feature, StimulusSet, read_csv, write_csv
     from mlem_core.store import Store
+    from mlem_core.why import Explanation, explain
 
 __all__ = [
     "FRRSA",
     "Analysis",
     "AnalysisSpec",
+    "Explanation",
     "Feature",
     "InputError",
     "Progress",
@@ -38,6 +40,7 @@ __all__ = [
     "SpearmanMLEM",
     "StimulusSet",
     "Store",
+    "explain",
     "read_csv",
     "run",
     "write_csv",
@@ -52,6 +55,7 @@ _HOMES = {
     "spearman": ("FRRSA", "SpearmanMLEM"),
     "stimuli": ("Feature", "StimulusSet", "read_csv", "write_csv"),
     "store": ("Store",),
+    "why": ("Explanation", "explain"),
 }
 
 

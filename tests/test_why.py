@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import rankdata, spearmanr
 from test_bootstrap import layer_pairs
 
+from mlem_core.__main__ import main
 from mlem_core.analysis import run
 from mlem_core.decomposition import UNEXPLAINED, decompose
 from mlem_core.errors import InputError
@@ -141,3 +142,45 @@ def test_the_sentence():
     assert "makes the two less alike, by 0.060 [0.040, 0.070]" in text
     assert text.endswith("they say nothing about other models.")
     assert "None of the features" in sentence(made({"pos": 0.0, UNEXPLAINED: 0.5}))
+
+
+def test_the_command_line_says_the_same(analysis, tmp_path, capsys, monkeypatch):
+    whole = analysis[0]
+    monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "cache"))
+    (file,) = whole.spec.representations
+    inputs = ["--stimuli", whole.spec.stimuli, "--representations", "=".join(file)]
+    arguments = ["why", "m:0", "m:1", *inputs, "--out", str(tmp_path / "why.csv")]
+    assert main(arguments) == 0
+    found = explain(whole, ("m", 0), ("m", 1))
+    printed = capsys.readouterr().out
+    assert printed.strip().endswith(found.sentence) and "RSA (their sum)" in printed
+    written = pd.read_csv(tmp_path / "why.csv")
+    assert list(written.columns) == ["term", "value"]
+    assert written["value"].sum() == pytest.approx(found.rsa, abs=1e-9)
+    assert main([*arguments, "--bootstrap", "30"]) == 0
+    written = pd.read_csv(tmp_path / "why.csv")
+    assert list(written.columns) == ["term", "value", "lower", "upper"]
+    assert GENERALISES in capsys.readouterr().err
+    assert main(["why", "m:0", "m:7", *inputs]) == 2
+    assert capsys.readouterr().err.strip().splitlines()[-1].count("m:7") == 1
+    with pytest.raises(SystemExit):
+        main(["why", "m", "m:1", *inputs])
+    assert "such as minilm:3" in capsys.readouterr().err
+
+
+def test_an_analysis_is_written_with_intervals(analysis, tmp_path, monkeypatch):
+    whole = analysis[0]
+    monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "cache"))
+    (file,) = whole.spec.representations
+    inputs = ["--stimuli", whole.spec.stimuli, "--representations", "=".join(file)]
+    out = tmp_path / "out"
+    assert (
+        main(["analyze", *inputs, "--layers", "0,2", "--bootstrap", "30", "--out", str(out)]) == 0
+    )
+    found = pd.read_csv(out / "intervals.csv")
+    columns = "model,layer,quantity,feature,value,lower,upper,p,p_corrected"
+    assert list(found.columns) == columns.split(",")
+    rho = pd.read_csv(out / "scores.csv").groupby("layer")["rho"].mean()
+    np.testing.assert_allclose(found.query("quantity == 'rho'")["value"], rho, atol=1e-9)
+    own = found.query("quantity == 'importance'").set_index(["layer", "feature"])
+    assert own.loc[(0, "colour"), "p_corrected"] < 0.01 < own.loc[(2, "colour"), "p"]
