@@ -127,3 +127,12 @@ def test_feature_correlations_equal_pearson_over_pairs():
     counts = np.bincount(tables.cell_pattern, tables.counts)
     found = similarity.feature_correlations(tables.patterns, counts)
     np.testing.assert_allclose(found, np.corrcoef(x.T), atol=1e-12)
+
+
+def test_dissimilarities_that_no_points_have_still_give_a_map():
+    """τ of three layers may be such; the largest distance is kept as well as the others allow."""
+    far = np.array([[0.0, 0.1, 1.4], [0.1, 0.0, 0.1], [1.4, 0.1, 0.0]])
+    points = similarity.mds_map(far)
+    assert np.isfinite(points).all()
+    placed = np.linalg.norm(points[:, None] - points[None, :], axis=-1)
+    assert placed[0, 2] == placed.max() and placed[0, 1] == pytest.approx(placed[1, 2], abs=1e-3)

@@ -266,7 +266,8 @@ def specification_curve(curve: pd.DataFrame, dimensions: Sequence[str], claim: s
     )
     figure.update_layout(
         margin={"l": 200, "r": 16, "t": 56, "b": 56},
-        legend={"orientation": "h", "y": 1.0, "x": 1.0, "xanchor": "right", "yanchor": "top"},
+        # The curve rises, so that this corner is free.
+        legend={"x": 0.01, "xanchor": "left", "y": 1.0, "yanchor": "top"},
         legend_font_size=SIZE - 1,
     )
     return figure
