@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
+from pages import audited
 from pages import shared as screen
+
+TRIANGLES = (
+    "Triangles: layers of which a conclusion changes in the audit, point at one for the reason. "
+)
 
 
 def body() -> None:
@@ -21,7 +26,13 @@ def body() -> None:
     if results is None:
         return
     drawn = figures.with_interactions(results.importance, view.all_features)
-    draw = partial(figures.profiles, results.importance, results.scores, drawn)
+    found = audited.reasons(view)
+    marked = {
+        layer: "; ".join(filter(None, (found["profiles"].get(layer), found["scores"].get(layer))))
+        for layer in view.layers
+        if found and (layer in found["profiles"] or layer in found["scores"])
+    }
+    draw = partial(figures.profiles, results.importance, results.scores, drawn, marks=marked)
     screen.show_figure(
         draw(),
         results.importance,
@@ -29,7 +40,8 @@ def body() -> None:
         "Feature importance (FI): the drop of Spearman ρ on pairs of held-out stimuli when the "
         "feature is permuted, computed as an expectation; mean over folds, bands are one standard "
         "deviation over folds. Dashed: held-out ρ of the metric model. Dotted: the ceiling, "
-        f"which no function of these features can pass. {view.caption(results)}",
+        f"which no function of these features can pass. {TRIANGLES if marked else ''}"
+        f"{view.caption(results)}",
         narrow=partial(draw, across=2),
         table=partial(screen.profile_table, results),
     )

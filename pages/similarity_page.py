@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from pages import choices
+from pages import audited, choices
 from pages import shared as screen
 
 if TYPE_CHECKING:
@@ -42,7 +42,14 @@ def body() -> None:
 def _matrices(view: screen.View, results: Results) -> None:
     from mlem_core import figures
 
-    draw = partial(figures.similarity_matrices, results.similarity_profiles, results.similarity_rsa)
+    marks = audited.reasons(view)
+    dots = "Dots: pairs whose similarity changes in the audit. " if marks else ""
+    draw = partial(
+        figures.similarity_matrices,
+        results.similarity_profiles,
+        results.similarity_rsa,
+        marks=marks,
+    )
     place = st.container()
     chosen = screen.show_figure(
         draw(),
@@ -50,7 +57,7 @@ def _matrices(view: screen.View, results: Results) -> None:
         "similarity",
         "Click a cell to choose its two layers. Feature-based: weighted Kendall τ of the "
         "importance profiles. Feature-agnostic: RSA, Spearman ρ of the neural distances over all "
-        f"pairs. Their agreement is the Spearman ρ of the two upper triangles. "
+        f"pairs. Their agreement is the Spearman ρ of the two upper triangles. {dots}"
         f"{view.caption(results)}",
         narrow=partial(draw, across=1),
         select=("points",),

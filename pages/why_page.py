@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import streamlit as st
 
-from pages import background, choices
+from pages import audited, background, choices
 from pages import shared as screen
 
 if TYPE_CHECKING:
@@ -108,6 +108,7 @@ def _two(view: screen.View, a: str, b: str) -> None:
         )
         for note in why.notes:
             st.caption(note)
+    audited.say_of_pair(view, a, b)
     screen.attempt(lambda: _pairs(view, why, a, b))
 
 

@@ -342,3 +342,23 @@ def test_the_strongest_interactions_follow_the_features():
     )
     assert figures.with_interactions(importance, ["a"], most=2) == ["a", "a × c", "b × c"]
     assert figures.with_interactions(importance[:2], ["a"]) == ["a"]
+
+
+def test_marks_of_the_audit_stand_at_their_layers_and_pairs() -> None:
+    importance = importance_of()
+    marks = {("a", 2): "without position 0 <x> matters most", ("c", 0): "of no model here"}
+    figure = figures.profiles(importance, scores_of(importance), FEATURES, marks=marks)
+    is_sound(figure)
+    (triangles,) = named(figure, "audit")
+    assert list(triangles.x) == [2] and triangles.xaxis == "x"
+    assert "position 0" in triangles.hovertext[0] and "<x>" not in triangles.hovertext[0]
+    square = square_of({"a": 2, "b": 1})
+    pair = (("a", 1), ("b", 0))
+    both = {"rsa": {pair: "it changes", pair[::-1]: "it changes"}}
+    figure = figures.similarity_matrices(square, square, marks=both)
+    is_sound(figure)
+    (dots,) = [trace for trace in figure.data if (trace.name or "").startswith("audit")]
+    assert sorted(zip(dots.x, dots.y, strict=True)) == [(1, 2), (2, 1)] and dots.xaxis == "x2"
+    cells = [trace for trace in figure.data if (trace.name or "").startswith("cells")]
+    said = [sum("it changes" in text for text in trace.hovertext) for trace in cells]
+    assert said == [0, 2]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,12 +14,14 @@ from mlem_core.figures.style import (
     GREY,
     PALETTE,
     SYMBOLS,
+    WARNING,
     faded,
     feature_colors,
     panel_ref,
     panels,
     plain,
     whole_layers,
+    wrapped,
 )
 from mlem_core.patterns import FloatArray, IntArray
 
@@ -43,7 +45,11 @@ def with_interactions(
 
 
 def profiles(
-    importance: pd.DataFrame, scores: pd.DataFrame, features: Sequence[str], across: int = 3
+    importance: pd.DataFrame,
+    scores: pd.DataFrame,
+    features: Sequence[str],
+    across: int = 3,
+    marks: Mapping[tuple[str, int], str] | None = None,
 ) -> go.Figure:
     """Feature importance over the layers, a panel a model (figure 3 of Salle et al. 2024).
 
@@ -53,6 +59,7 @@ def profiles(
     scores : model, layer, fold, rho, ceiling, ...
     features : all features of the analysis, which decide the colours
     across : panels beside each other
+    marks : why a layer (model, layer) is to be read with care; a triangle above it says so
 
     Lines are means over folds and bands ± 1 standard deviation; the held-out ρ (dashed) and the
     ceiling (dotted) are in grey.
@@ -62,6 +69,8 @@ def profiles(
     colors = feature_colors(features)
     means = _over_folds(importance, "importance", "feature")
     fits = {key: _over_folds(scores, key) for key in ("rho", "ceiling")}
+    tops = [mean.max() for lines in (means, fits["ceiling"]) for _, mean, _ in lines.values()]
+    highest = 1.05 * float(np.nanmax(tops, initial=0.0))
     traces, axes = [], {}
     for number, (model, (_, column)) in enumerate(zip(models, places, strict=True)):
         ref = panel_ref(number)
@@ -93,6 +102,9 @@ def profiles(
                     "hoverinfo": "text",
                 }
             )
+        marked = {layer: why for (own, layer), why in (marks or {}).items() if own == model}
+        if marked:
+            traces.append(at | _warnings(marked, plain(model), highest, number == 0))
         layers = importance.loc[importance["model"] == model, "layer"]
         axes[f"xaxis{ref}"] = {**whole_layers(layers), "title": {"text": "layer"}}
         axes[f"yaxis{ref}"] = {
@@ -106,6 +118,24 @@ def profiles(
     figure.add_traces(traces)
     figure.update_layout(axes)
     return figure
+
+
+def _warnings(marked: Mapping[int, str], model: str, height: float, legend: bool) -> dict[str, Any]:
+    """A triangle above each layer that the audit marks; its hover says why."""
+    return {
+        "x": list(marked),
+        "y": [height] * len(marked),
+        "mode": "markers",
+        "marker": {"symbol": "triangle-up-open", "size": 8, "color": WARNING},
+        "name": "audit",
+        "legendgroup": "audit",
+        "showlegend": legend,
+        "hovertext": [
+            f"<b>{model}, layer {layer}</b><br>audit: {wrapped(why)}"
+            for layer, why in marked.items()
+        ],
+        "hoverinfo": "text",
+    }
 
 
 # x (layers), mean and standard deviation over folds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
@@ -22,10 +23,18 @@ from mlem_core.figures.style import (
     plain,
     quiet,
     sparse_ticks,
+    wrapped,
 )
 
+Pair = tuple[tuple[str, int], tuple[str, int]]
 
-def similarity_matrices(profiles: pd.DataFrame, rsa: pd.DataFrame, across: int = 2) -> go.Figure:
+
+def similarity_matrices(
+    profiles: pd.DataFrame,
+    rsa: pd.DataFrame,
+    across: int = 2,
+    marks: Mapping[str, Mapping[Pair, str]] | None = None,
+) -> go.Figure:
     """How alike all layers are, by their profiles and by RSA (figure 2 of Salle et al. 2024).
 
     Each cell is the point of a scatter too, as those can be selected; its `customdata` is
@@ -35,6 +44,8 @@ def similarity_matrices(profiles: pd.DataFrame, rsa: pd.DataFrame, across: int =
     ----------
     profiles, rsa : (n_layers, n_layers) weighted Kendall τ and Spearman ρ, named "model:layer"
     across : 2 beside each other, 1 below each other
+    marks : for "tau" and "rsa", why two layers (in both orders) are to be read with care; a dot in
+        the cell says so
     """
     layers = [parted(name) for name in profiles.index]
     names = [f"{plain(model)} {layer}" for model, layer in layers]
@@ -62,6 +73,11 @@ def similarity_matrices(profiles: pd.DataFrame, rsa: pd.DataFrame, across: int =
             **at,
         )
         texts = as_numbers(values.ravel())
+        careful = (marks or {}).get("tau" if place == 0 else "rsa", {})
+        reasons = [
+            careful.get((layers[row], layers[column]), "")
+            for row, column in zip(rows, columns, strict=True)
+        ]
         figure.add_trace(
             go.Scatter(
                 x=columns,
@@ -83,7 +99,8 @@ def similarity_matrices(profiles: pd.DataFrame, rsa: pd.DataFrame, across: int =
                 ],
                 hovertext=[
                     f"{names[row]} and {names[column]}<br>{unit} = {text}"
-                    for row, column, text in zip(rows, columns, texts, strict=True)
+                    + (f"<br>audit: {wrapped(why)}" if why else "")
+                    for row, column, text, why in zip(rows, columns, texts, reasons, strict=True)
                 ],
                 hoverinfo="text",
                 showlegend=False,
@@ -91,6 +108,20 @@ def similarity_matrices(profiles: pd.DataFrame, rsa: pd.DataFrame, across: int =
             ),
             **at,
         )
+        dots = np.flatnonzero([bool(why) for why in reasons])
+        if len(dots):
+            figure.add_trace(
+                go.Scatter(
+                    x=columns[dots],
+                    y=rows[dots],
+                    mode="markers",
+                    marker={"size": 3, "color": "white", "opacity": 0.75},
+                    hoverinfo="skip",
+                    showlegend=False,
+                    name=f"audit {title}",
+                ),
+                **at,
+            )
         known = values[np.isfinite(values)]
         low = min(0.9, math.floor(known.min() * 10) / 10) if known.size else 0.0
         bar = color_bar(low, 0.23 if place == 0 else 0.77)

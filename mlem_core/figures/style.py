@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import math
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -34,6 +35,7 @@ MODEL_COLORS = ("#4477AA", "#EE6677", "#228833", "#CCBB44", "#AA3377", "#66CCEE"
 SEQUENTIAL = sample_colorscale("Cividis", [0.12 + 0.085 * i for i in range(11)])
 
 GREY = "#8C8C8C"
+WARNING = "#D55E00"
 FAINT = "rgba(140,140,140,0.22)"
 LINE = "rgba(140,140,140,0.55)"
 SIZE = 13
@@ -256,6 +258,11 @@ def common_levels(values: pd.Series, most: int) -> tuple[list[str], list[str]]:
         return sorted(tally.index), []
     kept = list(tally.index[: most - 1])
     return sorted(kept), list(tally.index[most - 1 :])
+
+
+def wrapped(text: str, width: int = 60) -> str:
+    """A sentence as Plotly shall show it, in lines of so many letters."""
+    return "<br>".join(html.escape(line, quote=False) for line in textwrap.wrap(text, width))
 
 
 def as_text(value: Any) -> str | None:

@@ -1,0 +1,52 @@
+"""What the audit of an analysis has marked, for the figures that show it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+
+from pages import choices
+from pages import shared as screen
+
+MEASURES = ("profiles", "scores", "rsa", "tau")
+Reasons = dict[str, dict[Any, str]]
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def _reasons(job_id: str) -> Reasons:
+    from mlem_core.audit import find
+    from mlem_core.audit_marks import marks, reasons
+
+    audit = find(screen.open_analysis(job_id), screen.store())
+    if audit is None:
+        raise LookupError("no audit yet")  # what raises is not kept
+    marked = marks(audit)
+    return {measure: dict(reasons(marked, measure)) for measure in MEASURES}
+
+
+def reasons(view: screen.View) -> Reasons:
+    """Why layers, or pairs of layers, are marked, by measure; empty where there is no audit."""
+    try:
+        return _reasons(view.job_id)
+    except LookupError:
+        return {}
+
+
+def say_of_pair(view: screen.View, a: str, b: str) -> None:
+    """What the audit says of two layers "model:layer" that a page compares."""
+    found = reasons(view)
+    one, other = screen.as_layer(a), screen.as_layer(b)
+    said = [
+        f"{name} of {choices.plain(a)} and {choices.plain(b)}: {choices.plain(why)}."
+        for measure, name in (("rsa", "RSA"), ("tau", "τ"))
+        if (why := found.get(measure, {}).get((one, other)))
+    ]
+    said += [
+        f"The profile of {choices.plain(layer)}: {choices.plain(why)}."
+        for layer, key in ((a, one), (b, other))
+        if (why := found.get("profiles", {}).get(key))
+    ]
+    if said:
+        with st.expander("The audit marks these layers", icon=":material/warning:"):
+            st.markdown("\n".join(f"- {one}" for one in said))
