@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from mlem_core.errors import InputError
-from pages import choices
+from pages import choices, stimuli_form
 from pages import shared as screen
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ TITLES = {
     "failed": ":material/error: Not done:",
 }
 ICONS = ("show_chart", "grid_on", "compare_arrows", "account_tree", "verified", "table")
-LEVELS = {"word": "words in their sentences", "sentence": "whole sentences"}
 
 
 @st.cache_resource(ttl=60, show_spinner="Looking for models …")
@@ -36,36 +35,6 @@ def _known() -> list[ModelInfo]:
     from mlem_core import models
 
     return models.known()
-
-
-@st.cache_resource(max_entries=8, show_spinner="Reading the stimuli …")
-def _stimuli(name: str) -> StimulusSet:
-    from mlem_core import datasets
-    from mlem_core.stimuli import read_csv
-
-    if name in datasets.NAMES:
-        return datasets.load(name)
-    return read_csv(screen.upload_path(name))
-
-
-def _uploaded(file: Any) -> str:
-    """Keep an uploaded file once; how the URL names it."""
-    from mlem_core import jobs
-
-    kept = st.session_state.setdefault("uploads", {})
-    if file.file_id not in kept:
-        path = jobs.keep_upload(file.getvalue(), file.name, screen.store())
-        kept[file.file_id] = screen.upload_name(path)
-    return str(kept[file.file_id])
-
-
-def _new(file: Any) -> bool:
-    """Whether a file has just come (an uploader holds it until it is taken away)."""
-    seen = st.session_state.setdefault("seen uploads", set())
-    if file.file_id in seen:
-        return False
-    seen.add(file.file_id)
-    return True
 
 
 def body() -> None:
@@ -78,12 +47,14 @@ def body() -> None:
     left, right = st.columns(2, gap="large")
     with left:
         st.subheader("Stimuli")
-        stimuli = _choose_stimuli()
+        stimuli = stimuli_form.choose()
     with right:
         st.subheader("Models")
         models, files = _choose_models()
     with st.expander("More options", icon=":material/tune:"):
         options = _choose_options(stimuli)
+    if stimuli is not None:
+        screen.attempt(lambda: stimuli_form.tell(options))
     if st.button(
         "Run",
         type="primary",
@@ -93,65 +64,10 @@ def body() -> None:
         "store is used again.",
     ):
         screen.attempt(lambda: _start(models, files, options))
-    if choices.get_one("analysis"):
+    if choices.get_one("analysis") not in ("", screen.EXAMPLE):
         # Above the form: there it is seen without scrolling.
         with run, st.container(border=True):
             screen.attempt(_show_job)
-
-
-def _choose_stimuli() -> StimulusSet | None:
-    from mlem_core import datasets
-
-    place = st.container()
-    file = st.file_uploader(
-        "Your own stimuli (CSV)",
-        type="csv",
-        key="csv",
-        help="UTF-8, one row a stimulus. The column `sentence` is required; `word_index` (0-based) "
-        "makes a word of it the stimulus. `word`, `sentence_id` and names that begin with _ are "
-        "carried along; every other column is a feature.",
-    )
-    wrong = None
-    if file is not None:
-        name = _uploaded(file)
-        try:
-            _stimuli(name)
-            if _new(file):
-                choices.choose_now("stimuli", [name])
-                st.session_state.setdefault("own", []).append(name)
-        except InputError as error:
-            wrong = f"{file.name}: {error}"
-    options = list(datasets.NAMES)
-    for name in (*st.session_state.get("own", []), choices.get_one("stimuli", options[0])):
-        if name not in options:
-            options.append(name)
-    with place:
-        chosen = choices.choose_one(
-            "Stimulus set",
-            options,
-            "stimuli",
-            options[0],
-            format_func=lambda name: name.rpartition("/")[2],
-            help="A built-in set, or a CSV that you have uploaded.",
-        )
-    if wrong:
-        st.error(
-            f"{choices.plain(wrong)} The stimulus set stays as it was.", icon=":material/error:"
-        )
-    stimuli: StimulusSet | None = None
-    try:
-        stimuli = _stimuli(chosen)
-    except InputError as error:
-        with place:
-            st.error(choices.plain(error), icon=":material/error:")
-    if stimuli is not None:
-        with place:
-            st.caption(
-                f"{len(stimuli):,} stimuli ({LEVELS[stimuli.level]}), "
-                f"{len(stimuli.features)} features: "
-                + choices.plain(", ".join(feature.name for feature in stimuli.features))
-            )
-    return stimuli
 
 
 def _choose_models() -> tuple[list[str], list[str]]:
@@ -221,7 +137,7 @@ def _choose_files() -> list[str]:
             help="Adds the file as one more model.",
         ):
             others = [one for one in files if one.partition("=")[0] != name]
-            files = [*others, f"{name}={_uploaded(file)}"]
+            files = [*others, f"{name}={stimuli_form.keep(file)}"]
             choices.choose_now("files", files)
     if files:
         files = choices.choose_many(
@@ -268,10 +184,7 @@ def _choose_options(stimuli: StimulusSet | None) -> dict[str, Any]:
             MISSING,
             "missing",
             MISSING[0],
-            format_func=lambda one: {
-                "ignore": "no distance to any value",
-                "level": "a value of its own",
-            }.get(one, one),
+            format_func=lambda one: screen.MISSING_NAMES.get(one, one),
             help="What an empty cell means.",
         )
     with b:
@@ -280,12 +193,7 @@ def _choose_options(stimuli: StimulusSet | None) -> dict[str, Any]:
             list(ESTIMATORS),
             "estimator",
             "ridge",
-            format_func=lambda one: {
-                "ridge": "ridge: least squares, weights of at least 0",
-                "ridge-rank": "ridge on the ranks of the distances",
-                "spearman": "spearman: the highest rank correlation",
-                "frrsa": "FR-RSA: the same without constraints",
-            }.get(one, one),
+            format_func=lambda one: screen.ESTIMATOR_NAMES.get(one, one),
             help="How the metric model is fitted: ridge as in the first paper, the highest rank "
             "correlation as in the second.",
         )

@@ -35,6 +35,7 @@ PAGES = {
 }
 ANALYSIS_PAGE = "pages/analysis_page.py"
 
+EXAMPLE = "example"  # `mlem_core.shipped.ID`, without its imports
 ESTIMATOR_NAMES = {
     "ridge": "ridge: least squares, weights of at least 0",
     "ridge-rank": "ridge on the ranks of the distances",
@@ -273,6 +274,9 @@ def view(title: str, lead: str, *, layers: bool = True) -> View | None:
     done = {job.id: job for job in recent if job.status().state == "done"}
     job_id = choices.get_one("analysis")
     latest = next(iter(done.values()), None)
+    if not job_id and EXAMPLE in done:
+        choices.open_job(EXAMPLE)
+        job_id = EXAMPLE
     if not job_id:
         _nothing_yet(latest)
         return None
@@ -307,6 +311,8 @@ def view(title: str, lead: str, *, layers: bool = True) -> View | None:
         if layers:
             kept = _chosen_layers(analysis)
         estimator, interactions, missing = _chosen_method(analysis)
+    if job_id == EXAMPLE:
+        _about_the_example(analysis)
     if analysis.notices:
         many = f"{len(analysis.notices)} notes" if len(analysis.notices) > 1 else "1 note"
         with st.expander(f"{many} on this analysis", icon=":material/info:"):
@@ -329,6 +335,24 @@ def view(title: str, lead: str, *, layers: bool = True) -> View | None:
         estimator,
         interactions,
     )
+
+
+def _about_the_example(analysis: Analysis) -> None:
+    models = list(dict.fromkeys(model for model, _ in analysis.layers))
+    with st.container(border=True, horizontal=True, vertical_alignment="center"):
+        st.markdown(
+            f"This is an example: {len(analysis.stimuli):,} words in their sentences, each with "
+            f"{len(analysis.stimuli.features)} features, in {len(analysis.layers)} layers of "
+            f"{choices.plain(' and '.join(models))}. Everything here answers to the choices on "
+            "the left, as it will for your own stimuli and models."
+        )
+        if st.button(
+            "Analyse your own",
+            type="primary",
+            icon=":material/play_circle:",
+            help="Opens the page Analysis, where stimuli and models are chosen.",
+        ):
+            st.switch_page(ANALYSIS_PAGE)
 
 
 def has_missing(analysis: Analysis) -> bool:

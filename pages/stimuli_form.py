@@ -1,0 +1,256 @@
+"""The form's part about stimuli: choose a set or bring one, say what its columns are, be told."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import streamlit as st
+
+from mlem_core.errors import InputError
+from pages import choices
+from pages import shared as screen
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from mlem_core.checks import Lint
+    from mlem_core.stimuli import StimulusSet
+
+LEVELS = {"word": "words in their sentences", "sentence": "whole sentences"}
+ROLE_ICONS = {"problem": "error", "caution": "warning", "note": "info"}
+
+
+@st.cache_resource(max_entries=8, show_spinner="Reading the stimuli …")
+def read(name: str) -> StimulusSet:
+    """The stimuli of a built-in set or of an upload."""
+    from mlem_core import datasets
+    from mlem_core.stimuli import read_csv
+
+    if name in datasets.NAMES:
+        return datasets.load(name)
+    return read_csv(screen.upload_path(name))
+
+
+@st.cache_resource(max_entries=8, show_spinner="Reading the table …")
+def _table(name: str) -> pd.DataFrame:
+    from mlem_core.roles import read_table
+
+    return read_table(screen.upload_path(name))
+
+
+def keep(file: Any) -> str:
+    """Keep an uploaded file once; how the URL names it."""
+    from mlem_core import jobs
+
+    kept = st.session_state.setdefault("uploads", {})
+    if file.file_id not in kept:
+        path = jobs.keep_upload(file.getvalue(), file.name, screen.store())
+        kept[file.file_id] = screen.upload_name(path)
+    return str(kept[file.file_id])
+
+
+def choose() -> StimulusSet | None:
+    """The chosen stimuli; None where they cannot be read (and it is said why)."""
+    from mlem_core import datasets
+
+    place = st.container()
+    file = st.file_uploader(
+        "Your own stimuli (CSV)",
+        type="csv",
+        key="csv",
+        help="UTF-8, one row a stimulus, with a header. One column holds the sentences; what the "
+        "others are you can say once the file is here.",
+    )
+    wrong = None
+    if file is not None:
+        try:
+            _roles(file)
+        except InputError as error:
+            wrong = f"{file.name}: {error}"
+    options = list(datasets.NAMES)
+    for name in (*st.session_state.get("own", []), choices.get_one("stimuli", options[0])):
+        if name not in options:
+            options.append(name)
+    with place:
+        chosen = choices.choose_one(
+            "Stimulus set",
+            options,
+            "stimuli",
+            options[0],
+            format_func=lambda name: name.rpartition("/")[2],
+            help="A built-in set, or a CSV that you have uploaded.",
+        )
+    if wrong:
+        st.error(
+            f"{choices.plain(wrong)} The stimulus set stays as it was.", icon=":material/error:"
+        )
+    _examples()
+    stimuli: StimulusSet | None = None
+    try:
+        stimuli = read(chosen)
+    except InputError as error:
+        with place:
+            st.error(choices.plain(error), icon=":material/error:")
+    if stimuli is not None:
+        with place:
+            st.caption(
+                f"{len(stimuli):,} stimuli ({LEVELS[stimuli.level]}), "
+                f"{len(stimuli.features)} features: "
+                + choices.plain(", ".join(feature.name for feature in stimuli.features))
+            )
+    return stimuli
+
+
+def _roles(file: Any) -> None:
+    """What each column of an upload is: guessed, shown, and changed by the user.
+
+    Raises
+    ------
+    InputError
+        The table cannot be read, or is no stimulus set with these roles.
+    """
+    import pandas as pd
+
+    from mlem_core import jobs, roles
+
+    raw = keep(file)
+    table = _table(raw)
+    guessed = roles.guess_roles(table)
+    with st.expander(f"Columns of {choices.plain(file.name)}", icon=":material/view_column:",
+                     expanded=True):  # fmt: skip
+        edited = st.data_editor(
+            pd.DataFrame(
+                {
+                    "column": list(guessed),
+                    "role": list(guessed.values()),
+                    "values": [_some_values(table[name]) for name in guessed],
+                }
+            ),
+            hide_index=True,
+            disabled=["column", "values"],
+            key=f"roles {raw}",
+            column_config={
+                "column": st.column_config.TextColumn("Column", help="As the file names it."),
+                "role": st.column_config.SelectboxColumn(
+                    "Role",
+                    options=list(roles.ROLES),
+                    required=True,
+                    help="What the column is for; double-click to change it.",
+                ),
+                "values": st.column_config.TextColumn("Values", help="The first few of them."),
+            },
+        )
+        st.caption("  \n".join(f"**{role}**: {means}" for role, means in roles.ROLES.items()))
+    chosen = dict(zip(edited["column"], edited["role"], strict=True))
+    done = st.session_state.setdefault("roles", {})
+    if done.get(raw) == chosen:
+        return
+    stimuli = roles.apply_roles(table, chosen, file.name)
+    name = raw
+    if chosen != guessed or not _as_it_is(raw, stimuli):
+        name = screen.upload_name(
+            jobs.keep_upload(roles.as_csv(stimuli), file.name, screen.store())
+        )
+    done[raw] = chosen
+    own = st.session_state.setdefault("own", [])
+    if name not in own:
+        own.append(name)
+    choices.choose_now("stimuli", [name])
+    kinds = [feature.name for feature in stimuli.features if feature.kind == "ordered"]
+    suggested = [f.name for f in read(name).features if f.kind == "ordered"]
+    choices.choose_now("ordered", None if kinds == suggested else kinds)
+
+
+def _as_it_is(name: str, stimuli: StimulusSet) -> bool:
+    """Whether the file, read as a stimulus CSV, is this set already."""
+    try:
+        return read(name).digest == stimuli.digest
+    except InputError:
+        return False
+
+
+def _some_values(cells: pd.Series[Any]) -> str:
+    found = list(dict.fromkeys(str(cell) for cell in cells.head(200) if cell))
+    return ", ".join(value[:40] for value in found[:4]) + (" …" if len(found) > 4 else "")
+
+
+def _examples() -> None:
+    from mlem_core import datasets, roles
+
+    with st.popover(
+        "Examples to start from",
+        icon=":material/description:",
+        help="A template of nine rows, and the built-in sets, as CSV.",
+    ):
+        st.download_button(
+            "Template",
+            data=roles.template,
+            file_name="template.csv",
+            mime="text/csv",
+            icon=":material/download:",
+            on_click="ignore",
+            help="Nine words of four sentences, to be replaced by yours.",
+        )
+        for name in datasets.NAMES:
+            st.download_button(
+                name,
+                data=lambda name=name: roles.as_csv(read(name)),
+                file_name=f"{name}.csv",
+                mime="text/csv",
+                icon=":material/download:",
+                on_click="ignore",
+                key=f"example {name}",
+                help=f"The built-in set {name}, as the program uses it.",
+            )
+
+
+@st.cache_data(max_entries=32, show_spinner="Looking at the stimuli …")
+def _lint(name: str, options: str) -> Lint:
+    from mlem_core.checks import lint
+
+    asked = json.loads(options)
+    stimuli = read(name).with_kinds(asked.pop("ordered"), asked.pop("nominal"))
+    return lint(stimuli.select(asked.pop("features")), **asked)
+
+
+def tell(options: dict[str, Any]) -> None:
+    """What a careful colleague would say about the stimuli before a run."""
+    from mlem_core import datasets, figures
+
+    names = ("features", "ordered", "nominal", "missing", "interactions", "folds", "seed")
+    asked = {name: options[name] for name in names}
+    if asked["features"] == ():
+        return
+    chosen = choices.get_one("stimuli", datasets.NAMES[0])
+    found = _lint(chosen, json.dumps(asked))
+    if not found.findings:
+        st.caption(":material/check: Nothing in the stimuli stands in the way.")
+        return
+    worst = found.findings[0].severity
+    n = len(found.findings)
+    with st.expander(
+        f"{n} thing{'s' if n > 1 else ''} to know about these stimuli before a run",
+        icon=f":material/{ROLE_ICONS[worst]}:",
+        expanded=worst == "problem",
+    ):
+        for finding in found.findings:
+            rows = ", ".join(str(row) for row in finding.rows)
+            where = f" (rows {rows})" if 0 < len(finding.rows) <= 8 else ""
+            say = {"problem": st.error, "caution": st.warning, "note": st.info}[finding.severity]
+            say(
+                choices.plain(finding.sentence + where),
+                icon=f":material/{ROLE_ICONS[finding.severity]}:",
+            )
+        if any(finding.kind == "correlated" for finding in found.findings):
+            st.plotly_chart(
+                figures.feature_correlations(found.correlations),
+                key="lint correlations",
+                config={"displaylogo": False},
+                alt="Correlations between the feature distances",
+            )
+            st.caption(
+                "Pearson correlation of the distances of two features, over the pairs of "
+                f"{found.n_stimuli:,} stimuli. Above 0.3, or below −0.3, the importances of the "
+                "two are hard to tell apart."
+            )
