@@ -298,6 +298,12 @@ def test_a_tokenizer_that_does_not_tell_where_its_tokens_are(tmp_path):
     with torch.inference_mode():
         state = loaded.model(ids).last_hidden_state[0].numpy()
     close(ours[3], state[[2, 9, 14]])  # ï has two bytes
+    bare = from_model(
+        word_stimuli(["The naïve cat."]), loaded, Store(tmp_path), special_tokens="none"
+    )
+    with torch.inference_mode():
+        state = loaded.model(ids[:, :-1]).last_hidden_state[0].numpy()
+    close(bare[3], state[[2, 9, 14]])
 
 
 def test_real_differences_are_larger_than_noise(tmp_path):
