@@ -17,6 +17,7 @@ from mlem_core.__main__ import main
 from mlem_core.analysis import Analysis, Progress, run
 from mlem_core.claims import Claim, by_choice, curve, verdict
 from mlem_core.errors import InputError
+from mlem_core.followups import KINDS
 from mlem_core.multiverse import Multiverse, choices_of, multiverse
 from mlem_core.spec import AnalysisSpec
 from mlem_core.stimuli import from_frame, write_csv
@@ -274,3 +275,14 @@ def test_the_command_says_in_how_many(
     with pytest.raises(SystemExit):
         main([*asked, "--vary", "distance", "--out", str(tmp_path / "out")])
     assert "is not of the form distance=euclidean,cosine" in capsys.readouterr().err
+
+
+def test_in_the_background_it_is_kept_where_it_is_looked_for(
+    analysis: Analysis, store: Store
+) -> None:
+    choices = {"estimator": ["ridge", "ridge-rank"]}
+    options = {"layers": [list(B)], "choices": choices}
+    assert multiverses.find(analysis, [B], store, choices) is None
+    assert KINDS["multiverse"](analysis, options, store, lambda progress: None) == {}
+    seen = multiverses.find(analysis, [B], store, choices)
+    assert seen is not None and list(seen.universes["estimator"]) == ["ridge", "ridge-rank"]
