@@ -150,6 +150,9 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     )
     _add_bootstrap(analyze, "intervals.csv too: 95 %% intervals of the means over folds")
     analyze.add_argument("--out", required=True, metavar="DIR")
+    analyze.add_argument(
+        "--capsule", metavar="FILE.zip", help="also write all of it, with figures, as one zip"
+    )
 
     why = commands.add_parser("why", help="say why two layers are alike, feature by feature")
     for name in ("first", "second"):
@@ -192,4 +195,11 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     stimuli = commands.add_parser("stimuli", help="write a built-in stimulus set as CSV")
     stimuli.add_argument("name", metavar="NAME", help="probing, ...")
     stimuli.add_argument("--out", required=True, metavar="FILE.csv")
+
+    verify = commands.add_parser(
+        "verify",
+        help="run a capsule again and say what differs",
+        description="Exit code 0: nothing differs; 1: something does; 2: it cannot be run again.",
+    )
+    verify.add_argument("capsule", metavar="CAPSULE.zip")
     return whole
