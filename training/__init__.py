@@ -1,0 +1,1 @@
+"""How the controlled trio was made: text, tokenizer, three models trained on it, evaluation."""

@@ -1,0 +1,139 @@
+"""A selective scan with a backward pass of its own, and Mamba's mixer around it.
+
+transformers' plain path keeps every state in autograd and indexes into arrays of the whole
+sequence, so that its backward pass is quadratic in the length. Here the backward pass is written
+out, in `scan.c` where a C compiler is at hand and in PyTorch where there is none. The outputs and
+gradients are those of transformers' mixer (tests/test_training.py).
+
+The recurrence (Gu & Dao 2023, section 3.2, discretised as in their implementation):
+h_t = exp(delta_t A) h_{t-1} + delta_t u_t B_t and y_t = C_t h_t.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import shutil
+import subprocess
+import tempfile
+import types
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+
+SOURCE = Path(__file__).with_name("scan.c")
+FLAGS = ("-O3", "-march=native", "-ffast-math", "-fopenmp-simd", "-shared", "-fPIC")
+
+
+@functools.cache
+def compiled() -> Any:
+    """The library of `scan.c`, or None where it cannot be compiled."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        library = Path(folder) / "scan.so"
+        command = [compiler, *FLAGS, str(SOURCE), "-o", str(library), "-lm"]
+        if subprocess.run(command, capture_output=True, check=False).returncode != 0:
+            return None
+        return ctypes.CDLL(str(library))
+
+
+def _call(name: str, tensors: list[torch.Tensor], sizes: list[int]) -> None:
+    for tensor in tensors:
+        assert tensor.dtype == torch.float32 and tensor.is_contiguous() and not tensor.is_cuda
+    pointers = [ctypes.c_void_p(tensor.data_ptr()) for tensor in tensors]
+    getattr(compiled(), name)(*pointers, *(ctypes.c_long(size) for size in sizes))
+
+
+class _CompiledScan(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, delta: Any, u: Any, a: Any, b: Any, c: Any) -> torch.Tensor:
+        ctx.save_for_backward(delta, u, a, b, c)
+        y = torch.empty_like(u)
+        _call("forward", [delta, u, a, b, c, y], [*delta.shape[:2], *a.shape])
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, gy: torch.Tensor) -> Any:
+        saved = ctx.saved_tensors
+        gradients = [torch.zeros_like(tensor) for tensor in saved]
+        sizes = [*saved[0].shape[:2], *saved[2].shape]
+        _call("backward", [*saved, gy.contiguous(), *gradients], sizes)
+        return tuple(gradients)
+
+
+class _PlainScan(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, delta: Any, u: Any, a: Any, b: Any, c: Any) -> torch.Tensor:
+        steps, rows, width = delta.shape
+        states = delta.new_empty(steps, rows, len(a), width)
+        y, du = torch.empty_like(delta), delta * u
+        old = torch.zeros_like(states[0])
+        for t in range(steps):
+            new = torch.mul(delta[t, :, None], a, out=states[t])
+            new.exp_().mul_(old).addcmul_(du[t, :, None], b[t, :, :, None])
+            torch.bmm(c[t, :, None], new, out=y[t, :, None])
+            old = new
+        ctx.save_for_backward(delta, u, a, b, c, states)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, gy: torch.Tensor) -> Any:
+        delta, u, a, b, c, states = ctx.saved_tensors
+        gy, du = gy.contiguous(), delta * u
+        g_du, g_delta = torch.empty_like(delta), torch.empty_like(delta)
+        ga, gb, gc = torch.zeros_like(a), torch.empty_like(b), torch.empty_like(c)
+        gh = torch.zeros_like(states[0])
+        for t in range(len(delta) - 1, -1, -1):
+            gh.addcmul_(gy[t, :, None], c[t, :, :, None])
+            torch.bmm(states[t], gy[t, :, :, None], out=gc[t, :, :, None])
+            torch.bmm(gh, du[t, :, :, None], out=gb[t, :, :, None])
+            torch.bmm(b[t, :, None], gh, out=g_du[t, :, None])
+            gh.mul_(torch.exp(delta[t, :, None] * a))
+            power = gh * states[t - 1] if t else torch.zeros_like(gh)
+            ga += (power * delta[t, :, None]).sum(0)
+            torch.sum(power * a, dim=1, out=g_delta[t])
+        return g_delta + g_du * u, g_du * delta, ga, gb, gc
+
+
+def scan(
+    delta: torch.Tensor, u: torch.Tensor, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor
+) -> torch.Tensor:
+    """y (n_steps, n_rows, width) from delta and u (n_steps, n_rows, width), a (n_states, width)
+    and b and c (n_steps, n_rows, n_states), all float32 and contiguous, on the CPU."""
+    function: Any = _PlainScan if compiled() is None else _CompiledScan
+    y: torch.Tensor = function.apply(delta, u, a, b, c)
+    return y
+
+
+def mix(self: Any, hidden_states: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    """The forward pass of a `MambaMixer` without padding, cache or kernels.
+
+    hidden_states (n_rows, n_steps, n_units), the same out.
+    """
+    steps = hidden_states.shape[1]
+    u, gate = self.in_proj(hidden_states.transpose(0, 1)).chunk(2, dim=2)
+    padded = F.pad(u, (0, 0, 0, 0, self.conv_kernel_size - 1, 0))
+    weight = self.conv1d.weight[:, 0]
+    u = self.conv1d.bias + sum(
+        padded[k : k + steps] * weight[:, k] for k in range(self.conv_kernel_size)
+    )
+    u = F.silu(u)
+    sizes = [self.time_step_rank, self.ssm_state_size, self.ssm_state_size]
+    step, b, c = self.x_proj(u).split(sizes, dim=2)
+    delta = F.softplus(self.dt_proj(step).float())
+    a = -torch.exp(self.A_log.float()).t().contiguous()
+    u = u.float()
+    y = scan(delta, u, a, b.float().contiguous(), c.float().contiguous()) + u * self.D
+    mixed: torch.Tensor = self.out_proj(y * F.silu(gate.float())).transpose(0, 1)
+    return mixed
+
+
+def quicken(model: Any) -> Any:
+    """Let the mixers of a Mamba model run through `mix`; returns the model. For training only."""
+    for layer in model.backbone.layers:
+        layer.mixer.forward = types.MethodType(mix, layer.mixer)
+    return model

@@ -1,0 +1,52 @@
+"""The one tokenizer of the trio: lower-case WordPiece, each model with its own start and end.
+
+The vocabulary is the same file for all. mini-bert reads `<s> sentence </s>`, mini-gpt2 and
+mini-mamba read `<s> sentence`; `</s>` is what the latter two learn to predict after a document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+SPECIAL = ("<pad>", "<unk>", "<s>", "</s>", "<mask>")
+PAD, UNK, START, END, MASK = range(len(SPECIAL))
+
+
+def fit(documents: Iterable[str], size: int) -> Any:
+    """A `tokenizers.Tokenizer` of `size` tokens, fitted on documents, without start or end."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+    tokenizer: Any = Tokenizer(models.WordPiece(unk_token="<unk>"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=size,
+        special_tokens=list(SPECIAL),
+        continuing_subword_prefix="##",
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(documents, trainer)
+    return tokenizer
+
+
+def wrap(tokenizer: Any, bidirectional: bool, longest: int) -> Any:
+    """The tokenizer as transformers saves it, with the start and end that a model has."""
+    from tokenizers import Tokenizer, processors
+    from transformers import PreTrainedTokenizerFast
+
+    own = Tokenizer.from_str(tokenizer.to_str())
+    own.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>" if bidirectional else "<s> $A",
+        pair="<s> $A </s> $B </s>" if bidirectional else "<s> $A $B",
+        special_tokens=[("<s>", START), ("</s>", END)],
+    )
+    names = {"pad_token": PAD, "unk_token": UNK, "bos_token": START, "eos_token": END}
+    if bidirectional:
+        names |= {"mask_token": MASK, "cls_token": START, "sep_token": END}
+    return PreTrainedTokenizerFast(
+        tokenizer_object=own,
+        model_max_length=longest,
+        **{name: SPECIAL[number] for name, number in names.items()},
+    )
