@@ -5,7 +5,7 @@ PYTHON := .venv/bin/python
 unexport PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help setup app test lint format bench validate lock clean
+.PHONY: help setup app test lint format bench validate example lock clean
 
 help:  ## what can be made
 	@sed -n 's/^\([a-z]*\):.*##  *\(.*\)/make \1	\2/p' Makefile
@@ -35,6 +35,9 @@ bench: setup  ## measure the speed, side by side with what one would use instead
 
 validate: setup  ## measure what the estimators recover, into docs/validation (goes on where it stopped)
 	@$(PYTHON) -m validation $(ARGS)
+
+example: setup  ## make the finished analysis that ships with the program anew
+	@$(PYTHON) -m mlem_core.shipped
 
 lock: setup  ## write constraints.txt anew from what .venv holds
 	@sh scripts/lock.sh

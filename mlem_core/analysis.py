@@ -6,7 +6,7 @@ import importlib.metadata
 import json
 import platform
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +66,8 @@ class Analysis:
     notices : sentences about what was left out or is not exact
     manifest : everything needed to run it again
     whole : the stimuli as they were given; `rows` says which of them `stimuli` are
+    maps : maps (n_shown, 2) of the stimuli that are kept with the analysis, by layer; others are
+        made from the representations
     """
 
     spec: AnalysisSpec
@@ -77,6 +79,7 @@ class Analysis:
     notices: list[str]
     manifest: dict[str, Any]
     whole: StimulusSet
+    maps: Mapping[Layer, FloatArray] = field(default_factory=dict)
 
     @property
     def rows(self) -> IntArray:
@@ -158,6 +161,9 @@ class Analysis:
         n = len(self.stimuli)
         rng = np.random.default_rng(self.spec.seed)
         shown = np.sort(rng.permutation(n)[:MAP_STIMULI])
+        if (model, layer) in self.maps:
+            kept = self.maps[model, layer]
+            return pd.DataFrame({"stimulus": shown, "x": kept[:, 0], "y": kept[:, 1]})
 
         def make(folder: Path) -> None:
             rows = np.asarray(self.representations(model, store).of(layer, shown))
@@ -214,6 +220,11 @@ class Analysis:
         self.tables.save(target / "tables.npz")
         np.save(target / "rsa.npy", self.rsa)
         np.save(target / "folds.npy", self.folds)
+        if self.maps:
+            kept = [layer for layer in self.layers if layer in self.maps]
+            points = np.stack([self.maps[layer] for layer in kept]).astype(np.float32)
+            at = [self.layers.index(layer) for layer in kept]
+            np.savez_compressed(target / "maps.npz", layers=np.array(at), points=points)
         about = {
             "spec": self.spec.to_dict(),
             "stimuli": self.stimuli.name,
@@ -237,16 +248,23 @@ class Analysis:
             ordered=[name for name, kind in kinds.items() if kind == "ordered"],
             nominal=[name for name, kind in kinds.items() if kind == "nominal"],
         ).select(list(kinds))
+        layers = [(str(model), int(layer)) for model, layer in about["layers"]]
+        maps = {}
+        if (source / "maps.npz").exists():
+            with np.load(source / "maps.npz", allow_pickle=False) as kept:
+                points = kept["points"].astype(np.float64)
+                maps = {layers[at]: points[i] for i, at in enumerate(kept["layers"])}
         return cls(
             spec=spec,
             stimuli=_kept(whole, spec),
-            layers=[(model, layer) for model, layer in about["layers"]],
+            layers=layers,
             tables=PairTables.load(source / "tables.npz"),
             rsa=np.load(source / "rsa.npy", allow_pickle=False),
             folds=np.load(source / "folds.npy", allow_pickle=False),
             notices=about["notices"],
             manifest=about["manifest"],
             whole=whole,
+            maps=maps,
         )
 
 

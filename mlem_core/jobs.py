@@ -10,6 +10,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from mlem_core import shipped
 from mlem_core.analysis import TABLES_VERSION, Analysis, Report, run
 from mlem_core.background import Request, Task, carry_out, read_json, replace
 from mlem_core.errors import InputError
@@ -43,6 +44,20 @@ class Job(Task):
             raise InputError(message) from error
 
 
+@dataclass(frozen=True)
+class _Example(Job):
+    """The analysis that ships with the program: done, and not to be written to."""
+
+    def analysis(self) -> Analysis:
+        try:
+            return shipped.example()
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            raise InputError("the example can no longer be read; install it again.") from error
+
+    def cancel(self) -> None:
+        """It runs no more."""
+
+
 def start(spec: AnalysisSpec, store: Store) -> Job:
     """Start an analysis in the background, or attach to the same one.
 
@@ -56,7 +71,12 @@ def start(spec: AnalysisSpec, store: Store) -> Job:
 
 
 def find(job_id: str, store: Store) -> Job | None:
-    """The job of that id, or None; any text may be asked for."""
+    """The job of that id, or None; any text may be asked for.
+
+    `mlem_core.shipped.ID` is the analysis that ships with the program, in every store.
+    """
+    if job_id == shipped.ID and shipped.is_there():
+        return _Example(job_id, shipped.FOLDER, shipped.SPEC)
     if not _ID.fullmatch(job_id):
         return None
     folder = store.root / "jobs" / job_id
@@ -69,14 +89,16 @@ def find(job_id: str, store: Store) -> Job | None:
 
 
 def recent(store: Store) -> list[Job]:
-    """All jobs that are kept, the latest started first."""
+    """All jobs that are kept, the latest started first; last the example that ships."""
     asked = []
     for path in (store.root / "jobs").glob("*/spec.json"):
         job = find(path.parent.name, store)
         if job is not None:
             with contextlib.suppress(OSError):
                 asked.append((path.stat().st_mtime_ns, job.id, job))
-    return [job for *_, job in sorted(asked, key=lambda one: one[:2], reverse=True)]
+    own = [job for *_, job in sorted(asked, key=lambda one: one[:2], reverse=True)]
+    example = find(shipped.ID, store)
+    return own if example is None else [*own, example]
 
 
 def job_id(spec: AnalysisSpec) -> str:

@@ -175,7 +175,7 @@ def test_one_job_runs_at_a_time_and_a_waiting_one_can_be_cancelled(
         "queued",
         "queued",
     ]
-    assert jobs.recent(store) == [third, second, first]
+    assert jobs.recent(store)[:3] == [third, second, first]
     second.cancel()
     assert second.status().state == "cancelled"
     first.cancel()

@@ -1,0 +1,88 @@
+"""The finished analysis that comes with the program, so that every view shows something at once.
+
+`make example` (or `python -m mlem_core.shipped`) makes it anew.
+"""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from mlem_core.analysis import Analysis, Progress, Report, run
+from mlem_core.spec import AnalysisSpec
+from mlem_core.store import Store
+
+# What stands in an address for it.
+ID = "example"
+FOLDER = Path(__file__).resolve().parent / "shipped"
+
+MODELS = ("minilm", "smollm2")
+# All of a small model's layers, every third of what is deeper: a few MB instead of many.
+LAYERS = (*range(7), *range(9, 31, 3))
+SPEC = AnalysisSpec(stimuli="probing", models=MODELS, layers=LAYERS)
+
+
+@functools.lru_cache(maxsize=1)
+def example() -> Analysis:
+    """The analysis, as it was made; the same object each time.
+
+    Raises
+    ------
+    OSError, ValueError, KeyError
+        Its files are not there, or of another version.
+    """
+    return Analysis.load(FOLDER / "result")
+
+
+def is_there() -> bool:
+    """Whether it was installed with the program."""
+    return (FOLDER / "result" / "analysis.json").is_file()
+
+
+def make(
+    store: Store, spec: AnalysisSpec = SPEC, folder: Path = FOLDER, progress: Report | None = None
+) -> Analysis:
+    """Run it and put it, with the maps of its stimuli, in place of what was there."""
+    analysis = run(spec, store, progress)
+    maps = {}
+    for done, (model, layer) in enumerate(analysis.layers):
+        if progress is not None:
+            progress(Progress("maps", None, done, len(analysis.layers), "layers"))
+        points = analysis.stimulus_map(model, layer, store)
+        maps[(model, layer)] = points[["x", "y"]].to_numpy()
+    # Which machine made it is of no interest to those who get it.
+    manifest = {name: told for name, told in analysis.manifest.items() if name != "machine"}
+    analysis = replace(analysis, maps=maps, manifest=manifest)
+    folder.mkdir(parents=True, exist_ok=True)
+    unfinished = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=folder))
+    try:
+        analysis.save(unfinished)
+        unfinished.chmod(0o755)
+        shutil.rmtree(folder / "result", ignore_errors=True)
+        unfinished.rename(folder / "result")
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    example.cache_clear()
+    return analysis
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Make the example anew, from this machine's store where that has its parts."""
+
+    def say(progress: Progress) -> None:
+        if progress.done == progress.total:
+            print(f"{progress.stage} {progress.model or ''}".strip(), file=sys.stderr)
+
+    make(Store(), progress=say)
+    size = sum(path.stat().st_size for path in (FOLDER / "result").iterdir())
+    print(f"{FOLDER / 'result'}: {size / 1e6:.1f} MB")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

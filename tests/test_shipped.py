@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mlem_core import jobs, shipped
+from mlem_core.analysis import Analysis, run
+from mlem_core.errors import InputError
+from mlem_core.store import Store
+
+LAYER = ("minilm", 3)
+
+
+@pytest.fixture(scope="module")
+def example():
+    return shipped.example()
+
+
+def test_it_is_what_its_constants_say(example):
+    assert example.spec == shipped.SPEC
+    assert {model for model, _ in example.layers} == set(shipped.MODELS)
+    assert set(example.maps) == set(example.layers)
+    size = sum(path.stat().st_size for path in (shipped.FOLDER / "result").iterdir())
+    assert size < 10e6
+
+
+def test_a_layer_computed_again_gives_the_same_tables(example, tmp_path):
+    store = Store(tmp_path)
+    again = run(replace(shipped.SPEC, models=LAYER[:1], layers=LAYER[1:]), store)
+    assert again.stimuli.digest == example.stimuli.digest
+    np.testing.assert_array_equal(again.folds, example.folds)
+    kept = example.tables.of_layers([example.layers.index(LAYER)])
+    now = again.tables
+    for name in ("codes", "counts", "cell_block", "cell_pattern"):
+        np.testing.assert_array_equal(getattr(now, name), getattr(kept, name))
+    # Processors differ in the last bits of float32, ranks of near ties with them.
+    np.testing.assert_allclose(now.target_sums, kept.target_sums, rtol=1e-5)
+    mean = kept.counts * kept.n_pairs
+    np.testing.assert_allclose(now.rank_sums / mean, kept.rank_sums / mean, atol=1e-4)
+    train = kept.training_ranks / mean
+    np.testing.assert_allclose(now.training_ranks / mean, train, atol=1e-4)
+    before, after = example.results(layers=[LAYER]), again.results()
+    for name in ("scores", "importance", "weights", "feature_correlations"):
+        pd.testing.assert_frame_equal(
+            getattr(after, name), getattr(before, name), rtol=0, atol=1e-4
+        )
+    points = again.stimulus_map(*LAYER, store)
+    there = example.stimulus_map(*LAYER, store)
+    np.testing.assert_array_equal(points["stimulus"], there["stimulus"])
+    np.testing.assert_allclose(points, there, atol=1e-2 * points["x"].abs().max())
+
+
+def test_every_map_is_there_on_a_machine_that_ran_nothing(example, tmp_path):
+    store = Store(tmp_path)
+    for model, layer in example.layers:
+        points = example.stimulus_map(model, layer, store)
+        assert len(points) == 1000 and np.isfinite(points).all(axis=None)
+    with pytest.raises(InputError, match="unknown layer"):
+        example.stimulus_map("minilm", 33, store)
+
+
+def test_estimators_on_ranks_work_on_it(example):
+    rank = example.results(layers=[LAYER], estimator="ridge-rank")
+    ridge = example.results(layers=[LAYER])
+    assert rank.scores["rho"].mean() > ridge.scores["rho"].mean() - 0.01
+    assert not np.allclose(rank.weights["weight"], ridge.weights["weight"])
+
+
+def test_it_is_a_job_of_every_store(tmp_path):
+    store = Store(tmp_path)
+    job = jobs.find(shipped.ID, store)
+    assert job is not None and job.status().state == "done"
+    assert jobs.recent(store) == [job] and job.spec == shipped.SPEC
+    assert job.analysis() is shipped.example()
+    before = sorted(shipped.FOLDER.rglob("*"))
+    job.cancel()
+    assert sorted(shipped.FOLDER.rglob("*")) == before and job.status().state == "done"
+
+
+def test_making_it_replaces_what_was_there(tmp_path):
+    spec = replace(shipped.SPEC, models=("minilm",), layers=(0, 1), folds=3)
+    path = tmp_path / "words.csv"
+    table = spec.load_stimuli().table.iloc[:120]
+    table.to_csv(path, index=False)
+    spec = replace(spec, stimuli=str(path))
+    store, folder = Store(tmp_path / "cache"), tmp_path / "shipped"
+    (folder / "result").mkdir(parents=True)
+    (folder / "result" / "old").touch()
+    made = shipped.make(store, spec, folder)
+    loaded = Analysis.load(folder / "result")
+    assert [path.name for path in folder.iterdir()] == ["result"]
+    assert not (folder / "result" / "old").exists()
+    assert loaded.layers == made.layers and set(loaded.maps) == {("minilm", 0), ("minilm", 1)}
+    np.testing.assert_allclose(loaded.maps["minilm", 1], made.maps["minilm", 1], rtol=1e-6)
