@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from pages import audited
+import streamlit as st
+
+from pages import audited, background, choices
 from pages import shared as screen
 
 TRIANGLES = (
@@ -52,6 +54,80 @@ def body() -> None:
         "ρ, ρ with ties at random (rho_a), the ceiling, and the ridge penalty α that the inner "
         "cross-validation chose.",
     )
+    with st.expander("The same layers by other methods", icon=":material/balance:"):
+        screen.attempt(lambda: _baseline(view))
+
+
+BASELINES = {
+    "decoding": (
+        "Decoding: can the feature be read out?",
+        "accuracy above chance (Δ)",
+        "Accuracy of a linear classifier for each feature on held-out stimuli, less that of always "
+        "saying the most frequent value. Unlike an importance it does not say how much of the "
+        "distances a feature shapes.",
+    ),
+    "random-forest": (
+        "Random forest: the features predict the units",
+        "permutation importance (PI)",
+        "Importance of each feature in a random forest that predicts the representations; dashed: "
+        "its held-out score.",
+    ),
+    "univariate": (
+        "Univariate: one metric model a unit",
+        "held-out ρ (ρ)",
+        "Held-out ρ of a metric model fitted to each unit alone, the mean over the units.",
+    ),
+}
+
+
+def _baseline(view: screen.View) -> None:
+    from mlem_core import figures
+
+    name = choices.choose_one(
+        "Method",
+        list(BASELINES),
+        "baseline",
+        "decoding",
+        format_func=lambda one: BASELINES[one][0],
+        help="A method to put beside the metric model, on the same stimuli and folds.",
+    )
+    options = {"name": name, "layers": view.layers}
+    made = background.tables("baseline", view.job_id, options)
+    if made is None:
+        background.offer(
+            "baseline",
+            view.job_id,
+            options,
+            "Compute it",
+            "Computes this method for the layers that are shown, in the background; what is done "
+            "is kept.",
+        )
+        return
+    table, features = made["table"], view.features
+    _, value, caption = BASELINES[name]
+    if name == "univariate":
+        features = ["mean over units"]
+        means = table.groupby(["model", "layer", "fold"], sort=False)["rho"].mean()
+        shown = means.rename("importance").reset_index().assign(feature=features[0])
+        scores = shown[["model", "layer", "fold"]]
+    else:
+        shown = table[table["feature"].isin(features)]
+        if name == "decoding":
+            shown = shown.assign(importance=shown["accuracy"] - shown["majority"])
+        scores = shown.drop_duplicates(["model", "layer", "fold"])
+        features = view.all_features
+    draw = partial(figures.profiles, shown, scores, features, value=value)
+    n = len(view.analysis.stimuli)
+    screen.show_figure(
+        draw(),
+        table,
+        f"baseline-{name}",
+        f"{caption} Mean over folds, bands are one standard deviation. Computed on {n:,} stimuli, "
+        f"{view.analysis.tables.n_folds} folds.",
+        narrow=partial(draw, across=2),
+    )
+    for notice in made["notices"]["notice"]:
+        st.caption(choices.plain(notice))
 
 
 screen.page(body)

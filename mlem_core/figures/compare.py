@@ -206,6 +206,8 @@ def stimulus_map(
         },
         legend_title_text=plain(color) if kind == "nominal" else None,
         margin={"t": 44},
+        # Dragging selects; the tool bar can still zoom.
+        dragmode="lasso",
     )
     if kind == "ordered":
         figure.update_layout(legend={"x": 0, "y": 0, "yanchor": "bottom"})

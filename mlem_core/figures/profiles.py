@@ -50,16 +50,18 @@ def profiles(
     features: Sequence[str],
     across: int = 3,
     marks: Mapping[tuple[str, int], str] | None = None,
+    value: str = "feature importance (FI)",
 ) -> go.Figure:
     """Feature importance over the layers, a panel a model (figure 3 of Salle et al. 2024).
 
     Parameters
     ----------
     importance : model, layer, fold, feature, importance; the features in it are drawn
-    scores : model, layer, fold, rho, ceiling, ...
+    scores : model, layer, fold and, where they are to be drawn, rho and ceiling
     features : all features of the analysis, which decide the colours
     across : panels beside each other
     marks : why a layer (model, layer) is to be read with care; a triangle above it says so
+    value : what `importance` is, in words with its short name in parentheses
 
     Lines are means over folds and bands ± 1 standard deviation; the held-out ρ (dashed) and the
     ceiling (dotted) are in grey.
@@ -68,8 +70,9 @@ def profiles(
     figure, places = panels([plain(model) for model in models], height=360, across=across)
     colors = feature_colors(features)
     means = _over_folds(importance, "importance", "feature")
-    fits = {key: _over_folds(scores, key) for key in ("rho", "ceiling")}
-    tops = [mean.max() for lines in (means, fits["ceiling"]) for _, mean, _ in lines.values()]
+    fits = {key: _over_folds(scores, key) for key in ("rho", "ceiling") if key in scores}
+    unit = value.rpartition("(")[2].rstrip(")")
+    tops = [mean.max() for lines in (means, *fits.values()) for _, mean, _ in lines.values()]
     highest = 1.05 * float(np.nanmax(tops, initial=0.0))
     traces, axes = [], {}
     for number, (model, (_, column)) in enumerate(zip(models, places, strict=True)):
@@ -79,10 +82,12 @@ def profiles(
             if (model, name) not in means:
                 continue
             for trace in _line_with_band(
-                means[model, name], name, i, colors[name], plain(model), number == 0
+                means[model, name], name, i, colors[name], plain(model), number == 0, unit
             ):
                 traces.append(at | trace)
         for label, key, dash in (("held-out ρ", "rho", "dash"), ("ceiling", "ceiling", "dot")):
+            if key not in fits:
+                continue
             x, mean, _ = fits[key][(model,)]
             traces.append(
                 {
@@ -113,7 +118,7 @@ def profiles(
             "zeroline": True,
             # Inner panels share the scale; their numbers would only repeat it.
             "showticklabels": column == 1,
-            "title": {"text": "feature importance (FI)" if column == 1 else None},
+            "title": {"text": value if column == 1 else None},
         }
     figure.add_traces(traces)
     figure.update_layout(axes)
@@ -154,7 +159,7 @@ def _over_folds(table: pd.DataFrame, key: str, *by: str) -> dict[tuple[str, ...]
 
 
 def _line_with_band(
-    stats: _Line, name: str, place: int, color: str, model: str, legend: bool
+    stats: _Line, name: str, place: int, color: str, model: str, legend: bool, unit: str
 ) -> list[dict[str, Any]]:
     dash = DASHES[place // len(PALETTE) % len(DASHES)]
     x, mean, sd = stats
@@ -186,7 +191,7 @@ def _line_with_band(
             "line": {"color": color, "width": 2, "dash": dash},
             "marker": {"symbol": SYMBOLS[place % len(SYMBOLS)], "size": 6 if len(x) > 1 else 10},
             "hovertext": [
-                f"<b>{plain(name)}</b><br>{model}, layer {layer}<br>FI = {m:.3f} ± {s:.3f} (sd)"
+                f"<b>{plain(name)}</b><br>{model}, layer {layer}<br>{unit} = {m:.3f} ± {s:.3f} (sd)"
                 for layer, m, s in zip(x, mean, sd, strict=True)
             ],
             "hoverinfo": "text",

@@ -108,6 +108,7 @@ def quiet(figure: go.Figure, height: int) -> None:
         font={"size": SIZE},
         margin={"l": 56, "r": 16, "t": 36, "b": 48},
         hoverlabel={"align": "left"},
+        modebar={"bgcolor": "rgba(0,0,0,0)", "color": GREY, "activecolor": PALETTE[0]},
         legend={"tracegroupgap": 2, "itemsizing": "constant", "title": {"font": {"size": SIZE}}},
         **{name: across if name.startswith("x") else up for name in names},
     )
