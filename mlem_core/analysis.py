@@ -17,6 +17,7 @@ from mlem_core import representations
 from mlem_core.checks import feature_notices
 from mlem_core.distances import PRECOMPUTED, squared_distances
 from mlem_core.errors import InputError, unknown
+from mlem_core.gpu import cuda_device
 from mlem_core.metric import ALPHAS, FoldFits, group_folds
 from mlem_core.pairs import pair_tables
 from mlem_core.parallel import cores
@@ -438,6 +439,7 @@ def _tables(
                 train_ranks=True,
                 failed=failed,
                 progress=counted,
+                device=cuda_device(spec.device),
             )
             kept = [i for i in range(len(layers)) if i not in errors]
             np.save(folder / "rsa.npy", ranks.rsa()[np.ix_(kept, kept)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from mlem_core.errors import InputError, unknown
 
 FloatArray = NDArray[np.float64]
+# (start, stop, squared distances of rows start..stop-1 to the rows from `start` on)
+Chunks = Iterator[tuple[int, int, FloatArray]]
 
 METRICS = ("euclidean", "cosine", "manhattan", "correlation")
 # Of arrays that are distances already; see `condensed_from_matrix`.
@@ -119,7 +121,7 @@ def _square_chunk(rows: FloatArray, squares: FloatArray, start: int, stop: int) 
     return chunk
 
 
-def _chunks(rows: FloatArray, metric: str) -> Iterator[tuple[int, int, FloatArray]]:
+def bands(rows: FloatArray, metric: str) -> Chunks:
     """Squared distances, a band of rows at a time, each to the columns from its first row on."""
     n = len(rows)
     height = max(16, CHUNK_ELEMENTS // max(1, n))
@@ -143,6 +145,7 @@ def squared_distances(
     metric: str = "euclidean",
     *,
     layer: str = "the layer",
+    chunks: Callable[[FloatArray, str], Chunks] = bands,
 ) -> FloatArray:
     """Squared neural distances of all pairs of stimuli.
 
@@ -154,6 +157,7 @@ def squared_distances(
     representations : (n_stimuli, n_units), or distances (n_stimuli, n_stimuli)
     metric : one of `DISTANCES`; "precomputed" where these are distances
     layer : how an error message calls these representations
+    chunks : computes the squared distances in bands of rows
 
     Returns
     -------
@@ -187,13 +191,13 @@ def squared_distances(
     condensed = np.empty(n_pairs(n))
     slices = list(row_slices(n))
     if len(kept) == n:
-        for start, stop, chunk in _chunks(rows, metric):
+        for start, stop, chunk in chunks(rows, metric):
             for i in range(start, min(stop, n - 1)):
                 condensed[slices[i][1]] = chunk[i - start, i - start + 1 :]
         return condensed
     # Copying from the distances of the distinct rows is what makes ties exact.
     square = np.zeros((len(kept), len(kept)))
-    for start, stop, chunk in _chunks(rows, metric):
+    for start, stop, chunk in chunks(rows, metric):
         square[start:stop, start:] = chunk
         square[start:, start:stop] = chunk.T
     np.fill_diagonal(square, 0.0)

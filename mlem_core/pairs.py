@@ -181,6 +181,7 @@ def pair_tables(
     failed: Callable[[int, InputError], None] | None = None,
     progress: Callable[[int, int], None] | None = None,
     workers: int | None = None,
+    device: str | None = None,
 ) -> PairTables:
     """Pair tables of many layers, one pass over the pairs for each.
 
@@ -198,6 +199,7 @@ def pair_tables(
         the layer is then left out of the tables. Without it the error is raised
     progress : called with the number of layers done and their total
     workers : threads; by default one a core
+    device : of torch, a GPU; None is the CPU without torch
 
     Raises
     ------
@@ -208,7 +210,8 @@ def pair_tables(
         len(index.folds),
         names or [f"layer {i}" for i in range(len(layers))],
     )
-    workers = min(workers or cores(), max(1, len(layers)))
+    # A GPU takes one layer at a time.
+    workers = 1 if device else min(workers or cores(), max(1, len(layers)))
 
     def one(position: int) -> LayerSums:
         rows, name = layers[position](), names[position]
@@ -222,8 +225,14 @@ def pair_tables(
                 f"{name} holds values so large that their distances overflow; divide them by "
                 "their standard deviation."
             )
-        squared = squared_distances(rows, distance, layer=name)
-        sums, doubled = layer_sums(index, squared, train_ranks)
+        if device:
+            from mlem_core import gpu
+
+            squared = gpu.squared_distances(rows, distance, device, layer=name)
+            sums, doubled = gpu.layer_sums(index, squared, train_ranks, device)
+        else:
+            squared = squared_distances(rows, distance, layer=name)
+            sums, doubled = layer_sums(index, squared, train_ranks)
         if keep_ranks is not None:
             keep_ranks(position, doubled)
         return sums
