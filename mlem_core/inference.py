@@ -97,10 +97,11 @@ def interval(
     mean, spread = draws.mean(axis=0), draws.std(axis=0, ddof=1)
     varies = spread > 1e-12
     safe = np.where(varies, spread, 1.0)
-    # A quantile of the draws in standard deviations; a little further out for few blocks.
+    # A quantile of the draws in standard deviations, the normal one where no draw differs (a model
+    # without any weight may have some without a block); a little further out for few blocks.
     wider = error * t.ppf(1 - tail, max(1, len(left_out) - 1)) / normal
-    lower = value + wider * np.where(varies, np.minimum((low - mean) / safe, 0.0), 0.0)
-    upper = value + wider * np.where(varies, np.maximum((high - mean) / safe, 0.0), 0.0)
+    lower = value + wider * np.where(varies, np.minimum((low - mean) / safe, 0.0), -normal)
+    upper = value + wider * np.where(varies, np.maximum((high - mean) / safe, 0.0), normal)
     return Interval(lower, upper, error)
 
 
@@ -212,9 +213,9 @@ def resampled_scores(
 ) -> Resampling:
     """ρ, ceiling, and importances of each layer, means over folds: (n_layers, 2 + n_columns).
 
-    In bootstrap draws the models keep their weights; where blocks of sentences are left out they
-    are fitted anew, which is what the standard errors are from (`REFITTED`; see `FITTED` for the
-    other estimators).
+    The models keep their weights, but the standard errors of importances are those of models that
+    are fitted anew where blocks of sentences are left out (`REFITTED`; see `FITTED` for the other
+    estimators).
 
     Parameters
     ----------
@@ -228,12 +229,12 @@ def resampled_scores(
     drawn = np.concatenate((np.ones((1, n)), pairs.by_fold(n_draws, rng)))
     found = _columns(score_draws(pairs, weights, drawn))
     without = leave_out(n, REFITS, rng)
-    left_out = (
-        refitted_scores(pairs, without, fit, progress)
-        if estimator in REFITTED
-        else score_draws(pairs, weights, without)
-    )
-    return Resampling(found[0], found[1:], _columns(left_out))
+    fixed = _columns(score_draws(pairs, weights, without, importance=estimator not in REFITTED))
+    if estimator in REFITTED:
+        again = _columns(refitted_scores(pairs, without, fit, progress))
+        # Weights are near the best for ρ, which does not notice how they vary; importances do.
+        fixed[..., 2:] = again[..., 2:]
+    return Resampling(found[0], found[1:], fixed)
 
 
 def _columns(scores: ScoreDraws) -> FloatArray:

@@ -200,7 +200,8 @@ def of_intervals(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     by = ["quantity", "sentences"]
     fitted = own["quantity"].str.contains("importance") | (own["quantity"] == "held-out ρ")
     mean = own.groupby(by)["truth"].transform("mean")
-    own["truth"] = own["truth"].where(~fitted, mean)
+    # An importance of 0.00001 is 0, as it is in an interval from 0 to 0.
+    own["truth"] = own["truth"].where(~fitted, mean).round(4)
     own["held"] = (own["lower"] <= own["truth"] + 1e-12) & (own["truth"] - 1e-12 <= own["upper"])
     tests = rows[rows["kind"] == "test"].copy()
     tests["rejected"] = tests["p"] <= 0.05
