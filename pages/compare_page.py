@@ -122,7 +122,7 @@ def _maps(view: screen.View, chosen: list[Layer], colour: str) -> None:
         "Mark none",
         icon=":material/deselect:",
         key="mark none",
-        on_click=lambda: st.session_state.update({key: [], "maps": _count() + 1}),
+        on_click=lambda: st.session_state.update({key: [], f"{key} last": None}),
         help="Takes the marks away in both maps.",
     )
     shown = stimuli.table.iloc[marked]
@@ -134,11 +134,6 @@ def _maps(view: screen.View, chosen: list[Layer], colour: str) -> None:
         "The stimuli that are marked in the maps, with their features.",
         first=True,
     )
-
-
-def _count() -> int:
-    # Part of the maps' keys: a new number gives maps without a selection.
-    return int(st.session_state.setdefault("maps", 0))
 
 
 def _show_map(
@@ -174,12 +169,12 @@ def _show_map(
         "Metric MDS of the neural distances: stimuli that lie close are represented alike, those "
         f"far apart differently.{sample} Computed on {len(stimuli):,} stimuli.",
         select=("points", "box", "lasso"),
-        key=f"map {place} {_count()}",
     )
     now = sorted({int(point["customdata"][0]) for point in chosen["selection"]["points"]})
-    before = f"{key} {place} {_count()}"
-    if now != st.session_state.get(before, []):
-        st.session_state[before] = now
+    # A map that is drawn anew reports no selection: only a new one counts, "Mark none" ends it.
+    last = f"{key} last"
+    if now and st.session_state.get(last) != (place, now):
+        st.session_state[last] = (place, now)
         st.session_state[key] = now
         st.rerun(scope="fragment")
 

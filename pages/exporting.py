@@ -53,7 +53,6 @@ def show_figure(
     narrow: Callable[[], Figure] | None = None,
     table: Callable[[], pd.DataFrame] | None = None,
     select: tuple[str, ...] = (),
-    key: str = "",
 ) -> Any:
     """A figure, how it was computed, and its export.
 
@@ -66,7 +65,6 @@ def show_figure(
     narrow : gives the figure for one column of a journal, where it is another one
     table : gives the LaTeX table, where it is not `data`
     select : how points can be selected ("points", "box", "lasso")
-    key : of the chart, where a new one shall forget what was selected
 
     Returns
     -------
@@ -74,7 +72,7 @@ def show_figure(
     """
     state = st.plotly_chart(
         figure,
-        key=key or f"figure {name}",
+        key=f"figure {name}",
         theme="streamlit",
         on_select="rerun" if select else "ignore",
         selection_mode=select or ("points",),

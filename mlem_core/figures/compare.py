@@ -183,7 +183,8 @@ def stimulus_map(
                 mode="markers",
                 name=name,
                 marker=marker,
-                customdata=own[["stimulus"]].to_numpy(),
+                # A list: the browser would report numbers of a packed array by another name.
+                customdata=[[int(stimulus)] for stimulus in own["stimulus"]],
                 hovertext=[
                     f"{plain(label, 80)}<br>{plain(color)}: {plain(as_value(value))}"
                     for label, value in zip(own["label"], points.loc[chosen, color], strict=True)
