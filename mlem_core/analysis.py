@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
-import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,9 +16,9 @@ from mlem_core.checks import feature_notices
 from mlem_core.distances import PRECOMPUTED, squared_distances
 from mlem_core.errors import InputError, unknown
 from mlem_core.gpu import cuda_device
-from mlem_core.metric import ALPHAS, FoldFits, group_folds
+from mlem_core.manifest import manifest_of
+from mlem_core.metric import FoldFits, group_folds
 from mlem_core.pairs import pair_tables
-from mlem_core.parallel import cores
 from mlem_core.patterns import FloatArray, IntArray, PairIndex, feature_columns
 from mlem_core.representations import Representations
 from mlem_core.results import Layer, Results, results_from_tables
@@ -35,7 +33,6 @@ from mlem_core.variants import kept_stimuli, view
 MAP_STIMULI = 1_000
 TABLES_VERSION = 3
 MAP_VERSION = 1
-PACKAGES = ("numpy", "scipy", "scikit-learn", "pandas", "torch", "transformers")
 
 
 @dataclass(frozen=True)
@@ -304,7 +301,7 @@ def run(spec: AnalysisSpec, store: Store, progress: Report | None = None) -> Ana
                 f"{model} layer {layer} represents all stimuli alike (every distance is the same); "
                 "its scores and importances are 0."
             )
-    manifest = _manifest(spec, whole, stimuli, sources, layers, notices)
+    manifest = manifest_of(spec, whole, stimuli, sources, layers, notices)
     return Analysis(spec, stimuli, layers, tables, rsa, folds, notices, manifest, whole)
 
 
@@ -466,46 +463,3 @@ def _tables(
         list(about["notes"]),
         list(about["layers"]),
     )
-
-
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
-def _manifest(
-    spec: AnalysisSpec,
-    whole: StimulusSet,
-    stimuli: StimulusSet,
-    sources: Mapping[str, Representations],
-    layers: Sequence[Layer],
-    notices: Sequence[str],
-) -> dict[str, Any]:
-    models = {}
-    for name, source in sources.items():
-        used = [n for model, n in layers if model == name]
-        if used:
-            models[name] = {"identity": source.identity, "layers": used, **source.facts}
-    return {
-        "format": 1,
-        "parameters": replace(spec, features=tuple(f.name for f in stimuli.features)).to_dict(),
-        "alphas": list(ALPHAS),
-        "stimuli": {
-            "name": stimuli.name,
-            "digest": whole.digest,
-            "level": stimuli.level,
-            "n_stimuli": len(stimuli),
-            "n_sentences": len(np.unique(stimuli.groups)),
-            "features": {feature.name: feature.kind for feature in stimuli.features},
-        },
-        "models": models,
-        "notices": list(notices),
-        "versions": {
-            "mlem": _version("mlem-core"),
-            "python": platform.python_version(),
-            **{package: _version(package) for package in PACKAGES},
-        },
-        "machine": {"platform": platform.platform(), "cores": cores()},
-    }
