@@ -330,6 +330,8 @@ def _long(table: pd.DataFrame, name: str) -> pd.DataFrame:
         keys = [first]
     else:
         keys = [column for column in table.columns if column in _KEYS]
+        if name == "folds.csv":
+            keys = ["stimulus"] if "stimulus" in table else []
     table = table.assign(**{column: table[column].astype(str) for column in keys})
     values = [column for column in table.columns if column not in keys]
     long = table.melt(id_vars=keys, value_vars=values)
