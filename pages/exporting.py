@@ -84,12 +84,20 @@ def show_figure(
     return state if select else None
 
 
-def _pick(label: str, options: list[Any], name: str, setting: str, help: str, **more: Any) -> Any:
-    """A choice that is the same in the export of all figures."""
+def _pick(
+    label: str,
+    options: list[Any],
+    name: str,
+    setting: str,
+    help: str,
+    first: int = 0,
+    **more: Any,
+) -> Any:
+    """A choice that is the same in the export of all figures; `first` is taken until it is made."""
     kept = st.session_state.setdefault("export", {})
     key = f"export {setting} {name}"
-    chosen = kept.get(setting, options[0])
-    st.session_state[key] = chosen if chosen in options else options[0]
+    chosen = kept.get(setting)
+    st.session_state[key] = chosen if chosen in options else options[first]
 
     def remember() -> None:
         kept[setting] = st.session_state[key]
@@ -131,10 +139,11 @@ def _paper(name: str, format: str) -> Paper:
 
     width = _pick(
         "Width",
-        list(reversed(WIDTHS_MM)),
+        list(WIDTHS_MM),
         name,
         "width",
         "The width of the printed figure; text keeps its size.",
+        first=1,
         format_func=lambda one: f"{one}, {WIDTHS_MM[one]:.0f} mm",
     )
     font = _pick(
@@ -145,8 +154,8 @@ def _paper(name: str, format: str) -> Paper:
         "The font of all text; a server without it takes one of the same widths.",
     )
     points = _pick(
-        "Text size", [7, 6, 8, 9, 10], name, "points", "In points, as in a journal's guidelines.",
-        format_func=lambda one: f"{one} pt",
+        "Text size", [6, 7, 8, 9, 10], name, "points", "In points, as in a journal's guidelines.",
+        first=1, format_func=lambda one: f"{one} pt",
     )  # fmt: skip
     dpi = DPI[0]
     if format == "PNG":

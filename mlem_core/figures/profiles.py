@@ -17,8 +17,8 @@ from mlem_core.figures.style import (
     WARNING,
     faded,
     feature_colors,
+    panel_layout,
     panel_ref,
-    panels,
     plain,
     whole_layers,
     wrapped,
@@ -67,14 +67,15 @@ def profiles(
     ceiling (dotted) are in grey.
     """
     models = list(dict.fromkeys(importance["model"]))
-    figure, places = panels([plain(model) for model in models], height=360, across=across)
+    titles = [plain(model) for model in models]
+    layout, places = panel_layout(titles, height=360, across=across)
     colors = feature_colors(features)
     means = _over_folds(importance, "importance", "feature")
     fits = {key: _over_folds(scores, key) for key in ("rho", "ceiling") if key in scores}
     unit = value.rpartition("(")[2].rstrip(")")
     tops = [mean.max() for lines in (means, *fits.values()) for _, mean, _ in lines.values()]
     highest = 1.05 * float(np.nanmax(tops, initial=0.0))
-    traces, axes = [], {}
+    traces = []
     for number, (model, (_, column)) in enumerate(zip(models, places, strict=True)):
         ref = panel_ref(number)
         at = {"type": "scatter", "xaxis": f"x{ref}", "yaxis": f"y{ref}"}
@@ -111,18 +112,14 @@ def profiles(
         if marked:
             traces.append(at | _warnings(marked, plain(model), highest, number == 0))
         layers = importance.loc[importance["model"] == model, "layer"]
-        axes[f"xaxis{ref}"] = {**whole_layers(layers), "title": {"text": "layer"}}
-        axes[f"yaxis{ref}"] = {
-            "matches": "y",
-            "rangemode": "tozero",
-            "zeroline": True,
-            # Inner panels share the scale; their numbers would only repeat it.
-            "showticklabels": column == 1,
-            "title": {"text": value if column == 1 else None},
-        }
-    figure.add_traces(traces)
-    figure.update_layout(axes)
-    return figure
+        x_axis, y_axis = layout[f"xaxis{ref}"], layout[f"yaxis{ref}"]
+        x_axis |= whole_layers(layers)
+        x_axis["title"]["text"] = "layer"
+        # Inner panels share the scale; their numbers would only repeat it.
+        shown = {"rangemode": "tozero", "zeroline": True, "showticklabels": column == 1}
+        y_axis |= {"matches": "y", **shown}
+        y_axis["title"]["text"] = value if column == 1 else None
+    return go.Figure(traces, layout)
 
 
 def _warnings(marked: Mapping[int, str], model: str, height: float, legend: bool) -> dict[str, Any]:

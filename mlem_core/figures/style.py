@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import html
 import math
 import textwrap
@@ -64,20 +66,49 @@ def panels(
     titles: Sequence[str], *, height: int, across: int = 3
 ) -> tuple[go.Figure, list[tuple[int, int]]]:
     """Figure with a panel a title, at most `across` in a row, and (row, column) of each."""
-    n = len(titles)
+    rows, columns = _grid(len(titles), across)
+    figure = _subplots(rows, columns)
+    quiet(figure, height=height * rows + 60)
+    figure.update_layout(
+        annotations=[title_of(title, panel_ref(i)) for i, title in enumerate(titles)]
+    )
+    return figure, [(i // columns + 1, i % columns + 1) for i in range(len(titles))]
+
+
+def panel_layout(
+    titles: Sequence[str], *, height: int, across: int = 3
+) -> tuple[dict[str, Any], list[tuple[int, int]]]:
+    """The layout of `panels` as a dict, for a figure that is made in one step.
+
+    Plotly checks each change of a figure anew; a redraw that has to be quick makes it at once.
+    """
+    rows, columns = _grid(len(titles), across)
+    layout = copy.deepcopy(_quiet_layout(rows, columns, height))
+    layout["annotations"] = [title_of(title, panel_ref(i)) for i, title in enumerate(titles)]
+    return layout, [(i // columns + 1, i % columns + 1) for i in range(len(titles))]
+
+
+@functools.lru_cache(maxsize=64)
+def _quiet_layout(rows: int, columns: int, height: int) -> dict[str, Any]:
+    figure = _subplots(rows, columns)
+    quiet(figure, height=height * rows + 60)
+    layout: dict[str, Any] = figure.to_plotly_json()["layout"]
+    return layout
+
+
+def _grid(n: int, across: int) -> tuple[int, int]:
+    """Rows and columns of n panels."""
     columns = max(1, min(n, across))
-    rows = max(1, math.ceil(n / columns))
-    figure = make_subplots(
+    return max(1, math.ceil(n / columns)), columns
+
+
+def _subplots(rows: int, columns: int) -> go.Figure:
+    return make_subplots(
         rows,
         columns,
         horizontal_spacing=0.05,
         vertical_spacing=min(0.26 if rows < 3 else 0.5 / rows, 1 / max(1, rows - 1)),
     )
-    quiet(figure, height=height * rows + 60)
-    figure.update_layout(
-        annotations=[title_of(title, panel_ref(i)) for i, title in enumerate(titles)]
-    )
-    return figure, [(i // columns + 1, i % columns + 1) for i in range(n)]
 
 
 def panel_ref(place: int) -> str:
