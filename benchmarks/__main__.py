@@ -12,10 +12,11 @@ from mlem_core.parallel import cores
 
 RESULTS = Path(__file__).with_name("results")
 SECTIONS = {
-    "engine": engine,
-    "estimators": estimators,
-    "clauses": clauses,
-    "inference": inference,
+    "engine": engine.measure,
+    "estimators": estimators.measure,
+    "fits": estimators.fits,
+    "clauses": clauses.measure,
+    "inference": inference.measure,
 }
 
 
@@ -28,7 +29,7 @@ def main() -> None:
     for name in [options.only] if options.only else SECTIONS:
         table = Table()
         print(f"# {name}", flush=True)
-        measured = SECTIONS[name].measure(table, options.runs)
+        measured = SECTIONS[name](table, options.runs)
         table.write(
             RESULTS / f"{name}.md",
             f"Measured on {cores()} cores ({platform.machine()}, Python "
