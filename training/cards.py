@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from typing import Any
 
 from training.pairs import PHENOMENA
@@ -93,6 +94,12 @@ def table(results: dict[str, dict[str, Any]]) -> str:
 def card(name: str, result: dict[str, Any]) -> str:
     """The model card, Markdown with the header that the Hugging Face hub reads."""
     reached = "\n".join(f"- {sentence}" for sentence in goals(name, result))
+    training = textwrap.fill(
+        f"From random weights, seed 0: {result['steps']:,} steps of {result['tokens_per_step']:,} "
+        f"tokens ({result['tokens']:,} tokens in all), AdamW, bfloat16 autocast on a CPU. "
+        f"{result['note']} It reads `{result['input']}`, rows of {result['longest']} tokens.",
+        width=100,
+    )
     return f"""---
 language: en
 license: bsd-3-clause
@@ -119,9 +126,7 @@ Everything is lower-cased. Where it comes from and how it is made again: `traini
 
 ## Training
 
-From random weights, seed 0: {result["steps"]:,} steps of {result["tokens_per_step"]:,} tokens
-({result["tokens"]:,} tokens, {result["rounds"]:.1f} times the text), AdamW, bfloat16 autocast on a
-CPU. {result["note"]} It reads `{result["input"]}`, rows of {result["longest"]} tokens.
+{training}
 
 ## What it reaches
 

@@ -6,7 +6,7 @@ import csv
 import json
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from training import evaluate
 from training.cards import card, table
 from training.networks import NAMES, Shape, build, embeddings, for_training
 from training.pairs import Pair, pairs
-from training.text import SOURCES, Text, load
+from training.text import PARTS, SOURCES, Text, load
 from training.train import Plan, pack, train
 from training.vocabulary import fit, wrap
 
@@ -30,6 +30,8 @@ class Size:
 
     shape: Shape
     plans: dict[str, Plan]
+    # What a model is trained on after its plan, and how: the plan, and the sources of the text.
+    finish: dict[str, tuple[Plan, tuple[str, ...]]] = field(default_factory=dict)
     sources: tuple[str, ...] = SOURCES
     share: float = 1.0
     masked_tokens: int = 4000  # how many held-out tokens the masked model is asked for
@@ -46,6 +48,12 @@ SIZES = {
             "mini-bert": Plan(steps=9000, short=_SHORT),
             "mini-gpt2": Plan(steps=6500),
             "mini-mamba": Plan(steps=6500),
+        },
+        finish={
+            "mini-bert": (
+                Plan(steps=3000, rate=1.2e-3, mask_share=0.2, seed=1),
+                ("stories", "examples"),
+            )
         },
     ),
     "tiny": Size(
@@ -77,10 +85,21 @@ def run(size: Size, folder: Path, names: Sequence[str] = NAMES) -> dict[str, dic
     words = sum(len(document.split()) for document in text.documents("train"))
     rows = pack(held, size.shape.longest, np.random.default_rng(0))
     chosen = pairs(text.documents("train"), size.pairs)
+    trained, dev, test = (text.documents(part) for part in PARTS)
+    trigrams = evaluate.baselines(trained, dev, test, tokenizer)
     results = {}
+    if (folder / "results.json").is_file():  # of the other models, from an earlier run
+        results = json.loads((folder / "results.json").read_text())
     for name in names:
         plan = size.plans[name]
         model = train(name, size.shape, plan, groups, rows[:DEV_ROWS], folder / name)
+        steps = plan.steps
+        if name in size.finish:
+            finish, sources = size.finish[name]
+            some = _encode(tokenizer, {source: text.train[source] for source in sources})
+            place = folder / f"{name}-finish"
+            model = train(name, size.shape, finish, some, rows[:DEV_ROWS], place, model)
+            steps += finish.steps
         place = folder / "models" / name
         _save(name, model, tokenizer, size.shape.longest, place)
         results[name] = {
@@ -89,17 +108,16 @@ def run(size: Size, folder: Path, names: Sequence[str] = NAMES) -> dict[str, dic
             "parameters": sum(p.numel() for p in model.parameters()),
             "without_embeddings": sum(p.numel() for p in model.parameters()) - embeddings(model),
             "words": words,
-            "steps": plan.steps,
+            "steps": steps,
             "tokens_per_step": plan.rows * size.shape.longest,
-            "tokens": plan.steps * plan.rows * size.shape.longest,
-            "rounds": plan.steps * plan.rows * size.shape.longest
-            / sum(len(document) + 2 for group in groups for document in group),
+            "tokens": steps * plan.rows * size.shape.longest,
             "longest": size.shape.longest,
             "input": "<s> sentence </s>" if name == "mini-bert" else "<s> sentence",
-            "note": _note(name, plan),
-            **measure(name, place, size, text, tokenizer, chosen),
+            "note": _note(name, plan, size.finish.get(name)),
+            **measure(name, place, size, text, tokenizer, chosen, trigrams),
         }  # fmt: skip
         (place / "README.md").write_text(card(name, results[name]))
+    results = {name: results[name] for name in NAMES if name in results}
     (folder / "results.json").write_text(json.dumps(results, indent=1) + "\n")
     (folder / "results.md").write_text(table(results))
     with (folder / "pairs.csv").open("w", newline="", encoding="utf-8") as file:
@@ -109,11 +127,17 @@ def run(size: Size, folder: Path, names: Sequence[str] = NAMES) -> dict[str, dic
 
 
 def measure(
-    name: str, place: Path, size: Size, text: Text, tokenizer: Any, chosen: Sequence[Pair]
+    name: str,
+    place: Path,
+    size: Size,
+    text: Text,
+    tokenizer: Any,
+    chosen: Sequence[Pair],
+    trigrams: dict[str, float],
 ) -> dict[str, Any]:
     """Bits on the test text, those of the baselines, and the minimal pairs, for a saved model."""
     model = reopen(name, place, size.shape)
-    train_text, dev, test = (text.documents(part) for part in ("train", "dev", "test"))
+    train_text, test = text.documents("train"), text.documents("test")
     ids = evaluate.stream([e.ids for e in tokenizer.encode_batch(test)])
     found = evaluate.prefer(model, tokenizer, chosen)
     if name == "mini-bert":
@@ -132,7 +156,7 @@ def measure(
     return {
         "unit": "word",
         "bits": evaluate.causal_bits(model, ids, size.shape.longest) / n_words,
-        "baselines": evaluate.baselines(train_text, dev, test, tokenizer),
+        "baselines": trigrams,
         "pairs": found,
     }
 
@@ -151,12 +175,15 @@ def reopen(name: str, place: Path, shape: Shape) -> Any:
 
 def ship(folder: Path, root: Path) -> None:
     """Put models and cards into the package, and curves and results beside the recipe."""
+    curves = root / "training" / "curves"
+    curves.mkdir(exist_ok=True)
     for name in NAMES:
         to = root / "mlem_core" / "trio" / name
         shutil.rmtree(to, ignore_errors=True)
         shutil.copytree(folder / "models" / name, to)
-        (root / "training" / "curves").mkdir(exist_ok=True)
-        shutil.copy(folder / name / "curve.csv", root / "training" / "curves" / f"{name}.csv")
+        for part in (name, f"{name}-finish"):
+            if (folder / part / "curve.csv").is_file():
+                shutil.copy(folder / part / "curve.csv", curves / f"{part}.csv")
     for file in ("results.json", "results.md", "pairs.csv"):
         shutil.copy(folder / file, root / "training" / file)
 
@@ -189,12 +216,19 @@ def _save(name: str, model: Any, tokenizer: Any, longest: int, place: Path) -> N
     wrap(tokenizer, name == "mini-bert", limit).save_pretrained(place)
 
 
-def _note(name: str, plan: Plan) -> str:
+def _note(name: str, plan: Plan, finish: tuple[Plan, tuple[str, ...]] | None) -> str:
     if name != "mini-bert":
         return ""
     short = " and ".join(f"{share:.0%} of the steps in rows of {n}" for share, n in plan.short)
-    return (
+    note = (
         f"{plan.mask_share:.0%} of the tokens are asked for: of these 80 % are masked, 10 % are "
         f"replaced at random, 10 % are left. It began with {short} tokens, and with sines and "
         "cosines as position embeddings, without which it stays at unigrams for much longer."
+    )
+    if finish is None:
+        return note
+    last, sources = finish
+    return (
+        f"{note} The last {last.steps:,} steps were a second rise and fall of the rate, on the "
+        f"{' and the '.join(sources)} alone, with {last.mask_share:.0%} asked for."
     )

@@ -102,12 +102,16 @@ def train(
     groups: list[list[list[int]]],
     dev: torch.Tensor,
     folder: Path,
+    begin: Any = None,
 ) -> Any:
     """Train a model on groups of tokenised documents, and return it in float32.
 
-    Checkpoints and `curve.csv` go into `folder`; a run that finds them there goes on.
+    It begins with the weights of the model `begin`, or with random ones. Checkpoints and
+    `curve.csv` go into `folder`; a run that finds them there goes on.
     """
     model = for_training(name, build(name, shape, plan.seed)).train()
+    if begin is not None:
+        model.load_state_dict(begin.state_dict())
     # Norms, biases and Mamba's own parameters are not pulled towards zero.
     flat = [p for n, p in model.named_parameters() if p.ndim < 2 or "A_log" in n]
     full = [p for n, p in model.named_parameters() if not (p.ndim < 2 or "A_log" in n)]
