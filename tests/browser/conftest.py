@@ -1,0 +1,111 @@
+"""The app in a real browser: one real server for all tests, real models, nothing replaced."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from driving import ROOT, SCRIPT, SMALL, START, TAG, App, picture, run, upload
+from playwright.sync_api import Browser, Page, expect
+
+from mlem_core import datasets
+from mlem_core.stimuli import write_csv
+
+expect.set_options(timeout=START)
+
+
+@pytest.fixture(scope="session")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
+    """The app on a free port with a store of its own; the hub cannot be reached."""
+    folder = tmp_path_factory.mktemp("app")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = {
+        **os.environ,
+        "MLEM_CACHE": str(folder / "cache"),
+        "HF_HOME": str(folder / "hub"),
+        "HF_ENDPOINT": "http://127.0.0.1:9",
+    }
+    log = folder / "log"
+    command = [sys.executable, "scripts/serve.py", "--server.port", str(port)]
+    with log.open("wb") as output:
+        server = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT
+        )
+    try:
+        began = time.monotonic()
+        while True:
+            try:
+                urllib.request.urlopen(f"http://localhost:{port}/_stcore/health", timeout=1)
+                break
+            except OSError:
+                assert server.poll() is None, log.read_text()
+                assert time.monotonic() - began < 30, log.read_text()
+                time.sleep(0.1)
+        yield App(f"http://localhost:{port}", log, folder / "cache", server.pid)
+    finally:
+        server.terminate()
+        try:
+            server.wait(10)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
+
+
+@pytest.fixture
+def page(app: App, browser: Browser) -> Iterator[Page]:
+    """A fresh browser; whatever it shows at the end is no traceback."""
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    context.set_default_timeout(START)
+    page = context.new_page()
+    yield page
+    assert page.locator('[data-testid="stException"]').count() == 0
+    body = page.inner_text("body")
+    context.close()
+    assert "Traceback" not in body
+    assert "unexpected happened" not in body, app.log.read_text()
+    assert "Page not found" not in body
+
+
+@pytest.fixture(scope="session")
+def small_csv(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """About 40 sentences of the probing set with cells that a careless page would run."""
+    table = datasets.load("probing").table
+    kept = table[table["sentence"].isin(table["sentence"].unique()[:40])]
+    columns = ["sentence", "word_index", "word", *sorted(SMALL)]
+    kept = kept[columns].reset_index(drop=True)
+    kept["note"] = [TAG if row % 2 else SCRIPT for row in range(len(kept))]
+    path = tmp_path_factory.mktemp("stimuli") / "small set.csv"
+    write_csv(kept, path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def done(app: App, browser: Browser, small_csv: Path) -> str:
+    """The address (its query) of an analysis of the small set with minilm, made by hand."""
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    page = context.new_page()
+    page.goto(app.url + "/?models=minilm")
+    upload(page, small_csv)
+    expect(page.get_by_text("5 features")).to_be_visible(timeout=START)
+    run(page)
+    expect(page.get_by_text(re.compile(r"(Waiting|Running):")).first).to_be_visible(timeout=START)
+    page.reload()
+    expect(page.get_by_text(re.compile(r"(Waiting|Running):")).first).to_be_visible(timeout=START)
+    progress = page.get_by_text(re.compile(r"\d+ of \d+ (sentences|layers)")).first
+    expect(progress).to_be_visible(timeout=START)
+    picture(page, "running")
+    expect(page.get_by_text("Done:")).to_be_visible(timeout=START)
+    picture(page, "done")
+    query = page.url.partition("?")[2]
+    context.close()
+    return query

@@ -1,0 +1,57 @@
+"""What the browser tests share: the app as they see it, and what they do with a page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from playwright.sync_api import Page
+
+ROOT = Path(__file__).resolve().parents[2]
+START = 120_000  # ms: importing torch takes a while on a busy machine
+TAG = "<b>bold</b>"
+SCRIPT = "<img src=x onerror='window.hacked = 1'>"
+SMALL = {"word_length", "part_of_speech", "tense", "word_position"}
+
+
+@dataclass
+class App:
+    url: str
+    log: Path
+    cache: Path
+    process: int
+
+
+def upload(page: Page, file: Path) -> None:
+    page.locator('input[type="file"]').first.set_input_files(file)
+
+
+def run(page: Page) -> None:
+    page.get_by_role("button", name="Run", exact=True).click()
+
+
+def settled(page: Page) -> None:
+    page.wait_for_function(
+        "() => document.querySelector('[data-test-script-state=\"notRunning\"]') !== null"
+    )
+
+
+def traces(page: Page, figure: int = 0) -> list[dict]:
+    """Name, kind and size of the traces of a figure, as the browser holds them."""
+    found = page.locator(".js-plotly-plot").nth(figure)
+    found.wait_for()
+    page.wait_for_function(
+        "n => { const p = document.querySelectorAll('.js-plotly-plot')[n]; return p && p.data }",
+        arg=figure,
+    )
+    return found.evaluate(
+        # Long arrays arrive packed; `_fullData` has them unpacked.
+        "p => p._fullData.map(t => ({name: t.name, type: t.type, n: (t.x || t.z || []).length}))"
+    )
+
+
+def picture(page: Page, name: str) -> None:
+    """Leave a screenshot under screenshots/, to be looked at."""
+    folder = ROOT / "screenshots"
+    folder.mkdir(exist_ok=True)
+    page.screenshot(path=folder / f"{name}.png")

@@ -1,0 +1,231 @@
+"""Each page says what it should, whatever it is given."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from driving import SMALL, START, TAG, App, picture, run, settled, traces, upload
+from playwright.sync_api import Page, expect
+
+from mlem_core.stimuli import read_csv
+
+pytestmark = pytest.mark.browser
+VIEWS = ("profiles", "similarity", "compare", "stimuli")
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_every_view_opens_on_the_example(app: App, page: Page, view: str) -> None:
+    page.goto(f"{app.url}/{view}")
+    expect(page.get_by_text("This is an example: 2,040 words")).to_be_visible()
+    traces(page)
+    page.wait_for_url(re.compile("analysis=example"))
+    settled(page)
+    picture(page, f"example-{view}")
+
+
+def test_first_visit_offers_sets_and_models(app: App, page: Page) -> None:
+    page.goto(app.url)
+    expect(page.get_by_text("2,040 stimuli")).to_be_visible()
+    expect(page.get_by_text("SmolLM2-135M-Instruct")).to_be_visible()
+    expect(page.get_by_role("button", name="Run", exact=True)).to_be_enabled()
+    picture(page, "first-visit")
+
+
+def test_unknown_analysis_is_a_sentence(app: App, page: Page) -> None:
+    page.goto(f"{app.url}/profiles?analysis=../../etc")
+    expect(page.get_by_text("is not on this machine")).to_be_visible()
+
+
+def test_profiles_draw_what_was_run(app: App, page: Page, done: str) -> None:
+    page.goto(f"{app.url}/profiles?{done}")
+    names = {trace["name"] for trace in traces(page)}
+    assert {*SMALL, "note", "held-out ρ", "ceiling"} <= names
+    assert max(trace["n"] for trace in traces(page)) >= 7  # MiniLM's layers
+    picture(page, "profiles")
+
+
+def test_dropping_a_feature_needs_no_run(app: App, page: Page, done: str) -> None:
+    page.goto(f"{app.url}/profiles?{done}")
+    assert "tense" in {trace["name"] for trace in traces(page)}
+    jobs = list((app.cache / "jobs").glob("*/spec.json"))
+    settled(page)
+    page.get_by_role("button", name="tense", exact=True).click()
+    page.wait_for_function(
+        "() => !document.querySelector('.js-plotly-plot').data.some(t => t.name === 'tense')"
+    )
+    assert "word_length" in {trace["name"] for trace in traces(page)}
+    assert list((app.cache / "jobs").glob("*/spec.json")) == jobs
+    page.wait_for_url(re.compile("features=word_length"))
+    # The choice goes along to the next page, and from its address to another browser.
+    page.get_by_role("link", name="Compare").click()
+    page.wait_for_url(re.compile(r"/compare\?.*features="))
+    assert "tense" not in {trace["name"] for trace in traces(page)}
+    address = page.url
+    other = page.context.browser.new_context().new_page()
+    other.set_default_timeout(START)
+    other.goto(address)
+    assert "tense" not in {trace["name"] for trace in traces(other)}
+    assert "word_length" in {trace["name"] for trace in traces(other)}
+    other.context.close()
+
+
+def test_similarity_has_both_matrices(app: App, page: Page, done: str) -> None:
+    page.goto(f"{app.url}/similarity?{done}")
+    heat = [trace for trace in traces(page) if trace["type"] == "heatmap"]
+    assert [trace["n"] for trace in heat] == [7, 7]
+    assert any(trace["name"] == "minilm" for trace in traces(page, 1))
+    picture(page, "similarity")
+
+
+def test_compare_keeps_its_choice_in_the_address(app: App, page: Page, done: str) -> None:
+    page.goto(f"{app.url}/compare?{done}&a=minilm:1&b=minilm:5&colour=note")
+    expect(page.locator(".js-plotly-plot")).to_have_count(3, timeout=START)
+    assert {*SMALL, "note"} <= {trace["name"] for trace in traces(page)}
+    expect(page.get_by_text("FI in minilm layer 5")).to_be_visible()
+    # The values of the feature are in the map's legend, letter by letter.
+    text = page.locator(".js-plotly-plot").nth(1).inner_text()
+    assert TAG in text
+    picture(page, "compare")
+
+
+def test_cells_with_html_are_text(app: App, page: Page, done: str) -> None:
+    page.goto(f"{app.url}/stimuli?{done}")
+    expect(page.locator(".js-plotly-plot")).to_have_count(2)
+    settled(page)
+    assert page.evaluate("window.hacked") is None
+    assert page.locator('img[src="x"]').count() == 0
+    assert {trace["name"] for trace in traces(page)} >= {*SMALL, "note"}
+    picture(page, "stimuli")
+
+
+def test_bad_csv_loses_nothing(app: App, page: Page, done: str, tmp_path: Path) -> None:
+    page.goto(f"{app.url}/?{done}")
+    expect(page.get_by_text("Done:")).to_be_visible()
+    bad = tmp_path / "bad.csv"
+    bad.write_text("sentence,word_index,kind\nthe cat sleeps,0,a\nthe dog barks,7,b\n")
+    upload(page, bad)
+    error = page.get_by_text(re.compile("word_index in row 2 is .?7.*outside the sentence"))
+    expect(error).to_be_visible()
+    picture(page, "bad-csv")
+    expect(page.get_by_text("Done:")).to_be_visible()
+    expect(page.get_by_text("note").first).to_be_visible()  # still the features of the small set
+    page.get_by_role("link", name="Profiles").first.click()
+    assert "tense" in {trace["name"] for trace in traces(page)}
+
+
+def test_unreachable_model_is_left_out(app: App, page: Page, done: str) -> None:
+    query = re.sub(r"&?(analysis|models)=[^&]*", "", done)
+    page.goto(f"{app.url}/?{query}&models=minilm&models=gpt2&layers=0,6")
+    expect(page.get_by_text("cannot be reached now")).to_be_visible()
+    run(page)
+    expect(page.get_by_text(re.compile("gpt2 was left out"))).to_be_visible(timeout=START)
+    expect(page.get_by_text("Done:")).to_be_visible()
+    picture(page, "left-out")
+
+
+def test_representations_from_a_file(
+    app: App, page: Page, done: str, small_csv: Path, tmp_path: Path
+) -> None:
+    n = len(read_csv(small_csv))
+    layers = {f"layer_{i:02}": np.random.default_rng(i).normal(size=(n, 8)) for i in range(3)}
+    np.savez(tmp_path / "brain.npz", **layers)
+    page.goto(f"{app.url}/?{done}")
+    _add_representations(page, "brain", tmp_path / "brain.npz")
+    run(page)
+    expect(page.get_by_text("Done: small_set.csv · minilm, brain")).to_be_visible(timeout=START)
+    page.get_by_role("link", name="Similarity").first.click()
+    assert {"minilm", "brain"} <= {trace["name"] for trace in traces(page, 1)}
+
+
+def test_wrong_representations_are_left_out(
+    app: App, page: Page, done: str, tmp_path: Path
+) -> None:
+    np.savez(tmp_path / "short.npz", layer_00=np.zeros((3, 8)))
+    page.goto(f"{app.url}/?{done}")
+    _add_representations(page, "short", tmp_path / "short.npz")
+    run(page)
+    expect(page.get_by_text(re.compile("short was left out:.*has 3 rows"))).to_be_visible(
+        timeout=START
+    )
+    expect(page.get_by_text("Done: small_set.csv · minilm, short")).to_be_visible()
+
+
+def test_precomputed_distances_and_other_start_tokens(
+    app: App, page: Page, done: str, small_csv: Path, tmp_path: Path
+) -> None:
+    n = len(read_csv(small_csv))
+    points = np.random.default_rng(0).normal(size=(n, 3))
+    square = np.linalg.norm(points[:, None] - points, axis=2)
+    np.savetxt(tmp_path / "apart.csv", square, delimiter=",")
+    page.goto(f"{app.url}/?{done}&distance=precomputed&special_tokens=none")
+    _add_representations(page, "apart", tmp_path / "apart.csv")
+    run(page)
+    expect(page.get_by_text("goes with representations files only")).to_be_visible(timeout=START)
+    models = page.get_by_role("combobox", name="Models").first
+    models.press("Backspace")
+    models.press("Escape")
+    settled(page)
+    run(page)
+    text = "Done: small_set.csv · apart · distance precomputed · special_tokens none"
+    expect(page.get_by_text(text)).to_be_visible(timeout=START)
+    page.get_by_role("link", name="Profiles").first.click()
+    assert "tense" in {trace["name"] for trace in traces(page)}
+
+
+def test_a_run_that_fails_loses_nothing(app: App, page: Page, done: str) -> None:
+    page.goto(f"{app.url}/?{done}&layers=99")
+    run(page)
+    expect(page.get_by_text("Not done:")).to_be_visible(timeout=START)
+    expect(page.get_by_text("has none of the layers 99")).to_be_visible()
+    picture(page, "failed")
+    page.get_by_role("link", name="Profiles").first.click()
+    expect(page.get_by_text("did not finish")).to_be_visible()
+    page.get_by_role("button", name=re.compile("^Open ")).click()
+    assert "tense" in {trace["name"] for trace in traces(page)}
+
+
+def _add_representations(page: Page, name: str, file: Path) -> None:
+    page.get_by_text("Representations from a file").click()
+    field = page.get_by_role("textbox", name="Name")
+    field.fill(name)
+    field.press("Enter")
+    page.locator('input[type="file"]').nth(1).set_input_files(file)
+    page.get_by_role("button", name="Add", exact=True).click()
+    expect(page.get_by_text(f"{name}: {file.name}")).to_be_visible()
+
+
+def test_bad_layers_are_a_sentence(app: App, page: Page, done: str) -> None:
+    page.goto(f"{app.url}/?{done}&layers=three")
+    expect(page.get_by_text("Done:")).to_be_visible()
+    run(page)
+    expect(page.get_by_text("found the layers 'three'")).to_be_visible()
+    expect(page.get_by_text("Done:")).to_be_visible()
+
+
+def test_cancel_stops_within_two_seconds(app: App, page: Page) -> None:
+    page.goto(f"{app.url}/?models=smollm2")
+    expect(page.get_by_text("2,040 stimuli")).to_be_visible()
+    run(page)
+    cancel = page.get_by_role("button", name="Cancel")
+    expect(page.get_by_text("Running:")).to_be_visible(timeout=START)
+    began = time.monotonic()
+    cancel.click()
+    expect(page.get_by_text("Cancelled:")).to_be_visible(timeout=10_000)
+    # Two seconds for the run to stop, and one for the browser to say so on a busy machine.
+    assert time.monotonic() - began < 3
+    page.get_by_role("link", name="Profiles").first.click()
+    expect(page.get_by_text("was cancelled")).to_be_visible()
+
+
+def test_torch_stays_out_of_the_server(app: App, page: Page, done: str) -> None:
+    maps = Path(f"/proc/{app.process}/maps")
+    if not maps.exists():
+        pytest.skip("only Linux tells what a process has loaded")
+    page.goto(f"{app.url}/compare?{done}")
+    expect(page.locator(".js-plotly-plot")).to_have_count(3, timeout=START)
+    assert "numpy" in maps.read_text()  # it does tell
+    assert "libtorch" not in maps.read_text()

@@ -1,0 +1,244 @@
+"""What a researcher does, from beginning to end; each story leaves a screenshot."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+
+import pytest
+from driving import SMALL, START, App, picture, run, settled, traces, upload
+from playwright.sync_api import Browser, Page, expect
+from pypdf import PdfReader
+
+pytestmark = pytest.mark.browser
+
+# Clicks a button and waits until the figure's data have, or have no longer, a trace of its name.
+CLICK_TO_FIGURE = """name => new Promise((done, failed) => {
+  const drawn = () => {
+    const plot = document.querySelector('.js-plotly-plot');
+    if (!plot || !plot.data || !plot.querySelector('.scatterlayer .trace')) return null;
+    return plot.data.some(trace => trace.name === name);
+  };
+  const before = drawn(), began = performance.now();
+  [...document.querySelectorAll('button')].find(b => b.innerText.trim() === name).click();
+  const look = () => {
+    const now = drawn();
+    if (now !== null && now !== before) done(performance.now() - began);
+    else if (performance.now() - began > 60000) failed('the figure did not change');
+    else setTimeout(look, 4);
+  };
+  look();
+})"""
+
+
+def place(page: Page, figure: int, x: float, y: float) -> tuple[float, float]:
+    """Where a point of a figure's first panel, in shares of its sides, is in the window."""
+    plot = page.locator(".js-plotly-plot").nth(figure)
+    plot.scroll_into_view_if_needed()
+    box = plot.locator(".nsewdrag").first.bounding_box()
+    assert box is not None
+    return box["x"] + x * box["width"], box["y"] + y * box["height"]
+
+
+def fresh_page(browser: Browser) -> Page:
+    """A page of somebody else: a browser without this one's cookies and session."""
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    context.set_default_timeout(START)
+    return context.new_page()
+
+
+def test_first_visit(app: App, page: Page) -> None:
+    page.goto(f"{app.url}/profiles")
+    expect(page.get_by_text("This is an example: 2,040 words")).to_be_visible()
+    assert {"part_of_speech", "held-out ρ", "ceiling"} <= {t["name"] for t in traces(page)}
+    settled(page)
+    picture(page, "story-first-visit")
+    page.get_by_role("button", name="Analyse your own").click()
+    expect(page.get_by_role("button", name="Run", exact=True)).to_be_enabled()
+
+
+def test_a_csv_with_a_mistake_is_mended_run_cancelled_and_run_again(
+    app: App, page: Page, tmp_path: Path
+) -> None:
+    rows = [
+        f"{who} {what},{word},{kind}"
+        for who in ("cats", "dogs", "children", "birds", "men", "women")
+        for what in ("sleep", "sing", "run")
+        for word, kind in ((who, "noun"), (what, "verb"))
+    ]
+    path = tmp_path / "animals.csv"
+    path.write_text("\n".join(["text,target,kind", *rows, "cats eat,fish,noun"]))
+    page.goto(app.url + "/?models=minilm&folds=3")
+    upload(page, path)
+    wrong = page.get_by_text(re.compile("the word .*fish.* in row 37 .* does not occur"))
+    expect(wrong).to_be_visible()
+    picture(page, "story-mistake")
+    mended = tmp_path / "animals mended.csv"
+    mended.write_text("\n".join(["text,target,kind", *rows]))
+    upload(page, mended)
+    expect(
+        page.get_by_text("36 stimuli (words in their sentences), 1 features: kind")
+    ).to_be_visible()
+    expect(page.get_by_text("Nothing in the stimuli stands in the way")).to_be_visible()
+    picture(page, "story-mended")
+    run(page)
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.get_by_text("Cancelled:")).to_be_visible()
+    run(page)
+    expect(page.get_by_text("Done:")).to_be_visible()
+    picture(page, "story-run-again")
+
+
+def test_ticking_a_feature_redraws(app: App, page: Page) -> None:
+    page.goto(f"{app.url}/profiles?analysis=example")
+    traces(page)
+    settled(page)
+    took = []
+    for name in ("gender", "gender", "tense", "tense"):
+        took.append(page.evaluate(CLICK_TO_FIGURE, name))
+        settled(page)
+    # Printed, not asserted: the machine may be busy with something else.
+    print("from the click to the new figure, ms:", [round(ms) for ms in took])
+    page.evaluate(CLICK_TO_FIGURE, "part_of_speech")
+    settled(page)
+    assert "part_of_speech" not in {trace["name"] for trace in traces(page)}
+    page.get_by_role("button", name="minilm", exact=True).click()
+    page.wait_for_function(
+        "() => !document.querySelector('.js-plotly-plot').layout.annotations"
+        ".some(a => a.text === 'minilm')"
+    )
+    picture(page, "story-toggled")
+
+
+def test_a_pair_is_followed_to_its_stimuli(app: App, page: Page) -> None:
+    page.set_viewport_size({"width": 1440, "height": 1000})
+    page.goto(f"{app.url}/similarity?analysis=example")
+    traces(page, 1)
+    settled(page)
+    page.mouse.move(*place(page, 0, 0.6, 0.1))
+    page.wait_for_timeout(500)
+    page.mouse.click(*place(page, 0, 0.6, 0.1))
+    expect(page.get_by_text(re.compile("minilm layer 2.*smollm2 layer 6"))).to_be_visible()
+    picture(page, "story-pair")
+    page.get_by_role("button", name="Compare these two").click()
+    page.wait_for_url(re.compile("/compare.*a=minilm%3A2.*b=smollm2%3A6"))
+    expect(page.locator(".js-plotly-plot")).to_have_count(3)
+    settled(page)
+    page.mouse.move(*place(page, 1, 0.3, 0.3))
+    page.mouse.down()
+    for corner in ((0.7, 0.3), (0.7, 0.7), (0.3, 0.7), (0.3, 0.32)):
+        page.mouse.move(*place(page, 1, *corner), steps=6)
+    page.mouse.up()
+    expect(page.get_by_text(re.compile(r"\d+ stimuli are marked"))).to_be_visible()
+    # Both maps show the marked ones.
+    page.wait_for_function(
+        "() => [1, 2].every(n => document.querySelectorAll('.js-plotly-plot')[n]"
+        ".data.some(trace => trace.marker.opacity && trace.marker.opacity.length !== undefined "
+        "|| typeof trace.marker.opacity === 'object'))"
+    )
+    settled(page)
+    picture(page, "story-stimuli")
+
+
+def test_a_pdf_for_a_paper(app: App, page: Page) -> None:
+    page.goto(f"{app.url}/profiles?analysis=example")
+    traces(page)
+    settled(page)
+    page.get_by_role("button", name="Export").first.click()
+    page.get_by_role("radio", name="one column, 89 mm").click()
+    settled(page)
+    picture(page, "story-export")
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="Download PDF").click()
+    assert waiting.value.suggested_filename == "profiles.pdf"
+    (drawn,) = PdfReader(io.BytesIO(Path(waiting.value.path()).read_bytes())).pages
+    assert float(drawn.mediabox.width) / 72 * 25.4 == pytest.approx(89, abs=0.5)
+    assert "part_of_speech" in drawn.extract_text()
+    for font in drawn["/Resources"]["/Font"].values():
+        (inner,) = font.get_object()["/DescendantFonts"]
+        assert "/FontFile2" in inner.get_object()["/FontDescriptor"]
+
+
+def test_the_numbers_behind_a_figure(app: App, page: Page, done: str) -> None:
+    page.goto(f"{app.url}/profiles?{done}")
+    traces(page)
+    settled(page)
+    page.get_by_role("button", name="Export").first.click()
+    for format, name, start in (
+        ("CSV", "profiles.csv", b"model,layer,fold,feature,importance"),
+        ("LaTeX", "profiles.tex", rb"\begin{table}"),
+    ):
+        page.get_by_role("radio", name=format, exact=True).click()
+        with page.expect_download() as waiting:
+            page.get_by_role("button", name=f"Download {format}").click()
+        assert waiting.value.suggested_filename == name
+        assert Path(waiting.value.path()).read_bytes().startswith(start)
+
+
+def test_a_copied_link_opens_the_same_screen(
+    app: App, page: Page, browser: Browser, done: str
+) -> None:
+    page.goto(f"{app.url}/profiles?{done}")
+    traces(page)
+    settled(page)
+    page.get_by_role("button", name="tense", exact=True).click()
+    page.wait_for_url(re.compile("features="))
+    settled(page)
+    page.get_by_text("How it is computed").click()
+    choice = page.get_by_role("combobox", name="Interactions")
+    choice.click()
+    choice.fill("yes")
+    choice.press("Enter")
+    page.wait_for_url(re.compile("products=yes"))
+    expected = re.compile("word_length × |part_of_speech × |note × ")
+    page.wait_for_function(
+        "() => document.querySelector('.js-plotly-plot').data.some(t => t.name.includes('×'))"
+    )
+    other = fresh_page(browser)
+    other.goto(page.url)
+    other.locator(".js-plotly-plot").first.wait_for()
+    names = {trace["name"] for trace in traces(other)}
+    assert "tense" not in names
+    assert any(expected.match(name) for name in names)
+    other.context.close()
+
+
+def test_a_slow_estimator_is_computed_once(app: App, page: Page, done: str) -> None:
+    page.goto(f"{app.url}/profiles?{done}&fit=spearman")
+    expect(page.get_by_text("takes about a second a layer")).to_be_visible()
+    assert {trace["name"] for trace in traces(page)} >= SMALL
+    expect(page.get_by_text("Fitted with estimator spearman")).to_be_visible()
+    page.reload()
+    assert {trace["name"] for trace in traces(page)} >= SMALL
+    expect(page.get_by_text("takes about a second a layer")).to_have_count(0)
+    picture(page, "story-spearman")
+
+
+def test_missing_values_are_treated_otherwise(app: App, page: Page, done: str) -> None:
+    page.goto(f"{app.url}/profiles?{done}&cells=level")
+    expect(page.get_by_text("missing values are a value of their own")).to_be_visible()
+    traces(page)
+
+
+def test_two_users_at_once(app: App, page: Page, browser: Browser, done: str) -> None:
+    other = fresh_page(browser)
+    for one, name in ((page, "tense"), (other, "word_length")):
+        one.goto(f"{app.url}/profiles?{done}")
+        traces(one)
+        settled(one)
+        one.get_by_role("button", name=name, exact=True).click()
+    for one, name, kept in ((page, "tense", "word_length"), (other, "word_length", "tense")):
+        one.wait_for_function(
+            "name => !document.querySelector('.js-plotly-plot').data.some(t => t.name === name)",
+            arg=name,
+        )
+        assert kept in {trace["name"] for trace in traces(one)}
+    other.context.close()
+
+
+def test_the_relative_clauses_can_be_chosen(app: App, page: Page) -> None:
+    page.goto(app.url + "/?stimuli=relative-clauses")
+    expect(page.get_by_text("stimuli (whole sentences)")).to_be_visible()
+    settled(page)
+    picture(page, "story-relative-clauses")
