@@ -34,7 +34,8 @@ from mlem_core.model_files import READ, check_folder, check_gguf, first_line
 from mlem_core.store import sha256_file
 
 DTYPES = ("float32", "bfloat16")
-PACKAGED = ("minilm", "smollm2")
+TRIO = ("mini-bert", "mini-gpt2", "mini-mamba")  # the controlled trio: see training/README.md
+PACKAGED = ("minilm", "smollm2", *TRIO)
 PAPER_TRIO = ("bert-base-uncased", "gpt2", "state-spaces/mamba-130m-hf")
 
 
@@ -95,6 +96,14 @@ _PACKAGES = {
         "SmolLM2-135M-Instruct, Llama decoder, 30 layers (4-bit weights)",
         "4-bit weights",
     ),
+    **{
+        name: _Packaged("mlem_core", f"trio/{name}", None, label, "")
+        for name, label in (
+            ("mini-bert", "mini-bert, BERT encoder, 6 layers (controlled trio)"),
+            ("mini-gpt2", "mini-gpt2, GPT-2 decoder, 6 layers (controlled trio)"),
+            ("mini-mamba", "mini-mamba, Mamba state-space model, 11 layers (controlled trio)"),
+        )
+    },
 }
 _CONTROL = re.compile(r"(?P<name>.+)@random(?P<seed>\d{0,9})")
 _HUB_LABELS = {
@@ -256,7 +265,9 @@ def _source(name: str) -> _Source:
                 f"the model {name!r} comes with the package {package.package!r}, which is not "
                 "installed: run make setup."
             )
-        return _Source(folder, package.gguf, _version(package.package), package.note)
+        # Our own models are what their files are, whichever version of the program has them.
+        version = "" if name in TRIO else _version(package.package)
+        return _Source(folder, package.gguf, version, package.note)
     if not name.strip():
         raise InputError(f"a model has the name {name!r}; the choices begin with {PACKAGED[0]}.")
     path = Path(os.path.expanduser(name))  # leaves an unknown user's home as it is
@@ -301,7 +312,7 @@ def _hub_source(name: str) -> _Source:
         hint = f" (did you mean {near[0]}?)" if near and near[0] != name else ""
         raise ModelUnavailable(
             f"the model {name!r}{hint} is not on this machine and the Hugging Face hub cannot be "
-            f"reached ({error}): {' and '.join(PACKAGED)} need no network."
+            f"reached ({error}): {', '.join(PACKAGED[:-1])} and {PACKAGED[-1]} need no network."
         ) from error
     return _Source(folder, None, commit, "")
 

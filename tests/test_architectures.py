@@ -63,7 +63,8 @@ def padded_states(
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
-@pytest.mark.parametrize("name", models.PACKAGED)
+# transformers counts the layers of Mamba otherwise: its class is held to that below.
+@pytest.mark.parametrize("name", [name for name in models.PACKAGED if name != "mini-mamba"])
 def test_a_packaged_model_gives_what_a_padded_batch_gives(name, side, tmp_path):
     loaded = tiny.opened(name)
     stimuli = word_stimuli()

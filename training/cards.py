@@ -94,11 +94,27 @@ def table(results: dict[str, dict[str, Any]]) -> str:
 def card(name: str, result: dict[str, Any]) -> str:
     """The model card, Markdown with the header that the Hugging Face hub reads."""
     reached = "\n".join(f"- {sentence}" for sentence in goals(name, result))
-    training = textwrap.fill(
+    about = (
+        f"{KINDS[name]}. {result['layers']} layers, {result['width']} units wide, "
+        f"{result['parameters']:,} parameters ({result['without_embeddings']:,} of them not word "
+        "or position embeddings), float16.",
+        f"One of a trio of small models, with {OTHERS[name]}: same text, same tokenizer, same "
+        "width, as many parameters. What differs is the architecture and what it is trained to do. "
+        f"They are made for comparing representations (`--model {name}`); they are no use for "
+        "writing text or answering questions.",
+    )
+    text = (
+        f"{result['words']:,} words: short stories written for this by SmolLM2-135M-Instruct "
+        "(Apache-2.0, its weights at 4 bits), the example sentences of WordNet 3.0 (WordNet "
+        "licence), and *Emma*, *Pride and Prejudice* and *Sense and Sensibility* by Jane Austen "
+        "(public domain). The stories were asked to be about the people and deeds of the probing "
+        "grammar; the grammar itself wrote none of the text. Everything is lower-cased. Where it "
+        "comes from and how it is made again: `training/README.md`."
+    )
+    training = (
         f"From random weights, seed 0: {result['steps']:,} steps of {result['tokens_per_step']:,} "
         f"tokens ({result['tokens']:,} tokens in all), AdamW, bfloat16 autocast on a CPU. "
-        f"{result['note']} It reads `{result['input']}`, rows of {result['longest']} tokens.",
-        width=100,
+        f"{result['note']} It reads `{result['input']}`, rows of {result['longest']} tokens."
     )
     return f"""---
 language: en
@@ -107,26 +123,15 @@ library_name: transformers
 ---
 # {name}
 
-{KINDS[name]}. {result["layers"]} layers, {result["width"]} units wide,
-{result["parameters"]:,} parameters ({result["without_embeddings"]:,} of them not word or position
-embeddings), float16.
-
-One of a trio of small models, with {OTHERS[name]}: same text, same tokenizer, same width, as many
-parameters. What differs is the architecture and what it is trained to do. They are made for
-comparing representations (`--model {name}`); they are no use for writing text or answering
-questions.
+{_wrapped(*about)}
 
 ## Text
 
-{result["words"]:,} words: short stories written for this by SmolLM2-135M-Instruct (Apache-2.0, its
-weights at 4 bits), the example sentences of WordNet 3.0 (WordNet licence), and *Emma*, *Pride and
-Prejudice* and *Sense and Sensibility* by Jane Austen (public domain). The stories were asked to be
-about the people and deeds of the probing grammar; none of its sentences is in the text by design.
-Everything is lower-cased. Where it comes from and how it is made again: `training/README.md`.
+{_wrapped(text)}
 
 ## Training
 
-{training}
+{_wrapped(training)}
 
 ## What it reaches
 
@@ -141,3 +146,7 @@ A small model of little text, much of it from novels two hundred years old and f
 language model: expect their idea of the world, of men and of women, and odd facts. Rare words are
 split into pieces of a few letters.
 """
+
+
+def _wrapped(*paragraphs: str) -> str:
+    return "\n\n".join(textwrap.fill(paragraph, width=100) for paragraph in paragraphs)

@@ -212,6 +212,7 @@ def _save(name: str, model: Any, tokenizer: Any, longest: int, place: Path) -> N
     copy = type(model)(model.config)
     copy.load_state_dict(model.state_dict())
     copy.half().save_pretrained(place)
+    (place / "model.safetensors").chmod(0o644)  # safetensors leaves it to its owner alone
     limit = int(1e30) if name == "mini-mamba" else longest
     wrap(tokenizer, name == "mini-bert", limit).save_pretrained(place)
 
