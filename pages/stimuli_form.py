@@ -62,6 +62,8 @@ def choose() -> StimulusSet | None:
         help="UTF-8, one row a stimulus, with a header. One column holds the sentences; what the "
         "others are you can say once the file is here.",
     )
+    # Above the table of columns: there it is seen.
+    said = st.container()
     wrong = None
     if file is not None:
         try:
@@ -82,7 +84,7 @@ def choose() -> StimulusSet | None:
             help="A built-in set, or a CSV that you have uploaded.",
         )
     if wrong:
-        st.error(
+        said.error(
             f"{choices.plain(wrong)} The stimulus set stays as it was.", icon=":material/error:"
         )
     _examples()
