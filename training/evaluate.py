@@ -15,7 +15,7 @@ import torch
 from training.networks import causal_losses, masked_losses
 from training.ngram import JelinekMercer, KneserNey, Vocabulary
 from training.pairs import PHENOMENA, Pair
-from training.vocabulary import END, MASK, SPECIAL, START
+from training.vocabulary import END, MASK, PAD, SPECIAL, START
 
 ROWS = 32  # of a forward pass
 Document = Sequence[int]
@@ -87,7 +87,7 @@ def causal_bits(model: Any, ids: Sequence[int], longest: int) -> float:
 def unigrams(documents: Sequence[Document], size: int) -> np.ndarray:
     """Bits of each token (size,) by its share of the tokens of documents, all counted once more."""
     counts = np.bincount([t for d in documents for t in d], minlength=size) + 1.0
-    counts[: len(SPECIAL)] = 0
+    counts[[PAD, START, END, MASK]] = 0
     with np.errstate(divide="ignore"):
         bits: np.ndarray = -np.log2(counts / counts.sum())
     return bits
