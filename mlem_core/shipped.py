@@ -21,7 +21,7 @@ from mlem_core.store import Store
 ID = "example"
 FOLDER = Path(__file__).resolve().parent / "shipped"
 
-MODELS = ("minilm", "smollm2")
+MODELS = ("mini-bert", "mini-gpt2", "mini-mamba", "minilm", "smollm2")
 # All of a small model's layers, every third of what is deeper: a few MB instead of many.
 LAYERS = (*range(7), *range(9, 31, 3))
 SPEC = AnalysisSpec(stimuli="probing", models=MODELS, layers=LAYERS)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mlem_core.spec import AnalysisSpec
     from mlem_core.stimuli import StimulusSet
 
-DEFAULT_MODELS = ("minilm", "smollm2")
+DEFAULT_MODELS = ("mini-bert", "mini-gpt2", "mini-mamba", "minilm", "smollm2")
 TITLES = {
     "queued": ":material/hourglass: Waiting:",
     "running": ":material/hourglass: Running:",
