@@ -343,7 +343,7 @@ def _about_the_example(analysis: Analysis) -> None:
         st.markdown(
             f"This is an example: {len(analysis.stimuli):,} words in their sentences, each with "
             f"{len(analysis.stimuli.features)} features, in {len(analysis.layers)} layers of "
-            f"{choices.plain(' and '.join(models))}. Everything here answers to the choices on "
+            f"{choices.plain(', '.join(models))}. Everything here answers to the choices on "
             "the left, as it will for your own stimuli and models."
         )
         if st.button(
