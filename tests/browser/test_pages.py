@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 from mlem_core.stimuli import read_csv
 
 pytestmark = pytest.mark.browser
-VIEWS = ("profiles", "similarity", "compare", "stimuli")
+VIEWS = ("profiles", "similarity", "compare", "why", "stimuli")
 
 
 @pytest.mark.parametrize("view", VIEWS)
@@ -29,7 +29,8 @@ def test_every_view_opens_on_the_example(app: App, page: Page, view: str) -> Non
 def test_first_visit_offers_sets_and_models(app: App, page: Page) -> None:
     page.goto(app.url)
     expect(page.get_by_text("2,040 stimuli")).to_be_visible()
-    expect(page.get_by_text("SmolLM2-135M-Instruct")).to_be_visible()
+    for name in ("mini-bert", "mini-gpt2", "mini-mamba", "minilm", "smollm2"):
+        expect(page.get_by_text(re.compile(f"^{name}: |\n{name}: ")).first).to_be_visible()
     expect(page.get_by_role("button", name="Run", exact=True)).to_be_enabled()
     picture(page, "first-visit")
 
