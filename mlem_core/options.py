@@ -78,8 +78,8 @@ def _add_inputs(command: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="mini-bert, mini-gpt2, mini-mamba, minilm, smollm2, a hub id or a local folder; may be "
-        "given several times",
+        help="mini-bert, mini-gpt2, mini-mamba, minilm, smollm2, a hub id or a local folder; "
+        "may be given several times",
     )
     command.add_argument(
         "--representations",
