@@ -28,7 +28,7 @@ def test_every_view_opens_on_the_example(app: App, page: Page, view: str) -> Non
 
 def test_first_visit_offers_sets_and_models(app: App, page: Page) -> None:
     page.goto(app.url)
-    expect(page.get_by_text("2,040 stimuli")).to_be_visible()
+    expect(page.get_by_text("2,040 stimuli (words")).to_be_visible()
     for name in ("mini-bert", "mini-gpt2", "mini-mamba", "minilm", "smollm2"):
         expect(page.get_by_text(re.compile(f"^{name}: |\n{name}: ")).first).to_be_visible()
     expect(page.get_by_role("button", name="Run", exact=True)).to_be_enabled()
@@ -208,7 +208,7 @@ def test_bad_layers_are_a_sentence(app: App, page: Page, done: str) -> None:
 
 def test_cancel_stops_the_run(app: App, page: Page) -> None:
     page.goto(f"{app.url}/?models=smollm2")
-    expect(page.get_by_text("2,040 stimuli")).to_be_visible()
+    expect(page.get_by_text("2,040 stimuli (words")).to_be_visible()
     run(page)
     cancel = page.get_by_role("button", name="Cancel")
     expect(page.get_by_text("Running:")).to_be_visible(timeout=START)

@@ -187,6 +187,9 @@ def test_a_copied_link_opens_the_same_screen(
     settled(page)
     page.get_by_text("How it is computed").click()
     choice = page.get_by_role("combobox", name="Interactions")
+    # A list that opens while the sidebar scrolls closes again.
+    choice.scroll_into_view_if_needed()
+    settled(page)
     choice.click()
     choice.fill("yes")
     choice.press("Enter")
