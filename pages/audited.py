@@ -8,6 +8,7 @@ import streamlit as st
 
 from pages import choices
 from pages import shared as screen
+from pages.view import View
 
 MEASURES = ("profiles", "scores", "rsa", "tau")
 Reasons = dict[str, dict[Any, str]]
@@ -25,7 +26,7 @@ def _reasons(job_id: str) -> Reasons:
     return {measure: dict(reasons(marked, measure)) for measure in MEASURES}
 
 
-def reasons(view: screen.View) -> Reasons:
+def reasons(view: View) -> Reasons:
     """Why layers, or pairs of layers, are marked, by measure; empty where there is no audit."""
     try:
         return _reasons(view.job_id)
@@ -33,7 +34,7 @@ def reasons(view: screen.View) -> Reasons:
         return {}
 
 
-def say_of_pair(view: screen.View, a: str, b: str) -> None:
+def say_of_pair(view: View, a: str, b: str) -> None:
     """What the audit says of two layers "model:layer" that a page compares."""
     found = reasons(view)
     one, other = screen.as_layer(a), screen.as_layer(b)

@@ -10,6 +10,7 @@ import streamlit as st
 
 from pages import choices
 from pages import shared as screen
+from pages.view import View, open_view, two_layers
 
 if TYPE_CHECKING:
     from mlem_core.results import Layer
@@ -20,7 +21,7 @@ def _map(job_id: str, model: str, layer: int) -> pd.DataFrame:
     return screen.open_analysis(job_id).stimulus_map(model, layer, screen.store())
 
 
-def _first_nominal(view: screen.View) -> str:
+def _first_nominal(view: View) -> str:
     """Nominal, as a few colours are read more easily than a scale, and seldom missing."""
     stimuli = view.analysis.stimuli
     kinds = {feature.name: feature.kind for feature in stimuli.features}
@@ -30,7 +31,7 @@ def _first_nominal(view: screen.View) -> str:
 
 
 def body() -> None:
-    view = screen.view(
+    view = open_view(
         "Compare", "Two layers: which features matter in each, and how each lays out the stimuli."
     )
     if view is None:
@@ -39,7 +40,7 @@ def body() -> None:
 
     two, third = st.columns([2, 1])
     with two:
-        a, b = screen.two_layers(view)
+        a, b = two_layers(view)
     with third:
         colour = choices.choose_one(
             "Colour of the stimuli",
@@ -99,7 +100,7 @@ def body() -> None:
 
 
 @st.fragment
-def _maps(view: screen.View, chosen: list[Layer], colour: str) -> None:
+def _maps(view: View, chosen: list[Layer], colour: str) -> None:
     """The stimuli in both layers; what is selected in one is marked in the other, and listed."""
     stimuli = view.analysis.stimuli
     key = f"marked {view.job_id} {chosen}"
@@ -137,7 +138,7 @@ def _maps(view: screen.View, chosen: list[Layer], colour: str) -> None:
 
 
 def _show_map(
-    view: screen.View,
+    view: View,
     model: str,
     layer: int,
     colour: str,

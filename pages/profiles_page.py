@@ -8,6 +8,7 @@ import streamlit as st
 
 from pages import audited, background, choices
 from pages import shared as screen
+from pages.view import View, open_view
 
 TRIANGLES = (
     "Triangles: layers of which a conclusion changes in the audit, point at one for the reason. "
@@ -15,7 +16,7 @@ TRIANGLES = (
 
 
 def body() -> None:
-    view = screen.view(
+    view = open_view(
         "Profiles",
         "Which features shape each layer: how much of the held-out ρ is lost when a feature is "
         "permuted.",
@@ -80,7 +81,7 @@ BASELINES = {
 }
 
 
-def _baseline(view: screen.View) -> None:
+def _baseline(view: View) -> None:
     from mlem_core import figures
 
     name = choices.choose_one(

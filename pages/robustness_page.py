@@ -8,6 +8,7 @@ import streamlit as st
 
 from pages import background, choices
 from pages import shared as screen
+from pages.view import View, open_view, two_layers
 
 if TYPE_CHECKING:
     from mlem_core.claims import Claim
@@ -21,7 +22,7 @@ KINDS = {
 
 
 def body() -> None:
-    view = screen.view(
+    view = open_view(
         "Robustness",
         "What an artefact could have made, and whether a finding holds when the analysis is done "
         "in another way.",
@@ -33,7 +34,7 @@ def body() -> None:
     screen.attempt(lambda: _claim(view))
 
 
-def _audit(view: screen.View) -> None:
+def _audit(view: View) -> None:
     from mlem_core import figures
     from mlem_core.audit import find
     from mlem_core.audit_marks import marks, summary
@@ -84,13 +85,13 @@ def _audit(view: screen.View) -> None:
     )
 
 
-def _claim(view: screen.View) -> None:
+def _claim(view: View) -> None:
     from mlem_core import figures
     from mlem_core.claims import MEASURES, by_choice, curve, orders, verdict
     from mlem_core.multiverse import choices_of, find
 
     st.subheader("A finding under other choices")
-    a, b = screen.two_layers(view)
+    a, b = two_layers(view)
     if a == b:
         st.info("Choose two different layers.", icon=":material/info:")
         return
@@ -142,7 +143,7 @@ def _claim(view: screen.View) -> None:
         st.caption(choices.plain(notice))
 
 
-def _chosen_claim(view: screen.View, layers: list[tuple[str, int]]) -> Claim | None:
+def _chosen_claim(view: View, layers: list[tuple[str, int]]) -> Claim | None:
     from mlem_core.claims import Claim
 
     names = view.all_features

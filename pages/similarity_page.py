@@ -10,13 +10,14 @@ import streamlit as st
 
 from pages import audited, choices
 from pages import shared as screen
+from pages.view import View, open_view
 
 if TYPE_CHECKING:
     from mlem_core.results import Results
 
 
 def body() -> None:
-    view = screen.view(
+    view = open_view(
         "Similarity",
         "How alike any two layers are: by the features that shape them (left) and by their "
         "distances alone (right).",
@@ -39,7 +40,7 @@ def body() -> None:
 
 # Fragments, so that choosing a cell or a layer draws nothing but its own part of the page.
 @st.fragment
-def _matrices(view: screen.View, results: Results) -> None:
+def _matrices(view: View, results: Results) -> None:
     from mlem_core import figures
 
     marks = audited.reasons(view)
@@ -70,7 +71,7 @@ def _matrices(view: screen.View, results: Results) -> None:
 
 
 @st.fragment
-def _maps(view: screen.View, results: Results) -> None:
+def _maps(view: View, results: Results) -> None:
     from mlem_core import figures
 
     draw = partial(figures.layer_maps, results.layer_map, results.importance)

@@ -10,9 +10,10 @@ import streamlit as st
 
 from pages import choices
 from pages import shared as screen
+from pages.view import View, open_view
 
 
-def _counts(view: screen.View) -> pd.DataFrame:
+def _counts(view: View) -> pd.DataFrame:
     """feature, value, count of the kept features; missing last."""
     stimuli = view.analysis.stimuli
     rows = []
@@ -26,7 +27,7 @@ def _counts(view: screen.View) -> pd.DataFrame:
 
 
 def body() -> None:
-    view = screen.view(
+    view = open_view(
         "Stimuli",
         "The stimuli of the analysis, the values of their features, and how far the features "
         "vary together.",

@@ -9,6 +9,7 @@ import streamlit as st
 
 from pages import audited, background, choices
 from pages import shared as screen
+from pages.view import View, open_view, two_layers
 
 if TYPE_CHECKING:
     from mlem_core.decomposition import Decomposition
@@ -52,14 +53,14 @@ def _examples(
 
 
 def body() -> None:
-    view = screen.view(
+    view = open_view(
         "Why alike",
         "Why two layers represent the stimuli alike: their similarity as a sum of what each "
         "feature contributes, and of what no feature explains.",
     )
     if view is None:
         return
-    a, b = screen.two_layers(view)
+    a, b = two_layers(view)
     if a == b:
         st.info("Choose two different layers.", icon=":material/info:")
         return
@@ -68,7 +69,7 @@ def body() -> None:
     screen.attempt(lambda: _all(view))
 
 
-def _two(view: screen.View, a: str, b: str) -> None:
+def _two(view: View, a: str, b: str) -> None:
     from mlem_core import figures
 
     why = _explanation(view.job_id, a, b, tuple(view.features))
@@ -135,7 +136,7 @@ def _numbers(why: Explanation, a: str, b: str) -> None:
         )
 
 
-def _pairs(view: screen.View, why: Explanation, a: str, b: str) -> None:
+def _pairs(view: View, why: Explanation, a: str, b: str) -> None:
     terms = why.terms.loc[why.terms["value"].abs().sort_values(ascending=False).index, "term"]
     st.subheader("The pairs of stimuli behind it")
     first, second = st.columns(2, vertical_alignment="bottom")
@@ -193,7 +194,7 @@ def _pairs(view: screen.View, why: Explanation, a: str, b: str) -> None:
     )
 
 
-def _all(view: screen.View) -> None:
+def _all(view: View) -> None:
     from mlem_core import figures
 
     st.subheader("All layers")

@@ -1,0 +1,412 @@
+"""The analysis that a view shows, and what the user keeps of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import streamlit as st
+
+from pages import background, choices
+from pages import shared as screen
+
+if TYPE_CHECKING:
+    from mlem_core.analysis import Analysis
+    from mlem_core.jobs import Job
+    from mlem_core.results import Layer, Results
+
+
+@st.cache_resource(max_entries=128, show_spinner=False)
+def _results(
+    job_id: str,
+    features: tuple[str, ...],
+    layers: tuple[str, ...],
+    estimator: str,
+    interactions: bool,
+) -> Results | None:
+    """The tables; None where they take long and are not kept yet."""
+    from mlem_core import kept_fits
+
+    asked: dict[str, Any] = {
+        "features": features,
+        "layers": [screen.as_layer(layer) for layer in layers],
+        "estimator": estimator,
+        "interactions": interactions,
+    }
+    analysis = screen.open_analysis(job_id)
+    if estimator in kept_fits.SLOW:
+        return kept_fits.find(analysis, screen.store(), **asked)
+    return analysis.results(**asked)
+
+
+@dataclass(frozen=True)
+class View:
+    """The analysis that a view shows, and what the user keeps of it.
+
+    Attributes
+    ----------
+    job_id : of the analysis
+    analysis : as loaded
+    features : kept by the user, in the order of the analysis
+    layers : (model, layer) kept by the user
+    estimator, interactions : how the metric model is fitted
+    """
+
+    job_id: str
+    analysis: Analysis
+    features: list[str]
+    layers: list[Layer]
+    estimator: str
+    interactions: bool
+
+    @property
+    def all_features(self) -> list[str]:
+        """Of the analysis, in its order; their place decides the colours."""
+        return [feature.name for feature in self.analysis.stimuli.features]
+
+    @property
+    def layer_names(self) -> list[str]:
+        """ "model:layer" of each kept layer."""
+        return [f"{model}:{layer}" for model, layer in self.layers]
+
+    def results(self) -> Results | None:
+        """The tables for what is kept; None while they are computed (which is shown)."""
+        key = (
+            self.job_id,
+            tuple(self.features),
+            tuple(self.layer_names),
+            self.estimator,
+            self.interactions,
+        )
+        found = _results(*key)
+        if found is None:
+            # Not kept in memory, so that the next look finds what was computed meanwhile.
+            _results.clear(*key)
+            self._compute()
+        return found
+
+    def _compute(self) -> None:
+        from mlem_core import followups
+
+        options = {
+            "features": self.features,
+            "layers": self.layers,
+            "estimator": self.estimator,
+            "interactions": self.interactions,
+        }
+        st.info(
+            f"The estimator {self.estimator} takes about a second a layer. It is computed once; "
+            "after that every look is quick.",
+            icon=":material/hourglass:",
+        )
+        task = followups.find("fits", self.job_id, options, screen.store())
+        if not task.folder.exists():
+            followups.start("fits", self.job_id, options, screen.store())
+        background.offer(
+            "fits",
+            self.job_id,
+            options,
+            "Fit the metric models",
+            "Fits every layer that is shown, in the background.",
+        )
+
+    def caption(self, results: Results) -> str:
+        """How and on how much the results are computed, for a caption."""
+        how = {"ridge": "non-negative ridge regression"}.get(
+            self.estimator, f"estimator {self.estimator}"
+        )
+        if self.interactions:
+            how += " with interactions, of which those that matter most are drawn (the CSV has all)"
+        missing = ""
+        if has_missing(self.analysis):
+            what = {"ignore": "at no distance to any value", "level": "a value of their own"}
+            missing = f"; missing values are {what[self.analysis.spec.missing]}"
+        return (
+            f"Fitted with {how}{missing}. Computed on {results.n_stimuli:,} stimuli, "
+            f"{results.n_pairs:,} pairs, {results.n_folds} folds."
+        )
+
+
+def open_view(title: str, lead: str, *, layers: bool = True) -> View | None:
+    """Head and sidebar of a view; None where there is nothing to show yet (and it is said)."""
+    from mlem_core import jobs
+
+    st.title(title)
+    st.markdown(lead)
+    recent = jobs.recent(screen.store())
+    done = {job.id: job for job in recent if job.status().state == "done"}
+    job_id = choices.get_one("analysis")
+    latest = next(iter(done.values()), None)
+    if not job_id and screen.EXAMPLE in done:
+        choices.open_job(screen.EXAMPLE)
+        job_id = screen.EXAMPLE
+    if not job_id:
+        _nothing_yet(latest)
+        return None
+    if job_id not in done:
+        state = screen.find_job(job_id).status().state
+        if state != "done":
+            _not_done(state, latest)
+            return None
+        done[job_id] = screen.find_job(job_id)
+    with st.sidebar:
+        key = choices.key_of("which analysis")
+        st.session_state[key] = job_id
+        st.selectbox(
+            "Analysis",
+            list(done),
+            format_func=_labels(done).get,
+            key=key,
+            on_change=lambda: choices.open_job(st.session_state[key]),
+            help="Which of the finished analyses is shown. A new one is started on the page "
+            "Analysis.",
+        )
+        analysis = screen.open_analysis(job_id)
+        names = [feature.name for feature in analysis.stimuli.features]
+        features = choices.toggle_many(
+            "Features",
+            names,
+            "features",
+            help="The metric model is fitted again with the features that you keep, from the "
+            "pair tables; no language model runs for it.",
+        )
+        kept = analysis.layers
+        if layers:
+            kept = _chosen_layers(analysis)
+        estimator, interactions, missing = _chosen_method(analysis)
+    if job_id == screen.EXAMPLE:
+        _about_the_example(analysis)
+    if analysis.notices:
+        many = f"{len(analysis.notices)} notes" if len(analysis.notices) > 1 else "1 note"
+        with st.expander(f"{many} on this analysis", icon=":material/info:"):
+            for notice in analysis.notices:
+                st.markdown(f"- {choices.plain(notice)}")
+    if not features or not kept:
+        what = "feature" if not features else "model and one layer"
+        st.info(f"Choose at least one {what} in the sidebar.", icon=":material/info:")
+        return None
+    if missing != analysis.spec.missing:
+        other = _with_missing(job_id, missing)
+        if other is not None:
+            job_id, analysis = other, screen.open_analysis(other)
+    there = set(analysis.layers)
+    return View(
+        job_id,
+        analysis,
+        [name for name in names if name in features],
+        [layer for layer in kept if layer in there],
+        estimator,
+        interactions,
+    )
+
+
+def _about_the_example(analysis: Analysis) -> None:
+    models = list(dict.fromkeys(model for model, _ in analysis.layers))
+    with st.container(border=True, horizontal=True, vertical_alignment="center"):
+        st.markdown(
+            f"This is an example: {len(analysis.stimuli):,} words in their sentences, each with "
+            f"{len(analysis.stimuli.features)} features, in {len(analysis.layers)} layers of "
+            f"{choices.plain(', '.join(models))}. Everything here answers to the choices on "
+            "the left, as it will for your own stimuli and models."
+        )
+        if st.button(
+            "Analyse your own",
+            type="primary",
+            icon=":material/play_circle:",
+            help="Opens the page Analysis, where stimuli and models are chosen.",
+        ):
+            st.switch_page(screen.ANALYSIS_PAGE)
+
+
+def has_missing(analysis: Analysis) -> bool:
+    """Whether a feature of the analysis has a missing value."""
+    names = [feature.name for feature in analysis.stimuli.features]
+    return bool(analysis.stimuli.table[names].isna().to_numpy().any())
+
+
+def _chosen_method(analysis: Analysis) -> tuple[str, bool, str]:
+    """How the metric model is fitted: estimator, interactions, policy for missing values."""
+    from mlem_core.patterns import MISSING
+    from mlem_core.results import ESTIMATORS
+
+    spec = analysis.spec
+    with st.expander("How it is computed", icon=":material/tune:"):
+        estimator = choices.choose_one(
+            "Estimator",
+            list(ESTIMATORS),
+            "fit",
+            spec.estimator,
+            format_func=lambda one: screen.ESTIMATOR_NAMES.get(one, one),
+            help="How the metric model is fitted: ridge as in the first paper, the highest rank "
+            "correlation as in the second.",
+        )
+        interactions = choices.choose_one(
+            "Interactions",
+            ["no", "yes"],
+            "products",
+            "yes" if spec.interactions else "no",
+            help="Whether the metric model weighs products of two features too; importances then "
+            "have a line for each.",
+        )
+        none = not has_missing(analysis)
+        missing = choices.choose_one(
+            "Missing values",
+            MISSING,
+            "cells",
+            spec.missing,
+            format_func=lambda one: screen.MISSING_NAMES.get(one, one),
+            disabled=none,
+            help="No value is missing here."
+            if none
+            else "What an empty cell means. Another answer needs other pair tables, which are "
+            "made once, in the background, without the language models.",
+        )
+    return estimator, interactions == "yes", missing
+
+
+def _with_missing(job_id: str, missing: str) -> str | None:
+    """The same analysis with another policy for missing values; None while there is none."""
+    from mlem_core import jobs
+
+    spec = replace(screen.find_job(job_id).spec, missing=missing)
+    other = jobs.find(jobs.job_id(spec), screen.store())
+    if other is not None and other.status().state == "done":
+        return other.id
+    if other is None:
+        other = jobs.start(spec, screen.store())
+    _until_made(other.id)
+    return None
+
+
+@st.fragment(run_every=0.5)
+def _until_made(job_id: str) -> None:
+    from mlem_core import jobs
+
+    job = screen.find_job(job_id)
+    status = job.status()
+    if status.state == "done":
+        st.rerun()
+    with st.container(border=True):
+        if status.state in ("queued", "running"):
+            stage = status.stages[-1] if status.stages else None
+            share = 0.0 if stage is None else min(1.0, stage.done / max(stage.total, 1))
+            st.progress(
+                share,
+                text="Making the pair tables for the other treatment of missing values. Until "
+                "then you see the figures of the first one.",
+            )
+            if st.button(
+                "Cancel", icon=":material/stop_circle:", key=f"cancel {job_id}",
+                help="Stops this work; the analysis stays as it is.",
+            ):  # fmt: skip
+                job.cancel()
+                st.rerun()
+            return
+        if status.state == "failed":
+            st.error(choices.plain(status.message), icon=":material/error:")
+        if st.button(
+            "Make these tables",
+            icon=":material/play_arrow:",
+            key=f"start {job_id}",
+            help="Makes the pair tables for this treatment of missing values, in the background.",
+        ):
+            jobs.start(job.spec, screen.store())
+            st.rerun()
+
+
+def _labels(done: dict[str, Job]) -> dict[str, str]:
+    """What each job is called in a list; the browser answers with it, so no two may be alike."""
+    names = {job_id: screen.describe(job.spec) for job_id, job in done.items()}
+    again = {name for name in names.values() if list(names.values()).count(name) > 1}
+    return {
+        job_id: f"{name} · {job_id[:6]}" if name in again else name
+        for job_id, name in names.items()
+    }
+
+
+def _chosen_layers(analysis: Analysis) -> list[Layer]:
+    models = list(dict.fromkeys(model for model, _ in analysis.layers))
+    numbers = [str(n) for n in sorted({layer for _, layer in analysis.layers})]
+    shown = choices.toggle_many(
+        "Models", models, "show_models", help="The models whose layers are shown."
+    )
+    at = choices.choose_many(
+        "Layers",
+        numbers,
+        "show_layers",
+        [],
+        placeholder="All layers",
+        help="Layer 0 is the embeddings, layer k is what leaves block k. Leave it empty for all "
+        "layers.",
+    )
+    return [
+        (model, layer)
+        for model, layer in analysis.layers
+        if model in shown and (not at or str(layer) in at)
+    ]
+
+
+def _nothing_yet(latest: Job | None) -> None:
+    if latest is None:
+        what = (
+            "There is no analysis yet: choose stimuli and models on the page Analysis and run it."
+        )
+    else:
+        what = "No analysis is chosen: open the latest one, or run a new one on the page Analysis."
+    st.info(what, icon=":material/info:")
+    _ways_on(latest)
+
+
+def _not_done(state: str, latest: Job | None) -> None:
+    what = {
+        "queued": "is waiting for its turn; its progress is on the page Analysis.",
+        "running": "is still running; its progress is on the page Analysis.",
+        "cancelled": "was cancelled; run it again on the page Analysis.",
+    }.get(state, "did not finish; the page Analysis says why.")
+    st.info(f"The analysis {what}", icon=":material/info:")
+    _ways_on(latest)
+
+
+def _ways_on(latest: Job | None) -> None:
+    with st.container(horizontal=True, vertical_alignment="center"):
+        if latest is not None:
+            st.button(
+                f"Open {choices.plain(screen.describe(latest.spec))}",
+                icon=":material/folder_open:",
+                type="primary",
+                on_click=lambda: choices.open_job(latest.id),
+                help="Shows the latest analysis that is done.",
+            )
+        st.page_link(screen.ANALYSIS_PAGE, label="Go to Analysis", icon=":material/play_circle:")
+
+
+def two_layers(view: View) -> tuple[str, str]:
+    """The pair of layers "model:layer" that Compare and Why alike look at."""
+    first, second = st.columns(2)
+    with first:
+        a = choices.choose_one(
+            "First layer",
+            view.layer_names,
+            "a",
+            _middle(view, 0),
+            format_func=screen.layer_label,
+            help="One of the two layers that are compared.",
+        )
+    with second:
+        b = choices.choose_one(
+            "Second layer",
+            view.layer_names,
+            "b",
+            _middle(view, -1),
+            format_func=screen.layer_label,
+            help="The other one.",
+        )
+    return a, b
+
+
+def _middle(view: View, which: int) -> str:
+    """The middle layer of the first or the last model (of one model: the last layer)."""
+    models = list(dict.fromkeys(model for model, _ in view.layers))
+    of = [layer for model, layer in view.layers if model == models[which]]
+    at = -1 if which == -1 and len(models) == 1 else len(of) // 2
+    return f"{models[which]}:{of[at]}"
