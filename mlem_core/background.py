@@ -34,6 +34,7 @@ import filelock
 
 from mlem_core.analysis import Progress, Report
 from mlem_core.errors import InputError
+from mlem_core.files import replacing
 
 State = Literal["queued", "running", "done", "failed", "cancelled"]
 Request = dict[str, Any]
@@ -341,17 +342,6 @@ def read_json(path: Path, *, strict: bool = False) -> dict[str, Any]:
 
 
 def write_json(path: Path, value: dict[str, Any]) -> None:
-    """Write JSON under another name, then rename."""
-    replace(path, json.dumps(value).encode())
-
-
-def replace(path: Path, data: bytes) -> None:
-    """Write under another name, then rename."""
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    """Write JSON, whole or not at all."""
+    with replacing(path, private=True) as temporary:
+        temporary.write_bytes(json.dumps(value).encode())

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import tempfile
 import zipfile
@@ -28,6 +27,7 @@ from typing import Any
 
 from mlem_core.analysis import Analysis, Progress, Report
 from mlem_core.errors import InputError
+from mlem_core.files import replacing
 from mlem_core.methods import methods_paragraph, versions_text
 from mlem_core.references import bibtex
 from mlem_core.results import Layer, Results
@@ -260,19 +260,10 @@ def _steady(data: bytes, form: str) -> bytes:
 
 
 def _zip(files: dict[str, bytes], target: Path) -> Path:
-    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file, zipfile.ZipFile(file, "w") as archive:
-            for path in sorted(files):
-                entry = zipfile.ZipInfo(path, _DATE)
-                entry.compress_type = zipfile.ZIP_DEFLATED
-                entry.external_attr = 0o644 << 16
-                archive.writestr(entry, files[path])
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(name, 0o666 & ~umask)  # mkstemp makes it private
-        os.replace(name, target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    with replacing(target) as temporary, zipfile.ZipFile(temporary, "w") as archive:
+        for path in sorted(files):
+            entry = zipfile.ZipInfo(path, _DATE)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, files[path])
     return target

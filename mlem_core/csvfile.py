@@ -8,9 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-import os
 import re
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.errors import InputError
+from mlem_core.files import replacing
 
 MAX_BYTES = 50_000_000
 MAX_ROWS = 20_000
@@ -70,25 +69,11 @@ def write_table(frame: pd.DataFrame, target: str | Path | IO[Any]) -> None:
         writer.writerow([_cell(value) for value in row])
     text = "".join(lines)
     if isinstance(target, (str, Path)):
-        _replace(Path(target), text)
+        with replacing(target) as temporary:
+            temporary.write_text(text, encoding="utf-8", newline="")
         return
     file: Any = target
     file.write(text if isinstance(file, io.TextIOBase) else text.encode())
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write under another name, then rename: a reader never sees half a file."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)  # mkstemp makes it private
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def _cell(value: Any) -> Any:

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from mlem_core import shipped
 from mlem_core.analysis import TABLES_VERSION, Analysis, Report, run
-from mlem_core.background import Request, Task, carry_out, read_json, replace
+from mlem_core.background import Request, Task, carry_out, read_json
 from mlem_core.errors import InputError
+from mlem_core.files import replacing
 from mlem_core.spec import AnalysisSpec
 from mlem_core.store import Store, sha256_file
 
@@ -120,7 +121,8 @@ def keep_upload(data: bytes, name: str, store: Store) -> Path:
     path = store.root / "uploads" / hashlib.sha256(data).hexdigest() / base
     if not path.is_file() or path.stat().st_size != len(data):
         path.parent.mkdir(parents=True, exist_ok=True)
-        replace(path, data)
+        with replacing(path, private=True) as temporary:
+            temporary.write_bytes(data)
     return path
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import os
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -16,6 +15,7 @@ import pandas as pd
 
 from mlem_core import similarity
 from mlem_core.errors import unknown
+from mlem_core.files import replacing
 from mlem_core.importance import permutation_importance
 from mlem_core.metric import FoldFits, cross_validate_ridge
 from mlem_core.patterns import FloatArray, IntArray
@@ -117,13 +117,13 @@ def write_tables(
     """
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target, prefix=".writing-") as writing:
+    # All of them are written before the first takes its place.
+    with contextlib.ExitStack() as writing:
         for name, table in tables.items():
-            write_table(table, Path(writing) / name)
+            write_table(table, writing.enter_context(replacing(target / name)))
         text = json.dumps(manifest, indent=2, ensure_ascii=False)
-        (Path(writing) / "manifest.json").write_text(text + "\n", encoding="utf-8")
-        for path in sorted(Path(writing).iterdir()):
-            os.replace(path, target / path.name)
+        path = writing.enter_context(replacing(target / "manifest.json"))
+        path.write_text(text + "\n", encoding="utf-8")
 
 
 def _with_names(square: pd.DataFrame) -> pd.DataFrame:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -13,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 
+from mlem_core.files import replacing
 from mlem_core.parallel import cores
 
 Row = dict[str, Any]
@@ -73,6 +73,5 @@ def carry_out(path: Path, tasks: Sequence[Task]) -> pd.DataFrame:
 
 def write(path: Path, table: pd.DataFrame) -> None:
     """A CSV with seven digits, in place only when whole."""
-    unfinished = path.with_suffix(".unfinished")
-    table.to_csv(unfinished, index=False, float_format="%.7g")
-    os.replace(unfinished, path)
+    with replacing(path) as temporary:
+        table.to_csv(temporary, index=False, float_format="%.7g")
