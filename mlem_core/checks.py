@@ -15,6 +15,7 @@ from mlem_core.columns import Columns
 from mlem_core.equations import training_blocks
 from mlem_core.errors import InputError
 from mlem_core.metric import group_folds
+from mlem_core.pairs import tables_without_layers
 from mlem_core.patterns import IntArray, PairIndex, feature_columns
 from mlem_core.similarity import feature_correlations
 from mlem_core.stimuli import StimulusSet
@@ -110,7 +111,7 @@ def lint(
     fold_of = np.unique(fold_of[rows], return_inverse=True)[1].astype(np.int64)
     index = PairIndex.build(feature_columns(stimuli.take(rows)), fold_of, missing)
     findings += [Finding("note", "bins", (), (), note) for note in index.notes]
-    tables = _without_layers(index).with_interactions(interactions)
+    tables = tables_without_layers(index).with_interactions(interactions)
     findings += feature_findings(tables)
     correlations = _correlations(tables)
     of = "all pairs of stimuli" if len(rows) == n else f"the pairs of {len(rows):,} of the stimuli"
@@ -184,32 +185,6 @@ def feature_findings(tables: PairTables) -> list[Finding]:
             f"fewer features{' or no interactions' if tables.interactions else ''}.",
         )
     return found
-
-
-def _without_layers(index: PairIndex) -> PairTables:
-    """The patterns and their counts, for no layer."""
-    n_blocks = index.n_folds * (index.n_folds + 1) // 2
-    counts = np.bincount(index.pattern_cell, minlength=n_blocks * index.n_patterns)
-    cells = np.flatnonzero(counts)
-    nothing = np.zeros((0, len(cells)))
-    return PairTables(
-        features=index.features,
-        kinds=index.kinds,
-        levels=index.levels,
-        codes=index.codes,
-        n_stimuli=len(index.folds),
-        n_folds=index.n_folds,
-        cell_block=cells // index.n_patterns,
-        cell_pattern=cells % index.n_patterns,
-        counts=counts[cells].astype(np.float64),
-        target_sums=nothing,
-        rank_sums=nothing,
-        within_sums=nothing,
-        rank_squares=np.zeros(0),
-        within_squares=np.zeros((0, index.n_folds)),
-        target_low=np.zeros((0, n_blocks)),
-        target_high=np.zeros((0, n_blocks)),
-    )
 
 
 def _correlations(tables: PairTables) -> pd.DataFrame:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -263,16 +263,12 @@ def pair_tables(
     return _assemble(index, done_rows)
 
 
-def _assemble(index: PairIndex, rows: Sequence[LayerSums]) -> PairTables:
+def tables_without_layers(index: PairIndex) -> PairTables:
+    """The patterns and how many pairs have each, for no layer: what the stimuli alone decide."""
     n_blocks = index.n_folds * (index.n_folds + 1) // 2
     counts = np.bincount(index.pattern_cell, minlength=n_blocks * index.n_patterns)
     cells = np.flatnonzero(counts)
-
-    def stacked(name: str) -> FloatArray:
-        return np.stack([getattr(row, name) for row in rows])
-
-    ranked = rows[0].train_sums is not None
-    train_sums = stacked("train_sums")[:, :, cells] if ranked else None
+    by_cell, by_block = np.zeros((0, len(cells))), np.zeros((0, n_blocks))
     return PairTables(
         features=index.features,
         kinds=index.kinds,
@@ -283,6 +279,27 @@ def _assemble(index: PairIndex, rows: Sequence[LayerSums]) -> PairTables:
         cell_block=cells // index.n_patterns,
         cell_pattern=cells % index.n_patterns,
         counts=counts[cells].astype(np.float64),
+        target_sums=by_cell,
+        rank_sums=by_cell,
+        within_sums=by_cell,
+        rank_squares=np.zeros(0),
+        within_squares=np.zeros((0, index.n_folds)),
+        target_low=by_block,
+        target_high=by_block,
+    )
+
+
+def _assemble(index: PairIndex, rows: Sequence[LayerSums]) -> PairTables:
+    tables = tables_without_layers(index)
+    cells = tables.cell_block * index.n_patterns + tables.cell_pattern
+
+    def stacked(name: str) -> FloatArray:
+        return np.stack([getattr(row, name) for row in rows])
+
+    ranked = rows[0].train_sums is not None
+    train_sums = stacked("train_sums")[:, :, cells] if ranked else None
+    return replace(
+        tables,
         target_sums=stacked("target_sums")[:, cells],
         rank_sums=stacked("rank_sums")[:, cells],
         within_sums=stacked("within_sums")[:, cells],

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import explicit
 import numpy as np
@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import rankdata
 
 from mlem_core.errors import InputError
-from mlem_core.pairs import pair_tables
+from mlem_core.pairs import pair_tables, tables_without_layers
 from mlem_core.patterns import PairIndex, block_numbers, feature_columns
 from mlem_core.tables import PairTables
 
@@ -69,6 +69,17 @@ def test_sums_are_those_of_the_explicit_pairs(case):
             own = target[block == number]
             assert tables.target_low[layer, number] == pytest.approx(own.min(), abs=1e-12)
             assert tables.target_high[layer, number] == pytest.approx(own.max())
+
+
+def test_without_layers_patterns_and_counts_are_the_same(case):
+    *_, index, tables, _ = case
+    found, expected = tables_without_layers(index), tables.of_layers([])
+    assert found.n_layers == 0 and found.train_sums is None
+    for field in fields(PairTables):
+        if field.name not in ("levels", "train_sums", "train_squares"):
+            np.testing.assert_array_equal(getattr(found, field.name), getattr(expected, field.name))
+    np.testing.assert_array_equal(found.patterns, expected.patterns)
+    assert found.counts.sum() == N * (N - 1) / 2
 
 
 def test_summing_features_out_equals_leaving_them_out(case):
