@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 import pandas as pd
 from scipy.spatial.distance import pdist
 from scipy.stats import rankdata, spearmanr
+from sklearn.linear_model import Ridge
 
 
 def random_features(n: int, seed: int = 0) -> pd.DataFrame:
@@ -82,6 +85,33 @@ def scaled(target: np.ndarray) -> np.ndarray:
 def rho(prediction: np.ndarray, target: np.ndarray) -> float:
     # Predictions of one pattern differ in their last bits; as ties they must be equal.
     return float(spearmanr(np.round(prediction, 12), target).statistic)
+
+
+def ridge(x: np.ndarray, y: np.ndarray, alpha: float) -> Ridge:
+    """Weights of at least 0 and an intercept, as exact as scikit-learn gets."""
+    return Ridge(alpha=alpha, positive=True, tol=1e-12, max_iter=100_000).fit(x, y)
+
+
+def best_alpha(
+    x: np.ndarray,
+    target: np.ndarray,
+    folds: np.ndarray,
+    outer: int,
+    alphas: Sequence[float],
+    y: Callable[[np.ndarray], np.ndarray],
+) -> float:
+    """Which α predicts best, over the folds other than the outer one.
+
+    `y(use)` is what is fitted on the pairs that are used, `target` what is scored.
+    """
+    means = []
+    for alpha in alphas:
+        scores = []
+        for inner in set(folds.tolist()) - {outer}:
+            use, test = training(folds, outer, inner), held_out(folds, inner)
+            scores.append(rho(x[test] @ ridge(x[use], y(use), alpha).coef_, target[test]))
+        means.append(np.mean(scores))
+    return alphas[int(np.argmax(np.array(means) >= max(means) - 1e-9))]
 
 
 def rho_a(prediction: np.ndarray, target: np.ndarray) -> float:

@@ -4,8 +4,8 @@ import explicit
 import numpy as np
 import pandas as pd
 import pytest
+from inputs import random_case, tables_of
 from sklearn.base import clone
-from sklearn.linear_model import Ridge
 
 from mlem_core.equations import moments, ridge_weights, training_blocks
 from mlem_core.errors import InputError
@@ -15,25 +15,14 @@ from mlem_core.metric import (
     cross_validate_ridge,
     group_folds,
 )
-from mlem_core.pairs import pair_tables
-from mlem_core.patterns import PairIndex, feature_columns
 
 N = 75
 
 
 @pytest.fixture(scope="module")
 def case():
-    features = explicit.random_features(N)
-    folds = explicit.random_folds(N)
-    layers = [explicit.random_layer(features, seed) for seed in range(3)]
-    index = PairIndex.build(feature_columns(features), folds)
-    tables = pair_tables(index, [lambda layer=layer: layer for layer in layers])
-    x = explicit.feature_distances(features) ** 2
-    return folds, layers, tables, x
-
-
-def sklearn_ridge(x, y, alpha):
-    return Ridge(alpha=alpha, positive=True, tol=1e-12, max_iter=100_000).fit(x, y)
+    folds, layers, tables, distances = random_case(N, 3)
+    return folds, layers, tables, distances**2
 
 
 @pytest.mark.parametrize("left_out", [(0,), (1, 3)])
@@ -44,7 +33,7 @@ def test_fit_equals_sklearn_on_the_explicit_pairs(case, left_out):
     for layer, rows in enumerate(layers):
         y = explicit.scaled(explicit.squared(rows)[use])
         for a, alpha in enumerate(ALPHAS):
-            expected = sklearn_ridge(x[use], y, alpha).coef_
+            expected = explicit.ridge(x[use], y, alpha).coef_
             np.testing.assert_allclose(fitted[layer, 0, a], expected, atol=1e-6)
 
 
@@ -53,17 +42,12 @@ def test_nested_cross_validation_equals_the_slow_way(case):
     fits = cross_validate_ridge(tables)
     for layer in (0, 2):
         target = explicit.squared(layers[layer])
+
+        def scaled(use, target=target):
+            return explicit.scaled(target[use])
+
         for k in range(5):
-            means = []
-            for alpha in ALPHAS:
-                scores = []
-                for j in range(5):
-                    if j != k:
-                        use, test = explicit.training(folds, k, j), explicit.held_out(folds, j)
-                        model = sklearn_ridge(x[use], explicit.scaled(target[use]), alpha)
-                        scores.append(explicit.rho(x[test] @ model.coef_, target[test]))
-                means.append(np.mean(scores))
-            chosen = ALPHAS[int(np.argmax(np.array(means) >= max(means) - 1e-9))]
+            chosen = explicit.best_alpha(x, target, folds, k, ALPHAS, scaled)
             assert fits.alpha[layer, k] == chosen
             weights = fits.weights[layer, k]
             test = explicit.held_out(folds, k)
@@ -89,10 +73,7 @@ def test_dropping_a_feature_by_summing_out_equals_refitting_without_it(case):
     folds, layers, tables, _ = case
     keep = ["kind", "length", "frequency"]
     features = explicit.random_features(N)[keep]
-    index = PairIndex.build(feature_columns(features), folds)
-    expected = cross_validate_ridge(
-        pair_tables(index, [lambda layer=layer: layer for layer in layers])
-    )
+    expected = cross_validate_ridge(tables_of(features, layers, folds))
     found = cross_validate_ridge(tables.of_features(keep))
     np.testing.assert_allclose(found.weights, expected.weights, atol=1e-9)
     np.testing.assert_allclose(found.rho, expected.rho, atol=1e-9)
@@ -167,7 +148,7 @@ def test_too_few_groups_or_folds():
     with pytest.raises(InputError, match="leave a fold with 2"):
         group_folds(np.arange(10), 5, 0)
     features = explicit.random_features(30)
-    index = PairIndex.build(feature_columns(features), explicit.random_folds(30, 2))
-    tables = pair_tables(index, [lambda: explicit.random_layer(features)])
+    layer = explicit.random_layer(features)
+    tables = tables_of(features, [layer], explicit.random_folds(30, 2))
     with pytest.raises(InputError, match="at least 3"):
         cross_validate_ridge(tables)

@@ -4,16 +4,14 @@ import explicit
 import numpy as np
 import pandas as pd
 import pytest
+from inputs import random_case, tables_of
 from scipy.stats import rankdata
 from sklearn.base import clone
 from sklearn.datasets import make_spd_matrix
-from sklearn.linear_model import Ridge
 
 from mlem_core.errors import InputError
 from mlem_core.importance import permutation_importance
 from mlem_core.metric import ALPHAS, RidgeMLEM, cross_validate_ridge
-from mlem_core.pairs import pair_tables
-from mlem_core.patterns import PairIndex, feature_columns
 from mlem_core.spearman import (
     FRRSA,
     SpearmanMLEM,
@@ -26,12 +24,7 @@ N = 75
 
 @pytest.fixture(scope="module")
 def case():
-    features = explicit.random_features(N)
-    folds = explicit.random_folds(N)
-    layers = [explicit.random_layer(features, seed) for seed in range(2)]
-    index = PairIndex.build(feature_columns(features), folds)
-    tables = pair_tables(index, [lambda layer=layer: layer for layer in layers], train_ranks=True)
-    return folds, layers, tables, explicit.feature_distances(features)
+    return random_case(N, 2, train_ranks=True)
 
 
 def products(distances):
@@ -85,8 +78,7 @@ def test_held_out_distances_have_no_part_in_training(case):
     folds, layers, tables, _ = case
     changed = layers[0].copy()
     changed[folds == 3] *= 10
-    index = PairIndex.build(feature_columns(explicit.random_features(N)), folds)
-    other = pair_tables(index, [lambda: changed], train_ranks=True)
+    other = tables_of(explicit.random_features(N), [changed], folds, train_ranks=True)
     for fit in (cross_validate_spearman, lambda t: cross_validate_ridge(t, target="rank")):
         before, after = fit(tables.of_layers([0])), fit(other)
         np.testing.assert_array_equal(before.weights[0, 3], after.weights[0, 3])
@@ -107,22 +99,10 @@ def test_ridge_on_ranks_equals_sklearn_on_the_ranks_of_the_training_pairs(case):
         use = explicit.training(folds, k)
         ranks = np.zeros(len(target))
         ranks[use] = rankdata(target[use]) / use.sum()
-        means = []
-        for alpha in ALPHAS:
-            scores = []
-            for j in range(5):
-                if j != k:
-                    part, test = explicit.training(folds, k, j), explicit.held_out(folds, j)
-                    model = Ridge(alpha=alpha, positive=True, tol=1e-12, max_iter=100_000)
-                    model.fit(x[part], ranks[part])
-                    scores.append(explicit.rho(x[test] @ model.coef_, target[test]))
-            means.append(np.mean(scores))
-        chosen = ALPHAS[int(np.argmax(np.array(means) >= max(means) - 1e-9))]
+        chosen = explicit.best_alpha(x, target, folds, k, ALPHAS, ranks.__getitem__)
         assert fits.alpha[0, k] == chosen
-        model = Ridge(alpha=chosen, positive=True, tol=1e-12, max_iter=100_000)
-        np.testing.assert_allclose(
-            fits.weights[0, k], model.fit(x[use], ranks[use]).coef_, atol=1e-6
-        )
+        expected = explicit.ridge(x[use], ranks[use], chosen).coef_
+        np.testing.assert_allclose(fits.weights[0, k], expected, atol=1e-6)
 
 
 def test_ridge_with_interactions_equals_sklearn(case):
@@ -132,7 +112,7 @@ def test_ridge_with_interactions_equals_sklearn(case):
     for target in ("distance", "rank"):
         y = explicit.squared(layers[0])
         y = rankdata(y) / len(y) - 0.5 / len(y) if target == "rank" else explicit.scaled(y)
-        expected = Ridge(alpha=1.0, positive=True, tol=1e-12, max_iter=100_000).fit(x, y)
+        expected = explicit.ridge(x, y, 1.0)
         model = RidgeMLEM(alphas=[1.0], interactions=True, target=target).fit(features, layers[0])
         np.testing.assert_allclose(model.weights_, expected.coef_, atol=1e-6)
         assert model.intercept_ == pytest.approx(expected.intercept_, abs=1e-6)
@@ -235,7 +215,6 @@ def test_unknown_choices(case):
         SpearmanMLEM(objective="tau").fit(features, layer)
     with pytest.raises(InputError, match="the choices are distance, rank"):
         RidgeMLEM(target="ranks").fit(features, layer)
-    index = PairIndex.build(feature_columns(features), explicit.random_folds(30))
-    plain = pair_tables(index, [lambda: layer])
+    plain = tables_of(features, [layer], explicit.random_folds(30))
     with pytest.raises(InputError, match="without ranks among training pairs"):
         cross_validate_spearman(plain)

@@ -1,0 +1,73 @@
+"""What an analysis is made from, for the tests: made-up stimuli and layers, in files and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from explicit import feature_distances, random_features, random_folds, random_layer
+
+from mlem_core import datasets
+from mlem_core.pairs import pair_tables
+from mlem_core.patterns import PairIndex, feature_columns
+from mlem_core.spec import AnalysisSpec
+from mlem_core.stimuli import write_csv
+from mlem_core.tables import PairTables
+
+WORDS = ["dog", "cat", "sees", "runs", "old", "loud", "a", "the", "never", "here"]
+
+
+def words(n_sentences: int = 30) -> pd.DataFrame:
+    """Sentences of 3 to 5 words, each word a stimulus with three features."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for number in range(n_sentences):
+        sentence = [*rng.choice(WORDS, rng.integers(2, 5)), f"end{number}"]
+        for i, word in enumerate(sentence):
+            rows.append((" ".join(sentence), i, word in WORDS[:3], len(word), i))
+    columns = ["sentence", "word_index", "noun", "length", "position"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def probing(n_sentences: int) -> pd.DataFrame:
+    """The words of the first sentences of the built-in set."""
+    table = datasets.load("probing").table
+    return table[table["sentence"].isin(table["sentence"].unique()[:n_sentences])]
+
+
+def noise(n_stimuli: int, n_layers: int = 2, units: int = 5) -> dict[int, np.ndarray]:
+    """Layers 0, 1, ... that have nothing to do with any feature."""
+    rng = np.random.default_rng(0)
+    return {layer: rng.standard_normal((n_stimuli, units)) for layer in range(n_layers)}
+
+
+def in_files(
+    folder: Path, table: pd.DataFrame, models: Mapping[str, Mapping[int, np.ndarray]], **more: Any
+) -> AnalysisSpec:
+    """Write words.csv and NAME.npz for each made-up model; their analysis, with `more` choices."""
+    write_csv(table, folder / "words.csv")
+    for name, layers in models.items():
+        arrays: dict[str, Any] = {f"layer_{n:02d}": rows for n, rows in layers.items()}
+        np.savez(folder / f"{name}.npz", **arrays)
+    files = tuple((name, str(folder / f"{name}.npz")) for name in models)
+    return AnalysisSpec(stimuli=str(folder / "words.csv"), representations=files, **more)
+
+
+def tables_of(
+    features: pd.DataFrame, layers: Sequence[np.ndarray], folds: np.ndarray, **more: Any
+) -> PairTables:
+    """Pair tables of arrays; `more` goes to `pair_tables`."""
+    index = PairIndex.build(feature_columns(features), folds)
+    return pair_tables(index, [lambda layer=layer: layer for layer in layers], **more)
+
+
+def random_case(
+    n_stimuli: int, n_layers: int, **more: Any
+) -> tuple[np.ndarray, list[np.ndarray], PairTables, np.ndarray]:
+    """Folds, layers and pair tables of random features, and those of all pairs one by one."""
+    features, folds = random_features(n_stimuli), random_folds(n_stimuli)
+    layers = [random_layer(features, seed) for seed in range(n_layers)]
+    return folds, layers, tables_of(features, layers, folds, **more), feature_distances(features)
