@@ -274,6 +274,17 @@ def test_minimal_pairs_are_balanced_and_differ_in_one_known_word():
         assert wrong not in by_hand, right
 
 
+def test_the_pairs_of_the_repository_come_out_again():
+    with (HERE / "training" / "pairs.csv").open(encoding="utf-8") as file:
+        kept = [Pair(*row) for row in list(csv.reader(file))[1:]]
+    told = {word.strip(".") for pair in kept for word in f"{pair.right} {pair.wrong}".split()}
+    verbs = [*probing.INTRANSITIVE.values(), *probing.TRANSITIVE.values()]
+    forms = [form for verb in verbs if told & {*verb} for form in verb]
+    for singular, (plural, _) in probing.NOUNS.items():
+        forms += [singular, plural] * (singular in told)
+    assert pairs([" ".join(forms)] * 5) == kept
+
+
 # --- text ----------------------------------------------------------------------------------
 
 

@@ -17,6 +17,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from mlem_core.datasets import probing
@@ -37,8 +38,23 @@ class Pair(NamedTuple):
     wrong: str
 
 
-def pairs(documents: Iterable[str], n: int = 300, known: int = KNOWN) -> list[Pair]:
-    """At most `n` different pairs of each phenomenon whose words the documents have."""
+@dataclass(frozen=True)
+class Known:
+    """The words of the grammar that a text has in all their forms: nouns by their singular, verbs
+    without an object and verbs with one."""
+
+    nouns: tuple[str, ...]
+    verbs: tuple[probing.Verb, ...]
+    acts: tuple[probing.Verb, ...]
+
+    def predicate(self, rng: random.Random) -> tuple[probing.Verb, str]:
+        """A verb, and what stands after it: an object where it takes one, and the full stop."""
+        verb = rng.choice([*self.verbs, *self.acts])
+        return verb, f" {rng.choice(OBJECTS)}." if verb in self.acts else "."
+
+
+def known_words(documents: Iterable[str], known: int = KNOWN) -> Known:
+    """The words of which every form comes at least `known` times in the documents."""
     counts = Counter(
         word for document in documents for word in re.findall(r"[a-z]+", document.lower())
     )
@@ -46,10 +62,17 @@ def pairs(documents: Iterable[str], n: int = 300, known: int = KNOWN) -> list[Pa
     def seen(forms: Iterable[str]) -> bool:
         return all(counts[form.lower()] >= known for form in forms)
 
-    nouns = [lemma for lemma, (plural, _) in probing.NOUNS.items() if seen((lemma, plural))]
-    verbs = [verb for verb in probing.INTRANSITIVE.values() if seen(verb)]
-    acts = [verb for verb in probing.TRANSITIVE.values() if seen(verb)]
-    if not nouns or not (verbs or acts):
+    return Known(
+        tuple(lemma for lemma, (plural, _) in probing.NOUNS.items() if seen((lemma, plural))),
+        tuple(verb for verb in probing.INTRANSITIVE.values() if seen(verb)),
+        tuple(verb for verb in probing.TRANSITIVE.values() if seen(verb)),
+    )
+
+
+def pairs(documents: Iterable[str], n: int = 300, known: int = KNOWN) -> list[Pair]:
+    """At most `n` different pairs of each phenomenon whose words the documents have."""
+    words = known_words(documents, known)
+    if not words.nouns or not (words.verbs or words.acts):
         return []
     rng = random.Random(SEED)
     makers = (_subject_verb, _determiner_noun, _pronoun_verb)
@@ -57,71 +80,46 @@ def pairs(documents: Iterable[str], n: int = 300, known: int = KNOWN) -> list[Pa
     for phenomenon, make in zip(PHENOMENA, makers, strict=True):
         found: dict[str, dict[Pair, None]] = {}
         for _ in range(20 * n):
-            pair = make(rng, phenomenon, nouns, verbs, acts)
+            pair = Pair(phenomenon, *make(rng, words))
             found.setdefault(pair.case, {}).setdefault(pair)
         most = min([n // 2, *(len(cases) for cases in found.values())])
         result += [pair for case in sorted(found) for pair in list(found[case])[:most]]
     return result
 
 
-def _subject_verb(
-    rng: random.Random,
-    phenomenon: str,
-    nouns: list[str],
-    verbs: list[probing.Verb],
-    acts: list[probing.Verb],
-) -> Pair:
+# Each of these gives the case, the right sentence and the wrong one.
+
+
+def _subject_verb(rng: random.Random, known: Known) -> tuple[str, str, str]:
     number = rng.choice((SINGULAR, PLURAL))
     # Determiners that go with both numbers, so that the noun alone decides.
     determiner = rng.choice(probing.DETERMINERS[SINGULAR, None])
-    words = probing.common(determiner, rng.choice(nouns), number).words
+    words = probing.common(determiner, rng.choice(known.nouns), number).words
     subject = " ".join(word.form for word in words)
-    return _agree(rng, phenomenon, number, subject, number == SINGULAR, verbs, acts)
+    return number, *_agree(rng, known, subject, number == SINGULAR)
 
 
-def _pronoun_verb(
-    rng: random.Random,
-    phenomenon: str,
-    nouns: list[str],
-    verbs: list[probing.Verb],
-    acts: list[probing.Verb],
-) -> Pair:
+def _pronoun_verb(rng: random.Random, known: Known) -> tuple[str, str, str]:
     case = rng.choice(("third person singular", "another person"))
     third = case == "third person singular"
     choices = ("he", "she", "it") if third else ("I", "you", "we", "they")
-    return _agree(rng, phenomenon, case, rng.choice(choices), third, verbs, acts)
+    return case, *_agree(rng, known, rng.choice(choices), third)
 
 
-def _agree(
-    rng: random.Random,
-    phenomenon: str,
-    case: str,
-    subject: str,
-    third: bool,
-    verbs: list[probing.Verb],
-    acts: list[probing.Verb],
-) -> Pair:
-    verb = rng.choice([*verbs, *acts])
-    after = f" {rng.choice(OBJECTS)}." if verb in acts else "."
+def _agree(rng: random.Random, known: Known, subject: str, third: bool) -> tuple[str, str]:
+    verb, after = known.predicate(rng)
     forms = (verb.third, verb.base) if third else (verb.base, verb.third)
-    return Pair(phenomenon, case, *(f"{subject} {form}{after}" for form in forms))
+    return f"{subject} {forms[0]}{after}", f"{subject} {forms[1]}{after}"
 
 
-def _determiner_noun(
-    rng: random.Random,
-    phenomenon: str,
-    nouns: list[str],
-    verbs: list[probing.Verb],
-    acts: list[probing.Verb],
-) -> Pair:
+def _determiner_noun(rng: random.Random, known: Known) -> tuple[str, str, str]:
     number = rng.choice((SINGULAR, PLURAL))
     determiner = rng.choice(probing.DETERMINERS[number, number])
-    lemma = rng.choice(nouns)
+    lemma = rng.choice(known.nouns)
     if determiner == "a" and lemma[0] in "aeiou":
         determiner = "an"
-    verb = rng.choice([*verbs, *acts])  # its past form shows no number
-    after = f" {rng.choice(OBJECTS)}." if verb in acts else "."
+    verb, after = known.predicate(rng)  # in the past, whose form shows no number
     forms = (lemma, probing.NOUNS[lemma][0])
     right, wrong = forms if number == SINGULAR else forms[::-1]
-    sentences = (f"{determiner} {noun} {verb.past}{after}" for noun in (right, wrong))
-    return Pair(phenomenon, number, *sentences)
+    ending = f"{verb.past}{after}"
+    return number, f"{determiner} {right} {ending}", f"{determiner} {wrong} {ending}"
