@@ -362,3 +362,54 @@ def test_marks_of_the_audit_stand_at_their_layers_and_pairs() -> None:
     cells = [trace for trace in figure.data if (trace.name or "").startswith("cells")]
     said = [sum("it changes" in text for text in trace.hovertext) for trace in cells]
     assert said == [0, 2]
+
+
+def test_intervals_take_the_place_of_spreads_over_folds() -> None:
+    importance = importance_of()
+    means = importance.groupby(["model", "layer", "feature"], sort=False)["importance"].mean()
+    table = means.rename("value").reset_index().assign(quantity="importance")
+    rho = table.drop_duplicates(["model", "layer"]).assign(quantity="rho", feature="", value=0.5)
+    table = pd.concat([table, rho])
+    table = table.assign(lower=table["value"] - 0.1, upper=table["value"] + 0.3, p_corrected=0.0001)
+    table.loc[table["feature"] == "", "p_corrected"] = np.nan
+    table.loc[(table["feature"] == "pos") & (table["layer"] == 1), "p_corrected"] = 0.2
+    shuffled = table.sample(frac=1, random_state=0)
+    figure = figures.profiles(importance, scores_of(importance), FEATURES, intervals=shuffled)
+    is_sound(figure)
+    line = named(figure, "pos")[0]
+    assert list(line.marker.symbol) == ["circle", "circle-open", "circle"]
+    band = next(t for t in figure.data if t.name == "band" and t.legendgroup == "pos")
+    np.testing.assert_allclose(band.y[:3], np.array(line.y) + 0.3)
+    np.testing.assert_allclose(band.y[3:], (np.array(line.y) - 0.1)[::-1])
+    grey = next(t for t in figure.data if t.name == "band" and t.legendgroup == "held-out ρ")
+    np.testing.assert_allclose(grey.y, [0.8] * 3 + [0.4] * 3)
+    assert "above 0: p = 0.200" in line.hovertext[1] and "p < 0.001" in line.hovertext[0]
+    assert "95 % interval 0.400 to 0.800" in named(figure, "held-out ρ")[0].hovertext[0]
+    scatter = figures.importance_scatter(
+        importance, ("a", 0), ("b", 1), FEATURES, 0.5, 0.4, intervals=shuffled
+    )
+    is_sound(scatter)
+    point = named(scatter, "tense")[0]
+    np.testing.assert_allclose(point.error_x.array, [0.3])
+    np.testing.assert_allclose(point.error_y.arrayminus, [0.1])
+    assert "[" in point.hovertext[0] and "sd" not in point.hovertext[0]
+
+
+def test_hovering_over_two_layers_tells_their_intervals() -> None:
+    square = square_of({"a": 2, "b": 1})
+    table = pd.DataFrame(
+        {
+            "layer_a": ["a:0"], "layer_b": ["b:0"],
+            "weighted_tau_lower": [0.11], "weighted_tau_upper": [0.22],
+            "rsa_lower": [-0.5], "rsa_upper": [0.25], "rsa_p_corrected": [0.04],
+        }
+    )  # fmt: skip
+    figure = figures.similarity_matrices(square, square, intervals=table)
+    tau = named(figure, "cells by feature importance")[0].hovertext
+    rsa = named(figure, "cells by neural distances (RSA)")[0].hovertext
+    for cell in (2, 6):
+        assert (
+            "95 % interval 0.110 to 0.220" in tau[cell] and "p" not in tau[cell].split("<br>")[-1]
+        )
+        assert "−0.500 to 0.250" in rsa[cell] and "p = 0.040" in rsa[cell]
+    assert "interval" not in rsa[0]

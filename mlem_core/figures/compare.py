@@ -37,6 +37,7 @@ def importance_scatter(
     features: Sequence[str],
     tau: float,
     rsa: float,
+    intervals: pd.DataFrame | None = None,
 ) -> go.Figure:
     """Importances of two layers against each other (figure 4 of Salle et al. 2024).
 
@@ -46,16 +47,24 @@ def importance_scatter(
     a, b : (model, layer) on the x and on the y axis
     features : all features of the analysis, which decide the colours
     tau, rsa : similarity of the two layers, weighted Kendall τ and RSA's Spearman ρ
+    intervals : model, layer, quantity, feature, lower, upper, see
+        `mlem_core.inference.score_table`; bars are these, or ± 1 standard deviation over folds
     """
     colors = feature_colors(features)
     sides = []
     for model, layer in (a, b):
         own = importance[(importance["model"] == model) & (importance["layer"] == layer)]
-        sides.append(own.groupby("feature")["importance"].agg(["mean", "std"]).fillna(0.0))
+        side = own.groupby("feature")["importance"].agg(["mean", "std"]).fillna(0.0)
+        side["lower"], side["upper"] = side["mean"] - side["std"], side["mean"] + side["std"]
+        if intervals is not None:
+            at = (intervals["model"] == model) & (intervals["layer"] == layer)
+            bounds = intervals[at & (intervals["quantity"] == "importance")].set_index("feature")
+            side[["lower", "upper"]] = bounds.loc[side.index, ["lower", "upper"]]
+        sides.append(side)
     drawn = [name for name in features if name in sides[0].index and name in sides[1].index]
     x, y = (side.loc[drawn] for side in sides)
     label_a, label_b = (f"{plain(model)} layer {layer}" for model, layer in (a, b))
-    both = np.concatenate([x["mean"], y["mean"], x["mean"] + x["std"], y["mean"] + y["std"], [0]])
+    both = np.concatenate([x["mean"], y["mean"], x["upper"], y["upper"], [0]])
     low, high = float(both.min()), max(float(both.max()), 1e-3)
     room = 0.08 * (high - low)
     span = [low - room, high + room]
@@ -77,14 +86,19 @@ def importance_scatter(
     )
     for i, name in enumerate(drawn):
         place = features.index(name)
-        sd_x, sd_y = float(x["std"].iloc[i]), float(y["std"].iloc[i])
+        bars, told = [], []
+        for side, label in ((x, label_a), (y, label_b)):
+            mean, sd, low, high = side.iloc[i][["mean", "std", "lower", "upper"]].astype(float)
+            bars.append({"array": [high - mean], "arrayminus": [mean - low], "symmetric": False})
+            spread = f"± {sd:.3f} (sd)" if intervals is None else f"[{low:.3f}, {high:.3f}]"
+            told.append(f"{label}: FI = {mean:.3f} {spread}")
         bar = {"thickness": 1, "width": 0, "color": faded(colors[name], 0.6)}
         figure.add_trace(
             go.Scatter(
                 x=[points[i, 0]],
                 y=[points[i, 1]],
-                error_x={"array": [sd_x], **bar},
-                error_y={"array": [sd_y], **bar},
+                error_x=bars[0] | bar,
+                error_y=bars[1] | bar,
                 mode="markers+text",
                 marker={
                     "color": colors[name],
@@ -96,10 +110,7 @@ def importance_scatter(
                 textposition=places[i],
                 cliponaxis=False,
                 name=plain(name),
-                hovertext=[
-                    f"<b>{plain(name)}</b><br>{label_a}: FI = {points[i, 0]:.3f} ± {sd_x:.3f} (sd)"
-                    f"<br>{label_b}: FI = {points[i, 1]:.3f} ± {sd_y:.3f} (sd)"
-                ],
+                hovertext=["<br>".join((f"<b>{plain(name)}</b>", *told))],
                 hoverinfo="text",
             )
         )

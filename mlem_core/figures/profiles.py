@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -13,8 +13,11 @@ from mlem_core.figures.style import (
     DASHES,
     GREY,
     PALETTE,
+    SIGNIFICANT,
     SYMBOLS,
     WARNING,
+    as_number,
+    as_p,
     faded,
     feature_colors,
     panel_layout,
@@ -51,6 +54,7 @@ def profiles(
     across: int = 3,
     marks: Mapping[tuple[str, int], str] | None = None,
     value: str = "feature importance (FI)",
+    intervals: pd.DataFrame | None = None,
 ) -> go.Figure:
     """Feature importance over the layers, a panel a model (figure 3 of Salle et al. 2024).
 
@@ -62,9 +66,12 @@ def profiles(
     across : panels beside each other
     marks : why a layer (model, layer) is to be read with care; a triangle above it says so
     value : what `importance` is, in words with its short name in parentheses
+    intervals : model, layer, quantity ("rho", "ceiling", "importance"), feature, value, lower,
+        upper, p_corrected, see `mlem_core.inference.score_table`
 
-    Lines are means over folds and bands ± 1 standard deviation; the held-out ρ (dashed) and the
-    ceiling (dotted) are in grey.
+    Lines are means over folds; bands are the intervals, or ± 1 standard deviation where there are
+    none. A mark is open where the corrected p of its importance is above 0.05. The held-out ρ
+    (dashed) and the ceiling (dotted) are in grey.
     """
     models = list(dict.fromkeys(importance["model"]))
     titles = [plain(model) for model in models]
@@ -73,6 +80,7 @@ def profiles(
     means = _over_folds(importance, "importance", "feature")
     fits = {key: _over_folds(scores, key) for key in ("rho", "ceiling") if key in scores}
     unit = value.rpartition("(")[2].rstrip(")")
+    bounds = {} if intervals is None else _bounds(intervals)
     tops = [mean.max() for lines in (means, *fits.values()) for _, mean, _ in lines.values()]
     highest = 1.05 * float(np.nanmax(tops, initial=0.0))
     traces = []
@@ -83,13 +91,23 @@ def profiles(
             if (model, name) not in means:
                 continue
             for trace in _line_with_band(
-                means[model, name], name, i, colors[name], plain(model), number == 0, unit
+                means[model, name],
+                name,
+                i,
+                colors[name],
+                plain(model),
+                number == 0,
+                unit,
+                bounds.get((model, "importance", name)),
             ):
                 traces.append(at | trace)
         for label, key, dash in (("held-out ρ", "rho", "dash"), ("ceiling", "ceiling", "dot")):
             if key not in fits:
                 continue
             x, mean, _ = fits[key][(model,)]
+            around = bounds.get((model, key, ""))
+            if around is not None and key == "rho" and len(x) > 1:
+                traces.append(at | _band(x, around.lower, around.upper, GREY, label, 0.12))
             traces.append(
                 {
                     **at,
@@ -102,8 +120,8 @@ def profiles(
                     "line": {"color": GREY, "width": 1.5, "dash": dash},
                     "marker": {"symbol": "line-ew-open", "size": 14},
                     "hovertext": [
-                        f"{plain(model)}, layer {layer}<br>{label}: Spearman ρ = {value:.3f}"
-                        for layer, value in zip(x, mean, strict=True)
+                        f"{plain(model)}, layer {layer}<br>{label}: Spearman ρ = {value:.3f}{more}"
+                        for layer, value, more in zip(x, mean, _told(around, len(x)), strict=True)
                     ],
                     "hoverinfo": "text",
                 }
@@ -155,41 +173,95 @@ def _over_folds(table: pd.DataFrame, key: str, *by: str) -> dict[tuple[str, ...]
     }
 
 
+class _Bounds(NamedTuple):
+    """Interval and corrected p (NaN where nothing is tested) of each layer of a line."""
+
+    lower: FloatArray
+    upper: FloatArray
+    p: FloatArray
+
+
+def _bounds(intervals: pd.DataFrame) -> dict[tuple[str, str, str], _Bounds]:
+    """By model, quantity and feature, the layers in order."""
+    table = intervals.sort_values("layer", kind="stable")
+    return {
+        key: _Bounds(
+            *(own[name].to_numpy(np.float64) for name in ("lower", "upper", "p_corrected"))
+        )
+        for key, own in table.groupby(["model", "quantity", "feature"], sort=False)
+    }
+
+
+def _told(bounds: _Bounds | None, n: int) -> list[str]:
+    """What hovering over each point says of its interval and test."""
+    if bounds is None:
+        return [""] * n
+    return [
+        f"<br>95 % interval {as_number(low)} to {as_number(high)}"
+        + ("" if np.isnan(p) else f"<br>above 0: p {as_p(p)} (corrected)")
+        for low, high, p in zip(*bounds, strict=True)
+    ]
+
+
+def _band(
+    x: IntArray, low: FloatArray, high: FloatArray, color: str, group: str, opacity: float = 0.18
+) -> dict[str, Any]:
+    return {
+        "x": np.concatenate([x, x[::-1]]),
+        "y": np.concatenate([high, low[::-1]]),
+        "fill": "toself",
+        "fillcolor": faded(color, opacity),
+        "line": {"width": 0},
+        "mode": "lines",
+        "legendgroup": group,
+        "showlegend": False,
+        "hoverinfo": "skip",
+        "name": "band",
+    }
+
+
 def _line_with_band(
-    stats: _Line, name: str, place: int, color: str, model: str, legend: bool, unit: str
+    stats: _Line,
+    name: str,
+    place: int,
+    color: str,
+    model: str,
+    legend: bool,
+    unit: str,
+    bounds: _Bounds | None = None,
 ) -> list[dict[str, Any]]:
     dash = DASHES[place // len(PALETTE) % len(DASHES)]
     x, mean, sd = stats
+    low, high = (mean - sd, mean + sd) if bounds is None else bounds[:2]
+    spread = [f" ± {s:.3f} (sd)" for s in sd] if bounds is None else _told(bounds, len(x))
+    symbol: Any = SYMBOLS[place % len(SYMBOLS)]
+    if bounds is not None:
+        symbol = [f"{symbol}-open" if p > SIGNIFICANT else symbol for p in bounds.p]
     traces: list[dict[str, Any]] = []
     if len(x) > 1:
-        traces.append(
-            {
-                "x": np.concatenate([x, x[::-1]]),
-                "y": np.concatenate([mean + sd, (mean - sd)[::-1]]),
-                "fill": "toself",
-                "fillcolor": faded(color, 0.18),
-                "line": {"width": 0},
-                "mode": "lines",
-                "legendgroup": name,
-                "showlegend": False,
-                "hoverinfo": "skip",
-                "name": "band",
-            }
-        )
+        traces.append(_band(x, low, high, color, name))
     traces.append(
         {
             "x": x,
             "y": mean,
-            "error_y": {"array": sd, "thickness": 1, "width": 3} if len(x) == 1 else None,
+            "error_y": {
+                "array": high - mean,
+                "arrayminus": mean - low,
+                "symmetric": False,
+                "thickness": 1,
+                "width": 3,
+            }
+            if len(x) == 1
+            else None,
             "name": plain(name),
             "legendgroup": name,
             "showlegend": legend,
             "mode": "lines+markers",
             "line": {"color": color, "width": 2, "dash": dash},
-            "marker": {"symbol": SYMBOLS[place % len(SYMBOLS)], "size": 6 if len(x) > 1 else 10},
+            "marker": {"symbol": symbol, "size": 6 if len(x) > 1 else 10},
             "hovertext": [
-                f"<b>{plain(name)}</b><br>{model}, layer {layer}<br>{unit} = {m:.3f} ± {s:.3f} (sd)"
-                for layer, m, s in zip(x, mean, sd, strict=True)
+                f"<b>{plain(name)}</b><br>{model}, layer {layer}<br>{unit} = {m:.3f}{more}"
+                for layer, m, more in zip(x, mean, spread, strict=True)
             ],
             "hoverinfo": "text",
         }

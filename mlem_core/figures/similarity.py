@@ -13,7 +13,9 @@ from plotly.subplots import make_subplots
 from mlem_core.figures.style import (
     MODEL_COLORS,
     SYMBOLS,
+    as_number,
     as_numbers,
+    as_p,
     bare_axes,
     color_bar,
     faded,
@@ -34,6 +36,7 @@ def similarity_matrices(
     rsa: pd.DataFrame,
     across: int = 2,
     marks: Mapping[str, Mapping[Pair, str]] | None = None,
+    intervals: pd.DataFrame | None = None,
 ) -> go.Figure:
     """How alike all layers are, by their profiles and by RSA (figure 2 of Salle et al. 2024).
 
@@ -46,6 +49,8 @@ def similarity_matrices(
     across : 2 beside each other, 1 below each other
     marks : for "tau" and "rsa", why two layers (in both orders) are to be read with care; a dot in
         the cell says so
+    intervals : layer_a, layer_b, weighted_tau_lower, weighted_tau_upper, rsa_lower, rsa_upper,
+        rsa_p_corrected; hovering says them, see `mlem_core.errorbars.ErrorBars.similarity_table`
     """
     layers = [parted(name) for name in profiles.index]
     names = [f"{plain(model)} {layer}" for model, layer in layers]
@@ -73,6 +78,7 @@ def similarity_matrices(
             **at,
         )
         texts = as_numbers(values.ravel())
+        told = _intervals(intervals, profiles.index, "weighted_tau" if place == 0 else "rsa")
         careful = (marks or {}).get("tau" if place == 0 else "rsa", {})
         reasons = [
             careful.get((layers[row], layers[column]), "")
@@ -98,7 +104,7 @@ def similarity_matrices(
                     for row, column in zip(rows, columns, strict=True)
                 ],
                 hovertext=[
-                    f"{names[row]} and {names[column]}<br>{unit} = {text}"
+                    f"{names[row]} and {names[column]}<br>{unit} = {text}{told[row, column]}"
                     + (f"<br>audit: {wrapped(why)}" if why else "")
                     for row, column, text, why in zip(rows, columns, texts, reasons, strict=True)
                 ],
@@ -184,6 +190,22 @@ def _name_models(
                 textangle=-90,
                 **shared,
             )
+
+
+def _intervals(table: pd.DataFrame | None, names: pd.Index, measure: str) -> np.ndarray:
+    """(n_layers, n_layers) what hovering over a cell says of its interval and test."""
+    told = np.full((len(names), len(names)), "", dtype=object)
+    if table is None:
+        return told
+    place = {name: at for at, name in enumerate(names)}
+    for _, row in table.iterrows():
+        low, high = (as_number(row[f"{measure}_{end}"]) for end in ("lower", "upper"))
+        text = f"<br>95 % interval {low} to {high}"
+        if f"{measure}_p_corrected" in row.index:
+            text += f"<br>other than 0: p {as_p(row[f'{measure}_p_corrected'])} (corrected)"
+        a, b = place[row["layer_a"]], place[row["layer_b"]]
+        told[a, b] = told[b, a] = text
+    return told
 
 
 def layer_maps(

@@ -43,6 +43,7 @@ LINE = "rgba(140,140,140,0.55)"
 SIZE = 13
 LEVELS = 16  # more levels than this of a nominal feature are drawn as "other"
 BARS = 12
+SIGNIFICANT = 0.05
 
 
 def feature_colors(features: Sequence[str]) -> dict[str, str]:
@@ -316,6 +317,11 @@ def as_number(value: float, digits: int = 3) -> str:
         return "not defined"
     text = f"{value:.{digits}f}".replace("-", "−")
     return text.removeprefix("−") if float(f"{value:.{digits}f}") == 0 else text
+
+
+def as_p(p: float) -> str:
+    """A p-value with its sign of comparison: "= 0.012" or "< 0.001"."""
+    return "< 0.001" if p < 0.001 else f"= {p:.3f}"
 
 
 def as_numbers(values: np.ndarray, digits: int = 3) -> list[str]:
