@@ -1,7 +1,7 @@
 """Work on a finished analysis that takes longer than a page may wait: in the background, kept.
 
 A follow-up is a task as a job is one (`mlem_core.background`), in the same queue, and what it makes
-are tidy tables.
+are tidy tables, or a capsule.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,16 +17,19 @@ from typing import Any
 
 import pandas as pd
 
-from mlem_core import jobs
+from mlem_core import jobs, shipped
 from mlem_core.analysis import Analysis, Progress, Report
 from mlem_core.background import Request, Task, carry_out
 from mlem_core.errors import InputError, unknown
-from mlem_core.store import Store
+from mlem_core.store import Store, sha256_file
 
 Tables = dict[str, pd.DataFrame]
+# Tables by name, and other files by their file names.
+Made = Mapping[str, pd.DataFrame | bytes]
 Options = Mapping[str, Any]
-Make = Callable[[Analysis, Options, Store, Report], Tables]
+Make = Callable[[Analysis, Options, Store, Report], Made]
 VERSION = 1
+CAPSULE = "capsule.zip"
 
 
 def _baseline(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
@@ -76,6 +80,35 @@ def _error_bars(analysis: Analysis, options: Options, store: Store, report: Repo
     return {"terms": why.terms, "whole": why.whole, "notes": notes}
 
 
+def _capsule(analysis: Analysis, options: Options, store: Store, report: Report) -> Made:
+    from mlem_core import capsule, kept_fits
+
+    def as_layers(names: Any) -> list[tuple[str, int]]:
+        return [(str(model), int(layer)) for model, layer in names]
+
+    asked: dict[str, Any] = {
+        "features": options["features"],
+        "layers": as_layers(options["layers"]),
+        "estimator": options["estimator"],
+        "interactions": options["interactions"],
+    }
+    results = None
+    if options["estimator"] in kept_fits.SLOW:
+        results = kept_fits.make(analysis, store, report, **asked)
+    pair = as_layers(options["pair"])
+    with tempfile.TemporaryDirectory() as folder:
+        path = capsule.write(
+            analysis,
+            Path(folder) / CAPSULE,
+            results=results,
+            pair=(pair[0], pair[1]) if pair else None,
+            store=store,
+            progress=report,
+            **asked,
+        )
+        return {CAPSULE: path.read_bytes()}
+
+
 def _audit(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
     from mlem_core.audit import audit
 
@@ -94,6 +127,7 @@ def _multiverse(analysis: Analysis, options: Options, store: Store, report: Repo
 KINDS: dict[str, Make] = {
     "audit": _audit,
     "baseline": _baseline,
+    "capsule": _capsule,
     "error-bars": _error_bars,
     "fits": _fits,
     "multiverse": _multiverse,
@@ -160,19 +194,26 @@ def start(kind: str, job_id: str, options: Options, store: Store) -> Followup:
 
 
 def _request(kind: str, job_id: str, options: Options) -> Request:
-    return {"version": VERSION, "kind": kind, "analysis": job_id, "options": dict(options)}
+    request = {"version": VERSION, "kind": kind, "analysis": job_id, "options": dict(options)}
+    if job_id == shipped.ID:
+        # Another version of the program ships another example under the same name.
+        request["example"] = sha256_file(shipped.FOLDER / "result" / "analysis.json")
+    return request
 
 
 def make(request: Request, folder: Path, report: Report) -> None:
-    """Do the work that was asked for and save its tables."""
+    """Do the work that was asked for and save what it makes."""
     # Of `folder`: the store's root / jobs / id / unfinished-...
     store = Store(folder.parent.parent.parent)
     job = jobs.find(request["analysis"], store)
     if job is None:
         raise InputError("the analysis is no longer in the store; run it again.")
-    tables = KINDS[request["kind"]](job.analysis(), request["options"], store, report)
-    for name, table in tables.items():
-        table.to_csv(folder / f"{name}.csv", index=False)
+    made = KINDS[request["kind"]](job.analysis(), request["options"], store, report)
+    for name, content in made.items():
+        if isinstance(content, bytes):
+            (folder / name).write_bytes(content)
+        else:
+            content.to_csv(folder / f"{name}.csv", index=False)
 
 
 if __name__ == "__main__":

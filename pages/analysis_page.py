@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from mlem_core.errors import InputError
-from pages import choices, stimuli_form
+from pages import capsules, choices, stimuli_form
 from pages import shared as screen
+from pages.view import whole_view
 
 if TYPE_CHECKING:
     from mlem_core.analysis import Progress
@@ -371,9 +372,10 @@ def _stage(stage: Progress, seconds_left: float | None) -> str:
 def _done(job: Job) -> None:
     for notice in screen.open_analysis(job.id).notices:
         st.warning(choices.plain(notice), icon=":material/info:")
-    with st.container(horizontal=True):
+    with st.container(horizontal=True, vertical_alignment="center"):
         for (label, path), icon in zip(screen.PAGES.items(), ICONS, strict=True):
             st.page_link(path, label=label, icon=f":material/{icon}:")
+        capsules.offer(whole_view(job.id))
 
 
 screen.page(body)

@@ -72,8 +72,8 @@ def _progress(kind: str, job_id: str, options: dict[str, Any], label: str) -> No
         st.progress(
             min(1.0, stage.done / max(stage.total, 1)),
             text=choices.plain(
-                f"{stage.stage} {stage.model or ''}: {stage.done:,} of {stage.total:,} "
-                f"{stage.unit}{left}"
+                f"{' '.join(filter(None, (stage.stage.capitalize(), stage.model)))}: "
+                f"{stage.done:,} of {stage.total:,} {stage.unit}{left}"
             ),
         )
     if st.button(

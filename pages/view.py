@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from pages import background, choices
+from pages import background, capsules, choices
 from pages import shared as screen
 
 if TYPE_CHECKING:
@@ -110,6 +110,14 @@ class View:
             "Fits every layer that is shown, in the background.",
         )
 
+    @property
+    def pair(self) -> tuple[str, str]:
+        """The two layers "model:layer" that Compare and Why alike look at."""
+        defaults = _middle(self, 0), _middle(self, -1)
+        a, b = (choices.get_one(name, one) for name, one in zip("ab", defaults, strict=True))
+        there = self.layer_names
+        return a if a in there else defaults[0], b if b in there else defaults[1]
+
     def caption(self, results: Results) -> str:
         """How and on how much the results are computed, for a caption."""
         how = {"ridge": "non-negative ridge regression"}.get(
@@ -131,7 +139,8 @@ def open_view(title: str, lead: str, *, layers: bool = True) -> View | None:
     """Head and sidebar of a view; None where there is nothing to show yet (and it is said)."""
     from mlem_core import jobs
 
-    st.title(title)
+    head = st.container(horizontal=True, vertical_alignment="center")
+    head.title(title, width="content")
     st.markdown(lead)
     recent = jobs.recent(screen.store())
     done = {job.id: job for job in recent if job.status().state == "done"}
@@ -190,7 +199,7 @@ def open_view(title: str, lead: str, *, layers: bool = True) -> View | None:
         if other is not None:
             job_id, analysis = other, screen.open_analysis(other)
     there = set(analysis.layers)
-    return View(
+    view = View(
         job_id,
         analysis,
         [name for name in names if name in features],
@@ -198,6 +207,17 @@ def open_view(title: str, lead: str, *, layers: bool = True) -> View | None:
         estimator,
         interactions,
     )
+    with head:
+        capsules.offer(view)
+    return view
+
+
+def whole_view(job_id: str) -> View:
+    """A finished analysis with everything in it, as it was run."""
+    analysis = screen.open_analysis(job_id)
+    spec = analysis.spec
+    names = [feature.name for feature in analysis.stimuli.features]
+    return View(job_id, analysis, names, analysis.layers, spec.estimator, spec.interactions)
 
 
 def _about_the_example(analysis: Analysis) -> None:

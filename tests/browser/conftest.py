@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import socket
@@ -22,10 +23,9 @@ from mlem_core.stimuli import write_csv
 expect.set_options(timeout=START)
 
 
-@pytest.fixture(scope="session")
-def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
+@contextlib.contextmanager
+def served(folder: Path, **environment: str) -> Iterator[App]:
     """The app on a free port with a store of its own; the hub cannot be reached."""
-    folder = tmp_path_factory.mktemp("app")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -34,6 +34,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
         "MLEM_CACHE": str(folder / "cache"),
         "HF_HOME": str(folder / "hub"),
         "HF_ENDPOINT": "http://127.0.0.1:9",
+        **environment,
     }
     log = folder / "log"
     command = [sys.executable, "scripts/serve.py", "--server.port", str(port)]
@@ -59,6 +60,18 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
         except subprocess.TimeoutExpired:
             server.kill()
             server.wait()
+
+
+@pytest.fixture(scope="session")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
+    with served(tmp_path_factory.mktemp("app")) as app:
+        yield app
+
+
+@pytest.fixture
+def app_without_chromium(tmp_path: Path) -> Iterator[App]:
+    with served(tmp_path, BROWSER_PATH="/nowhere/chrome") as app:
+        yield app
 
 
 @pytest.fixture

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import io
 import re
+import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
+import pandas as pd
 import pytest
-from driving import SMALL, START, App, picture, run, settled, traces, upload
+from driving import ROOT, SMALL, START, App, picture, run, settled, traces, upload
 from playwright.sync_api import Browser, Page, expect
 from pypdf import PdfReader
 
@@ -174,6 +178,112 @@ def test_the_numbers_behind_a_figure(app: App, page: Page, done: str) -> None:
             page.get_by_role("button", name=f"Download {format}").click()
         assert waiting.value.suggested_filename == name
         assert Path(waiting.value.path()).read_bytes().startswith(start)
+
+
+def test_everything_in_one_zip_and_verified(
+    app: App, page: Page, done: str, tmp_path: Path
+) -> None:
+    page.goto(f"{app.url}/profiles?{done}")
+    traces(page)
+    settled(page)
+    page.get_by_role("button", name="tense", exact=True).click()
+    page.wait_for_url(re.compile("features="))
+    settled(page)
+    page.get_by_role("button", name="Download everything").click()
+    expect(page.get_by_text("of what is shown: 4 features in 7 layers")).to_be_visible()
+    page.get_by_role("button", name="Make the capsule").click()
+    download = page.get_by_role("button", name=re.compile("^Download the capsule"))
+    expect(download).to_be_visible()
+    picture(page, "story-capsule")
+    with page.expect_download() as waiting:
+        download.click()
+    assert waiting.value.suggested_filename == "small_set-capsule.zip"
+    capsule = tmp_path / "capsule.zip"
+    waiting.value.save_as(capsule)
+    with zipfile.ZipFile(capsule) as archive:
+        assert {"methods.md", "references.bib", "figures/profiles.pdf"} <= {*archive.namelist()}
+        importance = pd.read_csv(archive.open("tables/importance.csv"))
+    assert set(importance["feature"]) == {*SMALL, "note"} - {"tense"}
+    command = [sys.executable, "-m", "mlem_core", "verify", str(capsule)]
+    verified = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+    assert "nothing differs" in verified.stdout
+
+
+def test_a_baseline_beside_the_profiles(app: App, page: Page, done: str) -> None:
+    page.goto(f"{app.url}/profiles?{done}")
+    traces(page)
+    settled(page)
+    page.get_by_text("The same layers by other methods").click()
+    page.get_by_role("button", name="Compute it").click()
+    expect(page.get_by_text("Accuracy of a linear classifier for each feature")).to_be_visible()
+    below = {trace["name"]: trace["n"] for trace in traces(page, 1)}
+    assert all(below[name] >= 7 for name in SMALL & below.keys())
+    assert {"tense", "part_of_speech"} <= below.keys()
+    # A feature has the colour that it has above.
+    assert page.evaluate(
+        """() => { const [a, b] = [...document.querySelectorAll('.js-plotly-plot')].map(p =>
+          p._fullData.find(t => t.name === 'part_of_speech').line.color); return a === b }"""
+    )
+    page.get_by_text(
+        "Accuracy of a linear classifier for each feature"
+    ).scroll_into_view_if_needed()
+    picture(page, "story-baseline")
+    # What is computed is kept: it is there at once, after another visit too.
+    page.reload()
+    traces(page)
+    page.get_by_text("The same layers by other methods").click()
+    traces(page, 1)
+    assert page.get_by_role("button", name="Compute it").count() == 0
+
+
+def test_relative_clauses_are_downloaded_cut_down_and_run(
+    app: App, page: Page, tmp_path: Path
+) -> None:
+    page.goto(app.url + "/?models=mini-bert&layers=0,6&folds=3")
+    page.get_by_role("button", name="Examples to start from").click()
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="relative-clauses").click()
+    whole = pd.read_csv(waiting.value.path(), dtype=str, keep_default_na=False)
+    whole.iloc[::16].to_csv(tmp_path / "clauses.csv", index=False)
+    page.keyboard.press("Escape")
+    upload(page, tmp_path / "clauses.csv")
+    expect(page.get_by_text("480 stimuli (whole sentences), 12 features")).to_be_visible()
+    run(page)
+    expect(page.get_by_text("Done:")).to_be_visible()
+    page.get_by_role("link", name="Profiles").first.click()
+    names = {trace["name"] for trace in traces(page)}
+    assert {"relative_clause_type", "attachment_site", "held-out ρ"} <= names
+    settled(page)
+    picture(page, "story-clauses")
+
+
+def test_export_without_chromium_on_the_server(app_without_chromium: App, page: Page) -> None:
+    page.goto(f"{app_without_chromium.url}/profiles")
+    traces(page)
+    settled(page)
+    export = page.get_by_role("button", name="Export").first
+    export.click()
+    expect(page.get_by_text(re.compile("PDF is written by Chrome or Chromium"))).to_be_visible()
+    for format, start in (("SVG", b"<svg"), ("PNG", b"\x89PNG")):
+        page.get_by_role("radio", name=format, exact=True).click()
+        expect(page.get_by_text(f"saves it as {format}, from your browser")).to_be_visible()
+        settled(page)
+        picture(page, f"story-no-chromium-{format}")
+        with page.expect_download() as waiting:
+            page.locator('[data-testid="stPopoverBody"] .modebar-btn').first.click()
+        # Saving a picture closes what it stood in.
+        expect(page.get_by_role("radio", name=format, exact=True)).to_have_count(0)
+        settled(page)
+        export.click()
+        assert waiting.value.suggested_filename == f"profiles.{format.lower()}"
+        content = Path(waiting.value.path()).read_bytes()
+        assert content.startswith(start)
+        if format == "SVG":
+            assert b"part_of_speech" in content
+        else:
+            width = int.from_bytes(content[16:20], "big")
+            assert width == pytest.approx(183 / 25.4 * 300, rel=0.01)
 
 
 def test_a_copied_link_opens_the_same_screen(
