@@ -45,14 +45,14 @@ def noise(n_stimuli: int, n_layers: int = 2, units: int = 5) -> dict[int, np.nda
 
 
 def in_files(
-    folder: Path, table: pd.DataFrame, models: Mapping[str, Mapping[int, np.ndarray]], **more: Any
+    folder: Path, table: pd.DataFrame, made_up: Mapping[str, Mapping[int, np.ndarray]], **more: Any
 ) -> AnalysisSpec:
     """Write words.csv and NAME.npz for each made-up model; their analysis, with `more` choices."""
     write_csv(table, folder / "words.csv")
-    for name, layers in models.items():
+    for name, layers in made_up.items():
         arrays: dict[str, Any] = {f"layer_{n:02d}": rows for n, rows in layers.items()}
         np.savez(folder / f"{name}.npz", **arrays)
-    files = tuple((name, str(folder / f"{name}.npz")) for name in models)
+    files = tuple((name, str(folder / f"{name}.npz")) for name in made_up)
     return AnalysisSpec(stimuli=str(folder / "words.csv"), representations=files, **more)
 
 

@@ -11,9 +11,9 @@ import pytest
 import tiny
 from explicit import pairs as all_pairs
 from explicit import rho
+from inputs import in_files, words
 from scipy.spatial.distance import cosine, pdist
 from scipy.stats import rankdata, weightedtau
-from test_variants import words
 
 from mlem_core import audit as audits
 from mlem_core.__main__ import main
@@ -41,10 +41,7 @@ def planted() -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("planted")
-    write_csv(from_frame(words(60), "words"), folder / "words.csv")
-    np.savez(folder / "brain.npz", **{f"layer_{n:02d}": rows for n, rows in enumerate(planted())})
-    return folder
+    return tmp_path_factory.mktemp("planted")
 
 
 @pytest.fixture(scope="module")
@@ -54,10 +51,7 @@ def store(folder: Path) -> Store:
 
 @pytest.fixture(scope="module")
 def analysis(folder: Path, store: Store) -> Analysis:
-    spec = AnalysisSpec(
-        stimuli=str(folder / "words.csv"), representations=(("brain", str(folder / "brain.npz")),)
-    )
-    return run(spec, store)
+    return run(in_files(folder, words(60), {"brain": dict(enumerate(planted()))}), store)
 
 
 @pytest.fixture(scope="module")
@@ -231,9 +225,7 @@ def test_random_weights_are_compared_layer_by_layer(tmp_path: Path) -> None:
     model = str(tiny.save("gpt2", tmp_path / "gpt2"))
     table = words(30)
     table.loc[::7, "length"] += 1
-    write_csv(from_frame(table, "words"), tmp_path / "words.csv")
-    spec = AnalysisSpec(stimuli=str(tmp_path / "words.csv"), models=(model,), device="cpu")
-    analysis = run(spec, store)
+    analysis = run(in_files(tmp_path, table, {}, models=(model,), device="cpu"), store)
     found = audit(analysis, store)
     control = found.changes[found.changes["variant"] == "random-weights"]
     # The tiny model was saved as it is initialised with the control's seed.

@@ -8,14 +8,13 @@ import zipfile
 import numpy as np
 import pandas as pd
 import pytest
+from inputs import in_files, noise, probing
 
-from mlem_core import capsule, datasets
+from mlem_core import capsule
 from mlem_core import verify as verifying
 from mlem_core.__main__ import main
 from mlem_core.analysis import Analysis, run
 from mlem_core.errors import InputError
-from mlem_core.spec import AnalysisSpec
-from mlem_core.stimuli import write_csv
 from mlem_core.store import Store
 from mlem_core.verify import verify
 
@@ -30,16 +29,12 @@ def analysis(folder):
     """40 sentences in a tiny model and in a file of two made-up layers."""
     import tiny
 
-    table = datasets.load("probing").table
-    table = table[table["sentence"].isin(table["sentence"].unique()[:40])]
-    write_csv(table, folder / "words.csv")
-    rng = np.random.default_rng(0)
-    layers = {f"layer_{k:02d}": rng.standard_normal((len(table), 5)) for k in range(2)}
-    np.savez(folder / "brain.npz", **layers)
-    spec = AnalysisSpec(
-        stimuli=str(folder / "words.csv"),
+    table = probing(40)
+    spec = in_files(
+        folder,
+        table,
+        {"brain": noise(len(table))},
         models=(str(tiny.save("bert", folder / "bert")),),
-        representations=(("brain", str(folder / "brain.npz")),),
         layers=(0, 1),
         features=("part_of_speech", "tense", "word_position"),
         nominal=("word_position",),

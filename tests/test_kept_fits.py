@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
+from inputs import in_files, noise, probing
 
-from mlem_core import datasets, kept_fits
+from mlem_core import kept_fits
 from mlem_core.analysis import Analysis, Progress, run
-from mlem_core.spec import AnalysisSpec
-from mlem_core.stimuli import write_csv
 from mlem_core.store import Store
 
 FEATURES = ["tense", "number"]
@@ -23,16 +21,10 @@ ASKED: dict[str, Any] = {"features": FEATURES, "estimator": "spearman", "interac
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[Analysis, Store]:
     folder = tmp_path_factory.mktemp("input")
-    table = datasets.load("probing").table
-    table = table[table["sentence"].isin(table["sentence"].unique()[:60])]
-    write_csv(table, folder / "words.csv")
-    rng = np.random.default_rng(0)
-    layers = {f"layer_{k:02d}": rng.standard_normal((len(table), 4)) for k in range(2)}
-    np.savez(folder / "brain.npz", **layers)
-    spec = AnalysisSpec(
-        stimuli=str(folder / "words.csv"),
-        features=("tense", "number", "part_of_speech"),
-        representations=(("brain", str(folder / "brain.npz")),),
+    table = probing(60)
+    layers = noise(len(table), units=4)
+    spec = in_files(
+        folder, table, {"brain": layers}, features=("tense", "number", "part_of_speech")
     )
     store = Store(folder / "store")
     return run(spec, store), store

@@ -5,29 +5,23 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from inputs import in_files, noise, probing
 
-from mlem_core import datasets
 from mlem_core.analysis import run
 from mlem_core.methods import methods_paragraph, versions_text
 from mlem_core.references import KEYS, bibtex
-from mlem_core.spec import AnalysisSpec
-from mlem_core.stimuli import write_csv
 from mlem_core.store import Store
 
 
 @pytest.fixture(scope="module")
 def analysis(tmp_path_factory):
     folder = tmp_path_factory.mktemp("methods")
-    table = datasets.load("probing").table
-    table = table[table["sentence"].isin(table["sentence"].unique()[:40])]
-    table = table.rename(columns={"tense": "tense_100%"})
-    write_csv(table, folder / "words.csv")
-    rng = np.random.default_rng(0)
-    np.savez(folder / "brain.npz", layer_00=rng.standard_normal((len(table), 5)))
-    spec = AnalysisSpec(
-        stimuli=str(folder / "words.csv"),
+    table = probing(40).rename(columns={"tense": "tense_100%"})
+    spec = in_files(
+        folder,
+        table,
+        {"brain": noise(len(table), n_layers=1)},
         models=("minilm",),
-        representations=(("brain", str(folder / "brain.npz")),),
         layers=(0, 3),
         features=("tense_100%", "part_of_speech", "word_position"),
         folds=4,

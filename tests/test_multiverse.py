@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from explicit import rho
+from inputs import in_files, words
 from scipy.spatial.distance import pdist
-from test_variants import words
 
 from mlem_core import multiverse as multiverses
 from mlem_core.__main__ import main
@@ -19,8 +19,6 @@ from mlem_core.claims import Claim, by_choice, curve, verdict
 from mlem_core.errors import InputError
 from mlem_core.followups import KINDS
 from mlem_core.multiverse import Multiverse, choices_of, multiverse
-from mlem_core.spec import AnalysisSpec
-from mlem_core.stimuli import from_frame, write_csv
 from mlem_core.store import Store
 
 A, B, C = ("brain", 0), ("brain", 2), ("other", 1)
@@ -39,24 +37,19 @@ def table() -> pd.DataFrame:
     return frame
 
 
-def layers() -> dict[str, np.ndarray]:
+def layers() -> dict[tuple[str, int], np.ndarray]:
     """In A and B nouns stand apart; in A words at position 0 are far off besides; C is noise."""
     frame = table()
     rng = np.random.default_rng(2)
     rows = rng.standard_normal((3, len(frame), 10))
     rows[:2, :, :5] += 1.5 * frame["noun"].to_numpy()[:, None]
     rows[0, frame["word_index"] == 0, 7] += 30
-    return {"brain 0": rows[0], "brain 2": rows[1], "other 1": rows[2]}
+    return dict(zip((A, B, C), rows, strict=True))
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("claims")
-    write_csv(from_frame(table(), "words"), folder / "words.csv")
-    made = layers()
-    np.savez(folder / "brain.npz", layer_00=made["brain 0"], layer_02=made["brain 2"])
-    np.savez(folder / "other.npz", layer_01=made["other 1"], layer_03=made["other 1"])
-    return folder
+    return tmp_path_factory.mktemp("claims")
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +59,8 @@ def store(folder: Path) -> Store:
 
 @pytest.fixture(scope="module")
 def analysis(folder: Path, store: Store) -> Analysis:
-    files = tuple((name, str(folder / f"{name}.npz")) for name in ("brain", "other"))
-    return run(AnalysisSpec(stimuli=str(folder / "words.csv"), representations=files), store)
+    a, b, c = layers().values()
+    return run(in_files(folder, table(), {"brain": {0: a, 2: b}, "other": {1: c, 3: c}}), store)
 
 
 @pytest.fixture(scope="module")
@@ -102,11 +95,12 @@ def test_every_universe_is_a_run_of_its_choices(
             assert row.importance == pytest.approx(mean, abs=1e-9)
         similarity = found.similarity[found.similarity["universe"] == universe.universe]
         for row in similarity.itertuples():
-            names = [f"{row.model_a}:{row.layer_a}", f"{row.model_b}:{row.layer_b}"]
-            ours = [made[name.replace(":", " ")] for name in names]
+            both = [(row.model_a, row.layer_a), (row.model_b, row.layer_b)]
             distances = [
-                pdist(rows[kept[universe.positions]], metric[universe.distance]) for rows in ours
+                pdist(made[layer][kept[universe.positions]], metric[universe.distance])
+                for layer in both
             ]
+            names = [f"{model}:{layer}" for model, layer in both]
             assert row.rsa == pytest.approx(rho(*distances), abs=1e-9)
             assert row.tau == pytest.approx(expected.similarity_profiles.loc[*names], abs=1e-9)
         for row in found.layers[found.layers["universe"] == universe.universe].itertuples():
@@ -206,14 +200,9 @@ def test_bad_choices_are_one_sentence(analysis: Analysis, store: Store) -> None:
 
 
 def test_a_universe_that_cannot_be_is_named(tmp_path: Path) -> None:
-    store, made = Store(tmp_path / "store"), layers()["brain 0"]
+    store, made = Store(tmp_path / "store"), layers()[A]
     made[4] = 0.0
-    write_csv(from_frame(table(), "words"), tmp_path / "words.csv")
-    np.savez(tmp_path / "brain.npz", layer_00=made)
-    spec = AnalysisSpec(
-        stimuli=str(tmp_path / "words.csv"),
-        representations=(("brain", str(tmp_path / "brain.npz")),),
-    )
+    spec = in_files(tmp_path, table(), {"brain": {0: made}})
     found = multiverse(run(spec, store), [A], store, {"distance": ("cosine",)})
     assert len(found.universes) == 1 and len(found.notices) == 1
     assert "no universe with distance cosine: " in found.notices[0]

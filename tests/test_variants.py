@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from explicit import rho
+from inputs import in_files, words
 from scipy.spatial.distance import pdist
 from scipy.stats import zscore
 from tiny import sentence_stimuli, word_stimuli
@@ -19,20 +20,6 @@ from mlem_core.spec import AnalysisSpec
 from mlem_core.stimuli import from_frame, write_csv
 from mlem_core.store import Store
 from mlem_core.variants import changed_units, kept_stimuli, outlier_units, variances
-
-WORDS = ["dog", "cat", "sees", "runs", "old", "loud", "a", "the", "never", "here"]
-
-
-def words(n_sentences: int = 30) -> pd.DataFrame:
-    """Sentences of 3 to 5 words, each word a stimulus with two features."""
-    rng = np.random.default_rng(0)
-    rows = []
-    for number in range(n_sentences):
-        sentence = [*rng.choice(WORDS, rng.integers(2, 5)), f"end{number}"]
-        for i, word in enumerate(sentence):
-            rows.append((" ".join(sentence), i, word in WORDS[:3], len(word), i))
-    columns = ["sentence", "word_index", "noun", "length", "position"]
-    return pd.DataFrame(rows, columns=columns)
 
 
 @pytest.fixture
@@ -48,12 +35,7 @@ def spec(tmp_path: Path) -> AnalysisSpec:
     layers = rng.standard_normal((2, len(table), 12))
     layers[:, :, 0] += 2 * table["noun"].to_numpy()
     layers[1, :, 3] *= 60
-    write_csv(from_frame(table, "words"), tmp_path / "words.csv")
-    np.savez(tmp_path / "brain.npz", layer_00=layers[0], layer_01=layers[1])
-    return AnalysisSpec(
-        stimuli=str(tmp_path / "words.csv"),
-        representations=(("brain", str(tmp_path / "brain.npz")),),
-    )
+    return in_files(tmp_path, table, {"brain": dict(enumerate(layers))})
 
 
 def arrays(spec: AnalysisSpec) -> list[np.ndarray]:
