@@ -195,13 +195,16 @@ def of_intervals(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """How often intervals hold the truth and tests reject what is true, by number of sentences.
 
     The truth of a score is its mean over data sets: that of models fitted to so many sentences.
+    That of a term is its mean over large sets.
     """
+    large = rows[rows["kind"] == "truth"].groupby("quantity")["value"].mean()
+    rows = rows[rows["kind"] != "truth"]
     own = rows[rows["kind"] == "interval"].copy()
     by = ["quantity", "sentences"]
     fitted = own["quantity"].str.contains("importance") | (own["quantity"] == "held-out ρ")
     mean = own.groupby(by)["truth"].transform("mean")
     # An importance of 0.00001 is 0, as it is in an interval from 0 to 0.
-    own["truth"] = own["truth"].where(~fitted, mean).round(4)
+    own["truth"] = mean.where(fitted, own["quantity"].map(large)).round(4)
     own["held"] = (own["lower"] <= own["truth"] + 1e-12) & (own["truth"] - 1e-12 <= own["upper"])
     tests = rows[rows["kind"] == "test"].copy()
     tests["rejected"] = tests["p"] <= 0.05
