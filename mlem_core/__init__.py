@@ -65,3 +65,7 @@ def __getattr__(name: str) -> Any:
         if name in names:
             return getattr(importlib.import_module(f"mlem_core.{home}"), name)
     raise AttributeError(f"module 'mlem_core' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

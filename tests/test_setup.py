@@ -165,6 +165,15 @@ def test_a_killed_setup_is_not_waited_for(bare_machine: BareMachine) -> None:
     assert bare_machine.setup() == (1, [NO_PYTHON])
 
 
+def test_every_public_name_is_there_and_documented() -> None:
+    import mlem_core
+
+    for name in mlem_core.__all__:
+        # What a dataclass writes for itself is no documentation.
+        said = getattr(mlem_core, name).__doc__
+        assert name in dir(mlem_core) and said and not said.startswith(f"{name}("), name
+
+
 def test_importing_the_core_is_light() -> None:
     code = """
 import importlib, pkgutil, sys, mlem_core
