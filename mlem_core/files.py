@@ -24,16 +24,22 @@ def replacing(path: Path | str, *, private: bool = False) -> Iterator[Path]:
     Raises
     ------
     OSError
-        The folder is not there or cannot be written.
+        The folder is not there or cannot be written; the error names `path`.
     """
     target = Path(path)
     temporary = target.parent / f".{target.name}.{secrets.token_hex(4)}"
     # Made here, and only where there is nothing of this name, with the permissions it will keep.
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY
-    os.close(os.open(temporary, flags, 0o600 if private else 0o666))
     try:
-        yield temporary
-        os.replace(temporary, target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
+        os.close(os.open(temporary, flags, 0o600 if private else 0o666))
+        try:
+            yield temporary
+            os.replace(temporary, target)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        if str(error.filename) == str(temporary):
+            # The name that is not known outside says nothing to a user.
+            error.filename, error.filename2 = str(target), None
         raise

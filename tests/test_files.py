@@ -55,8 +55,9 @@ def test_after_an_error_the_old_content_is_kept(tmp_path: Path) -> None:
 def test_a_rename_that_fails_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
     for path in (tmp_path / "a", tmp_path / "a" / ".."):
-        with pytest.raises(OSError), replacing(path) as temporary:
+        with pytest.raises(OSError) as raised, replacing(path) as temporary:
             temporary.write_text("new")
+        assert raised.value.filename == str(path) and raised.value.filename2 is None
     assert names(tmp_path) == ["a"] and names(tmp_path / "a") == ["b"]
 
 
@@ -88,5 +89,13 @@ def test_two_writers_of_one_file_do_not_meet(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError), replacing(tmp_path / "no" / "a.csv"):
+    path = tmp_path / "no" / "a.csv"
+    with pytest.raises(FileNotFoundError) as raised, replacing(path):
         raise AssertionError
+    assert raised.value.filename == str(path)
+
+
+def test_another_file_s_error_is_left_as_it_is(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as raised, replacing(tmp_path / "a.csv"):
+        (tmp_path / "other").read_text()
+    assert str(raised.value.filename) == str(tmp_path / "other")
