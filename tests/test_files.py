@@ -5,9 +5,11 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from mlem_core.files import replacing
+from mlem_core.results import write_tables
 
 
 @pytest.fixture(params=[0o022, 0o077, 0o002], ids=["022", "077", "002"])
@@ -99,3 +101,14 @@ def test_another_file_s_error_is_left_as_it_is(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError) as raised, replacing(tmp_path / "a.csv"):
         (tmp_path / "other").read_text()
     assert str(raised.value.filename) == str(tmp_path / "other")
+
+
+def test_tables_take_their_places_when_all_of_them_are_written(tmp_path: Path) -> None:
+    table = pd.DataFrame({"a": [1, 2]})
+    (tmp_path / "a.csv").write_text("old")
+    with pytest.raises(FileNotFoundError):
+        write_tables(tmp_path, {"a.csv": table, "b.csv": table, "no/c.csv": table}, {})
+    assert names(tmp_path) == ["a.csv"] and (tmp_path / "a.csv").read_text() == "old"
+    write_tables(tmp_path, {"a.csv": table, "b.csv": table}, {"seed": 0})
+    assert names(tmp_path) == ["a.csv", "b.csv", "manifest.json"]
+    assert (tmp_path / "a.csv").read_text() == "a\n1\n2\n"
