@@ -27,6 +27,7 @@ from mlem_core.parallel import cores
 from mlem_core.patterns import FloatArray
 from mlem_core.ranks import average_ranks, order_pairs
 from mlem_core.results import Layer, fitted
+from mlem_core.shipped import kept
 from mlem_core.similarity import weighted_tau
 from mlem_core.store import Store
 from mlem_core.variants import CONTROL, VARIANTS, outlier_units, variances
@@ -138,8 +139,9 @@ def mean_cosine(rows: NDArray[np.floating]) -> float:
 
 
 def find(analysis: Analysis, store: Store) -> Audit | None:
-    """The audit of an analysis if it is in the store, else None; computes nothing."""
-    folder = store.find(_STAGE, VERSION, **_depends_on(analysis))
+    """The audit of an analysis if it is in the store or came with it; computes nothing."""
+    asked = _depends_on(analysis)
+    folder = store.find(_STAGE, VERSION, **asked) or kept(_STAGE, VERSION, **asked)
     return None if folder is None else Audit.load(folder)
 
 
@@ -156,13 +158,17 @@ def audit(analysis: Analysis, store: Store, progress: Report | None = None) -> A
     InputError
         The representations are no longer in the store.
     """
-    folder = store.entry(
+    return Audit.load(keep(analysis, store, progress))
+
+
+def keep(analysis: Analysis, store: Store, progress: Report | None = None) -> Path:
+    """The folder of the store with the audit of an analysis, see `audit`."""
+    return store.entry(
         _STAGE,
         VERSION,
         lambda folder: _audit(analysis, store, progress or (lambda _: None)).save(folder),
         **_depends_on(analysis),
     )
-    return Audit.load(folder)
 
 
 def _depends_on(analysis: Analysis) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """The finished analysis that comes with the program, so that every view shows something at once.
 
+Its error bars and its audit come with it, as entries of a store that is only read.
+
 `make example` (or `python -m mlem_core.shipped`) makes it anew.
 """
 
@@ -12,10 +14,11 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from mlem_core.analysis import Analysis, Progress, Report, run
 from mlem_core.spec import AnalysisSpec
-from mlem_core.store import Store
+from mlem_core.store import Store, find_in
 
 # What stands in an address for it.
 ID = "example"
@@ -23,8 +26,10 @@ FOLDER = Path(__file__).resolve().parent / "shipped"
 
 MODELS = ("mini-bert", "mini-gpt2", "mini-mamba", "minilm", "smollm2")
 # Some layers of each depth: a few MB instead of many.
-LAYERS = (0, 1, 3, 5, 6, 9, 11, 18, 30)
+LAYERS = (0, 1, 3, 6, 9, 11, 18, 30)
 SPEC = AnalysisSpec(stimuli="probing", models=MODELS, layers=LAYERS)
+# The two layers that a first look at two layers shows: another architecture, the same text.
+PAIR = (("mini-gpt2", 6), ("mini-mamba", 9))
 
 
 @functools.lru_cache(maxsize=1)
@@ -44,10 +49,25 @@ def is_there() -> bool:
     return (FOLDER / "result" / "analysis.json").is_file()
 
 
+def kept(stage: str, version: int, /, **depends_on: Any) -> Path | None:
+    """What comes with the example of a stage, as `Store.find` would give it; else None."""
+    return find_in(FOLDER / "kept", stage, version, **depends_on)
+
+
+def size() -> int:
+    """The bytes of all that ships."""
+    return sum(path.stat().st_size for path in FOLDER.rglob("*") if path.is_file())
+
+
 def make(
     store: Store, spec: AnalysisSpec = SPEC, folder: Path = FOLDER, progress: Report | None = None
 ) -> Analysis:
-    """Run it and put it, with the maps of its stimuli, in place of what was there."""
+    """Run it and put it in place of what was there.
+
+    With it come the maps of its stimuli, its error bars and its audit.
+    """
+    from mlem_core import audit, errorbars
+
     analysis = run(spec, store, progress)
     maps = {}
     for done, (model, layer) in enumerate(analysis.layers):
@@ -58,13 +78,18 @@ def make(
     # Which machine made it is of no interest to those who get it.
     manifest = {name: told for name, told in analysis.manifest.items() if name != "machine"}
     analysis = replace(analysis, maps=maps, manifest=manifest)
+    entries = [keep(analysis, store, progress) for keep in (errorbars.keep, audit.keep)]
     folder.mkdir(parents=True, exist_ok=True)
     unfinished = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=folder))
     try:
-        analysis.save(unfinished)
         unfinished.chmod(0o755)
-        shutil.rmtree(folder / "result", ignore_errors=True)
-        unfinished.rename(folder / "result")
+        (unfinished / "result").mkdir()
+        analysis.save(unfinished / "result")
+        for entry in entries:
+            shutil.copytree(entry, unfinished / "kept" / entry.parent.name / entry.name)
+        for name in ("result", "kept"):
+            shutil.rmtree(folder / name, ignore_errors=True)
+            (unfinished / name).rename(folder / name)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
     example.cache_clear()
@@ -79,8 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{progress.stage} {progress.model or ''}".strip(), file=sys.stderr)
 
     make(Store(), progress=say)
-    size = sum(path.stat().st_size for path in (FOLDER / "result").iterdir())
-    print(f"{FOLDER / 'result'}: {size / 1e6:.1f} MB")
+    print(f"{FOLDER}: {size() / 1e6:.1f} MB")
     return 0
 
 

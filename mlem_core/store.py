@@ -84,7 +84,7 @@ class Store:
 
     def find(self, stage: str, version: int, /, **depends_on: Any) -> Path | None:
         """The folder of a finished and sound entry, or None."""
-        return self._find(stage, _identity(stage, version, depends_on))
+        return find_in(self.root, stage, version, **depends_on)
 
     def entry(
         self,
@@ -104,13 +104,13 @@ class Store:
         Raises `InputError` where the disk is full.
         """
         identity = _identity(stage, version, depends_on)
-        found = self._find(stage, identity)
+        found = _sound_entry(self.root, stage, identity)
         if found is not None:
             return found
         key = self.key(stage, version, **depends_on)
         with self._locked(key, waiting):
             # Another process may have made it while we waited.
-            found = self._find(stage, identity)
+            found = _sound_entry(self.root, stage, identity)
             if found is not None:
                 return found
             self._clean(key)
@@ -142,25 +142,6 @@ class Store:
             finally:
                 shutil.rmtree(unfinished, ignore_errors=True)
             return folder
-
-    def _find(self, stage: str, identity: dict[str, Any]) -> Path | None:
-        folder = self.root / stage / hashlib.sha256(_canonical(identity)).hexdigest()
-        try:
-            info = json.loads((folder / _INFO).read_bytes())
-            files = info.pop("files")
-            if _canonical(info) != _canonical(identity):
-                return None
-            stats = _stats(folder, files)
-            if _sound.get(folder) == stats:
-                return folder
-            for name, told in files.items():
-                path = folder / name
-                if path.stat().st_size != told["size"] or sha256_file(path) != told["sha256"]:
-                    return None
-        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            return None  # absent, or written by someone else: made again
-        _sound[folder] = stats
-        return folder
 
     @contextlib.contextmanager
     def _locked(self, key: str, waiting: Callable[[], None] | None) -> Iterator[None]:
@@ -196,6 +177,31 @@ class Store:
             grave = Path(tempfile.mkdtemp(prefix=f"{key}.", dir=self._temporary))
             folder.rename(grave / "entry")
             shutil.rmtree(grave, ignore_errors=True)
+
+
+def find_in(root: Path, stage: str, version: int, /, **depends_on: Any) -> Path | None:
+    """The folder of a finished and sound entry of a store's folder, which is only read, or None."""
+    return _sound_entry(root, stage, _identity(stage, version, depends_on))
+
+
+def _sound_entry(root: Path, stage: str, identity: dict[str, Any]) -> Path | None:
+    folder = root / stage / hashlib.sha256(_canonical(identity)).hexdigest()
+    try:
+        info = json.loads((folder / _INFO).read_bytes())
+        files = info.pop("files")
+        if _canonical(info) != _canonical(identity):
+            return None
+        stats = _stats(folder, files)
+        if _sound.get(folder) == stats:
+            return folder
+        for name, told in files.items():
+            path = folder / name
+            if path.stat().st_size != told["size"] or sha256_file(path) != told["sha256"]:
+                return None
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None  # absent, or written by someone else: made again
+    _sound[folder] = stats
+    return folder
 
 
 def _identity(stage: str, version: int, depends_on: dict[str, Any]) -> dict[str, Any]:

@@ -6,10 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mlem_core import jobs, shipped
+from mlem_core import audit, errorbars, jobs, shipped
 from mlem_core.analysis import Analysis, run
 from mlem_core.errors import InputError
 from mlem_core.store import Store
+from mlem_core.variants import SAYS
+from mlem_core.why import explain
 
 LAYER = ("minilm", 3)
 
@@ -23,8 +25,28 @@ def test_it_is_what_its_constants_say(example):
     assert example.spec == shipped.SPEC
     assert {model for model, _ in example.layers} == set(shipped.MODELS)
     assert set(example.maps) == set(example.layers)
-    size = sum(path.stat().st_size for path in (shipped.FOLDER / "result").iterdir())
-    assert size < 10e6
+    assert shipped.size() < 10e6
+    assert set(shipped.PAIR) <= set(example.layers)
+    assert shipped.PAIR[0][0] != shipped.PAIR[1][0]
+
+
+def test_its_error_bars_and_audit_are_there_on_a_machine_that_ran_nothing(example, tmp_path):
+    store = Store(tmp_path)
+    bars, found = errorbars.find(example, store), audit.find(example, store)
+    assert bars is not None and bars.layers == tuple(example.layers)
+    assert found is not None and not found.notices
+    assert list(zip(found.layers["model"], found.layers["layer"], strict=True)) == example.layers
+    assert set(found.changes["variant"]) == set(SAYS)
+    np.testing.assert_allclose(bars.rsa, example.rsa, atol=1e-4)
+    why = explain(example, *shipped.PAIR)
+    terms, whole = bars.pair(*shipped.PAIR)
+    np.testing.assert_allclose(terms["value"], why.terms["value"], atol=1e-4)
+    np.testing.assert_allclose(whole["value"], why.whole["value"], atol=1e-4)
+    assert whole["lower"].iloc[0] > 0.2
+    results = example.results()
+    np.testing.assert_allclose(bars.tau, results.similarity_profiles, atol=1e-3)
+    # Other features are another analysis: nothing is said of them.
+    assert errorbars.find(example, store, features=["tense", "number"]) is None
 
 
 def test_a_layer_computed_again_gives_the_same_tables(example, tmp_path):
@@ -88,10 +110,13 @@ def test_making_it_replaces_what_was_there(tmp_path):
     spec = replace(spec, stimuli=str(path))
     store, folder = Store(tmp_path / "cache"), tmp_path / "shipped"
     (folder / "result").mkdir(parents=True)
+    (folder / "kept" / "audit" / "old").mkdir(parents=True)
     (folder / "result" / "old").touch()
     made = shipped.make(store, spec, folder)
     loaded = Analysis.load(folder / "result")
-    assert [path.name for path in folder.iterdir()] == ["result"]
+    assert sorted(path.name for path in folder.iterdir()) == ["kept", "result"]
+    stages = sorted((path.parent.name, path.name == "old") for path in folder.glob("kept/*/*"))
+    assert stages == [("audit", False), ("error-bars", False)]
     assert not (folder / "result" / "old").exists()
     assert loaded.layers == made.layers and set(loaded.maps) == {("minilm", 0), ("minilm", 1)}
     np.testing.assert_allclose(loaded.maps["minilm", 1], made.maps["minilm", 1], rtol=1e-6)
