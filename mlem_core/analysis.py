@@ -203,6 +203,7 @@ class Analysis:
                 store,
                 dtype=self.spec.dtype,
                 special_tokens=self.spec.special_tokens,
+                pooling=self.spec.pooling,
             )
         if found is None:
             raise InputError(
@@ -353,6 +354,7 @@ def _all_representations(
                 device=spec.device,
                 dtype=spec.dtype,
                 special_tokens=spec.special_tokens,
+                pooling=spec.pooling,
                 progress=sentences,
             )
             found.append(source)

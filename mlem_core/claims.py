@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -23,6 +23,7 @@ from mlem_core.errors import InputError, unknown
 from mlem_core.results import Layer
 
 if TYPE_CHECKING:
+    from mlem_core.errorbars import ErrorBars
     from mlem_core.multiverse import Multiverse
 
 # How many layers and features a claim names, and whether it is about a similarity and a threshold.
@@ -162,6 +163,64 @@ class Claim:
             raise _no_layer(found, b if a in present else a)
         values: pd.Series = table.loc[chosen, self.measure]
         return values
+
+
+class OverStimuli(NamedTuple):
+    """The margin of a claim in the analysis itself, with what other sentences would make of it.
+
+    p : of the hypothesis that the margin is 0 (two-sided)
+    """
+
+    value: float
+    lower: float
+    upper: float
+    p: float
+
+    @property
+    def sentence(self) -> str:
+        """In words."""
+        p = "p < 0.001" if self.p < 0.001 else f"p = {self.p:.3f}"
+        text = (
+            f"In the analysis as it is the margin is {self.value:.3f}; other sentences of this "
+            f"kind would put it between {self.lower:.3f} and {self.upper:.3f} (95 % interval, {p})."
+        )
+        return text.replace(" -", " −")
+
+
+def over_stimuli(claim: Claim, bars: ErrorBars) -> OverStimuli | None:
+    """The margin of a claim with its interval over the sentences; None for a claim about τ.
+
+    Raises
+    ------
+    InputError
+        A layer or feature that the error bars do not have.
+    """
+    from mlem_core.errorbars import jackknife
+    from mlem_core.inference import p_value
+
+    at = bars.places(claim.layers)
+    for name in claim.features:
+        if name not in bars.columns:
+            raise unknown("feature", name, bars.columns)
+    # The value comes first, then what is left without each block of sentences.
+    scores = np.concatenate((bars.scores[None], bars.scores_without))[:, at, 2:]
+    rsa = np.concatenate((bars.rsa[None], bars.rsa_without))[:, at][:, :, at]
+    names = [bars.columns.index(name) for name in claim.features]
+    if claim.kind in ("closer", "alike"):
+        if claim.measure != "rsa":
+            return None
+        other = rsa[:, 0, 2] if claim.kind == "closer" else claim.threshold
+        margin = rsa[:, 0, 1] - other
+    elif claim.kind == "top":
+        margin = scores[:, 0, names[0]] - np.delete(scores[:, 0], names[0], axis=1).max(axis=1)
+    elif claim.kind == "above":
+        margin = scores[:, 0, names[0]] - scores[:, 0, names[1]]
+    else:
+        margin = scores[:, 0, names[0]] - scores[:, 1, names[0]]
+    value, without = margin[:1], margin[1:, None]
+    bounds = jackknife(value, without)
+    found = (value, bounds.lower, bounds.upper, p_value(value, without))
+    return OverStimuli(*(float(own[0]) for own in found))
 
 
 def _is_number(text: str) -> bool:

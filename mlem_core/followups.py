@@ -10,7 +10,7 @@ import hashlib
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,7 @@ def _baseline(analysis: Analysis, options: Options, store: Store, report: Report
 
     name = options["name"]
     layers = [(str(model), int(layer)) for model, layer in options["layers"]]
+    restore(analysis, [model for model, _ in layers], store, report)
 
     def counted(done: int, total: int) -> None:
         report(Progress(name, None, done, total, "layers"))
@@ -60,8 +61,69 @@ def _fits(analysis: Analysis, options: Options, store: Store, report: Report) ->
     return {"scores": found.scores}
 
 
+def restore(analysis: Analysis, names: Iterable[str], store: Store, report: Report) -> None:
+    """Run models of an analysis again whose representations are not in the store.
+
+    The store may have been emptied, and that of a new installation never had those of the example.
+
+    Raises
+    ------
+    InputError
+        A model that is no longer there, or no longer the one that was analysed.
+    """
+    from mlem_core import representations
+
+    spec, files = analysis.spec, dict(analysis.spec.representations)
+    for name in dict.fromkeys(names):
+        if name in files:
+            continue
+
+        def sentences(done: int, total: int, name: str = name) -> None:
+            report(Progress("representations", name, done, total, "sentences"))
+
+        found = representations.from_model(
+            analysis.whole,
+            name,
+            store,
+            device=spec.device,
+            dtype=spec.dtype,
+            special_tokens=spec.special_tokens,
+            pooling=spec.pooling,
+            progress=sentences,
+        )
+        analysed = str(analysis.manifest["models"][name]["identity"])
+        if found.identity != analysed.partition(" view=")[0]:
+            raise InputError(
+                f"the model {name} is no longer the one that was analysed; run the analysis again."
+            )
+
+
+def _representations(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
+    restore(analysis, [str(name) for name in options["models"]], store, report)
+    return {}
+
+
+def _all_error_bars(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
+    from mlem_core.errorbars import error_bars
+
+    layers = [(str(model), int(layer)) for model, layer in options["layers"]]
+    restore(analysis, [model for model, _ in layers], store, report)
+    error_bars(
+        analysis,
+        store,
+        report,
+        features=[str(name) for name in options["features"]],
+        layers=None if layers == analysis.layers else layers,
+        estimator=str(options["estimator"]),
+        interactions=bool(options["interactions"]),
+    )
+    return {}
+
+
 def _error_bars(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
     from mlem_core.why import explain
+
+    restore(analysis, [str(model) for model, _ in (options["a"], options["b"])], store, report)
 
     def counted(done: int, total: int) -> None:
         report(Progress("resampling", None, done, total, "draws"))
@@ -112,6 +174,7 @@ def _capsule(analysis: Analysis, options: Options, store: Store, report: Report)
 def _audit(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
     from mlem_core.audit import audit
 
+    restore(analysis, [model for model, _ in analysis.layers], store, report)
     audit(analysis, store, report)  # keeps its tables in the store
     return {}
 
@@ -120,17 +183,20 @@ def _multiverse(analysis: Analysis, options: Options, store: Store, report: Repo
     from mlem_core.multiverse import multiverse
 
     layers = [(str(model), int(layer)) for model, layer in options["layers"]]
+    restore(analysis, [model for model, _ in layers], store, report)
     multiverse(analysis, layers, store, options.get("choices"), report)
     return {}
 
 
 KINDS: dict[str, Make] = {
+    "all-error-bars": _all_error_bars,
     "audit": _audit,
     "baseline": _baseline,
     "capsule": _capsule,
     "error-bars": _error_bars,
     "fits": _fits,
     "multiverse": _multiverse,
+    "representations": _representations,
 }
 
 

@@ -26,7 +26,7 @@ from mlem_core.results import ESTIMATORS, Layer, fitted
 from mlem_core.similarity import weighted_tau
 from mlem_core.spec import AnalysisSpec
 from mlem_core.store import Store
-from mlem_core.tokens import SPECIAL_TOKENS
+from mlem_core.tokens import POOLING, POOLINGS, SPECIAL_TOKENS
 from mlem_core.variants import POSITIONS, UNITS
 
 VERSION = 1
@@ -37,6 +37,7 @@ DIMENSIONS: dict[str, tuple[str, ...]] = {
     "units": UNITS,
     "positions": POSITIONS,
     "special_tokens": tuple(SPECIAL_TOKENS),
+    "pooling": POOLINGS,
     "missing": MISSING,
     "estimator": tuple(ESTIMATORS),
 }
@@ -96,8 +97,9 @@ def choices_of(analysis: Analysis) -> dict[str, tuple[str, ...]]:
     """The dimensions that matter for an analysis, each with its choices.
 
     Every distance and estimator; both policies for missing values where a value is missing; with
-    and without position 0 where some but not all stimuli are there. Units and special tokens can be
-    varied too (`DIMENSIONS`), but are not by default: those of special tokens run the models again.
+    and without position 0 where some but not all stimuli are there. Units, special tokens and
+    pooling can be varied too (`DIMENSIONS`), but are not by default: the last two run the models
+    again, see `poolings_of`.
     """
     found: dict[str, tuple[str, ...]] = {}
     if analysis.spec.distance != PRECOMPUTED:
@@ -110,6 +112,11 @@ def choices_of(analysis: Analysis) -> dict[str, tuple[str, ...]]:
         found["missing"] = MISSING
     found["estimator"] = tuple(ESTIMATORS)
     return found
+
+
+def poolings_of(analysis: Analysis) -> tuple[str, ...]:
+    """What may stand for a stimulus of an analysis: of words or of sentences; one for files."""
+    return tuple(POOLING[analysis.whole.level]) if analysis.spec.models else ("standard",)
 
 
 def find(

@@ -117,6 +117,13 @@ def _add_inputs(command: argparse.ArgumentParser) -> None:
         "start token in any case",
     )
     command.add_argument(
+        "--pooling",
+        default="standard",
+        metavar="standard|mean|last",
+        help="what stands for a stimulus: standard (a word's last sub-token, the mean of a "
+        "sentence), mean (of a word's sub-tokens) or last (token of a sentence)",
+    )
+    command.add_argument(
         "--positions",
         default="all",
         metavar="all|without-first",
@@ -187,9 +194,9 @@ def parser(description: str | None) -> argparse.ArgumentParser:
         default=[],
         type=_variation,
         metavar="distance=euclidean,cosine",
-        help="what to vary (distance, units, positions, special_tokens, missing, estimator); may "
-        "be given several times; default: every distance and estimator, and, where they matter, "
-        "positions and missing",
+        help="what to vary (distance, units, positions, special_tokens, pooling, missing, "
+        "estimator); may be given several times; default: every distance and estimator, and, "
+        "where they matter, positions and missing",
     )
     multiverse.add_argument("--out", required=True, metavar="DIR")
 

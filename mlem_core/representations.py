@@ -24,7 +24,7 @@ from mlem_core.errors import InputError, unknown
 from mlem_core.representation_files import open_arrays
 from mlem_core.stimuli import StimulusSet
 from mlem_core.store import Store
-from mlem_core.tokens import SPECIAL_TOKENS, TokenizedStimuli, tokenize
+from mlem_core.tokens import SPECIAL_TOKENS, TokenizedStimuli, pooling_text, tokenize
 
 if TYPE_CHECKING:
     import torch
@@ -43,7 +43,6 @@ Progress = Callable[[int, int], None]
 
 _STAGE = "representations"
 VERSION = 2  # counted up when the same inputs give other arrays
-_POOLING = {"word": "last sub-token of the word", "sentence": "mean over the sentence's tokens"}
 _FLOP_PER_BATCH = {"cpu": 5e10, "cuda": 5e12}  # well under a second: how soon a cancel is heard
 _MAX_TOKENS = {"cpu": 4096, "cuda": 65536}  # more at a time makes no pass faster
 _WORKING = 24  # copies of a token's state that a block makes at its widest, about
@@ -95,6 +94,7 @@ def from_model(
     device: str = "auto",
     dtype: str = "float32",
     special_tokens: str = "model",
+    pooling: str = "standard",
     progress: Progress | None = None,
 ) -> Representations:
     """All layers' hidden states of the stimuli, from the store or else from the model.
@@ -108,6 +108,7 @@ def from_model(
     name : see `models.open_model`; or a model that is already open (its own device and dtype hold).
     device, dtype : see `models.open_model`.
     special_tokens : start and end tokens, see `mlem_core.tokens.tokenize`.
+    pooling : what stands for a stimulus, see `mlem_core.tokens.POOLING`.
     progress : called with (done, total) sentences, at least once a second on a usual machine;
         what it raises stops the work and leaves nothing behind.
 
@@ -118,12 +119,12 @@ def from_model(
     """
     report = progress or (lambda done, total: None)
     n_sentences = len(set(stimuli.sentences))
-    depends_on = _depends_on(stimuli, name, dtype, special_tokens)
+    depends_on = _depends_on(stimuli, name, dtype, special_tokens, pooling)
 
     def make(folder: Path) -> None:
         report(0, n_sentences)
         loaded = models.open_model(name, device, dtype) if isinstance(name, str) else name
-        facts = extract(stimuli, loaded, folder, report, special_tokens)
+        facts = extract(stimuli, loaded, folder, report, special_tokens, pooling)
         (folder / "facts.json").write_text(json.dumps(facts, indent=1))
 
     folder = store.entry(_STAGE, VERSION, make, lambda: report(0, n_sentences), **depends_on)
@@ -138,9 +139,10 @@ def find(
     *,
     dtype: str = "float32",
     special_tokens: str = "model",
+    pooling: str = "standard",
 ) -> Representations | None:
     """What `from_model` would give if that is in the store, else None; loads no model."""
-    depends_on = _depends_on(stimuli, name, dtype, special_tokens)
+    depends_on = _depends_on(stimuli, name, dtype, special_tokens, pooling)
     folder = store.find(_STAGE, VERSION, **depends_on)
     if folder is None:
         return None
@@ -148,14 +150,18 @@ def find(
 
 
 def _depends_on(
-    stimuli: StimulusSet, name: str | models.LoadedModel, dtype: str, special_tokens: str
+    stimuli: StimulusSet,
+    name: str | models.LoadedModel,
+    dtype: str,
+    special_tokens: str,
+    pooling: str,
 ) -> dict[str, str]:
     if special_tokens not in SPECIAL_TOKENS:
         raise unknown("choice of special tokens", special_tokens, SPECIAL_TOKENS)
     return {
         "stimuli": _digest(stimuli),
         "model": models.identity(name) if isinstance(name, str) else name.identity,
-        "pooling": _POOLING[stimuli.level],
+        "pooling": pooling_text(stimuli.level, pooling),
         "special_tokens": SPECIAL_TOKENS[special_tokens],
         "dtype": dtype if isinstance(name, str) else name.dtype,
     }
@@ -244,6 +250,7 @@ def extract(
     folder: Path,
     progress: Progress | None = None,
     special_tokens: str = "model",
+    pooling: str = "standard",
 ) -> dict[str, Any]:
     """Write `layer_00.npy` ... (n_stimuli, n_units) float32 into `folder`; returns the facts.
 
@@ -265,7 +272,7 @@ def extract(
         batch = waiting.pop()
         result: tuple[NDArray[np.int64], list[NDArray[np.float32]]] | None = None
         try:
-            result = _run(tokenized, batch, loaded)
+            result = _run(tokenized, batch, loaded, pooling)
         except RuntimeError as error:
             if not _out_of_memory(error):
                 raise
@@ -308,7 +315,7 @@ def extract(
         "architecture": type(loaded.model).__name__,
         "units": files.widths,
         "dtype": loaded.dtype,
-        "pooling": _POOLING[stimuli.level],
+        "pooling": pooling_text(stimuli.level, pooling),
         "special_tokens": {
             "choice": SPECIAL_TOKENS[special_tokens],
             "start": start,
@@ -367,7 +374,10 @@ def _inputs(
 
 
 def _run(
-    tokenized: TokenizedStimuli, batch: NDArray[np.int64], loaded: models.LoadedModel
+    tokenized: TokenizedStimuli,
+    batch: NDArray[np.int64],
+    loaded: models.LoadedModel,
+    pooling: str,
 ) -> tuple[NDArray[np.int64], list[NDArray[np.float32]]]:
     """The stimuli (rows) of a batch of sentences and their arrays (n_rows, n_units), by layer."""
     import torch
@@ -378,18 +388,33 @@ def _run(
     # Which sentence of the batch each stimulus is in.
     places = np.repeat(np.arange(len(batch)), [len(tokenized.stimuli[s]) for s in batch])
     at = torch.from_numpy(places).to(loaded.device)
+    first, last = _spans(tokenized, rows, batch[places], pooling)
     with torch.inference_mode():
-        if tokenized.positions is not None:
-            tokens = torch.from_numpy(tokenized.positions[rows]).to(loaded.device)
+        if (first == last).all():
+            tokens = torch.from_numpy(last).to(loaded.device)
             chosen = [state[at, tokens] for state in states]
         else:
-            share = np.zeros(inputs.shape, dtype=np.float32)
-            for place, sentence in enumerate(batch):
-                first, last = tokenized.content[sentence]
-                share[place, first : last + 1] = 1 / (last + 1 - first)
-            shares = torch.from_numpy(share).to(loaded.device)[:, None, :]
-            chosen = [torch.matmul(shares, state.float())[at, 0] for state in states]
+            place = np.arange(inputs.shape[1])
+            inside = (place >= first[:, None]) & (place <= last[:, None])
+            share = inside / inside.sum(axis=1, keepdims=True)
+            shares = torch.from_numpy(share.astype(np.float32)).to(loaded.device)[:, None, :]
+            chosen = [torch.matmul(shares, state.float()[at])[:, 0] for state in states]
         return rows, [state.float().cpu().numpy() for state in chosen]
+
+
+def _spans(
+    tokenized: TokenizedStimuli,
+    rows: NDArray[np.int64],
+    sentences: NDArray[np.int64],
+    pooling: str,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The first and last of the tokens whose mean stands for each stimulus (row)."""
+    if tokenized.positions is not None and tokenized.starts is not None:
+        last = tokenized.positions[rows]
+        return (last if pooling == "standard" else tokenized.starts[rows]), last
+    content = np.array([tokenized.content[sentence] for sentence in sentences], dtype=np.int64)
+    first, last = content.T
+    return (first if pooling == "standard" else last), last
 
 
 def _first_of_context(tokenized: TokenizedStimuli) -> NDArray[np.int64]:

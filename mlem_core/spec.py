@@ -15,7 +15,7 @@ from mlem_core.models import DTYPES
 from mlem_core.patterns import MISSING
 from mlem_core.results import ESTIMATORS
 from mlem_core.stimuli import StimulusSet, read_csv
-from mlem_core.tokens import SPECIAL_TOKENS
+from mlem_core.tokens import POOLINGS, SPECIAL_TOKENS
 from mlem_core.variants import POSITIONS, UNITS
 
 
@@ -45,6 +45,8 @@ class AnalysisSpec:
         `mlem_core.variants`
     special_tokens : start and end tokens of a sentence: "model", as its tokenizer adds them,
         "none", or "start", with a start token in any case
+    pooling : what of a model stands for a stimulus: "standard" (a word's last sub-token, the mean
+        of a sentence), "mean" (of a word's sub-tokens) or "last" (token of a sentence)
     dtype : "float32" or "bfloat16", the numbers that models compute with
     """
 
@@ -65,6 +67,7 @@ class AnalysisSpec:
     positions: str = "all"
     units: str = "raw"
     special_tokens: str = "model"
+    pooling: str = "standard"
     dtype: str = "float32"
 
     def to_dict(self) -> dict[str, Any]:
@@ -95,6 +98,7 @@ class AnalysisSpec:
             ("choice of positions", self.positions, POSITIONS),
             ("choice of units", self.units, UNITS),
             ("choice of special tokens", self.special_tokens, SPECIAL_TOKENS),
+            ("pooling", self.pooling, POOLINGS),
             ("dtype", self.dtype, DTYPES),
         ):
             if value not in choices:

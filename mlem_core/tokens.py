@@ -18,6 +18,18 @@ SPECIAL_TOKENS = {
     "none": "none",
     "start": "as the tokenizer adds them, with a start token where it adds none",
 }
+# What stands for a stimulus, by the level of the set: "standard", and what else it can be.
+POOLING = {
+    "word": {
+        "standard": "last sub-token of the word",
+        "mean": "mean over the word's sub-tokens",
+    },
+    "sentence": {
+        "standard": "mean over the sentence's tokens",
+        "last": "last token of the sentence",
+    },
+}
+POOLINGS = ("standard", "mean", "last")
 _CHUNK = 1000  # sentences tokenised at a time
 
 
@@ -30,7 +42,8 @@ class TokenizedStimuli:
     tokens : per sentence its token ids, start and end tokens included.
     content : per sentence the (first, last) token that is not a start or end token.
     stimuli : per sentence the rows of its stimuli.
-    positions : (n_stimuli,) the token of each word stimulus; None for a sentence-level set.
+    positions : (n_stimuli,) the last token of each word stimulus; None for a sentence-level set.
+    starts : (n_stimuli,) the first one; None for a sentence-level set.
     special : the tokens added before and after a sentence.
     n_unknown : how many word stimuli end in the tokenizer's unknown token.
     """
@@ -39,6 +52,7 @@ class TokenizedStimuli:
     content: list[tuple[int, int]]
     stimuli: list[np.ndarray]
     positions: np.ndarray | None
+    starts: np.ndarray | None
     special: tuple[list[str], list[str]]
     n_unknown: int
 
@@ -66,6 +80,7 @@ def tokenize(
     rows = [np.array(indices) for indices in rows_of.values()]
     words = stimuli.word_index
     positions = None if words is None else np.zeros(len(stimuli), dtype=np.int64)
+    starts = None if words is None else np.zeros(len(stimuli), dtype=np.int64)
     unknown = loaded.tokenizer.unk_token_id
     tokens: list[np.ndarray] = []
     content: list[tuple[int, int]] = []
@@ -88,24 +103,24 @@ def tokenize(
                     f"row {own[0] + 1}: the sentence has {len(ids)} tokens for {loaded.name}, "
                     f"which reads at most {loaded.max_tokens}."
                 )
-            if words is not None and positions is not None:
-                ends = _last_tokens(loaded.tokenizer, sentence, ids, first, spans)
+            if words is not None and positions is not None and starts is not None:
+                of_words = _tokens_of_words(loaded.tokenizer, sentence, ids, first, spans)
                 for row in own:
-                    place = ends[int(words[row])]
+                    place = of_words[int(words[row])]
                     if place is None:
                         word = sentence.split()[int(words[row])]
                         raise InputError(
                             f"row {row + 1}: the tokenizer of {loaded.name} has no token that "
                             f"ends with the word {word!r} (word_index {words[row]})."
                         )
-                    positions[row] = place
-                    n_unknown += bool(unknown is not None and ids[place] == unknown)
+                    starts[row], positions[row] = place
+                    n_unknown += bool(unknown is not None and ids[place[1]] == unknown)
             if not tokens:
                 names = loaded.tokenizer.convert_ids_to_tokens
                 special = (names(ids[:first].tolist()), names(ids[last + 1 :].tolist()))
             tokens.append(ids)
             content.append((first, last))
-    return TokenizedStimuli(tokens, content, rows, positions, special, n_unknown)
+    return TokenizedStimuli(tokens, content, rows, positions, starts, special, n_unknown)
 
 
 def _start_token(loaded: LoadedModel, special_tokens: str) -> list[int]:
@@ -151,42 +166,56 @@ def _encode(
     return result
 
 
-def _last_tokens(
+def _tokens_of_words(
     tokenizer: Any,
     sentence: str,
     ids: np.ndarray,
     first: int,
     spans: list[tuple[int, int]] | None,
-) -> list[int | None]:
-    """For each word of a sentence the last token that has some of it, or None.
+) -> list[tuple[int, int] | None]:
+    """For each word of a sentence the first and the last token that has some of it, or None.
 
-    None also where that token goes on into the next word: it stands for both.
+    None also where the last token goes on into the next word: it stands for both.
     """
     words = [match.span() for match in re.finditer(r"\S+", sentence)]
     if spans is None:
-        return _last_tokens_by_prefix(tokenizer, sentence, [end for _, end in words], ids, first)
-    result: list[int | None] = []
+        return _tokens_by_prefix(tokenizer, sentence, [end for _, end in words], ids, first)
+    result: list[tuple[int, int] | None] = []
     for begin, end in words:
         inside = [i for i, (a, b) in enumerate(spans) if a < end and b > begin and a < b]
         if inside and sentence[end : spans[inside[-1]][1]].strip() == "":
-            result.append(inside[-1])
+            result.append((inside[0], inside[-1]))
         else:
             result.append(None)
     return result
 
 
-def _last_tokens_by_prefix(
+def _tokens_by_prefix(
     tokenizer: Any, sentence: str, ends: list[int], ids: np.ndarray, first: int
-) -> list[int | None]:
+) -> list[tuple[int, int] | None]:
     """The same for tokenizers that do not tell where in the text a token is.
 
     The tokens of the sentence up to a word's end must be how the sentence's tokens begin.
     """
-    result: list[int | None] = []
+    result: list[tuple[int, int] | None] = []
     before = 0
     for end in ends:
         start = tokenizer(sentence[:end], add_special_tokens=False)["input_ids"]
         same = list(ids[first : first + len(start)]) == list(start)
-        result.append(first + len(start) - 1 if same and len(start) > before else None)
+        found = same and len(start) > before
+        result.append((first + before, first + len(start) - 1) if found else None)
         before = len(start)
     return result
+
+
+def pooling_text(level: str, pooling: str) -> str:
+    """What stands for a stimulus of a set of words or sentences, in words.
+
+    Raises
+    ------
+    InputError
+        A choice that there is not at this level.
+    """
+    if pooling not in POOLING[level]:
+        raise unknown(f"pooling of a {level}", pooling, POOLING[level])
+    return POOLING[level][pooling]

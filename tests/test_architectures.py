@@ -27,14 +27,18 @@ from mlem_core.tokens import tokenize
 ROOT = Path(__file__).parent.parent
 
 
+def first_token(loaded: LoadedModel) -> int:
+    """Where a sentence begins, behind the tokens that are added before it."""
+    tokenizer = loaded.tokenizer
+    alone: int = tokenizer("A", add_special_tokens=False)["input_ids"][0]
+    return int(tokenizer("A")["input_ids"].index(alone))
+
+
 def last_token(loaded: LoadedModel, sentence: str, word: int) -> int:
     """By another way than ours: how many tokens there are when the sentence ends there."""
     tokenizer = loaded.tokenizer
     until = " ".join(sentence.split()[: word + 1])
-    start = tokenizer("A")["input_ids"].index(
-        tokenizer("A", add_special_tokens=False)["input_ids"][0]
-    )
-    return start + len(tokenizer(until, add_special_tokens=False)["input_ids"]) - 1
+    return first_token(loaded) + len(tokenizer(until, add_special_tokens=False)["input_ids"]) - 1
 
 
 def padded_states(
@@ -180,6 +184,41 @@ def test_the_last_sub_token_is_where_the_word_ends(kind, architectures):
             begin = end
             n_pieces.append(len(pieces))
     assert max(n_pieces) > 2
+
+
+@pytest.mark.parametrize("kind", tiny.ARCHITECTURES)
+def test_other_poolings_are_means_and_last_tokens_of_transformers_states(
+    kind, architectures, tmp_path
+):
+    loaded, store = architectures[kind], Store(tmp_path)
+    stimuli = word_stimuli(["Did they see theyverya elephants?", "The old dogs and cats run."])
+    ours = from_model(stimuli, loaded, store, pooling="mean")
+    last = from_model(stimuli, loaded, store)
+    pieces = []
+    for row, (sentence, word) in enumerate(zip(stimuli.sentences, stimuli.word_index, strict=True)):
+        ids = loaded.tokenizer(sentence, return_tensors="pt")["input_ids"]
+        with torch.inference_mode():
+            state = loaded.model(ids, output_hidden_states=True).last_hidden_state[0]
+        # All words are stimuli: a word begins where the one before it ends.
+        begin = last_token(loaded, sentence, word - 1) + 1 if word else first_token(loaded)
+        end = last_token(loaded, sentence, word) + 1
+        # A token that is only the space before the word has nothing of the word.
+        while loaded.tokenizer.convert_ids_to_tokens(ids[0, begin].item()) in ("Ġ", "▁"):
+            begin += 1
+        pieces.append(end - begin)
+        close(ours[3][[row]], state[begin:end].mean(dim=0, keepdim=True).numpy())
+    assert max(pieces) > 2 and min(pieces) >= 1
+    assert not np.allclose(ours[3], last[3])
+    sentences = sentence_stimuli(["Did they see it?", "The old dogs and cats run."])
+    found = from_model(sentences, loaded, store, pooling="last")
+    for row, sentence in enumerate(sentences.sentences):
+        ids = loaded.tokenizer(sentence, return_tensors="pt")["input_ids"]
+        with torch.inference_mode():
+            state = loaded.model(ids, output_hidden_states=True).last_hidden_state[0]
+        at = last_token(loaded, sentence, len(sentence.split()) - 1)
+        close(found[3][[row]], state[[at]].numpy())
+    with pytest.raises(InputError, match="pooling of a sentence"):
+        from_model(sentences, loaded, store, pooling="mean")
 
 
 @pytest.mark.parametrize("kind", tiny.ARCHITECTURES)

@@ -8,12 +8,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import tiny
+from inputs import in_files, noise, probing
 
-from mlem_core import datasets, followups, jobs, shipped
+from mlem_core import capsule, followups, jobs, shipped
+from mlem_core.analysis import Progress, run
 from mlem_core.baselines import decoding
 from mlem_core.errors import InputError
 from mlem_core.spec import AnalysisSpec
-from mlem_core.stimuli import write_csv
 from mlem_core.store import Store
 
 
@@ -32,19 +34,10 @@ def wait(task: jobs.Job | followups.Followup, seconds: float = 60) -> str:
 @pytest.fixture(scope="module")
 def job(store: Store, tmp_path_factory: pytest.TempPathFactory) -> jobs.Job:
     folder = tmp_path_factory.mktemp("input")
-    table = datasets.load("probing").table
-    table = table[table["sentence"].isin(table["sentence"].unique()[:60])]
-    write_csv(table, folder / "words.csv")
-    rng = np.random.default_rng(0)
-    layers = {f"layer_{k:02d}": rng.standard_normal((len(table), 4)) for k in range(2)}
-    np.savez(folder / "brain.npz", **layers)
+    table = probing(60)
+    layers = noise(len(table), units=4)
     job = jobs.start(
-        AnalysisSpec(
-            stimuli=str(folder / "words.csv"),
-            features=("tense", "number"),
-            representations=(("brain", str(folder / "brain.npz")),),
-        ),
-        store,
+        in_files(folder, table, {"brain": layers}, features=("tense", "number")), store
     )
     assert wait(job) == "done"
     return job
@@ -96,3 +89,45 @@ def test_a_damaged_result_is_made_again(job: jobs.Job, store: Store) -> None:
     assert task.status().state == "failed"
     assert wait(followups.start("baseline", job.id, options, store)) == "done"
     assert len(task.tables()["table"])
+
+
+def test_a_capsule_is_the_one_that_the_command_line_writes(
+    job: jobs.Job, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BROWSER_PATH", "/nowhere/chrome")  # figures as HTML, at once
+    asked = {"features": ["tense"], "estimator": "ridge", "interactions": False}
+    layers = [("brain", 0), ("brain", 1)]
+    options = {**asked, "layers": layers, "pair": layers}
+    task = followups.start("capsule", job.id, options, store)
+    expected = capsule.write(
+        job.analysis(),
+        tmp_path / "expected.zip",
+        features=["tense"],
+        layers=layers,
+        pair=(layers[0], layers[1]),
+        store=store,
+    )
+    assert wait(task) == "done", task.status()
+    assert (task.result / followups.CAPSULE).read_bytes() == expected.read_bytes()
+    other = {**options, "pair": []}
+    assert followups.find("capsule", job.id, other, store).status().state != "done"
+
+
+def test_representations_that_have_gone_are_made_again(tmp_path: Path) -> None:
+    """As on a machine that has only the example, whose store has no representations."""
+    folder = tiny.save("gpt2", tmp_path / "model")
+    frame = tiny.word_stimuli(tiny.SENTENCES).table
+    frame.to_csv(tmp_path / "words.csv", index=False)
+    spec = AnalysisSpec(stimuli=str(tmp_path / "words.csv"), models=(str(folder),), folds=3)
+    analysis = run(spec, Store(tmp_path / "first"))
+    empty, name = Store(tmp_path / "other"), str(folder)
+    with pytest.raises(InputError, match="no longer in the store"):
+        analysis.representations(name, empty)
+    seen: list[Progress] = []
+    made = followups.KINDS["representations"](analysis, {"models": [name]}, empty, seen.append)
+    assert made == {} and {step.stage for step in seen} == {"representations"}
+    before = analysis.representations(name, Store(tmp_path / "first"))
+    np.testing.assert_array_equal(analysis.representations(name, empty)[2], before[2])
+    tiny.save("gpt2", folder, n_layer=2)
+    with pytest.raises(InputError, match="no longer the one that was analysed"):
+        followups.restore(analysis, [name], empty, lambda progress: None)

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import tiny
 from explicit import rho
 from inputs import in_files, words
 from scipy.spatial.distance import pdist
@@ -15,10 +16,13 @@ from scipy.spatial.distance import pdist
 from mlem_core import multiverse as multiverses
 from mlem_core.__main__ import main
 from mlem_core.analysis import Analysis, Progress, run
-from mlem_core.claims import Claim, by_choice, curve, verdict
+from mlem_core.claims import Claim, by_choice, curve, over_stimuli, verdict
+from mlem_core.errorbars import error_bars
 from mlem_core.errors import InputError
 from mlem_core.followups import KINDS
 from mlem_core.multiverse import Multiverse, choices_of, multiverse
+from mlem_core.representations import from_model
+from mlem_core.spec import AnalysisSpec
 from mlem_core.store import Store
 
 A, B, C = ("brain", 0), ("brain", 2), ("other", 1)
@@ -275,3 +279,56 @@ def test_in_the_background_it_is_kept_where_it_is_looked_for(
     assert KINDS["multiverse"](analysis, options, store, lambda progress: None) == {}
     seen = multiverses.find(analysis, [B], store, choices)
     assert seen is not None and list(seen.universes["estimator"]) == ["ridge", "ridge-rank"]
+
+
+def test_pooling_is_a_dimension_of_models(tmp_path: Path) -> None:
+    """Each universe is that of the mean, or of the last, of a word's sub-tokens."""
+    names = tuple(str(tiny.save(kind, tmp_path / kind)) for kind in ("bert", "gpt2"))
+    frame = tiny.word_stimuli(tiny.SENTENCES).table.assign(length=lambda t: t["length"] % 4)
+    frame.to_csv(tmp_path / "words.csv", index=False)
+    store = Store(tmp_path / "store")
+    spec = AnalysisSpec(stimuli=str(tmp_path / "words.csv"), models=names, layers=(3,), folds=3)
+    analysis = run(spec, store)
+    layers = [(name, 3) for name in names]
+    assert multiverses.poolings_of(analysis) == ("standard", "mean")
+    assert "pooling" not in choices_of(analysis)
+    found = multiverse(analysis, layers, store, {"pooling": multiverses.poolings_of(analysis)})
+    assert found.universes["pooling"].tolist() == ["standard", "mean"]
+    assert found.universes["own"].tolist() == [True, False]
+    values = []
+    for pooling, row in zip(("standard", "mean"), found.similarity.itertuples(), strict=True):
+        states = [from_model(analysis.whole, name, store, pooling=pooling) for name in names]
+        values.append(rho(*(pdist(np.asarray(own[3], dtype=float)) for own in states)))
+        assert row.rsa == pytest.approx(values[-1], abs=1e-4)
+    assert abs(values[0] - values[1]) > 1e-3
+    no_such = multiverse(analysis, layers, store, {"pooling": ("last",)})
+    assert len(no_such.universes) == 1 and "pooling last" in no_such.notices[0]
+
+
+def test_files_have_one_pooling(analysis: Analysis) -> None:
+    assert multiverses.poolings_of(analysis) == ("standard",)
+
+
+def test_a_claim_over_other_sentences(analysis: Analysis, store: Store) -> None:
+    bars = error_bars(analysis, store)
+    closer = over_stimuli(Claim("closer", (A, B, C)), bars)
+    assert closer is not None
+    rsa = analysis.rsa
+    at = [analysis.layers.index(layer) for layer in (A, B, C)]
+    assert closer.value == pytest.approx(rsa[at[0], at[1]] - rsa[at[0], at[2]], abs=1e-6)
+    expected = bars.closer(A, B, C)
+    assert closer == pytest.approx(tuple(expected.values()))
+    alike = over_stimuli(Claim("alike", (A, B), threshold=0.9), bars)
+    assert alike is not None and alike.upper < 0 and alike.p < 0.001
+    assert "p < 0.001" in alike.sentence and "−" in alike.sentence
+    top = over_stimuli(Claim("top", (B,), ("noun",)), bars)
+    others = [name for name in bars.columns if name != "noun"]
+    above = [over_stimuli(Claim("above", (B,), ("noun", name)), bars) for name in others]
+    assert top is not None and top.value == min(own.value for own in above if own is not None)
+    assert top.lower > 0
+    more = over_stimuli(Claim("more-in", (B, C), ("noun",)), bars)
+    own = bars.differences(B, C).table.set_index("feature").loc["noun"]
+    assert more == pytest.approx(tuple(own[["value", "lower", "upper", "p"]]))
+    assert over_stimuli(Claim("closer", (A, B, C), measure="tau"), bars) is None
+    with pytest.raises(InputError, match="noun"):
+        over_stimuli(Claim("top", (B,), ("nuon",)), bars)
