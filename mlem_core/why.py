@@ -22,6 +22,8 @@ from mlem_core.store import Store
 
 # Terms below this share of the largest are summed up in the sentence.
 SMALL = 0.1
+# Below this RSA correlation two layers are called hardly alike.
+HARDLY = 0.1
 # Of so many of the pairs that contribute most, examples are picked.
 CANDIDATES = 20_000
 
@@ -54,6 +56,16 @@ class Explanation:
     def sentence(self) -> str:
         """The explanation in words."""
         return sentence(self)
+
+    @property
+    def headline(self) -> str:
+        """The gist of the explanation, for a first look."""
+        return headline(self)
+
+    @property
+    def how_sure(self) -> str:
+        """What other sentences would change, in a sentence; empty without intervals."""
+        return how_sure(self)
 
     @property
     def text(self) -> str:
@@ -130,6 +142,51 @@ def explain(
         if pairs.n_groups < FEW_SENTENCES:
             notes = (FEW,)
     return Explanation((a, b), terms, whole, notes)
+
+
+def headline(why: Explanation) -> str:
+    """What two layers have most in common, in one or two short sentences.
+
+    They count as hardly alike where their RSA correlation is below `HARDLY`, or its interval goes
+    below 0.
+    """
+    a, b = (f"{model} layer {layer}" for model, layer in why.layers)
+    rsa, whole = why.rsa, why.whole.iloc[0]
+    known = "lower" in why.whole
+    if rsa < HARDLY or (known and whole["lower"] <= 0):
+        return f"{a} and {b} are hardly alike (RSA {_plain(rsa)})."
+    features = why.terms[why.terms["term"] != UNEXPLAINED]
+    top = features.loc[features["value"].idxmax()]
+    rest = float(why.terms.set_index("term").loc[UNEXPLAINED, "value"]) / rsa
+    text = f"{a} and {b} are alike (RSA {_plain(rsa)})"
+    if top["value"] >= SMALL * rsa:
+        text += f", most of all in {top['term']}, which makes {_share(top['value'] / rsa)} of it."
+    else:
+        text += ", but hardly for any of these features."
+    if rest < 0:
+        return f"{text} What these features do not explain sets the two apart."
+    return f"{text} {_share(rest)} of it is not explained by these features."
+
+
+def how_sure(why: Explanation) -> str:
+    """What other sentences would change, in a sentence; empty without intervals."""
+    if "lower" not in why.whole:
+        return ""
+    features = why.terms[why.terms["term"] != UNEXPLAINED]
+    top = features.loc[features["value"].idxmax()]
+    parts = [("their RSA", why.whole.iloc[0]), (f"what {top['term']} adds", top)]
+    said = " and ".join(
+        f"{name} between {_plain(row['lower'])} and {_plain(row['upper'])}" for name, row in parts
+    )
+    return f"How sure: other sentences of this kind would put {said} (95 % intervals)."
+
+
+def _plain(value: float) -> str:
+    return f"{round(value, 2) + 0.0:.2f}".replace("-", "−")
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.0f} %"
 
 
 def sentence(why: Explanation) -> str:

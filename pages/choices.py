@@ -20,7 +20,8 @@ FORM = (
 )  # fmt: skip
 VIEW = (
     "analysis", "features", "show_models", "show_layers", "a", "b", "colour", "term", "which",
-    "fit", "products", "cells", "baseline", "claim", "limit", "feature", "other",
+    "fit", "products", "cells", "baseline", "claim", "limit", "feature", "other", "c",
+    "by", "pooled", "correction",
 )  # fmt: skip
 
 MOST_PILLS = 20

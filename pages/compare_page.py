@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 import streamlit as st
 
-from pages import choices
+from pages import bars, choices
 from pages import shared as screen
 from pages.view import View, open_view, two_layers
 
@@ -54,16 +54,20 @@ def body() -> None:
         return
     tau = float(results.similarity_profiles.loc[a, b])
     rsa = float(results.similarity_rsa.loc[a, b])
+    sure = bars.of(view)
+    around_tau, around_rsa = bars.of_pair(sure, a, b)
     left, right = st.columns([3, 2], gap="large")
     with right:
         st.metric(
             "Feature-based similarity (weighted τ)",
             f"{tau:.2f}",
+            **bars.around(around_tau),
             help="Weighted Kendall τ of the two importance profiles; 1 is the same order.",
         )
         st.metric(
             "Feature-agnostic similarity (RSA)",
             f"{rsa:.2f}",
+            **bars.around(around_rsa),
             help="Spearman ρ of the neural distances of the two layers over all pairs.",
         )
         st.dataframe(
@@ -78,6 +82,13 @@ def body() -> None:
     kept = [results.importance[
         (results.importance["model"] == model) & (results.importance["layer"] == layer)
     ] for model, layer in dict.fromkeys(chosen)]  # fmt: skip
+    table = pd.concat(kept)
+    spread = f"bars are {bars.FOLDS}"
+    intervals = None
+    if sure is not None:
+        intervals = sure.score_table(list(dict.fromkeys(chosen))).table
+        table = intervals
+        spread = "bars are 95 % intervals over sentences"
     with left:
         screen.show_figure(
             figures.importance_scatter(
@@ -87,13 +98,22 @@ def body() -> None:
                 figures.with_interactions(results.importance, view.all_features),
                 tau,
                 rsa,
+                intervals,
             ),
-            pd.concat(kept),
+            table,
             "compare",
-            "Importance of each feature in the two layers: mean over folds, bars are one standard "
-            "deviation over folds; on the diagonal a feature matters as much in both. "
-            f"{view.caption(results)}",
+            f"Importance of each feature in the two layers: mean over folds, {spread}; on the "
+            f"diagonal a feature matters as much in both. {view.caption(results)}",
             table=partial(screen.importance_of, results, a, b),
+        )
+        bars.offer(view)
+    if sure is not None and a != b:
+        bars.tests(
+            sure.differences(chosen[0], chosen[1], bars.chosen_correction()),
+            "difference-tests",
+            "Where the two layers differ: intervals and tests",
+            f"Importance in {choices.plain(a)} less that in {choices.plain(b)}, the same sentences "
+            "left out on both sides (two-sided).",
         )
     st.subheader("Maps of the stimuli")
     _maps(view, chosen, colour)

@@ -6,7 +6,7 @@ from functools import partial
 
 import streamlit as st
 
-from pages import audited, background, choices
+from pages import audited, background, bars, choices
 from pages import shared as screen
 from pages.view import View, open_view
 
@@ -35,19 +35,45 @@ def body() -> None:
         for layer in view.layers
         if found and (layer in found["profiles"] or layer in found["scores"])
     }
-    draw = partial(figures.profiles, results.importance, results.scores, drawn, marks=marked)
+    sure = bars.of(view)
+    tested = None if sure is None else sure.score_table(view.layers, bars.chosen_correction())
+    draw = partial(
+        figures.profiles,
+        results.importance,
+        results.scores,
+        drawn,
+        marks=marked,
+        intervals=None if tested is None else tested.table,
+    )
+    spread = f"Bands are {bars.FOLDS}. "
+    if tested is not None:
+        spread = (
+            "Bands are 95 % intervals over sentences; a mark is open where the importance is not "
+            f"above 0 (p > 0.05 over a family of {tested.family}). "
+        )
     screen.show_figure(
         draw(),
-        results.importance,
+        results.importance if tested is None else tested.table,
         "profiles",
         "Feature importance (FI): the drop of Spearman ρ on pairs of held-out stimuli when the "
-        "feature is permuted, computed as an expectation; mean over folds, bands are one standard "
-        "deviation over folds. Dashed: held-out ρ of the metric model. Dotted: the ceiling, "
+        f"feature is permuted, computed as an expectation; mean over folds. {spread}"
+        "Dashed: held-out ρ of the metric model. Dotted: the ceiling, "
         f"which no function of these features can pass. {TRIANGLES if marked else ''}"
         f"{view.caption(results)}",
         narrow=partial(draw, across=2),
-        table=partial(screen.profile_table, results),
+        table=partial(screen.profile_table, results)
+        if sure is None
+        else partial(bars.profile_table, sure, view, results),
     )
+    bars.offer(view)
+    if tested is not None:
+        bars.tests(
+            tested,
+            "importance-tests",
+            "Intervals and tests",
+            "Of each layer's held-out ρ, ceiling and importances; p says whether an importance is "
+            "above 0 (one-sided).",
+        )
     screen.show_table(
         results.scores,
         "scores",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from pages import background, choices
+from pages import background, bars, choices
 from pages import shared as screen
 from pages.view import View, open_view, two_layers
 
@@ -17,6 +17,7 @@ KINDS = {
     "top": "a feature matters most in the first layer",
     "above": "a feature matters more than another in the first layer",
     "more-in": "a feature matters more in the first layer than in the second",
+    "closer": "the first layer is more like the second than like a third",
     "alike": "the RSA correlation of the two layers is above a threshold",
 }
 
@@ -87,39 +88,55 @@ def _audit(view: View) -> None:
 
 def _claim(view: View) -> None:
     from mlem_core import figures
-    from mlem_core.claims import MEASURES, by_choice, curve, orders, verdict
+    from mlem_core.claims import MEASURES, by_choice, curve, orders, over_stimuli, verdict
     from mlem_core.multiverse import choices_of, find
 
     st.subheader("A finding under other choices")
     a, b = two_layers(view)
-    if a == b:
-        st.info("Choose two different layers.", icon=":material/info:")
+    first, second, last = st.columns([2, 1, 1])
+    with first:
+        kind = choices.choose_one(
+            "Claim", list(KINDS), "claim", "top", format_func=lambda one: KINDS[one],
+            help="What is said of the layers.",
+        )  # fmt: skip
+    with second:
+        third = _third(view, a, b) if kind == "closer" else None
+    with last:
+        pooled = _with_pooling(view)
+    names = [a, b] if third is None else [a, b, third]
+    if len(set(names)) < len(names):
+        st.info(f"Choose {len(names)} different layers.", icon=":material/info:")
         return
-    varied = choices_of(view.analysis)
-    layers = [screen.as_layer(a), screen.as_layer(b)]
-    found = find(view.analysis, layers, screen.store())
+    varied = choices_of(view.analysis) | ({"pooling": pooled} if pooled else {})
+    layers = [screen.as_layer(name) for name in names]
+    found = find(view.analysis, layers, screen.store(), varied)
     if found is None:
         n = 1
         for options in varied.values():
             n *= len(options)
         st.markdown(
-            f"Analyses these two layers in all {n} combinations of "
+            f"Analyses these {len(layers)} layers in all {n} combinations of "
             + choices.plain(", ".join(f"{len(o)} × {name}" for name, o in varied.items()))
             + "."
         )
         background.offer(
             "multiverse",
             view.job_id,
-            {"layers": [list(layer) for layer in layers]},
+            {"layers": [list(layer) for layer in layers]} | ({"choices": varied} if pooled else {}),
             "Run all combinations",
-            "Works in the background on stored representations; no model runs for it.",
+            "Works in the background on stored representations; "
+            + ("the models run once for each pooling." if pooled else "no model runs for it."),
         )
         return
-    claim = _chosen_claim(view, layers)
+    claim = _chosen_claim(view, kind, layers)
     if claim is None:
         return
+    sure = bars.of(view)
+    stimuli = None if sure is None else over_stimuli(claim, sure)
     with st.container(border=True):
         st.markdown(f"##### {choices.plain(verdict(claim, found))}")
+        if stimuli is not None:
+            st.markdown(choices.plain(stimuli.sentence))
     table = curve(claim, found)
     screen.show_figure(
         figures.specification_curve(table, found.dimensions, claim.sentence),
@@ -143,23 +160,59 @@ def _claim(view: View) -> None:
         st.caption(choices.plain(notice))
 
 
-def _chosen_claim(view: View, layers: list[tuple[str, int]]) -> Claim | None:
-    from mlem_core.claims import Claim
+def _third(view: View, a: str, b: str) -> str:
+    """The third layer of a claim that has one."""
+    others = [name for name in view.layer_names if name not in (a, b)]
+    return choices.choose_one(
+        "Third layer", view.layer_names, "c", (others or [a])[0], format_func=screen.layer_label,
+        help="The layer that the first one is less like.",
+    )  # fmt: skip
+
+
+def _with_pooling(view: View) -> tuple[str, ...]:
+    """The choices of pooling, if the user wants them varied and there are several."""
+    from mlem_core.multiverse import poolings_of
+
+    found = poolings_of(view.analysis)
+    if len(found) < 2:
+        return ()
+    words = view.analysis.stimuli.word_index is not None
+    wanted = choices.choose_one(
+        "Pooling",
+        ["as it is", "varied too"],
+        "pooled",
+        "as it is",
+        help=(
+            "A word is its last sub-token; varied, it is the mean over its sub-tokens too."
+            if words
+            else "A sentence is the mean over its tokens; varied, it is its last token too."
+        ),
+    )
+    return found if wanted == "varied too" else ()
+
+
+def _chosen_claim(view: View, kind: str, layers: list[tuple[str, int]]) -> Claim | None:
+    from mlem_core.claims import MEASURES, Claim
 
     names = view.all_features
-    left, middle, right = st.columns([2, 1, 1])
-    with left:
-        kind = choices.choose_one(
-            "Claim", list(KINDS), "claim", "top", format_func=lambda one: KINDS[one],
-            help="What is said of the two layers.",
-        )  # fmt: skip
+    middle, right = st.columns(2)
+    if kind == "closer":
+        with middle:
+            measure = choices.choose_one(
+                "By", list(MEASURES), "by", "rsa", format_func=lambda one: MEASURES[one],
+                help="RSA compares distances, τ the orders of the features' importances.",
+            )  # fmt: skip
+        return Claim("closer", tuple(layers), measure=measure)
     if kind == "alike":
         with middle:
             limit = choices.number(
                 "Threshold (%)", "limit", 10, -100, 100, help="RSA in hundredths."
             )
         return Claim("alike", tuple(layers), measure="rsa", threshold=limit / 100)
-    means = view.results().importance
+    results = view.results()
+    if results is None:
+        return None
+    means = results.importance
     model, layer = layers[0]
     own = means[(means["model"] == model) & (means["layer"] == layer)]
     order = own.groupby("feature")["importance"].mean().sort_values(ascending=False)

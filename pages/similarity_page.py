@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from pages import audited, choices
+from pages import audited, bars, choices
 from pages import shared as screen
 from pages.view import View, open_view
 
@@ -27,9 +27,11 @@ def body() -> None:
     results = view.results()
     if results is None:
         return
+    sure = bars.of(view)
     st.metric(
         "Agreement of the two (Spearman ρ)",
         "–" if math.isnan(results.agreement) else f"{results.agreement:.2f}",
+        **bars.around(None if sure is None else sure.agreement(view.layers)[1:]),
         help="Spearman ρ of the upper triangles of the two matrices: 1 where the features order "
         "the pairs of layers as their distances do. It needs three layers.",
     )
@@ -45,16 +47,24 @@ def _matrices(view: View, results: Results) -> None:
 
     marks = audited.reasons(view)
     dots = "Dots: pairs whose similarity changes in the audit. " if marks else ""
+    sure = bars.of(view)
+    tested = None if sure is None else sure.similarity_table(view.layers, bars.chosen_correction())
     draw = partial(
         figures.similarity_matrices,
         results.similarity_profiles,
         results.similarity_rsa,
         marks=marks,
+        intervals=None if tested is None else tested.table,
     )
+    if tested is not None:
+        dots += (
+            "The pointer over a cell shows its 95 % interval over sentences, and p of RSA over a "
+            f"family of {tested.family}. "
+        )
     place = st.container()
     chosen = screen.show_figure(
         draw(),
-        screen.pairs_of_layers(results),
+        screen.pairs_of_layers(results) if tested is None else tested.table,
         "similarity",
         "Click a cell to choose its two layers. Feature-based: weighted Kendall τ of the "
         "importance profiles. Feature-agnostic: RSA, Spearman ρ of the neural distances over all "
@@ -63,11 +73,21 @@ def _matrices(view: View, results: Results) -> None:
         narrow=partial(draw, across=1),
         select=("points",),
     )
+    bars.offer(view)
+    if tested is not None:
+        bars.tests(
+            tested,
+            "similarity-tests",
+            "Intervals and tests",
+            "Of both similarities of every two layers; rsa_p says whether RSA is other than 0. "
+            "The interval of τ is that of profiles drawn with the errors of their importances; it "
+            "is a rough guide where few features matter.",
+        )
     points = [tuple(point["customdata"]) for point in _points(chosen) if "customdata" in point]
     if points:
         a, b, c, d = points[0][:4]
         with place:
-            _pair(results, f"{a}:{b}", f"{c}:{d}", "cell")
+            _pair(view, results, f"{a}:{b}", f"{c}:{d}", "cell")
 
 
 @st.fragment
@@ -96,7 +116,7 @@ def _maps(view: View, results: Results) -> None:
     kept[:] = [layer for layer in kept if layer in view.layer_names]
     with place:
         if len(kept) == 2:
-            _pair(results, kept[0], kept[1], "map")
+            _pair(view, results, kept[0], kept[1], "map")
         elif kept:
             st.info(
                 f"{choices.plain(screen.layer_label(kept[0]))} is chosen; click a second layer.",
@@ -108,15 +128,19 @@ def _points(chosen: Any) -> list[dict[str, Any]]:
     return list(chosen["selection"]["points"]) if chosen else []
 
 
-def _pair(results: Results, a: str, b: str, where: str) -> None:
+def _pair(view: View, results: Results, a: str, b: str, where: str) -> None:
     """The two layers that were chosen, and the way to look at them."""
     tau = float(results.similarity_profiles.loc[a, b])
     rsa = float(results.similarity_rsa.loc[a, b])
+    around_tau, around_rsa = (
+        "" if own is None else f" [{own[0]:.2f}, {own[1]:.2f}]"
+        for own in bars.of_pair(bars.of(view), a, b)
+    )
     with st.container(border=True, horizontal=True, vertical_alignment="center"):
         st.markdown(
             f"**{choices.plain(screen.layer_label(a))}** and "
-            f"**{choices.plain(screen.layer_label(b))}**: weighted Kendall τ {tau:.2f}, "
-            f"RSA Spearman ρ {rsa:.2f}",
+            f"**{choices.plain(screen.layer_label(b))}**: weighted Kendall τ "
+            + choices.plain(f"{tau:.2f}{around_tau}, RSA Spearman ρ {rsa:.2f}{around_rsa}"),
             width="content",
         )
         for label, page, icon in (

@@ -113,7 +113,7 @@ class View:
     @property
     def pair(self) -> tuple[str, str]:
         """The two layers "model:layer" that Compare and Why alike look at."""
-        defaults = _middle(self, 0), _middle(self, -1)
+        defaults = _first_look(self)
         a, b = (choices.get_one(name, one) for name, one in zip("ab", defaults, strict=True))
         there = self.layer_names
         return a if a in there else defaults[0], b if b in there else defaults[1]
@@ -402,13 +402,14 @@ def _ways_on(latest: Job | None) -> None:
 
 def two_layers(view: View) -> tuple[str, str]:
     """The pair of layers "model:layer" that Compare and Why alike look at."""
+    one, other = _first_look(view)
     first, second = st.columns(2)
     with first:
         a = choices.choose_one(
             "First layer",
             view.layer_names,
             "a",
-            _middle(view, 0),
+            one,
             format_func=screen.layer_label,
             help="One of the two layers that are compared.",
         )
@@ -417,11 +418,22 @@ def two_layers(view: View) -> tuple[str, str]:
             "Second layer",
             view.layer_names,
             "b",
-            _middle(view, -1),
+            other,
             format_func=screen.layer_label,
             help="The other one.",
         )
     return a, b
+
+
+def _first_look(view: View) -> tuple[str, str]:
+    """The two layers that are looked at before any are chosen."""
+    if view.job_id == screen.EXAMPLE:
+        from mlem_core.shipped import PAIR
+
+        if set(PAIR) <= set(view.layers):
+            (one, m), (other, n) = PAIR
+            return f"{one}:{m}", f"{other}:{n}"
+    return _middle(view, 0), _middle(view, -1)
 
 
 def _middle(view: View, which: int) -> str:

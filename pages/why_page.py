@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import streamlit as st
 
-from pages import audited, background, choices
+from pages import audited, background, bars, choices
 from pages import shared as screen
 from pages.view import View, open_view, two_layers
 
@@ -80,13 +81,25 @@ def _two(view: View, a: str, b: str) -> None:
         "draws": DRAWS,
     }
     made = background.tables("error-bars", view.job_id, options)
+    how = ""
     if made is not None:
-        from mlem_core.why import Explanation
-
-        why = Explanation(why.layers, made["terms"], made["whole"], tuple(made["notes"]["note"]))
+        why = replace(
+            why, terms=made["terms"], whole=made["whole"], notes=tuple(made["notes"]["note"])
+        )
+        how = f"{DRAWS:,} resamples"
+    elif (sure := bars.of(view)) is not None and len(sure.terms):
+        terms, whole = sure.pair(*why.layers)
+        why = replace(
+            why,
+            terms=why.terms.assign(lower=terms["lower"], upper=terms["upper"]),
+            whole=why.whole.assign(lower=whole["lower"], upper=whole["upper"]),
+            notes=bars.few(sure),
+        )
+        how = f"{len(sure.rsa_without)} blocks of sentences left out in turn"
     with st.container(border=True):
-        st.markdown(f"##### {choices.plain(why.sentence)}")
-    sure = f"Bars: 95 % intervals over sentences, {DRAWS:,} resamples. " if made is not None else ""
+        st.markdown(f"##### {choices.plain(why.headline)}")
+        st.markdown(choices.plain(f"{why.how_sure} {why.sentence}"))
+    sure_how = f"Bars: 95 % intervals over sentences, {how}. " if how else ""
     left, right = st.columns([3, 1], gap="large", vertical_alignment="top")
     with left:
         screen.show_figure(
@@ -95,7 +108,7 @@ def _two(view: View, a: str, b: str) -> None:
             "why",
             "RSA (Spearman ρ of the neural distances of the two layers) as a sum: Shapley values "
             "of the part that the features account for, and the part that they do not, which may "
-            f"be negative. The terms add up exactly. {sure}Computed on "
+            f"be negative. The terms add up exactly. {sure_how}Computed on "
             f"{len(view.analysis.stimuli):,} stimuli and {view.analysis.tables.n_pairs:,} pairs.",
         )
     with right:
@@ -104,8 +117,8 @@ def _two(view: View, a: str, b: str) -> None:
             "error-bars",
             view.job_id,
             options,
-            "Add error bars",
-            f"Resamples the sentences {DRAWS:,} times, in the background; about half a minute.",
+            "Finer error bars" if how else "Add error bars",
+            f"Draws the sentences {DRAWS:,} times, in the background; about half a minute.",
         )
         for note in why.notes:
             st.caption(note)
@@ -137,12 +150,14 @@ def _numbers(why: Explanation, a: str, b: str) -> None:
 
 
 def _pairs(view: View, why: Explanation, a: str, b: str) -> None:
+    from mlem_core.decomposition import UNEXPLAINED
+
     terms = why.terms.loc[why.terms["value"].abs().sort_values(ascending=False).index, "term"]
     st.subheader("The pairs of stimuli behind it")
     first, second = st.columns(2, vertical_alignment="bottom")
     with first:
         term = choices.choose_one(
-            "Term", list(terms), "term", terms.iloc[0],
+            "Term", list(terms), "term", next(t for t in terms if t != UNEXPLAINED),
             help="The feature whose contribution is looked at, or what is unexplained.",
         )  # fmt: skip
     with second:
@@ -154,6 +169,20 @@ def _pairs(view: View, why: Explanation, a: str, b: str) -> None:
             help="Pairs that both layers place alike add to the similarity, pairs that they place "
             "differently take from it.",
         )
+    models = sorted({screen.as_layer(layer)[0] for layer in (a, b)})
+    if not _there(view, models):
+        st.caption(
+            "The pairs are looked up in the representations of "
+            f"{choices.plain(' and '.join(models))}, which are not on this machine yet."
+        )
+        background.offer(
+            "representations",
+            view.job_id,
+            {"models": models},
+            "Get the representations",
+            "Runs the models on the stimuli, in the background; some seconds for a small model.",
+        )
+        return
     found = _examples(view.job_id, a, b, tuple(view.features), term, which == "add most")
     if found.empty:
         st.caption("There are no such pairs.")
@@ -192,6 +221,18 @@ def _pairs(view: View, why: Explanation, a: str, b: str) -> None:
         f"{choices.plain(term)}, each stimulus in one of them at most; one pair contributes "
         "very little, they show the kind."
     )
+
+
+def _there(view: View, models: list[str]) -> bool:
+    """Whether the representations of these models are on this machine."""
+    from mlem_core.errors import InputError
+
+    try:
+        for model in models:
+            view.analysis.representations(model, screen.store())
+    except InputError:
+        return False
+    return True
 
 
 def _all(view: View) -> None:

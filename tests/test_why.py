@@ -144,6 +144,23 @@ def test_the_sentence():
     assert "None of the features" in sentence(made({"pos": 0.0, UNEXPLAINED: 0.5}))
 
 
+def test_the_headline_and_how_sure_it_is():
+    values = {"pos": 0.2, "place": 0.1, "length": -0.05, UNEXPLAINED: 0.06}
+    assert made(values).headline == (
+        "one layer 3 and two layer 20 are alike (RSA 0.31), most of all in pos, which makes 65 % "
+        "of it. 19 % of it is not explained by these features."
+    )
+    assert made(values).how_sure == ""
+    assert made(values, bounds=True).how_sure == (
+        "How sure: other sentences of this kind would put their RSA between 0.30 and 0.33 and what "
+        "pos adds between 0.19 and 0.22 (95 % intervals)."
+    )
+    assert "sets the two apart" in made({"pos": 0.5, UNEXPLAINED: -0.1}).headline
+    assert "but hardly for any" in made({"pos": 0.001, UNEXPLAINED: 0.5}).headline
+    unlike = made({"pos": 0.03, UNEXPLAINED: 0.01}, bounds=True).headline
+    assert unlike == "one layer 3 and two layer 20 are hardly alike (RSA 0.04)."
+
+
 def test_the_command_line_says_the_same(analysis, tmp_path, capsys, monkeypatch):
     whole = analysis[0]
     monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "cache"))

@@ -1,0 +1,183 @@
+"""Error bars and tests of what a view shows: where they are, and the button that makes them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import streamlit as st
+
+from pages import background, choices
+from pages import shared as screen
+from pages.exporting import as_csv
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from mlem_core.errorbars import ErrorBars
+    from mlem_core.inference import Tested
+    from mlem_core.results import Results
+    from pages.view import View
+
+KIND = "all-error-bars"
+CORRECTION_NAMES = {
+    "bh": "Benjamini-Hochberg (false discoveries)",
+    "bonferroni": "Bonferroni (any false finding)",
+    "none": "not corrected",
+}
+FOLDS = "one standard deviation over folds (not an interval: folds share training stimuli)"
+
+
+@st.cache_resource(max_entries=16, show_spinner=False)
+def _found(
+    job_id: str,
+    features: tuple[str, ...],
+    layers: tuple[str, ...],
+    estimator: str,
+    interactions: bool,
+) -> ErrorBars:
+    from mlem_core.errorbars import find
+
+    bars = find(
+        screen.open_analysis(job_id),
+        screen.store(),
+        features=features,
+        layers=[screen.as_layer(layer) for layer in layers],
+        estimator=estimator,
+        interactions=interactions,
+    )
+    if bars is None:
+        raise LookupError("no error bars yet")  # what raises is not kept
+    return bars
+
+
+def of(view: View) -> ErrorBars | None:
+    """The error bars of what a view shows; None where they have not been made."""
+    layers = tuple(view.layer_names)
+    try:
+        return _found(view.job_id, tuple(view.features), layers, view.estimator, view.interactions)
+    except LookupError:
+        return None
+
+
+def offer(view: View) -> None:
+    """The button that makes them, or its progress; nothing where they are there."""
+    if of(view) is not None:
+        return
+    options: dict[str, Any] = {
+        "features": view.features,
+        "layers": [list(layer) for layer in view.layers],
+        "estimator": view.estimator,
+        "interactions": view.interactions,
+    }
+    background.offer(
+        KIND,
+        view.job_id,
+        options,
+        "Add error bars and tests",
+        "Draws the sentences again, in the background: intervals and tests on all pages, for all "
+        f"{len(view.layers)} layers. About {_minutes(view)}.",
+    )
+
+
+def _minutes(view: View) -> str:
+    """By the pairs and layers; a guess from what the probing set took on two cores."""
+    seconds = 20 + view.analysis.tables.n_pairs * len(view.layers) * 2.0e-6
+    return screen.duration(seconds)
+
+
+def tests(tested: Tested, name: str, title: str, caption: str) -> None:
+    """A table of intervals and tests, with the choice of how its p-values are corrected."""
+    from mlem_core.inference import GENERALISES, ZERO
+
+    with st.expander(title, icon=":material/rule:"):
+        _correction()
+        st.dataframe(
+            tested.table,
+            hide_index=True,
+            placeholder="",
+            key=f"table {name}",
+            height=300,
+            column_config={
+                column: st.column_config.NumberColumn(
+                    format="%.2g" if "_p" in f"_{column}" else "%.3f"
+                )
+                for column in tested.table.select_dtypes("number")
+                if column != "layer"
+            },
+        )
+        st.caption(
+            f"{caption} lower and upper: 95 % interval over sentences. p_corrected: over the "
+            f"family of {tested.family}. {GENERALISES} {ZERO}"
+        )
+        st.download_button(
+            "CSV",
+            data=lambda: as_csv(tested.table),
+            file_name=f"{name}.csv",
+            mime="text/csv",
+            key=f"table csv {name}",
+            icon=":material/download:",
+            on_click="ignore",
+            help="This table.",
+        )
+
+
+def _correction() -> None:
+    choices.choose_one(
+        "Correction for many tests",
+        list(CORRECTION_NAMES),
+        "correction",
+        "bh",
+        format_func=lambda one: CORRECTION_NAMES[one],
+        help="What is done to the p-values of a family of tests, so that many tests do not make "
+        "findings by chance.",
+    )
+
+
+def chosen_correction() -> str:
+    """How p-values are corrected, the same on all pages."""
+    found = choices.get_one("correction", "bh")
+    return found if found in CORRECTION_NAMES else "bh"
+
+
+def profile_table(bars: ErrorBars, view: View, results: Results) -> pd.DataFrame:
+    """A row a layer: held-out ρ and importances with their 95 % intervals, as text."""
+    table = bars.score_table(view.layers).table
+    table = table[table["quantity"] != "ceiling"]
+    cells = [
+        f"{value:.3f} [{low:.3f}, {high:.3f}]".replace("-", "−")
+        for value, low, high in zip(table["value"], table["lower"], table["upper"], strict=True)
+    ]
+    table = table.assign(cell=cells, feature=table["feature"].replace("", "ρ"))
+    names = ["ρ", *dict.fromkeys(results.importance["feature"])]
+    wide = table.pivot(index=["model", "layer"], columns="feature", values="cell")[names]
+    order = [(model, layer) for model, layer in view.layers]
+    return wide.loc[order].reset_index().rename_axis(columns=None)
+
+
+def few(bars: ErrorBars) -> tuple[str, ...]:
+    """What there is to say where there are few sentences."""
+    from mlem_core.inference import FEW, FEW_SENTENCES
+
+    return (FEW,) if bars.n_sentences < FEW_SENTENCES else ()
+
+
+def around(interval: tuple[float, float] | None) -> dict[str, Any]:
+    """What a metric says of its interval: arguments of `st.metric`."""
+    if interval is None or interval[0] != interval[0]:
+        return {}
+    text = f"95 %: {interval[0]:.2f} to {interval[1]:.2f}".replace("-", "−")
+    return {"delta": text, "delta_color": "off", "delta_arrow": "off"}
+
+
+def of_pair(
+    bars: ErrorBars | None, a: str, b: str
+) -> tuple[tuple[float, float] | None, tuple[float, float] | None]:
+    """Intervals of τ and RSA of two layers "model:layer"; None where there are none."""
+    if bars is None or a == b:
+        return None, None
+    row = bars.similarity_table([screen.as_layer(a), screen.as_layer(b)]).table.iloc[0]
+    tau, rsa = (
+        (float(row[f"{name}_lower"]), float(row[f"{name}_upper"]))
+        for name in ("weighted_tau", "rsa")
+    )
+    return tau, rsa
