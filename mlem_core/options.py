@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from mlem_core.spec import AnalysisSpec
 
 BAD_INPUT = 2
+_FOLDER = "folder for the tables, made if it is not there"
 
 
 class Parser(argparse.ArgumentParser):
@@ -92,10 +93,34 @@ def _add_inputs(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--layers", type=_numbers, metavar="0,3,6", help="default: all")
     command.add_argument("--features", type=_names, metavar="a,b", help="default: all")
-    command.add_argument("--ordered", type=_names, default=(), metavar="a,b")
-    command.add_argument("--nominal", type=_names, default=(), metavar="a,b")
-    command.add_argument("--missing", default="ignore", metavar="ignore|level")
-    command.add_argument("--estimator", default="ridge", metavar="ridge|ridge-rank|spearman|frrsa")
+    command.add_argument(
+        "--ordered",
+        type=_names,
+        default=(),
+        metavar="a,b",
+        help="features that differ by how far apart their values are; default: the numeric ones",
+    )
+    command.add_argument(
+        "--nominal",
+        type=_names,
+        default=(),
+        metavar="a,b",
+        help="features that are equal or not, though they are numbers",
+    )
+    command.add_argument(
+        "--missing",
+        default="ignore",
+        metavar="ignore|level",
+        help="a missing value differs from none (ignore, the default), or is a value of its own "
+        "(level)",
+    )
+    command.add_argument(
+        "--estimator",
+        default="ridge",
+        metavar="ridge|ridge-rank|spearman|frrsa",
+        help="fits the distances (ridge, the default) or their ranks (ridge-rank), or looks for the "
+        "highest rank correlation of a metric (spearman) or with weights of any sign (frrsa)",
+    )
     command.add_argument(
         "--interactions", action="store_true", help="weigh products of two features too"
     )
@@ -105,10 +130,25 @@ def _add_inputs(command: argparse.ArgumentParser) -> None:
         metavar="euclidean|cosine|manhattan|correlation|precomputed",
         help="precomputed: the arrays of the representations files are distances",
     )
-    command.add_argument("--folds", type=int, default=5)
-    command.add_argument("--seed", type=int, default=0)
-    command.add_argument("--device", default="auto", metavar="auto|cpu|cuda")
-    command.add_argument("--dtype", default="float32", metavar="float32|bfloat16")
+    command.add_argument(
+        "--folds", type=int, default=5, metavar="N", help="of the cross-validation; default: 5"
+    )
+    command.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="of the folds and of draws; default: 0"
+    )
+    command.add_argument(
+        "--device",
+        default="auto",
+        metavar="auto|cpu|cuda",
+        help="where models are run and pairs compared; auto (the default) takes a GPU if there is "
+        "one",
+    )
+    command.add_argument(
+        "--dtype",
+        default="float32",
+        metavar="float32|bfloat16",
+        help="numbers that models compute with; default: float32",
+    )
     command.add_argument(
         "--special-tokens",
         default="model",
@@ -129,7 +169,13 @@ def _add_inputs(command: argparse.ArgumentParser) -> None:
         metavar="all|without-first",
         help="without-first leaves out the words at position 0",
     )
-    command.add_argument("--units", default="raw", metavar="raw|standardised|without-outliers")
+    command.add_argument(
+        "--units",
+        default="raw",
+        metavar="raw|standardised|without-outliers",
+        help="of a layer: as they are (raw, the default), each with variance 1, or without those "
+        "of outlying variance",
+    )
 
 
 def spec_of(options: argparse.Namespace) -> AnalysisSpec:
@@ -157,7 +203,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
         help="baselines to compute and write too, a CSV each; they take seconds to minutes a layer",
     )
     _add_bootstrap(analyze, "intervals.csv too: 95 %% intervals of the means over folds")
-    analyze.add_argument("--out", required=True, metavar="DIR")
+    analyze.add_argument("--out", required=True, metavar="DIR", help=_FOLDER)
     analyze.add_argument(
         "--capsule", metavar="FILE.zip", help="also write all of it, with figures, as one zip"
     )
@@ -173,7 +219,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
         "audit", help="say of every layer what may be an artefact, and write the tables as CSV"
     )
     _add_inputs(audit)
-    audit.add_argument("--out", required=True, metavar="DIR")
+    audit.add_argument("--out", required=True, metavar="DIR", help=_FOLDER)
 
     multiverse = commands.add_parser(
         "multiverse",
@@ -184,7 +230,13 @@ def parser(description: str | None) -> argparse.ArgumentParser:
         "written minilm:3.",
     )
     _add_inputs(multiverse)
-    multiverse.add_argument("layers_in_question", nargs="*", type=_layer, metavar="minilm:3")
+    multiverse.add_argument(
+        "layers_in_question",
+        nargs="*",
+        type=_layer,
+        metavar="minilm:3",
+        help="layers in question, beside those of the claims",
+    )
     multiverse.add_argument(
         "--claim", dest="claims", action="append", default=[], help="may be given several times"
     )
@@ -198,16 +250,18 @@ def parser(description: str | None) -> argparse.ArgumentParser:
         "estimator); may be given several times; default: every distance and estimator, and, "
         "where they matter, positions and missing",
     )
-    multiverse.add_argument("--out", required=True, metavar="DIR")
+    multiverse.add_argument("--out", required=True, metavar="DIR", help=_FOLDER)
 
     stimuli = commands.add_parser("stimuli", help="write a built-in stimulus set as CSV")
-    stimuli.add_argument("name", metavar="NAME", help="probing, ...")
-    stimuli.add_argument("--out", required=True, metavar="FILE.csv")
+    stimuli.add_argument("name", metavar="NAME", help="probing or relative-clauses")
+    stimuli.add_argument("--out", required=True, metavar="FILE.csv", help="the file to write")
 
     verify = commands.add_parser(
         "verify",
         help="run a capsule again and say what differs",
         description="Exit code 0: nothing differs; 1: something does; 2: it cannot be run again.",
     )
-    verify.add_argument("capsule", metavar="CAPSULE.zip")
+    verify.add_argument(
+        "capsule", metavar="CAPSULE.zip", help="as --capsule of analyze, or the app, wrote it"
+    )
     return whole
