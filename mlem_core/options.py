@@ -118,8 +118,8 @@ def _add_inputs(command: argparse.ArgumentParser) -> None:
         "--estimator",
         default="ridge",
         metavar="ridge|ridge-rank|spearman|frrsa",
-        help="fits the distances (ridge, the default) or their ranks (ridge-rank), or looks for the "
-        "highest rank correlation of a metric (spearman) or with weights of any sign (frrsa)",
+        help="fits the distances (ridge, the default) or their ranks (ridge-rank), or looks for "
+        "the highest rank correlation of a metric (spearman) or with weights of any sign (frrsa)",
     )
     command.add_argument(
         "--interactions", action="store_true", help="weigh products of two features too"
