@@ -1,0 +1,122 @@
+"""All of it without a mouse, and at twice the size."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from driving import App, picture, settled, traces
+from playwright.sync_api import Browser, Page, expect
+
+pytestmark = pytest.mark.browser
+
+# What goes out of the window on the right or on the left, once it has been scrolled to.
+OUTSIDE = """() => {
+  const wide = document.documentElement.clientWidth, outside = [];
+  for (const element of document.querySelectorAll(
+      'button, a[href], input, [role=combobox], [role=tab], summary')) {
+    const box = element.getBoundingClientRect(), style = getComputedStyle(element);
+    if (!box.width || style.visibility === 'hidden') continue;
+    if (element.closest('.js-plotly-plot, [data-testid=stSidebar], details:not([open])')) continue;
+    element.scrollIntoView({block: 'center', inline: 'nearest'});
+    const now = element.getBoundingClientRect();
+    if (now.left < -1 || now.right > wide + 1)
+      outside.push(`${element.tagName} ${element.innerText || element.ariaLabel}: `
+        + `${Math.round(now.left)} to ${Math.round(now.right)} of ${wide}`);
+  }
+  const main = document.querySelector('[data-testid=stMain]');
+  if (main.scrollWidth > main.clientWidth + 1)
+    outside.push(`the page: ${main.scrollWidth} of ${main.clientWidth}`);
+  return outside;
+}"""
+FOCUSED = """() => { const at = document.activeElement; return [
+  at.getAttribute('aria-label'), at.innerText, at.value, at.getAttribute('role'),
+  at.closest('label') && at.closest('label').innerText ].filter(Boolean).join(' | ') }"""
+
+
+def tab_to(page: Page, what: str, most: int = 80) -> None:
+    """Press Tab until the focus is on a control whose name matches."""
+    seen = []
+    for _ in range(most):
+        page.keyboard.press("Tab")
+        seen.append(page.evaluate(FOCUSED))
+        if re.search(what, seen[-1]):
+            return
+    came = [one[:40] for one in seen]
+    raise AssertionError(f"Tab does not come to {what!r}; it came to {came}")
+
+
+@pytest.mark.parametrize("view", ["", "profiles", "similarity", "compare"])
+def test_at_200_percent_nothing_is_out_of_reach(app: App, browser: Browser, view: str) -> None:
+    # A window of 1280 × 800 at 200 % is one of 640 × 400 with twice the pixels.
+    context = browser.new_context(
+        viewport={"width": 640, "height": 400}, device_scale_factor=2, reduced_motion="reduce"
+    )
+    page = context.new_page()
+    page.goto(f"{app.url}/{view}?analysis=example")
+    if view:
+        traces(page)
+    else:
+        expect(page.get_by_role("button", name="Run", exact=True)).to_be_enabled()
+    settled(page)
+    picture(page, f"zoom-{view or 'analysis'}")
+    assert page.evaluate(OUTSIDE) == []
+    # The sidebar is folded away and comes over the page.
+    page.get_by_test_id("stExpandSidebarButton").click()
+    sidebar = page.get_by_test_id("stSidebar")
+    expect(sidebar.get_by_role("link", name="Profiles")).to_be_in_viewport()
+    for control in sidebar.locator("a, button, input").all():
+        box = control.bounding_box()
+        if box is not None:  # it is not in what is folded away
+            assert box["x"] >= 0 and box["x"] + box["width"] <= 640
+    picture(page, f"zoom-{view or 'analysis'}-sidebar")
+    context.close()
+
+
+def test_features_layers_and_export_by_keyboard(app: App, page: Page) -> None:
+    page.goto(f"{app.url}/profiles?analysis=example")
+    traces(page)
+    settled(page)
+    tab_to(page, "^word_length")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Space")
+    page.wait_for_function(
+        "() => !document.querySelector('.js-plotly-plot').data.some(t => t.name === 'gender')"
+    )
+    settled(page)
+    assert "gender" in page.evaluate(FOCUSED)  # the focus stays where it was
+    tab_to(page, r"^download\s+Export")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("radio", name="CSV", exact=True)).to_be_visible()
+    settled(page)
+    tab_to(page, "^PDF")
+    for _ in range(4):
+        page.keyboard.press("ArrowRight")
+    page.keyboard.press("Space")
+    expect(page.get_by_role("button", name="Download CSV")).to_be_visible()
+    settled(page)
+    picture(page, "keyboard-export")
+    tab_to(page, r"^download\s+Download CSV")
+    with page.expect_download() as waiting:
+        page.keyboard.press("Enter")
+    text = Path(waiting.value.path()).read_text()
+    assert "part_of_speech" in text and "gender" not in text
+
+
+def test_a_pair_of_layers_by_keyboard(app: App, page: Page) -> None:
+    page.goto(f"{app.url}/compare?analysis=example")
+    traces(page)
+    settled(page)
+    tab_to(page, "First layer.*combobox")
+    page.keyboard.type("mini-bert layer 1")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("a=mini-bert%3A1"))
+    settled(page)
+    tab_to(page, "Second layer.*combobox")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("b="))
+    expect(page.get_by_text("FI in mini-bert layer 1")).to_be_visible()
+    picture(page, "keyboard-pair")
