@@ -150,7 +150,7 @@ class ErrorBars:
         chosen = table["p"].notna()
         table["p_corrected"] = np.nan
         table.loc[chosen, "p_corrected"] = corrected(table.loc[chosen, "p"].to_numpy(), correction)
-        return Tested(table, f"{chosen.sum()} importances above 0; {CORRECTIONS[correction]}")
+        return Tested(table, f"{chosen.sum()} importances; {CORRECTIONS[correction]}")
 
     def similarity_table(
         self, layers: Sequence[Layer] | None = None, correction: str = "bh"
@@ -182,7 +182,7 @@ class ErrorBars:
                 "rsa_p_corrected": corrected(p, correction),
             }
         )
-        return Tested(table, f"RSA of {len(table)} pairs of layers; {CORRECTIONS[correction]}")
+        return Tested(table, f"{len(table)} RSA correlations; {CORRECTIONS[correction]}")
 
     def agreement(self, layers: Sequence[Layer] | None = None) -> tuple[float, float, float]:
         """How far both similarities agree, and its interval (NaN with fewer than three layers)."""

@@ -75,7 +75,7 @@ def body() -> None:
             hide_index=True,
             key="importances",
             column_config={
-                name: st.column_config.NumberColumn(format="%.2f") for name in dict.fromkeys((a, b))
+                name: st.column_config.NumberColumn(format="%.3f") for name in dict.fromkeys((a, b))
             },
         )
     chosen = [screen.as_layer(a), screen.as_layer(b)]

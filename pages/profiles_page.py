@@ -49,7 +49,7 @@ def body() -> None:
     if tested is not None:
         spread = (
             "Bands are 95 % intervals over sentences; a mark is open where the importance is not "
-            f"above 0 (p > 0.05 over a family of {tested.family}). "
+            f"above 0 (p > 0.05, corrected over a family of {tested.family}). "
         )
     screen.show_figure(
         draw(),
@@ -81,8 +81,12 @@ def body() -> None:
         "ρ, ρ with ties at random (rho_a), the ceiling, and the ridge penalty α that the inner "
         "cross-validation chose.",
     )
-    with st.expander("The same layers by other methods", icon=":material/balance:"):
-        screen.attempt(lambda: _baseline(view))
+    screen.folded(
+        "The same layers by other methods",
+        ":material/balance:",
+        "baselines",
+        lambda: screen.attempt(lambda: _baseline(view)),
+    )
 
 
 BASELINES = {

@@ -58,8 +58,8 @@ def _matrices(view: View, results: Results) -> None:
     )
     if tested is not None:
         dots += (
-            "The pointer over a cell shows its 95 % interval over sentences, and p of RSA over a "
-            f"family of {tested.family}. "
+            "The pointer over a cell shows its 95 % interval over sentences, and p of RSA, "
+            f"corrected over a family of {tested.family}. "
         )
     place = st.container()
     chosen = screen.show_figure(

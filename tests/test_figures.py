@@ -383,6 +383,13 @@ def test_intervals_take_the_place_of_spreads_over_folds() -> None:
     np.testing.assert_allclose(band.y[3:], (np.array(line.y) - 0.1)[::-1])
     grey = next(t for t in figure.data if t.name == "band" and t.legendgroup == "held-out ρ")
     np.testing.assert_allclose(grey.y, [0.8] * 3 + [0.4] * 3)
+    assert line.showlegend
+    shifted = table.assign(p_corrected=table["p_corrected"].where(table["feature"] != "pos", 0.2))
+    hidden = figures.profiles(importance, scores_of(importance), FEATURES, intervals=shifted)
+    is_sound(hidden)
+    open_line, entry = named(hidden, "pos")[:2]
+    assert set(open_line.marker.symbol) == {"circle-open"} and not open_line.showlegend
+    assert entry.showlegend and entry.marker.symbol == "circle" and entry.x == (None,)
     assert "above 0: p = 0.200" in line.hovertext[1] and "p < 0.001" in line.hovertext[0]
     assert "95 % interval 0.400 to 0.800" in named(figure, "held-out ρ")[0].hovertext[0]
     scatter = figures.importance_scatter(

@@ -137,7 +137,8 @@ def profiles(
         shown = {"rangemode": "tozero", "zeroline": True, "showticklabels": column == 1}
         y_axis |= {"matches": "y", **shown}
         y_axis["title"]["text"] = value if column == 1 else None
-    return go.Figure(traces, layout)
+    # Checking each property would take half of the time; the tests check them.
+    return go.Figure(traces, layout, _validate=False)
 
 
 def _warnings(marked: Mapping[int, str], model: str, height: float, legend: bool) -> dict[str, Any]:
@@ -266,4 +267,13 @@ def _line_with_band(
             "hoverinfo": "text",
         }
     )
+    if legend and not isinstance(symbol, str) and symbol[0].endswith("-open"):
+        # The legend shows the first mark; it is the feature's, not that of one layer.
+        closed = traces[-1]["marker"] | {"symbol": SYMBOLS[place % len(SYMBOLS)]}
+        traces[-1]["showlegend"] = False
+        traces.append(
+            traces[-1]
+            | {"x": [None], "y": [None], "error_y": None, "marker": closed}
+            | {"showlegend": True, "hovertext": None, "hoverinfo": "skip"}
+        )
     return traces
