@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
@@ -233,28 +234,37 @@ def _from_the_browser(format: str, paper: Paper, figure: Figure, name: str) -> N
     st.caption(f"The camera over the picture saves it as {format}, from your browser.")
 
 
+@st.fragment
+def folded(title: str, icon: str, name: str, body: Callable[[], None]) -> None:
+    """A part of a page that is folded away, and drawn only when it is opened."""
+    part = st.expander(title, icon=icon, key=f"folded {name}", on_change="rerun")
+    if part.open:
+        with part:
+            body()
+
+
 def show_table(
     frame: pd.DataFrame, name: str, title: str, caption: str, *, first: bool = False
 ) -> None:
     """A table with its download, folded away unless it comes first on the page."""
-    with st.container() if first else st.expander(title, icon=":material/table:"):
-        if first:
-            st.subheader(title)
-        st.dataframe(
-            frame,
-            hide_index=True,
-            placeholder="",
-            key=f"table {name}",
-            height=380 if first else 300,
-        )
-        st.caption(caption)
-        st.download_button(
-            "CSV",
-            data=lambda: as_csv(frame),
-            file_name=f"{name}.csv",
-            mime="text/csv",
-            key=f"table csv {name}",
-            icon=":material/download:",
-            on_click="ignore",
-            help="This table. Cells that a spreadsheet would run as formulas are escaped.",
-        )
+    if first:
+        st.subheader(title)
+        _table(frame, name, caption, 380)
+    else:
+        draw = partial(_table, frame, name, caption, 300)
+        folded(title, ":material/table:", name, draw)
+
+
+def _table(frame: pd.DataFrame, name: str, caption: str, height: int) -> None:
+    st.dataframe(frame, hide_index=True, placeholder="", key=f"table {name}", height=height)
+    st.caption(caption)
+    st.download_button(
+        "CSV",
+        data=lambda: as_csv(frame),
+        file_name=f"{name}.csv",
+        mime="text/csv",
+        key=f"table csv {name}",
+        icon=":material/download:",
+        on_click="ignore",
+        help="This table. Cells that a spreadsheet would run as formulas are escaped.",
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import re
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import streamlit as st
 from mlem_core.errors import InputError
 from mlem_core.store import Store
 from pages import choices
+from pages.exporting import folded as folded
 from pages.exporting import show_figure as show_figure
 from pages.exporting import show_table as show_table
 
@@ -53,6 +55,18 @@ def page(body: Callable[[], None]) -> None:
     """Draw a page; what goes wrong is one sentence in it, the details go to the log."""
     choices.sync()
     attempt(body)
+    _keep_what_is_loaded(body.__code__.co_filename)
+
+
+@st.cache_resource(show_spinner=False)
+def _keep_what_is_loaded(page: str) -> None:
+    """Leave what the first visit of a page has loaded out of later collections of garbage.
+
+    Streamlit collects after every run of a page; looking through all modules each time took longer
+    than drawing a figure, and the browser waited for it.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def attempt(body: Callable[[], None]) -> None:

@@ -48,6 +48,7 @@ def named(figure: go.Figure, name: str) -> list[go.Scatter]:
 
 def is_sound(figure: go.Figure) -> None:
     json.loads(figure.to_json())
+    go.Figure(figure.to_dict())  # Plotly checks every property
     assert figure.layout.paper_bgcolor == figure.layout.plot_bgcolor == "rgba(0,0,0,0)"
     assert figure.layout.font.color in (None, "#444")  # left to the page
 
