@@ -34,20 +34,28 @@ def reasons(view: View) -> Reasons:
         return {}
 
 
-def say_of_pair(view: View, a: str, b: str) -> None:
-    """What the audit says of two layers "model:layer" that a page compares."""
+def of_pair(view: View, a: str, b: str) -> dict[str, str]:
+    """Why the profile of "a" or "b", or the similarity of "both", is marked."""
     found = reasons(view)
     one, other = screen.as_layer(a), screen.as_layer(b)
-    said = [
-        f"{name} of {choices.plain(a)} and {choices.plain(b)}: {choices.plain(why)}."
+    profiles = found.get("profiles", {})
+    similar = [
+        f"{name}: {why}"
         for measure, name in (("rsa", "RSA"), ("tau", "τ"))
         if (why := found.get(measure, {}).get((one, other)))
     ]
-    said += [
-        f"The profile of {choices.plain(layer)}: {choices.plain(why)}."
-        for layer, key in ((a, one), (b, other))
-        if (why := found.get("profiles", {}).get(key))
-    ]
+    marked = {"a": profiles.get(one, ""), "b": profiles.get(other, ""), "both": "; ".join(similar)}
+    return {side: why for side, why in marked.items() if why}
+
+
+def say_of_pair(view: View, a: str, b: str) -> None:
+    """What the audit says of two layers "model:layer" that a page compares."""
+    names = {
+        "a": f"The profile of {a}",
+        "b": f"The profile of {b}",
+        "both": f"The similarity of {a} and {b}",
+    }
+    said = [choices.plain(f"{names[side]}: {why}.") for side, why in of_pair(view, a, b).items()]
     if said:
         with st.expander("The audit marks these layers", icon=":material/warning:"):
             st.markdown("\n".join(f"- {one}" for one in said))

@@ -8,12 +8,18 @@ from typing import TYPE_CHECKING
 import pandas as pd
 import streamlit as st
 
-from pages import bars, choices
+from pages import audited, bars, choices
 from pages import shared as screen
 from pages.view import View, open_view, two_layers
 
 if TYPE_CHECKING:
     from mlem_core.results import Layer
+
+
+TRIANGLES = (
+    "Triangles: what changes in the audit, at the end of an axis that layer's profile, at the end "
+    "of the diagonal the similarity of the two; point at one for the reason. "
+)
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
@@ -89,6 +95,7 @@ def body() -> None:
         intervals = sure.score_table(list(dict.fromkeys(chosen))).table
         table = intervals
         spread = "bars are 95 % intervals over sentences"
+    marks = audited.of_pair(view, a, b)
     with left:
         screen.show_figure(
             figures.importance_scatter(
@@ -99,14 +106,17 @@ def body() -> None:
                 tau,
                 rsa,
                 intervals,
+                marks,
             ),
             table,
             "compare",
             f"Importance of each feature in the two layers: mean over folds, {spread}; on the "
-            f"diagonal a feature matters as much in both. {view.caption(results)}",
+            f"diagonal a feature matters as much in both. {TRIANGLES if marks else ''}"
+            f"{view.caption(results)}",
             table=partial(screen.importance_of, results, a, b),
         )
         bars.offer(view)
+    audited.say_of_pair(view, a, b)
     if sure is not None and a != b:
         bars.tests(
             sure.differences(chosen[0], chosen[1], bars.chosen_correction()),

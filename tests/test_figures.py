@@ -251,6 +251,21 @@ def test_importance_scatter_puts_each_feature_at_its_two_means() -> None:
     assert "0.50" in figure.layout.title.text
 
 
+def test_marks_of_the_audit_stand_at_the_ends_of_axes_and_diagonal() -> None:
+    why = {"a": "tense leads by less", "both": "RSA falls to 0.1 <here>"}
+    figure = figures.importance_scatter(
+        importance_of(), ("a", 2), ("b", 1), FEATURES, 0.3, 0.5, marks=why
+    )
+    is_sound(figure)
+    (audit,) = named(figure, "audit")
+    low, high = figure.layout.xaxis.range
+    assert list(zip(audit.x, audit.y, strict=True)) == [(high, low), (high, high)]
+    assert "tense leads by less" in audit.hovertext[0] and "a layer 2" in audit.hovertext[0]
+    assert "b layer 1" in audit.hovertext[1] and "&lt;here&gt;" in audit.hovertext[1]
+    without = figures.importance_scatter(importance_of(), ("a", 2), ("b", 1), FEATURES, 0.3, 0.5)
+    assert not named(without, "audit")
+
+
 @pytest.mark.parametrize("kind", ["nominal", "ordered"])
 def test_every_stimulus_is_on_its_map_and_missing_ones_are_grey(kind: str) -> None:
     values = [1.0, 2.5, np.nan, 2.5] if kind == "ordered" else ["u", "v", None, "v"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -27,6 +27,8 @@ from mlem_core.figures.style import (
     label_places,
     plain,
     quiet,
+    warning_marks,
+    wrapped,
 )
 
 
@@ -38,6 +40,7 @@ def importance_scatter(
     tau: float,
     rsa: float,
     intervals: pd.DataFrame | None = None,
+    marks: Mapping[str, str] | None = None,
 ) -> go.Figure:
     """Importances of two layers against each other (figure 4 of Salle et al. 2024).
 
@@ -49,6 +52,8 @@ def importance_scatter(
     tau, rsa : similarity of the two layers, weighted Kendall τ and RSA's Spearman ρ
     intervals : model, layer, quantity, feature, lower, upper, see
         `mlem_core.inference.score_table`; bars are these, or ± 1 standard deviation over folds
+    marks : why the profile of "a" or "b", or the similarity of "both", is to be read with care; a
+        triangle at the end of the axis, or of the diagonal, says so
     """
     colors = feature_colors(features)
     sides = []
@@ -112,6 +117,18 @@ def importance_scatter(
                 name=plain(name),
                 hovertext=["<br>".join((f"<b>{plain(name)}</b>", *told))],
                 hoverinfo="text",
+            )
+        )
+    if marks:
+        low, high = span
+        ends = {"a": (high, low), "b": (low, high), "both": (high, high)}
+        titles = {"a": label_a, "b": label_b, "both": f"{label_a} and {label_b}"}
+        figure.add_trace(
+            warning_marks(
+                [ends[side][0] for side in marks],
+                [ends[side][1] for side in marks],
+                [f"<b>{titles[side]}</b><br>audit: {wrapped(why)}" for side, why in marks.items()],
+                legend=True,
             )
         )
     quiet(figure, height=480)

@@ -15,7 +15,6 @@ from mlem_core.figures.style import (
     PALETTE,
     SIGNIFICANT,
     SYMBOLS,
-    WARNING,
     as_number,
     as_p,
     faded,
@@ -23,6 +22,7 @@ from mlem_core.figures.style import (
     panel_layout,
     panel_ref,
     plain,
+    warning_marks,
     whole_layers,
     wrapped,
 )
@@ -128,7 +128,12 @@ def profiles(
             )
         marked = {layer: why for (own, layer), why in (marks or {}).items() if own == model}
         if marked:
-            traces.append(at | _warnings(marked, plain(model), highest, number == 0))
+            told = [
+                f"<b>{plain(model)}, layer {layer}</b><br>audit: {wrapped(why)}"
+                for layer, why in marked.items()
+            ]
+            heights = [highest] * len(marked)
+            traces.append(at | warning_marks(list(marked), heights, told, number == 0))
         layers = importance.loc[importance["model"] == model, "layer"]
         x_axis, y_axis = layout[f"xaxis{ref}"], layout[f"yaxis{ref}"]
         x_axis |= whole_layers(layers)
@@ -139,24 +144,6 @@ def profiles(
         y_axis["title"]["text"] = value if column == 1 else None
     # Checking each property would take half of the time; the tests check them.
     return go.Figure(traces, layout, _validate=False)
-
-
-def _warnings(marked: Mapping[int, str], model: str, height: float, legend: bool) -> dict[str, Any]:
-    """A triangle above each layer that the audit marks; its hover says why."""
-    return {
-        "x": list(marked),
-        "y": [height] * len(marked),
-        "mode": "markers",
-        "marker": {"symbol": "triangle-up-open", "size": 8, "color": WARNING},
-        "name": "audit",
-        "legendgroup": "audit",
-        "showlegend": legend,
-        "hovertext": [
-            f"<b>{model}, layer {layer}</b><br>audit: {wrapped(why)}"
-            for layer, why in marked.items()
-        ],
-        "hoverinfo": "text",
-    }
 
 
 # x (layers), mean and standard deviation over folds

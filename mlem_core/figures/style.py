@@ -207,6 +207,24 @@ def color_bar(low: float, x: float) -> dict[str, Any]:
     }
 
 
+def warning_marks(
+    x: Sequence[float], y: Sequence[float], hover: Sequence[str], legend: bool
+) -> dict[str, Any]:
+    """Triangles that say to read something with care; their hover says why."""
+    return {
+        "x": list(x),
+        "y": list(y),
+        "mode": "markers",
+        "marker": {"symbol": "triangle-up-open", "size": 8, "color": WARNING},
+        "cliponaxis": False,
+        "name": "audit",
+        "legendgroup": "audit",
+        "showlegend": legend,
+        "hovertext": list(hover),
+        "hoverinfo": "text",
+    }
+
+
 def whole_layers(layers: pd.Series) -> dict[str, Any]:
     """Whole numbers on an axis of layers, few enough to read."""
     low, high = int(layers.min()), int(layers.max())
