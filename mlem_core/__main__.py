@@ -11,10 +11,7 @@ from mlem_core.errors import InputError, unknown
 from mlem_core.options import BAD_INPUT, parser, spec_of
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from mlem_core.analysis import Analysis, Progress
-    from mlem_core.store import Store
+    from mlem_core.analysis import Progress
 
 DIFFERS = 1
 INTERRUPTED = 130
@@ -50,6 +47,7 @@ class _Bars:
 def _analyze(options: argparse.Namespace) -> None:
     from mlem_core.analysis import Progress, run
     from mlem_core.baselines import BASELINES, of_analysis
+    from mlem_core.errorbars import error_bars
     from mlem_core.store import Store
 
     spec = spec_of(options)
@@ -70,9 +68,13 @@ def _analyze(options: argparse.Namespace) -> None:
             extra[f"{name.replace('-', '_')}.csv"] = found.table
             notices += found.notices
         if options.bootstrap:
-            table, family = _intervals(analysis, store, options.bootstrap, bars)
-            extra["intervals.csv"] = table
-            notices.append(f"The tests in intervals.csv are a family: {family}.")
+            bounds = error_bars(analysis, store, bars.show, draws=options.bootstrap)
+            for name, (table, family) in (
+                ("intervals.csv", bounds.score_table()),
+                ("similarity_intervals.csv", bounds.similarity_table()),
+            ):
+                extra[name] = table
+                notices.append(f"The tests in {name} are a family: {family}.")
     for notice in notices:
         print(notice, file=sys.stderr)
     results = analysis.results()
@@ -107,26 +109,6 @@ def _audit(options: argparse.Namespace) -> None:
     }
     write_tables(options.out, tables, analysis.manifest)
     print("\n".join(summary(found)))
-
-
-def _intervals(
-    analysis: Analysis, store: Store, n_draws: int, bars: _Bars
-) -> tuple[pd.DataFrame, str]:
-    """Intervals and tests of the scores of all layers, and the tests' family."""
-    from mlem_core.analysis import Progress
-    from mlem_core.bootstrap import LayerPairs
-    from mlem_core.inference import resampled_scores, score_table
-
-    pairs = LayerPairs.of(analysis, analysis.layers, store)
-    scores = resampled_scores(
-        pairs,
-        analysis.spec.estimator,
-        n_draws,
-        analysis.spec.seed,
-        lambda done, total: bars.show(Progress("intervals", None, done, total, "fits")),
-    )
-    table, family = score_table(pairs, scores)
-    return table, family
 
 
 def _why(options: argparse.Namespace) -> None:

@@ -282,7 +282,7 @@ class ErrorBars:
     # --- files -----------------------------------------------------------------------------
 
     def save(self, folder: Path | str) -> None:
-        """Write it into an existing folder: one .npz of float32 and one JSON."""
+        """Write it into an existing folder: one .npz and one JSON."""
         told = ("layers", "features", "columns", "estimator", "n_sentences")
         about = {name: getattr(self, name) for name in told}
         (Path(folder) / "about.json").write_text(json.dumps(about), encoding="utf-8")
@@ -291,7 +291,11 @@ class ErrorBars:
         arrays |= {name: getattr(self, name)[..., upper[0], upper[1]] for name in _OF_PAIRS}
         np.savez_compressed(
             Path(folder) / "error_bars.npz",
-            **{name: array.astype(np.float32) for name, array in arrays.items()},
+            # What is left without each block is many numbers, and only their spread is used.
+            **{
+                name: array.astype(np.float32 if name.endswith("without") else np.float64)
+                for name, array in arrays.items()
+            },
         )
 
     @classmethod
@@ -365,21 +369,25 @@ def error_bars(
     layers: Sequence[Layer] | None = None,
     estimator: str | None = None,
     interactions: bool | None = None,
+    draws: int = DRAWS,
 ) -> ErrorBars:
     """The error bars of layers of an analysis; kept in the store.
 
     Parameters
     ----------
     features, layers, estimator, interactions : None is what the analysis has
+    draws : bootstrap draws of the sentences, for the shape of intervals and for those of τ
     report : called as the work goes on; what it raises stops the work
 
     Raises
     ------
     InputError
-        A layer, feature or estimator that there is not; too few sentences; representations that
-        are no longer in the store; more layers than fit into memory.
+        A layer, feature or estimator that there is not; too few sentences or draws;
+        representations that are no longer in the store; more layers than fit into memory.
     """
     asked = _depends_on(analysis, features, layers, estimator, interactions)
+    if draws != DRAWS:
+        asked["draws"] = draws
     return ErrorBars.load(_keep(analysis, store, report, asked))
 
 
@@ -425,6 +433,7 @@ def _depends_on(
 def _make(analysis: Analysis, store: Store, report: Report, asked: dict[str, Any]) -> ErrorBars:
     layers = [(str(model), int(number)) for _, model, number in asked["layers"]]
     features, estimator = asked["features"], str(asked["estimator"])
+    draws = int(asked.get("draws", DRAWS))
     own = replace(analysis, spec=replace(analysis.spec, interactions=asked["interactions"]))
     n = n_pairs(len(analysis.stimuli))
     if 2 * n * len(layers) > MOST_BYTES:
@@ -445,7 +454,7 @@ def _make(analysis: Analysis, store: Store, report: Report, asked: dict[str, Any
 
         counted(0, 0)
         pairs = LayerPairs.of(own, chunk, store, features)
-        found = resampled_scores(pairs, estimator, DRAWS, _SEED, counted)
+        found = resampled_scores(pairs, estimator, draws, _SEED, counted)
         scored.append((found.value, *found.interval()[:2], found.left_out))
         rescaled.append(_at_scale(found.value, found.draws, found.left_out)[..., 2:])
         classes.append(pairs.whole.classes)
@@ -466,7 +475,7 @@ def _make(analysis: Analysis, store: Store, report: Report, asked: dict[str, Any
     )
     tail = (1 - CONFIDENCE) / 2
     whole = replace(pairs.whole, classes=np.concatenate(classes))
-    about = _rsa_and_terms(whole, pairs, _blocks(pairs), report)
+    about = _rsa_and_terms(whole, pairs, _blocks(pairs, draws), report)
     return ErrorBars(
         layers=tuple(layers),
         features=tuple(pairs.tables.features),
@@ -491,10 +500,10 @@ def _exact_scores(tables: PairTables, estimator: str) -> FloatArray:
     return np.concatenate((*columns, importance.mean(axis=1)), axis=1)
 
 
-def _blocks(pairs: LayerPairs) -> FloatArray:
+def _blocks(pairs: LayerPairs, draws: int) -> FloatArray:
     """The blocks of sentences that `resampled_scores` leaves out: (n_blocks, n_groups) weights."""
     rng = np.random.default_rng(_SEED)
-    pairs.by_fold(DRAWS, rng)
+    pairs.by_fold(draws, rng)
     return leave_out(pairs.n_groups, REFITS, rng)
 
 

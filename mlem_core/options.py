@@ -202,7 +202,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
         metavar="decoding,random-forest,univariate",
         help="baselines to compute and write too, a CSV each; they take seconds to minutes a layer",
     )
-    _add_bootstrap(analyze, "intervals.csv too: 95 %% intervals of the means over folds")
+    _add_bootstrap(analyze, "intervals.csv and similarity_intervals.csv too: 95 %% intervals")
     analyze.add_argument("--out", required=True, metavar="DIR", help=_FOLDER)
     analyze.add_argument(
         "--capsule", metavar="FILE.zip", help="also write all of it, with figures, as one zip"

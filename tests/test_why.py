@@ -185,7 +185,7 @@ def test_the_command_line_says_the_same(analysis, tmp_path, capsys, monkeypatch)
     assert "such as minilm:3" in capsys.readouterr().err
 
 
-def test_an_analysis_is_written_with_intervals(analysis, tmp_path, monkeypatch):
+def test_an_analysis_is_written_with_intervals(analysis, tmp_path, monkeypatch, capsys):
     whole = analysis[0]
     monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "cache"))
     (file,) = whole.spec.representations
@@ -201,3 +201,11 @@ def test_an_analysis_is_written_with_intervals(analysis, tmp_path, monkeypatch):
     np.testing.assert_allclose(found.query("quantity == 'rho'")["value"], rho, atol=1e-9)
     own = found.query("quantity == 'importance'").set_index(["layer", "feature"])
     assert own.loc[(0, "colour"), "p_corrected"] < 0.01 < own.loc[(2, "colour"), "p"]
+    alike = pd.read_csv(out / "similarity_intervals.csv").iloc[0]
+    rsa = pd.read_csv(out / "similarity_rsa.csv", index_col="layer")
+    assert (alike["layer_a"], alike["layer_b"]) == ("m:0", "m:2")
+    assert alike["rsa"] == pytest.approx(rsa.loc["m:0", "m:2"])
+    assert alike["rsa_lower"] < alike["rsa"] < alike["rsa_upper"] and 0 <= alike["rsa_p"] <= 1
+    assert "tests in similarity_intervals.csv are a family: 1 RSA" in capsys.readouterr().err
+    too_few = ["analyze", *inputs, "--layers", "0", "--bootstrap", "3", "--out", str(out)]
+    assert main(too_few) == 2 and "at least 20" in capsys.readouterr().err
