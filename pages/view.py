@@ -337,6 +337,9 @@ def _until_made(job_id: str) -> None:
 def _labels(done: dict[str, Job]) -> dict[str, str]:
     """What each job is called in a list; the browser answers with it, so no two may be alike."""
     names = {job_id: screen.describe(job.spec) for job_id, job in done.items()}
+    if screen.EXAMPLE in names:
+        spec = done[screen.EXAMPLE].spec
+        names[screen.EXAMPLE] = f"Example: {spec.stimuli}, {len(spec.models)} models"
     again = {name for name in names.values() if list(names.values()).count(name) > 1}
     return {
         job_id: f"{name} · {job_id[:6]}" if name in again else name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -29,6 +30,10 @@ from mlem_core.figures.style import (
 )
 
 Pair = tuple[tuple[str, int], tuple[str, int]]
+
+_SIDE = 300  # px; of a matrix in a window of usual width
+_LETTER = 7  # px; of a letter
+_NAME = 16  # letters of a model's name that are shown
 
 
 def similarity_matrices(
@@ -162,34 +167,50 @@ def similarity_matrices(
     figure.update_xaxes(range=ends, **shared)
     figure.update_yaxes(range=ends[::-1], **shared)
     figure.update_layout(yaxis_scaleanchor="x", yaxis2_scaleanchor="x2")
+    left = 76
+    if not _have_room(blocks):
+        left = 34 + _LETTER * max(len(plain(model, _NAME)) for *_, model in blocks)
     if across == 2:
         figure.update_layout(yaxis2_showticklabels=False)
-        figure.update_layout(margin={"l": 76, "r": 16, "t": 40, "b": 116})
+        figure.update_layout(margin={"l": left, "r": 16, "t": 40, "b": 116})
     else:
-        figure.update_layout(margin={"l": 76, "r": 112, "t": 40, "b": 64})
+        figure.update_layout(margin={"l": left, "r": 112, "t": 40, "b": 64})
     return figure
 
 
 def _name_models(
     figure: go.Figure, blocks: list[tuple[int, int, str]], ref: str, *, left: bool
 ) -> None:
-    """The name of each model beside its layers, below a matrix and (`left`) to its left."""
+    """The name of each model beside its layers, below a matrix and (`left`) to its left.
+
+    Along the sides where all have room, else at an angle.
+    """
+    along = _have_room(blocks)
+    below: dict[str, Any] = {"yshift": -44}
+    beside: dict[str, Any] = {"xshift": -48, "textangle": -90}
+    if not along:
+        slanted = {"textangle": -30, "xanchor": "right", "yanchor": "top"}
+        below = {"yshift": -24, "xshift": 8, **slanted}
+        beside = {"xshift": -24, "xanchor": "right"}
     for start, stop, model in blocks:
         middle = (start + stop - 1) / 2
-        shared = {"text": plain(model, 16), "showarrow": False}
+        shared = {"text": plain(model, _NAME), "showarrow": False}
         figure.add_annotation(
-            x=middle, xref=f"x{ref}", y=0, yref=f"y{ref} domain", yshift=-44, **shared
+            x=middle, xref=f"x{ref}", y=0, yref=f"y{ref} domain", **shared, **below
         )
         if left:
             figure.add_annotation(
-                y=middle,
-                yref=f"y{ref}",
-                x=0,
-                xref=f"x{ref} domain",
-                xshift=-48,
-                textangle=-90,
-                **shared,
+                y=middle, yref=f"y{ref}", x=0, xref=f"x{ref} domain", **shared, **beside
             )
+
+
+def _have_room(blocks: list[tuple[int, int, str]]) -> bool:
+    """Whether each model's name is shorter than its part of a side."""
+    n = blocks[-1][1]
+    return all(
+        (stop - start) / n * _SIDE > _LETTER * len(plain(model, _NAME))
+        for start, stop, model in blocks
+    )
 
 
 def _intervals(table: pd.DataFrame | None, names: pd.Index, measure: str) -> np.ndarray:

@@ -91,9 +91,13 @@ def panel_layout(
 
 @functools.lru_cache(maxsize=64)
 def _quiet_layout(rows: int, columns: int, height: int) -> dict[str, Any]:
-    figure = _subplots(rows, columns)
-    quiet(figure, height=height * rows + 60)
+    whole = height * rows + 60
+    # Ticks, the axis title and the next panel's title have to stand between two rows.
+    figure = _subplots(rows, columns, 104 / (whole - 84))
+    quiet(figure, height=whole)
     layout: dict[str, Any] = figure.to_plotly_json()["layout"]
+    # Swatches of lines as they are drawn: their dashes tell features of one colour apart.
+    layout["legend"]["itemsizing"] = "trace"
     return layout
 
 
@@ -103,12 +107,14 @@ def _grid(n: int, across: int) -> tuple[int, int]:
     return max(1, math.ceil(n / columns)), columns
 
 
-def _subplots(rows: int, columns: int) -> go.Figure:
+def _subplots(rows: int, columns: int, gap: float | None = None) -> go.Figure:
+    if gap is None:
+        gap = 0.26 if rows < 3 else 0.5 / rows
     return make_subplots(
         rows,
         columns,
         horizontal_spacing=0.05,
-        vertical_spacing=min(0.26 if rows < 3 else 0.5 / rows, 1 / max(1, rows - 1)),
+        vertical_spacing=min(gap, 1 / max(1, rows - 1)),
     )
 
 
