@@ -226,3 +226,33 @@ def test_torch_stays_out_of_the_server(app: App, page: Page, done: str) -> None:
     expect(page.locator(".js-plotly-plot")).to_have_count(3, timeout=START)
     assert "numpy" in maps.read_text()  # it does tell
     assert "libtorch" not in maps.read_text()
+
+
+def test_the_example_says_why_two_layers_are_alike_and_how_sure_that_is(
+    app: App, page: Page
+) -> None:
+    page.goto(f"{app.url}/why?analysis=example")
+    expect(page.get_by_text(re.compile("are alike .RSA 0.* which makes .* of it"))).to_be_visible()
+    expect(page.get_by_text(re.compile("How sure: other sentences of this kind"))).to_be_visible()
+    expect(page.get_by_text(re.compile("blocks of sentences left out in turn"))).to_be_visible()
+    settled(page)
+    picture(page, "example-why-sure")
+    page.goto(f"{app.url}/compare?analysis=example")
+    expect(page.get_by_text(re.compile("95 %: 0.* to 0.*")).first).to_be_visible()
+    page.get_by_text("Where the two layers differ: intervals and tests").click()
+    expect(page.get_by_text(re.compile("family of 8 differences of importance"))).to_be_visible()
+
+
+def test_tests_are_corrected_as_the_user_chooses(app: App, page: Page) -> None:
+    page.goto(f"{app.url}/profiles?analysis=example")
+    expect(page.get_by_text(re.compile("importances; Benjamini-Hochberg")).first).to_be_visible()
+    settled(page)
+    page.get_by_text("Intervals and tests").click()
+    page.get_by_role("combobox", name=re.compile("Correction for many tests")).click()
+    page.get_by_role("option", name=re.compile("Bonferroni")).click()
+    expect(page.get_by_text(re.compile("importances; Bonferroni")).first).to_be_visible()
+    page.wait_for_url(re.compile("correction=bonferroni"))
+    # Other features have no error bars yet: the bands are named as what they are.
+    page.goto(f"{app.url}/profiles?analysis=example&features=tense&features=number")
+    expect(page.get_by_text(re.compile("one standard deviation over folds")).first).to_be_visible()
+    expect(page.get_by_role("button", name="Add error bars and tests")).to_be_visible()
