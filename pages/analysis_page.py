@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
@@ -14,7 +13,6 @@ from pages import shared as screen
 from pages.view import whole_view
 
 if TYPE_CHECKING:
-    from mlem_core.analysis import Progress
     from mlem_core.jobs import Job
     from mlem_core.models import ModelInfo
     from mlem_core.spec import AnalysisSpec
@@ -349,7 +347,7 @@ def _show_progress(job: Job) -> None:
         st.progress(0.0, text="Starting …")
     for i, stage in enumerate(status.stages):
         left = status.seconds_left if i == len(status.stages) - 1 else None
-        st.progress(min(1.0, stage.done / max(stage.total, 1)), text=_stage(stage, left))
+        st.progress(min(1.0, stage.done / max(stage.total, 1)), text=screen.stage(stage, left))
     if st.button(
         "Cancel",
         icon=":material/stop_circle:",
@@ -357,16 +355,6 @@ def _show_progress(job: Job) -> None:
     ):
         job.cancel()
         st.rerun()
-
-
-def _stage(stage: Progress, seconds_left: float | None) -> str:
-    names = {"representations": "Representations", "pair tables": "Pair tables"}
-    name = names.get(stage.stage, stage.stage.capitalize())
-    model = f" of {Path(stage.model).name}" if stage.model else ""
-    text = f"{name}{model}: {stage.done:,} of {stage.total:,} {stage.unit}"
-    if stage.done < stage.total and seconds_left is not None:
-        text += f", about {screen.duration(seconds_left)} left"
-    return choices.plain(text)
 
 
 def _done(job: Job) -> None:

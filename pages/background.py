@@ -66,16 +66,8 @@ def _progress(kind: str, job_id: str, options: dict[str, Any], label: str) -> No
         waits = "waits for its turn" if status.state == "queued" else "starts"
         st.progress(0.0, text=f"{label}: {waits} …")
     else:
-        left = (
-            "" if status.seconds_left is None else f", {screen.duration(status.seconds_left)} left"
-        )
-        st.progress(
-            min(1.0, stage.done / max(stage.total, 1)),
-            text=choices.plain(
-                f"{' '.join(filter(None, (stage.stage.capitalize(), stage.model)))}: "
-                f"{stage.done:,} of {stage.total:,} {stage.unit}{left}"
-            ),
-        )
+        share = min(1.0, stage.done / max(stage.total, 1))
+        st.progress(share, text=screen.stage(stage, status.seconds_left))
     if st.button(
         "Cancel", icon=":material/stop_circle:", key=f"cancel {task.id}",
         help="Stops this work within two seconds; the analysis stays as it is.",

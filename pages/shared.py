@@ -21,7 +21,7 @@ from pages.exporting import show_table as show_table
 if TYPE_CHECKING:
     import pandas as pd
 
-    from mlem_core.analysis import Analysis
+    from mlem_core.analysis import Analysis, Progress
     from mlem_core.jobs import Job
     from mlem_core.results import Layer, Results
     from mlem_core.spec import AnalysisSpec
@@ -94,6 +94,18 @@ def duration(seconds: float) -> str:
     if seconds < 90:
         return f"{max(1, round(seconds))} s"
     return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def stage(progress: Progress, seconds_left: float | None) -> str:
+    """How far a stage of some work is, as Markdown."""
+    of = f" of {Path(progress.model).name}" if progress.model else ""
+    text = (
+        f"{progress.stage[:1].upper()}{progress.stage[1:]}{of}: {progress.done:,} of "
+        f"{progress.total:,} {progress.unit}"
+    )
+    if progress.done < progress.total and seconds_left is not None:
+        text += f", about {duration(seconds_left)} left"
+    return choices.plain(text)
 
 
 # --- the chosen analysis -------------------------------------------------------------------

@@ -279,7 +279,7 @@ def _chosen_method(analysis: Analysis) -> tuple[str, bool, str]:
             help="No value is missing here."
             if none
             else "What an empty cell means. Another answer needs other pair tables, which are "
-            "made once, in the background, without the language models.",
+            "made once, in the background, from the representations in the store.",
         )
     return estimator, interactions == "yes", missing
 
@@ -310,11 +310,12 @@ def _until_made(job_id: str) -> None:
         if status.state in ("queued", "running"):
             stage = status.stages[-1] if status.stages else None
             share = 0.0 if stage is None else min(1.0, stage.done / max(stage.total, 1))
-            st.progress(
-                share,
-                text="Making the pair tables for the other treatment of missing values. Until "
-                "then you see the figures of the first one.",
+            how_far = "Starting …" if stage is None else screen.stage(stage, status.seconds_left)
+            st.markdown(
+                "The other treatment of missing values needs pair tables of its own, which are "
+                "made once. Until then the figures below are those of the analysis as it was run."
             )
+            st.progress(share, text=how_far)
             if st.button(
                 "Cancel", icon=":material/stop_circle:", key=f"cancel {job_id}",
                 help="Stops this work; the analysis stays as it is.",
