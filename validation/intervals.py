@@ -8,15 +8,23 @@ from functools import lru_cache
 import numpy as np
 import pandas as pd
 
-from mlem_core.bootstrap import LayerPairs
+from mlem_core.bootstrap import LayerPairs, term_draws
 from mlem_core.chance import score_above_chance
 from mlem_core.decomposition import UNEXPLAINED, decompose
 from mlem_core.distances import squared_distances
+from mlem_core.errorbars import jackknife
 from mlem_core.importance import permutation_importance
-from mlem_core.inference import Resampling, p_value, resampled_scores, resampled_terms
+from mlem_core.inference import (
+    REFITS,
+    Resampling,
+    p_value,
+    resampled_scores,
+    resampled_terms,
+)
 from mlem_core.metric import cross_validate_ridge, group_folds, held_out_scores
 from mlem_core.pairs import layer_sums, pair_tables
 from mlem_core.patterns import FloatArray, PairIndex, feature_columns
+from mlem_core.resampling import RankedPairs, leave_out
 from mlem_core.similarity import PairRanks
 from mlem_core.tables import PairTables
 from validation.work import Row, Task
@@ -31,6 +39,8 @@ POPULATIONS, POPULATION = 4, 1500
 # error of 160 sentences. A part does so many.
 TRUTH_PARTS, TRUTH_PART = 16, 4
 LAYERS = ("A", "A again", "B", "B again")
+# Of intervals that rest on the jackknife alone.
+ALONE = ", blocks alone"
 SPANS = {"c": (1.0, 5.0)}
 
 
@@ -208,6 +218,32 @@ def data_set(n_sentences: int, seed: int) -> list[Row]:
     return found
 
 
+def blocks_alone(n_sentences: int, first: int, n: int) -> list[Row]:
+    """Intervals of RSA and its terms as `mlem_core.errorbars` has them, of some data sets."""
+    found: list[Row] = []
+    for seed in range(first, first + n):
+        features, layers = simulated(n_sentences, [1, n_sentences, seed])
+        layers = [layers[LAYERS.index(name)] for name in ("A", "B")]
+        groups = np.repeat(np.arange(n_sentences), WORDS)
+        tables, _, index = tables_of(features, layers, group_folds(groups, 5, seed))
+        ranks = [layer_sums(index, squared_distances(rows))[1] for rows in layers]
+        pattern = index.pattern_cell % index.n_patterns
+        pairs = RankedPairs.of(ranks, pattern, groups, index.n_patterns)
+        without = leave_out(n_sentences, REFITS, np.random.default_rng(seed))
+        weights = np.concatenate((np.ones((1, n_sentences)), without))
+        drawn = term_draws(pairs, tables.codes, weights)
+        values = np.column_stack((drawn.values, drawn.rsa, drawn.ceilings[:, 0]))
+        bounds = jackknife(values[0], values[1:])
+        row = {"sentences": n_sentences, "seed": seed, "kind": "interval", "truth": np.nan}
+        found += [
+            row | {"quantity": f"{name}{ALONE}", "value": value, "lower": lower, "upper": upper}
+            for name, value, lower, upper in zip(
+                term_names(tables.features), values[0], bounds.lower, bounds.upper, strict=True
+            )
+        ]
+    return found
+
+
 def part(n_sentences: int, first: int, n: int) -> list[Row]:
     """The rows of some data sets."""
     return [row for seed in range(first, first + n) for row in data_set(n_sentences, seed)]
@@ -221,7 +257,8 @@ def tasks(quick: bool) -> list[Task]:
         for first in range(0, TRUTH_PART * (1 if quick else TRUTH_PARTS), TRUTH_PART)
     ]
     return large + [
-        Task(f"{size} {first}", part, (size, first, PART_SIZE))
+        Task(f"{size} {first}{name}", rows, (size, first, PART_SIZE))
+        for name, rows in (("", part), (ALONE, blocks_alone))
         for first in range(0, n, PART_SIZE)
         for size in (SIZES[:1] if quick else SIZES)
     ]

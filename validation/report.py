@@ -15,6 +15,7 @@ from mlem_core.columns import SEPARATOR
 from mlem_core.figures import can_write_images, image
 from mlem_core.figures.style import DASHES, GREY, PALETTE, SYMBOLS, quiet
 from validation import layers, simulations
+from validation.intervals import ALONE
 from validation.work import read
 
 README = Path(__file__).resolve().parents[1] / "docs" / "validation" / "README.md"
@@ -203,8 +204,9 @@ def of_intervals(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     by = ["quantity", "sentences"]
     fitted = own["quantity"].str.contains("importance") | (own["quantity"] == "held-out ρ")
     mean = own.groupby(by)["truth"].transform("mean")
+    terms = own["quantity"].str.removesuffix(ALONE)
     # An importance of 0.00001 is 0, as it is in an interval from 0 to 0.
-    own["truth"] = mean.where(fitted, own["quantity"].map(large)).round(4)
+    own["truth"] = mean.where(fitted, terms.map(large)).round(4)
     own["held"] = (own["lower"] <= own["truth"] + 1e-12) & (own["truth"] - 1e-12 <= own["upper"])
     tests = rows[rows["kind"] == "test"].copy()
     tests["rejected"] = tests["p"] <= 0.05
