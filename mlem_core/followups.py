@@ -11,7 +11,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from mlem_core import jobs, shipped
 from mlem_core.analysis import Analysis, Progress, Report
 from mlem_core.background import Request, Task, carry_out
 from mlem_core.errors import InputError, unknown
+from mlem_core.refits import REFITTED
 from mlem_core.store import Store, sha256_file
 
 Tables = dict[str, pd.DataFrame]
@@ -120,6 +121,31 @@ def _all_error_bars(analysis: Analysis, options: Options, store: Store, report: 
     return {}
 
 
+def _chance(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
+    from mlem_core.bootstrap import LayerPairs
+    from mlem_core.chance import score_above_chance
+    from mlem_core.results import ESTIMATORS
+
+    layers = [(str(model), int(layer)) for model, layer in options["layers"]]
+    restore(analysis, [model for model, _ in layers], store, report)
+    spec = replace(analysis.spec, interactions=bool(options["interactions"]))
+    own, estimator = replace(analysis, spec=spec), str(options["estimator"])
+    if estimator not in ESTIMATORS:
+        raise unknown("estimator", estimator, ESTIMATORS)
+    rows = []
+    for done, layer in enumerate(layers):
+        report(Progress("permuting labels", None, done, len(layers), "layers"))
+        found = score_above_chance(
+            LayerPairs.of(own, [layer], store, [str(name) for name in options["features"]]),
+            ESTIMATORS[estimator],
+            train_ranks=estimator not in REFITTED,
+            n_permutations=int(options["permutations"]),
+            correction="none",
+        )
+        rows.append(found.table.drop(columns="p_corrected"))
+    return {"table": pd.concat(rows, ignore_index=True)}
+
+
 def _error_bars(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
     from mlem_core.why import explain
 
@@ -193,6 +219,7 @@ KINDS: dict[str, Make] = {
     "audit": _audit,
     "baseline": _baseline,
     "capsule": _capsule,
+    "chance": _chance,
     "error-bars": _error_bars,
     "fits": _fits,
     "multiverse": _multiverse,

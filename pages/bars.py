@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pages.view import View
 
 KIND = "all-error-bars"
+PERMUTATIONS = 199
 CORRECTION_NAMES = {
     "bh": "Benjamini-Hochberg (false discoveries)",
     "bonferroni": "Bonferroni (any false finding)",
@@ -87,38 +88,91 @@ def _minutes(view: View) -> str:
 
 def tests(tested: Tested, name: str, title: str, caption: str) -> None:
     """A table of intervals and tests, with the choice of how its p-values are corrected."""
+
+    def body() -> None:
+        _correction()
+        _tests(tested, name, caption)
+
+    screen.folded(title, ":material/rule:", name, body)
+
+
+def _tests(tested: Tested, name: str, caption: str) -> None:
     from mlem_core.inference import GENERALISES, ZERO
 
-    with st.expander(title, icon=":material/rule:"):
-        _correction()
-        st.dataframe(
-            tested.table,
-            hide_index=True,
-            placeholder="",
-            key=f"table {name}",
-            height=300,
-            column_config={
-                column: st.column_config.NumberColumn(
-                    format="%.2g" if "_p" in f"_{column}" else "%.3f"
-                )
-                for column in tested.table.select_dtypes("number")
-                if column != "layer"
-            },
+    st.dataframe(
+        tested.table,
+        hide_index=True,
+        placeholder="",
+        key=f"table {name}",
+        height=300,
+        column_config={
+            column: st.column_config.NumberColumn(format="%.2g" if "_p" in f"_{column}" else "%.3f")
+            for column in tested.table.select_dtypes("number")
+            if column != "layer"
+        },
+    )
+    bounds = ""
+    if "lower" in tested.table.columns or "rsa_lower" in tested.table.columns:
+        bounds = f"lower and upper: 95 % interval over sentences. {ZERO} "
+    st.caption(f"{caption} {bounds}p_corrected: over the family of {tested.family}. {GENERALISES}")
+    st.download_button(
+        "CSV",
+        data=lambda: as_csv(tested.table),
+        file_name=f"{name}.csv",
+        mime="text/csv",
+        key=f"table csv {name}",
+        icon=":material/download:",
+        on_click="ignore",
+        help="This table.",
+    )
+
+
+def chance(view: View) -> None:
+    """Whether each layer's score is above chance; folded away."""
+    screen.folded(
+        "Is each layer's score above chance?",
+        ":material/casino:",
+        "chance",
+        lambda: screen.attempt(lambda: _chance(view)),
+    )
+
+
+def _chance(view: View) -> None:
+    from mlem_core import kept_fits
+    from mlem_core.inference import tested
+
+    if view.estimator in kept_fits.SLOW:
+        st.caption("It is tested with ridge, which is fitted quickly; choose it in the sidebar.")
+        return
+    options: dict[str, Any] = {
+        "features": view.features,
+        "layers": [list(layer) for layer in view.layers],
+        "estimator": view.estimator,
+        "interactions": view.interactions,
+        "permutations": PERMUTATIONS,
+    }
+    made = background.tables("chance", view.job_id, options)
+    if made is None:
+        st.markdown(
+            "Sentences of the same fold and length change their labels, and every model is fitted "
+            f"and scored again, {PERMUTATIONS} times. p is the share of times that the score is as "
+            "high."
         )
-        st.caption(
-            f"{caption} lower and upper: 95 % interval over sentences. p_corrected: over the "
-            f"family of {tested.family}. {GENERALISES} {ZERO}"
+        background.offer(
+            "chance",
+            view.job_id,
+            options,
+            "Test the scores",
+            "Works in the background; about ten seconds a layer.",
         )
-        st.download_button(
-            "CSV",
-            data=lambda: as_csv(tested.table),
-            file_name=f"{name}.csv",
-            mime="text/csv",
-            key=f"table csv {name}",
-            icon=":material/download:",
-            on_click="ignore",
-            help="This table.",
-        )
+        return
+    found = tested(made["table"], "scores", chosen_correction())
+    _tests(
+        found,
+        "chance-tests",
+        "rho: held-out ρ; chance: its mean over permuted labels, where what all labels share (the "
+        "place of a word) is left as it is.",
+    )
 
 
 def _correction() -> None:

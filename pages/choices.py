@@ -21,7 +21,7 @@ FORM = (
 VIEW = (
     "analysis", "features", "show_models", "show_layers", "a", "b", "colour", "term", "which",
     "fit", "products", "cells", "baseline", "claim", "limit", "feature", "other", "c",
-    "by", "pooled", "correction",
+    "by", "pooled", "correction", "way", "group",
 )  # fmt: skip
 
 MOST_PILLS = 20

@@ -6,7 +6,7 @@ from functools import partial
 
 import streamlit as st
 
-from pages import audited, background, bars, choices
+from pages import audited, background, bars, choices, correlated
 from pages import shared as screen
 from pages.view import View, open_view
 
@@ -59,6 +59,7 @@ def body() -> None:
         f"feature is permuted, computed as an expectation; mean over folds. {spread}"
         "Dashed: held-out ρ of the metric model. Dotted: the ceiling, "
         f"which no function of these features can pass. {TRIANGLES if marked else ''}"
+        f"{correlated.short_warning(results)}"
         f"{view.caption(results)}",
         narrow=partial(draw, across=2),
         table=partial(screen.profile_table, results)
@@ -81,6 +82,8 @@ def body() -> None:
         "ρ, ρ with ties at random (rho_a), the ceiling, and the ridge penalty α that the inner "
         "cross-validation chose.",
     )
+    bars.chance(view)
+    correlated.show(view)
     screen.folded(
         "The same layers by other methods",
         ":material/balance:",

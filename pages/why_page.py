@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import streamlit as st
 
-from pages import audited, background, bars, choices
+from pages import audited, background, bars, choices, why_more
 from pages import shared as screen
 from pages.view import View, open_view, two_layers
 
@@ -123,6 +123,8 @@ def _two(view: View, a: str, b: str) -> None:
         for note in why.notes:
             st.caption(note)
     audited.say_of_pair(view, a, b)
+    why_more.tau(view, a, b)
+    why_more.alone(view, a, b)
     screen.attempt(lambda: _pairs(view, why, a, b))
 
 

@@ -11,10 +11,13 @@ import pytest
 import tiny
 from inputs import in_files, noise, probing
 
-from mlem_core import capsule, followups, jobs, shipped
+from mlem_core import capsule, errorbars, followups, jobs, shipped
 from mlem_core.analysis import Progress, run
 from mlem_core.baselines import decoding
+from mlem_core.bootstrap import LayerPairs
+from mlem_core.chance import score_above_chance
 from mlem_core.errors import InputError
+from mlem_core.results import ESTIMATORS
 from mlem_core.spec import AnalysisSpec
 from mlem_core.store import Store
 
@@ -131,3 +134,34 @@ def test_representations_that_have_gone_are_made_again(tmp_path: Path) -> None:
     tiny.save("gpt2", folder, n_layer=2)
     with pytest.raises(InputError, match="no longer the one that was analysed"):
         followups.restore(analysis, [name], empty, lambda progress: None)
+
+
+def test_scores_are_tested_against_permuted_labels(job: jobs.Job, store: Store) -> None:
+    analysis, layer = job.analysis(), ("brain", 0)
+    options = {
+        "layers": [list(layer)],
+        "features": ["tense", "number"],
+        "estimator": "ridge",
+        "interactions": False,
+        "permutations": 39,
+    }
+    made = followups.KINDS["chance"](analysis, options, store, lambda progress: None)["table"]
+    pairs = LayerPairs.of(analysis, [layer], store, ["tense", "number"])
+    expected = score_above_chance(pairs, ESTIMATORS["ridge"], n_permutations=39).table
+    pd.testing.assert_frame_equal(made, expected.drop(columns="p_corrected"))
+    assert made["p"].iloc[0] > 0.05  # it is noise
+    with pytest.raises(InputError, match="ridge"):
+        wrong = {**options, "estimator": "rigde"}
+        followups.KINDS["chance"](analysis, wrong, store, lambda progress: None)
+
+
+def test_error_bars_of_all_layers_are_found_where_they_are_looked_for(
+    job: jobs.Job, store: Store
+) -> None:
+    analysis = job.analysis()
+    asked = {"features": ["tense"], "estimator": "ridge", "interactions": False}
+    options = {**asked, "layers": [list(layer) for layer in analysis.layers]}
+    assert errorbars.find(analysis, store, **asked) is None
+    made = followups.KINDS["all-error-bars"](analysis, options, store, lambda progress: None)
+    found = errorbars.find(analysis, store, **asked)
+    assert made == {} and found is not None and found.columns == ("tense",)

@@ -142,7 +142,7 @@ def waterfall(
         zeroline=True,
         showgrid=True,
         range=[float(reach.min()) - 0.04 * span, edge + 0.14 * span],
-        title_text="contribution to the similarity",
+        title_text="contribution",
     )
     return figure
 

@@ -1,0 +1,161 @@
+"""Importance where features correlate: what permuting one feature alone does not tell."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import streamlit as st
+
+from pages import choices
+from pages import shared as screen
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from mlem_core.results import Results
+    from pages.view import View
+
+WAYS = {
+    "conditional": (
+        "permuted among pairs that agree on all other features",
+        "conditional importance (FI)",
+        "The drop of the held-out ρ when the feature is permuted among pairs that agree on all "
+        "others. It is 0 for a feature that the others determine, however well a layer encodes it.",
+    ),
+    "left_out": (
+        "left out, and the model fitted without it",
+        "importance when left out (FI)",
+        "The drop of the held-out ρ when the model is fitted without the feature. It may be below "
+        "0: a model with fewer weights may generalise better.",
+    ),
+    "group": (
+        "permuted together with others",
+        "importance of the group (FI)",
+        "The drop of the held-out ρ when these features are permuted together; their links with "
+        "each other stay.",
+    ),
+}
+
+
+@st.cache_data(max_entries=32, show_spinner="Computing the importances …")
+def _importances(
+    job_id: str,
+    features: tuple[str, ...],
+    layers: tuple[str, ...],
+    estimator: str,
+    interactions: bool,
+    group: tuple[str, ...],
+) -> pd.DataFrame:
+    """model, layer, fold, feature, importance of a group; or `mlem_core.correlated.importances`."""
+    from mlem_core.correlated import group_importance, importances
+    from mlem_core.results import fitted
+
+    analysis = screen.open_analysis(job_id)
+    chosen = [screen.as_layer(layer) for layer in layers]
+    tables, kept, _ = analysis.chosen(features, chosen, interactions)
+    fits, _ = fitted(tables, estimator)
+    if not group:
+        return importances(tables, kept, fits, estimator)
+    import pandas as pd
+
+    name = " + ".join(group)
+    return pd.DataFrame(
+        [
+            (model, layer, fold, name, value)
+            for (model, layer), values in zip(
+                kept, group_importance(tables, fits.weights, group), strict=True
+            )
+            for fold, value in enumerate(values)
+        ],
+        columns=["model", "layer", "fold", "feature", "importance"],
+    )
+
+
+def short_warning(results: Results) -> str:
+    """Which features correlate over the pairs, for a caption; empty where none do."""
+    from mlem_core.correlated import CORRELATED
+
+    r = results.feature_correlations
+    pairs = [
+        f"{f} and {g} (r = {r.loc[f, g]:.2f})".replace("-", "−")
+        for at, f in enumerate(r.columns)
+        for g in r.columns[at + 1 :]
+        if abs(r.loc[f, g]) >= CORRELATED
+    ]
+    if not pairs:
+        return ""
+    return (
+        f"The distances of {', '.join(pairs)} correlate: permuting one alone may mislead, see the "
+        "other importances below. "
+    )
+
+
+def warning(view: View) -> str:
+    """Which of the shown features correlate, in words; empty where none do."""
+    from mlem_core import correlated
+
+    tables, _, _ = view.analysis.chosen(view.features, None, False)
+    return correlated.warning(correlated.correlated_features(tables))
+
+
+def show(view: View) -> None:
+    """The other importances, of the layers that are shown; folded away."""
+    screen.folded(
+        "Where features correlate: other importances",
+        ":material/link:",
+        "correlated",
+        lambda: screen.attempt(lambda: _show(view)),
+    )
+
+
+def _show(view: View) -> None:
+    from mlem_core import figures, kept_fits
+
+    said = warning(view)
+    st.caption(choices.plain(said or "No two of these features correlate by 0.3 or more."))
+    if view.estimator in kept_fits.SLOW:
+        st.caption("They are computed with ridge; choose it in the sidebar.")
+        return
+    way = choices.choose_one(
+        "The feature is",
+        list(WAYS),
+        "way",
+        "conditional",
+        format_func=lambda one: WAYS[one][0],
+        help="Another question than what permuting it alone answers.",
+    )
+    group: tuple[str, ...] = ()
+    if way == "group":
+        group = tuple(
+            choices.choose_many(
+                "Features", view.features, "group", view.features[:2],
+                help="They are permuted together.",
+            )
+        )  # fmt: skip
+        if not group:
+            st.info("Choose at least one feature.", icon=":material/info:")
+            return
+    table = _importances(
+        view.job_id,
+        tuple(view.features),
+        tuple(view.layer_names),
+        view.estimator,
+        view.interactions,
+        group,
+    )
+    if way == "group":
+        shown, names = table, list(dict.fromkeys(table["feature"]))
+    else:
+        shown = table.rename(columns={way: "importance"}).assign(fold=0)
+        names = view.all_features
+    scores = shown[["model", "layer", "fold"]].drop_duplicates()
+    draw = partial(figures.profiles, shown, scores, names, value=WAYS[way][1])
+    screen.show_figure(
+        draw(),
+        table,
+        f"importance-{way}",
+        f"{WAYS[way][2]} Mean over {view.analysis.tables.n_folds} folds, from the same tables, "
+        f"without sampling. Computed on {len(view.analysis.stimuli):,} stimuli.",
+        narrow=partial(draw, across=2),
+    )
