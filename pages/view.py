@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from pages import background, capsules, choices
+from pages import ahead, background, capsules, choices
 from pages import shared as screen
 
 if TYPE_CHECKING:
@@ -16,7 +17,11 @@ if TYPE_CHECKING:
     from mlem_core.results import Layer, Results
 
 
-@st.cache_resource(max_entries=128, show_spinner=False)
+# With more features than this what one click may ask for is not computed ahead.
+MOST_AHEAD = 12
+
+
+@st.cache_resource(max_entries=256, show_spinner=False)
 def _results(
     job_id: str,
     features: tuple[str, ...],
@@ -71,19 +76,31 @@ class View:
 
     def results(self) -> Results | None:
         """The tables for what is kept; None while they are computed (which is shown)."""
-        key = (
-            self.job_id,
-            tuple(self.features),
-            tuple(self.layer_names),
-            self.estimator,
-            self.interactions,
-        )
+        ahead.stop()
+        key = self._key(self.features)
         found = _results(*key)
         if found is None:
             # Not kept in memory, so that the next look finds what was computed meanwhile.
             _results.clear(*key)
             self._compute()
+        else:
+            ahead.prepare([partial(_results, *self._key(one)) for one in self._one_click_away()])
         return found
+
+    def _one_click_away(self) -> list[list[str]]:
+        """The features that are kept after one is ticked on or off, where that is quick."""
+        from mlem_core import kept_fits
+
+        names = self.all_features
+        if self.estimator in kept_fits.SLOW or self.interactions or len(names) > MOST_AHEAD:
+            return []
+        near = [[n for n in names if (n in self.features) != (n == one)] for one in names]
+        return [features for features in near if features]
+
+    def _key(self, features: list[str]) -> tuple[str, tuple[str, ...], tuple[str, ...], str, bool]:
+        """What `_results` is asked for."""
+        layers = tuple(self.layer_names)
+        return self.job_id, tuple(features), layers, self.estimator, self.interactions
 
     def _compute(self) -> None:
         from mlem_core import followups

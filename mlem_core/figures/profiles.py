@@ -28,6 +28,8 @@ from mlem_core.figures.style import (
 )
 from mlem_core.patterns import FloatArray, IntArray
 
+MARKS = 10
+
 
 def with_interactions(
     importance: pd.DataFrame, features: Sequence[str], most: int = 4
@@ -246,7 +248,12 @@ def _line_with_band(
             "showlegend": legend,
             "mode": "lines+markers",
             "line": {"color": color, "width": 2, "dash": dash},
-            "marker": {"symbol": symbol, "size": 6 if len(x) > 1 else 10},
+            "marker": {
+                "symbol": symbol,
+                "size": 6 if len(x) > 1 else 10,
+                # In a long line some marks tell it apart; where they say something, all are drawn.
+                "maxdisplayed": MARKS if bounds is None else 0,
+            },
             "hovertext": [
                 f"<b>{plain(name)}</b><br>{model}, layer {layer}<br>{unit} = {m:.3f}{more}"
                 for layer, m, more in zip(x, mean, spread, strict=True)
