@@ -23,6 +23,7 @@ from mlem_core.distances import METRICS, PRECOMPUTED
 from mlem_core.errors import InputError, unknown
 from mlem_core.patterns import MISSING
 from mlem_core.results import ESTIMATORS, Layer, fitted
+from mlem_core.shipped import kept
 from mlem_core.similarity import weighted_tau
 from mlem_core.spec import AnalysisSpec
 from mlem_core.store import Store
@@ -122,9 +123,9 @@ def poolings_of(analysis: Analysis) -> tuple[str, ...]:
 def find(
     analysis: Analysis, layers: Sequence[Layer], store: Store, choices: Choices | None = None
 ) -> Multiverse | None:
-    """The multiverse of some layers if it is in the store, else None; computes nothing."""
-    depends_on = _depends_on(analysis, layers, _checked(analysis, layers, choices))
-    folder = store.find(_STAGE, VERSION, **depends_on)
+    """The multiverse of some layers if it is in the store or came with it; computes nothing."""
+    asked = _depends_on(analysis, layers, _checked(analysis, layers, choices))
+    folder = store.find(_STAGE, VERSION, **asked) or kept(_STAGE, VERSION, **asked)
     return None if folder is None else Multiverse.load(folder)
 
 
@@ -149,8 +150,19 @@ def multiverse(
     InputError
         A layer that the analysis does not have, an unknown dimension or choice, no universe left.
     """
+    return Multiverse.load(keep(analysis, layers, store, choices, progress))
+
+
+def keep(
+    analysis: Analysis,
+    layers: Sequence[Layer],
+    store: Store,
+    choices: Choices | None = None,
+    progress: Report | None = None,
+) -> Path:
+    """The folder of the store with the multiverse of some layers, see `multiverse`."""
     varied = _checked(analysis, layers, choices)
-    folder = store.entry(
+    return store.entry(
         _STAGE,
         VERSION,
         lambda folder: _multiverse(
@@ -158,7 +170,6 @@ def multiverse(
         ).save(folder),
         **_depends_on(analysis, layers, varied),
     )
-    return Multiverse.load(folder)
 
 
 def _checked(

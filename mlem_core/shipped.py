@@ -1,6 +1,7 @@
 """The finished analysis that comes with the program, so that every view shows something at once.
 
-Its error bars and its audit come with it, as entries of a store that is only read.
+Its error bars, its audit and the multiverse of two layers come with it, as entries of a store that
+is only read.
 
 `make example` (or `python -m mlem_core.shipped`) makes it anew.
 """
@@ -65,9 +66,10 @@ def make(
 ) -> Analysis:
     """Run it and put it in place of what was there.
 
-    With it come the maps of its stimuli, its error bars and its audit.
+    With it come the maps of its stimuli, its error bars, its audit and the multiverse of `PAIR` (of
+    its first two layers where it does not have these).
     """
-    from mlem_core import audit, errorbars
+    from mlem_core import audit, errorbars, multiverse
 
     analysis = run(spec, store, progress)
     maps = {}
@@ -80,6 +82,8 @@ def make(
     manifest = {name: told for name, told in analysis.manifest.items() if name != "machine"}
     analysis = replace(analysis, maps=maps, manifest=manifest)
     entries = [keep(analysis, store, progress) for keep in (errorbars.keep, audit.keep)]
+    pair = PAIR if set(PAIR) <= set(analysis.layers) else analysis.layers[:2]
+    entries.append(multiverse.keep(analysis, pair, store, progress=progress))
     folder.mkdir(parents=True, exist_ok=True)
     unfinished = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=folder))
     try:

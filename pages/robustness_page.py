@@ -109,7 +109,24 @@ def _claim(view: View) -> None:
         return
     varied = choices_of(view.analysis) | ({"pooling": pooled} if pooled else {})
     layers = [screen.as_layer(name) for name in names]
+    claim = _chosen_claim(view, kind, layers)
+    if claim is None:
+        return
+    sure = bars.of(view)
+    stimuli = None if sure is None else over_stimuli(claim, sure)
     found = find(view.analysis, layers, screen.store(), varied)
+    with st.container(border=True):
+        said = claim.sentence
+        if found is not None:
+            said = verdict(claim, found)
+        elif stimuli is not None:
+            holds = "holds" if stimuli.value > 0 else "does not hold"
+            said = f"{said}: {holds} in the analysis as it is."
+        st.markdown(f"##### {choices.plain(said)}")
+        if stimuli is not None:
+            st.markdown(choices.plain(stimuli.sentence))
+    if sure is None:
+        bars.offer(view)
     if found is None:
         n = 1
         for options in varied.values():
@@ -128,15 +145,6 @@ def _claim(view: View) -> None:
             + ("the models run once for each pooling." if pooled else "no model runs for it."),
         )
         return
-    claim = _chosen_claim(view, kind, layers)
-    if claim is None:
-        return
-    sure = bars.of(view)
-    stimuli = None if sure is None else over_stimuli(claim, sure)
-    with st.container(border=True):
-        st.markdown(f"##### {choices.plain(verdict(claim, found))}")
-        if stimuli is not None:
-            st.markdown(choices.plain(stimuli.sentence))
     table = curve(claim, found)
     screen.show_figure(
         figures.specification_curve(table, found.dimensions, claim.sentence),

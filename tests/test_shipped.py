@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mlem_core import audit, errorbars, jobs, shipped
+from mlem_core import audit, errorbars, jobs, multiverse, shipped
 from mlem_core.analysis import Analysis, run
 from mlem_core.errors import InputError
 from mlem_core.store import Store
@@ -45,6 +45,8 @@ def test_its_error_bars_and_audit_are_there_on_a_machine_that_ran_nothing(exampl
     assert whole["lower"].iloc[0] > 0.2
     results = example.results()
     np.testing.assert_allclose(bars.tau, results.similarity_profiles, atol=1e-3)
+    universes = multiverse.find(example, shipped.PAIR, store)
+    assert universes is not None and len(universes.universes) == 64
     # Other features are another analysis: nothing is said of them.
     assert errorbars.find(example, store, features=["tense", "number"]) is None
 
@@ -116,7 +118,7 @@ def test_making_it_replaces_what_was_there(tmp_path):
     loaded = Analysis.load(folder / "result")
     assert sorted(path.name for path in folder.iterdir()) == ["kept", "result"]
     stages = sorted((path.parent.name, path.name == "old") for path in folder.glob("kept/*/*"))
-    assert stages == [("audit", False), ("error-bars", False)]
+    assert stages == [("audit", False), ("error-bars", False), ("multiverse", False)]
     assert not (folder / "result" / "old").exists()
     assert loaded.layers == made.layers and set(loaded.maps) == {("minilm", 0), ("minilm", 1)}
     np.testing.assert_allclose(loaded.maps["minilm", 1], made.maps["minilm", 1], rtol=1e-6)
