@@ -93,15 +93,19 @@ def _claim(view: View) -> None:
 
     st.subheader("A finding under other choices")
     a, b = two_layers(view)
-    first, second, last = st.columns([2, 1, 1])
-    with first:
+    # A claim about three layers has one more choice in its row.
+    three = choices.get_one("claim") == "closer"
+    row = st.columns([2, 1, 1] if three else 2)
+    with row[0]:
         kind = choices.choose_one(
             "Claim", list(KINDS), "claim", "top", format_func=lambda one: KINDS[one],
             help="What is said of the layers.",
         )  # fmt: skip
-    with second:
-        third = _third(view, a, b) if kind == "closer" else None
-    with last:
+    third = None
+    if kind == "closer":
+        with row[1]:
+            third = _third(view, a, b)
+    with row[-1]:
         pooled = _with_pooling(view)
     names = [a, b] if third is None else [a, b, third]
     if len(set(names)) < len(names):
