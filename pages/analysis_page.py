@@ -316,7 +316,10 @@ def _show_job() -> None:
     if status.state in ("queued", "running"):
         _progress(job.id)
         return
-    _title(job, status.state)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        _title(job, status.state)
+        if status.state == "done":
+            capsules.offer(whole_view(job.id))
     if status.state == "done":
         _done(job)
     elif status.state == "cancelled":
@@ -326,7 +329,8 @@ def _show_job() -> None:
 
 
 def _title(job: Job, state: str) -> None:
-    st.markdown(f"**{TITLES[state]}** {choices.plain(screen.describe(job.spec))}")
+    text = choices.plain(screen.describe(job.spec))
+    st.markdown(f"**{TITLES[state]}** {text}", width="content")
 
 
 @st.fragment(run_every=0.5)
@@ -360,10 +364,9 @@ def _show_progress(job: Job) -> None:
 def _done(job: Job) -> None:
     for notice in screen.open_analysis(job.id).notices:
         st.warning(choices.plain(notice), icon=":material/info:")
-    with st.container(horizontal=True, vertical_alignment="center"):
+    with st.container(horizontal=True):
         for (label, path), icon in zip(screen.PAGES.items(), ICONS, strict=True):
             st.page_link(path, label=label, icon=f":material/{icon}:")
-        capsules.offer(whole_view(job.id))
 
 
 screen.page(body)

@@ -159,7 +159,7 @@ def find_job(job_id: str) -> Job:
     job = jobs.find(job_id, store()) if re.fullmatch(r"[0-9a-zA-Z_-]+", job_id) else None
     if job is None:
         raise InputError(
-            "the analysis in this address is not on this machine; run it again on the page "
+            "The analysis in this address is not on this machine; run it again on the page "
             "Analysis."
         )
     return job

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
+from mlem_core.errors import InputError
 from pages import ahead, background, capsules, choices
 from pages import shared as screen
 
@@ -170,11 +171,17 @@ def open_view(title: str, lead: str, *, layers: bool = True) -> View | None:
         _nothing_yet(latest)
         return None
     if job_id not in done:
-        state = screen.find_job(job_id).status().state
+        try:
+            job = screen.find_job(job_id)
+        except InputError as error:
+            st.error(choices.plain(error), icon=":material/error:")
+            _ways_on(latest)
+            return None
+        state = job.status().state
         if state != "done":
             _not_done(state, latest)
             return None
-        done[job_id] = screen.find_job(job_id)
+        done[job_id] = job
     with st.sidebar:
         key = choices.key_of("which analysis")
         st.session_state[key] = job_id
@@ -238,21 +245,23 @@ def whole_view(job_id: str) -> View:
 
 
 def _about_the_example(analysis: Analysis) -> None:
-    models = list(dict.fromkeys(model for model, _ in analysis.layers))
-    with st.container(border=True, horizontal=True, vertical_alignment="center"):
-        st.markdown(
-            f"This is an example: {len(analysis.stimuli):,} words in their sentences, each with "
-            f"{len(analysis.stimuli.features)} features, in {len(analysis.layers)} layers of "
-            f"{choices.plain(', '.join(models))}. Everything here answers to the choices on "
-            "the left, as it will for your own stimuli and models."
-        )
-        if st.button(
-            "Analyse your own",
-            type="primary",
-            icon=":material/play_circle:",
-            help="Opens the page Analysis, where stimuli and models are chosen.",
-        ):
-            st.switch_page(screen.ANALYSIS_PAGE)
+    models = {model for model, _ in analysis.layers}
+    with st.container(border=True):
+        text, button = st.columns([5, 1.5], vertical_alignment="center")
+    text.markdown(
+        f"This is an example: {len(analysis.stimuli):,} words in their sentences, each with "
+        f"{len(analysis.stimuli.features)} features, in {len(analysis.layers)} layers of "
+        f"{len(models)} models. All of it answers to the choices on the left, as it will for your "
+        "own stimuli and models."
+    )
+    if button.button(
+        "Analyse your own",
+        type="primary",
+        icon=":material/play_circle:",
+        width="stretch",
+        help="Opens the page Analysis, where stimuli and models are chosen.",
+    ):
+        st.switch_page(screen.ANALYSIS_PAGE)
 
 
 def has_missing(analysis: Analysis) -> bool:
@@ -354,15 +363,18 @@ def _until_made(job_id: str) -> None:
 
 def _labels(done: dict[str, Job]) -> dict[str, str]:
     """What each job is called in a list; the browser answers with it, so no two may be alike."""
-    names = {job_id: screen.describe(job.spec) for job_id, job in done.items()}
-    if screen.EXAMPLE in names:
-        spec = done[screen.EXAMPLE].spec
-        names[screen.EXAMPLE] = f"Example: {spec.stimuli}, {len(spec.models)} models"
+    names = {job_id: _name(job) for job_id, job in done.items()}
     again = {name for name in names.values() if list(names.values()).count(name) > 1}
     return {
         job_id: f"{name} · {job_id[:6]}" if name in again else name
         for job_id, name in names.items()
     }
+
+
+def _name(job: Job) -> str:
+    if job.id == screen.EXAMPLE:
+        return f"Example: {job.spec.stimuli}, {len(job.spec.models)} models"
+    return screen.describe(job.spec)
 
 
 def _chosen_layers(analysis: Analysis) -> list[Layer]:
@@ -412,7 +424,7 @@ def _ways_on(latest: Job | None) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         if latest is not None:
             st.button(
-                f"Open {choices.plain(screen.describe(latest.spec))}",
+                f"Open {choices.plain(_name(latest))}",
                 icon=":material/folder_open:",
                 type="primary",
                 on_click=lambda: choices.open_job(latest.id),
