@@ -234,6 +234,28 @@ class ErrorBars:
         )
         return terms, whole
 
+    def term_tests(self, a: Layer, b: Layer, correction: str = "bh") -> Tested:
+        """Whether each term of two layers is other than 0 (two-sided).
+
+        Returns
+        -------
+        term, p, p_corrected; the family is the terms
+
+        Raises
+        ------
+        InputError
+            As `pair`.
+        """
+        from scipy.stats import t
+
+        terms, _ = self.pair(a, b)
+        one, other = self.places((a, b))
+        error = self.terms_error[:, one, other]
+        steady = error <= 1e-12
+        statistic = np.abs(terms["value"]) / np.where(steady, 1.0, error)
+        p = np.where(steady, terms["value"] == 0, 2 * t.sf(statistic, len(self.rsa_without) - 1))
+        return tested(pd.DataFrame({"term": terms["term"], "p": p}), "terms", correction)
+
     def differences(self, a: Layer, b: Layer, correction: str = "bh") -> Tested:
         """Difference of each importance between two layers, the first less the second.
 

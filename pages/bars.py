@@ -51,13 +51,34 @@ def _found(
     return bars
 
 
+@st.cache_data(max_entries=64, show_spinner=False)
+def _agreement(
+    job_id: str,
+    features: tuple[str, ...],
+    layers: tuple[str, ...],
+    estimator: str,
+    interactions: bool,
+) -> tuple[float, float]:
+    found = _found(job_id, features, layers, estimator, interactions)
+    return found.agreement([screen.as_layer(layer) for layer in layers])[1:]
+
+
+def _key(view: View) -> tuple[str, tuple[str, ...], tuple[str, ...], str, bool]:
+    features, layers = tuple(view.features), tuple(view.layer_names)
+    return view.job_id, features, layers, view.estimator, view.interactions
+
+
 def of(view: View) -> ErrorBars | None:
     """The error bars of what a view shows; None where they have not been made."""
-    layers = tuple(view.layer_names)
     try:
-        return _found(view.job_id, tuple(view.features), layers, view.estimator, view.interactions)
+        return _found(*_key(view))
     except LookupError:
         return None
+
+
+def agreement(view: View) -> tuple[float, float] | None:
+    """The interval of the agreement of both similarities; None where there is none."""
+    return None if of(view) is None else _agreement(*_key(view))
 
 
 def offer(view: View) -> None:

@@ -27,11 +27,10 @@ def body() -> None:
     results = view.results()
     if results is None:
         return
-    sure = bars.of(view)
     st.metric(
         "Agreement of the two (Spearman ρ)",
         "–" if math.isnan(results.agreement) else f"{results.agreement:.2f}",
-        **bars.around(None if sure is None else sure.agreement(view.layers)[1:]),
+        **bars.around(bars.agreement(view)),
         help="Spearman ρ of the upper triangles of the two matrices: 1 where the features order "
         "the pairs of layers as their distances do. It needs three layers.",
     )

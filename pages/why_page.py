@@ -81,13 +81,13 @@ def _two(view: View, a: str, b: str) -> None:
         "draws": DRAWS,
     }
     made = background.tables("error-bars", view.job_id, options)
-    how = ""
+    sure, how = bars.of(view), ""
     if made is not None:
         why = replace(
             why, terms=made["terms"], whole=made["whole"], notes=tuple(made["notes"]["note"])
         )
         how = f"{DRAWS:,} resamples"
-    elif (sure := bars.of(view)) is not None and len(sure.terms):
+    elif sure is not None and len(sure.terms):
         terms, whole = sure.pair(*why.layers)
         why = replace(
             why,
@@ -96,6 +96,11 @@ def _two(view: View, a: str, b: str) -> None:
             notes=bars.few(sure),
         )
         how = f"{len(sure.rsa_without)} blocks of sentences left out in turn"
+    table = why.terms
+    if sure is not None and len(sure.terms):
+        tests, family = sure.term_tests(*why.layers, bars.chosen_correction())
+        table = table.merge(tests, on="term")
+        how += f"; p in the exported table: term other than 0, over a family of {family}"
     with st.container(border=True):
         st.markdown(f"##### {choices.plain(why.headline)}")
         st.markdown(choices.plain(f"{why.how_sure} {why.sentence}"))
@@ -104,7 +109,7 @@ def _two(view: View, a: str, b: str) -> None:
     with left:
         screen.show_figure(
             figures.waterfall(why.terms, view.all_features),
-            why.terms,
+            table,
             "why",
             "RSA (Spearman ρ of the neural distances of the two layers) as a sum: Shapley values "
             "of the part that the features account for, and the part that they do not, which may "

@@ -12,7 +12,7 @@ from mlem_core.bootstrap import LayerPairs
 from mlem_core.decomposition import UNEXPLAINED
 from mlem_core.errorbars import ErrorBars, error_bars, find, jackknife
 from mlem_core.errors import InputError
-from mlem_core.inference import resampled_scores, resampled_terms, standard_error
+from mlem_core.inference import p_value, resampled_scores, resampled_terms, standard_error
 from mlem_core.resampling import leave_out
 from mlem_core.similarity import agreement
 from mlem_core.spec import AnalysisSpec
@@ -87,11 +87,16 @@ def test_errors_of_terms_are_those_of_two_layers_alone(analysis, bars):
     whole, store, _ = analysis
     pairs = LayerPairs.of(whole, (A, B), store)
     # Blocks of other sentences, and more of them: alike, not the same.
-    found = standard_error(resampled_terms(pairs, 20).left_out)
+    resampled = resampled_terms(pairs, 20)
+    found = standard_error(resampled.left_out)
     n = len(bars.features) + 1
     np.testing.assert_allclose(bars.terms_error[:, 0, 1], found[:n], rtol=0.5, atol=1e-3)
     own = standard_error(bars.rsa_without)[0, 1]
     assert own == pytest.approx(found[n], rel=0.5)
+    tests, family = bars.term_tests(A, B, "bonferroni")
+    expected = p_value(resampled.value, resampled.left_out)[:n]
+    assert family == f"{n} terms; Bonferroni" and (tests["p_corrected"] >= tests["p"]).all()
+    np.testing.assert_array_equal(tests["p"] < 0.01, expected < 0.01)
     terms, totals = bars.pair(A, B)
     reach = t.ppf(0.975, 49) * bars.terms_error[:, 0, 1]
     np.testing.assert_allclose(terms["upper"] - terms["value"], reach)
