@@ -109,9 +109,13 @@ def _minutes(view: View) -> str:
 
 def tests(tested: Tested, name: str, title: str, caption: str) -> None:
     """A table of intervals and tests, with the choice of how its p-values are corrected."""
+    used = chosen_correction()
 
     def body() -> None:
         _correction()
+        if chosen_correction() != used:
+            # This part is drawn alone, but figures and captions say the correction too.
+            st.rerun()
         _tests(tested, name, caption)
 
     screen.folded(title, ":material/rule:", name, body)

@@ -162,7 +162,7 @@ def test_a_pair_is_followed_to_its_stimuli(app: App, page: Page) -> None:
     page.mouse.move(*place(page, 0, 0.6, 0.1))
     page.wait_for_timeout(500)
     page.mouse.click(*place(page, 0, 0.6, 0.1))
-    expect(page.get_by_text(re.compile("mini-bert layer 5.*minilm layer 1"))).to_be_visible()
+    expect(page.get_by_text(re.compile("mini-bert layer 3.*minilm layer 1"))).to_be_visible()
     picture(page, "story-pair")
     page.get_by_role("button", name="Compare these two").click()
     page.wait_for_url(re.compile("/compare.*a=mini-bert%3A5.*b=minilm%3A1"))
