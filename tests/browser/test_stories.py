@@ -165,7 +165,7 @@ def test_a_pair_is_followed_to_its_stimuli(app: App, page: Page) -> None:
     expect(page.get_by_text(re.compile("mini-bert layer 3.*minilm layer 1"))).to_be_visible()
     picture(page, "story-pair")
     page.get_by_role("button", name="Compare these two").click()
-    page.wait_for_url(re.compile("/compare.*a=mini-bert%3A5.*b=minilm%3A1"))
+    page.wait_for_url(re.compile("/compare.*a=mini-bert%3A3.*b=minilm%3A1"))
     expect(page.locator(".js-plotly-plot")).to_have_count(3)
     settled(page)
     page.mouse.move(*place(page, 1, 0.3, 0.3))
