@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from driving import App, picture, settled, traces
+from driving import START, App, picture, settled, traces
 from playwright.sync_api import Browser, Page, expect
 
 pytestmark = pytest.mark.browser
@@ -53,6 +53,7 @@ def test_at_200_percent_nothing_is_out_of_reach(app: App, browser: Browser, view
     context = browser.new_context(
         viewport={"width": 640, "height": 400}, device_scale_factor=2, reduced_motion="reduce"
     )
+    context.set_default_timeout(START)
     page = context.new_page()
     page.goto(f"{app.url}/{view}?analysis=example")
     if view:
@@ -65,7 +66,10 @@ def test_at_200_percent_nothing_is_out_of_reach(app: App, browser: Browser, view
     # The sidebar is folded away and comes over the page.
     page.get_by_test_id("stExpandSidebarButton").click()
     sidebar = page.get_by_test_id("stSidebar")
-    expect(sidebar.get_by_role("link", name="Profiles")).to_be_in_viewport()
+    expect(sidebar.get_by_role("link", name="Profiles")).to_be_in_viewport(ratio=1)
+    page.wait_for_function(
+        "() => document.querySelector('[data-testid=stSidebar]').getBoundingClientRect().x === 0"
+    )
     for control in sidebar.locator("a, button, input").all():
         box = control.bounding_box()
         if box is not None:  # it is not in what is folded away
