@@ -26,6 +26,9 @@ from mlem_core.errors import InputError, unknown
 from mlem_core.inference import (
     CONFIDENCE,
     CORRECTIONS,
+    FEW,
+    FEW_SENTENCES,
+    FITTED,
     REFITS,
     Interval,
     Tested,
@@ -36,6 +39,7 @@ from mlem_core.inference import (
     tested,
 )
 from mlem_core.patterns import FloatArray, IntArray
+from mlem_core.refits import REFITTED
 from mlem_core.resampling import Draws, RankedPairs, leave_out
 from mlem_core.results import Layer, fitted
 from mlem_core.shapley import EXACT_FEATURES, shapley
@@ -56,9 +60,8 @@ CHUNK_BYTES = 2**30
 MOST_BYTES = 8 * 2**30
 
 HOW = (
-    "95 % intervals over sentences: of scores and importances from models fitted anew with "
-    f"{REFITS} blocks of sentences left out in turn and {DRAWS} bootstrap draws, of RSA and its "
-    f"terms from the same {REFITS} blocks (jackknife)."
+    f"Intervals are over sentences: {REFITS} blocks of them are left out in turn, and {DRAWS} "
+    "bootstrap draws give those of scores and importances their shape."
 )
 
 
@@ -121,6 +124,16 @@ class ErrorBars:
     ceilings: FloatArray
     ceilings_error: FloatArray
     n_sentences: int
+
+    @property
+    def how(self) -> str:
+        """How the intervals were computed, and what to mind, in sentences for a caption."""
+        said = [HOW]
+        if self.estimator not in REFITTED:
+            said.append(FITTED)
+        if self.n_sentences < FEW_SENTENCES:
+            said.append(FEW)
+        return " ".join(said)
 
     # --- tables ----------------------------------------------------------------------------
 

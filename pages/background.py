@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,11 @@ from pages import shared as screen
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+# Work whose results lie in the store, and whose task has no tables of its own.
+IN_STORE = ("all-error-bars", "audit", "multiverse", "representations")
+JUST_NOW = 60.0  # seconds; it may have been done since the page looked for it
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)
@@ -42,7 +48,11 @@ def offer(kind: str, job_id: str, options: Mapping[str, Any], label: str, help: 
     task = followups.find(kind, job_id, options, screen.store())
     status = task.status()
     if status.state == "done":
-        return
+        if kind not in IN_STORE or time.time() - task.result.stat().st_mtime < JUST_NOW:
+            return
+        # Whoever offers it has not found it: the store has been emptied since.
+        task.damaged("What this work had made is no longer in the store; start it again.")
+        status = task.status()
     if status.state in ("queued", "running"):
         _progress(kind, job_id, dict(options), label)
         return

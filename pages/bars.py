@@ -107,8 +107,10 @@ def _minutes(view: View) -> str:
     return screen.duration(seconds)
 
 
-def tests(tested: Tested, name: str, title: str, caption: str) -> None:
+def tests(bars: ErrorBars, tested: Tested, name: str, title: str, caption: str) -> None:
     """A table of intervals and tests, with the choice of how its p-values are corrected."""
+    from mlem_core.inference import ZERO
+
     used = chosen_correction()
 
     def body() -> None:
@@ -116,13 +118,13 @@ def tests(tested: Tested, name: str, title: str, caption: str) -> None:
         if chosen_correction() != used:
             # This part is drawn alone, but figures and captions say the correction too.
             st.rerun()
-        _tests(tested, name, caption)
+        _tests(tested, name, f"{caption} {bars.how} {ZERO}")
 
     screen.folded(title, ":material/rule:", name, body)
 
 
 def _tests(tested: Tested, name: str, caption: str) -> None:
-    from mlem_core.inference import GENERALISES, ZERO
+    from mlem_core.inference import GENERALISES
 
     st.dataframe(
         tested.table,
@@ -136,10 +138,7 @@ def _tests(tested: Tested, name: str, caption: str) -> None:
             if column != "layer"
         },
     )
-    bounds = ""
-    if "lower" in tested.table.columns or "rsa_lower" in tested.table.columns:
-        bounds = f"lower and upper: 95 % interval over sentences. {ZERO} "
-    st.caption(f"{caption} {bounds}p_corrected: over the family of {tested.family}. {GENERALISES}")
+    st.caption(f"{caption} p_corrected: over a family of {tested.family}. {GENERALISES}")
     st.download_button(
         "CSV",
         data=lambda: as_csv(tested.table),

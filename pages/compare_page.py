@@ -119,6 +119,7 @@ def body() -> None:
     audited.say_of_pair(view, a, b)
     if sure is not None and a != b:
         bars.tests(
+            sure,
             sure.differences(chosen[0], chosen[1], bars.chosen_correction()),
             "difference-tests",
             "Where the two layers differ: intervals and tests",

@@ -67,8 +67,9 @@ def body() -> None:
         else partial(bars.profile_table, sure, view, results),
     )
     bars.offer(view)
-    if tested is not None:
+    if sure is not None and tested is not None:
         bars.tests(
+            sure,
             tested,
             "importance-tests",
             "Intervals and tests",

@@ -73,8 +73,9 @@ def _matrices(view: View, results: Results) -> None:
         select=("points",),
     )
     bars.offer(view)
-    if tested is not None:
+    if sure is not None and tested is not None:
         bars.tests(
+            sure,
             tested,
             "similarity-tests",
             "Intervals and tests",

@@ -12,7 +12,14 @@ from mlem_core.bootstrap import LayerPairs
 from mlem_core.decomposition import UNEXPLAINED
 from mlem_core.errorbars import ErrorBars, error_bars, find, jackknife
 from mlem_core.errors import InputError
-from mlem_core.inference import p_value, resampled_scores, resampled_terms, standard_error
+from mlem_core.inference import (
+    FEW,
+    FITTED,
+    p_value,
+    resampled_scores,
+    resampled_terms,
+    standard_error,
+)
 from mlem_core.resampling import leave_out
 from mlem_core.similarity import agreement
 from mlem_core.spec import AnalysisSpec
@@ -176,6 +183,7 @@ def test_other_features_estimators_and_few_layers_at_a_time(analysis, bars, monk
     found = error_bars(whole, store, seen.append, **asked)
     assert found.columns == ("colour", "size", "colour × size")
     np.testing.assert_allclose(found.rsa_without, bars.rsa_without, atol=1e-6)
+    assert FITTED in found.how and FITTED not in bars.how and FEW not in bars.how
     assert found.pair(A, B)[0]["term"].tolist() == ["colour", "size", UNEXPLAINED]
     assert {step.stage for step in seen} == {"error bars of scores", "error bars of RSA"}
     monkeypatch.undo()
