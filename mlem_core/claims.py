@@ -23,7 +23,7 @@ from mlem_core.errors import InputError, unknown
 from mlem_core.results import Layer
 
 if TYPE_CHECKING:
-    from mlem_core.errorbars import ErrorBars
+    from mlem_core.errorbar_tables import ErrorBars
     from mlem_core.multiverse import Multiverse
 
 # How many layers and features a claim names, and whether it is about a similarity and a threshold.
@@ -195,7 +195,7 @@ def over_stimuli(claim: Claim, bars: ErrorBars) -> OverStimuli | None:
     InputError
         A layer or feature that the error bars do not have.
     """
-    from mlem_core.errorbars import jackknife
+    from mlem_core.errorbar_tables import jackknife
     from mlem_core.inference import p_value
 
     at = bars.places(claim.layers)

@@ -13,7 +13,7 @@ from pages.exporting import as_csv
 if TYPE_CHECKING:
     import pandas as pd
 
-    from mlem_core.errorbars import ErrorBars
+    from mlem_core.errorbar_tables import ErrorBars
     from mlem_core.inference import Tested
     from mlem_core.results import Results
     from pages.view import View

@@ -10,7 +10,8 @@ from mlem_core import errorbars
 from mlem_core.analysis import run
 from mlem_core.bootstrap import LayerPairs
 from mlem_core.decomposition import UNEXPLAINED
-from mlem_core.errorbars import ErrorBars, error_bars, find, jackknife
+from mlem_core.errorbar_tables import DRAWS, ErrorBars, jackknife
+from mlem_core.errorbars import error_bars, find
 from mlem_core.errors import InputError
 from mlem_core.inference import (
     FEW,
@@ -64,7 +65,7 @@ def test_what_is_left_out_gives_the_rsa_of_the_others(analysis, bars):
     whole, store, layers = analysis
     pairs = LayerPairs.of(whole, whole.layers, store)
     rng = np.random.default_rng(0)
-    pairs.by_fold(errorbars.DRAWS, rng)
+    pairs.by_fold(DRAWS, rng)
     kept = leave_out(pairs.n_groups, 50, rng)
     for d in (0, 17):
         rows = np.flatnonzero(kept[d][pairs.groups])
@@ -113,7 +114,7 @@ def test_errors_of_terms_are_those_of_two_layers_alone(analysis, bars):
 def test_scores_are_those_of_the_inference(analysis, bars):
     whole, store, _ = analysis
     pairs = LayerPairs.of(whole, whole.layers, store)
-    again = resampled_scores(pairs, "ridge", errorbars.DRAWS)
+    again = resampled_scores(pairs, "ridge", DRAWS)
     bounds = again.interval()
     np.testing.assert_allclose(bars.scores_lower, bounds.lower, atol=1e-6)
     np.testing.assert_allclose(bars.scores_upper, bounds.upper, atol=1e-6)

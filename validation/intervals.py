@@ -12,7 +12,7 @@ from mlem_core.bootstrap import LayerPairs, term_draws
 from mlem_core.chance import score_above_chance
 from mlem_core.decomposition import UNEXPLAINED, decompose
 from mlem_core.distances import squared_distances
-from mlem_core.errorbars import jackknife
+from mlem_core.errorbar_tables import jackknife
 from mlem_core.importance import permutation_importance
 from mlem_core.inference import (
     REFITS,
@@ -219,7 +219,7 @@ def data_set(n_sentences: int, seed: int) -> list[Row]:
 
 
 def blocks_alone(n_sentences: int, first: int, n: int) -> list[Row]:
-    """Intervals of RSA and its terms as `mlem_core.errorbars` has them, of some data sets."""
+    """Intervals of RSA and its terms as `mlem_core.errorbar_tables` has them, of some data sets."""
     found: list[Row] = []
     for seed in range(first, first + n):
         features, layers = simulated(n_sentences, [1, n_sentences, seed])
