@@ -30,7 +30,7 @@ MODELS = ("mini-bert", "mini-gpt2", "mini-mamba", "minilm", "smollm2")
 LAYERS = (0, 1, 3, 6, 9, 11, 18, 30)
 SPEC = AnalysisSpec(stimuli="probing", models=MODELS, layers=LAYERS)
 # What a first look at two layers shows: the last layers of two architectures that have learned from
-# the same text. No variant of the audit changes their RSA.
+# the same text. Look at their audit when the example is made from other weights.
 PAIR = (("mini-gpt2", 6), ("mini-mamba", 11))
 
 
