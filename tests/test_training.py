@@ -22,6 +22,7 @@ from mlem_core import models
 from mlem_core.datasets import probing
 from mlem_core.forward import hidden_states
 from training import evaluate, ngram, recipe, scan, text, train, writer
+from training.cards import card, goals
 from training.networks import NAMES, Shape, build, for_training, mask, masked_losses
 from training.pairs import PHENOMENA, Pair, pairs
 from training.vocabulary import END, MASK, START, fit, wrap
@@ -402,7 +403,11 @@ def test_the_trio_is_small_and_has_one_vocabulary_and_cards():
     for name in NAMES:
         with safe_open(folder / name / "model.safetensors", "pt") as file:
             assert {file.get_tensor(key).dtype for key in file.keys()} == {torch.float16}  # noqa: SIM118
-        assert "Limits" in (folder / name / "README.md").read_text()
+        told = json.loads((HERE / "training" / "results.json").read_text())[name]
+        tried = recipe.SIZES["full"].tried.get(name, "")
+        assert (folder / name / "README.md").read_text() == card(name, told, tried)
+        # What falls short is said, and so is what was done about it.
+        assert bool(tried) == any("short" in sentence for sentence in goals(name, told))
         curve = list(csv.DictReader((HERE / "training" / "curves" / f"{name}.csv").open()))
         bits = [float(row["dev_bits_per_token"]) for row in curve]
         assert bits[-1] < 0.8 * bits[0]

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from training import evaluate
-from training.cards import card, table
+from training.cards import TRIED, card, table
 from training.networks import NAMES, Shape, build, embeddings, for_training
 from training.pairs import Pair, pairs
 from training.text import PARTS, SOURCES, Text, load
@@ -36,6 +36,7 @@ class Size:
     share: float = 1.0
     masked_tokens: int = 4000  # how many held-out tokens the masked model is asked for
     pairs: int = 300
+    tried: dict[str, str] = field(default_factory=dict)  # what was done about missed goals
 
 
 # A masked model has to find out which tokens are neighbours before it beats a unigram model; in
@@ -55,6 +56,7 @@ SIZES = {
                 ("stories", "examples"),
             )
         },
+        tried=TRIED,
     ),
     "tiny": Size(
         Shape(vocabulary=1024, width=64, layers=2, mamba_layers=4, heads=2, longest=64),
@@ -116,7 +118,7 @@ def run(size: Size, folder: Path, names: Sequence[str] = NAMES) -> dict[str, dic
             "note": _note(name, plan, size.finish.get(name)),
             **measure(name, place, size, text, tokenizer, chosen, trigrams),
         }  # fmt: skip
-        (place / "README.md").write_text(card(name, results[name]))
+        (place / "README.md").write_text(card(name, results[name], size.tried.get(name, "")))
     results = {name: results[name] for name in NAMES if name in results}
     (folder / "results.json").write_text(json.dumps(results, indent=1) + "\n")
     (folder / "results.md").write_text(table(results))
