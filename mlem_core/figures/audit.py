@@ -95,7 +95,9 @@ def audit_map(layers: pd.DataFrame, changes: pd.DataFrame, marks: pd.DataFrame) 
             showlegend=False,
         )
     )
-    quiet(figure, height=34 * len(titles) + 110)
+    quiet(figure, height=34 * len(titles) + 130)
+    # Many names have no room beside each other on a small screen.
+    slanted = len(blocks) > 3
     for start, stop, model in blocks:
         if start:
             figure.add_vline(x=start - 0.5, line={"color": GREY, "width": 1.5})
@@ -103,9 +105,10 @@ def audit_map(layers: pd.DataFrame, changes: pd.DataFrame, marks: pd.DataFrame) 
             x=(start + stop - 1) / 2,
             y=0,
             yref="paper",
-            yshift=-42,
+            yshift=-24 if slanted else -42,
             text=plain(model, 20),
             showarrow=False,
+            **({"textangle": -30, "xanchor": "right", "yanchor": "top"} if slanted else {}),
         )
     figure.update_xaxes(
         range=[-0.5, len(names) - 0.5], showgrid=False, **sparse_ticks(names, blocks)
@@ -117,7 +120,7 @@ def audit_map(layers: pd.DataFrame, changes: pd.DataFrame, marks: pd.DataFrame) 
         showgrid=False,
         zeroline=False,
     )
-    figure.update_layout(margin={"l": 262, "r": 16, "t": 16, "b": 70})
+    figure.update_layout(margin={"l": 262, "r": 16, "t": 16, "b": 90 if slanted else 70})
     return figure
 
 
