@@ -102,7 +102,8 @@ def _two(view: View, a: str, b: str) -> None:
         table = table.merge(tests, on="term")
         how += f"; p in the exported table: term other than 0, over a family of {family}"
     with st.container(border=True):
-        st.markdown(f"##### {choices.plain(why.headline)}")
+        # A share stays on one line with its sign.
+        st.markdown(f"##### {choices.plain(why.headline)}".replace(" %", "\u00a0%"))
         st.markdown(choices.plain(f"{why.how_sure} {why.sentence}"))
     sure_how = f"Bars: 95 % intervals over sentences, {how}. " if how else ""
     left, right = st.columns([3, 1], gap="large", vertical_alignment="top")
