@@ -31,8 +31,14 @@ def run(page: Page) -> None:
 
 
 def settled(page: Page) -> None:
+    """Wait until the script has stood still for a while: a click takes a moment to start it."""
+    page.evaluate("() => { window.stillSince = null }")
     page.wait_for_function(
-        "() => document.querySelector('[data-test-script-state=\"notRunning\"]') !== null"
+        """() => {
+            const still = document.querySelector('[data-test-script-state="notRunning"]') !== null;
+            window.stillSince = still ? window.stillSince ?? performance.now() : null;
+            return still && performance.now() - window.stillSince > 400;
+        }"""
     )
 
 
