@@ -374,6 +374,8 @@ def test_ctrl_c_leaves_nothing_half_written(folder, tmp_path):
         env={"PATH": "/usr/bin:/bin", "MLEM_CACHE": str(tmp_path / "c"), "HOME": str(tmp_path)},
         stderr=subprocess.PIPE,
         text=True,
+        # A shell lets what it starts in the background ignore Ctrl-C, and that is inherited.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     unfinished = tmp_path / "c" / "unfinished"
     end = time.monotonic() + 120
