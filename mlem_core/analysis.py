@@ -329,6 +329,32 @@ def _from_file(spec: AnalysisSpec, stimuli: StimulusSet, path: str, name: str) -
     return representations.from_file(path, stimuli, name, distances=distances)
 
 
+def model_representations(
+    spec: AnalysisSpec, stimuli: StimulusSet, name: str, store: Store, report: Report
+) -> Representations:
+    """What one model of an analysis makes of its stimuli, from the store where it is kept.
+
+    Raises
+    ------
+    InputError
+        As `mlem_core.representations.from_model`.
+    """
+
+    def sentences(done: int, total: int) -> None:
+        report(Progress("representations", name, done, total, "sentences"))
+
+    return representations.from_model(
+        stimuli,
+        name,
+        store,
+        device=spec.device,
+        dtype=spec.dtype,
+        special_tokens=spec.special_tokens,
+        pooling=spec.pooling,
+        progress=sentences,
+    )
+
+
 def _all_representations(
     spec: AnalysisSpec, stimuli: StimulusSet, store: Store, report: Report
 ) -> tuple[list[Representations], list[str]]:
@@ -342,22 +368,8 @@ def _all_representations(
         except InputError as error:
             errors[name] = error
     for name in spec.models:
-
-        def sentences(done: int, total: int, name: str = name) -> None:
-            report(Progress("representations", name, done, total, "sentences"))
-
         try:
-            source = representations.from_model(
-                stimuli,
-                name,
-                store,
-                device=spec.device,
-                dtype=spec.dtype,
-                special_tokens=spec.special_tokens,
-                pooling=spec.pooling,
-                progress=sentences,
-            )
-            found.append(source)
+            found.append(model_representations(spec, stimuli, name, store, report))
         except InputError as error:
             errors[name] = error
     notices = [f"{name} was left out: {error}" for name, error in errors.items()]

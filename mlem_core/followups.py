@@ -18,7 +18,7 @@ from typing import Any
 import pandas as pd
 
 from mlem_core import jobs, shipped
-from mlem_core.analysis import Analysis, Progress, Report
+from mlem_core.analysis import Analysis, Progress, Report, model_representations
 from mlem_core.background import Request, Task, carry_out
 from mlem_core.errors import InputError, unknown
 from mlem_core.refits import REFITTED
@@ -72,26 +72,11 @@ def restore(analysis: Analysis, names: Iterable[str], store: Store, report: Repo
     InputError
         A model that is no longer there, or no longer the one that was analysed.
     """
-    from mlem_core import representations
-
     spec, files = analysis.spec, dict(analysis.spec.representations)
     for name in dict.fromkeys(names):
         if name in files:
             continue
-
-        def sentences(done: int, total: int, name: str = name) -> None:
-            report(Progress("representations", name, done, total, "sentences"))
-
-        found = representations.from_model(
-            analysis.whole,
-            name,
-            store,
-            device=spec.device,
-            dtype=spec.dtype,
-            special_tokens=spec.special_tokens,
-            pooling=spec.pooling,
-            progress=sentences,
-        )
+        found = model_representations(spec, analysis.whole, name, store, report)
         analysed = str(analysis.manifest["models"][name]["identity"])
         if found.identity != analysed.partition(" view=")[0]:
             raise InputError(

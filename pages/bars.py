@@ -68,6 +68,16 @@ def _key(view: View) -> tuple[str, tuple[str, ...], tuple[str, ...], str, bool]:
     return view.job_id, features, layers, view.estimator, view.interactions
 
 
+def _options(view: View) -> dict[str, Any]:
+    """What is worked on in the background: what the view shows."""
+    return {
+        "features": view.features,
+        "layers": [list(layer) for layer in view.layers],
+        "estimator": view.estimator,
+        "interactions": view.interactions,
+    }
+
+
 def of(view: View) -> ErrorBars | None:
     """The error bars of what a view shows; None where they have not been made."""
     try:
@@ -85,16 +95,10 @@ def offer(view: View) -> None:
     """The button that makes them, or its progress; nothing where they are there."""
     if of(view) is not None:
         return
-    options: dict[str, Any] = {
-        "features": view.features,
-        "layers": [list(layer) for layer in view.layers],
-        "estimator": view.estimator,
-        "interactions": view.interactions,
-    }
     background.offer(
         KIND,
         view.job_id,
-        options,
+        _options(view),
         "Add error bars and tests",
         "Draws the sentences again, in the background: intervals and tests on all pages, for all "
         f"{len(view.layers)} layers. About {_minutes(view)}.",
@@ -168,13 +172,7 @@ def _chance(view: View) -> None:
     if view.estimator in kept_fits.SLOW:
         st.caption("It is tested with ridge, which is fitted quickly; choose it in the sidebar.")
         return
-    options: dict[str, Any] = {
-        "features": view.features,
-        "layers": [list(layer) for layer in view.layers],
-        "estimator": view.estimator,
-        "interactions": view.interactions,
-        "permutations": PERMUTATIONS,
-    }
+    options = _options(view) | {"permutations": PERMUTATIONS}
     made = background.tables("chance", view.job_id, options)
     if made is None:
         st.markdown(
