@@ -24,6 +24,7 @@ lint: setup  ## check style, format and types
 	@$(PYTHON) -m ruff check .
 	@$(PYTHON) -m ruff format --check .
 	@$(PYTHON) -m mypy
+	@.venv/bin/lint-imports --no-logo
 
 format: setup  ## put the code in the one format
 	@$(PYTHON) -m ruff check --fix .
@@ -37,7 +38,7 @@ validate: setup  ## measure what the estimators recover, into docs/validation (g
 	@$(PYTHON) -m validation $(ARGS)
 
 example: setup  ## make the finished analysis that ships with the program anew
-	@$(PYTHON) -m mlem_core.shipped
+	@$(PYTHON) -m mlem_core.tasks.examples
 
 lock: setup  ## write constraints.txt anew from what .venv holds
 	@sh scripts/lock.sh

@@ -14,13 +14,14 @@ from benchmarks import routes
 from benchmarks.data import FOLDS, SEED
 from benchmarks.memory import peak_megabytes
 from benchmarks.timing import Table, in_turn, printed_numbers
-from mlem_core import datasets, representations
-from mlem_core.metric import group_folds
-from mlem_core.pairs import pair_tables
-from mlem_core.patterns import PairIndex, feature_columns
-from mlem_core.results import fitted
-from mlem_core.stimuli import StimulusSet
-from mlem_core.store import Store
+from mlem_core.data import datasets
+from mlem_core.data.folds import group_folds
+from mlem_core.data.stimuli import StimulusSet
+from mlem_core.measures.importance import fitted
+from mlem_core.models import representations
+from mlem_core.pairs.build import pair_tables
+from mlem_core.pairs.patterns import PairIndex, feature_columns
+from mlem_core.storage.store import Store
 
 SET, MODEL = "relative-clauses", "minilm"
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mlem_core import datasets, representations
-from mlem_core.metric import group_folds
-from mlem_core.results import Layer
-from mlem_core.stimuli import StimulusSet
-from mlem_core.store import Store
+from mlem_core.base.typing import Layer
+from mlem_core.data import datasets
+from mlem_core.data.folds import group_folds
+from mlem_core.data.stimuli import StimulusSet
+from mlem_core.models import representations
+from mlem_core.storage.store import Store
 
 MODELS = ("minilm", "smollm2")
 FOLDS, SEED = 5, 0

@@ -14,14 +14,17 @@ import pandas as pd
 from benchmarks import routes
 from benchmarks.data import FOLDS, SEED, Case, probing
 from benchmarks.timing import Table
-from mlem_core.ascent import Shape
-from mlem_core.importance import permutation_importance
-from mlem_core.metric import cross_validate_ridge, group_folds, held_out_scores
-from mlem_core.pairs import pair_tables
-from mlem_core.patterns import FeatureColumn, FloatArray, PairIndex, feature_columns
-from mlem_core.recipe import FeatureDistances, ascend, neural_distances, sample_pairs
-from mlem_core.spearman import cross_validate_spearman
-from mlem_core.tables import PairTables
+from mlem_core.base.typing import FloatArray
+from mlem_core.data.folds import group_folds
+from mlem_core.estimators.ascent import Shape
+from mlem_core.estimators.base import held_out_scores
+from mlem_core.estimators.ridge import cross_validate_ridge
+from mlem_core.estimators.soft_rank import FeatureDistances, ascend, neural_distances, sample_pairs
+from mlem_core.estimators.spearman import cross_validate_spearman
+from mlem_core.measures.importance import permutation_importance
+from mlem_core.pairs.build import pair_tables
+from mlem_core.pairs.patterns import FeatureColumn, PairIndex, feature_columns
+from mlem_core.pairs.tables import PairTables
 
 # Jalouzot et al. 2024, appendix C: the size that its rule gives here; five permutations.
 BATCH, PERMUTATIONS = 50_000, 5

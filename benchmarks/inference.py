@@ -10,12 +10,14 @@ from scipy.stats import rankdata
 
 from benchmarks.data import MODELS, Case, probing
 from benchmarks.timing import Table, in_turn, seconds
-from mlem_core.bootstrap import LayerPairs, term_draws
-from mlem_core.decomposition import decompose
-from mlem_core.distances import squared_distances
-from mlem_core.pairs import layer_sums, pair_tables
-from mlem_core.patterns import FloatArray, PairIndex, feature_columns
-from mlem_core.resampling import multinomial
+from mlem_core.base.typing import FloatArray
+from mlem_core.inference.bootstrap import LayerPairs, term_draws
+from mlem_core.measures.decomposition import decompose
+from mlem_core.pairs.build import pair_tables
+from mlem_core.pairs.distances import squared_distances
+from mlem_core.pairs.layer_sums import layer_sums
+from mlem_core.pairs.patterns import PairIndex, feature_columns
+from mlem_core.pairs.resampling import multinomial
 
 # A layer of each model.
 LAYERS = ((MODELS[0], 3), (MODELS[1], 20))

@@ -14,12 +14,12 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.data import FOLDS, SEED
-from mlem_core import datasets
-from mlem_core.metric import group_folds
-from mlem_core.pairs import pair_tables
-from mlem_core.patterns import FeatureColumn, PairIndex, feature_columns
-from mlem_core.results import results_from_tables
-from mlem_core.similarity import PairRanks
+from mlem_core.analysis.results import results_from_tables
+from mlem_core.data import datasets
+from mlem_core.data.folds import group_folds
+from mlem_core.pairs.build import pair_tables
+from mlem_core.pairs.patterns import FeatureColumn, PairIndex, feature_columns
+from mlem_core.pairs.rank_store import PairRanks
 
 N_LAYERS, N_UNITS = 38, 576
 

@@ -14,18 +14,18 @@ from scipy.stats import spearmanr
 from threadpoolctl import threadpool_limits
 
 from benchmarks.data import Case
-from mlem_core.distances import squared_distances
-from mlem_core.metric import ALPHAS
-from mlem_core.models import LoadedModel
-from mlem_core.pairs import pair_tables
-from mlem_core.parallel import cores
-from mlem_core.patterns import PairIndex, feature_columns
-from mlem_core.ranks import average_ranks, order_pairs
-from mlem_core.representations import extract
-from mlem_core.results import Results, results_from_tables
-from mlem_core.similarity import PairRanks
-from mlem_core.stimuli import StimulusSet
-from mlem_core.tables import PairTables
+from mlem_core.analysis.results import Results, results_from_tables
+from mlem_core.base.parallel import cores
+from mlem_core.data.stimuli import StimulusSet
+from mlem_core.estimators.ridge import ALPHAS
+from mlem_core.models.registry import LoadedModel
+from mlem_core.models.representations import extract
+from mlem_core.pairs.build import pair_tables
+from mlem_core.pairs.distances import squared_distances
+from mlem_core.pairs.patterns import PairIndex, feature_columns
+from mlem_core.pairs.rank_store import PairRanks
+from mlem_core.pairs.ranks import average_ranks, order_pairs
+from mlem_core.pairs.tables import PairTables
 
 if TYPE_CHECKING:
     import torch

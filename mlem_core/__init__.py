@@ -17,15 +17,19 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mlem_core.analysis import Analysis, Progress, run
-    from mlem_core.errors import InputError
-    from mlem_core.metric import RidgeMLEM
-    from mlem_core.results import Results
-    from mlem_core.spearman import FRRSA, SpearmanMLEM
-    from mlem_core.spec import AnalysisSpec
-    from mlem_core.stimuli import Feature, StimulusSet, read_csv, write_csv
-    from mlem_core.store import Store
-    from mlem_core.why import Explanation, explain
+    from mlem_core.analysis.analysis import Analysis
+    from mlem_core.analysis.maps import stimulus_map
+    from mlem_core.analysis.results import Results
+    from mlem_core.analysis.run import run
+    from mlem_core.analysis.spec import AnalysisSpec
+    from mlem_core.base.errors import InputError
+    from mlem_core.base.typing import Progress
+    from mlem_core.data.stimuli import Feature, StimulusSet, read_csv, write_csv
+    from mlem_core.estimators.frrsa import FRRSA
+    from mlem_core.estimators.ridge import RidgeMLEM
+    from mlem_core.estimators.spearman import SpearmanMLEM
+    from mlem_core.inference.explanation import Explanation, explain
+    from mlem_core.storage.store import Store
 
 __all__ = [
     "FRRSA",
@@ -43,19 +47,24 @@ __all__ = [
     "explain",
     "read_csv",
     "run",
+    "stimulus_map",
     "write_csv",
 ]
 
 _HOMES = {
-    "analysis": ("Analysis", "Progress", "run"),
-    "errors": ("InputError",),
-    "metric": ("RidgeMLEM",),
-    "results": ("Results",),
-    "spec": ("AnalysisSpec",),
-    "spearman": ("FRRSA", "SpearmanMLEM"),
-    "stimuli": ("Feature", "StimulusSet", "read_csv", "write_csv"),
-    "store": ("Store",),
-    "why": ("Explanation", "explain"),
+    "analysis.analysis": ("Analysis",),
+    "analysis.maps": ("stimulus_map",),
+    "analysis.results": ("Results",),
+    "analysis.run": ("run",),
+    "analysis.spec": ("AnalysisSpec",),
+    "base.errors": ("InputError",),
+    "base.typing": ("Progress",),
+    "data.stimuli": ("Feature", "StimulusSet", "read_csv", "write_csv"),
+    "estimators.frrsa": ("FRRSA",),
+    "estimators.ridge": ("RidgeMLEM",),
+    "estimators.spearman": ("SpearmanMLEM",),
+    "inference.explanation": ("Explanation", "explain"),
+    "storage.store": ("Store",),
 }
 
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from mlem_core.errors import InputError
+from mlem_core.base.errors import InputError
 from pages import capsules, choices, stimuli_form
 from pages import shared as screen
 from pages.view import whole_view
 
 if TYPE_CHECKING:
-    from mlem_core.jobs import Job
-    from mlem_core.models import ModelInfo
-    from mlem_core.spec import AnalysisSpec
-    from mlem_core.stimuli import StimulusSet
+    from mlem_core.analysis.spec import AnalysisSpec
+    from mlem_core.data.stimuli import StimulusSet
+    from mlem_core.models.registry import ModelInfo
+    from mlem_core.tasks.analyses import Job
 
 DEFAULT_MODELS = ("mini-bert", "mini-gpt2", "mini-mamba", "minilm", "smollm2")
 TITLES = {
@@ -31,9 +31,9 @@ ICONS = ("show_chart", "grid_on", "compare_arrows", "account_tree", "verified", 
 
 @st.cache_resource(ttl=60, show_spinner="Looking for models …")
 def _known() -> list[ModelInfo]:
-    from mlem_core import models
+    from mlem_core.models import registry
 
-    return models.known()
+    return registry.known()
 
 
 def body() -> None:
@@ -151,11 +151,11 @@ def _choose_files() -> list[str]:
 
 
 def _choose_options(stimuli: StimulusSet | None) -> dict[str, Any]:
-    from mlem_core.distances import DISTANCES
-    from mlem_core.models import DTYPES
-    from mlem_core.patterns import MISSING
-    from mlem_core.results import ESTIMATORS
-    from mlem_core.tokens import SPECIAL_TOKENS
+    from mlem_core.estimators.registry import ESTIMATORS
+    from mlem_core.models.registry import DTYPES
+    from mlem_core.models.tokens import SPECIAL_TOKENS
+    from mlem_core.pairs.distances import DISTANCES
+    from mlem_core.pairs.patterns import MISSING
 
     _forget_kinds()
     names = [feature.name for feature in stimuli.features] if stimuli is not None else []
@@ -278,8 +278,8 @@ def _layers(text: str) -> tuple[int, ...] | None:
 
 
 def _spec(models: list[str], files: list[str], options: dict[str, Any]) -> AnalysisSpec:
-    from mlem_core import datasets
-    from mlem_core.spec import AnalysisSpec
+    from mlem_core.analysis.spec import AnalysisSpec
+    from mlem_core.data import datasets
 
     name = choices.get_one("stimuli", datasets.NAMES[0])
     if options["features"] == ():
@@ -296,11 +296,11 @@ def _spec(models: list[str], files: list[str], options: dict[str, Any]) -> Analy
 
 
 def _start(models: list[str], files: list[str], options: dict[str, Any]) -> None:
-    from mlem_core import jobs
+    from mlem_core.tasks import analyses
 
     spec = _spec(models, files, options)
     spec.check()
-    job = jobs.start(spec, screen.store())
+    job = analyses.start(spec, screen.store())
     choices.open_job(job.id)
     if job.status().state in ("queued", "running"):
         # Whoever has scrolled down to the button does not see the progress appear.
@@ -319,7 +319,8 @@ def _show_job() -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         _title(job, status.state)
         if status.state == "done":
-            capsules.offer(whole_view(job.id))
+            view = whole_view(job.id)
+            capsules.offer(view.job_id, view.selection, view.pair)
     if status.state == "done":
         _done(job)
     elif status.state == "cancelled":

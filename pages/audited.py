@@ -16,8 +16,8 @@ Reasons = dict[str, dict[Any, str]]
 
 @st.cache_resource(max_entries=8, show_spinner=False)
 def _reasons(job_id: str) -> Reasons:
-    from mlem_core.audit import find
-    from mlem_core.audit_marks import marks, reasons
+    from mlem_core.robustness.audit import find
+    from mlem_core.robustness.flags import marks, reasons
 
     audit = find(screen.open_analysis(job_id), screen.store())
     if audit is None:

@@ -24,7 +24,7 @@ JUST_NOW = 60.0  # seconds; it may have been done since the page looked for it
 def _tables(kind: str, job_id: str, task_id: str, options: str) -> dict[str, pd.DataFrame]:
     import json
 
-    from mlem_core import followups
+    from mlem_core.tasks import followups
 
     return followups.find(kind, job_id, json.loads(options), screen.store()).tables()
 
@@ -33,7 +33,7 @@ def tables(kind: str, job_id: str, options: Mapping[str, Any]) -> dict[str, pd.D
     """What a piece of work has made; None where it is not done."""
     import json
 
-    from mlem_core import followups
+    from mlem_core.tasks import followups
 
     task = followups.find(kind, job_id, options, screen.store())
     if task.status().state != "done":
@@ -43,7 +43,7 @@ def tables(kind: str, job_id: str, options: Mapping[str, Any]) -> dict[str, pd.D
 
 def offer(kind: str, job_id: str, options: Mapping[str, Any], label: str, help: str) -> None:
     """A button that starts the work, or its progress with a button that stops it."""
-    from mlem_core import followups
+    from mlem_core.tasks import followups
 
     task = followups.find(kind, job_id, options, screen.store())
     status = task.status()
@@ -65,7 +65,7 @@ def offer(kind: str, job_id: str, options: Mapping[str, Any], label: str, help: 
 
 @st.fragment(run_every=0.5)
 def _progress(kind: str, job_id: str, options: dict[str, Any], label: str) -> None:
-    from mlem_core import followups
+    from mlem_core.tasks import followups
 
     task = followups.find(kind, job_id, options, screen.store())
     status = task.status()

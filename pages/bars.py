@@ -13,9 +13,10 @@ from pages.exporting import as_csv
 if TYPE_CHECKING:
     import pandas as pd
 
-    from mlem_core.errorbar_tables import ErrorBars
-    from mlem_core.inference import Tested
-    from mlem_core.results import Results
+    from mlem_core.analysis.results import Results
+    from mlem_core.analysis.selection import Selection
+    from mlem_core.inference.intervals import ErrorBars
+    from mlem_core.inference.jackknife import Tested
     from pages.view import View
 
 KIND = "all-error-bars"
@@ -29,66 +30,31 @@ FOLDS = "one standard deviation over folds (not an interval: folds share trainin
 
 
 @st.cache_resource(max_entries=16, show_spinner=False)
-def _found(
-    job_id: str,
-    features: tuple[str, ...],
-    layers: tuple[str, ...],
-    estimator: str,
-    interactions: bool,
-) -> ErrorBars:
-    from mlem_core.errorbars import find
+def _found(job_id: str, selection: Selection) -> ErrorBars:
+    from mlem_core.inference.all_layers import find
 
-    bars = find(
-        screen.open_analysis(job_id),
-        screen.store(),
-        features=features,
-        layers=[screen.as_layer(layer) for layer in layers],
-        estimator=estimator,
-        interactions=interactions,
-    )
+    bars = find(screen.open_analysis(job_id), screen.store(), selection)
     if bars is None:
         raise LookupError("no error bars yet")  # what raises is not kept
     return bars
 
 
-@st.cache_data(max_entries=64, show_spinner=False)
-def _agreement(
-    job_id: str,
-    features: tuple[str, ...],
-    layers: tuple[str, ...],
-    estimator: str,
-    interactions: bool,
-) -> tuple[float, float]:
-    found = _found(job_id, features, layers, estimator, interactions)
-    return found.agreement([screen.as_layer(layer) for layer in layers])[1:]
-
-
-def _key(view: View) -> tuple[str, tuple[str, ...], tuple[str, ...], str, bool]:
-    features, layers = tuple(view.features), tuple(view.layer_names)
-    return view.job_id, features, layers, view.estimator, view.interactions
-
-
-def _options(view: View) -> dict[str, Any]:
-    """What is worked on in the background: what the view shows."""
-    return {
-        "features": view.features,
-        "layers": [list(layer) for layer in view.layers],
-        "estimator": view.estimator,
-        "interactions": view.interactions,
-    }
+@st.cache_resource(max_entries=64, show_spinner=False)
+def _agreement(job_id: str, selection: Selection) -> tuple[float, float]:
+    return _found(job_id, selection).agreement(selection.layers)[1:]
 
 
 def of(view: View) -> ErrorBars | None:
     """The error bars of what a view shows; None where they have not been made."""
     try:
-        return _found(*_key(view))
+        return _found(view.job_id, view.selection)
     except LookupError:
         return None
 
 
 def agreement(view: View) -> tuple[float, float] | None:
     """The interval of the agreement of both similarities; None where there is none."""
-    return None if of(view) is None else _agreement(*_key(view))
+    return None if of(view) is None else _agreement(view.job_id, view.selection)
 
 
 def offer(view: View) -> None:
@@ -98,7 +64,7 @@ def offer(view: View) -> None:
     background.offer(
         KIND,
         view.job_id,
-        _options(view),
+        view.selection.to_dict(),
         "Add error bars and tests",
         "Draws the sentences again, in the background: intervals and tests on all pages, for all "
         f"{len(view.layers)} layers. About {_minutes(view)}.",
@@ -113,7 +79,7 @@ def _minutes(view: View) -> str:
 
 def tests(bars: ErrorBars, tested: Tested, name: str, title: str, caption: str) -> None:
     """A table of intervals and tests, with the choice of how its p-values are corrected."""
-    from mlem_core.inference import ZERO
+    from mlem_core.inference.jackknife import ZERO
 
     used = chosen_correction()
 
@@ -128,7 +94,7 @@ def tests(bars: ErrorBars, tested: Tested, name: str, title: str, caption: str) 
 
 
 def _tests(tested: Tested, name: str, caption: str) -> None:
-    from mlem_core.inference import GENERALISES
+    from mlem_core.inference.jackknife import GENERALISES
 
     st.dataframe(
         tested.table,
@@ -166,13 +132,13 @@ def chance(view: View) -> None:
 
 
 def _chance(view: View) -> None:
-    from mlem_core import kept_fits
-    from mlem_core.inference import tested
+    from mlem_core.analysis import cached_fits
+    from mlem_core.inference.jackknife import tested
 
-    if view.estimator in kept_fits.SLOW:
+    if view.selection.estimator in cached_fits.SLOW:
         st.caption("It is tested with ridge, which is fitted quickly; choose it in the sidebar.")
         return
-    options = _options(view) | {"permutations": PERMUTATIONS}
+    options = view.selection.to_dict() | {"permutations": PERMUTATIONS}
     made = background.tables("chance", view.job_id, options)
     if made is None:
         st.markdown(
@@ -232,7 +198,7 @@ def profile_table(bars: ErrorBars, view: View, results: Results) -> pd.DataFrame
 
 def few(bars: ErrorBars) -> tuple[str, ...]:
     """What there is to say where there are few sentences."""
-    from mlem_core.inference import FEW, FEW_SENTENCES
+    from mlem_core.inference.jackknife import FEW, FEW_SENTENCES
 
     return (FEW,) if bars.n_sentences < FEW_SENTENCES else ()
 

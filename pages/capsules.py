@@ -11,11 +11,11 @@ from pages import background
 from pages import shared as screen
 
 if TYPE_CHECKING:
-    from pages.view import View
+    from mlem_core.analysis.selection import Selection
 
 
 @st.fragment
-def offer(view: View) -> None:
+def offer(job_id: str, selection: Selection, pair: tuple[str, str]) -> None:
     """A button behind which the capsule is made, in the background, and downloaded."""
     popover = st.container(horizontal=True, horizontal_alignment="right").popover(
         "Download everything",
@@ -27,29 +27,26 @@ def offer(view: View) -> None:
     )
     if popover.open:
         with popover:
-            screen.attempt(lambda: _make(view))
+            screen.attempt(lambda: _make(job_id, selection, pair))
 
 
-def _make(view: View) -> None:
-    from mlem_core import followups
+def _make(job_id: str, selection: Selection, pair: tuple[str, str]) -> None:
+    from mlem_core.tasks import followups
 
-    a, b = view.pair
+    a, b = pair
     options = {
-        "features": view.features,
-        "layers": [list(layer) for layer in view.layers],
-        "estimator": view.estimator,
-        "interactions": view.interactions,
+        **selection.to_dict(),
         "pair": [] if a == b else [list(screen.as_layer(layer)) for layer in (a, b)],
     }
     st.markdown(
-        f"One zip, a capsule, of what is shown: {_many(len(view.features), 'feature')} in "
-        f"{_many(len(view.layers), 'layer')}. In it are all tables, all figures, the stimuli, a "
+        f"One zip, a capsule, of what is shown: {_many(len(selection.features), 'feature')} in "
+        f"{_many(len(selection.layers), 'layer')}. In it are all tables, all figures, the stimuli, a "
         "methods paragraph, the references and all versions."
     )
-    task = followups.find("capsule", view.job_id, options, screen.store())
+    task = followups.find("capsule", job_id, options, screen.store())
     background.offer(
         "capsule",
-        view.job_id,
+        job_id,
         options,
         "Make the capsule",
         "Draws all figures in the background; about half a minute.",
@@ -59,7 +56,7 @@ def _make(view: View) -> None:
         st.download_button(
             f"Download the capsule ({path.stat().st_size / 1e6:.1f} MB)",
             data=path.read_bytes,
-            file_name=f"{Path(view.analysis.stimuli.name).stem}-capsule.zip",
+            file_name=f"{Path(screen.open_analysis(job_id).stimuli.name).stem}-capsule.zip",
             mime="application/zip",
             key="download capsule",
             type="primary",

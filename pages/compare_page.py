@@ -13,7 +13,7 @@ from pages import shared as screen
 from pages.view import View, open_view, two_layers
 
 if TYPE_CHECKING:
-    from mlem_core.results import Layer
+    from mlem_core.base.typing import Layer
 
 
 TRIANGLES = (
@@ -24,7 +24,9 @@ TRIANGLES = (
 
 @st.cache_data(max_entries=64, show_spinner=False)
 def _map(job_id: str, model: str, layer: int) -> pd.DataFrame:
-    return screen.open_analysis(job_id).stimulus_map(model, layer, screen.store())
+    from mlem_core.analysis.maps import stimulus_map
+
+    return stimulus_map(screen.open_analysis(job_id), model, layer, screen.store())
 
 
 def _first_nominal(view: View) -> str:

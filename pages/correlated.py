@@ -13,7 +13,8 @@ from pages import shared as screen
 if TYPE_CHECKING:
     import pandas as pd
 
-    from mlem_core.results import Results
+    from mlem_core.analysis.results import Results
+    from mlem_core.analysis.selection import Selection
     from pages.view import View
 
 WAYS = {
@@ -39,24 +40,16 @@ WAYS = {
 
 
 @st.cache_data(max_entries=32, show_spinner="Computing the importances …")
-def _importances(
-    job_id: str,
-    features: tuple[str, ...],
-    layers: tuple[str, ...],
-    estimator: str,
-    interactions: bool,
-    group: tuple[str, ...],
-) -> pd.DataFrame:
-    """model, layer, fold, feature, importance of a group; or `mlem_core.correlated.importances`."""
-    from mlem_core.correlated import group_importance, importances
-    from mlem_core.results import fitted
+def _importances(job_id: str, selection: Selection, group: tuple[str, ...]) -> pd.DataFrame:
+    """model, layer, fold, feature, importance of a group; or `correlated.importances`."""
+    from mlem_core.measures.correlated import group_importance, importances
+    from mlem_core.measures.importance import fitted
 
-    analysis = screen.open_analysis(job_id)
-    chosen = [screen.as_layer(layer) for layer in layers]
-    tables, kept, _ = analysis.chosen(features, chosen, interactions)
-    fits, _ = fitted(tables, estimator)
+    tables, _ = screen.open_analysis(job_id).subset(selection)
+    kept = list(selection.layers)
+    fits, _ = fitted(tables, selection.estimator)
     if not group:
-        return importances(tables, kept, fits, estimator)
+        return importances(tables, kept, fits, selection.estimator)
     import pandas as pd
 
     name = " + ".join(group)
@@ -74,7 +67,7 @@ def _importances(
 
 def short_warning(results: Results) -> str:
     """Which features correlate over the pairs, for a caption; empty where none do."""
-    from mlem_core.correlated import CORRELATED
+    from mlem_core.measures.correlated import CORRELATED
 
     r = results.feature_correlations
     pairs = [
@@ -93,9 +86,9 @@ def short_warning(results: Results) -> str:
 
 def warning(view: View) -> str:
     """Which of the shown features correlate, in words; empty where none do."""
-    from mlem_core import correlated
+    from mlem_core.measures import correlated
 
-    tables, _, _ = view.analysis.chosen(view.features, None, False)
+    tables = view.analysis.tables.of_features(view.features)
     return correlated.warning(correlated.correlated_features(tables))
 
 
@@ -110,11 +103,12 @@ def show(view: View) -> None:
 
 
 def _show(view: View) -> None:
-    from mlem_core import figures, kept_fits
+    from mlem_core import figures
+    from mlem_core.analysis import cached_fits
 
     said = warning(view)
     st.caption(choices.plain(said or "No two of these features correlate by 0.3 or more."))
-    if view.estimator in kept_fits.SLOW:
+    if view.selection.estimator in cached_fits.SLOW:
         st.caption("They are computed with ridge; choose it in the sidebar.")
         return
     way = choices.choose_one(
@@ -138,10 +132,7 @@ def _show(view: View) -> None:
             return
     table = _importances(
         view.job_id,
-        tuple(view.features),
-        tuple(view.layer_names),
-        view.estimator,
-        view.interactions,
+        view.selection,
         group,
     )
     if way == "group":

@@ -38,7 +38,7 @@ MIME = {
 
 def as_csv(frame: pd.DataFrame) -> bytes:
     """A table as CSV; cells that a spreadsheet would run are escaped."""
-    from mlem_core.stimuli import write_table
+    from mlem_core.data.stimuli import write_table
 
     buffer = io.BytesIO()
     write_table(frame, buffer)
@@ -174,7 +174,8 @@ def _download(
     caption: str,
     table: Callable[[], pd.DataFrame] | None,
 ) -> None:
-    from mlem_core import figures, latex
+    from mlem_core import figures
+    from mlem_core.report import latex
 
     if paper is not None and not figures.can_write_images():
         _from_the_browser(format, paper, figure, name)

@@ -11,7 +11,7 @@ from pages import shared as screen
 from pages.view import View, open_view, two_layers
 
 if TYPE_CHECKING:
-    from mlem_core.claims import Claim
+    from mlem_core.robustness.claims import Claim
 
 KINDS = {
     "top": "a feature matters most in the first layer",
@@ -37,8 +37,9 @@ def body() -> None:
 
 def _audit(view: View) -> None:
     from mlem_core import figures
-    from mlem_core.audit import find
-    from mlem_core.audit_marks import marks, summary
+    from mlem_core.robustness.audit import find
+    from mlem_core.robustness.flags import marks, summary
+    from mlem_core.robustness.variants import CONTROL, SAYS
 
     st.subheader("Audit of every layer")
     audit = find(view.analysis, screen.store())
@@ -63,7 +64,7 @@ def _audit(view: View) -> None:
     for notice in audit.notices:
         st.caption(choices.plain(notice))
     screen.show_figure(
-        figures.audit_map(audit.layers, audit.changes, marked),
+        figures.audit_map(audit.layers, audit.changes, marked, SAYS, CONTROL),
         audit.layers,
         "audit",
         "A row a possible artefact, a column a layer, from 0 (none) to 1; a dot marks a layer "
@@ -88,8 +89,15 @@ def _audit(view: View) -> None:
 
 def _claim(view: View) -> None:
     from mlem_core import figures
-    from mlem_core.claims import MEASURES, by_choice, curve, orders, over_stimuli, verdict
-    from mlem_core.multiverse import choices_of, find
+    from mlem_core.robustness.claims import (
+        MEASURES,
+        by_choice,
+        curve,
+        orders,
+        over_stimuli,
+        verdict,
+    )
+    from mlem_core.robustness.multiverse import choices_of, find
 
     st.subheader("A finding under other choices")
     a, b = two_layers(view)
@@ -183,7 +191,7 @@ def _third(view: View, a: str, b: str) -> str:
 
 def _with_pooling(view: View) -> tuple[str, ...]:
     """The choices of pooling, if the user wants them varied and there are several."""
-    from mlem_core.multiverse import poolings_of
+    from mlem_core.robustness.multiverse import poolings_of
 
     found = poolings_of(view.analysis)
     if len(found) < 2:
@@ -204,7 +212,7 @@ def _with_pooling(view: View) -> tuple[str, ...]:
 
 
 def _chosen_claim(view: View, kind: str, layers: list[tuple[str, int]]) -> Claim | None:
-    from mlem_core.claims import MEASURES, Claim
+    from mlem_core.robustness.claims import MEASURES, Claim
 
     names = view.all_features
     middle, right = st.columns(2)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from mlem_core.errors import InputError
-from mlem_core.store import Store
+from mlem_core.base.errors import InputError
+from mlem_core.storage.store import Store
 from pages import choices
 from pages.exporting import folded as folded
 from pages.exporting import show_figure as show_figure
@@ -21,10 +21,11 @@ from pages.exporting import show_table as show_table
 if TYPE_CHECKING:
     import pandas as pd
 
-    from mlem_core.analysis import Analysis, Progress
-    from mlem_core.jobs import Job
-    from mlem_core.results import Layer, Results
-    from mlem_core.spec import AnalysisSpec
+    from mlem_core.analysis.analysis import Analysis
+    from mlem_core.analysis.results import Results
+    from mlem_core.analysis.spec import AnalysisSpec
+    from mlem_core.base.typing import Layer, Progress
+    from mlem_core.tasks.analyses import Job
 
 PAGES = {
     "Profiles": "pages/profiles_page.py",
@@ -36,7 +37,7 @@ PAGES = {
 }
 ANALYSIS_PAGE = "pages/analysis_page.py"
 
-EXAMPLE = "example"  # `mlem_core.shipped.ID`, without its imports
+EXAMPLE = "example"  # `mlem_core.tasks.examples.ID`, without its imports
 ESTIMATOR_NAMES = {
     "ridge": "ridge: least squares, weights of at least 0",
     "ridge-rank": "ridge on the ranks of the distances",
@@ -154,9 +155,9 @@ def describe(spec: AnalysisSpec) -> str:
 
 def find_job(job_id: str) -> Job:
     """The job that the state names; InputError where this machine has none such."""
-    from mlem_core import jobs
+    from mlem_core.tasks import analyses
 
-    job = jobs.find(job_id, store()) if re.fullmatch(r"[0-9a-zA-Z_-]+", job_id) else None
+    job = analyses.find(job_id, store()) if re.fullmatch(r"[0-9a-zA-Z_-]+", job_id) else None
     if job is None:
         raise InputError(
             "The analysis in this address is not on this machine; run it again on the page "

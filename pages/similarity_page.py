@@ -13,7 +13,7 @@ from pages import shared as screen
 from pages.view import View, open_view
 
 if TYPE_CHECKING:
-    from mlem_core.results import Results
+    from mlem_core.analysis.results import Results
 
 
 def body() -> None:

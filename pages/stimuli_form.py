@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from mlem_core.errors import InputError
+from mlem_core.base.errors import InputError
 from pages import choices
 from pages import shared as screen
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from mlem_core.checks import Lint
-    from mlem_core.stimuli import StimulusSet
+    from mlem_core.analysis.diagnostics import Lint
+    from mlem_core.data.stimuli import StimulusSet
 
 LEVELS = {"word": "words in their sentences", "sentence": "whole sentences"}
 ROLE_ICONS = {"problem": "error", "caution": "warning", "note": "info"}
@@ -24,8 +24,8 @@ ROLE_ICONS = {"problem": "error", "caution": "warning", "note": "info"}
 @st.cache_resource(max_entries=8, show_spinner="Reading the stimuli …")
 def read(name: str) -> StimulusSet:
     """The stimuli of a built-in set or of an upload."""
-    from mlem_core import datasets
-    from mlem_core.stimuli import read_csv
+    from mlem_core.data import datasets
+    from mlem_core.data.stimuli import read_csv
 
     if name in datasets.NAMES:
         return datasets.load(name)
@@ -34,25 +34,25 @@ def read(name: str) -> StimulusSet:
 
 @st.cache_resource(max_entries=8, show_spinner="Reading the table …")
 def _table(name: str) -> pd.DataFrame:
-    from mlem_core.roles import read_table
+    from mlem_core.data.roles import read_table
 
     return read_table(screen.upload_path(name))
 
 
 def keep(file: Any) -> str:
     """Keep an uploaded file once; how the URL names it."""
-    from mlem_core import jobs
+    from mlem_core.tasks import analyses
 
     kept = st.session_state.setdefault("uploads", {})
     if file.file_id not in kept:
-        path = jobs.keep_upload(file.getvalue(), file.name, screen.store())
+        path = analyses.keep_upload(file.getvalue(), file.name, screen.store())
         kept[file.file_id] = screen.upload_name(path)
     return str(kept[file.file_id])
 
 
 def choose() -> StimulusSet | None:
     """The chosen stimuli; None where they cannot be read (and it is said why)."""
-    from mlem_core import datasets
+    from mlem_core.data import datasets
 
     place = st.container()
     file = st.file_uploader(
@@ -114,7 +114,8 @@ def _roles(file: Any) -> None:
     """
     import pandas as pd
 
-    from mlem_core import jobs, roles
+    from mlem_core.data import roles
+    from mlem_core.tasks import analyses
 
     raw = keep(file)
     table = _table(raw)
@@ -152,7 +153,7 @@ def _roles(file: Any) -> None:
     name = raw
     if chosen != guessed or not _as_it_is(raw, stimuli):
         name = screen.upload_name(
-            jobs.keep_upload(roles.as_csv(stimuli), file.name, screen.store())
+            analyses.keep_upload(roles.as_csv(stimuli), file.name, screen.store())
         )
     done[raw] = chosen
     own = st.session_state.setdefault("own", [])
@@ -178,7 +179,7 @@ def _some_values(cells: pd.Series[Any]) -> str:
 
 
 def _examples() -> None:
-    from mlem_core import datasets, roles
+    from mlem_core.data import datasets, roles
 
     with st.popover(
         "Examples to start from",
@@ -209,7 +210,7 @@ def _examples() -> None:
 
 @st.cache_data(max_entries=32, show_spinner="Looking at the stimuli …")
 def _lint(name: str, options: str) -> Lint:
-    from mlem_core.checks import lint
+    from mlem_core.analysis.diagnostics import lint
 
     asked = json.loads(options)
     stimuli = read(name).with_kinds(asked.pop("ordered"), asked.pop("nominal"))
@@ -218,7 +219,8 @@ def _lint(name: str, options: str) -> Lint:
 
 def tell(options: dict[str, Any]) -> None:
     """What a careful colleague would say about the stimuli before a run."""
-    from mlem_core import datasets, figures
+    from mlem_core import figures
+    from mlem_core.data import datasets
 
     names = ("features", "ordered", "nominal", "missing", "interactions", "folds", "seed")
     asked = {name: options[name] for name in names}

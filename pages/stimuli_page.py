@@ -39,7 +39,9 @@ def body() -> None:
 
     stimuli = view.analysis.stimuli
     # How features vary together is the same whatever is fitted: with ridge there is no wait.
-    results = replace(view, estimator="ridge", interactions=False).results()
+    results = replace(
+        view, selection=replace(view.selection, estimator="ridge", interactions=False)
+    ).results()
     assert results is not None
     screen.show_table(
         stimuli.table,

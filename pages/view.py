@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from mlem_core.errors import InputError
+from mlem_core.base.errors import InputError
 from pages import ahead, background, capsules, choices
 from pages import shared as screen
 
 if TYPE_CHECKING:
-    from mlem_core.analysis import Analysis
-    from mlem_core.jobs import Job
-    from mlem_core.results import Layer, Results
+    from mlem_core.analysis.analysis import Analysis
+    from mlem_core.analysis.results import Results
+    from mlem_core.analysis.selection import Selection
+    from mlem_core.base.typing import Layer
+    from mlem_core.tasks.analyses import Job
 
 
 # With more features than this what one click may ask for is not computed ahead.
@@ -23,26 +25,14 @@ MOST_AHEAD = 12
 
 
 @st.cache_resource(max_entries=256, show_spinner=False)
-def _results(
-    job_id: str,
-    features: tuple[str, ...],
-    layers: tuple[str, ...],
-    estimator: str,
-    interactions: bool,
-) -> Results | None:
+def _results(job_id: str, selection: Selection) -> Results | None:
     """The tables; None where they take long and are not kept yet."""
-    from mlem_core import kept_fits
+    from mlem_core.analysis import cached_fits
 
-    asked: dict[str, Any] = {
-        "features": features,
-        "layers": [screen.as_layer(layer) for layer in layers],
-        "estimator": estimator,
-        "interactions": interactions,
-    }
     analysis = screen.open_analysis(job_id)
-    if estimator in kept_fits.SLOW:
-        return kept_fits.find(analysis, screen.store(), **asked)
-    return analysis.results(**asked)
+    if selection.estimator in cached_fits.SLOW:
+        return cached_fits.find(analysis, screen.store(), selection)
+    return analysis.results_of(selection)
 
 
 @dataclass(frozen=True)
@@ -53,17 +43,22 @@ class View:
     ----------
     job_id : of the analysis
     analysis : as loaded
-    features : kept by the user, in the order of the analysis
-    layers : (model, layer) kept by the user
-    estimator, interactions : how the metric model is fitted
+    selection : what the user keeps of it
     """
 
     job_id: str
     analysis: Analysis
-    features: list[str]
-    layers: list[Layer]
-    estimator: str
-    interactions: bool
+    selection: Selection
+
+    @property
+    def features(self) -> list[str]:
+        """Kept by the user, in the order of the analysis."""
+        return list(self.selection.features)
+
+    @property
+    def layers(self) -> list[Layer]:
+        """(model, layer) kept by the user."""
+        return list(self.selection.layers)
 
     @property
     def all_features(self) -> list[str]:
@@ -78,43 +73,36 @@ class View:
     def results(self) -> Results | None:
         """The tables for what is kept; None while they are computed (which is shown)."""
         ahead.stop()
-        key = self._key(self.features)
-        found = _results(*key)
+        found = _results(self.job_id, self.selection)
         if found is None:
             # Not kept in memory, so that the next look finds what was computed meanwhile.
-            _results.clear(*key)
+            _results.clear(self.job_id, self.selection)
             self._compute()
         else:
-            ahead.prepare([partial(_results, *self._key(one)) for one in self._one_click_away()])
+            ahead.prepare([partial(_results, self.job_id, one) for one in self._one_click_away()])
         return found
 
-    def _one_click_away(self) -> list[list[str]]:
-        """The features that are kept after one is ticked on or off, where that is quick."""
-        from mlem_core import kept_fits
+    def _one_click_away(self) -> list[Selection]:
+        """What is selected after a feature is ticked on or off, where that is quick."""
+        from mlem_core.analysis import cached_fits
 
         names = self.all_features
-        if self.estimator in kept_fits.SLOW or self.interactions or len(names) > MOST_AHEAD:
+        if (
+            self.selection.estimator in cached_fits.SLOW
+            or self.selection.interactions
+            or len(names) > MOST_AHEAD
+        ):
             return []
         near = [[n for n in names if (n in self.features) != (n == one)] for one in names]
-        return [features for features in near if features]
-
-    def _key(self, features: list[str]) -> tuple[str, tuple[str, ...], tuple[str, ...], str, bool]:
-        """What `_results` is asked for."""
-        layers = tuple(self.layer_names)
-        return self.job_id, tuple(features), layers, self.estimator, self.interactions
+        return [replace(self.selection, features=tuple(one)) for one in near if one]
 
     def _compute(self) -> None:
-        from mlem_core import followups
+        from mlem_core.tasks import followups
 
-        options = {
-            "features": self.features,
-            "layers": self.layers,
-            "estimator": self.estimator,
-            "interactions": self.interactions,
-        }
+        options = self.selection.to_dict()
         st.info(
-            f"The estimator {self.estimator} takes about a second a layer. It is computed once; "
-            "after that every look is quick.",
+            f"The estimator {self.selection.estimator} takes about a second a layer. It is "
+            "computed once; after that every look is quick.",
             icon=":material/hourglass:",
         )
         task = followups.find("fits", self.job_id, options, screen.store())
@@ -139,9 +127,9 @@ class View:
     def caption(self, results: Results) -> str:
         """How and on how much the results are computed, for a caption."""
         how = {"ridge": "non-negative ridge regression"}.get(
-            self.estimator, f"estimator {self.estimator}"
+            self.selection.estimator, f"estimator {self.selection.estimator}"
         )
-        if self.interactions:
+        if self.selection.interactions:
             how += " with interactions, of which those that matter most are drawn (the CSV has all)"
         missing = ""
         if has_missing(self.analysis):
@@ -155,12 +143,12 @@ class View:
 
 def open_view(title: str, lead: str, *, layers: bool = True) -> View | None:
     """Head and sidebar of a view; None where there is nothing to show yet (and it is said)."""
-    from mlem_core import jobs
+    from mlem_core.tasks import analyses
 
     head = st.container(horizontal=True, vertical_alignment="center")
     head.title(title, width="content")
     st.markdown(lead)
-    recent = jobs.recent(screen.store())
+    recent = analyses.recent(screen.store())
     done = {job.id: job for job in recent if job.status().state == "done"}
     job_id = choices.get_one("analysis")
     latest = next(iter(done.values()), None)
@@ -223,25 +211,27 @@ def open_view(title: str, lead: str, *, layers: bool = True) -> View | None:
         if other is not None:
             job_id, analysis = other, screen.open_analysis(other)
     there = set(analysis.layers)
+    from mlem_core.analysis.selection import Selection
+
     view = View(
         job_id,
         analysis,
-        [name for name in names if name in features],
-        [layer for layer in kept if layer in there],
-        estimator,
-        interactions,
+        Selection(
+            tuple(name for name in names if name in features),
+            tuple(layer for layer in kept if layer in there),
+            estimator,
+            interactions,
+        ),
     )
     with head:
-        capsules.offer(view)
+        capsules.offer(view.job_id, view.selection, view.pair)
     return view
 
 
 def whole_view(job_id: str) -> View:
     """A finished analysis with everything in it, as it was run."""
     analysis = screen.open_analysis(job_id)
-    spec = analysis.spec
-    names = [feature.name for feature in analysis.stimuli.features]
-    return View(job_id, analysis, names, analysis.layers, spec.estimator, spec.interactions)
+    return View(job_id, analysis, analysis.select())
 
 
 def _about_the_example(analysis: Analysis) -> None:
@@ -272,8 +262,8 @@ def has_missing(analysis: Analysis) -> bool:
 
 def _chosen_method(analysis: Analysis) -> tuple[str, bool, str]:
     """How the metric model is fitted: estimator, interactions, policy for missing values."""
-    from mlem_core.patterns import MISSING
-    from mlem_core.results import ESTIMATORS
+    from mlem_core.estimators.registry import ESTIMATORS
+    from mlem_core.pairs.patterns import MISSING
 
     spec = analysis.spec
     with st.expander("How it is computed", icon=":material/tune:"):
@@ -312,21 +302,21 @@ def _chosen_method(analysis: Analysis) -> tuple[str, bool, str]:
 
 def _with_missing(job_id: str, missing: str) -> str | None:
     """The same analysis with another policy for missing values; None while there is none."""
-    from mlem_core import jobs
+    from mlem_core.tasks import analyses
 
     spec = replace(screen.find_job(job_id).spec, missing=missing)
-    other = jobs.find(jobs.job_id(spec), screen.store())
+    other = analyses.find(analyses.job_id(spec), screen.store())
     if other is not None and other.status().state == "done":
         return other.id
     if other is None:
-        other = jobs.start(spec, screen.store())
+        other = analyses.start(spec, screen.store())
     _until_made(other.id)
     return None
 
 
 @st.fragment(run_every=0.5)
 def _until_made(job_id: str) -> None:
-    from mlem_core import jobs
+    from mlem_core.tasks import analyses
 
     job = screen.find_job(job_id)
     status = job.status()
@@ -357,7 +347,7 @@ def _until_made(job_id: str) -> None:
             key=f"start {job_id}",
             help="Makes the pair tables for this treatment of missing values, in the background.",
         ):
-            jobs.start(job.spec, screen.store())
+            analyses.start(job.spec, screen.store())
             st.rerun()
 
 
@@ -461,7 +451,7 @@ def two_layers(view: View) -> tuple[str, str]:
 def _first_look(view: View) -> tuple[str, str]:
     """The two layers that are looked at before any are chosen."""
     if view.job_id == screen.EXAMPLE:
-        from mlem_core.shipped import PAIR
+        from mlem_core.tasks.examples import PAIR
 
         if set(PAIR) <= set(view.layers):
             (one, m), (other, n) = PAIR

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import streamlit as st
@@ -29,7 +30,7 @@ def _tau(view: View, a: str, b: str) -> None:
     import pandas as pd
 
     from mlem_core import figures
-    from mlem_core.decomposition import tau_terms
+    from mlem_core.measures.decomposition import tau_terms
 
     results = view.results()
     if results is None:
@@ -87,12 +88,12 @@ def score_table(view: View, name: str) -> pd.DataFrame:
     """What each feature contributes to the held-out ρ of a layer: term, value (mean over folds)."""
     import pandas as pd
 
-    from mlem_core.decomposition import score_terms
+    from mlem_core.measures.decomposition import score_terms
 
     results = view.results()
     assert results is not None
     model, layer = screen.as_layer(name)
-    tables, _, _ = view.analysis.chosen(view.features, [(model, layer)], view.interactions)
+    tables, _ = view.analysis.subset(replace(view.selection, layers=((model, layer),)))
     weights = results.weights
     own = weights[(weights["model"] == model) & (weights["layer"] == layer)]
     wide = own.pivot(index="fold", columns="feature", values="weight").sort_index()

@@ -13,8 +13,8 @@ from pages import shared as screen
 from pages.view import View, open_view, two_layers
 
 if TYPE_CHECKING:
-    from mlem_core.decomposition import Decomposition
-    from mlem_core.why import Explanation
+    from mlem_core.inference.explanation import Explanation
+    from mlem_core.measures.decomposition import Decomposition
 
 DRAWS = 1_000
 EXAMPLES = 8
@@ -22,7 +22,7 @@ EXAMPLES = 8
 
 @st.cache_data(max_entries=64, show_spinner=False)
 def _explanation(job_id: str, a: str, b: str, features: tuple[str, ...]) -> Explanation:
-    from mlem_core.why import explain
+    from mlem_core.inference.explanation import explain
 
     sides = screen.as_layer(a), screen.as_layer(b)
     return explain(screen.open_analysis(job_id), *sides, features=features)
@@ -32,7 +32,7 @@ def _explanation(job_id: str, a: str, b: str, features: tuple[str, ...]) -> Expl
 def _decomposition(
     job_id: str, features: tuple[str, ...], layers: tuple[str, ...]
 ) -> Decomposition:
-    from mlem_core.decomposition import decompose
+    from mlem_core.measures.decomposition import decompose
 
     analysis = screen.open_analysis(job_id)
     at = [analysis.layers.index(screen.as_layer(layer)) for layer in layers]
@@ -44,8 +44,8 @@ def _decomposition(
 def _examples(
     job_id: str, a: str, b: str, features: tuple[str, ...], term: str, most: bool
 ) -> pd.DataFrame:
-    from mlem_core.bootstrap import LayerPairs
-    from mlem_core.why import contributing_pairs
+    from mlem_core.inference.bootstrap import LayerPairs
+    from mlem_core.inference.explanation import contributing_pairs
 
     analysis = screen.open_analysis(job_id)
     sides = [screen.as_layer(a), screen.as_layer(b)]
@@ -158,7 +158,7 @@ def _numbers(why: Explanation, a: str, b: str) -> None:
 
 
 def _pairs(view: View, why: Explanation, a: str, b: str) -> None:
-    from mlem_core.decomposition import UNEXPLAINED
+    from mlem_core.measures.decomposition import UNEXPLAINED
 
     terms = why.terms.loc[why.terms["value"].abs().sort_values(ascending=False).index, "term"]
     st.subheader("The pairs of stimuli behind it")
@@ -233,11 +233,12 @@ def _pairs(view: View, why: Explanation, a: str, b: str) -> None:
 
 def _there(view: View, models: list[str]) -> bool:
     """Whether the representations of these models are on this machine."""
-    from mlem_core.errors import InputError
+    from mlem_core.analysis.maps import representations_of
+    from mlem_core.base.errors import InputError
 
     try:
         for model in models:
-            view.analysis.representations(model, screen.store())
+            representations_of(view.analysis, model, screen.store())
     except InputError:
         return False
     return True

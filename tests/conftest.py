@@ -10,7 +10,7 @@ import tiny
 from find_browser import find_browser, launch_arguments
 from playwright.sync_api import Browser, sync_playwright
 
-from mlem_core.models import LoadedModel, open_model
+from mlem_core.models.registry import LoadedModel, open_model
 
 
 @pytest.fixture(scope="session")

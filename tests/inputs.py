@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 from explicit import feature_distances, random_features, random_folds, random_layer
 
-from mlem_core import datasets
-from mlem_core.pairs import pair_tables
-from mlem_core.patterns import PairIndex, feature_columns
-from mlem_core.spec import AnalysisSpec
-from mlem_core.stimuli import write_csv
-from mlem_core.tables import PairTables
+from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.data import datasets
+from mlem_core.data.stimuli import write_csv
+from mlem_core.pairs.build import pair_tables
+from mlem_core.pairs.patterns import PairIndex, feature_columns
+from mlem_core.pairs.tables import PairTables
 
 WORDS = ["dog", "cat", "sees", "runs", "old", "loud", "a", "the", "never", "here"]
 

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mlem_core.models import LoadedModel, open_model, quiet
-from mlem_core.stimuli import StimulusSet, from_frame
+from mlem_core.data.stimuli import StimulusSet, from_frame
+from mlem_core.models.registry import LoadedModel, open_model, quiet
 
 SENTENCES = [
     "The old dog sees a cat.",

@@ -14,7 +14,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from mlem_core.errors import InputError
+from mlem_core.base.errors import InputError
 from training.networks import NAMES
 from training.recipe import SIZES, run, ship
 from training.text import save_stories

@@ -20,8 +20,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from mlem_core.datasets import probing
-from mlem_core.datasets.probing import PLURAL, SINGULAR
+from mlem_core.data.datasets import probing
+from mlem_core.data.datasets.probing import PLURAL, SINGULAR
 
 KNOWN = 5
 SEED = 0

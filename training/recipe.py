@@ -180,7 +180,7 @@ def ship(folder: Path, root: Path) -> None:
     curves = root / "training" / "curves"
     curves.mkdir(exist_ok=True)
     for name in NAMES:
-        to = root / "mlem_core" / "trio" / name
+        to = root / "mlem_core" / "models" / "trio" / name
         shutil.rmtree(to, ignore_errors=True)
         shutil.copytree(folder / "models" / name, to)
         for part in (name, f"{name}-finish"):

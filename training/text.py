@@ -23,7 +23,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlem_core.errors import InputError
+from mlem_core.base.errors import InputError
 
 HERE = Path(__file__).parent
 STORIES = HERE / "stories.txt.gz"

@@ -8,25 +8,29 @@ from functools import lru_cache
 import numpy as np
 import pandas as pd
 
-from mlem_core.bootstrap import LayerPairs, term_draws
-from mlem_core.chance import score_above_chance
-from mlem_core.decomposition import UNEXPLAINED, decompose
-from mlem_core.distances import squared_distances
-from mlem_core.errorbar_tables import jackknife
-from mlem_core.importance import permutation_importance
-from mlem_core.inference import (
+from mlem_core.base.typing import FloatArray
+from mlem_core.data.folds import group_folds
+from mlem_core.estimators.base import held_out_scores
+from mlem_core.estimators.ridge import cross_validate_ridge
+from mlem_core.inference.bootstrap import LayerPairs, term_draws
+from mlem_core.inference.intervals import jackknife
+from mlem_core.inference.jackknife import (
     REFITS,
     Resampling,
     p_value,
     resampled_scores,
     resampled_terms,
 )
-from mlem_core.metric import cross_validate_ridge, group_folds, held_out_scores
-from mlem_core.pairs import layer_sums, pair_tables
-from mlem_core.patterns import FloatArray, PairIndex, feature_columns
-from mlem_core.resampling import RankedPairs, leave_out
-from mlem_core.similarity import PairRanks
-from mlem_core.tables import PairTables
+from mlem_core.inference.permutation import score_above_chance
+from mlem_core.measures.decomposition import UNEXPLAINED, decompose
+from mlem_core.measures.importance import permutation_importance
+from mlem_core.pairs.build import pair_tables
+from mlem_core.pairs.distances import squared_distances
+from mlem_core.pairs.layer_sums import layer_sums
+from mlem_core.pairs.patterns import PairIndex, feature_columns
+from mlem_core.pairs.rank_store import PairRanks
+from mlem_core.pairs.resampling import RankedPairs, leave_out
+from mlem_core.pairs.tables import PairTables
 from validation.work import Row, Task
 
 SIZES = (40, 80, 160)
@@ -219,7 +223,7 @@ def data_set(n_sentences: int, seed: int) -> list[Row]:
 
 
 def blocks_alone(n_sentences: int, first: int, n: int) -> list[Row]:
-    """Intervals of RSA and its terms as `mlem_core.errorbar_tables` has them, of some data sets."""
+    """Intervals of RSA and its terms, as those of all layers at once, of some data sets."""
     found: list[Row] = []
     for seed in range(first, first + n):
         features, layers = simulated(n_sentences, [1, n_sentences, seed])

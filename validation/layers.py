@@ -9,17 +9,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlem_core import datasets
-from mlem_core.ascent import Shape
-from mlem_core.importance import permutation_importance
-from mlem_core.metric import FoldFits, cross_validate_ridge, group_folds, held_out_scores
-from mlem_core.pairs import pair_tables
-from mlem_core.patterns import FeatureColumn, FloatArray, PairIndex, feature_columns
-from mlem_core.recipe import Ascent, ascend
-from mlem_core.representations import from_model
-from mlem_core.spearman import cross_validate_spearman
-from mlem_core.store import Store
-from mlem_core.tables import PairTables
+from mlem_core.base.typing import FloatArray
+from mlem_core.data import datasets
+from mlem_core.data.folds import group_folds
+from mlem_core.estimators.ascent import Shape
+from mlem_core.estimators.base import FoldFits, held_out_scores
+from mlem_core.estimators.ridge import cross_validate_ridge
+from mlem_core.estimators.soft_rank import Ascent, ascend
+from mlem_core.estimators.spearman import cross_validate_spearman
+from mlem_core.measures.importance import permutation_importance
+from mlem_core.models.representations import from_model
+from mlem_core.pairs.build import pair_tables
+from mlem_core.pairs.patterns import FeatureColumn, PairIndex, feature_columns
+from mlem_core.pairs.tables import PairTables
+from mlem_core.storage.store import Store
 from validation.work import Row, Task
 
 STIMULI = "probing"

@@ -8,10 +8,12 @@ from functools import lru_cache
 import numpy as np
 import pandas as pd
 
-from mlem_core.columns import Columns
-from mlem_core.metric import MetricModel, RidgeMLEM
-from mlem_core.patterns import FloatArray
-from mlem_core.spearman import FRRSA, SpearmanMLEM
+from mlem_core.base.typing import FloatArray
+from mlem_core.estimators.base import MetricModel
+from mlem_core.estimators.frrsa import FRRSA
+from mlem_core.estimators.ridge import RidgeMLEM
+from mlem_core.estimators.spearman import SpearmanMLEM
+from mlem_core.pairs.terms import Columns
 from validation.work import Row, Task
 
 N_STIMULI, N_FEATURES, TRAIN = 300, 6, 240

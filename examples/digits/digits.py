@@ -21,7 +21,7 @@ from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier
 
-from mlem_core import Analysis, AnalysisSpec, Store, figures, run, write_csv
+from mlem_core import Analysis, AnalysisSpec, Store, figures, run, stimulus_map, write_csv
 
 HIDDEN = (64, 32)
 Array = NDArray[np.float64]
@@ -117,7 +117,7 @@ def analyse(out: Path, store: Store) -> Analysis:
     }
     table = analysis.stimuli.table
     for layer in (0, 2):
-        points = analysis.stimulus_map("trained", layer, store)
+        points = stimulus_map(analysis, "trained", layer, store)
         points["digit"] = table["digit"].to_numpy()[points["stimulus"]]
         points["label"] = table["sentence"].to_numpy()[points["stimulus"]]
         title = f"trained, layer {layer}"

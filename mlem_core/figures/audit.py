@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -23,12 +23,17 @@ from mlem_core.figures.style import (
     quiet,
     sparse_ticks,
 )
-from mlem_core.variants import CONTROL, SAYS
 
 HOLDS, FAILS = PALETTE[0], PALETTE[1]
 
 
-def audit_map(layers: pd.DataFrame, changes: pd.DataFrame, marks: pd.DataFrame) -> go.Figure:
+def audit_map(
+    layers: pd.DataFrame,
+    changes: pd.DataFrame,
+    marks: pd.DataFrame,
+    says: Mapping[str, str],
+    control: str,
+) -> go.Figure:
     """How much of each possible artefact there is in each layer, from 0 to 1; marks are dots.
 
     A row a quantity: the share of position 0 in the variance of the ranks, the share of outlier
@@ -37,11 +42,13 @@ def audit_map(layers: pd.DataFrame, changes: pd.DataFrame, marks: pd.DataFrame) 
 
     Parameters
     ----------
-    layers, changes : of an `mlem_core.audit.Audit`
-    marks : of `mlem_core.audit_marks.marks`; only those of a layer alone are drawn
+    layers, changes : of an `mlem_core.robustness.audit.Audit`
+    marks : of `mlem_core.robustness.flags.marks`; only those of a layer alone are drawn
+    says : how each variant is called, in the order of the rows
+    control : the variant with random weights
     """
     names = list(zip(layers["model"], layers["layer"], strict=True))
-    titles, rows, texts = _quantities(layers, changes, names)
+    titles, rows, texts = _quantities(layers, changes, names, says, control)
     blocks = model_blocks(names)
     values = np.array(rows, dtype=np.float64)
     figure = go.Figure(
@@ -73,7 +80,7 @@ def audit_map(layers: pd.DataFrame, changes: pd.DataFrame, marks: pd.DataFrame) 
         )
     )
     alone = marks[marks["layer_b"] == -1]
-    places = {variant: y for y, variant in enumerate(_ROWS)}
+    places = {variant: y for y, variant in enumerate((*_ROWS, *says))}
     dots: dict[tuple[int, int], list[str]] = {}
     for row in alone.itertuples():
         at = (row.model_a, row.layer_a)
@@ -124,16 +131,20 @@ def audit_map(layers: pd.DataFrame, changes: pd.DataFrame, marks: pd.DataFrame) 
     return figure
 
 
-# The rows of the map; a variant's marks are drawn on its row.
-_ROWS = ("position0_ranks", "outlier_share", "mean_cosine", *SAYS)
+# The first rows of the map; then come the variants, with their marks.
+_ROWS = ("position0_ranks", "outlier_share", "mean_cosine")
 
 
 def _quantities(
-    layers: pd.DataFrame, changes: pd.DataFrame, names: Sequence[tuple[str, int]]
+    layers: pd.DataFrame,
+    changes: pd.DataFrame,
+    names: Sequence[tuple[str, int]],
+    says: Mapping[str, str],
+    control: str,
 ) -> tuple[list[str], list[list[float]], list[list[str]]]:
     by = changes.set_index(["variant", "model", "layer"])
     titles, rows, texts = [], [], []
-    for name in _ROWS:
+    for name in (*_ROWS, *says):
         if name in layers:
             titles.append(
                 {
@@ -155,23 +166,23 @@ def _quantities(
             texts.append(said)
             continue
         titles.append(
-            "random weights: share of ρ" if name == CONTROL else f"{SAYS[name]}: change of RSA"
+            "random weights: share of ρ" if name == control else f"{says[name]}: change of RSA"
         )
         values, said = [], []
         for model, layer in names:
             if (name, model, layer) not in by.index:
                 values.append(np.nan)
-                said.append(f"{SAYS[name]}: not known")
+                said.append(f"{says[name]}: not known")
                 continue
             row = by.loc[(name, model, layer)]
             rho = f"ρ {as_number(row['rho'], 2)} (before {as_number(row['rho_before'], 2)})"
-            if name == CONTROL:
+            if name == control:
                 values.append(row["rho"] / row["rho_before"] if row["rho_before"] > 0 else np.nan)
-                said.append(f"{SAYS[name]} {rho}")
+                said.append(f"{says[name]} {rho}")
             else:
                 values.append(abs(row["rsa_change"]))
                 said.append(
-                    f"{SAYS[name]} {rho}, τ of the profiles {as_number(row['tau'], 2)}<br>"
+                    f"{says[name]} {rho}, τ of the profiles {as_number(row['tau'], 2)}<br>"
                     f"RSA changes most with {plain(row['rsa_with'])}, "
                     f"by {as_number(row['rsa_change'], 2)}"
                 )
@@ -185,7 +196,7 @@ def specification_curve(curve: pd.DataFrame, dimensions: Sequence[str], claim: s
 
     Parameters
     ----------
-    curve : of `mlem_core.claims.curve`
+    curve : of `mlem_core.robustness.claims.curve`
     dimensions : the columns of choices
     claim : in words
     """

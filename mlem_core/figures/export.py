@@ -15,7 +15,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from mlem_core.errors import InputError, unknown
+from mlem_core.base.errors import InputError, unknown
 from mlem_core.figures.style import SIZE
 
 FORMATS = ("pdf", "svg", "png", "html")

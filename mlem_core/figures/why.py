@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from mlem_core.decomposition import UNEXPLAINED
 from mlem_core.figures.style import (
     GREY,
     LINE,
@@ -23,6 +22,7 @@ from mlem_core.figures.style import (
     quiet,
     short,
 )
+from mlem_core.measures.decomposition import UNEXPLAINED
 
 # Blue to orange through grey: told apart with every common colour vision, 0 is the page's grey.
 DIVERGING = ((0.0, "#0072B2"), (0.5, "rgba(140,140,140,0.12)"), (1.0, "#D55E00"))

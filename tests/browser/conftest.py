@@ -17,8 +17,8 @@ import pytest
 from driving import ROOT, SCRIPT, SMALL, START, TAG, App, picture, run, upload
 from playwright.sync_api import Browser, Page, expect
 
-from mlem_core import datasets
-from mlem_core.stimuli import write_csv
+from mlem_core.data import datasets
+from mlem_core.data.stimuli import write_csv
 
 expect.set_options(timeout=START)
 

@@ -17,9 +17,10 @@ from driving import ROOT, SMALL, START, App, picture, run, settled, traces, uplo
 from playwright.sync_api import Browser, Page, expect
 from pypdf import PdfReader
 
-from mlem_core import datasets, jobs
-from mlem_core.spec import AnalysisSpec
-from mlem_core.store import Store
+from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.data import datasets
+from mlem_core.storage.store import Store
+from mlem_core.tasks import analyses
 
 pytestmark = pytest.mark.browser
 
@@ -130,7 +131,7 @@ def test_ticking_features_on_forty_layers_is_timed(app: App, page: Page, tmp_pat
         }
         np.savez(tmp_path / f"{name}.npz", **layers)
         files.append((name, str(tmp_path / f"{name}.npz")))
-    job = jobs.start(AnalysisSpec("probing", representations=tuple(files)), Store(app.cache))
+    job = analyses.start(AnalysisSpec("probing", representations=tuple(files)), Store(app.cache))
     page.goto(f"{app.url}/?analysis={job.id}")
     expect(page.get_by_text("Done:")).to_be_visible()
     page.goto(f"{app.url}/profiles?analysis={job.id}")

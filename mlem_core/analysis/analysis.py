@@ -1,0 +1,114 @@
+"""A finished analysis: the pair tables of its layers, from which every result follows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from mlem_core.analysis.results import Results, results_from_tables
+from mlem_core.analysis.selection import Selection
+from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.analysis.transforms import kept_stimuli
+from mlem_core.base.typing import FloatArray, IntArray, Layer
+from mlem_core.data.stimuli import StimulusSet
+from mlem_core.estimators.base import FoldFits
+from mlem_core.pairs.tables import PairTables
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """A finished run: pair tables of all layers, from which every result follows.
+
+    Attributes
+    ----------
+    spec : what was asked
+    stimuli : with the features of the analysis; n_stimuli of them, without those left out
+    layers : (model, layer) of each of the n_layers layers
+    tables : pair tables of the n_layers layers
+    rsa : (n_layers, n_layers) Spearman ρ of the neural distances
+    folds : (n_stimuli,) the fold that tests each stimulus
+    notices : sentences about what was left out or is not exact
+    manifest : everything needed to run it again
+    whole : the stimuli as they were given; `rows` says which of them `stimuli` are
+    maps : maps (n_shown, 2) of the stimuli that are kept with the analysis, by layer; others are
+        made from the representations
+    """
+
+    spec: AnalysisSpec
+    stimuli: StimulusSet
+    layers: list[Layer]
+    tables: PairTables
+    rsa: FloatArray
+    folds: IntArray
+    notices: list[str]
+    manifest: dict[str, Any]
+    whole: StimulusSet
+    maps: Mapping[Layer, FloatArray] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> IntArray:
+        """(n_stimuli,) the row of each stimulus in the stimuli as they were given, from 0."""
+        return kept_stimuli(self.whole, self.spec.positions)
+
+    def select(
+        self,
+        features: Sequence[str] | None = None,
+        layers: Sequence[Layer] | None = None,
+        estimator: str | None = None,
+        interactions: bool | None = None,
+    ) -> Selection:
+        """What is to be shown of it; None is what the analysis has.
+
+        Raises
+        ------
+        InputError
+            A feature or layer that the analysis does not have, or none; an unknown estimator.
+        """
+        selection = Selection(
+            features=self.tables.features if features is None else tuple(features),
+            layers=tuple(self.layers if layers is None else layers),
+            estimator=self.spec.estimator if estimator is None else estimator,
+            interactions=self.spec.interactions if interactions is None else interactions,
+        )
+        return selection.checked(self.tables.features, self.layers)
+
+    def subset(self, selection: Selection) -> tuple[PairTables, FloatArray]:
+        """The pair tables of a selection, and the RSA (n_layers, n_layers) of its layers."""
+        return (
+            selection.of_tables(self.tables, self.layers),
+            selection.of_square(self.rsa, self.layers),
+        )
+
+    def results(
+        self,
+        features: Sequence[str] | None = None,
+        layers: Sequence[Layer] | None = None,
+        estimator: str | None = None,
+        interactions: bool | None = None,
+    ) -> Results:
+        """All tables for some features and layers, from the pair tables alone.
+
+        The same as a run with only these features, or with this estimator, would have given.
+
+        Raises
+        ------
+        InputError
+            As `select`; an estimator that fits ranks on an analysis of before they were kept.
+        """
+        return self.results_of(self.select(features, layers, estimator, interactions))
+
+    def results_of(
+        self, selection: Selection, fits: tuple[FoldFits, FloatArray] | None = None
+    ) -> Results:
+        """All tables of a selection.
+
+        Parameters
+        ----------
+        fits : of this selection, where they have been computed before
+        """
+        tables, rsa = self.subset(selection)
+        found = results_from_tables(
+            tables, selection.layers, rsa, self.folds, selection.estimator, fits
+        )
+        return replace(found, folds=found.folds.assign(stimulus=self.rows))

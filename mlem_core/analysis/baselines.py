@@ -1,0 +1,397 @@
+"""The baselines of Jalouzot et al. 2024, to put beside importance profiles.
+
+Decoding asks whether a feature can be read out, a random forest predicts the representations from
+the features, and univariate fits explain one unit at a time. All are tested on the stimuli that a
+fold leaves out, and give tidy tables.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from mlem_core.analysis.maps import representations_of
+from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.data.stimuli import StimulusSet
+from mlem_core.estimators.base import FoldFits
+from mlem_core.estimators.ridge import cross_validate_ridge
+from mlem_core.pairs.build import pair_tables
+from mlem_core.pairs.distances import equal_rows, squared_distances
+from mlem_core.pairs.patterns import FeatureColumn, PairIndex, feature_columns
+from mlem_core.pairs.tables import PairTables
+from mlem_core.storage.store import Store
+
+if TYPE_CHECKING:
+    from sklearn.base import ClassifierMixin
+
+    from mlem_core.analysis.analysis import Analysis
+
+Layer = tuple[str, int]
+# (model, layer) -> (n_stimuli, n_units); read one at a time, so memory-mapped arrays stay on disk.
+LayerRows = Mapping[Layer, NDArray[np.floating]]
+
+# An ordered feature with more distinct values is a quantity, not a set of classes.
+MAX_LEVELS = 10
+# Units whose pairs are ranked before the next ones are read.
+UNITS_AT_ONCE = 32
+BASELINES = ("decoding", "random-forest", "univariate")
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """What a baseline says of some layers.
+
+    Attributes
+    ----------
+    table : tidy, with columns model, layer and fold
+    notices : sentences about what was left out and why
+    """
+
+    table: pd.DataFrame
+    notices: tuple[str, ...]
+
+
+def _checked(layer_rows: LayerRows, folds: IntArray) -> Iterator[tuple[Layer, FloatArray]]:
+    for (model, layer), rows in layer_rows.items():
+        if len(rows) != len(folds):
+            raise InputError(
+                f"layer {layer} of {model} has {len(rows)} rows, but there are {len(folds)} "
+                "stimuli; it must have one row a stimulus."
+            )
+        exact = np.asarray(rows, dtype=np.float64)
+        if not np.isfinite(exact).all():
+            raise InputError(
+                f"layer {layer} of {model} holds values that are no finite numbers; each must be "
+                "one."
+            )
+        yield (model, layer), exact
+
+
+def _classes(column: FeatureColumn) -> IntArray:
+    """(n_stimuli,) the class of each stimulus, -1 where the feature is missing."""
+    return pd.factorize(column.values, sort=False)[0].astype(np.int64)
+
+
+def decoding(
+    stimuli: StimulusSet | pd.DataFrame,
+    layer_rows: LayerRows,
+    folds: IntArray,
+    *,
+    classifier: ClassifierMixin | None = None,
+    max_levels: int = MAX_LEVELS,
+) -> Baseline:
+    """Accuracy of a linear classifier for each feature, layer and fold.
+
+    The classifier sees the units standardised (by its training stimuli) and none of the stimuli
+    whose feature is missing. An ordered feature is decoded as its distinct values.
+
+    Parameters
+    ----------
+    stimuli : the features of n_stimuli stimuli
+    layer_rows : (model, layer) to representations (n_stimuli, n_units)
+    folds : (n_stimuli,) the fold that tests each stimulus; words of a sentence share one
+    classifier : a scikit-learn classifier; by default `RidgeClassifier()`, which on the probing set
+        is mostly within 3 points of accuracy of `LogisticRegression` and 10 to 100 times faster
+        (every class of a feature shares one factorisation)
+    max_levels : ordered features with more distinct values are left out, with a notice
+
+    Returns
+    -------
+    Baseline, whose `majority` is the accuracy of always saying the most frequent training level.
+    A fold in which no stimulus has the feature has no row.
+
+    Raises
+    ------
+    InputError
+        A layer without one row a stimulus, or with values that are not finite.
+
+    Source: Jalouzot et al. 2024, appendix G.
+    """
+    from sklearn.base import clone
+    from sklearn.linear_model import RidgeClassifier
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    chosen = RidgeClassifier() if classifier is None else classifier
+    kept, notices = [], []
+    for column in feature_columns(stimuli):
+        classes = _classes(column)
+        n_levels = int(classes.max(initial=-1)) + 1
+        if column.kind == "ordered" and n_levels > max_levels:
+            notices.append(
+                f"The feature {column.name!r} was not decoded: it has {n_levels} distinct values, "
+                f"and ordered features are decoded up to {max_levels}."
+            )
+        elif n_levels < 2:
+            notices.append(f"The feature {column.name!r} was not decoded: it has one level.")
+        else:
+            kept.append((column.name, classes))
+    found = []
+    for (model, layer), rows in _checked(layer_rows, folds):
+        for fold in range(int(folds.max()) + 1):
+            for name, classes in kept:
+                train = (folds != fold) & (classes >= 0)
+                test = (folds == fold) & (classes >= 0)
+                if not train.any() or not test.any():
+                    continue
+                majority = float(np.mean(classes[test] == np.bincount(classes[train]).argmax()))
+                accuracy = majority
+                if len(np.unique(classes[train])) > 1:
+                    fitted = make_pipeline(StandardScaler(), clone(chosen))
+                    fitted.fit(rows[train], classes[train])
+                    accuracy = float(fitted.score(rows[test], classes[test]))
+                found.append((model, layer, fold, name, accuracy, majority))
+    names = ["model", "layer", "fold", "feature", "accuracy", "majority"]
+    return Baseline(pd.DataFrame(found, columns=names), tuple(notices))
+
+
+def encoded_features(stimuli: StimulusSet | pd.DataFrame) -> tuple[FloatArray, tuple[str, ...]]:
+    """Features as numbers: nominal ones one-hot, ordered ones scaled to [0, 1].
+
+    A missing nominal value is a row of zeros; a missing ordered one is -1, apart from all values.
+
+    Returns
+    -------
+    (n_stimuli, n_inputs) and, for each input, the feature that it belongs to
+    """
+    parts, names = [], []
+    for column in feature_columns(stimuli):
+        if column.kind == "ordered":
+            low, high = column.span
+            scaled = (column.values.astype(np.float64) - low) / (high - low if high > low else 1.0)
+            part = np.nan_to_num(scaled, nan=-1.0)[:, None]
+        else:
+            classes = _classes(column)
+            part = (classes[:, None] == np.arange(classes.max(initial=0) + 1)).astype(np.float64)
+        parts.append(part)
+        names += [column.name] * part.shape[1]
+    return np.concatenate(parts, axis=1), tuple(names)
+
+
+def random_forest(
+    stimuli: StimulusSet | pd.DataFrame,
+    layer_rows: LayerRows,
+    folds: IntArray,
+    *,
+    repeats: int = 10,
+    seed: int = 0,
+    **forest: Any,
+) -> pd.DataFrame:
+    """Permutation importances of a forest that predicts all units of a layer from the features.
+
+    The paper does not say what its importances are a drop of. Here it is Spearman's ρ between the
+    Euclidean distances of every two predicted and of every two true representations of the
+    left-out stimuli, so that they can be put beside those of a metric. A feature is permuted over
+    the left-out stimuli, all its inputs together.
+
+    Parameters
+    ----------
+    stimuli : the features of n_stimuli stimuli, see `encoded_features`
+    layer_rows : (model, layer) to representations (n_stimuli, n_units)
+    folds : (n_stimuli,) the fold that tests each stimulus
+    repeats : permutations a feature, whose drops are averaged
+    seed : of the forest and the permutations
+    forest : arguments of scikit-learn's `RandomForestRegressor`
+
+    Returns
+    -------
+    model, layer, fold, feature, importance, rho (of the fold, nothing permuted)
+
+    Raises
+    ------
+    InputError
+        As `decoding`.
+
+    Source: Jalouzot et al. 2024, appendix H.
+    """
+    from scipy.stats import rankdata
+    from sklearn.ensemble import RandomForestRegressor
+
+    inputs, owners = encoded_features(stimuli)
+    features = tuple(dict.fromkeys(owners))
+
+    def centred_ranks(rows: FloatArray) -> FloatArray:
+        ranks: FloatArray = rankdata(squared_distances(rows))
+        ranks -= ranks.mean()
+        return ranks
+
+    found = []
+    for (model, layer), rows in _checked(layer_rows, folds):
+        for fold in range(int(folds.max()) + 1):
+            test = folds == fold
+            fitted = RandomForestRegressor(random_state=seed, **forest)
+            fitted.fit(inputs[~test], rows[~test])
+            true = centred_ranks(rows[test])
+
+            def score(
+                own: FloatArray,
+                fitted: RandomForestRegressor = fitted,
+                true: FloatArray = true,
+            ) -> float:
+                # A permutation repeats most rows: each different one goes through the trees once.
+                distinct, again = np.unique(own, axis=0, return_inverse=True)
+                predicted = centred_ranks(
+                    fitted.predict(distinct).reshape(len(distinct), -1)[again]
+                )
+                norm = np.sqrt((true @ true) * (predicted @ predicted))
+                return float(true @ predicted / norm) if norm > 0 else 0.0
+
+            whole = score(inputs[test])
+            rng = np.random.default_rng([seed, fold])
+            for name in features:
+                own = np.flatnonzero(np.array(owners) == name)
+                drops = []
+                for _ in range(repeats):
+                    permuted = inputs[test]
+                    permuted[:, own] = permuted[rng.permutation(len(permuted))][:, own]
+                    drops.append(whole - score(permuted))
+                found.append((model, layer, fold, name, float(np.mean(drops)), whole))
+    names = ["model", "layer", "fold", "feature", "importance", "rho"]
+    return pd.DataFrame(found, columns=names)
+
+
+def univariate(
+    stimuli: StimulusSet | pd.DataFrame,
+    layer_rows: LayerRows,
+    folds: IntArray,
+    *,
+    missing: str = "ignore",
+    units: Sequence[int] | None = None,
+    fit: Callable[[PairTables], FoldFits] = cross_validate_ridge,
+    units_at_once: int = UNITS_AT_ONCE,
+) -> pd.DataFrame:
+    """Held-out ρ of a metric fitted to the distances |x_i - x_j| of each unit alone.
+
+    A unit whose distances are all 0 has ρ = 0.
+
+    Parameters
+    ----------
+    stimuli : the features of n_stimuli stimuli
+    layer_rows : (model, layer) to representations (n_stimuli, n_units)
+    folds : (n_stimuli,) the fold that tests each stimulus
+    missing : see `mlem_core.pairs.patterns.PairIndex`
+    units : numbers of the units to fit; by default all
+    fit : gives the fits of pair tables, in which each unit is a layer
+    units_at_once : units whose tables are in memory at a time
+
+    Returns
+    -------
+    model, layer, unit, fold, rho
+
+    Raises
+    ------
+    InputError
+        As `decoding`; a unit that a layer does not have; fewer than three folds.
+
+    Source: Jalouzot et al. 2024, appendix I.
+    """
+    index = PairIndex.build(feature_columns(stimuli), folds, missing)
+    found = []
+    for (model, layer), rows in _checked(layer_rows, folds):
+        n_units = rows.shape[1]
+        chosen = range(n_units) if units is None else units
+        for unit in chosen:
+            if not 0 <= unit < n_units:
+                raise InputError(
+                    f"found unit {unit} for layer {layer} of {model}; it has units 0 to "
+                    f"{n_units - 1}."
+                )
+        # What is one representation up to rounding in the layer is one in each of its units.
+        rows = rows[equal_rows(np.asarray(layer_rows[model, layer]))]
+        for start in range(0, len(chosen), units_at_once):
+            part = chosen[start : start + units_at_once]
+            tables = pair_tables(
+                index,
+                [lambda unit=unit, rows=rows: rows[:, [unit]] for unit in part],  # type: ignore[misc]
+                names=[f"unit {unit} of layer {layer} of {model}" for unit in part],
+            )
+            rho = fit(tables).rho
+            found += [
+                (model, layer, unit, fold, float(rho[u, fold]))
+                for u, unit in enumerate(part)
+                for fold in range(index.n_folds)
+            ]
+    return pd.DataFrame(found, columns=["model", "layer", "unit", "fold", "rho"])
+
+
+def of_analysis(
+    analysis: Analysis,
+    name: str,
+    store: Store,
+    layers: Sequence[Layer] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Baseline:
+    """A baseline on the stimuli, features and folds of an analysis; each layer is kept in `store`.
+
+    Parameters
+    ----------
+    name : one of `BASELINES`
+    layers : of the analysis; None is all
+    progress : called with the number of layers done and their total
+
+    Returns
+    -------
+    The table of `decoding`, `random_forest` or `univariate`, and its notices
+
+    Raises
+    ------
+    InputError
+        An unknown baseline; representations that are no longer in the store; precomputed distances,
+        of which there are no representations.
+    """
+    if name not in BASELINES:
+        raise unknown("baseline", name, BASELINES)
+    if analysis.spec.distance == "precomputed":
+        raise InputError(
+            f"the baseline {name} needs representations, but this analysis has precomputed "
+            "distances only."
+        )
+    wanted = analysis.layers if layers is None else list(layers)
+    tables: list[pd.DataFrame] = []
+    notices: dict[str, None] = {}
+    for done, layer in enumerate(wanted, 1):
+        source = representations_of(analysis, layer[0], store)
+
+        def make(folder: Path, layer: Layer = layer, source: Any = source) -> None:
+            rows = {layer: np.asarray(source[layer[1]])}
+            said: tuple[str, ...] = ()
+            if name == "decoding":
+                read = decoding(analysis.stimuli, rows, analysis.folds)
+                table, said = read.table, read.notices
+            elif name == "random-forest":
+                table = random_forest(analysis.stimuli, rows, analysis.folds, n_jobs=-1)
+            else:
+                table = univariate(
+                    analysis.stimuli, rows, analysis.folds, missing=analysis.spec.missing
+                )
+            table.drop(columns=["model", "layer"]).to_csv(folder / "table.csv", index=False)
+            (folder / "notices.json").write_text(json.dumps(said), encoding="utf-8")
+
+        folder = store.entry(
+            "baseline",
+            VERSION,
+            make,
+            name=name,
+            stimuli=analysis.stimuli.digest,
+            layer=[source.identity, layer[1]],
+            missing=analysis.spec.missing if name == "univariate" else None,
+            folds=analysis.spec.folds,
+            seed=analysis.spec.seed,
+        )
+        table = pd.read_csv(folder / "table.csv", keep_default_na=False)
+        table.insert(0, "model", layer[0])
+        table.insert(1, "layer", layer[1])
+        tables.append(table)
+        notices |= dict.fromkeys(json.loads((folder / "notices.json").read_text(encoding="utf-8")))
+        if progress is not None:
+            progress(done, len(wanted))
+    return Baseline(pd.concat(tables, ignore_index=True), tuple(notices))

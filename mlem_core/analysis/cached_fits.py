@@ -1,0 +1,111 @@
+"""Fits that take long, kept in the store a layer at a time.
+
+Ridge is fitted again whenever a choice changes. An estimator that searches for the highest rank
+correlation takes about a second a layer: it is worth keeping, and what is kept for a layer holds
+whichever other layers are shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.results import Results
+from mlem_core.analysis.selection import Selection
+from mlem_core.base.typing import FloatArray, Layer, Progress, Report
+from mlem_core.estimators.base import FoldFits
+from mlem_core.estimators.registry import ESTIMATORS
+from mlem_core.measures.importance import fitted
+from mlem_core.storage.stage import Stage
+from mlem_core.storage.store import Store
+
+SLOW = tuple(name for name in ESTIMATORS if not name.startswith("ridge"))
+
+_PARTS = ("weights", "alpha", "rho", "rho_a", "ceiling")
+# What an analysis was asked that changes none of its pair tables, or is said by the layer.
+_APART = ("estimator", "interactions", "features", "device", "models", "representations", "layers")
+
+Fits = tuple[FoldFits, FloatArray]
+
+
+def _save(found: Fits, folder: Path) -> None:
+    fits, importance = found
+    parts = {name: getattr(fits, name) for name in _PARTS}
+    np.savez(folder / "fits.npz", importance=importance, **parts)
+
+
+def _load(folder: Path) -> Fits:
+    with np.load(folder / "fits.npz", allow_pickle=False) as arrays:
+        return FoldFits(*(arrays[name] for name in _PARTS)), arrays["importance"]
+
+
+STAGE = Stage("fits", 1, _save, _load)
+
+
+def find(analysis: Analysis, store: Store, selection: Selection) -> Results | None:
+    """The results of a selection if the fits of all of its layers are kept; else None."""
+    kept = []
+    for layer in selection.layers:
+        fits = STAGE.find(store, _depends_on(analysis, layer, selection))
+        if fits is None:
+            return None
+        kept.append(fits)
+    return analysis.results_of(selection, _joined(kept))
+
+
+def make(
+    analysis: Analysis, store: Store, selection: Selection, report: Report | None = None
+) -> Results:
+    """The results of a selection; fits that are not kept yet are computed and kept.
+
+    Parameters
+    ----------
+    report : called as the layers are done
+
+    Raises
+    ------
+    InputError
+        As `Analysis.results`.
+    """
+    kept, total = [], len(selection.layers)
+    for done, layer in enumerate(selection.layers):
+        if report is not None:
+            report(Progress("fits", None, done, total, "layers"))
+        tables, _ = analysis.subset(replace(selection, layers=(layer,)))
+        kept.append(
+            STAGE.get(
+                store,
+                _depends_on(analysis, layer, selection),
+                lambda tables=tables: fitted(tables, selection.estimator),  # type: ignore[misc]
+            )
+        )
+    if report is not None:
+        report(Progress("fits", None, total, total, "layers"))
+    return analysis.results_of(selection, _joined(kept))
+
+
+def _depends_on(analysis: Analysis, layer: Layer, selection: Selection) -> dict[str, Any]:
+    model, number = layer
+    asked = analysis.manifest["parameters"]
+    stimuli = analysis.manifest["stimuli"]
+    return {
+        "asked": {name: value for name, value in asked.items() if name not in _APART},
+        "stimuli": [stimuli["digest"], stimuli["features"]],
+        "representations": analysis.manifest["models"][model]["identity"],
+        "layer": number,
+        # In this order, which the columns of the fits have.
+        "features": list(selection.features),
+        "estimator": selection.estimator,
+        "interactions": selection.interactions,
+    }
+
+
+def _joined(kept: Sequence[Fits]) -> Fits:
+    """The fits of n_layers layers as one, from those of each."""
+    fits = {name: np.concatenate([getattr(own, name) for own, _ in kept]) for name in _PARTS}
+    return FoldFits(**fits), np.concatenate([importance for _, importance in kept])

@@ -1,0 +1,397 @@
+"""What in the stimuli and their features makes a result uncertain, said before anything runs."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from mlem_core.base.errors import InputError
+from mlem_core.base.typing import IntArray
+from mlem_core.data.folds import group_folds
+from mlem_core.data.stimuli import StimulusSet
+from mlem_core.estimators.normal_equations import training_blocks
+from mlem_core.measures.similarity import feature_correlations
+from mlem_core.pairs.build import tables_without_layers
+from mlem_core.pairs.patterns import PairIndex, feature_columns
+from mlem_core.pairs.tables import PairTables
+from mlem_core.pairs.terms import Columns
+
+Severity = Literal["problem", "caution", "note"]
+SEVERITIES: tuple[Severity, ...] = ("problem", "caution", "note")
+
+# Distances of two features that correlate above this are named (Salle et al. 2024, figure S5, has
+# the table; the bound is ours).
+CORRELATED = 0.3
+# A value of a nominal feature that fewer stimuli have (or fewer than one in a hundred) is rare.
+RARE = 10
+# Regression wants 10 to 20 observations a weight. Pairs of the same stimuli are not independent, so
+# we count stimuli, and ask for the larger number.
+PER_WEIGHT = 20
+GROUPS_A_FOLD = 5
+# Of more stimuli the pairs of a sample are looked at: seconds instead of half a minute.
+MOST_STIMULI = 2_500
+MOST_ROWS = 20
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing about the stimuli that their owner should know.
+
+    Attributes
+    ----------
+    severity : "problem" (a result would mean nothing), "caution" (read it with care), "note"
+    kind : what it is about, one word: "constant", "copies", "weights", "rare", "identifier",
+        "range", "correlated", "missing", "duplicates", "few", "folds", "bins"
+    features : the features it is about
+    rows : the rows it is about, 1 for the first stimulus below the header, at most `MOST_ROWS`
+    sentence : what was found, what it means for the result, and what to do
+    """
+
+    severity: Severity
+    kind: str
+    features: tuple[str, ...]
+    rows: tuple[int, ...]
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Lint:
+    """What `lint` found.
+
+    Attributes
+    ----------
+    findings : the gravest first
+    correlations : square, Pearson correlations of the feature distances over all pairs; NaN for a
+        feature whose distance is the same in all pairs
+    n_stimuli : how many stimuli the correlations are from
+    """
+
+    findings: list[Finding]
+    correlations: pd.DataFrame
+    n_stimuli: int
+
+
+def lint(
+    stimuli: StimulusSet,
+    *,
+    folds: int = 5,
+    seed: int = 0,
+    missing: str = "ignore",
+    interactions: bool = False,
+) -> Lint:
+    """Look at stimuli as a careful colleague would before a run.
+
+    What needs all pairs of stimuli is looked at in a seeded sample where there are more than
+    `MOST_STIMULI` of them.
+
+    Parameters
+    ----------
+    stimuli : with the features that are to be used (`StimulusSet.select`)
+    folds, seed, missing, interactions : as in `AnalysisSpec`
+
+    Raises
+    ------
+    InputError
+        An unknown policy for missing values; features that make too many patterns.
+    """
+    n = len(stimuli)
+    findings = [*_duplicates(stimuli), *_missing(stimuli, missing), *_values(stimuli, folds)]
+    findings += _size(stimuli, folds, interactions)
+    try:
+        fold_of = group_folds(stimuli.groups, folds, seed)
+    except InputError as error:
+        findings.append(Finding("problem", "folds", (), (), _sentence(error)))
+        fold_of = np.arange(n) % min(max(folds, 2), n)
+    rows = np.sort(np.random.default_rng(seed).permutation(n)[:MOST_STIMULI])
+    fold_of = np.unique(fold_of[rows], return_inverse=True)[1].astype(np.int64)
+    index = PairIndex.build(feature_columns(stimuli.take(rows)), fold_of, missing)
+    findings += [Finding("note", "bins", (), (), note) for note in index.notes]
+    tables = tables_without_layers(index).with_interactions(interactions)
+    findings += feature_findings(tables)
+    correlations = _correlations(tables)
+    of = "all pairs of stimuli" if len(rows) == n else f"the pairs of {len(rows):,} of the stimuli"
+    findings += _correlated(correlations, findings, of)
+    findings.sort(key=lambda finding: SEVERITIES.index(finding.severity))
+    return Lint(findings, correlations, len(rows))
+
+
+def feature_notices(tables: PairTables) -> list[str]:
+    """The sentences of `feature_findings`."""
+    return [finding.sentence for finding in feature_findings(tables)]
+
+
+def feature_findings(tables: PairTables) -> list[Finding]:
+    """What the features' own values make uncertain about every fit.
+
+    A feature that is the same everywhere in a fold's training stimuli, two features that tell apart
+    the same pairs, more weights than patterns.
+
+    Parameters
+    ----------
+    tables : `with_interactions` decides how many weights there are
+    """
+    found: list[Finding] = []
+
+    def add(severity: Severity, kind: str, features: tuple[str, ...], sentence: str) -> None:
+        found.append(Finding(severity, kind, features, (), sentence))
+
+    blocks = training_blocks(tables.n_folds, [(k,) for k in range(tables.n_folds)])
+    present = [np.unique(tables.cell_pattern[use[tables.cell_block]]) for use in blocks]
+    for f, name in enumerate(tables.features):
+        folds = [k for k, own in enumerate(present) if len(np.unique(tables.codes[own, f])) < 2]
+        if len(folds) == tables.n_folds:
+            add(
+                "problem",
+                "constant",
+                (name,),
+                f"The feature {name!r} has the same distance in all pairs of stimuli; its weights "
+                "and importances are 0.",
+            )
+        elif folds:
+            named = ", ".join(str(k) for k in folds)
+            add(
+                "caution",
+                "constant",
+                (name,),
+                f"The feature {name!r} has the same distance in all pairs that are left to train "
+                f"on without fold {named}; its weight there is 0.",
+            )
+    whole = np.unique(np.concatenate(present))
+    for f, g in itertools.combinations(range(len(tables.features)), 2):
+        pairs = np.unique(tables.codes[whole][:, [f, g]], axis=0)
+        sizes = [len(np.unique(pairs[:, c])) for c in (0, 1)]
+        if sizes[0] == sizes[1] == len(pairs) > 1:
+            add(
+                "problem",
+                "copies",
+                (tables.features[f], tables.features[g]),
+                f"The features {tables.features[f]!r} and {tables.features[g]!r} tell apart the "
+                "same stimuli, so how their weight is divided between them means nothing; leave "
+                "one of them out.",
+            )
+    fewest = min(len(own) for own in present)
+    if len(tables.columns) >= fewest:
+        add(
+            "problem",
+            "weights",
+            tables.features,
+            f"The model has {len(tables.columns)} weights, but the features tell the pairs of "
+            f"stimuli apart in only {fewest} ways; other weights would fit as well, so choose "
+            f"fewer features{' or no interactions' if tables.interactions else ''}.",
+        )
+    return found
+
+
+def _correlations(tables: PairTables) -> pd.DataFrame:
+    counts = np.bincount(tables.cell_pattern, tables.counts, len(tables.codes)).astype(np.float64)
+    square = feature_correlations(tables.patterns, counts)
+    names = list(tables.features)
+    return pd.DataFrame(square, index=names, columns=names)
+
+
+def _correlated(table: pd.DataFrame, known: Sequence[Finding], of: str) -> list[Finding]:
+    copies = {finding.features for finding in known if finding.kind == "copies"}
+    values = table.to_numpy()
+    pairs = [
+        (values[f, g], (str(table.index[f]), str(table.index[g])))
+        for f, g in itertools.combinations(range(len(values)), 2)
+        if abs(values[f, g]) > CORRELATED
+    ]
+    return [
+        Finding(
+            "caution",
+            "correlated",
+            names,
+            (),
+            f"The distances of {names[0]!r} and {names[1]!r} correlate at {value:.2f} over {of}, "
+            "so that a part of what one explains may be found under the other's name; read the two "
+            "importances together, or choose stimuli in which the two vary independently.",
+        )
+        for value, names in sorted(pairs, key=lambda pair: -abs(pair[0]))
+        if names not in copies
+    ]
+
+
+def _duplicates(stimuli: StimulusSet) -> Iterator[Finding]:
+    index = stimuli.word_index
+    table = pd.DataFrame({"sentence": stimuli.sentences})
+    table["word"] = np.zeros(len(stimuli), dtype=np.int64) if index is None else index
+    again = np.flatnonzero(table.duplicated(keep="first").to_numpy())
+    if not len(again):
+        return
+    same = (table == table.iloc[again[0]]).all(axis=1).to_numpy()
+    what = "sentence" if index is None else "word of the same sentence"
+    rows = _rows(again)
+    yield Finding(
+        "caution",
+        "duplicates",
+        (),
+        rows,
+        f"{_many(len(again), 'row')} {'repeats' if len(again) == 1 else 'repeat'} a {what} that an "
+        f"earlier row has (row {rows[0]} is row {int(np.flatnonzero(same)[0]) + 1} again): models "
+        "represent both alike whatever the features say, so such pairs tell nothing or mislead; "
+        "keep one row of each.",
+    )
+
+
+def _missing(stimuli: StimulusSet, policy: str) -> Iterator[Finding]:
+    n = len(stimuli)
+    groups: dict[bytes, tuple[NDArray[np.bool_], list[str]]] = {}
+    for feature in stimuli.features:
+        absent = pd.isna(stimuli.values(feature.name))
+        if absent.any():
+            groups.setdefault(absent.tobytes(), (absent, []))[1].append(feature.name)
+    for absent, names in groups.values():
+        n_absent = int(absent.sum())
+        present = n - n_absent
+        without = 1 - present * (present - 1) / (n * (n - 1))
+        who = (
+            f"The feature {names[0]!r} has no value"
+            if len(names) == 1
+            else f"The features {_listed([repr(name) for name in names])} have no value, always "
+            "together,"
+        )
+        if policy == "level":
+            means = (
+                "having none counts as a value of its own, so its importance is partly about "
+                "which stimuli have the feature at all"
+                if len(names) == 1
+                else "having none counts as a value of each, so all of them tell these stimuli "
+                "from the others and their importances cannot be told apart in that"
+            )
+        else:
+            its = "its distance" if len(names) == 1 else "each one's distance"
+            means = f"{its} is 0 in {without:.0%} of the pairs, and its weight rests on the others"
+        yield Finding(
+            "caution" if n_absent > n / 2 else "note",
+            "missing",
+            tuple(names),
+            _rows(np.flatnonzero(absent)),
+            f"{who} in {n_absent:,} of {n:,} stimuli ({n_absent / n:.0%}): {means}; check that "
+            "these cells are meant to be empty.",
+        )
+
+
+def _values(stimuli: StimulusSet, folds: int) -> Iterator[Finding]:
+    """Rare values and identifiers; ordered features whose range a few stimuli stretch."""
+    n = len(stimuli)
+    for feature in stimuli.features:
+        values = pd.Series(stimuli.values(feature.name))
+        if feature.kind == "ordered":
+            yield from _stretched(feature.name, values)
+            continue
+        counts = values.value_counts()
+        if len(counts) > max(20, 0.5 * counts.sum()):
+            yield Finding(
+                "problem",
+                "identifier",
+                (feature.name,),
+                (),
+                f"The feature {feature.name!r} has {len(counts):,} different values in "
+                f"{int(counts.sum()):,} stimuli, so it says of nearly every two that they differ; "
+                "if it names the stimuli, ignore it, and if it is a number, make it ordered.",
+            )
+            continue
+        rare = counts[counts < max(folds, min(RARE, n / 100))]
+        if not len(rare):
+            continue
+        shown = _listed([f"{value} ({count})" for value, count in rare.items()])
+        one = len(rare) == 1
+        yield Finding(
+            "caution",
+            "rare",
+            (feature.name,),
+            _rows(np.flatnonzero(values.isin(rare.index))),
+            f"{'A value' if one else f'{len(rare)} values'} of the feature {feature.name!r} "
+            f"{'is' if one else 'are'} rare among {n:,} stimuli: {shown}; some folds hold hardly "
+            "any, so what is said about the feature says little about "
+            f"{'it' if one else 'them'}: merge {'it' if one else 'them'} with others or add "
+            "stimuli.",
+        )
+
+
+def _stretched(name: str, values: pd.Series[Any]) -> Iterator[Finding]:
+    present = values.dropna()
+    low, middle_low, middle_high, high = present.quantile([0, 0.01, 0.99, 1])
+    span, bulk = high - low, middle_high - middle_low
+    if len(present) >= 100 and 10 * bulk < span:
+        far = values.notna() & ((values < middle_low) | (values > middle_high))
+        yield Finding(
+            "caution",
+            "range",
+            (name,),
+            _rows(np.flatnonzero(far)),
+            f"The feature {name!r} runs from {low:g} to {high:g}, but 98 % of its values lie "
+            f"between {middle_low:g} and {middle_high:g}: scaled by the range, nearly all its "
+            "distances are close to 0 and its weight rests on few stimuli; look at the extreme "
+            "values, or use their logarithm.",
+        )
+
+
+def _size(stimuli: StimulusSet, folds: int, interactions: bool) -> Iterator[Finding]:
+    n, n_weights = (
+        len(stimuli),
+        len(Columns(tuple(feature.name for feature in stimuli.features), interactions)),
+    )
+    if n < PER_WEIGHT * n_weights:
+        yield Finding(
+            "caution",
+            "few",
+            (),
+            (),
+            f"There are {n:,} stimuli for {n_weights} weights; as a rule of thumb have "
+            f"{PER_WEIGHT} stimuli a weight (here {PER_WEIGHT * n_weights:,}), because pairs of "
+            "the same stimuli are not independent: expect weights that change from fold to fold, "
+            "and add stimuli or choose fewer features"
+            f"{' or no interactions' if interactions else ''}.",
+        )
+    sizes = np.bincount(stimuli.groups)
+    what = "sentence_id" if "sentence_id" in stimuli.table else "sentence"
+    if folds <= len(sizes) < GROUPS_A_FOLD * folds:
+        yield Finding(
+            "caution",
+            "folds",
+            (),
+            (),
+            f"The stimuli are of {len(sizes)} different values of {what!r}, which stay together, "
+            f"in {folds} folds; as a rule of thumb have {GROUPS_A_FOLD} a fold (here "
+            f"{GROUPS_A_FOLD * folds}): the scores of single folds will differ by chance, so add "
+            "sentences or choose fewer folds.",
+        )
+    if len(sizes) >= folds and sizes.max() > 2 * n / folds:
+        largest = np.flatnonzero(stimuli.groups == sizes.argmax())
+        yield Finding(
+            "caution",
+            "folds",
+            (),
+            _rows(largest),
+            f"{sizes.max():,} of the {n:,} stimuli have the same {what!r} (row {largest[0] + 1} is "
+            "the first) and stay together, so that one fold is far larger than the others and is "
+            "trained on few; divide them into smaller groups.",
+        )
+
+
+def _rows(positions: IntArray) -> tuple[int, ...]:
+    return tuple(int(position) + 1 for position in positions[:MOST_ROWS])
+
+
+def _many(n: int, what: str) -> str:
+    return f"{n:,} {what}{'' if n == 1 else 's'}"
+
+
+def _listed(texts: Sequence[str], most: int = 5) -> str:
+    shown = list(texts[:most])
+    if len(texts) > most:
+        return f"{', '.join(shown)} and {len(texts) - most} more"
+    return f"{', '.join(shown[:-1])} and {shown[-1]}" if len(shown) > 1 else shown[0]
+
+
+def _sentence(error: InputError) -> str:
+    text = str(error)
+    return text[:1].upper() + text[1:]

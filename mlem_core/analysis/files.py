@@ -1,0 +1,69 @@
+"""A finished analysis as a folder of files: plain CSV, JSON and arrays, no pickle."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.analysis.transforms import stimuli_kept
+from mlem_core.data.stimuli import read_csv, write_csv
+from mlem_core.pairs import tables_io
+
+
+def save(analysis: Analysis, folder: Path | str) -> None:
+    """Write the analysis into an existing folder: plain CSV, JSON and .npy, no pickle."""
+    target = Path(folder)
+    write_csv(analysis.whole, target / "stimuli.csv")
+    tables_io.save(analysis.tables, target / "tables.npz")
+    np.save(target / "rsa.npy", analysis.rsa)
+    np.save(target / "folds.npy", analysis.folds)
+    if analysis.maps:
+        kept = [layer for layer in analysis.layers if layer in analysis.maps]
+        points = np.stack([analysis.maps[layer] for layer in kept]).astype(np.float32)
+        at = [analysis.layers.index(layer) for layer in kept]
+        np.savez_compressed(target / "maps.npz", layers=np.array(at), points=points)
+    about = {
+        "spec": analysis.spec.to_dict(),
+        "stimuli": analysis.stimuli.name,
+        "kinds": {feature.name: feature.kind for feature in analysis.stimuli.features},
+        "layers": analysis.layers,
+        "notices": analysis.notices,
+        "manifest": analysis.manifest,
+    }
+    (target / "analysis.json").write_text(json.dumps(about), encoding="utf-8")
+
+
+def load(folder: Path | str) -> Analysis:
+    """Read what `save` wrote."""
+    source = Path(folder)
+    about = json.loads((source / "analysis.json").read_text(encoding="utf-8"))
+    kinds = about["kinds"]
+    spec = AnalysisSpec.from_dict(about["spec"])
+    whole = read_csv(
+        source / "stimuli.csv",
+        name=about["stimuli"],
+        ordered=[name for name, kind in kinds.items() if kind == "ordered"],
+        nominal=[name for name, kind in kinds.items() if kind == "nominal"],
+    ).select(list(kinds))
+    layers = [(str(model), int(layer)) for model, layer in about["layers"]]
+    maps = {}
+    if (source / "maps.npz").exists():
+        with np.load(source / "maps.npz", allow_pickle=False) as kept:
+            points = kept["points"].astype(np.float64)
+            maps = {layers[at]: points[i] for i, at in enumerate(kept["layers"])}
+    return Analysis(
+        spec=spec,
+        stimuli=stimuli_kept(whole, spec.positions),
+        layers=layers,
+        tables=tables_io.load(source / "tables.npz"),
+        rsa=np.load(source / "rsa.npy", allow_pickle=False),
+        folds=np.load(source / "folds.npy", allow_pickle=False),
+        notices=about["notices"],
+        manifest=about["manifest"],
+        whole=whole,
+        maps=maps,
+    )

@@ -1,0 +1,71 @@
+"""Everything that is needed to run an analysis again."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.base.parallel import cores
+from mlem_core.base.typing import Layer
+from mlem_core.data.stimuli import StimulusSet
+from mlem_core.estimators.ridge import ALPHAS
+from mlem_core.models.representations import Representations
+
+PACKAGES = ("numpy", "scipy", "scikit-learn", "pandas", "torch", "transformers")
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def manifest_of(
+    spec: AnalysisSpec,
+    whole: StimulusSet,
+    stimuli: StimulusSet,
+    sources: Mapping[str, Representations],
+    layers: Sequence[Layer],
+    notices: Sequence[str],
+) -> dict[str, Any]:
+    """What `manifest.json` says of an analysis.
+
+    Parameters
+    ----------
+    whole, stimuli : all of them, and those that the analysis keeps
+    sources : representations by the name of their model
+    layers : that have results
+    """
+    models = {}
+    for name, source in sources.items():
+        used = [n for model, n in layers if model == name]
+        if used:
+            models[name] = {"identity": source.identity, "layers": used, **source.facts}
+    return {
+        "format": 1,
+        "parameters": replace(spec, features=tuple(f.name for f in stimuli.features)).to_dict(),
+        "alphas": list(ALPHAS),
+        "stimuli": {
+            "name": stimuli.name,
+            "digest": whole.digest,
+            "level": stimuli.level,
+            "n_stimuli": len(stimuli),
+            "n_sentences": len(np.unique(stimuli.groups)),
+            "features": {feature.name: feature.kind for feature in stimuli.features},
+        },
+        "models": models,
+        "notices": list(notices),
+        "versions": {
+            "mlem": _version("mlem-core"),
+            "python": platform.python_version(),
+            **{package: _version(package) for package in PACKAGES},
+        },
+        "machine": {"platform": platform.platform(), "cores": cores()},
+    }

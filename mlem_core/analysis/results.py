@@ -1,0 +1,183 @@
+"""The tables of an analysis, recomputed from its pair tables, and how they are written."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from mlem_core.base.typing import FloatArray, IntArray, Layer
+from mlem_core.data.stimuli import write_table
+from mlem_core.estimators.base import FoldFits
+from mlem_core.measures import similarity
+from mlem_core.measures.importance import fitted
+from mlem_core.pairs.tables import PairTables
+from mlem_core.storage.files import replacing
+
+
+@dataclass(frozen=True)
+class Results:
+    """Everything that an analysis says, as tidy tables.
+
+    Attributes
+    ----------
+    scores : model, layer, fold, rho, rho_a, ceiling, alpha (held-out, a row a layer and fold)
+    importance : model, layer, fold, feature, importance (drop of the held-out ρ)
+    weights : model, layer, fold, feature, weight (fitted on that fold's training stimuli)
+        With interactions "a × b" stands among the features for the product of two, in both.
+    folds : stimulus (row of the CSV from 0), fold (that tests it)
+    similarity_profiles : weighted Kendall τ of the importance profiles, square, "model:layer"
+    similarity_rsa : Spearman ρ of the neural distances, square, "model:layer"
+    layers : (model, layer) of each layer, in the order of the squares
+    agreement : Spearman ρ of the upper triangles of the two similarity tables
+    feature_correlations : Pearson correlations of the feature distances, square
+    n_stimuli, n_pairs, n_folds : what it was computed on
+    """
+
+    scores: pd.DataFrame
+    importance: pd.DataFrame
+    weights: pd.DataFrame
+    folds: pd.DataFrame
+    similarity_profiles: pd.DataFrame
+    similarity_rsa: pd.DataFrame
+    layers: list[Layer]
+    agreement: float
+    feature_correlations: pd.DataFrame
+    n_stimuli: int
+    n_pairs: int
+    n_folds: int
+
+    @cached_property
+    def layer_map(self) -> pd.DataFrame:
+        """measure ("profiles" or "rsa"), model, layer, x, y: metric MDS of 1 − similarity."""
+        maps = []
+        squares = {"profiles": self.similarity_profiles, "rsa": self.similarity_rsa}
+        for measure, square in squares.items():
+            points = similarity.mds_map(1.0 - square.to_numpy(dtype=np.float64))
+            place = {"x": points[:, 0], "y": points[:, 1]}
+            maps.append(_long(self.layers, place).assign(measure=measure))
+        return pd.concat(maps, ignore_index=True)[["measure", "model", "layer", "x", "y"]]
+
+    def write(
+        self,
+        folder: Path | str,
+        manifest: dict[str, Any],
+        extra: Mapping[str, pd.DataFrame] | None = None,
+    ) -> None:
+        """Write the files of the command line's contract; each appears whole or not at all.
+
+        Parameters
+        ----------
+        folder : made if it is not there
+        manifest : goes into manifest.json as it is
+        extra : further tables by their file names
+        """
+        write_tables(folder, {**self.tables(), **(extra or {})}, manifest)
+
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """The tables of the command line's contract by their file names."""
+        return {
+            "scores.csv": self.scores,
+            "importance.csv": self.importance,
+            "weights.csv": self.weights,
+            "folds.csv": self.folds,
+            "similarity_profiles.csv": _with_names(self.similarity_profiles),
+            "similarity_rsa.csv": _with_names(self.similarity_rsa),
+            "layer_map.csv": self.layer_map,
+        }
+
+
+def write_tables(
+    folder: Path | str, tables: Mapping[str, pd.DataFrame], manifest: dict[str, Any]
+) -> None:
+    """Write tables by their file names, and manifest.json; each appears whole or not at all.
+
+    Parameters
+    ----------
+    folder : made if it is not there
+    """
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    # All of them are written before the first takes its place.
+    with contextlib.ExitStack() as writing:
+        for name, table in tables.items():
+            write_table(table, writing.enter_context(replacing(target / name)))
+        text = json.dumps(manifest, indent=2, ensure_ascii=False)
+        path = writing.enter_context(replacing(target / "manifest.json"))
+        path.write_text(text + "\n", encoding="utf-8")
+
+
+def _with_names(square: pd.DataFrame) -> pd.DataFrame:
+    return square.rename_axis("layer").reset_index()
+
+
+def _long(layers: Sequence[Layer], values: dict[str, FloatArray], **by: Sequence[Any]) -> Any:
+    """Tidy table of arrays (n_layers, n_folds, ...) with a column for each axis."""
+    axes = [range(len(layers)), *by.values()]
+    index = pd.MultiIndex.from_product(axes, names=["at", *by])
+    frame = pd.DataFrame({name: array.ravel() for name, array in values.items()}, index=index)
+    frame = frame.reset_index()
+    at = frame.pop("at").to_numpy()
+    frame.insert(0, "model", np.array([model for model, _ in layers], dtype=object)[at])
+    frame.insert(1, "layer", np.array([layer for _, layer in layers], dtype=np.int64)[at])
+    return frame
+
+
+def results_from_tables(
+    tables: PairTables,
+    layers: Sequence[Layer],
+    rsa: FloatArray,
+    folds: IntArray,
+    estimator: str = "ridge",
+    fits: tuple[FoldFits, FloatArray] | None = None,
+) -> Results:
+    """Fit, score, permute and compare all layers from their pair tables.
+
+    Parameters
+    ----------
+    tables : pair tables of n_layers layers
+    layers : (model, layer) of each
+    rsa : (n_layers, n_layers) from `mlem_core.pairs.rank_store.PairRanks.rsa`
+    folds : (n_stimuli,) the fold that tests each stimulus
+    estimator : one of `ESTIMATORS`
+    fits : what `fitted` gives, where it has been computed before
+    """
+    found, importance = fitted(tables, estimator) if fits is None else fits
+    terms = tables.columns.names
+    tau = similarity.weighted_tau(importance.mean(axis=1))
+    names = [f"{model}:{layer}" for model, layer in layers]
+    by = {"fold": range(tables.n_folds)}
+    counts = np.bincount(tables.cell_pattern, tables.counts, len(tables.codes)).astype(np.float64)
+    correlations = similarity.feature_correlations(tables.patterns, counts)
+    return Results(
+        scores=_long(
+            layers,
+            {
+                "rho": found.rho,
+                "rho_a": found.rho_a,
+                "ceiling": found.ceiling,
+                "alpha": found.alpha,
+            },
+            **by,
+        ),
+        importance=_long(layers, {"importance": importance}, **by, feature=terms),
+        weights=_long(layers, {"weight": found.weights}, **by, feature=terms),
+        folds=pd.DataFrame({"stimulus": np.arange(len(folds)), "fold": folds}),
+        similarity_profiles=pd.DataFrame(tau, index=names, columns=names),
+        similarity_rsa=pd.DataFrame(rsa, index=names, columns=names),
+        layers=list(layers),
+        agreement=similarity.agreement(tau, rsa),
+        feature_correlations=pd.DataFrame(
+            correlations, index=list(tables.features), columns=list(tables.features)
+        ),
+        n_stimuli=tables.n_stimuli,
+        n_pairs=tables.n_pairs,
+        n_folds=tables.n_folds,
+    )

@@ -1,0 +1,232 @@
+"""What an analysis is, and its run from the stimuli to the tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.diagnostics import feature_notices
+from mlem_core.analysis.manifest import manifest_of
+from mlem_core.analysis.maps import from_file
+from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.analysis.transforms import kept_stimuli, stimuli_kept, view
+from mlem_core.base.errors import InputError
+from mlem_core.base.typing import FloatArray, IntArray, Layer, Progress, Report
+from mlem_core.data.folds import group_folds
+from mlem_core.data.stimuli import StimulusSet
+from mlem_core.models import representations
+from mlem_core.models.representations import Representations
+from mlem_core.pairs import tables_io
+from mlem_core.pairs.build import pair_tables
+from mlem_core.pairs.patterns import PairIndex, feature_columns
+from mlem_core.pairs.rank_store import PairRanks
+from mlem_core.pairs.tables import PairTables
+from mlem_core.pairs.torch_backend import cuda_device
+from mlem_core.storage.store import Store
+
+TABLES_VERSION = 3
+
+
+def run(spec: AnalysisSpec, store: Store, progress: Report | None = None) -> Analysis:
+    """Run an analysis from top to bottom.
+
+    Representations and pair tables come from the store when nothing that they depend on has
+    changed. A model or file that cannot be used is left out, with a notice, if another remains.
+
+    Parameters
+    ----------
+    progress : called as the work goes on
+
+    Raises
+    ------
+    InputError
+        Whatever the user gave that cannot be used; no model is left.
+    """
+    spec.check()
+    whole = spec.load_stimuli().select(spec.features)
+    stimuli = stimuli_kept(whole, spec.positions)
+    folds = _folds(whole, spec)
+    found, notices = _all_representations(spec, whole, store, progress or (lambda _: None))
+    rows = kept_stimuli(whole, spec.positions)
+    found = [view(source, rows, spec.positions, spec.units) for source in found]
+    if len(rows) < len(whole):
+        left_out = len(whole) - len(rows)
+        notices.append(f"{left_out} of {len(whole)} stimuli, those at position 0, were left out.")
+    sources, layers = _chosen_layers(spec, found, notices)
+    tables, rsa, notes, kept = _tables(spec, stimuli, folds, sources, layers, store, progress)
+    layers = [layers[i] for i in kept]
+    notices += notes + feature_notices(tables.with_interactions(spec.interactions))
+    for (model, layer), squares in zip(layers, tables.rank_squares, strict=True):
+        if squares == 0:
+            notices.append(
+                f"{model} layer {layer} represents all stimuli alike (every distance is the same); "
+                "its scores and importances are 0."
+            )
+    manifest = manifest_of(spec, whole, stimuli, sources, layers, notices)
+    return Analysis(spec, stimuli, layers, tables, rsa, folds, notices, manifest, whole)
+
+
+def _folds(whole: StimulusSet, spec: AnalysisSpec) -> IntArray:
+    """Those of all stimuli, so that a sentence is in the same fold whichever words are left out."""
+    folds = group_folds(whole.groups, spec.folds, spec.seed)[kept_stimuli(whole, spec.positions)]
+    smallest = int(np.bincount(folds, minlength=spec.folds).min())
+    if smallest < 3:
+        raise InputError(
+            f"a fold is left with {smallest} stimuli without those at position 0; each of the "
+            f"{spec.folds} folds needs at least 3, so choose fewer folds or keep all positions."
+        )
+    return folds
+
+
+def model_representations(
+    spec: AnalysisSpec, stimuli: StimulusSet, name: str, store: Store, report: Report
+) -> Representations:
+    """What one model of an analysis makes of its stimuli, from the store where it is kept.
+
+    Raises
+    ------
+    InputError
+        As `mlem_core.models.representations.from_model`.
+    """
+
+    def sentences(done: int, total: int) -> None:
+        report(Progress("representations", name, done, total, "sentences"))
+
+    return representations.from_model(
+        stimuli,
+        name,
+        store,
+        device=spec.device,
+        dtype=spec.dtype,
+        special_tokens=spec.special_tokens,
+        pooling=spec.pooling,
+        progress=sentences,
+    )
+
+
+def _all_representations(
+    spec: AnalysisSpec, stimuli: StimulusSet, store: Store, report: Report
+) -> tuple[list[Representations], list[str]]:
+    found: list[Representations] = []
+    files: list[Representations] = []
+    errors: dict[str, InputError] = {}
+    # Files are read first: what is wrong with them shows before a model has run for minutes.
+    for name, path in spec.representations:
+        try:
+            files.append(from_file(spec, stimuli, path, name))
+        except InputError as error:
+            errors[name] = error
+    for name in spec.models:
+        try:
+            found.append(model_representations(spec, stimuli, name, store, report))
+        except InputError as error:
+            errors[name] = error
+    notices = [f"{name} was left out: {error}" for name, error in errors.items()]
+    if not found and not files:
+        if len(errors) == 1:
+            raise next(iter(errors.values()))
+        raise InputError("no model is left: " + " ".join(notices))
+    notices += [f"A layer was left out: {why}" for source in files for why in source.left_out]
+    return [*found, *files], notices
+
+
+def _chosen_layers(
+    spec: AnalysisSpec, found: Sequence[Representations], notices: list[str]
+) -> tuple[dict[str, Representations], list[Layer]]:
+    layers: list[Layer] = []
+    for source in found:
+        chosen = [n for n in source.layers if spec.layers is None or n in spec.layers]
+        if not chosen:
+            notices.append(
+                f"{source.name} was left out: it has none of the layers "
+                f"{', '.join(str(n) for n in spec.layers or ())}; it has {_span(source.layers)}."
+            )
+        layers += [(source.name, n) for n in chosen]
+    if not layers:
+        raise InputError(notices[-1])
+    asked = set(spec.layers or ()) - {n for _, n in layers}
+    if asked:
+        notices.append(
+            f"No model has the layers {', '.join(str(n) for n in sorted(asked))}; they were left "
+            "out."
+        )
+    return {source.name: source for source in found}, layers
+
+
+def _span(layers: Sequence[int]) -> str:
+    return f"{layers[0]} to {layers[-1]}" if len(layers) > 1 else f"{layers[0]}"
+
+
+def _tables(
+    spec: AnalysisSpec,
+    stimuli: StimulusSet,
+    folds: IntArray,
+    sources: Mapping[str, Representations],
+    layers: Sequence[Layer],
+    store: Store,
+    progress: Report | None,
+) -> tuple[PairTables, FloatArray, list[str], list[int]]:
+    """The tables, RSA and notices of the layers that can be used, and which of `layers` these are.
+
+    Raises
+    ------
+    InputError
+        What is wrong with the first layer, if none can be used.
+    """
+
+    def counted(done: int, total: int) -> None:
+        if progress is not None:
+            progress(Progress("pair tables", None, done, total, "layers"))
+
+    def make(folder: Path) -> None:
+        counted(0, len(layers))
+        index = PairIndex.build(feature_columns(stimuli), folds, spec.missing)
+        errors: dict[int, InputError] = {}
+        with PairRanks(len(layers), len(stimuli), folder) as ranks:
+
+            def failed(position: int, error: InputError) -> None:
+                errors[position] = error
+                if len(errors) == len(layers):
+                    raise errors[0]
+                ranks.put(position, np.zeros(ranks.n_pairs, dtype=np.uint32))
+
+            tables = pair_tables(
+                index,
+                [lambda name=name, n=n: sources[name][n] for name, n in layers],  # type: ignore[misc]
+                names=[f"{name} layer {n}" for name, n in layers],
+                distance=spec.distance,
+                keep_ranks=ranks.put,
+                train_ranks=True,
+                failed=failed,
+                progress=counted,
+                device=cuda_device(spec.device),
+            )
+            kept = [i for i in range(len(layers)) if i not in errors]
+            np.save(folder / "rsa.npy", ranks.rsa()[np.ix_(kept, kept)])
+        tables_io.save(tables, folder / "tables.npz")
+        notes = [f"A layer was left out: {errors[i]}" for i in sorted(errors)]
+        about = {"notes": [*index.notes, *notes], "layers": kept}
+        (folder / "notes.json").write_text(json.dumps(about), encoding="utf-8")
+
+    folder = store.entry(
+        "pair-tables",
+        TABLES_VERSION,
+        make,
+        stimuli=stimuli.digest,
+        layers=[[sources[name].identity, n] for name, n in layers],
+        missing=spec.missing,
+        distance=spec.distance,
+        folds=spec.folds,
+        seed=spec.seed,
+    )
+    about = json.loads((folder / "notes.json").read_text(encoding="utf-8"))
+    return (
+        tables_io.load(folder / "tables.npz"),
+        np.load(folder / "rsa.npy", allow_pickle=False),
+        list(about["notes"]),
+        list(about["layers"]),
+    )

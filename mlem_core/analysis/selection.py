@@ -1,0 +1,96 @@
+"""What a user has chosen of an analysis: features, layers, and how the metric model is fitted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.typing import FloatArray, Layer
+from mlem_core.estimators.registry import ESTIMATORS
+from mlem_core.pairs.tables import PairTables
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What is shown of an analysis.
+
+    Attributes
+    ----------
+    features : names, in the order of the analysis
+    layers : (model, layer), in the order of the analysis
+    estimator : one of `mlem_core.estimators.registry.ESTIMATORS`
+    interactions : whether products of two features are weighed too
+    """
+
+    features: tuple[str, ...]
+    layers: tuple[Layer, ...]
+    estimator: str
+    interactions: bool
+
+    def checked(self, features: Sequence[str], layers: Sequence[Layer]) -> Selection:
+        """The same in the order of the features and layers that there are.
+
+        Raises
+        ------
+        InputError
+            A feature, layer or estimator that there is not; no feature or layer.
+        """
+        for name in self.features:
+            if name not in features:
+                raise unknown("feature", name, features)
+        check_layers(self.layers, layers)
+        if self.estimator not in ESTIMATORS:
+            raise unknown("estimator", self.estimator, ESTIMATORS)
+        for what, chosen in (("feature", self.features), ("layer", self.layers)):
+            if not chosen:
+                raise InputError(f"no {what} is left; choose at least one.")
+        return Selection(
+            tuple(name for name in features if name in self.features),
+            tuple(layer for layer in layers if layer in self.layers),
+            self.estimator,
+            self.interactions,
+        )
+
+    def of_tables(self, tables: PairTables, layers: Sequence[Layer]) -> PairTables:
+        """The pair tables of the selection, from those of n_layers layers."""
+        own = tables.of_layers(self.places(layers)).of_features(self.features)
+        return own.with_interactions(self.interactions)
+
+    def of_square(self, square: FloatArray, layers: Sequence[Layer]) -> FloatArray:
+        """The rows and columns of the selection in a matrix (n_layers, n_layers)."""
+        at = self.places(layers)
+        return square[np.ix_(at, at)]
+
+    def places(self, layers: Sequence[Layer]) -> list[int]:
+        """Where the layers of the selection stand among n_layers layers."""
+        return [list(layers).index(layer) for layer in self.layers]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        return {
+            "features": list(self.features),
+            "layers": [list(layer) for layer in self.layers],
+            "estimator": self.estimator,
+            "interactions": self.interactions,
+        }
+
+    @classmethod
+    def from_dict(cls, kept: Mapping[str, Any]) -> Selection:
+        """What `to_dict` gave; other entries are left alone."""
+        return cls(
+            features=tuple(str(name) for name in kept["features"]),
+            layers=tuple((str(model), int(layer)) for model, layer in kept["layers"]),
+            estimator=str(kept["estimator"]),
+            interactions=bool(kept["interactions"]),
+        )
+
+
+def check_layers(asked: Sequence[Layer], layers: Sequence[Layer]) -> None:
+    """Raise InputError for a layer that there is not."""
+    for model, number in asked:
+        if (model, number) not in layers:
+            raise unknown("layer", f"{model}:{number}", [f"{m}:{n}" for m, n in layers])

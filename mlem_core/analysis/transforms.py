@@ -1,0 +1,144 @@
+"""Variants of an analysis that need no new run of a model: views of stored representations.
+
+A view leaves out stimuli by their position, or changes the units of a layer; everything after it
+(distances, pair tables, maps) sees the view only, under an identity of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlem_core.base.errors import InputError
+from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.data.stimuli import StimulusSet
+from mlem_core.pairs.distances import equal_rows
+
+if TYPE_CHECKING:
+    from mlem_core.models.representations import Representations
+
+
+POSITIONS = ("all", "without-first")
+UNITS = ("raw", "standardised", "without-outliers")
+VERSION = 1  # counted up when a view of the same arrays becomes another
+
+# A unit is an outlier where the logarithm of its variance is so many robust standard deviations
+# above the median unit's. Variances of units spread over orders of magnitude, about evenly on a
+# logarithmic scale; of normally distributed values 3 in 10 million lie beyond 5.
+OUTLIER = 5.0
+# In a layer with hardly any spread 5 of them may be nothing: at least this (1.65 times the median).
+LEAST_SPREAD = 0.1
+
+
+def kept_stimuli(stimuli: StimulusSet, positions: str) -> IntArray:
+    """The rows of the stimuli that a choice of `POSITIONS` keeps.
+
+    Raises
+    ------
+    InputError
+        Stimuli are to be left out by position that are whole sentences, or too few are left.
+    """
+    if positions == "all":
+        return np.arange(len(stimuli))
+    if stimuli.word_index is None:
+        raise InputError(
+            f"the stimuli of {stimuli.name} are whole sentences, which have no position; the only "
+            "choice of positions for them is all."
+        )
+    kept = np.flatnonzero(stimuli.word_index > 0)
+    if len(kept) < 2:
+        raise InputError(
+            f"{len(kept)} stimuli of {stimuli.name} are left without those at position 0; at least "
+            "2 are needed to form a pair."
+        )
+    return kept
+
+
+def stimuli_kept(whole: StimulusSet, positions: str) -> StimulusSet:
+    """The stimuli that a choice of `POSITIONS` keeps; raises as `kept_stimuli`."""
+    return whole if positions == "all" else whole.take(kept_stimuli(whole, positions))
+
+
+def variances(rows: NDArray[np.floating]) -> FloatArray:
+    """The variance of each unit over the stimuli: (n_stimuli, n_units) to (n_units,)."""
+    return rows.var(axis=0, dtype=np.float64)
+
+
+def outlier_units(variance: FloatArray) -> IntArray:
+    """The units whose variance stands far above the others', the largest first.
+
+    With v the logarithm of the variance of the units that vary, m its median and s = 1.4826 times
+    the median of |v - m|, but at least `LEAST_SPREAD`: those with v > m + `OUTLIER` s. They are
+    fewer than half of the units.
+
+    Parameters
+    ----------
+    variance : (n_units,) see `variances`
+
+    Returns
+    -------
+    Numbers of units
+
+    Source: outlier dimensions are described by Kovaleva et al. (2021) and, as what dominates
+    similarities, by Timkey and van Schijndel (2021).
+    """
+    varies = variance > 0
+    if not varies.any():
+        return np.empty(0, dtype=np.int64)
+    log = np.log(variance, where=varies, out=np.full(len(variance), -np.inf))
+    middle = np.median(log[varies])
+    spread = max(1.4826 * float(np.median(np.abs(log[varies] - middle))), LEAST_SPREAD)
+    found = np.flatnonzero(log > middle + OUTLIER * spread)
+    return found[np.argsort(-variance[found], kind="stable")]
+
+
+def changed_units(rows: NDArray[np.floating], units: str) -> NDArray[np.floating]:
+    """A layer after a choice of `UNITS`.
+
+    "standardised" gives each unit mean 0 and variance 1 over the stimuli (a unit that does not vary
+    is 0); "without-outliers" drops `outlier_units`. Rows that are equal up to the precision of
+    their type stay equal.
+
+    Parameters
+    ----------
+    rows : (n_stimuli, n_units)
+
+    Returns
+    -------
+    (n_stimuli, n_units), or fewer units
+    """
+    if units == "raw":
+        return rows
+    # Rounding that is nothing beside a large unit would be something without it.
+    exact = np.asarray(rows)[equal_rows(rows)].astype(np.float64)
+    variance = variances(exact)
+    if units == "without-outliers":
+        return np.delete(exact, outlier_units(variance), axis=1)
+    varies = variance > 1e-24 * np.square(exact).mean(axis=0)
+    exact -= exact.mean(axis=0)
+    exact /= np.where(varies, np.sqrt(variance), np.inf)
+    return exact
+
+
+def view(source: Representations, rows: IntArray, positions: str, units: str) -> Representations:
+    """The same representations as an analysis with these choices sees them.
+
+    Parameters
+    ----------
+    rows : of `kept_stimuli`
+    """
+    if positions == "all" and units == "raw":
+        return source
+
+    def changed(layer: int) -> NDArray[np.floating]:
+        return changed_units(source[layer] if positions == "all" else source.of(layer, rows), units)
+
+    return replace(
+        source,
+        identity=f"{source.identity} view={VERSION} positions={positions} units={units}",
+        n_stimuli=len(rows),
+        _read=changed,
+    )

@@ -1,0 +1,1 @@
+"""What every package may use: errors, types, text, threads."""

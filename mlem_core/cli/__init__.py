@@ -1,0 +1,1 @@
+"""The command line: what it takes and what its commands do."""

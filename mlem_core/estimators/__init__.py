@@ -1,0 +1,1 @@
+"""The metric models that predict neural distances from features, and their registry."""

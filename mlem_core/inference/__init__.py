@@ -1,0 +1,1 @@
+"""How sure a result is: resampling, confidence intervals, tests, and why two layers are alike."""

@@ -1,0 +1,346 @@
+"""Why two layers are alike: the terms with their intervals, in words, and the pairs behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from mlem_core.analysis.analysis import Analysis
+from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.typing import FloatArray, IntArray, Layer
+from mlem_core.data.stimuli import StimulusSet
+from mlem_core.inference.bootstrap import LayerPairs, Progress
+from mlem_core.inference.jackknife import FEW, FEW_SENTENCES, resampled_terms
+from mlem_core.measures.decomposition import UNEXPLAINED, by_pattern, decompose
+from mlem_core.measures.shapley import EXACT_FEATURES, shapley
+from mlem_core.pairs.distances import ends_of
+from mlem_core.storage.store import Store
+
+# Terms below this share of the largest are summed up in the sentence.
+SMALL = 0.1
+# Below this RSA correlation two layers are called hardly alike.
+HARDLY = 0.1
+# Of so many of the pairs that contribute most, examples are picked.
+CANDIDATES = 20_000
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why two layers are alike.
+
+    Attributes
+    ----------
+    layers : the two, (model, layer)
+    terms : term (the features and "unexplained"), value; with `lower`, `upper` (95 % interval) if
+        stimuli were resampled, and `error` (of sampled orders) with more than 12 features. The
+        values add up to the RSA correlation
+    whole : quantity ("rsa", "ceiling_a", "ceiling_b"), value, and lower, upper. The ceilings are
+        those of all pairs: √ of the share of the layer's rank variance that the features explain
+    notes : sentences about how far this holds
+    """
+
+    layers: tuple[Layer, Layer]
+    terms: pd.DataFrame
+    whole: pd.DataFrame
+    notes: tuple[str, ...] = ()
+
+    @property
+    def rsa(self) -> float:
+        return float(self.whole["value"].iloc[0])
+
+    @property
+    def sentence(self) -> str:
+        """The explanation in words."""
+        return sentence(self)
+
+    @property
+    def headline(self) -> str:
+        """The gist of the explanation, for a first look."""
+        return headline(self)
+
+    @property
+    def how_sure(self) -> str:
+        """What other sentences would change, in a sentence; empty without intervals."""
+        return how_sure(self)
+
+    @property
+    def text(self) -> str:
+        """The terms as a table to read in a terminal, and the sentence."""
+        whole = self.whole.iloc[:1].rename(columns={"quantity": "term"})
+        rows = pd.concat((self.terms, whole.assign(term="RSA (their sum)")))
+        width = max(len(term) for term in rows["term"])
+        lines = []
+        for _, row in rows.iterrows():
+            line = f"{row['term']:<{width}}  {_short(row['value']):>7}"
+            if "lower" in row.index:
+                line += f"  {_short(row['lower']):>7} to {_short(row['upper']):>6}"
+            lines.append(line)
+        return "\n".join((*lines, "", self.sentence))
+
+
+def explain(
+    analysis: Analysis,
+    a: Layer,
+    b: Layer,
+    *,
+    features: Sequence[str] | None = None,
+    store: Store | None = None,
+    n_draws: int = 0,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Explanation:
+    """Why two layers of an analysis are alike.
+
+    Parameters
+    ----------
+    features : only these; by default all of the analysis
+    store : where the representations are; needed for intervals
+    n_draws : bootstrap draws of the sentences for intervals; 0 is none
+
+    Raises
+    ------
+    InputError
+        A layer or feature that the analysis does not have; too few draws or sentences; with more
+        than 12 features no intervals; representations that are no longer in the store.
+    """
+    at = []
+    for layer in (a, b):
+        if layer not in analysis.layers:
+            names = [f"{model}:{number}" for model, number in analysis.layers]
+            raise unknown("layer", f"{layer[0]}:{layer[1]}", names)
+        at.append(analysis.layers.index(layer))
+    tables = analysis.tables.of_layers(at)
+    if features is not None:
+        tables = tables.of_features(features)
+    found = decompose(tables, analysis.rsa[np.ix_(at, at)], seed=seed)
+    terms = found.pair(0, 1)
+    own = np.diagonal(found.terms.sum(axis=0)).clip(0.0)
+    whole = pd.DataFrame(
+        {
+            "quantity": ["rsa", "ceiling_a", "ceiling_b"],
+            "value": [found.rsa[0, 1], *np.sqrt(own)],
+        }
+    )
+    notes: tuple[str, ...] = ()
+    if n_draws:
+        if store is None:
+            raise InputError("intervals need the store that holds the representations.")
+        if len(tables.features) > EXACT_FEATURES:
+            raise InputError(
+                f"found {len(tables.features)} features; intervals of the terms can be had for up "
+                f"to {EXACT_FEATURES}, so choose fewer features."
+            )
+        pairs = LayerPairs.of(analysis, (a, b), store, features)
+        bounds = resampled_terms(pairs, n_draws, seed, progress).interval()
+        n = len(terms)
+        terms = terms.assign(lower=bounds.lower[:n], upper=bounds.upper[:n])
+        whole = whole.assign(lower=bounds.lower[n:], upper=bounds.upper[n:])
+        if pairs.n_groups < FEW_SENTENCES:
+            notes = (FEW,)
+    return Explanation((a, b), terms, whole, notes)
+
+
+def headline(why: Explanation) -> str:
+    """What two layers have most in common, in one or two short sentences.
+
+    They count as hardly alike where their RSA correlation is below `HARDLY`, or its interval goes
+    below 0.
+    """
+    a, b = (f"{model} layer {layer}" for model, layer in why.layers)
+    rsa, whole = why.rsa, why.whole.iloc[0]
+    known = "lower" in why.whole
+    if rsa < HARDLY or (known and whole["lower"] <= 0):
+        return f"{a} and {b} are hardly alike (RSA {_plain(rsa)})."
+    features = why.terms[why.terms["term"] != UNEXPLAINED]
+    top = features.loc[features["value"].idxmax()]
+    rest = float(why.terms.set_index("term").loc[UNEXPLAINED, "value"]) / rsa
+    text = f"{a} and {b} are alike (RSA {_plain(rsa)})"
+    if top["value"] >= SMALL * rsa:
+        text += f", most of all in {top['term']}, which makes {_share(top['value'] / rsa)} of it."
+    else:
+        text += ", but hardly for any of these features."
+    if rest < 0:
+        return f"{text} What these features do not explain sets the two apart."
+    return f"{text} {_share(rest)} of it is not explained by these features."
+
+
+def how_sure(why: Explanation) -> str:
+    """What other sentences would change, in a sentence; empty without intervals."""
+    if "lower" not in why.whole:
+        return ""
+    features = why.terms[why.terms["term"] != UNEXPLAINED]
+    top = features.loc[features["value"].idxmax()]
+    parts = [("their RSA", why.whole.iloc[0]), (f"what {top['term']} adds", top)]
+    said = " and ".join(
+        f"{name} between {_plain(row['lower'])} and {_plain(row['upper'])}" for name, row in parts
+    )
+    return f"How sure: other sentences of this kind would put {said} (95 % intervals)."
+
+
+def _plain(value: float) -> str:
+    return f"{round(value, 2) + 0.0:.2f}".replace("-", "−")
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.0f} %"
+
+
+def sentence(why: Explanation) -> str:
+    """The explanation of two layers in words, with intervals if it has them.
+
+    The same on the screen and on the command line.
+    """
+    (a, b), terms = [f"{model}:{layer}" for model, layer in why.layers], why.terms
+    whole = why.whole.iloc[0]
+    features = terms[terms["term"] != UNEXPLAINED]
+    rest = terms[terms["term"] == UNEXPLAINED].iloc[0]
+    size = features["value"].abs()
+    shown = features[(size >= SMALL * max(size.max(), abs(rest["value"]))) & (size >= 0.0005)]
+    shown = shown.loc[shown["value"].abs().sort_values(ascending=False).index]
+    others = features.drop(index=shown.index)
+    text = [f"The RSA correlation of {a} and {b} is {_number(whole)}."]
+    up, down = shown[shown["value"] > 0], shown[shown["value"] < 0]
+    if len(up):
+        parts = [f"{row['term']} contributes {_number(row)}" for _, row in up.iterrows()]
+        text.append(f"Of the features, {_and(parts)}.")
+    if len(down):
+        parts = [f"{row['term']} by {_number(row, -1)}" for _, row in down.iterrows()]
+        text.append(f"The two are less alike for {_and(parts)}.")
+    if not len(shown):
+        text.append("None of the features contributes much.")
+    elif len(others):
+        what = (
+            "the other feature contributes"
+            if len(others) == 1
+            else (f"the other {len(others)} features together contribute")
+        )
+        text.append(f"{what.capitalize()} {_short(others['value'].sum())}.")
+    if rest["value"] >= 0:
+        text.append(f"These features do not explain {_number(rest)} of it.")
+    else:
+        text.append(
+            f"What these features do not explain makes the two less alike, by {_number(rest, -1)}."
+        )
+    if "lower" in terms:
+        text.append(
+            "Brackets are 95 % intervals for other stimuli of this kind; they say nothing about "
+            "other models."
+        )
+    return " ".join(text)
+
+
+def _number(row: pd.Series, sign: int = 1) -> str:
+    text = _short(sign * row["value"])
+    if "lower" in row.index:
+        low, high = sorted((sign * row["lower"], sign * row["upper"]))
+        text += f" [{_short(low)}, {_short(high)}]"
+    return text
+
+
+def _short(value: float) -> str:
+    # Adding 0 makes a rounded -0.0 a plain 0.
+    return f"{round(value, 3) + 0.0:.3f}"
+
+
+def _and(parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def contributions(pairs: LayerPairs, term: str) -> FloatArray:
+    """What each pair of stimuli adds to a term of two layers' RSA correlation, in units of ρ.
+
+    With m_fᴬ the Shapley value of feature f for the mean rank in layer A of a pattern's pairs, a
+    pair adds ½ (rᴬ m_fᴮ + rᴮ m_fᴬ) to the term of f: its own rank in one layer, with what the
+    feature makes of it in the other. "unexplained" is the rest of rᴬ rᴮ. The sum over all pairs
+    is the term.
+
+    Parameters
+    ----------
+    pairs : of two layers
+    term : a feature, or "unexplained"
+
+    Returns
+    -------
+    (n_pairs,) in condensed order
+
+    Raises
+    ------
+    InputError
+        An unknown term.
+    """
+    features = pairs.tables.features
+    if term not in (*features, UNEXPLAINED):
+        raise unknown("term", term, (*features, UNEXPLAINED))
+    counts, sums = by_pattern(pairs.tables)
+
+    def means(own: FloatArray, group: IntArray) -> FloatArray:
+        found: FloatArray = (own[:, 1:] / np.maximum(own[:, :1], 1.0))[group]
+        return found
+
+    found = shapley(pairs.tables.codes, np.column_stack((counts, sums)), means)
+    of_features = found.whole if term == UNEXPLAINED else found.terms[features.index(term)]
+    middle = len(pairs.pattern) + 1.0
+    a, b = (0.5 * (ranks - middle) for ranks in pairs.ranks)
+    fitted = 0.5 * (a * of_features[pairs.pattern, 1] + b * of_features[pairs.pattern, 0])
+    scale = np.sqrt((a @ a) * (b @ b))
+    if scale == 0:
+        return np.zeros(len(a))
+    added: FloatArray = (a * b - fitted if term == UNEXPLAINED else fitted) / scale
+    return added
+
+
+def contributing_pairs(
+    pairs: LayerPairs, stimuli: StimulusSet, term: str, n: int = 10, most: bool = True
+) -> pd.DataFrame:
+    """The pairs of stimuli that contribute most to a term, as examples.
+
+    A stimulus stands in one of them at most, so that one unusual word does not fill the table.
+
+    Parameters
+    ----------
+    most : False gives those that take most away
+
+    Returns
+    -------
+    contribution (in units of ρ), first, second (rows of the stimuli from 0), first_text,
+    second_text (the word, or the sentence), first_sentence, second_sentence, distance_a and
+    distance_b (the share of pairs that are nearer in each layer, 0 to 1)
+    """
+    added = contributions(pairs, term)
+    size = min(CANDIDATES, len(added))
+    signed = added if most else -added
+    top = np.argpartition(signed, len(signed) - size)[-size:]
+    top = top[np.argsort(-signed[top], kind="stable")]
+    first, second = ends_of(top, len(stimuli))
+    used: set[int] = set()
+    picked: list[tuple[int, int, int]] = []
+    for at, i, j in zip(top, first, second, strict=True):
+        if signed[at] <= 0 or len(picked) == n:
+            break
+        if i not in used and j not in used:
+            used |= {int(i), int(j)}
+            picked.append((int(at), int(i), int(j)))
+    sentences = stimuli.sentences
+    texts = stimuli.words
+    total = 2.0 * len(added)
+    columns = ["contribution", "first", "second", "first_text", "second_text"]
+    columns += ["first_sentence", "second_sentence", "distance_a", "distance_b"]
+    return pd.DataFrame(
+        [
+            (
+                added[at],
+                i,
+                j,
+                texts[i],
+                texts[j],
+                sentences[i],
+                sentences[j],
+                *((float(ranks[at]) - 1.0) / total for ranks in pairs.ranks),
+            )
+            for at, i, j in picked
+        ],
+        columns=columns,
+    )

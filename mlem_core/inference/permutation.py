@@ -1,0 +1,148 @@
+"""Whether a layer's held-out score is above chance: the sentences' labels permuted.
+
+Under the hypothesis that a layer has nothing to do with the features, sentences of the same fold
+and of as many stimuli can change their labels (all feature values, word by word). For each
+permutation the model is fitted and scored anew with the whole cross-validation: with the weights
+of the true labels the test would find far more than 5 in 100, because folds that test one model
+have trained the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+
+from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.estimators.base import FoldFits
+from mlem_core.inference.bootstrap import LayerPairs, Progress
+from mlem_core.inference.jackknife import Tested, tested
+from mlem_core.pairs.tables import LazyArray, PairTables
+
+# Permuted tables at once hold at most this many sums.
+CHUNK = 2**24
+
+
+def permuted_labels(
+    groups: IntArray, folds: IntArray, n: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Whose labels each stimulus has in n permutations: (n, n_stimuli).
+
+    Sentences change labels with sentences of the same fold and of as many stimuli, in order.
+    """
+    order = np.argsort(groups, kind="stable")
+    _, starts, sizes = np.unique(groups[order], return_index=True, return_counts=True)
+    kinds: dict[tuple[int, int], list[IntArray]] = {}
+    for start, size in zip(starts, sizes, strict=True):
+        members = order[start : start + size]
+        kinds.setdefault((int(folds[members[0]]), int(size)), []).append(members)
+    found = np.tile(np.arange(len(groups)), (n, 1))
+    for alike in kinds.values():
+        members = np.stack(alike)
+        for labels in found:
+            labels[members] = members[rng.permutation(len(members))]
+    return found
+
+
+def permuted_tables(
+    pairs: LayerPairs,
+    layer: int,
+    labels: NDArray[np.int64],
+    train_ranks: bool = False,
+) -> PairTables:
+    """The pair tables of one layer under permuted labels, a permutation in a layer's place.
+
+    Parameters
+    ----------
+    labels : (n_permutations, n_stimuli), see `permuted_labels`
+    train_ranks : also sum the ranks among the training pairs of each fold
+    """
+    from mlem_core.pairs.kernels import permuted_sums
+
+    tables, folds, squared = pairs.tables, pairs.folds, pairs.squared[layer]
+    first, second = np.triu_indices(len(folds), 1)
+    subsets = [(folds[first] == k) & (folds[second] == k) for k in range(tables.n_folds)]
+    within = np.zeros(len(squared))
+    for inside in subsets:
+        within[inside] = _centred(pairs.ranks[layer][inside])
+    columns = [squared.astype(np.float64), within]
+    if train_ranks:
+        for k in range(tables.n_folds):
+            stays = (folds[first] != k) & (folds[second] != k)
+            column = np.zeros(len(squared))
+            column[stays] = _centred(pairs.ranks[layer][stays])
+            columns.append(column)
+    sums = np.zeros((len(labels), len(columns), len(tables.counts)))
+    values = np.stack(columns)
+    for own, row in zip(labels, sums, strict=True):
+        permuted_sums(own, pairs.cells, values, row)
+    n = len(labels)
+    alone = tables.of_layers([layer] * n)
+    return replace(
+        alone,
+        target_sums=sums[:, 0],
+        rank_sums=np.zeros_like(sums[:, 0]),
+        within_sums=sums[:, 1],
+        train_sums=LazyArray(lambda: sums[:, 2:]) if train_ranks else None,
+        train_squares=alone.train_squares if train_ranks else None,
+    )
+
+
+def _centred(ranks: NDArray[np.uint32]) -> FloatArray:
+    found: FloatArray = rankdata(ranks)
+    return found - (len(found) + 1) / 2
+
+
+def score_above_chance(
+    pairs: LayerPairs,
+    fit: Callable[[PairTables], FoldFits],
+    *,
+    train_ranks: bool = False,
+    n_permutations: int = 999,
+    correction: str = "bh",
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Tested:
+    """Test each layer's held-out ρ (mean over folds) against permuted labels.
+
+    Parameters
+    ----------
+    fit : the estimator, one of `mlem_core.estimators.registry.ESTIMATORS`
+    train_ranks : whether it fits ranks
+
+    Returns
+    -------
+    model, layer, rho, chance (mean of the permuted ρ), p, p_corrected; the family is the layers
+    """
+    rng = np.random.default_rng(seed)
+    observed = fit(pairs.tables).rho.mean(axis=1)
+    labels = permuted_labels(pairs.groups, pairs.folds, n_permutations, rng)
+    n_sums = len(pairs.tables.counts) * (2 + train_ranks * pairs.tables.n_folds)
+    step = max(1, CHUNK // n_sums)
+    rows = []
+    for layer, (model, number) in enumerate(pairs.layers):
+        chance = np.concatenate(
+            [
+                fit(permuted_tables(pairs, layer, labels[at : at + step], train_ranks)).rho.mean(
+                    axis=1
+                )
+                for at in range(0, n_permutations, step)
+            ]
+        )
+        above = int((chance >= observed[layer] - 1e-12).sum())
+        rows.append(
+            {
+                "model": model,
+                "layer": number,
+                "rho": observed[layer],
+                "chance": chance.mean(),
+                "p": (1 + above) / (1 + n_permutations),
+            }
+        )
+        if progress is not None:
+            progress(layer + 1, len(pairs.layers))
+    return tested(pd.DataFrame(rows), "layers' scores", correction)

@@ -1,0 +1,217 @@
+"""Importance where features correlate: what permuting one alone hides or makes up.
+
+Permuting a feature alone breaks its link with the others, so the model is scored on combinations
+that do not occur, and two features that stand in for each other both look unimportant or both
+important. Three other questions have answers in the same tables.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.typing import FloatArray, Layer
+from mlem_core.estimators.base import FoldFits
+from mlem_core.estimators.registry import ESTIMATORS
+from mlem_core.measures.decomposition import by_pattern
+from mlem_core.measures.importance import MAX_CELLS, permutation_importance
+from mlem_core.measures.similarity import feature_correlations
+from mlem_core.pairs.patterns import group_rows, sums_by
+from mlem_core.pairs.ranks import score_patterns
+from mlem_core.pairs.tables import PairTables
+
+# Feature distances that correlate at least so much are named in a warning.
+CORRELATED = 0.3
+
+
+def conditional_importance(tables: PairTables, weights: FloatArray) -> FloatArray:
+    """Drop of the held-out ρ when a feature is permuted among pairs that agree on the others.
+
+    Computed, not sampled: pairs with the same pattern of the other features keep their predictions
+    and share out their ranks evenly. It is 0 for a feature that the others determine.
+
+    Parameters
+    ----------
+    weights : (n_layers, n_folds, n_columns), see `mlem_core.estimators.base.FoldFits`
+
+    Returns
+    -------
+    (n_layers, n_folds, n_features)
+
+    Source: Strobl et al. (2008), conditional variable importance.
+    """
+    n_layers, n_folds, _ = weights.shape
+    drops = np.zeros((n_layers, n_folds, len(tables.features)))
+    for fold in range(n_folds):
+        pairs = tables.inside(fold)
+        codes = tables.codes[tables.cell_pattern[tables.held_out(fold)]]
+        predicted = (weights[:, fold] @ pairs.x.T)[:, None]
+
+        def rho(
+            sums: FloatArray,
+            predicted: FloatArray = predicted,
+            counts: FloatArray = pairs.counts,
+            squares: FloatArray = pairs.rank_squares,
+        ) -> FloatArray:
+            return score_patterns(predicted, counts, sums, squares).rho[:, 0]
+
+        whole = rho(pairs.rank_sums)
+        for f in range(len(tables.features)):
+            _, group = group_rows(np.delete(codes, f, axis=1))
+            share = pairs.counts / np.bincount(group, pairs.counts)[group]
+            drops[:, fold, f] = whole - rho(sums_by(group, pairs.rank_sums)[:, group] * share)
+    return drops
+
+
+def group_importance(tables: PairTables, weights: FloatArray, group: Sequence[str]) -> FloatArray:
+    """Drop of the held-out ρ when several features are permuted together.
+
+    Their links with each other stay, those with the other features go.
+
+    Returns
+    -------
+    (n_layers, n_folds)
+
+    Raises
+    ------
+    InputError
+        No feature, an unknown one, or too many patterns for this.
+    """
+    for name in group:
+        if name not in tables.features:
+            raise unknown("feature", name, tables.features)
+    if not group:
+        raise InputError("no feature is named; a group needs at least one.")
+    inside = np.array([name in set(group) for name in tables.features])
+    n_layers, n_folds, _ = weights.shape
+    drops = np.zeros((n_layers, n_folds))
+    for fold in range(n_folds):
+        pairs = tables.inside(fold)
+        own = tables.cell_pattern[tables.held_out(fold)]
+        codes, patterns = tables.codes[own], tables.patterns[own]
+        first, member = group_rows(codes[:, inside])
+        rest, other = group_rows(codes[:, ~inside])
+        if len(first) * len(rest) > MAX_CELLS:
+            raise InputError(
+                f"the group of {len(group)} features has {len(first):,} patterns and the others "
+                f"{len(rest):,}, which is too many to combine; choose fewer features."
+            )
+        share = np.bincount(member, pairs.counts) / pairs.counts.sum()
+        combined = np.empty((len(rest), len(first), len(tables.features)))
+        combined[:, :, inside] = patterns[first][None][:, :, inside]
+        combined[:, :, ~inside] = patterns[rest][:, None][:, :, ~inside]
+        terms = tables.columns.values(combined.reshape(-1, len(tables.features)))
+        counts = np.bincount(other, pairs.counts)
+        sums = sums_by(other, pairs.rank_sums)
+        permuted = score_patterns(
+            (weights[:, fold] @ terms.T)[:, None],
+            (counts[:, None] * share).ravel(),
+            (sums[:, :, None] * share).reshape(n_layers, -1),
+            pairs.rank_squares,
+        )
+        whole = score_patterns(
+            (weights[:, fold] @ pairs.x.T)[:, None],
+            pairs.counts,
+            pairs.rank_sums,
+            pairs.rank_squares,
+        )
+        drops[:, fold] = (whole.rho - permuted.rho)[:, 0]
+    return drops
+
+
+def left_out_importance(tables: PairTables, rho: FloatArray, estimator: str) -> FloatArray:
+    """Drop of the held-out ρ when the model is fitted anew without a feature.
+
+    It may be below 0: a model with fewer weights may generalise better.
+
+    Parameters
+    ----------
+    rho : (n_layers, n_folds) of the models with all features
+    estimator : one of `mlem_core.estimators.registry.ESTIMATORS`
+
+    Returns
+    -------
+    (n_layers, n_folds, n_features)
+
+    Raises
+    ------
+    InputError
+        An unknown estimator, or fewer than two features.
+    """
+    if estimator not in ESTIMATORS:
+        raise unknown("estimator", estimator, ESTIMATORS)
+    if len(tables.features) < 2:
+        raise InputError("there is one feature only; without it there is no model to fit.")
+    fit = ESTIMATORS[estimator]
+    without = [
+        fit(tables.of_features([name for name in tables.features if name != left])).rho
+        for left in tables.features
+    ]
+    return rho[..., None] - np.stack(without, axis=-1)
+
+
+def importances(
+    tables: PairTables, layers: Sequence[Layer], fits: FoldFits, estimator: str
+) -> pd.DataFrame:
+    """Each feature's importance by each of the three ways, means over folds.
+
+    Parameters
+    ----------
+    fits : of the estimator on these tables
+
+    Returns
+    -------
+    model, layer, feature, permuted, conditional, left_out. With interactions `permuted` is the
+    feature permuted in all its terms.
+    """
+    n_features = len(tables.features)
+    if tables.interactions:
+        own = [group_importance(tables, fits.weights, [name]) for name in tables.features]
+        permuted = np.stack(own, axis=-1)
+    else:
+        permuted = permutation_importance(tables, fits.weights)
+    found = {
+        "permuted": permuted,
+        "conditional": conditional_importance(tables, fits.weights),
+        "left_out": left_out_importance(tables, fits.rho, estimator),
+    }
+    frame = pd.DataFrame(
+        {
+            "model": np.repeat([model for model, _ in layers], n_features),
+            "layer": np.repeat([number for _, number in layers], n_features),
+            "feature": np.tile(np.array(tables.features, dtype=object), len(layers)),
+        }
+    )
+    return frame.assign(**{name: drop.mean(axis=1).ravel() for name, drop in found.items()})
+
+
+def correlated_features(
+    tables: PairTables, at_least: float = CORRELATED
+) -> list[tuple[str, str, float]]:
+    """Features whose distances correlate over the pairs: (one, other, Pearson r), strongest first.
+
+    Source: Salle et al. 2024, figure S5.
+    """
+    r = feature_correlations(tables.patterns, by_pattern(tables)[0])
+    found = [
+        (tables.features[f], tables.features[g], float(r[f, g]))
+        for f, g in itertools.combinations(range(len(tables.features)), 2)
+        if abs(r[f, g]) >= at_least
+    ]
+    return sorted(found, key=lambda pair: -abs(pair[2]))
+
+
+def warning(correlated: Sequence[tuple[str, str, float]]) -> str:
+    """What to mind where features correlate, in words; empty where none do."""
+    if not correlated:
+        return ""
+    named = ", ".join(f"{f} and {g} (r = {r:.2f})" for f, g, r in correlated)
+    return (
+        f"The distances of these features correlate over the pairs: {named}. The plain importance "
+        "permutes one of them alone, which makes pairs that do not occur; look at the conditional "
+        "importance, at the score without the feature, or permute them together."
+    )

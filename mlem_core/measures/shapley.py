@@ -1,0 +1,173 @@
+"""Shapley values over the features, of anything that a table of patterns has for a set of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import factorial
+
+import numpy as np
+
+from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.pairs.patterns import group_rows
+
+# Up to this many features every set of them is looked at: 4,096 sets.
+EXACT_FEATURES = 12
+# Beyond, this many random orders of the features and their reverses.
+ORDERS = 100
+
+Value = Callable[[FloatArray, IntArray], FloatArray]
+
+
+@dataclass(frozen=True)
+class Shapley:
+    """How the value of all features divides over them.
+
+    Attributes
+    ----------
+    terms : (n_features, ...) Shapley values; their sum is the value of all features less that of
+        none
+    whole : (...) the value of all features
+    error : None where exact; else (n_features, ...) standard errors of sampled terms
+    """
+
+    terms: FloatArray
+    whole: FloatArray
+    error: FloatArray | None = None
+
+
+def shapley(
+    codes: IntArray,
+    sums: FloatArray,
+    value: Value,
+    *,
+    exact_up_to: int = EXACT_FEATURES,
+    orders: int = ORDERS,
+    seed: int = 0,
+) -> Shapley:
+    """Shapley values of the features, from sums by pattern.
+
+    The value of a set of features is computed from the sums by the patterns that these features
+    alone tell apart. Each set's sums come from those of a set with one feature more.
+
+    Parameters
+    ----------
+    codes : (n_patterns, n_features) a number for each level of each feature distance
+    sums : (n_patterns, n) what is summed when patterns fall together
+    value : given the sums (n_groups, n) of a set of features and the group of each pattern
+        (n_patterns,), the value of the set; of any shape, the same for all sets
+    exact_up_to : with more features, random orders are sampled
+    orders : how many, each with its reverse (which makes the error smaller)
+
+    Source: Shapley (1953); Castro, Gómez and Tejada (2009) for the sampled orders.
+    """
+    if codes.shape[1] <= exact_up_to:
+        return _exact(codes, sums, value)
+    return _sampled(codes, sums, value, orders, np.random.default_rng(seed))
+
+
+def _exact(codes: IntArray, sums: FloatArray, value: Value) -> Shapley:
+    n = codes.shape[1]
+    terms: FloatArray | None = None
+    whole = np.empty(0)
+    for chosen, own, group in _subsets(codes, sums):
+        found = np.asarray(value(own, group))
+        if terms is None:
+            whole, terms = found, np.zeros((n, *found.shape))
+        size = int(chosen.sum())
+        # A set counts for its members as the larger one, for the others as the smaller one.
+        inside = factorial(size - 1) * factorial(n - size) / factorial(n) if size else 0.0
+        outside = factorial(size) * factorial(n - size - 1) / factorial(n) if size < n else 0.0
+        share = np.where(chosen, inside, -outside)
+        terms += share.reshape(-1, *[1] * found.ndim) * found
+    assert terms is not None
+    return Shapley(terms, whole)
+
+
+def _subsets(
+    codes: IntArray, sums: FloatArray
+) -> Iterator[tuple[np.ndarray, FloatArray, IntArray]]:
+    """Every set of features: which are in it, its sums, and the group of each pattern."""
+    n = codes.shape[1]
+    # The features that make most patterns are left out first: then most sets are small tables.
+    levels = [len(np.unique(column)) for column in codes.T]
+    order = np.argsort(levels)[::-1]
+
+    def visit(
+        kept: IntArray, own_codes: IntArray, own: FloatArray, group: IntArray, start: int
+    ) -> Iterator[tuple[np.ndarray, FloatArray, IntArray]]:
+        chosen = np.zeros(n, dtype=bool)
+        chosen[order[kept]] = True
+        yield chosen, own, group
+        for leave in range(start, n):
+            at = np.flatnonzero(kept != leave)
+            first, merged = group_rows(own_codes[:, at])
+            yield from visit(
+                kept[at],
+                own_codes[first][:, at],
+                summed(merged, own),
+                merged[group],
+                leave + 1,
+            )
+
+    first, group = group_rows(codes)
+    yield from visit(np.arange(n), codes[first][:, order], summed(group, sums), group, 0)
+
+
+def summed(group: IntArray, values: FloatArray) -> FloatArray:
+    """Sums of rows (n, k) by group: (n_groups, k).
+
+    Parameters
+    ----------
+    group : (n,) numbers of the groups, 0 to n_groups - 1
+    """
+    from scipy.sparse import csr_array
+
+    n = len(group)
+    total: FloatArray = csr_array((np.ones(n), group, np.arange(n + 1))).T @ values
+    return total
+
+
+def _sampled(
+    codes: IntArray, sums: FloatArray, value: Value, orders: int, rng: np.random.Generator
+) -> Shapley:
+    n = codes.shape[1]
+    known: dict[frozenset[int], FloatArray] = {}
+
+    def along(order: IntArray) -> FloatArray:
+        """What each feature adds when features come in this order."""
+        own_codes, own, group = codes, sums, np.arange(len(codes))
+        left = np.arange(n)
+        values: list[FloatArray] = []
+        for leave in (None, *order[::-1]):
+            if leave is not None:
+                at = np.flatnonzero(left != leave)
+                left = left[at]
+                first, merged = group_rows(own_codes[:, at])
+                own_codes, own = own_codes[first][:, at], summed(merged, own)
+                group = merged[group]
+            key = frozenset(int(f) for f in left)
+            if key not in known:
+                found = np.asarray(value(own, group))
+                if len(key) in (0, 1, n):
+                    known[key] = found
+                values.append(found)
+            else:
+                values.append(known[key])
+        gains = np.empty((n, *values[0].shape))
+        for place, feature in enumerate(order[::-1]):
+            gains[feature] = values[place] - values[place + 1]
+        return gains
+
+    mean: FloatArray = np.zeros(0)
+    squares: FloatArray = np.zeros(0)
+    for done in range(orders):
+        order = rng.permutation(n)
+        both = (along(order) + along(order[::-1])) / 2
+        if done == 0:
+            mean, squares = np.zeros_like(both), np.zeros_like(both)
+        step = both - mean
+        mean = mean + step / (done + 1)
+        squares = squares + step * (both - mean)
+    error = np.sqrt(squares / max(1, orders - 1) / orders)
+    return Shapley(mean, known[frozenset(range(n))], error)

@@ -1,0 +1,146 @@
+"""Similarity of layers: feature-based (weighted Kendall τ), feature-agnostic (RSA), and maps."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mlem_core.base.typing import FloatArray
+
+
+def weighted_tau(profiles: FloatArray) -> FloatArray:
+    """Weighted Kendall τ of every two importance profiles.
+
+    Hyperbolic weights, averaged over both rankings (Vigna 2015, as `scipy.stats.weightedtau`
+    computes it). Profiles without any order (all importances equal) have τ = 0 with every other.
+
+    Parameters
+    ----------
+    profiles : (n_layers, n_features) importances, averaged over folds
+
+    Returns
+    -------
+    (n_layers, n_layers)
+
+    Source: Salle et al. 2024, section 4; Jalouzot et al. 2024, appendix F.
+    """
+    n_layers, n_features = profiles.shape
+    if n_features < 2:
+        return np.eye(n_layers)
+    sign = np.sign(profiles[:, :, None] - profiles[:, None, :])
+    # Where both layers rank two features alike, either order gives the same sums.
+    below = (sign < 0) | (sign == 0) & np.tri(n_features, k=-1, dtype=bool)
+    tau = np.zeros((n_layers, n_layers))
+    for a in range(n_layers):
+        # Features in the order of layer a and, where they are tied there, of the other layer.
+        rank = ((sign[a] < 0) | (sign[a] == 0) & below).sum(axis=2)
+        weight = 1 / (1 + rank)
+        pairs = weight[:, :, None] + weight[:, None, :]
+        both = np.einsum("ij,lij,lij->l", sign[a], sign, pairs)
+        own = np.einsum("ij,lij->l", np.abs(sign[a]), pairs)
+        other = np.einsum("lij,lij->l", np.abs(sign), pairs)
+        ordered = (own > 0) & (other > 0)
+        tau[a, ordered] = both[ordered] / np.sqrt(own[ordered] * other[ordered])
+    tau = (tau + tau.T) / 2
+    np.fill_diagonal(tau, 1.0)
+    return tau
+
+
+def agreement(first: FloatArray, second: FloatArray) -> float:
+    """Spearman ρ of the upper triangles of two similarity matrices.
+
+    Parameters
+    ----------
+    first, second : (n_layers, n_layers)
+
+    Returns
+    -------
+    float; NaN with fewer than three layers or where one triangle is constant
+    """
+    from scipy.stats import spearmanr
+
+    upper = np.triu_indices(len(first), 1)
+    a, b = first[upper], second[upper]
+    if len(a) < 2 or np.ptp(a) == 0 or np.ptp(b) == 0:
+        return float("nan")
+    return float(spearmanr(a, b).statistic)
+
+
+def mds_map(dissimilarities: FloatArray, *, max_iter: int = 300) -> FloatArray:
+    """Map in two dimensions whose distances come close to the dissimilarities (metric MDS).
+
+    Starts from classical MDS, so that the map is the same each time; the axes are the principal
+    ones, each turned so that its largest coordinate is positive.
+
+    Parameters
+    ----------
+    dissimilarities : (n, n) symmetric, zero on the diagonal
+
+    Returns
+    -------
+    (n, 2)
+
+    Source: Salle et al. 2024, figures 2 and 4 (Kruskal 1964).
+    """
+    from sklearn.manifold import MDS
+
+    n = len(dissimilarities)
+    if n < 3 or not dissimilarities.any():
+        points = np.zeros((n, 2))
+        if n == 2:
+            points[:, 0] = np.array([-0.5, 0.5]) * dissimilarities[0, 1]
+        return points
+    symmetric = (dissimilarities + dissimilarities.T) / 2
+    np.fill_diagonal(symmetric, 0.0)
+    mds = MDS(
+        2,
+        metric="precomputed",
+        init="random",  # not used: where to start is given
+        n_init=1,
+        max_iter=max_iter,
+        normalized_stress=False,
+        random_state=0,
+    )
+    points = mds.fit_transform(symmetric, init=_classical_mds(symmetric))
+    points -= points.mean(axis=0)
+    turned: FloatArray = points @ np.linalg.svd(points, full_matrices=False)[2].T
+    largest = turned[np.abs(turned).argmax(axis=0), [0, 1]]
+    return turned * np.where(largest < 0, -1.0, 1.0)
+
+
+def _classical_mds(symmetric: FloatArray) -> FloatArray:
+    """Classical MDS in two dimensions (Torgerson 1952).
+
+    Dissimilarities that no points have (three layers may be enough) leave an axis without length,
+    where scikit-learn's own takes a root of a negative number.
+    """
+    centred = symmetric**2
+    centred = centred - centred.mean(axis=0)
+    centred -= centred.mean(axis=1, keepdims=True)
+    values, vectors = np.linalg.eigh(-centred / 2)
+    points: FloatArray = vectors[:, :-3:-1] * np.sqrt(np.maximum(values[:-3:-1], 0.0))
+    return points
+
+
+def feature_correlations(patterns: FloatArray, counts: FloatArray) -> FloatArray:
+    """Pearson correlation of every two feature distances over all pairs of stimuli.
+
+    Parameters
+    ----------
+    patterns : (n_patterns, n_features) feature distances
+    counts : (n_patterns,) pairs that have each pattern
+
+    Returns
+    -------
+    (n_features, n_features); NaN for a feature whose distance is the same in all pairs
+
+    Source: Salle et al. 2024, figure S5.
+    """
+    total = counts.sum()
+    centred = patterns - counts @ patterns / total
+    covariance = centred.T @ (centred * counts[:, None]) / total
+    spread = np.sqrt(np.diag(covariance))
+    both = spread[:, None] * spread[None, :]
+    unknown = both <= 1e-15
+    correlation = np.divide(covariance, both, out=np.zeros_like(covariance), where=~unknown)
+    correlation[unknown] = np.nan
+    return correlation

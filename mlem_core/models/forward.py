@@ -1,0 +1,142 @@
+"""One forward pass: the hidden states of every layer, with one meaning for every architecture."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+from typing import TYPE_CHECKING, Any
+
+from mlem_core.base.errors import InputError
+from mlem_core.models.files import first_line
+
+if TYPE_CHECKING:
+    import torch
+
+# transformers' Mamba and Mamba-2 use these as soon as they are installed, whatever the device.
+KERNELS = ("mamba-ssm", "causal-conv1d")
+
+
+def hidden_states(model: Any, n_layers: int, input_ids: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """The hidden states of a batch of equally long inputs, from one forward pass.
+
+    Parameters
+    ----------
+    model : a transformers model without a head.
+    n_layers : the number of its blocks.
+    input_ids : (n_inputs, n_tokens) integers on the model's device, no padding.
+
+    Returns
+    -------
+    n_layers + 1 tensors of shape (n_inputs, n_tokens, n_units): layer 0 is what enters the
+    first block (the embeddings, with positions where the model adds them), layer k what leaves
+    block k; the last one has passed the model's final norm where it has one.
+    """
+    import torch
+
+    entered: list[torch.Tensor] = []
+
+    def keep(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        entered.append(args[0] if args else kwargs["hidden_states"])
+
+    blocks = _blocks(model, n_layers)
+    hook = blocks[0].register_forward_pre_hook(keep, with_kwargs=True) if blocks else None
+    try:
+        # No padding, so no mask and no positions to give: each model's own are the right ones.
+        with torch.inference_mode(), torch.backends.cudnn.flags(allow_tf32=False):
+            states = tuple(
+                model(
+                    input_ids=input_ids, output_hidden_states=True, return_dict=True
+                ).hidden_states
+            )
+    finally:
+        if hook is not None:
+            hook.remove()
+    if entered and not torch.equal(entered[0], states[0]):
+        # The recurrent models (Mamba, Mamba-2, RWKV) leave the embeddings out and give the
+        # last block twice, before and after the norm.
+        states = (entered[0], *states[: n_layers - 1], states[-1])
+    return states
+
+
+def count_blocks(name: str, model: Any) -> int:
+    """The number of blocks, by a run on two tokens.
+
+    Raises `InputError` where the model cannot be run or gives no hidden state of each block.
+    """
+    import torch
+
+    n_layers = int(model.config.num_hidden_layers)
+    try:
+        ids = torch.zeros((1, 2), dtype=torch.long, device=model.device)
+        states = hidden_states(model, n_layers, ids)
+    except Exception as error:
+        if (
+            model.device.type == "cpu"
+            and "mamba" in model.config.model_type
+            and installed_kernels()
+        ):
+            raise InputError(
+                f"the model {name!r} cannot be run on the CPU while mamba-ssm or causal-conv1d is "
+                f"installed, which need a GPU: {first_line(error)}."
+            ) from error
+        raise InputError(
+            f"the model {name!r} cannot be run on text alone: {first_line(error)}."
+        ) from error
+    shapes = {tuple(state.shape[:2]) for state in states}
+    if len(states) != n_layers + 1 or shapes != {(1, 2)}:
+        raise InputError(
+            f"the model {name!r} gives {len(states)} hidden states for {n_layers} layers; "
+            "expected one for each layer and one for the embeddings, of every token."
+        )
+    return n_layers
+
+
+def is_causal(model: Any, n_layers: int) -> bool:
+    """Whether a token's states depend on what comes before it alone.
+
+    Then changing the last token changes no bit of the others' states.
+    """
+    import torch
+
+    ids = torch.tensor([[0, 1, 2, 3], [0, 1, 2, 4]], device=model.device)
+    one, other = (hidden_states(model, n_layers, row[None]) for row in ids)
+    return all(torch.equal(a[:, :-1], b[:, :-1]) for a, b in zip(one, other, strict=True))
+
+
+def installed_kernels() -> dict[str, str]:
+    """The packages with fast kernels for Mamba that are installed, with their versions."""
+    found = {}
+    for package in KERNELS:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[package] = importlib.metadata.version(package)
+    return found
+
+
+def longest_input(model: Any, tokenizer: Any) -> int | None:
+    """The tokens that a model reads at most, or None where there is no limit."""
+    import torch
+
+    limits = []
+    window = getattr(model.config, "max_position_embeddings", None)
+    if window:
+        limits.append(int(window))
+    for path, module in model.named_modules():
+        # RoBERTa and its kin count positions from behind the padding's own.
+        if path.endswith("position_embeddings") and isinstance(module, torch.nn.Embedding):
+            taken = -1 if module.padding_idx is None else module.padding_idx
+            limits.append(module.num_embeddings - taken - 1)
+    if tokenizer.model_max_length < 10**9:
+        limits.append(int(tokenizer.model_max_length))
+    return min(limits) if limits else None
+
+
+def _blocks(model: Any, n_layers: int) -> Any:
+    """The list of a model's blocks, or None: the outermost module list of that length."""
+    import torch
+
+    lists = [
+        (path.count("."), module)
+        for path, module in model.named_modules()
+        if isinstance(module, torch.nn.ModuleList) and len(module) == n_layers
+    ]
+    return min(lists, key=lambda item: item[0])[1] if lists else None

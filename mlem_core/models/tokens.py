@@ -1,0 +1,221 @@
+"""From sentences to tokens, and from a stimulus to the token that stands for it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mlem_core.base.errors import InputError, unknown
+from mlem_core.data.stimuli import StimulusSet
+from mlem_core.models.registry import LoadedModel, quiet
+
+# Which tokens are added before and after a sentence, and how the manifest says it.
+SPECIAL_TOKENS = {
+    "model": "as the tokenizer adds them",
+    "none": "none",
+    "start": "as the tokenizer adds them, with a start token where it adds none",
+}
+# What stands for a stimulus, by the level of the set: "standard", and what else it can be.
+POOLING = {
+    "word": {
+        "standard": "last sub-token of the word",
+        "mean": "mean over the word's sub-tokens",
+    },
+    "sentence": {
+        "standard": "mean over the sentence's tokens",
+        "last": "last token of the sentence",
+    },
+}
+POOLINGS = ("standard", "mean", "last")
+_CHUNK = 1000  # sentences tokenised at a time
+
+
+@dataclass(frozen=True)
+class TokenizedStimuli:
+    """Each different sentence once, as the model reads it.
+
+    Attributes
+    ----------
+    tokens : per sentence its token ids, start and end tokens included.
+    content : per sentence the (first, last) token that is not a start or end token.
+    stimuli : per sentence the rows of its stimuli.
+    positions : (n_stimuli,) the last token of each word stimulus; None for a sentence-level set.
+    starts : (n_stimuli,) the first one; None for a sentence-level set.
+    special : the tokens added before and after a sentence.
+    n_unknown : how many word stimuli end in the tokenizer's unknown token.
+    """
+
+    tokens: list[np.ndarray]
+    content: list[tuple[int, int]]
+    stimuli: list[np.ndarray]
+    positions: np.ndarray | None
+    starts: np.ndarray | None
+    special: tuple[list[str], list[str]]
+    n_unknown: int
+
+
+def tokenize(
+    stimuli: StimulusSet, loaded: LoadedModel, special_tokens: str = "model"
+) -> TokenizedStimuli:
+    """Tokenise every different sentence once, and find each word's last sub-token.
+
+    Words are separated by whitespace, as in the CSV.
+
+    Parameters
+    ----------
+    special_tokens : start and end tokens: "model" adds what the tokenizer was made to add, "none"
+        nothing, "start" a start token too where the tokenizer adds nothing before a sentence.
+
+    Raises `InputError` naming the row where a sentence has no tokens or more than the model
+    reads, and where no token ends with the word; for "start" where there is no such token.
+    """
+    before = _start_token(loaded, special_tokens)
+    rows_of: dict[str, list[int]] = {}
+    for row, sentence in enumerate(stimuli.sentences):
+        rows_of.setdefault(sentence, []).append(row)
+    sentences = list(rows_of)
+    rows = [np.array(indices) for indices in rows_of.values()]
+    words = stimuli.word_index
+    positions = None if words is None else np.zeros(len(stimuli), dtype=np.int64)
+    starts = None if words is None else np.zeros(len(stimuli), dtype=np.int64)
+    unknown = loaded.tokenizer.unk_token_id
+    tokens: list[np.ndarray] = []
+    content: list[tuple[int, int]] = []
+    special: tuple[list[str], list[str]] = ([], [])
+    n_unknown = 0
+    for begin in range(0, len(sentences), _CHUNK):
+        batch = sentences[begin : begin + _CHUNK]
+        added = special_tokens != "none"
+        made = _encode(loaded.tokenizer, batch, added, before)
+        for sentence, encoded in zip(batch, made, strict=True):
+            ids, first, last, spans = encoded
+            own = rows[len(tokens)]
+            if first > last:
+                raise InputError(
+                    f"row {own[0] + 1}: the tokenizer of {loaded.name} finds nothing in the "
+                    f"sentence {sentence[:60]!r}."
+                )
+            if loaded.max_tokens is not None and len(ids) > loaded.max_tokens:
+                raise InputError(
+                    f"row {own[0] + 1}: the sentence has {len(ids)} tokens for {loaded.name}, "
+                    f"which reads at most {loaded.max_tokens}."
+                )
+            if words is not None and positions is not None and starts is not None:
+                of_words = _tokens_of_words(loaded.tokenizer, sentence, ids, first, spans)
+                for row in own:
+                    place = of_words[int(words[row])]
+                    if place is None:
+                        word = sentence.split()[int(words[row])]
+                        raise InputError(
+                            f"row {row + 1}: the tokenizer of {loaded.name} has no token that "
+                            f"ends with the word {word!r} (word_index {words[row]})."
+                        )
+                    starts[row], positions[row] = place
+                    n_unknown += bool(unknown is not None and ids[place[1]] == unknown)
+            if not tokens:
+                names = loaded.tokenizer.convert_ids_to_tokens
+                special = (names(ids[:first].tolist()), names(ids[last + 1 :].tolist()))
+            tokens.append(ids)
+            content.append((first, last))
+    return TokenizedStimuli(tokens, content, rows, positions, starts, special, n_unknown)
+
+
+def _start_token(loaded: LoadedModel, special_tokens: str) -> list[int]:
+    """What "start" puts before what the tokenizer makes: its start token, or nothing."""
+    if special_tokens not in SPECIAL_TOKENS:
+        raise unknown("choice of special tokens", special_tokens, SPECIAL_TOKENS)
+    tokenizer = loaded.tokenizer
+    if special_tokens != "start" or _encode(tokenizer, ["a"], True, [])[0][1] > 0:
+        return []
+    for token in (tokenizer.bos_token_id, tokenizer.cls_token_id):
+        if token is not None:
+            return [int(token)]
+    raise InputError(
+        f"the tokenizer of {loaded.name} names no start token; the choices of special tokens for "
+        "it are model and none."
+    )
+
+
+def _encode(
+    tokenizer: Any, sentences: list[str], special: bool, before: list[int]
+) -> list[tuple[np.ndarray, int, int, list[tuple[int, int]] | None]]:
+    """Per sentence (ids, first and last token of the sentence itself, character spans).
+
+    `special`: with the tokens that the tokenizer adds; `before`: what comes before all of it.
+    """
+    with quiet():  # about long sentences, which we look at ourselves
+        encoded = tokenizer(
+            sentences,
+            add_special_tokens=special,
+            return_special_tokens_mask=special,
+            return_offsets_mapping=tokenizer.is_fast,
+            return_attention_mask=False,
+        )
+    result = []
+    for row, ids in enumerate(encoded["input_ids"]):
+        mask = encoded["special_tokens_mask"][row] if special else [0] * len(ids)
+        own = [i for i, added in enumerate(mask, len(before)) if not added]
+        first, last = (own[0], own[-1]) if own else (0, -1)
+        spans = None
+        if tokenizer.is_fast:
+            spans = [(0, 0)] * len(before) + list(encoded["offset_mapping"][row])
+        result.append((np.asarray(before + list(ids), dtype=np.int64), first, last, spans))
+    return result
+
+
+def _tokens_of_words(
+    tokenizer: Any,
+    sentence: str,
+    ids: np.ndarray,
+    first: int,
+    spans: list[tuple[int, int]] | None,
+) -> list[tuple[int, int] | None]:
+    """For each word of a sentence the first and the last token that has some of it, or None.
+
+    None also where the last token goes on into the next word: it stands for both.
+    """
+    words = [match.span() for match in re.finditer(r"\S+", sentence)]
+    if spans is None:
+        return _tokens_by_prefix(tokenizer, sentence, [end for _, end in words], ids, first)
+    result: list[tuple[int, int] | None] = []
+    for begin, end in words:
+        inside = [i for i, (a, b) in enumerate(spans) if a < end and b > begin and a < b]
+        if inside and sentence[end : spans[inside[-1]][1]].strip() == "":
+            result.append((inside[0], inside[-1]))
+        else:
+            result.append(None)
+    return result
+
+
+def _tokens_by_prefix(
+    tokenizer: Any, sentence: str, ends: list[int], ids: np.ndarray, first: int
+) -> list[tuple[int, int] | None]:
+    """The same for tokenizers that do not tell where in the text a token is.
+
+    The tokens of the sentence up to a word's end must be how the sentence's tokens begin.
+    """
+    result: list[tuple[int, int] | None] = []
+    before = 0
+    for end in ends:
+        start = tokenizer(sentence[:end], add_special_tokens=False)["input_ids"]
+        same = list(ids[first : first + len(start)]) == list(start)
+        found = same and len(start) > before
+        result.append((first + before, first + len(start) - 1) if found else None)
+        before = len(start)
+    return result
+
+
+def pooling_text(level: str, pooling: str) -> str:
+    """What stands for a stimulus of a set of words or sentences, in words.
+
+    Raises
+    ------
+    InputError
+        A choice that there is not at this level.
+    """
+    if pooling not in POOLING[level]:
+        raise unknown(f"pooling of a {level}", pooling, POOLING[level])
+    return POOLING[level][pooling]

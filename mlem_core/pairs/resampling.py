@@ -1,0 +1,197 @@
+"""Stimuli drawn again: the sums by pattern of each draw, from the layers' one order of the pairs.
+
+The unit is the group of stimuli (the sentence), never the pair. A draw says how often each group
+counts; a pair of two groups then counts w_g x w_h times and a pair inside a group w_g times, so
+that a sentence is never paired with a copy of itself. Ranks among the weighted pairs come from
+cumulated weights along the layer's order: nothing is sorted again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlem_core.base.parallel import cores
+from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.pairs.distances import n_pairs, row_slices
+
+# Distances are ranked in this many classes of equal size, unless there are few enough of them to
+# keep each: pairs of one class are ties, which moves a rank by 1 / 32,768 of all pairs at most.
+CLASSES = 2**14
+# Sums of as many draws at once as fit in this many numbers.
+CHUNK = 2**23
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Sums over the weighted pairs of n_draws draws.
+
+    counts : (n_draws, n_patterns) weight of the pairs of each pattern
+    sums : (n_draws, n_layers, n_patterns) sums of their centred average ranks
+    squares : (n_draws, n_layers) sums of the squared ranks over all pairs
+    products : (n_draws, n_layers, n_layers) sums of the products of the ranks of two layers, or
+        (n_draws, 0, 0) where they were not asked for
+    """
+
+    counts: FloatArray
+    sums: FloatArray
+    squares: FloatArray
+    products: FloatArray
+
+    def rsa(self) -> FloatArray:
+        """(n_draws, n_layers, n_layers) Spearman ρ of the distances of every two layers."""
+        spread = np.sqrt(self.squares)
+        both = spread[:, :, None] * spread[:, None, :]
+        return np.divide(self.products, both, out=np.zeros_like(both), where=both > 0)
+
+
+@dataclass(frozen=True)
+class RankedPairs:
+    """All pairs of some stimuli: the pattern of each, and its rank class in each layer.
+
+    Attributes
+    ----------
+    groups : (n_stimuli,) group of each stimulus, 0 to n_groups - 1
+    cells : (n_pairs,) int32 pattern of each pair, in condensed order
+    classes : (n_layers, n_pairs) uint16, ascending with the distance
+    n_patterns, n_groups
+    """
+
+    groups: IntArray
+    cells: NDArray[np.int32]
+    classes: NDArray[np.uint16]
+    n_patterns: int
+    n_groups: int
+
+    @property
+    def n_layers(self) -> int:
+        return len(self.classes)
+
+    @classmethod
+    def of(
+        cls,
+        ranks: Sequence[NDArray[np.uint32]],
+        pattern: NDArray[np.integer],
+        groups: IntArray,
+        n_patterns: int,
+        stimuli: IntArray | None = None,
+    ) -> RankedPairs:
+        """From the ranks of all pairs.
+
+        Parameters
+        ----------
+        ranks : for each layer (n_pairs,) numbers that ascend with the distance, equal where tied;
+            such as the doubled ranks of `mlem_core.pairs.layer_sums`
+        pattern : (n_pairs,) pattern of each pair
+        groups : (n_stimuli,) any numbers
+        stimuli : only the pairs among these stimuli, ascending; ranks are then those among them
+        """
+        names, numbers = np.unique(groups, return_inverse=True)
+        if stimuli is not None:
+            at = pairs_among(stimuli, len(groups))
+            ranks, pattern = [layer[at] for layer in ranks], pattern[at]
+            names, numbers = np.unique(groups[stimuli], return_inverse=True)
+        return cls(
+            groups=numbers.astype(np.int64),
+            cells=np.ascontiguousarray(pattern, dtype=np.int32),
+            classes=np.stack([rank_classes(layer) for layer in ranks]),
+            n_patterns=n_patterns,
+            n_groups=len(names),
+        )
+
+    def draw(
+        self,
+        weights: FloatArray,
+        *,
+        products: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Iterator[Draws]:
+        """The sums of each draw, in parts of some draws each, one after the other.
+
+        Parameters
+        ----------
+        weights : (n_draws, n_groups) how often each group counts, at least 0
+        products : also sum the products of the ranks of every two layers
+        progress : called with the number of draws done and their total
+        """
+        from mlem_core.pairs.kernels import weighted_pairs
+
+        n_classes = int(self.classes.max(initial=0)) + 1
+        n, n_layers = len(weights), self.n_layers
+        step = max(1, CHUNK // ((n_layers + 1) * self.n_patterns))
+        for start in range(0, n, step):
+            part = np.ascontiguousarray(weights[start : start + step], dtype=np.float64)
+            size, together = len(part), n_layers if products else 0
+            found = Draws(
+                np.zeros((size, self.n_patterns)),
+                np.zeros((size, n_layers, self.n_patterns)),
+                np.zeros((size, n_layers)),
+                np.zeros((size, together, together)),
+            )
+
+            def one(d: int, part: FloatArray = part, found: Draws = found) -> None:
+                weighted_pairs(
+                    part[d],
+                    self.groups,
+                    self.cells,
+                    self.classes,
+                    n_classes,
+                    found.counts[d],
+                    found.sums[d],
+                    found.squares[d],
+                    found.products[d],
+                )
+
+            with ThreadPoolExecutor(cores()) as pool:
+                for d, _ in enumerate(pool.map(one, range(size)), start + 1):
+                    if progress is not None:
+                        progress(d, n)
+            yield found
+
+
+def rank_classes(ascending: NDArray[np.integer]) -> NDArray[np.uint16]:
+    """Classes of ranks: a number for each value if these are few, else classes of equal size.
+
+    Parameters
+    ----------
+    ascending : (n_pairs,) doubled average ranks, or other whole numbers of at least 0 that ascend
+        with the distance
+    """
+    n = len(ascending)
+    if n == 0:
+        return np.zeros(0, dtype=np.uint16)
+    values, counts = np.unique(ascending, return_counts=True)
+    if len(values) <= CLASSES:
+        number = np.arange(len(values))
+    else:
+        number = ((np.cumsum(counts) - counts / 2) * CLASSES / n).astype(np.int64)
+    return number.astype(np.uint16)[np.searchsorted(values, ascending)]
+
+
+def pairs_among(stimuli: IntArray, n_stimuli: int) -> IntArray:
+    """Where the pairs among some stimuli, ascending, stand among all pairs, in condensed order."""
+    where = np.empty(n_pairs(len(stimuli)), dtype=np.int64)
+    for a, at in row_slices(len(stimuli)):
+        i = stimuli[a]
+        where[at] = i * n_stimuli - i * (i + 1) // 2 - i - 1 + stimuli[a + 1 :]
+    return where
+
+
+def multinomial(n_groups: int, n_draws: int, rng: np.random.Generator) -> FloatArray:
+    """Bootstrap weights (n_draws, n_groups): as many groups as there are, with replacement."""
+    share = np.full(n_groups, 1.0 / n_groups)
+    return rng.multinomial(n_groups, share, size=n_draws).astype(np.float64)
+
+
+def leave_out(n_groups: int, n_blocks: int, rng: np.random.Generator) -> FloatArray:
+    """Jackknife weights (n_blocks, n_groups): each time one block of groups is left out.
+
+    Blocks are random and of (nearly) equal size; with n_blocks >= n_groups each is one group.
+    """
+    n_blocks = min(n_blocks, n_groups)
+    block = rng.permutation(np.arange(n_groups) % n_blocks)
+    return (block[None, :] != np.arange(n_blocks)[:, None]).astype(np.float64)

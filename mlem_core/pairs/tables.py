@@ -1,0 +1,274 @@
+"""The pair table: what the layers' distances are for each pattern of feature differences.
+
+Sufficient statistics: fits, scores, importances and decompositions follow from them without
+touching a pair again. `mlem_core.pairs.build` makes them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.pairs.distances import n_pairs
+from mlem_core.pairs.patterns import block_numbers, group_rows, sums_by
+from mlem_core.pairs.terms import Columns
+
+
+class LazyArray:
+    """An array that is made when it is first asked for, once, whichever thread asks."""
+
+    def __init__(self, make: Callable[[], FloatArray]) -> None:
+        self._make: Callable[[], FloatArray] | None = make
+        self._lock = threading.Lock()
+        self._made: FloatArray
+
+    def __call__(self) -> FloatArray:
+        """The array."""
+        with self._lock:
+            if self._make is not None:
+                self._made = self._make()
+                self._make = None
+        return self._made
+
+    def then(self, change: Callable[[FloatArray], FloatArray]) -> LazyArray:
+        """What `change` makes of it, later too."""
+        return LazyArray(lambda: change(self()))
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """The pairs inside one fold, by pattern, for n_layers layers.
+
+    Attributes
+    ----------
+    x : (n_patterns, n_columns) terms of the metric, see `mlem_core.pairs.terms.Columns`
+    codes : (n_patterns, n_columns) a number for each distinct value of a column of x
+    counts : (n_patterns,) pairs
+    rank_sums : (n_layers, n_patterns) sums of the centred average ranks among these pairs
+    rank_squares : (n_layers,) sum of their squares
+    """
+
+    x: FloatArray
+    codes: IntArray
+    counts: FloatArray
+    rank_sums: FloatArray
+    rank_squares: FloatArray
+
+    def only(self, layers: IntArray, features: IntArray) -> HeldOut:
+        """The same for some layers, with the other features summed out."""
+        if len(features) == self.x.shape[1]:
+            return replace(
+                self, rank_sums=self.rank_sums[layers], rank_squares=self.rank_squares[layers]
+            )
+        first, group = group_rows(self.codes[:, features])
+        return HeldOut(
+            x=self.x[np.ix_(first, features)],
+            codes=self.codes[np.ix_(first, features)],
+            counts=np.bincount(group, self.counts).astype(np.float64),
+            rank_sums=sums_by(group, self.rank_sums[layers]),
+            rank_squares=self.rank_squares[layers],
+        )
+
+    def by_support(self, weights: FloatArray) -> list[tuple[IntArray, IntArray]]:
+        """Divide the layers by which features have any weight: pairs of (layers, features).
+
+        A feature without weight does not tell pairs apart: summed out, it leaves far fewer
+        patterns. Supports that leave about as many patterns are put together, since each part has
+        a cost of its own.
+
+        Parameters
+        ----------
+        weights : (n_layers, n_predictions, n_features)
+        """
+        supports, own = np.unique((weights != 0).any(axis=1), axis=0, return_inverse=True)
+        sizes = np.array([len(group_rows(self.codes[:, used])[0]) for used in supports])
+        parts: list[list[int]] = []
+        for s in np.argsort(-sizes):
+            if parts and sizes[s] * 5 > sizes[parts[-1][0]]:
+                parts[-1].append(int(s))
+            else:
+                parts.append([int(s)])
+        return [
+            (np.flatnonzero(np.isin(own, part)), np.flatnonzero(supports[part].any(axis=0)))
+            for part in parts
+        ]
+
+
+@dataclass(frozen=True)
+class PairTables:
+    """Sufficient statistics of the pairs of n_layers layers, by fold block and pattern.
+
+    A cell is a block of folds (a, b) and a pattern that occurs in it; cells are sorted by block.
+    Folds are those of the stimuli; n_blocks = n_folds (n_folds + 1) / 2.
+
+    Attributes
+    ----------
+    features, kinds, levels, codes : as in `PairIndex`
+    n_stimuli, n_folds
+    cell_block, cell_pattern, counts : (n_cells,) block, pattern and number of pairs of each cell
+    target_sums : (n_layers, n_cells) sums of the squared neural distance
+    rank_sums : (n_layers, n_cells) sums of the centred average rank among all pairs
+    within_sums : (n_layers, n_cells) the same with ranks among the pairs inside a fold (held-out
+        pairs); 0 in blocks between two folds
+    rank_squares : (n_layers,) sum of the squared centred rank over all pairs
+    within_squares : (n_layers, n_folds) the same inside each fold
+    target_low, target_high : (n_layers, n_blocks) lowest and highest squared distance
+    train_sums : None, or what gives `training_ranks`, which are not always needed
+    train_squares : None, or (n_layers, n_folds) sums of the squares of those ranks
+    interactions : whether metrics of these tables also weigh products of two feature distances
+    """
+
+    features: tuple[str, ...]
+    kinds: tuple[str, ...]
+    levels: tuple[FloatArray, ...]
+    codes: IntArray
+    n_stimuli: int
+    n_folds: int
+    cell_block: IntArray
+    cell_pattern: IntArray
+    counts: FloatArray
+    target_sums: FloatArray
+    rank_sums: FloatArray
+    within_sums: FloatArray
+    rank_squares: FloatArray
+    within_squares: FloatArray
+    target_low: FloatArray
+    target_high: FloatArray
+    train_sums: LazyArray | None = None
+    train_squares: FloatArray | None = None
+    interactions: bool = False
+
+    @property
+    def n_layers(self) -> int:
+        return len(self.target_sums)
+
+    @property
+    def n_pairs(self) -> int:
+        return n_pairs(self.n_stimuli)
+
+    @cached_property
+    def patterns(self) -> FloatArray:
+        """(n_patterns, n_features) feature distances, in [0, 1]."""
+        return np.stack(
+            [level[self.codes[:, f]] for f, level in enumerate(self.levels)], axis=1
+        ).reshape(len(self.codes), len(self.features))
+
+    @property
+    def columns(self) -> Columns:
+        """The terms that metrics of these tables weigh."""
+        return Columns(self.features, self.interactions)
+
+    @cached_property
+    def terms(self) -> FloatArray:
+        """(n_patterns, n_columns) their values."""
+        return self.columns.values(self.patterns)
+
+    @cached_property
+    def term_codes(self) -> IntArray:
+        """(n_patterns, n_columns) a number for each distinct value of a term."""
+        if not self.interactions:
+            return self.codes
+        numbered = [np.unique(term, return_inverse=True)[1] for term in self.terms.T]
+        return np.stack(numbered, axis=1).astype(np.int64)
+
+    @cached_property
+    def block_edges(self) -> IntArray:
+        """(n_blocks + 1,) where each block's cells begin."""
+        n_blocks = self.n_folds * (self.n_folds + 1) // 2
+        return np.searchsorted(self.cell_block, np.arange(n_blocks + 1))
+
+    def held_out(self, fold: int) -> slice:
+        """The cells of the pairs inside a fold."""
+        block = block_numbers(self.n_folds)[fold, fold]
+        return slice(int(self.block_edges[block]), int(self.block_edges[block + 1]))
+
+    def inside(self, fold: int) -> HeldOut:
+        """The pairs inside a fold, by pattern."""
+        at = self.held_out(fold)
+        pattern = self.cell_pattern[at]
+        return HeldOut(
+            x=self.terms[pattern],
+            codes=self.term_codes[pattern],
+            counts=self.counts[at],
+            rank_sums=self.within_sums[:, at],
+            rank_squares=self.within_squares[:, fold],
+        )
+
+    @property
+    def training_ranks(self) -> FloatArray:
+        """Sums of the centred average ranks among the pairs that leave out each fold.
+
+        (n_layers, n_folds, n_cells), 0 in the blocks of the fold that is left out. Raises
+        InputError where the tables were made without them.
+        """
+        if self.train_sums is None:
+            raise InputError(
+                "these pair tables were made without ranks among training pairs, which estimators "
+                "that fit ranks need; run the analysis again with such an estimator."
+            )
+        return self.train_sums()
+
+    def with_interactions(self, interactions: bool = True) -> PairTables:
+        """The same tables for metrics with, or without, products of two feature distances."""
+        return replace(self, interactions=interactions)
+
+    def of_layers(self, layers: Sequence[int]) -> PairTables:
+        """The same tables with only these layers, by position."""
+        keep = list(layers)
+        changed: dict[str, Any] = {name: getattr(self, name)[keep] for name in BY_LAYER}
+        if self.train_sums is not None and self.train_squares is not None:
+            changed["train_sums"] = self.train_sums.then(lambda sums: sums[keep])
+            changed["train_squares"] = self.train_squares[keep]
+        return replace(self, **changed)
+
+    def of_features(self, features: Sequence[str]) -> PairTables:
+        """The tables that these features alone would have given: the others are summed out.
+
+        Raises
+        ------
+        InputError
+            An unknown feature, or none.
+        """
+        for name in features:
+            if name not in self.features:
+                raise unknown("feature", name, self.features)
+        keep = [f for f, name in enumerate(self.features) if name in set(features)]
+        if not keep:
+            raise InputError("no feature is left; choose at least one.")
+        if len(keep) == len(self.features):
+            return self
+        first, group = group_rows(self.codes[:, keep])
+        key = self.cell_block * len(first) + group[self.cell_pattern]
+        kept, group = np.unique(key, return_inverse=True)
+        return replace(
+            self,
+            features=tuple(self.features[f] for f in keep),
+            kinds=tuple(self.kinds[f] for f in keep),
+            levels=tuple(self.levels[f] for f in keep),
+            codes=self.codes[first][:, keep],
+            cell_block=kept // len(first),
+            cell_pattern=kept % len(first),
+            counts=np.bincount(group, self.counts).astype(np.float64),
+            target_sums=sums_by(group, self.target_sums),
+            rank_sums=sums_by(group, self.rank_sums),
+            within_sums=sums_by(group, self.within_sums),
+            train_sums=self.train_sums and self.train_sums.then(lambda sums: sums_by(group, sums)),
+        )
+
+
+BY_LAYER = (
+    "target_sums",
+    "rank_sums",
+    "within_sums",
+    "rank_squares",
+    "within_squares",
+    "target_low",
+    "target_high",
+)

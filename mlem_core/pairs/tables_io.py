@@ -1,0 +1,190 @@
+"""Pair tables as a file: small, and quick to read.
+
+Left out is what is 0 by construction: ranks inside a fold where a pair is between two folds, ranks
+among the training pairs of a fold where a pair is of that fold. Sums of ranks are half-integers:
+doubled they are whole numbers, and what is kept of those among fewer pairs is how far they are from
+their share of the ranks among all pairs. Of a number's bytes those at one place stand together,
+which is what makes a table of numbers alike in size compress.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlem_core.base.errors import InputError
+from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.pairs.patterns import block_numbers
+from mlem_core.pairs.tables import LazyArray, PairTables
+
+# Bits of the mantissa that sums of squared distances lose: a relative error of 7e-12 at most, where
+# distances that differ by 2e-10 are ties already (see `mlem_core.pairs.ranks.order_pairs`).
+DROPPED = np.int64(16)
+
+PLAIN = ("cell_block", "cell_pattern", "counts", "codes")
+BY_LAYER = ("rank_squares", "within_squares", "target_low", "target_high")
+
+
+def save(tables: PairTables, path: Path) -> None:
+    """Write pair tables as an .npz without pickles.
+
+    Raises
+    ------
+    ValueError
+        Sums of ranks that are no half-integers.
+    """
+    doubled = _doubled(tables.rank_sums)
+    arrays: dict[str, Any] = {name: getattr(tables, name) for name in (*PLAIN, *BY_LAYER)}
+    arrays |= {f"level_{f:03d}": level for f, level in enumerate(tables.levels)}
+    arrays["target_sums"] = pack(_rounded(tables.target_sums))
+    arrays["rank_sums"] = pack(doubled)
+    cells = _cells(tables.cell_block, tables.n_folds)
+    shares = _shares(tables.counts, cells)
+    for k in range(tables.n_folds):
+        own, training = cells[k]
+        expected = _expected(doubled[:, own], shares[k][0])
+        arrays[f"within_{k:02d}"] = pack(_doubled(tables.within_sums[:, own]) - expected)
+        if tables.train_sums is not None:
+            expected = _expected(doubled[:, training], shares[k][1])
+            sums = tables.train_sums()[:, k, training]
+            arrays[f"train_{k:02d}"] = pack(_doubled(sums) - expected)
+    if tables.train_squares is not None:
+        arrays["train_squares"] = tables.train_squares
+    np.savez_compressed(
+        path,
+        features=np.array(tables.features),
+        kinds=np.array(tables.kinds),
+        size=np.array([tables.n_stimuli, tables.n_folds]),
+        **arrays,
+    )
+
+
+def load(path: Path) -> PairTables:
+    """The pair tables that `save` wrote.
+
+    Ranks among training pairs, the larger part, are read from memory when they are first asked for.
+
+    Raises
+    ------
+    OSError, ValueError, KeyError
+        The file is damaged, or not of this form.
+    """
+    data = path.read_bytes()
+    try:
+        with _opened(data) as kept:
+            features = tuple(str(name) for name in kept["features"])
+            found: dict[str, Any] = {name: kept[name] for name in (*PLAIN, *BY_LAYER)}
+            n_stimuli, n_folds = (int(size) for size in kept["size"])
+            shape = len(found["rank_squares"]), len(found["counts"])
+            cells = _cells(found["cell_block"], n_folds)
+            shares = _shares(found["counts"], cells)
+            doubled = unpack(kept["rank_sums"]).reshape(shape)
+            within = np.zeros(shape)
+            for k, (own, _) in enumerate(cells):
+                part = unpack(kept[f"within_{k:02d}"]).reshape(shape[0], -1)
+                within[:, own] = (part + _expected(doubled[:, own], shares[k][0])) / 2
+            target = unpack(kept["target_sums"]).reshape(shape) << DROPPED
+            squares = kept.get("train_squares")
+            levels = tuple(kept[f"level_{f:03d}"] for f in range(len(features)))
+            kinds = tuple(str(kind) for kind in kept["kinds"])
+    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
+
+    def train_sums() -> FloatArray:
+        sums = np.zeros((shape[0], n_folds, shape[1]))
+        try:
+            with _opened(data) as kept:
+                for k, (_, training) in enumerate(cells):
+                    part = unpack(kept[f"train_{k:02d}"]).reshape(shape[0], -1)
+                    part += _expected(doubled[:, training], shares[k][1])
+                    sums[:, k, training] = part / 2
+        except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, KeyError) as error:
+            raise InputError(
+                "the pair tables of this analysis are damaged; run it again."
+            ) from error
+        return sums
+
+    return PairTables(
+        **found,
+        features=features,
+        kinds=kinds,
+        levels=levels,
+        n_stimuli=n_stimuli,
+        n_folds=n_folds,
+        target_sums=target.view(np.float64),
+        rank_sums=doubled / 2,
+        within_sums=within,
+        train_sums=None if squares is None else LazyArray(train_sums),
+        train_squares=squares,
+    )
+
+
+def _opened(data: bytes) -> Any:
+    return np.load(io.BytesIO(data), allow_pickle=False)
+
+
+def pack(numbers: IntArray) -> NDArray[np.uint8]:
+    """Whole numbers (n in all) as bytes (n_bytes, n): the lowest byte of all, then the next.
+
+    Small numbers of either sign have small bytes: 0, -1, 1, -2 ... are 0, 1, 2, 3 ...
+    """
+    flat = np.ascontiguousarray(numbers, dtype="<i8").ravel()
+    folded = (flat << 1) ^ (flat >> 63)
+    n_bytes = max(1, -(-int(folded.view("<u8").max(initial=0)).bit_length() // 8))
+    return np.ascontiguousarray(folded.view(np.uint8).reshape(-1, 8)[:, :n_bytes].T)
+
+
+def unpack(packed: NDArray[np.uint8]) -> IntArray:
+    """The numbers (n,) that `pack` made (n_bytes, n) of."""
+    full = np.zeros((packed.shape[1], 8), dtype=np.uint8)
+    for place, part in enumerate(packed):
+        full[:, place] = part
+    folded = full.view("<u8").ravel()
+    return ((folded >> 1) ^ (~(folded & 1) + 1)).view(np.int64)
+
+
+def _doubled(sums: FloatArray) -> IntArray:
+    doubled = np.rint(2 * sums).astype(np.int64)
+    if not np.array_equal(doubled, 2 * sums):
+        raise ValueError("sums of ranks must be half-integers.")
+    return doubled
+
+
+def _rounded(sums: FloatArray) -> IntArray:
+    """Bits of numbers of at least 0 without the last ones, to the nearest."""
+    bits = np.ascontiguousarray(sums + 0.0).view(np.int64)
+    return (bits + (np.int64(1) << (DROPPED - 1))) >> DROPPED
+
+
+def _cells(cell_block: IntArray, n_folds: int) -> list[tuple[IntArray, IntArray]]:
+    """For each fold the cells of the pairs inside it, and of those that it is no part of."""
+    numbers = block_numbers(n_folds)
+    return [
+        (
+            np.flatnonzero(cell_block == numbers[k, k]),
+            np.flatnonzero(~np.isin(cell_block, numbers[k])),
+        )
+        for k in range(n_folds)
+    ]
+
+
+def _shares(
+    counts: FloatArray, cells: list[tuple[IntArray, IntArray]]
+) -> list[tuple[float, float]]:
+    """Which part of all pairs those are."""
+    total = counts.sum()
+    return [
+        (float(counts[own].sum() / total), float(counts[training].sum() / total))
+        for own, training in cells
+    ]
+
+
+def _expected(doubled: IntArray, share: float) -> IntArray:
+    # One product and one rounding: the same on every machine.
+    return np.rint(doubled * share).astype(np.int64)

@@ -1,0 +1,1 @@
+"""What goes into a paper: capsule, verification, methods paragraph, references, LaTeX."""

@@ -1,0 +1,269 @@
+"""A capsule: one zip with an analysis, all that was made of it, and what is needed to run it again.
+
+    capsule.json      what was asked and what is shown; the digest of every other file
+    manifest.json     versions, models, parameters, seed
+    stimuli.csv       the stimuli as they were given
+    tables/           every table as CSV
+    figures/          every figure, as SVG and PDF, or as interactive HTML
+    pair_tables/      the finished analysis, from which every table follows
+    representations/  the files that stood for models, where they are small
+    methods.md, methods.tex, references.bib, versions.txt, README.txt
+
+The same analysis gives the same bytes. `mlem_core.report.verify` runs a capsule again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tempfile
+import zipfile
+from dataclasses import replace
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.files import save
+from mlem_core.analysis.results import Results
+from mlem_core.analysis.selection import Selection
+from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.base.errors import InputError
+from mlem_core.base.typing import Layer, Progress, Report
+from mlem_core.data.roles import as_csv
+from mlem_core.data.stimuli import write_table
+from mlem_core.report.methods import methods_paragraph, versions_text
+from mlem_core.report.references import bibtex
+from mlem_core.storage.files import replacing
+from mlem_core.storage.store import Store, sha256_file
+
+FORMAT = 1
+# Larger representation files are named by their digest instead.
+LARGEST_FILE = 8_000_000
+_DATE = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can say
+
+# What the writers of PDF, SVG and HTML make up anew each time.
+_DATES = re.compile(rb"(/(?:Creation|Mod)Date ?\(D:)\d{14}")
+_NAMES = re.compile(
+    rb"((?<=[\"#])(?:(?:top)?defs-|clip|legend|g)|(?<= )trace|(?<=[\"xy-])cb)"
+    rb"([0-9a-f]{6})(?![0-9a-f])"
+)
+_ELEMENTS = re.compile(rb'<div id="([0-9a-f-]{36})"')
+
+_README = """\
+A capsule of MLEM Explorer: an analysis, what was made of it, and what is needed to run it again.
+
+Verify it:  python -m mlem_core verify THIS.zip
+It runs the models on the stimuli once more and says which numbers differ.
+
+tables/ has every table as CSV, figures/ every figure, methods.md a paragraph that says what was
+done, references.bib what it rests on, manifest.json the parameters, models and versions.
+"""
+
+
+def write(
+    analysis: Analysis,
+    target: Path | str,
+    selection: Selection | None = None,
+    *,
+    results: Results | None = None,
+    pair: tuple[Layer, Layer] | None = None,
+    store: Store | None = None,
+    images: bool | None = None,
+    progress: Report | None = None,
+) -> Path:
+    """Write a capsule; it appears whole or not at all.
+
+    Parameters
+    ----------
+    target : path of the zip
+    selection : what is shown; None is the whole analysis
+    results : the tables of that, where they have been computed before
+    pair : the two layers that are compared in a figure; by default the most alike of two models
+    store : where representations may be, for maps of the stimuli in these two layers
+    images : whether figures are SVG and PDF (which takes a browser, and seconds a figure) or HTML;
+        by default what this machine can do
+    progress : called as the figures are drawn
+
+    Raises
+    ------
+    InputError
+        As `Analysis.results`; a representations file that has gone or changed.
+    """
+    shown = analysis.select() if selection is None else selection
+    if results is None:
+        results = analysis.results_of(shown)
+    portable, sources = _portable(analysis)
+    files: dict[str, bytes] = {
+        "README.txt": _README.encode(),
+        "manifest.json": _json(portable.manifest),
+        "stimuli.csv": as_csv(analysis.whole),
+        "references.bib": bibtex(analysis.manifest).encode(),
+        "versions.txt": versions_text(analysis.manifest).encode(),
+    }
+    for form, name in (("markdown", "methods.md"), ("tex", "methods.tex")):
+        text = methods_paragraph(
+            analysis,
+            results,
+            estimator=shown.estimator,
+            interactions=shown.interactions,
+            form=form,
+        )
+        files[name] = text.encode()
+    files |= {f"tables/{name}": data for name, data in tables_as_csv(results).items()}
+    with tempfile.TemporaryDirectory() as folder:
+        save(portable, folder)
+        for path in sorted(Path(folder).iterdir()):
+            if path.name != "stimuli.csv":
+                files[f"pair_tables/{path.name}"] = path.read_bytes()
+    for told in sources.values():
+        if told["included"]:
+            files[told["file"]] = Path(told.pop("path")).read_bytes()
+        told.pop("path", None)
+    files |= _figure_files(analysis, results, pair, store, images, progress)
+    about = {
+        "format": FORMAT,
+        "spec": portable.spec.to_dict(),
+        "kinds": {feature.name: feature.kind for feature in analysis.whole.features},
+        "shown": _shown(shown, analysis),
+        "representations": sources,
+        "models": {
+            name: facts["weights"]
+            for name, facts in analysis.manifest["models"].items()
+            if "weights" in facts
+        },
+        "files": {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())},
+    }
+    files["capsule.json"] = _json(about)
+    return _zip(files, Path(target))
+
+
+def _shown(selection: Selection, analysis: Analysis) -> dict[str, Any]:
+    """The entry `shown`: null stands for all features, or all layers, of the analysis."""
+    told, whole = selection.to_dict(), analysis.select().to_dict()
+    return {
+        name: None if name in ("features", "layers") and value == whole[name] else value
+        for name, value in told.items()
+    }
+
+
+def results_as_shown(analysis: Analysis, shown: dict[str, Any]) -> Results:
+    """The tables that a capsule's entry `shown` stands for."""
+    whole = analysis.select().to_dict()
+    told = {name: whole[name] if value is None else value for name, value in shown.items()}
+    asked = Selection.from_dict(told).checked(analysis.tables.features, analysis.layers)
+    return analysis.results_of(asked)
+
+
+def tables_as_csv(results: Results) -> dict[str, bytes]:
+    """The content of each file under `tables/`."""
+    correlations = results.feature_correlations.rename_axis("feature").reset_index()
+    written = {}
+    for name, table in {**results.tables(), "feature_correlations.csv": correlations}.items():
+        file = BytesIO()
+        write_table(table, file)
+        written[name] = file.getvalue()
+    return written
+
+
+def _json(value: Any) -> bytes:
+    return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def _portable(analysis: Analysis) -> tuple[Analysis, dict[str, dict[str, Any]]]:
+    """The analysis with paths inside the capsule, and what stands for models in it."""
+    sources: dict[str, dict[str, Any]] = {}
+    for number, (name, path) in enumerate(analysis.spec.representations):
+        facts = analysis.manifest["models"].get(name)
+        if facts is None:
+            continue  # it was left out
+        found = Path(path)
+        if not found.is_file() or sha256_file(found) != facts["sha256"]:
+            raise InputError(
+                f"the representations file {found.name!r} of {name} has gone or changed since the "
+                "analysis; run the analysis again."
+            )
+        sources[name] = {
+            "file": f"representations/{number:02d}{found.suffix.lower()}",
+            "sha256": facts["sha256"],
+            "included": found.stat().st_size <= LARGEST_FILE,
+            "path": path,
+        }
+    spec = replace(
+        analysis.spec,
+        stimuli="stimuli.csv",
+        representations=tuple((name, told["file"]) for name, told in sources.items()),
+    )
+    parameters = AnalysisSpec.from_dict(analysis.manifest["parameters"])
+    parameters = replace(parameters, stimuli="stimuli.csv", representations=spec.representations)
+    manifest = {**analysis.manifest, "parameters": parameters.to_dict()}
+    return replace(analysis, spec=spec, manifest=manifest), sources
+
+
+def _figure_files(
+    analysis: Analysis,
+    results: Results,
+    pair: tuple[Layer, Layer] | None,
+    store: Store | None,
+    images: bool | None,
+    progress: Report | None,
+) -> dict[str, bytes]:
+    from mlem_core import figures
+    from mlem_core.report.figures import all_figures
+
+    drawn = all_figures(analysis, results, pair, store)
+    images = figures.can_write_images() if images is None else images
+    formats = ("svg", "pdf") if images else ("html",)
+    files = {}
+
+    def draw() -> None:
+        for done, (name, (figure, title, caption)) in enumerate(drawn.items()):
+            if progress is not None:
+                progress(Progress("figures", None, done, len(drawn), "figures"))
+            for form in formats:
+                data = figures.as_file(figure, form, title=title, caption=caption)
+                files[f"figures/{name}.{form}"] = _steady(data, form)
+        if progress is not None:
+            progress(Progress("figures", None, len(drawn), len(drawn), "figures"))
+
+    if images:
+        with figures.one_browser():
+            draw()
+    else:
+        draw()
+        files["figures/plotly.min.js"] = _plotly()
+    return files
+
+
+def _plotly() -> bytes:
+    from plotly.offline import get_plotlyjs
+
+    return str(get_plotlyjs()).encode()
+
+
+def _steady(data: bytes, form: str) -> bytes:
+    """A figure's file without the random names and dates that its writer puts in."""
+    if form == "pdf":
+        return _DATES.sub(rb"\g<1>19800101000000", data)
+    if form == "svg":
+        seen: dict[bytes, int] = {}
+        return _NAMES.sub(
+            lambda found: found[1] + b"%06d" % seen.setdefault(found[2], len(seen)), data
+        )
+    for number, name in enumerate(dict.fromkeys(_ELEMENTS.findall(data))):
+        data = data.replace(name, b"%036d" % number)
+    # One copy of Plotly beside the pages instead of 4 MB in each.
+    return data.replace(
+        b"<script>" + _plotly() + b"</script>", b'<script src="plotly.min.js"></script>'
+    )
+
+
+def _zip(files: dict[str, bytes], target: Path) -> Path:
+    with replacing(target) as temporary, zipfile.ZipFile(temporary, "w") as archive:
+        for path in sorted(files):
+            entry = zipfile.ZipInfo(path, _DATE)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, files[path])
+    return target

@@ -1,0 +1,1 @@
+"""What would change a conclusion: audit, flags, multiverse, claims."""

@@ -1,0 +1,305 @@
+"""The same question under every reasonable choice: in how many of them does a claim hold?
+
+A universe is one combination of choices (distance, estimator, policy for missing values, with or
+without position 0 ...). All are run on stored representations, for the layers in question only.
+
+Source: Steegen et al. (2016), multiverse analysis; Simonsohn et al. (2020), specification curve.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.run import run
+from mlem_core.analysis.selection import check_layers
+from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.analysis.transforms import POSITIONS, UNITS
+from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.typing import Layer, Progress, Report
+from mlem_core.estimators.registry import ESTIMATORS
+from mlem_core.measures.importance import fitted
+from mlem_core.measures.similarity import weighted_tau
+from mlem_core.models.tokens import POOLING, POOLINGS, SPECIAL_TOKENS
+from mlem_core.pairs.distances import METRICS, PRECOMPUTED
+from mlem_core.pairs.patterns import MISSING
+from mlem_core.storage.stage import Stage
+from mlem_core.storage.store import Store
+
+# What may be varied, in the order of the columns, and all its choices.
+DIMENSIONS: dict[str, tuple[str, ...]] = {
+    "distance": METRICS,
+    "units": UNITS,
+    "positions": POSITIONS,
+    "special_tokens": tuple(SPECIAL_TOKENS),
+    "pooling": POOLINGS,
+    "missing": MISSING,
+    "estimator": tuple(ESTIMATORS),
+}
+Choices = Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Multiverse:
+    """What some layers are in every universe.
+
+    Attributes
+    ----------
+    universes : universe (from 0), a column for each dimension that varies, own (whether it is the
+        analysis itself)
+    layers : universe, model, layer, rho (held-out), top (most important feature), order (all
+        features from the most to the least important, "a > b > c")
+    importance : universe, model, layer, feature, importance (mean over folds)
+    similarity : universe, model_a, layer_a, model_b, layer_b, rsa, tau
+    notices : sentences about universes that there are not
+    """
+
+    universes: pd.DataFrame
+    layers: pd.DataFrame
+    importance: pd.DataFrame
+    similarity: pd.DataFrame
+    notices: tuple[str, ...]
+
+    @property
+    def dimensions(self) -> list[str]:
+        """The dimensions that vary."""
+        return [name for name in self.universes.columns if name in DIMENSIONS]
+
+    def save(self, folder: Path | str) -> None:
+        """Write the tables as CSV, and the notices, into an existing folder."""
+        target = Path(folder)
+        for name in _TABLES:
+            getattr(self, name).to_csv(target / f"{name}.csv", index=False)
+        (target / "notices.json").write_text(json.dumps(self.notices), encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path | str) -> Multiverse:
+        """Read what `save` wrote."""
+        source = Path(folder)
+        texts = dict.fromkeys([*DIMENSIONS, "model", "model_a", "model_b", "feature"], str)
+        tables = {
+            name: pd.read_csv(source / f"{name}.csv", dtype=texts, keep_default_na=False)
+            for name in _TABLES
+        }
+        notices = json.loads((source / "notices.json").read_text(encoding="utf-8"))
+        return cls(**tables, notices=tuple(notices))
+
+
+_TABLES = ("universes", "layers", "importance", "similarity")
+
+
+STAGE = Stage("multiverse", 1, Multiverse.save, Multiverse.load)
+
+
+def choices_of(analysis: Analysis) -> dict[str, tuple[str, ...]]:
+    """The dimensions that matter for an analysis, each with its choices.
+
+    Every distance and estimator; both policies for missing values where a value is missing; with
+    and without position 0 where some but not all stimuli are there. Units, special tokens and
+    pooling can be varied too (`DIMENSIONS`), but are not by default: the last two run the models
+    again, see `poolings_of`.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    if analysis.spec.distance != PRECOMPUTED:
+        found["distance"] = METRICS
+    index = analysis.whole.word_index
+    if index is not None and 2 < np.count_nonzero(index) < len(index):
+        found["positions"] = POSITIONS
+    names = [feature.name for feature in analysis.whole.features]
+    if any(pd.isna(analysis.whole.values(name)).any() for name in names):
+        found["missing"] = MISSING
+    found["estimator"] = tuple(ESTIMATORS)
+    return found
+
+
+def poolings_of(analysis: Analysis) -> tuple[str, ...]:
+    """What may stand for a stimulus of an analysis: of words or of sentences; one for files."""
+    return tuple(POOLING[analysis.whole.level]) if analysis.spec.models else ("standard",)
+
+
+def find(
+    analysis: Analysis, layers: Sequence[Layer], store: Store, choices: Choices | None = None
+) -> Multiverse | None:
+    """The multiverse of some layers if it is in the store or came with it; computes nothing."""
+    return STAGE.find(store, depends_on(analysis, layers, choices))
+
+
+def multiverse(
+    analysis: Analysis,
+    layers: Sequence[Layer],
+    store: Store,
+    choices: Choices | None = None,
+    progress: Report | None = None,
+) -> Multiverse:
+    """Some layers of an analysis under every combination of choices; kept in the store.
+
+    Parameters
+    ----------
+    layers : of the analysis
+    choices : dimension (of `DIMENSIONS`) to choices; what is not in it stays as in the analysis.
+        None is `choices_of`
+    progress : called as the work goes on; what it raises stops the work
+
+    Raises
+    ------
+    InputError
+        A layer that the analysis does not have, an unknown dimension or choice, no universe left.
+    """
+    varied = _checked(analysis, layers, choices)
+    return STAGE.get(
+        store,
+        depends_on(analysis, layers, choices),
+        lambda: _multiverse(analysis, layers, varied, store, progress or (lambda _: None)),
+    )
+
+
+def _checked(
+    analysis: Analysis, layers: Sequence[Layer], choices: Choices | None
+) -> dict[str, tuple[str, ...]]:
+    if not layers:
+        raise InputError("no layer is chosen; choose at least one.")
+    check_layers(layers, analysis.layers)
+    asked = choices_of(analysis) if choices is None else choices
+    for name, values in asked.items():
+        if name not in DIMENSIONS:
+            raise unknown("choice to vary", name, DIMENSIONS)
+        for value in values:
+            if value not in DIMENSIONS[name]:
+                raise unknown(name.replace("_", " "), value, DIMENSIONS[name])
+    varied = {}
+    for name in DIMENSIONS:
+        own = getattr(analysis.spec, name)
+        if name in asked and set(asked[name]) - {own}:
+            # The analysis itself is always one of them, and the first.
+            varied[name] = tuple(dict.fromkeys((own, *asked[name])))
+    return varied
+
+
+def depends_on(
+    analysis: Analysis, layers: Sequence[Layer], choices: Choices | None = None
+) -> dict[str, Any]:
+    """What the key of the multiverse of some layers is made of; raises as `multiverse`."""
+    varied = _checked(analysis, layers, choices)
+    spec, models = analysis.spec, analysis.manifest["models"]
+    return {
+        "stimuli": analysis.whole.digest,
+        "layers": [[models[model]["identity"], model, layer] for model, layer in layers],
+        "varied": {name: list(values) for name, values in varied.items()},
+        "interactions": spec.interactions,
+        "folds": spec.folds,
+        "seed": spec.seed,
+        "dtype": spec.dtype,
+        **{name: getattr(spec, name) for name in DIMENSIONS},
+    }
+
+
+def narrowed(spec: AnalysisSpec, layers: Sequence[Layer]) -> AnalysisSpec:
+    """The analysis of as little as has these layers.
+
+    Raises
+    ------
+    InputError
+        A layer of a model that is not in the analysis.
+    """
+    names = [*spec.models, *(name for name, _ in spec.representations)]
+    for model, _ in layers:
+        if model not in names:
+            raise unknown("model of a layer", model, names)
+    models = {model for model, _ in layers}
+    return replace(
+        spec,
+        models=tuple(name for name in spec.models if name in models),
+        representations=tuple(pair for pair in spec.representations if pair[0] in models),
+        layers=tuple(sorted({number for _, number in layers})),
+    )
+
+
+def _multiverse(
+    analysis: Analysis,
+    layers: Sequence[Layer],
+    varied: Mapping[str, tuple[str, ...]],
+    store: Store,
+    report: Report,
+) -> Multiverse:
+    own = narrowed(analysis.spec, layers)
+    # Estimators share the pair tables, so they vary fastest and need no run of their own.
+    runs = {name: values for name, values in varied.items() if name != "estimator"}
+    estimators = varied.get("estimator", (own.estimator,))
+    rows: list[dict[str, Any]] = []
+    tables: dict[str, list[pd.DataFrame]] = {name: [] for name in _TABLES[1:]}
+    notices = []
+    combinations = list(itertools.product(*runs.values()))
+    report(Progress("multiverse", None, 0, len(combinations), "runs"))
+    for done, values in enumerate(combinations, 1):
+        chosen: dict[str, Any] = dict(zip(runs, values, strict=True))
+        try:
+            universe = run(replace(own, **chosen), store)
+            if not set(layers) <= set(universe.layers):
+                raise InputError(" ".join(universe.notices))
+        except InputError as error:
+            named = ", ".join(f"{name} {value}" for name, value in chosen.items())
+            notices.append(f"There is no universe with {named}: {error}")
+            continue
+        at = [universe.layers.index(layer) for layer in layers]
+        for estimator in estimators:
+            number = len(rows)
+            choice = chosen | ({"estimator": estimator} if "estimator" in varied else {})
+            ours = all(getattr(own, name) == value for name, value in choice.items())
+            rows.append({"universe": number, **choice, "own": ours})
+            for name, table in _universe(universe, at, estimator).items():
+                table.insert(0, "universe", number)
+                tables[name].append(table)
+        report(Progress("multiverse", None, done, len(combinations), "runs"))
+    if not rows:
+        raise InputError("there is no universe at all: " + " ".join(notices))
+    columns = ["universe", *varied, "own"]
+    joined = {name: pd.concat(parts, ignore_index=True) for name, parts in tables.items()}
+    return Multiverse(pd.DataFrame(rows)[columns], **joined, notices=tuple(notices))
+
+
+def _universe(universe: Analysis, at: Sequence[int], estimator: str) -> dict[str, pd.DataFrame]:
+    tables = universe.tables.of_layers(at).with_interactions(universe.spec.interactions)
+    fits, importance = fitted(tables, estimator)
+    profiles, terms = importance.mean(axis=1), np.array(tables.columns.names, dtype=object)
+    tau, rsa = weighted_tau(profiles), universe.rsa[np.ix_(at, at)]
+    models = np.array([universe.layers[i][0] for i in at], dtype=object)
+    numbers = np.array([universe.layers[i][1] for i in at])
+    orders = [terms[np.argsort(-profile, kind="stable")] for profile in profiles]
+    a, b = np.triu_indices(len(at), 1)
+    return {
+        "layers": pd.DataFrame(
+            {
+                "model": models,
+                "layer": numbers,
+                "rho": fits.rho.mean(axis=1),
+                "top": [order[0] for order in orders],
+                "order": [" > ".join(order) for order in orders],
+            }
+        ),
+        "importance": pd.DataFrame(
+            {
+                "model": np.repeat(models, len(terms)),
+                "layer": np.repeat(numbers, len(terms)),
+                "feature": np.tile(terms, len(at)),
+                "importance": profiles.ravel(),
+            }
+        ),
+        "similarity": pd.DataFrame(
+            {
+                "model_a": models[a],
+                "layer_a": numbers[a],
+                "model_b": models[b],
+                "layer_b": numbers[b],
+                "rsa": rsa[a, b],
+                "tau": tau[a, b],
+            }
+        ),
+    }

@@ -1,0 +1,45 @@
+"""The variants of an analysis that an audit compares it with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mlem_core.analysis.spec import AnalysisSpec
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What is changed in an analysis, and how a sentence begins that says what follows."""
+
+    name: str
+    says: str
+    change: Callable[[AnalysisSpec], AnalysisSpec]
+
+
+def _control(spec: AnalysisSpec) -> AnalysisSpec:
+    own = tuple(name for name in spec.models if "@random" not in name)
+    return replace(spec, models=tuple(f"{name}@random" for name in own), representations=())
+
+
+CONTROL = "random-weights"
+VARIANTS = (
+    Variant(
+        "without-first", "without position 0", lambda spec: replace(spec, positions="without-first")
+    ),
+    Variant(
+        "without-outliers",
+        "without its outlier units",
+        lambda spec: replace(spec, units="without-outliers"),
+    ),
+    Variant(
+        "standardised",
+        "with standardised units",
+        lambda spec: replace(spec, units="standardised"),
+    ),
+    Variant("cosine", "with cosine distance", lambda spec: replace(spec, distance="cosine")),
+    Variant(CONTROL, "with random weights", _control),
+)
+SAYS = {variant.name: variant.says for variant in VARIANTS}

@@ -1,0 +1,224 @@
+"""What is kept on disk, and under which key.
+
+A key is the SHA-256 of a canonical JSON of everything that an entry depends on, so that a
+change of any of it is another entry and nothing ever has to be invalidated. An entry is a
+folder; it is made under another name, gets an `entry.json` with the size and digest of each of
+its files, and is renamed. What is there under its own name is therefore finished, and what
+does not match its `entry.json` is damaged and is made again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import filelock
+
+from mlem_core.base.errors import InputError
+
+LAYOUT = 1  # of the store itself: counted up when `entry.json` or the folders change
+_INFO = "entry.json"
+# Entries that come with the program (of its example), beside those that a store makes.
+OVERLAYS = (Path(__file__).resolve().parents[1] / "tasks" / "example_data" / "store",)
+_POLL = 0.2  # seconds between two looks at a lock that another process holds
+
+# Entries found sound by this process: folder -> (name, size, mtime) of its files. Hashing a
+# few hundred MB at each look would be felt; a file that changes is seen by its size or time.
+_sound: dict[Path, tuple[tuple[str, int, int], ...]] = {}
+
+
+def default_root() -> Path:
+    """Where a store is when nobody says: $MLEM_CACHE, the project's `cache/`, the user's cache."""
+    named = os.environ.get("MLEM_CACHE")
+    if named:
+        return Path(named)
+    project = Path(__file__).resolve().parents[2] / "cache"
+    if (project / ".gitignore").is_file() and os.access(project, os.W_OK):
+        return project
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("mlem", appauthor=False))
+
+
+def sha256_file(path: Path) -> str:
+    """SHA-256 of a file's content, in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class Store:
+    """A folder of finished computations that any number of processes may share.
+
+    Parameters
+    ----------
+    root : folder to keep the entries in, made if needed; None takes `default_root()`.
+    overlays : folders of entries that are only read, for what the root does not have.
+
+    Raises `InputError` where that folder cannot be made or written.
+    """
+
+    def __init__(self, root: Path | str | None = None, overlays: Sequence[Path] = OVERLAYS) -> None:
+        self._overlays = tuple(overlays)
+        self.root = Path(root if root is not None else default_root()).expanduser().absolute()
+        self._temporary = self.root / "unfinished"
+        self._locks = self.root / "locks"
+        try:
+            self._temporary.mkdir(parents=True, exist_ok=True)
+            self._locks.mkdir(exist_ok=True)
+            writable = os.access(self.root, os.W_OK)
+        except OSError:
+            writable = False
+        if not writable:
+            raise InputError(
+                f"the cache folder {str(self.root)!r} cannot be written: "
+                "make it writable or name another one in MLEM_CACHE."
+            )
+
+    def key(self, stage: str, version: int, /, **depends_on: Any) -> str:
+        """The key of an entry, 64 hex digits; `depends_on` holds what JSON can hold."""
+        return hashlib.sha256(_canonical(_identity(stage, version, depends_on))).hexdigest()
+
+    def find(self, stage: str, version: int, /, **depends_on: Any) -> Path | None:
+        """The folder of a finished and sound entry, or None."""
+        return self._find(stage, _identity(stage, version, depends_on))
+
+    def _find(self, stage: str, identity: dict[str, Any]) -> Path | None:
+        for root in (self.root, *self._overlays):
+            found = _sound_entry(root, stage, identity)
+            if found is not None:
+                return found
+        return None
+
+    def entry(
+        self,
+        stage: str,
+        version: int,
+        make: Callable[[Path], None],
+        waiting: Callable[[], None] | None = None,
+        /,
+        **depends_on: Any,
+    ) -> Path:
+        """The folder of an entry, made by `make(folder)` where it is missing or damaged.
+
+        `make` writes its files into the folder that it is given; whatever it raises passes
+        through and leaves nothing behind. While another process makes the same entry,
+        `waiting` is called a few times a second; it may raise to give up.
+
+        Raises `InputError` where the disk is full.
+        """
+        identity = _identity(stage, version, depends_on)
+        found = self._find(stage, identity)
+        if found is not None:
+            return found
+        key = self.key(stage, version, **depends_on)
+        with self._locked(key, waiting):
+            # Another process may have made it while we waited.
+            found = _sound_entry(self.root, stage, identity)
+            if found is not None:
+                return found
+            self._clean(key)
+            folder = self.root / stage / key
+            unfinished = Path(tempfile.mkdtemp(prefix=f"{key}.", dir=self._temporary))
+            try:
+                make(unfinished)
+                files = {
+                    path.relative_to(unfinished).as_posix(): {
+                        "size": path.stat().st_size,
+                        "sha256": sha256_file(path),
+                    }
+                    for path in sorted(unfinished.rglob("*"))
+                    if path.is_file()
+                }
+                info = {**identity, "files": files}
+                (unfinished / _INFO).write_text(json.dumps(info, indent=1, sort_keys=True))
+                folder.parent.mkdir(exist_ok=True)
+                self._remove(folder, key)
+                unfinished.rename(folder)
+                _sound[folder] = _stats(folder, files)
+            except OSError as error:
+                if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                    raise InputError(
+                        f"the disk of the cache folder {str(self.root)!r} is full: "
+                        "free some space or name another folder in MLEM_CACHE."
+                    ) from error
+                raise
+            finally:
+                shutil.rmtree(unfinished, ignore_errors=True)
+            return folder
+
+    @contextlib.contextmanager
+    def _locked(self, key: str, waiting: Callable[[], None] | None) -> Iterator[None]:
+        # The system lets go of the lock when its process dies, however it dies.
+        lock = filelock.FileLock(self._locks / f"{key}.lock")
+        while True:
+            try:
+                lock.acquire(timeout=_POLL)
+                break
+            except filelock.Timeout:
+                if waiting is not None:
+                    waiting()
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def _clean(self, key: str) -> None:
+        """Remove what killed processes left: folders whose lock is ours or nobody's."""
+        for left in self._temporary.iterdir():
+            owner = left.name.partition(".")[0]
+            if owner == key:
+                shutil.rmtree(left, ignore_errors=True)
+                continue
+            lock = filelock.FileLock(self._locks / f"{owner}.lock")
+            with contextlib.suppress(filelock.Timeout, OSError), lock.acquire(timeout=0):
+                shutil.rmtree(left, ignore_errors=True)
+
+    def _remove(self, folder: Path, key: str) -> None:
+        """Take a damaged entry out of the way, in one step where readers are concerned."""
+        _sound.pop(folder, None)
+        if folder.exists() or folder.is_symlink():
+            grave = Path(tempfile.mkdtemp(prefix=f"{key}.", dir=self._temporary))
+            folder.rename(grave / "entry")
+            shutil.rmtree(grave, ignore_errors=True)
+
+
+def _sound_entry(root: Path, stage: str, identity: dict[str, Any]) -> Path | None:
+    folder = root / stage / hashlib.sha256(_canonical(identity)).hexdigest()
+    try:
+        info = json.loads((folder / _INFO).read_bytes())
+        files = info.pop("files")
+        if _canonical(info) != _canonical(identity):
+            return None
+        stats = _stats(folder, files)
+        if _sound.get(folder) == stats:
+            return folder
+        for name, told in files.items():
+            path = folder / name
+            if path.stat().st_size != told["size"] or sha256_file(path) != told["sha256"]:
+                return None
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None  # absent, or written by someone else: made again
+    _sound[folder] = stats
+    return folder
+
+
+def _identity(stage: str, version: int, depends_on: dict[str, Any]) -> dict[str, Any]:
+    return {"layout": LAYOUT, "stage": stage, "version": version, "depends_on": depends_on}
+
+
+def _canonical(value: Any) -> bytes:
+    """One spelling for equal values: sorted keys, no spaces, ASCII, no NaN."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
+def _stats(folder: Path, files: dict[str, Any]) -> tuple[tuple[str, int, int], ...]:
+    stats = ((name, (folder / name).stat()) for name in files)
+    return tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)

@@ -1,0 +1,1 @@
+"""Work in the background: the runner, analyses, follow-ups, and the example."""

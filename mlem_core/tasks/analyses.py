@@ -1,0 +1,140 @@
+"""Analyses in the background, and the files that users have uploaded for them."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlem_core.analysis import files
+from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.run import TABLES_VERSION, run
+from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.base.errors import InputError
+from mlem_core.base.typing import Report
+from mlem_core.storage.files import replacing
+from mlem_core.storage.store import Store, sha256_file
+from mlem_core.tasks import examples
+from mlem_core.tasks.runner import Request, Task, carry_out, read_json
+
+_ID = re.compile(r"[0-9a-f]{16}")
+
+
+@dataclass(frozen=True)
+class Job(Task):
+    """An analysis in the background."""
+
+    spec: AnalysisSpec
+
+    def analysis(self) -> Analysis:
+        """The finished analysis.
+
+        Raises
+        ------
+        InputError
+            The job is not done, or its result can no longer be read.
+        """
+        if not self.result.is_dir():
+            raise InputError(f"the analysis {self.id} is not done: it is {self.status().state}.")
+        try:
+            return files.load(self.result)
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            message = f"the result of the analysis {self.id} can no longer be read; run it again."
+            self.damaged(message)
+            raise InputError(message) from error
+
+
+@dataclass(frozen=True)
+class _Example(Job):
+    """The analysis that ships with the program: done, and not to be written to."""
+
+    def analysis(self) -> Analysis:
+        try:
+            return examples.example()
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            raise InputError("the example can no longer be read; install it again.") from error
+
+    def cancel(self) -> None:
+        """It runs no more."""
+
+
+def start(spec: AnalysisSpec, store: Store) -> Job:
+    """Start an analysis in the background, or attach to the same one.
+
+    The same analysis is one with the same choices on files with the same content. Where it is
+    queued, running or done it is left alone; a failed or cancelled one starts again.
+    """
+    name = job_id(spec)
+    job = Job(name, store.root / "jobs" / name, spec)
+    job.start(spec.to_dict(), "mlem_core.tasks.analyses")
+    return job
+
+
+def find(job_id: str, store: Store) -> Job | None:
+    """The job of that id, or None; any text may be asked for.
+
+    `mlem_core.tasks.examples.ID` is the analysis that ships with the program, in every store.
+    """
+    if job_id == examples.ID and examples.is_there():
+        return _Example(job_id, examples.FOLDER, examples.SPEC)
+    if not _ID.fullmatch(job_id):
+        return None
+    folder = store.root / "jobs" / job_id
+    try:
+        return Job(
+            job_id, folder, AnalysisSpec.from_dict(read_json(folder / "spec.json", strict=True))
+        )
+    except (OSError, ValueError, TypeError):
+        return None  # absent, or of another version
+
+
+def recent(store: Store) -> list[Job]:
+    """All jobs that are kept, the latest started first; last the example that ships."""
+    asked = []
+    for path in (store.root / "jobs").glob("*/spec.json"):
+        job = find(path.parent.name, store)
+        if job is not None:
+            with contextlib.suppress(OSError):
+                asked.append((path.stat().st_mtime_ns, job.id, job))
+    own = [job for *_, job in sorted(asked, key=lambda one: one[:2], reverse=True)]
+    example = find(examples.ID, store)
+    return own if example is None else [*own, example]
+
+
+def job_id(spec: AnalysisSpec) -> str:
+    """16 hex digits that stand for the choices and for the content of the files they name."""
+    files = [spec.stimuli, *(path for _, path in spec.representations)]
+    about = {
+        "tables": TABLES_VERSION,
+        "spec": spec.to_dict(),
+        # A file that cannot be read is the run's to complain about.
+        "files": [sha256_file(Path(p)) if Path(p).is_file() else None for p in files],
+    }
+    canonical = json.dumps(about, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+
+def keep_upload(data: bytes, name: str, store: Store) -> Path:
+    """Keep an uploaded file under its content; the same content and name give the same path."""
+    base = re.sub(r"[^\w.-]+", "_", re.split(r"[/\\]", name)[-1]).lstrip(".")[-100:] or "file"
+    path = store.root / "uploads" / hashlib.sha256(data).hexdigest() / base
+    if not path.is_file() or path.stat().st_size != len(data):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path, private=True) as temporary:
+            temporary.write_bytes(data)
+    return path
+
+
+def make(request: Request, folder: Path, report: Report) -> None:
+    """Run the analysis that was asked for and save it."""
+    # Of `folder`: the store's root / jobs / id / unfinished-...
+    store = Store(folder.parent.parent.parent)
+    files.save(run(AnalysisSpec.from_dict(request), store, report), folder)
+
+
+if __name__ == "__main__":
+    sys.exit(carry_out(Path(sys.argv[1]).absolute(), make))

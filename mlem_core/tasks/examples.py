@@ -1,0 +1,122 @@
+"""The finished analysis that comes with the program, so that every view shows something at once.
+
+Its error bars, its audit and the multiverse of two layers come with it, as entries of a store that
+is only read.
+
+`make example` (or `python -m mlem_core.tasks.example`) makes it anew.
+"""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from mlem_core.analysis import files
+from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.maps import stimulus_map
+from mlem_core.analysis.run import run
+from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.base.typing import Progress, Report
+from mlem_core.storage.store import Store
+
+# What stands in an address for it.
+ID = "example"
+FOLDER = Path(__file__).resolve().parent / "example_data"
+
+MODELS = ("mini-bert", "mini-gpt2", "mini-mamba", "minilm", "smollm2")
+# Some layers of each depth: a few MB instead of many.
+LAYERS = (0, 1, 3, 6, 9, 11, 18, 30)
+SPEC = AnalysisSpec(stimuli="probing", models=MODELS, layers=LAYERS)
+# What a first look at two layers shows: the last layers of two architectures that have learned from
+# the same text. Look at their audit when the example is made from other weights.
+PAIR = (("mini-gpt2", 6), ("mini-mamba", 11))
+
+
+@functools.lru_cache(maxsize=1)
+def example() -> Analysis:
+    """The analysis, as it was made; the same object each time.
+
+    Raises
+    ------
+    OSError, ValueError, KeyError
+        Its files are not there, or of another version.
+    """
+    return files.load(FOLDER / "result")
+
+
+def is_there() -> bool:
+    """Whether it was installed with the program."""
+    return (FOLDER / "result" / "analysis.json").is_file()
+
+
+def size() -> int:
+    """The bytes of all that ships."""
+    return sum(path.stat().st_size for path in FOLDER.rglob("*") if path.is_file())
+
+
+def make(
+    store: Store, spec: AnalysisSpec = SPEC, folder: Path = FOLDER, progress: Report | None = None
+) -> Analysis:
+    """Run it and put it in place of what was there.
+
+    With it come the maps of its stimuli, its error bars, its audit and the multiverse of `PAIR` (of
+    its first two layers where it does not have these).
+    """
+    from mlem_core.inference import all_layers
+    from mlem_core.robustness import audit, multiverse
+
+    analysis = run(spec, store, progress)
+    maps = {}
+    for done, (model, layer) in enumerate(analysis.layers):
+        if progress is not None:
+            progress(Progress("maps", None, done, len(analysis.layers), "layers"))
+        points = stimulus_map(analysis, model, layer, store)
+        maps[(model, layer)] = points[["x", "y"]].to_numpy()
+    # Which machine made it is of no interest to those who get it.
+    manifest = {name: told for name, told in analysis.manifest.items() if name != "machine"}
+    analysis = replace(analysis, maps=maps, manifest=manifest)
+    pair = PAIR if set(PAIR) <= set(analysis.layers) else tuple(analysis.layers[:2])
+    all_layers.error_bars(analysis, store, report=progress)
+    audit.audit(analysis, store, progress)
+    multiverse.multiverse(analysis, pair, store, progress=progress)
+    entries = (
+        all_layers.STAGE.where(store, all_layers.depends_on(analysis, analysis.select())),
+        audit.STAGE.where(store, audit.depends_on(analysis)),
+        multiverse.STAGE.where(store, multiverse.depends_on(analysis, pair)),
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    unfinished = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=folder))
+    try:
+        unfinished.chmod(0o755)
+        (unfinished / "result").mkdir()
+        files.save(analysis, unfinished / "result")
+        for entry in filter(None, entries):
+            shutil.copytree(entry, unfinished / "store" / entry.parent.name / entry.name)
+        for name in ("result", "store"):
+            shutil.rmtree(folder / name, ignore_errors=True)
+            (unfinished / name).rename(folder / name)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    example.cache_clear()
+    return analysis
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Make the example anew, from this machine's store where that has its parts."""
+
+    def say(progress: Progress) -> None:
+        if progress.done == progress.total:
+            print(f"{progress.stage} {progress.model or ''}".strip(), file=sys.stderr)
+
+    make(Store(overlays=()), progress=say)
+    print(f"{FOLDER}: {size() / 1e6:.1f} MB")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

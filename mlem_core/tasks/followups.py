@@ -1,0 +1,281 @@
+"""Work on a finished analysis that takes longer than a page may wait: in the background, kept.
+
+A follow-up is a task as a job is one (`mlem_core.tasks.runner`), in the same queue, and what it
+makes
+are tidy tables, or a capsule.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.run import model_representations
+from mlem_core.analysis.selection import Selection
+from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.typing import Progress, Report
+from mlem_core.inference.refits import REFITTED
+from mlem_core.storage.store import Store, sha256_file
+from mlem_core.tasks import analyses, examples
+from mlem_core.tasks.runner import Request, Task, carry_out
+
+Tables = dict[str, pd.DataFrame]
+# Tables by name, and other files by their file names.
+Made = Mapping[str, pd.DataFrame | bytes]
+Options = Mapping[str, Any]
+Make = Callable[[Analysis, Options, Store, Report], Made]
+VERSION = 1
+CAPSULE = "capsule.zip"
+
+
+def _baseline(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
+    from mlem_core.analysis.baselines import of_analysis
+
+    name = options["name"]
+    layers = [(str(model), int(layer)) for model, layer in options["layers"]]
+    restore(analysis, [model for model, _ in layers], store, report)
+
+    def counted(done: int, total: int) -> None:
+        report(Progress(name, None, done, total, "layers"))
+
+    found = of_analysis(analysis, name, store, layers, counted)
+    return {"table": found.table, "notices": pd.DataFrame({"notice": list(found.notices)})}
+
+
+def _fits(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
+    from mlem_core.analysis import cached_fits
+
+    found = cached_fits.make(analysis, store, _selected(analysis, options), report)
+    return {"scores": found.scores}
+
+
+def _selected(analysis: Analysis, options: Options) -> Selection:
+    """What the options ask for, as the analysis has it."""
+    return Selection.from_dict(options).checked(analysis.tables.features, analysis.layers)
+
+
+def restore(analysis: Analysis, names: Iterable[str], store: Store, report: Report) -> None:
+    """Run models of an analysis again whose representations are not in the store.
+
+    The store may have been emptied, and that of a new installation never had those of the example.
+
+    Raises
+    ------
+    InputError
+        A model that is no longer there, or no longer the one that was analysed.
+    """
+    spec, files = analysis.spec, dict(analysis.spec.representations)
+    for name in dict.fromkeys(names):
+        if name in files:
+            continue
+        found = model_representations(spec, analysis.whole, name, store, report)
+        analysed = str(analysis.manifest["models"][name]["identity"])
+        if found.identity != analysed.partition(" view=")[0]:
+            raise InputError(
+                f"the model {name} is no longer the one that was analysed; run the analysis again."
+            )
+
+
+def _representations(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
+    restore(analysis, [str(name) for name in options["models"]], store, report)
+    return {}
+
+
+def _all_error_bars(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
+    from mlem_core.inference.all_layers import error_bars
+
+    selection = _selected(analysis, options)
+    restore(analysis, [model for model, _ in selection.layers], store, report)
+    error_bars(analysis, store, selection, report=report)
+    return {}
+
+
+def _chance(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
+    from mlem_core.estimators.registry import ESTIMATORS
+    from mlem_core.inference.bootstrap import LayerPairs
+    from mlem_core.inference.permutation import score_above_chance
+
+    selection = _selected(analysis, options)
+    restore(analysis, [model for model, _ in selection.layers], store, report)
+    rows = []
+    for done, layer in enumerate(selection.layers):
+        report(Progress("permuting labels", None, done, len(selection.layers), "layers"))
+        pairs = LayerPairs.of(analysis, [layer], store, selection.features, selection.interactions)
+        found = score_above_chance(
+            pairs,
+            ESTIMATORS[selection.estimator],
+            train_ranks=selection.estimator not in REFITTED,
+            n_permutations=int(options["permutations"]),
+            correction="none",
+        )
+        rows.append(found.table.drop(columns="p_corrected"))
+    return {"table": pd.concat(rows, ignore_index=True)}
+
+
+def _error_bars(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
+    from mlem_core.inference.explanation import explain
+
+    restore(analysis, [str(model) for model, _ in (options["a"], options["b"])], store, report)
+
+    def counted(done: int, total: int) -> None:
+        report(Progress("resampling", None, done, total, "draws"))
+
+    (one, m), (other, n) = options["a"], options["b"]
+    why = explain(
+        analysis,
+        (str(one), int(m)),
+        (str(other), int(n)),
+        features=list(options["features"]),
+        store=store,
+        n_draws=int(options["draws"]),
+        progress=counted,
+    )
+    notes = pd.DataFrame({"note": list(why.notes)}, dtype=object)
+    return {"terms": why.terms, "whole": why.whole, "notes": notes}
+
+
+def _capsule(analysis: Analysis, options: Options, store: Store, report: Report) -> Made:
+    from mlem_core.analysis import cached_fits
+    from mlem_core.report import capsule
+
+    selection = _selected(analysis, options)
+    results = None
+    if selection.estimator in cached_fits.SLOW:
+        results = cached_fits.make(analysis, store, selection, report)
+    pair = [(str(model), int(layer)) for model, layer in options["pair"]]
+    with tempfile.TemporaryDirectory() as folder:
+        path = capsule.write(
+            analysis,
+            Path(folder) / CAPSULE,
+            selection,
+            results=results,
+            pair=(pair[0], pair[1]) if pair else None,
+            store=store,
+            progress=report,
+        )
+        return {CAPSULE: path.read_bytes()}
+
+
+def _audit(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
+    from mlem_core.robustness.audit import audit
+
+    restore(analysis, [model for model, _ in analysis.layers], store, report)
+    audit(analysis, store, report)  # keeps its tables in the store
+    return {}
+
+
+def _multiverse(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
+    from mlem_core.robustness.multiverse import multiverse
+
+    layers = [(str(model), int(layer)) for model, layer in options["layers"]]
+    restore(analysis, [model for model, _ in layers], store, report)
+    multiverse(analysis, layers, store, options.get("choices"), report)
+    return {}
+
+
+KINDS: dict[str, Make] = {
+    "all-error-bars": _all_error_bars,
+    "audit": _audit,
+    "baseline": _baseline,
+    "capsule": _capsule,
+    "chance": _chance,
+    "error-bars": _error_bars,
+    "fits": _fits,
+    "multiverse": _multiverse,
+    "representations": _representations,
+}
+
+
+@dataclass(frozen=True)
+class Followup(Task):
+    """A piece of work on a finished analysis, in the background."""
+
+    def tables(self) -> Tables:
+        """What it has made, by name.
+
+        Raises
+        ------
+        InputError
+            It is not done, or its result can no longer be read.
+        """
+        if not self.result.is_dir():
+            raise InputError(f"the work {self.id} is not done: it is {self.status().state}.")
+        try:
+            return {
+                path.stem: pd.read_csv(path, keep_default_na=False, na_values=[""])
+                for path in sorted(self.result.glob("*.csv"))
+            }
+        except (OSError, ValueError) as error:
+            message = f"the result of the work {self.id} can no longer be read; start it again."
+            self.damaged(message)
+            raise InputError(message) from error
+
+
+def find(kind: str, job_id: str, options: Options, store: Store) -> Followup:
+    """The follow-up of an analysis, whether it was ever started or not (see its status).
+
+    Parameters
+    ----------
+    kind : one of `KINDS`
+    job_id : of the analysis
+    options : as JSON can hold them
+
+    Raises
+    ------
+    InputError
+        An unknown kind.
+    """
+    if kind not in KINDS:
+        raise unknown("kind of work", kind, KINDS)
+    about = json.dumps(_request(kind, job_id, options), sort_keys=True, separators=(",", ":"))
+    name = f"{kind}-{hashlib.sha256(about.encode()).hexdigest()[:16]}"
+    return Followup(name, store.root / "jobs" / name)
+
+
+def start(kind: str, job_id: str, options: Options, store: Store) -> Followup:
+    """Start a follow-up in the background, or attach to the same one.
+
+    Raises
+    ------
+    InputError
+        An unknown kind.
+    """
+    task = find(kind, job_id, options, store)
+    task.start(_request(kind, job_id, options), "mlem_core.tasks.followups")
+    return task
+
+
+def _request(kind: str, job_id: str, options: Options) -> Request:
+    request = {"version": VERSION, "kind": kind, "analysis": job_id, "options": dict(options)}
+    if job_id == examples.ID:
+        # Another version of the program ships another example under the same name.
+        request["example"] = sha256_file(examples.FOLDER / "result" / "analysis.json")
+    return request
+
+
+def make(request: Request, folder: Path, report: Report) -> None:
+    """Do the work that was asked for and save what it makes."""
+    # Of `folder`: the store's root / jobs / id / unfinished-...
+    store = Store(folder.parent.parent.parent)
+    job = analyses.find(request["analysis"], store)
+    if job is None:
+        raise InputError("the analysis is no longer in the store; run it again.")
+    made = KINDS[request["kind"]](job.analysis(), request["options"], store, report)
+    for name, content in made.items():
+        if isinstance(content, bytes):
+            (folder / name).write_bytes(content)
+        else:
+            content.to_csv(folder / f"{name}.csv", index=False)
+
+
+if __name__ == "__main__":
+    sys.exit(carry_out(Path(sys.argv[1]).absolute(), make))

@@ -1,0 +1,347 @@
+"""Work in the background, each piece in a process of its own.
+
+A task is a folder, and what state it is in follows from the files in it alone: any process that
+looks there (another tab, a restarted server) sees the same. Its process is `python -m MODULE
+FOLDER`, which outlives whoever started it. One task of a parent folder runs at a time.
+
+    spec.json       what was asked
+    pid.json        the process, and when it was started
+    progress.json   how far it is
+    result/         what it made; it appears in one step
+    failed.json     the sentence for the user
+    cancelled       an empty file
+    log             what the process printed
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import filelock
+
+from mlem_core.base.errors import InputError
+from mlem_core.base.typing import Progress, Report
+from mlem_core.storage.files import replacing
+
+State = Literal["queued", "running", "done", "failed", "cancelled"]
+Request = dict[str, Any]
+
+_WRITE_EVERY = 0.2  # seconds between two writes of progress.json
+_POLL = 0.1  # seconds between two looks at the queue
+_GRACE = 1.0  # seconds from SIGTERM to SIGKILL
+
+# Processes that this one started: a child that has ended stays a zombie until it is polled.
+_children: dict[int, subprocess.Popen[bytes]] = {}
+
+
+@dataclass(frozen=True)
+class Status:
+    """Where a job is.
+
+    Attributes
+    ----------
+    state : "queued", "running", "done", "failed" or "cancelled"
+    stages : the latest report of each stage and model, in the order in which they began
+    message : one sentence where it failed, else empty
+    seconds_left : of the current stage, from its rate so far; None where nothing tells
+    """
+
+    state: State
+    stages: list[Progress]
+    message: str = ""
+    seconds_left: float | None = None
+
+
+@dataclass(frozen=True)
+class Task:
+    """A piece of work in the background: `folder` holds all that is known of it."""
+
+    id: str
+    folder: Path
+
+    @property
+    def result(self) -> Path:
+        """The folder with what it made; it is there when the task is done."""
+        return self.folder / "result"
+
+    def status(self) -> Status:
+        """What the files say now."""
+        # Looked at first: a process that ends after this look has left its result or failure.
+        alive = _live_pid(self.folder) is not None
+        kept = read_json(self.folder / "progress.json")
+        stages, left = _stages(kept)
+        if self.result.is_dir():
+            return Status("done", stages)
+        if (self.folder / "cancelled").exists():
+            return Status("cancelled", stages)
+        failed = read_json(self.folder / "failed.json").get("message")
+        if failed:
+            return Status("failed", stages, str(failed))
+        if alive:
+            if kept.get("state") == "running":
+                return Status("running", stages, seconds_left=left)
+            return Status("queued", stages)
+        why = f"the run stopped without a result; see {self.folder / 'log'}"
+        return Status("failed", stages, why)
+
+    def cancel(self) -> None:
+        """Stop the task, queued or running; its process is gone within 2 seconds.
+
+        A task that is not queued or running stays as it is.
+        """
+        with _starting(self.folder):
+            pid = _live_pid(self.folder)
+            if pid is None or self.result.is_dir():
+                return
+            (self.folder / "cancelled").touch()
+            _signal_group(pid, signal.SIGTERM)
+            if not _gone(self.folder, _GRACE):
+                _signal_group(pid, signal.SIGKILL)
+                _gone(self.folder, _GRACE)
+            (self.folder / "pid.json").unlink(missing_ok=True)
+
+    def damaged(self, message: str) -> None:
+        """Put a result that cannot be read out of the way, so that the next start makes it anew."""
+        write_json(self.folder / "failed.json", {"message": message})
+        shutil.rmtree(self.result, ignore_errors=True)
+
+    def start(self, request: Request, module: str) -> None:
+        """Start `python -m module folder` unless the task is queued, running or done.
+
+        A failed or cancelled task starts again.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with _starting(self.folder):
+            if self.result.is_dir():
+                return
+            if _live_pid(self.folder) is not None:
+                ended = any((self.folder / n).exists() for n in ("failed.json", "cancelled"))
+                if not ended or not _gone(self.folder, 10):
+                    return
+            for left in ("failed.json", "cancelled", "progress.json", "pid.json"):
+                (self.folder / left).unlink(missing_ok=True)
+            for unfinished in self.folder.glob("unfinished-*"):
+                shutil.rmtree(unfinished, ignore_errors=True)
+            write_json(self.folder / "spec.json", request)
+            # The child finds this package wherever it was started from.
+            here = str(Path(__file__).resolve().parents[2])
+            paths = [here, *filter(None, [os.environ.get("PYTHONPATH")])]
+            with (self.folder / "log").open("wb") as log:
+                child = subprocess.Popen(
+                    [sys.executable, "-m", module, str(self.folder)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                    env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+                )
+            _children[child.pid] = child
+            _write_pid(self.folder, child.pid)
+
+
+# What the task's own process does
+
+
+class _Reporter:
+    """Writes progress.json, a few times a second at most."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "progress.json"
+        self._stages: dict[tuple[str, str | None], dict[str, Any]] = {}
+        self._written = 0.0
+        self._say("queued")
+
+    def running(self) -> None:
+        self._say("running")
+
+    def __call__(self, progress: Progress) -> None:
+        now = time.time()
+        key = (progress.stage, progress.model)
+        known = self._stages.get(key)
+        began = {"began": now, "began_at": progress.done} if known is None else {}
+        self._stages[key] = {**(known or {}), **asdict(progress), **began, "seen": now}
+        last = progress.done >= progress.total
+        if known is None or last or now - self._written >= _WRITE_EVERY:
+            self._say("running")
+
+    def _say(self, state: State) -> None:
+        self._written = time.time()
+        # A run is not worth losing for its progress: a full disk shows where it matters.
+        with contextlib.suppress(OSError):
+            write_json(self._path, {"state": state, "stages": list(self._stages.values())})
+
+
+def carry_out(folder: Path, make: Callable[[Request, Path, Report], None]) -> int:
+    """Wait for the turn, do the work of a task's folder and leave its result there.
+
+    Parameters
+    ----------
+    make : called with what was asked, the folder to write into, and where to report progress
+
+    Returns the exit status: 0, or 1 where `failed.json` says why.
+    """
+    _write_pid(folder, os.getpid())
+    report = _Reporter(folder)
+    try:
+        request = read_json(folder / "spec.json", strict=True)
+        with _turn(folder):
+            report.running()
+            unfinished = Path(tempfile.mkdtemp(prefix="unfinished-", dir=folder))
+            make(request, unfinished, report)
+            unfinished.rename(folder / "result")
+        return 0
+    except InputError as error:
+        write_json(folder / "failed.json", {"message": str(error)})
+    except Exception:
+        traceback.print_exc()
+        message = f"the run stopped on an unexpected error; see {folder / 'log'}"
+        write_json(folder / "failed.json", {"message": message})
+    return 1
+
+
+@contextlib.contextmanager
+def _turn(folder: Path) -> Iterator[None]:
+    """One job at a time, in the order in which they were asked for."""
+    lock = filelock.FileLock(folder.parent / "turn.lock")
+    while True:
+        lock.acquire(poll_interval=_POLL)
+        if not _someone_before(folder):
+            break
+        lock.release()
+        time.sleep(2 * _POLL)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _someone_before(folder: Path) -> bool:
+    own = _asked(folder)
+    for path in folder.parent.glob("*/pid.json"):
+        other = path.parent
+        if other != folder and _asked(other) < own and _live_pid(other) is not None:
+            waiting = read_json(other / "progress.json").get("state") != "running"
+            if waiting and not (other / "cancelled").exists():
+                return True
+    return False
+
+
+def _asked(folder: Path) -> tuple[int, str]:
+    try:
+        return (folder / "spec.json").stat().st_mtime_ns, folder.name
+    except OSError:
+        return sys.maxsize, folder.name
+
+
+# Processes
+
+
+def _write_pid(folder: Path, pid: int) -> None:
+    write_json(folder / "pid.json", {"pid": pid, "started": _started(pid)})
+
+
+def _started(pid: int) -> str | None:
+    """When a live process was started, as its system tells it; None where there is none.
+
+    Process numbers are used again; with this a stranger is not taken for the job.
+    """
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        if Path("/proc/self/stat").exists():
+            return None
+        told = subprocess.run(
+            ["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True
+        ).stdout.strip()
+        state, _, began = told.partition(" ")
+        return None if not told or state.startswith("Z") else began.strip()
+    # The command, in parentheses, may hold anything; the state and the start come after it.
+    fields = text.rpartition(")")[2].split()
+    return None if fields[0] in "ZX" else fields[19]
+
+
+def _live_pid(folder: Path) -> int | None:
+    """The number of the job's process if it is still there."""
+    kept = read_json(folder / "pid.json")
+    pid, started = kept.get("pid"), kept.get("started")
+    if not isinstance(pid, int) or pid <= 1:
+        return None
+    child = _children.get(pid)
+    if child is not None and child.poll() is not None:
+        _children.pop(pid, None)
+    now = _started(pid)
+    return pid if now is not None and now == started else None
+
+
+def _signal_group(pid: int, number: int) -> None:
+    # The job leads its own group, so its number is the group's.
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, number)
+
+
+def _gone(folder: Path, seconds: float) -> bool:
+    end = time.monotonic() + seconds
+    while _live_pid(folder) is not None:
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def _starting(folder: Path) -> filelock.BaseFileLock:
+    """Held while a job is started or cancelled, so that two tabs start one process."""
+    return filelock.FileLock(folder.with_suffix(".lock"), timeout=30)
+
+
+# Files
+
+
+def _stages(kept: dict[str, Any]) -> tuple[list[Progress], float | None]:
+    try:
+        rows = kept.get("stages", [])
+        stages = [
+            Progress(row["stage"], row["model"], row["done"], row["total"], row["unit"])
+            for row in rows
+        ]
+        if not rows:
+            return stages, None
+        last = rows[-1]
+        did, took = last["done"] - last["began_at"], last["seen"] - last["began"]
+        if did <= 0 or took <= 0:
+            return stages, None
+        left = (last["total"] - last["done"]) * took / did - (time.time() - last["seen"])
+        return stages, max(0.0, left)
+    except (KeyError, TypeError):
+        return [], None
+
+
+def read_json(path: Path, *, strict: bool = False) -> dict[str, Any]:
+    """A JSON object; {} where there is none, or an error if `strict`."""
+    try:
+        kept = json.loads(path.read_bytes())
+        if not isinstance(kept, dict):
+            raise ValueError(f"{path} holds no JSON object")
+        return kept
+    except (OSError, ValueError):
+        if strict:
+            raise
+        return {}
+
+
+def write_json(path: Path, value: dict[str, Any]) -> None:
+    """Write JSON, whole or not at all."""
+    with replacing(path, private=True) as temporary:
+        temporary.write_bytes(json.dumps(value).encode())

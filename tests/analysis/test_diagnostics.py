@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mlem_core.analysis import diagnostics
+from mlem_core.analysis.diagnostics import lint
+from mlem_core.base.errors import InputError
+from mlem_core.data import datasets
+from mlem_core.data.stimuli import from_frame
+
+N = 240
+
+
+def stimuli(n=N, **columns):
+    """Sentences with two features that say different things."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"sentence": [f"the {i} th sentence" for i in range(n)]})
+    table["colour"] = rng.choice(["red", "green", "blue"], n)
+    table["size"] = rng.integers(0, 5, n)
+    return from_frame(table.assign(**columns), "mine")
+
+
+def kinds(found):
+    return {finding.kind for finding in found.findings}
+
+
+def only(found, kind):
+    (finding,) = [one for one in found.findings if one.kind == kind]
+    text = finding.sentence
+    assert not text[0].islower() and text.endswith(".") and "\n" not in text and ". " not in text
+    return finding
+
+
+def test_sound_stimuli_raise_no_finding():
+    assert lint(stimuli()).findings == []
+
+
+def test_correlations_are_those_of_the_distances_of_all_pairs():
+    rng = np.random.default_rng(1)
+    partly = np.where(rng.random(N) < 0.3, None, rng.choice(["a", "b"], N))
+    found = lint(stimuli(partly=partly))
+    table = stimuli(partly=partly).table
+    size = table["size"].to_numpy() / 4
+    distances = [
+        (
+            float(table["colour"][i] != table["colour"][j]),
+            abs(size[i] - size[j]),
+            float(partly[i] is not None and partly[j] is not None and partly[i] != partly[j]),
+        )
+        for i, j in itertools.combinations(range(N), 2)
+    ]
+    assert list(found.correlations) == ["colour", "size", "partly"] and found.n_stimuli == N
+    np.testing.assert_allclose(found.correlations, np.corrcoef(np.array(distances).T), atol=1e-9)
+
+
+def test_features_whose_distances_correlate_are_named_with_the_value():
+    rng = np.random.default_rng(2)
+    size = stimuli().table["size"].to_numpy()
+    found = lint(stimuli(weight=size + rng.integers(0, 3, N)))
+    finding = only(found, "correlated")
+    assert finding.features == ("size", "weight") and finding.severity == "caution"
+    assert f"{found.correlations.loc['size', 'weight']:.2f}" in finding.sentence
+
+
+def test_copies_are_a_problem_and_not_called_correlated_too():
+    size = stimuli().table["size"]
+    found = lint(stimuli(again=-2 * size))
+    assert only(found, "copies").features == ("size", "again")
+    assert "correlated" not in kinds(found)
+    assert found.findings[0].severity == "problem"
+
+
+def test_a_feature_that_is_the_same_in_training_is_told():
+    once = np.where(np.arange(N) == 7, "odd", "even")
+    finding = only(lint(stimuli(once=once)), "constant")
+    assert finding.features == ("once",) and "without fold" in finding.sentence
+
+
+def test_rare_values_are_named_with_their_rows():
+    colour = stimuli().table["colour"].to_numpy().astype(object)
+    colour[[4, 9]] = "mauve"
+    finding = only(lint(stimuli(colour=colour)), "rare")
+    assert finding.rows == (5, 10) and "mauve (2)" in finding.sentence
+
+
+def test_a_feature_that_names_the_stimuli_is_no_feature():
+    finding = only(lint(stimuli(item=[f"item {i}" for i in range(N)])), "identifier")
+    assert finding.severity == "problem" and "ignore" in finding.sentence
+
+
+def test_a_range_that_few_values_stretch():
+    rng = np.random.default_rng(3)
+    frequency = rng.random(N)
+    frequency[11] = 1000
+    finding = only(lint(stimuli(frequency=frequency)), "range")
+    assert 12 in finding.rows and "logarithm" in finding.sentence
+
+
+def test_missing_values_are_counted_and_those_that_go_together_are_named():
+    rng = np.random.default_rng(4)
+    absent = np.arange(N) % 3 == 0
+    tense = np.where(absent, None, rng.choice(["past", "present"], N))
+    person = np.where(absent, None, rng.choice(["first", "third"], N))
+    alone = np.where(np.arange(N) < 150, None, rng.choice(["x", "y"], N))
+    found = lint(stimuli(tense=tense, person=person, alone=alone))
+    by = {finding.features: finding for finding in found.findings if finding.kind == "missing"}
+    together = by[("tense", "person")]
+    assert "80 of 240" in together.sentence and together.rows[:2] == (1, 4)
+    share = 1 - 160 * 159 / (240 * 239)
+    assert f"{share:.0%} of the pairs" in together.sentence
+    assert together.severity == "note" and by[("alone",)].severity == "caution"
+    level = lint(stimuli(tense=tense, person=person), missing="level")
+    assert "value of each" in only(level, "missing").sentence
+
+
+def test_repeated_stimuli_are_named_with_their_rows():
+    sentences = [f"the {i} th sentence" for i in range(N)]
+    sentences[30] = sentences[3]
+    finding = only(lint(stimuli(sentence=sentences)), "duplicates")
+    assert finding.rows == (31,) and "row 31 is row 4 again" in finding.sentence
+    # Another word of the same sentence is another stimulus.
+    words = [i % 2 for i in range(N)]
+    assert lint(stimuli(sentence=sentences, word_index=words)).findings == []
+
+
+def test_few_stimuli_for_the_weights_say_the_rule():
+    finding = only(lint(stimuli(30)), "few")
+    assert "30 stimuli for 2 weights" in finding.sentence and "40" in finding.sentence
+    assert "few" not in kinds(lint(stimuli(50)))
+    assert "3 weights" in only(lint(stimuli(50), interactions=True), "few").sentence
+
+
+def test_few_or_unequal_groups():
+    groups = np.arange(N) % 12
+    finding = only(lint(stimuli(sentence_id=groups)), "folds")
+    assert "12 different values of 'sentence_id'" in finding.sentence
+    groups = np.where(np.arange(N) < 150, 0, np.arange(N))
+    assert "150 of the 240" in only(lint(stimuli(sentence_id=groups)), "folds").sentence
+    finding = only(lint(stimuli(sentence_id=np.arange(N) % 3)), "folds")
+    assert finding.severity == "problem" and "3 sentences" in finding.sentence
+
+
+def test_many_stimuli_are_sampled_and_it_is_said(monkeypatch):
+    size = stimuli().table["size"]
+    whole = lint(stimuli(weight=size + np.arange(N) % 3))
+    monkeypatch.setattr(diagnostics, "MOST_STIMULI", 100)
+    found = lint(stimuli(weight=size + np.arange(N) % 3))
+    assert found.n_stimuli == 100 and whole.n_stimuli == N
+    assert "the pairs of 100 of the stimuli" in only(found, "correlated").sentence
+    np.testing.assert_allclose(found.correlations, whole.correlations, atol=0.15)
+
+
+def test_the_built_in_words_are_sound_but_for_what_their_grammar_makes():
+    found = lint(datasets.load("probing"))
+    assert kinds(found) == {"missing", "correlated"}
+    assert not [finding for finding in found.findings if finding.severity == "problem"]
+
+
+def test_an_unknown_policy_is_an_error():
+    with pytest.raises(InputError, match="the choices are ignore, level"):
+        lint(stimuli(), missing="drop")

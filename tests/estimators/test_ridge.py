@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import explicit
+import numpy as np
+import pandas as pd
+import pytest
+from inputs import random_case, tables_of
+from sklearn.base import clone
+
+from mlem_core.base.errors import InputError
+from mlem_core.data.folds import group_folds
+from mlem_core.estimators.normal_equations import moments, ridge_weights, training_blocks
+from mlem_core.estimators.ridge import ALPHAS, RidgeMLEM, cross_validate_ridge
+
+N = 75
+
+
+@pytest.fixture(scope="module")
+def case():
+    folds, layers, tables, distances = random_case(N, 3)
+    return folds, layers, tables, distances**2
+
+
+@pytest.mark.parametrize("left_out", [(0,), (1, 3)])
+def test_fit_equals_sklearn_on_the_explicit_pairs(case, left_out):
+    folds, layers, tables, x = case
+    fitted = ridge_weights(moments(tables, training_blocks(5, [left_out])), ALPHAS)
+    use = explicit.training(folds, *left_out)
+    for layer, rows in enumerate(layers):
+        y = explicit.scaled(explicit.squared(rows)[use])
+        for a, alpha in enumerate(ALPHAS):
+            expected = explicit.ridge(x[use], y, alpha).coef_
+            np.testing.assert_allclose(fitted[layer, 0, a], expected, atol=1e-6)
+
+
+def test_nested_cross_validation_equals_the_slow_way(case):
+    folds, layers, tables, x = case
+    fits = cross_validate_ridge(tables)
+    for layer in (0, 2):
+        target = explicit.squared(layers[layer])
+
+        def scaled(use, target=target):
+            return explicit.scaled(target[use])
+
+        for k in range(5):
+            chosen = explicit.best_alpha(x, target, folds, k, ALPHAS, scaled)
+            assert fits.alpha[layer, k] == chosen
+            weights = fits.weights[layer, k]
+            test = explicit.held_out(folds, k)
+            rho = explicit.rho(x[test] @ weights, target[test])
+            assert fits.rho[layer, k] == pytest.approx(rho, abs=1e-9)
+            rho_a = explicit.rho_a(x[test] @ weights, target[test])
+            assert fits.rho_a[layer, k] == pytest.approx(rho_a, abs=1e-9)
+
+
+def test_no_function_of_the_features_exceeds_the_ceiling(case):
+    folds, layers, tables, x = case
+    fits = cross_validate_ridge(tables)
+    assert (fits.rho <= fits.ceiling + 1e-12).all()
+    # The ceiling is reached by the mean rank of each pattern.
+    test = explicit.held_out(folds, 2)
+    target = pd.Series(explicit.squared(layers[0])[test]).rank()
+    pattern = np.unique(x[test].round(12), axis=0, return_inverse=True)[1]
+    best = target.groupby(pattern).transform("mean")
+    assert fits.ceiling[0, 2] == pytest.approx(np.corrcoef(best, target)[0, 1], abs=1e-9)
+
+
+def test_dropping_a_feature_by_summing_out_equals_refitting_without_it(case):
+    folds, layers, tables, _ = case
+    keep = ["kind", "length", "frequency"]
+    features = explicit.random_features(N)[keep]
+    expected = cross_validate_ridge(tables_of(features, layers, folds))
+    found = cross_validate_ridge(tables.of_features(keep))
+    np.testing.assert_allclose(found.weights, expected.weights, atol=1e-9)
+    np.testing.assert_allclose(found.rho, expected.rho, atol=1e-9)
+
+
+def planted(weights, n=200, seed=0):
+    """Stimuli with binary features, represented so that D² = Σ w_f Δ_f² exactly."""
+    rng = np.random.default_rng(seed)
+    bits = rng.integers(0, 2, (n, len(weights)))
+    features = pd.DataFrame(
+        {f"f{k}": np.array(["no", "yes"])[bits[:, k]] for k in range(len(weights))}
+    )
+    turn = np.linalg.qr(rng.standard_normal((20, len(weights))))[0]
+    return features, bits * np.sqrt(weights) @ turn.T + rng.standard_normal(20)
+
+
+def test_planted_weights_come_back():
+    truth = np.array([3.0, 0.0, 1.0, 0.5])
+    features, layer = planted(truth)
+    model = RidgeMLEM(alphas=[1e-8]).fit(features, layer)
+    # The target is scaled to [0, 1]: the largest distance has all features different.
+    np.testing.assert_allclose(model.weights_, truth / truth.sum(), atol=1e-8)
+    assert model.intercept_ == pytest.approx(0, abs=1e-8)
+    assert model.score(features, layer) == pytest.approx(1)
+    np.testing.assert_allclose(
+        model.predict(features), explicit.scaled(explicit.squared(layer)), atol=1e-8
+    )
+
+
+def test_estimator_chooses_alpha_and_scores_new_stimuli():
+    truth = np.array([3.0, 0.0, 1.0, 0.5])
+    features, layer = planted(truth, n=300)
+    layer = layer + 0.3 * np.random.default_rng(0).standard_normal(layer.shape)
+    model = RidgeMLEM(cv=4).fit(features[:200], layer[:200])
+    assert model.alpha_ in ALPHAS
+    assert model.weights_.argmax() == 0 and model.weights_[1] < 0.05
+    x = explicit.feature_distances(features[200:].reset_index(drop=True)) ** 2
+    expected = explicit.rho(x @ model.weights_, explicit.squared(layer[200:]))
+    assert model.score(features[200:], layer[200:]) == pytest.approx(expected, abs=1e-9)
+
+
+def test_estimator_follows_scikit_learn():
+    model = RidgeMLEM(alphas=(1.0,), distance="cosine", missing="level", cv=3, seed=4)
+    copy = clone(model)
+    assert copy.get_params() == model.get_params()
+    assert not hasattr(copy.fit(*planted(np.ones(3))), "coef")
+    assert copy.n_features_in_ == 3 and list(copy.feature_names_in_) == ["f0", "f1", "f2"]
+
+
+def test_ordered_features_keep_the_range_they_were_fitted_with():
+    rng = np.random.default_rng(0)
+    features = pd.DataFrame({"x": np.arange(50.0), "y": rng.choice(["a", "b"], 50)})
+    model = RidgeMLEM(alphas=[1e-8]).fit(features, rng.standard_normal((50, 3)))
+    assert model.spans_["x"] == (0.0, 49.0)
+    near = pd.DataFrame({"x": [0.0, 4.9], "y": ["a", "a"]})
+    expected = model.weights_[0] * 0.1**2 + model.intercept_
+    assert model.predict(near)[0] == pytest.approx(expected)
+
+
+def test_groups_are_never_split():
+    groups = np.repeat(np.arange(40), 3)
+    folds = group_folds(groups, 5, seed=1)
+    assert all(len(set(folds[groups == g])) == 1 for g in range(40))
+    assert set(folds) == set(range(5))
+    np.testing.assert_array_equal(folds, group_folds(groups, 5, seed=1))
+    assert (folds != group_folds(groups, 5, seed=2)).any()
+
+
+def test_too_few_groups_or_folds():
+    with pytest.raises(InputError, match="5 folds for 4 sentences"):
+        group_folds(np.arange(4), 5, 0)
+    with pytest.raises(InputError, match="leave a fold with 2"):
+        group_folds(np.arange(10), 5, 0)
+    features = explicit.random_features(30)
+    layer = explicit.random_layer(features)
+    tables = tables_of(features, [layer], explicit.random_folds(30, 2))
+    with pytest.raises(InputError, match="at least 3"):
+        cross_validate_ridge(tables)

@@ -1,0 +1,216 @@
+from __future__ import annotations
+
+import explicit
+import numpy as np
+import pandas as pd
+import pytest
+from inputs import random_case, tables_of
+from scipy.stats import rankdata
+from sklearn.base import clone
+from sklearn.datasets import make_spd_matrix
+
+from mlem_core.base.errors import InputError
+from mlem_core.estimators.frrsa import FRRSA
+from mlem_core.estimators.ridge import ALPHAS, RidgeMLEM, cross_validate_ridge
+from mlem_core.estimators.spearman import SpearmanMLEM, cross_validate_spearman, training_objective
+from mlem_core.measures.importance import permutation_importance
+
+N = 75
+
+
+@pytest.fixture(scope="module")
+def case():
+    return random_case(N, 2, train_ranks=True)
+
+
+def products(distances):
+    """(n_pairs, F (F + 1) / 2): squares, then twice each product."""
+    a, b = np.triu_indices(distances.shape[1], 1)
+    return np.hstack([distances**2, 2 * distances[:, a] * distances[:, b]])
+
+
+@pytest.mark.parametrize("name", ["rho", "rho_a"])
+@pytest.mark.parametrize("interactions", [False, True])
+def test_objective_is_the_correlation_on_the_training_pairs(case, name, interactions):
+    folds, layers, tables, distances = case
+    x = products(distances) if interactions else distances**2
+    weights = np.random.default_rng(0).random(x.shape[1])
+    tables = tables.with_interactions(interactions)
+    objective = training_objective(tables, 1, name)
+    found = objective.exact(np.broadcast_to(weights, (5, 1, len(weights))))[:, 0]
+    target = explicit.squared(layers[1])
+    score = {"rho": explicit.rho, "rho_a": explicit.rho_a}[name]
+    for k in range(5):
+        use = explicit.training(folds, k)
+        assert found[k] == pytest.approx(score(x[use] @ weights, target[use]), abs=1e-9)
+    whole = training_objective(tables, 1, name, whole=True).exact(weights[None, None])
+    assert whole[0, 0] == pytest.approx(score(x @ weights, target), abs=1e-9)
+
+
+@pytest.mark.parametrize("interactions", [False, True])
+def test_training_beats_ridge_and_chance_and_is_scored_on_held_out_pairs(case, interactions):
+    folds, layers, tables, distances = case
+    x = products(distances) if interactions else distances**2
+    tables = tables.with_interactions(interactions)
+    fits = cross_validate_spearman(tables)
+    ridge = cross_validate_ridge(tables)
+    rng = np.random.default_rng(0)
+    for layer, rows in enumerate(layers):
+        objective = training_objective(tables, layer)
+        found = objective.exact(fits.weights[layer][:, None])[:, 0]
+        assert (found > objective.exact(ridge.weights[layer][:, None])[:, 0] - 1e-9).all()
+        if not interactions:
+            tries = rng.exponential(size=(5, 2000, 4)) ** 2
+            assert (found > objective.exact(tries).max(axis=1) - 2e-4).all()
+        target = explicit.squared(rows)
+        for k in range(5):
+            test = explicit.held_out(folds, k)
+            rho = explicit.rho(x[test] @ fits.weights[layer, k], target[test])
+            assert fits.rho[layer, k] == pytest.approx(rho, abs=1e-9)
+    assert np.isnan(fits.alpha).all()
+
+
+def test_held_out_distances_have_no_part_in_training(case):
+    folds, layers, tables, _ = case
+    changed = layers[0].copy()
+    changed[folds == 3] *= 10
+    other = tables_of(explicit.random_features(N), [changed], folds, train_ranks=True)
+    for fit in (cross_validate_spearman, lambda t: cross_validate_ridge(t, target="rank")):
+        before, after = fit(tables.of_layers([0])), fit(other)
+        np.testing.assert_array_equal(before.weights[0, 3], after.weights[0, 3])
+        assert (before.weights[0, 2] != after.weights[0, 2]).any()
+
+
+def test_a_layer_s_weights_do_not_depend_on_the_other_layers(case):
+    tables = case[2].with_interactions()
+    both, one = cross_validate_spearman(tables), cross_validate_spearman(tables.of_layers([1]))
+    np.testing.assert_array_equal(both.weights[1], one.weights[0])
+
+
+def test_ridge_on_ranks_equals_sklearn_on_the_ranks_of_the_training_pairs(case):
+    folds, layers, tables, distances = case
+    x, target = distances**2, explicit.squared(layers[0])
+    fits = cross_validate_ridge(tables, target="rank")
+    for k in (0, 4):
+        use = explicit.training(folds, k)
+        ranks = np.zeros(len(target))
+        ranks[use] = rankdata(target[use]) / use.sum()
+        chosen = explicit.best_alpha(x, target, folds, k, ALPHAS, ranks.__getitem__)
+        assert fits.alpha[0, k] == chosen
+        expected = explicit.ridge(x[use], ranks[use], chosen).coef_
+        np.testing.assert_allclose(fits.weights[0, k], expected, atol=1e-6)
+
+
+def test_ridge_with_interactions_equals_sklearn(case):
+    _, layers, _, distances = case
+    features = explicit.random_features(N)
+    x = products(distances)
+    for target in ("distance", "rank"):
+        y = explicit.squared(layers[0])
+        y = rankdata(y) / len(y) - 0.5 / len(y) if target == "rank" else explicit.scaled(y)
+        expected = explicit.ridge(x, y, 1.0)
+        model = RidgeMLEM(alphas=[1.0], interactions=True, target=target).fit(features, layers[0])
+        np.testing.assert_allclose(model.weights_, expected.coef_, atol=1e-6)
+        assert model.intercept_ == pytest.approx(expected.intercept_, abs=1e-6)
+        np.testing.assert_allclose(model.predict(features), expected.predict(x), atol=1e-5)
+        np.testing.assert_allclose(model.W_, model.W_.T)
+        assert model.column_names_[4] == "kind × length"
+
+
+@pytest.mark.parametrize("constraint", ["metric", "none"])
+def test_importance_of_interactions_equals_monte_carlo(case, constraint):
+    folds, layers, tables, distances = case
+    tables = tables.with_interactions()
+    fits = cross_validate_spearman(tables, constraint)
+    fold = 1
+    exact = permutation_importance(tables, fits.weights)[0, fold]
+    test = explicit.held_out(folds, fold)
+    x, target = products(distances)[test], explicit.squared(layers[0])[test]
+    weights, rng = fits.weights[0, fold], np.random.default_rng(0)
+    whole = explicit.rho(x @ weights, target)
+    drops = np.empty((400, x.shape[1]))
+    for c in range(x.shape[1]):
+        for repeat in range(400):
+            permuted = x.copy()
+            permuted[:, c] = rng.permutation(permuted[:, c])
+            drops[repeat, c] = whole - explicit.rho(permuted @ weights, target)
+    # 1 / n_pairs is what the exact value leaves out.
+    error = drops.std(axis=0) / 20
+    np.testing.assert_array_less(np.abs(exact - drops.mean(axis=0)), 4 * error + 2 / test.sum())
+    assert np.abs(exact).max() > 20 * error.max()
+
+
+def planted(w, n=150, power=3.0, noise=0.0, seed=0):
+    """Ordered features and distances that are a monotone function of Δᵀ W Δ, and noise."""
+    rng = np.random.default_rng(seed)
+    features = pd.DataFrame(rng.integers(0, 8, (n, len(w))) / 7, columns=list("abcd")[: len(w)])
+    values = features.to_numpy()
+    apart = np.abs(values[:, None] - values[None])
+    apart /= apart.max(axis=(0, 1))
+    matrix = np.einsum("ijf,fg,ijg->ij", apart, w, apart) ** power
+    extra = rng.random(matrix.shape) * noise * matrix.mean()
+    matrix = matrix + extra + extra.T
+    np.fill_diagonal(matrix, 0.0)
+    return features, matrix
+
+
+def test_planted_metric_comes_back_with_interactions():
+    w = make_spd_matrix(3, random_state=3)
+    w /= np.linalg.norm(w)
+    features, matrix = planted(w)
+    model = SpearmanMLEM(interactions=True, distance="precomputed").fit(features, matrix)
+    assert np.linalg.norm(model.W_ - w) < 0.02
+    assert np.linalg.eigvalsh(model.W_).min() > 0
+    assert model.score(features, matrix) > 0.999
+    assert model.column_names_ == ("a", "b", "c", "a × b", "a × c", "b × c")
+    again = SpearmanMLEM(interactions=True, distance="precomputed").fit(features, matrix)
+    np.testing.assert_array_equal(model.weights_, again.weights_)
+
+
+def test_no_worse_than_ridge_on_new_stimuli_where_distances_are_distorted():
+    gains = []
+    for seed in range(4):
+        features, matrix = planted(np.diag([1.0, 0.3, 0.1]), 240, 4.0, 0.2, seed)
+        train, test = np.arange(160), np.arange(160, 240)
+        scores = []
+        for model in (RidgeMLEM(distance="precomputed"), SpearmanMLEM(distance="precomputed")):
+            model.fit(features.iloc[train], matrix[np.ix_(train, train)])
+            scores.append(model.score(features.iloc[test], matrix[np.ix_(test, test)]))
+        gains.append(scores[1] - scores[0])
+    assert min(gains) > 0
+
+
+def test_fr_rsa_finds_a_negative_weight():
+    features, matrix = planted(np.diag([1.0, 0.5, 0.0]), power=1.0)
+    values = features["c"].to_numpy()
+    matrix = np.where(
+        np.eye(len(values)) > 0, 0, matrix + 0.5 - 0.3 * abs(values[:, None] - values)
+    )
+    free = FRRSA(distance="precomputed").fit(features, matrix)
+    bound = SpearmanMLEM(distance="precomputed").fit(features, matrix)
+    assert free.weights_[2] < -0.1 and bound.weights_[2] == 0
+    assert free.score(features, matrix) > bound.score(features, matrix) + 0.01
+    assert np.linalg.norm(free.weights_) == pytest.approx(1)
+
+
+def test_estimators_follow_scikit_learn():
+    for kind in (SpearmanMLEM, FRRSA):
+        model = kind(interactions=True, objective="rho", missing="level", seed=3)
+        copy = clone(model)
+        assert copy.get_params() == model.get_params() and type(copy) is kind
+        copy.set_params(interactions=False).fit(explicit.random_features(30), np.eye(30))
+        assert copy.n_features_in_ == 4 and copy.feature_names_in_[0] == "kind"
+    assert clone(RidgeMLEM(target="rank", interactions=True)).get_params()["target"] == "rank"
+
+
+def test_unknown_choices(case):
+    features, layer = explicit.random_features(30), np.eye(30)
+    with pytest.raises(InputError, match="the choices are exact, paper"):
+        SpearmanMLEM(recipe="papre").fit(features, layer)
+    with pytest.raises(InputError, match="the choices are rho_a, rho"):
+        SpearmanMLEM(objective="tau").fit(features, layer)
+    with pytest.raises(InputError, match="the choices are distance, rank"):
+        RidgeMLEM(target="ranks").fit(features, layer)
+    plain = tables_of(features, [layer], explicit.random_folds(30))
+    with pytest.raises(InputError, match="without ranks among training pairs"):
+        cross_validate_spearman(plain)

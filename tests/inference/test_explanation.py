@@ -1,0 +1,217 @@
+from __future__ import annotations
+
+import explicit
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import rankdata, spearmanr
+from test_bootstrap import layer_pairs
+
+from mlem_core.__main__ import main
+from mlem_core.analysis.run import run
+from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.base.errors import InputError
+from mlem_core.data.stimuli import from_frame
+from mlem_core.inference.explanation import (
+    Explanation,
+    contributing_pairs,
+    contributions,
+    explain,
+    sentence,
+)
+from mlem_core.inference.jackknife import FEW, GENERALISES
+from mlem_core.measures.decomposition import UNEXPLAINED, decompose
+from mlem_core.storage.store import Store
+
+N = 60
+
+
+@pytest.fixture(scope="module")
+def case():
+    features = explicit.random_features(N)
+    layers = [explicit.random_layer(features, seed) for seed in range(2)]
+    folds = np.zeros(N, dtype=np.int64)
+    return features, layers, layer_pairs(features, layers, np.arange(N), folds)
+
+
+def test_what_the_pairs_add_is_the_term(case):
+    _, layers, pairs = case
+    ranks = [rankdata(explicit.squared(layer)) for layer in layers]
+    ranks = [r - r.mean() for r in ranks]
+    scale = np.sqrt((ranks[0] @ ranks[0]) * (ranks[1] @ ranks[1]))
+    rsa = np.full((2, 2), ranks[0] @ ranks[1] / scale)
+    terms = decompose(pairs.tables, rsa).pair(0, 1).set_index("term")["value"]
+    added = {term: contributions(pairs, term) for term in terms.index}
+    for term, value in terms.items():
+        assert added[term].sum() == pytest.approx(value, abs=1e-12)
+    np.testing.assert_allclose(sum(added.values()), ranks[0] * ranks[1] / scale, atol=1e-12)
+    with pytest.raises(InputError, match="kind"):
+        contributions(pairs, "knid")
+
+
+def test_examples_are_the_pairs_that_add_most_each_stimulus_once(case):
+    features, _, pairs = case
+    table = features.assign(sentence=[f"sentence {n}" for n in range(N)])
+    stimuli = from_frame(table, "made")
+    added = contributions(pairs, "kind")
+    found = contributing_pairs(pairs, stimuli, "kind", 5)
+    i, j = explicit.pairs(N)
+    best = int(np.argmax(added))
+    assert tuple(found.loc[0, ["first", "second"]]) == (i[best], j[best])
+    assert found.loc[0, "contribution"] == added.max()
+    assert found["contribution"].is_monotonic_decreasing
+    assert found.loc[0, "first_text"] == f"sentence {i[best]}"
+    assert len(set(found["first"]) | set(found["second"])) == 10
+    rank = rankdata(explicit.squared(case[1][0]))[best]
+    assert found.loc[0, "distance_a"] == pytest.approx((rank - 0.5) / len(i))
+    least = contributing_pairs(pairs, stimuli, UNEXPLAINED, 3, most=False)
+    assert (least["contribution"] < 0).all()
+    assert least.loc[0, "contribution"] == contributions(pairs, UNEXPLAINED).min()
+
+
+@pytest.fixture(scope="module")
+def analysis(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("why")
+    rng = np.random.default_rng(0)
+    n = 120
+    table = pd.DataFrame(
+        {
+            "sentence": [f"word {i} of {i}" for i in range(n)],
+            "colour": rng.choice(["red", "blue"], n),
+            "size": rng.integers(0, 5, n),
+        }
+    )
+    table.to_csv(folder / "s.csv", index=False)
+    shared = np.column_stack((4.0 * (table["colour"] == "red"), 0.5 * table["size"]))
+    layers = {f"layer_{k:02d}": shared + rng.standard_normal((n, 2)) for k in range(2)}
+    layers["layer_02"] = rng.standard_normal((n, 3))
+    np.savez(folder / "m.npz", **layers)
+    spec = AnalysisSpec(
+        stimuli=str(folder / "s.csv"), representations=(("m", str(folder / "m.npz")),)
+    )
+    store = Store(folder / "cache")
+    return run(spec, store), store, layers
+
+
+def test_two_layers_of_an_analysis_are_explained(analysis):
+    whole, store, layers = analysis
+    found = explain(whole, ("m", 0), ("m", 1), store=store, n_draws=100)
+    expected = spearmanr(*(explicit.squared(layers[f"layer_0{k}"]) for k in (0, 1))).statistic
+    assert found.rsa == pytest.approx(expected, abs=1e-9)
+    assert found.terms["value"].sum() == pytest.approx(expected, abs=1e-9)
+    assert list(found.terms.columns) == ["term", "value", "lower", "upper"]
+    for table in (found.terms, found.whole):
+        assert (table["lower"] <= table["value"]).all() and (table["value"] <= table["upper"]).all()
+    colour = found.terms.set_index("term").loc["colour"]
+    assert colour["lower"] > 0.2 and colour["upper"] - colour["lower"] < 0.3
+    assert found.notes == ()
+    alone = explain(whole, ("m", 0), ("m", 1))
+    pd.testing.assert_frame_equal(alone.terms, found.terms[["term", "value"]])
+    fewer = explain(whole, ("m", 0), ("m", 1), features=["size"], store=store, n_draws=50)
+    assert fewer.terms["term"].tolist() == ["size", UNEXPLAINED]
+    assert fewer.rsa == pytest.approx(expected, abs=1e-9)
+    # The same draws give the same intervals.
+    again = explain(whole, ("m", 0), ("m", 1), store=store, n_draws=100)
+    pd.testing.assert_frame_equal(again.terms, found.terms)
+    assert "other" in GENERALISES and "sentences" in FEW
+
+
+def test_what_cannot_be_explained_is_said(analysis):
+    whole, store, _ = analysis
+    with pytest.raises(InputError, match="m:9"):
+        explain(whole, ("m", 0), ("m", 9))
+    with pytest.raises(InputError, match="at least 20"):
+        explain(whole, ("m", 0), ("m", 1), store=store, n_draws=3)
+    with pytest.raises(InputError, match="store"):
+        explain(whole, ("m", 0), ("m", 1), n_draws=100)
+
+
+def made(values, bounds=False):
+    terms = pd.DataFrame({"term": list(values), "value": list(values.values())})
+    whole = pd.DataFrame({"quantity": ["rsa"], "value": [sum(values.values())]})
+    if bounds:
+        terms = terms.assign(lower=terms["value"] - 0.01, upper=terms["value"] + 0.02)
+        whole = whole.assign(lower=whole["value"] - 0.01, upper=whole["value"] + 0.02)
+    return Explanation((("one", 3), ("two", 20)), terms, whole)
+
+
+def test_the_sentence():
+    values = {"pos": 0.2, "place": 0.1, "tense": 0.004, "length": -0.05, UNEXPLAINED: 0.06}
+    assert sentence(made(values)) == (
+        "The RSA correlation of one:3 and two:20 is 0.314. Of the features, pos contributes 0.200 "
+        "and place contributes 0.100. The two are less alike for length by 0.050. The other "
+        "feature contributes 0.004. These features do not explain 0.060 of it."
+    )
+    values = {"pos": 0.2, "tense": 0.001, "length": 0.002, UNEXPLAINED: -0.06}
+    text = made(values, bounds=True).sentence
+    assert "0.143 [0.133, 0.163]" in text and "the other 2 features" in text.lower()
+    assert "makes the two less alike, by 0.060 [0.040, 0.070]" in text
+    assert text.endswith("they say nothing about other models.")
+    assert "None of the features" in sentence(made({"pos": 0.0, UNEXPLAINED: 0.5}))
+
+
+def test_the_headline_and_how_sure_it_is():
+    values = {"pos": 0.2, "place": 0.1, "length": -0.05, UNEXPLAINED: 0.06}
+    assert made(values).headline == (
+        "one layer 3 and two layer 20 are alike (RSA 0.31), most of all in pos, which makes 65 % "
+        "of it. 19 % of it is not explained by these features."
+    )
+    assert made(values).how_sure == ""
+    assert made(values, bounds=True).how_sure == (
+        "How sure: other sentences of this kind would put their RSA between 0.30 and 0.33 and what "
+        "pos adds between 0.19 and 0.22 (95 % intervals)."
+    )
+    assert "sets the two apart" in made({"pos": 0.5, UNEXPLAINED: -0.1}).headline
+    assert "but hardly for any" in made({"pos": 0.001, UNEXPLAINED: 0.5}).headline
+    unlike = made({"pos": 0.03, UNEXPLAINED: 0.01}, bounds=True).headline
+    assert unlike == "one layer 3 and two layer 20 are hardly alike (RSA 0.04)."
+
+
+def test_the_command_line_says_the_same(analysis, tmp_path, capsys, monkeypatch):
+    whole = analysis[0]
+    monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "cache"))
+    (file,) = whole.spec.representations
+    inputs = ["--stimuli", whole.spec.stimuli, "--representations", "=".join(file)]
+    arguments = ["why", "m:0", "m:1", *inputs, "--out", str(tmp_path / "why.csv")]
+    assert main(arguments) == 0
+    found = explain(whole, ("m", 0), ("m", 1))
+    printed = capsys.readouterr().out
+    assert printed.strip().endswith(found.sentence) and "RSA (their sum)" in printed
+    written = pd.read_csv(tmp_path / "why.csv")
+    assert list(written.columns) == ["term", "value"]
+    assert written["value"].sum() == pytest.approx(found.rsa, abs=1e-9)
+    assert main([*arguments, "--bootstrap", "30"]) == 0
+    written = pd.read_csv(tmp_path / "why.csv")
+    assert list(written.columns) == ["term", "value", "lower", "upper"]
+    assert GENERALISES in capsys.readouterr().err
+    assert main(["why", "m:0", "m:7", *inputs]) == 2
+    assert capsys.readouterr().err.strip().splitlines()[-1].count("m:7") == 1
+    with pytest.raises(SystemExit):
+        main(["why", "m", "m:1", *inputs])
+    assert "such as minilm:3" in capsys.readouterr().err
+
+
+def test_an_analysis_is_written_with_intervals(analysis, tmp_path, monkeypatch, capsys):
+    whole = analysis[0]
+    monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "cache"))
+    (file,) = whole.spec.representations
+    inputs = ["--stimuli", whole.spec.stimuli, "--representations", "=".join(file)]
+    out = tmp_path / "out"
+    assert (
+        main(["analyze", *inputs, "--layers", "0,2", "--bootstrap", "30", "--out", str(out)]) == 0
+    )
+    found = pd.read_csv(out / "intervals.csv")
+    columns = "model,layer,quantity,feature,value,lower,upper,p,p_corrected"
+    assert list(found.columns) == columns.split(",")
+    rho = pd.read_csv(out / "scores.csv").groupby("layer")["rho"].mean()
+    np.testing.assert_allclose(found.query("quantity == 'rho'")["value"], rho, atol=1e-9)
+    own = found.query("quantity == 'importance'").set_index(["layer", "feature"])
+    assert own.loc[(0, "colour"), "p_corrected"] < 0.01 < own.loc[(2, "colour"), "p"]
+    alike = pd.read_csv(out / "similarity_intervals.csv").iloc[0]
+    rsa = pd.read_csv(out / "similarity_rsa.csv", index_col="layer")
+    assert (alike["layer_a"], alike["layer_b"]) == ("m:0", "m:2")
+    assert alike["rsa"] == pytest.approx(rsa.loc["m:0", "m:2"])
+    assert alike["rsa_lower"] < alike["rsa"] < alike["rsa_upper"] and 0 <= alike["rsa_p"] <= 1
+    assert "tests in similarity_intervals.csv are a family: 1 RSA" in capsys.readouterr().err
+    too_few = ["analyze", *inputs, "--layers", "0", "--bootstrap", "3", "--out", str(out)]
+    assert main(too_few) == 2 and "at least 20" in capsys.readouterr().err

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import explicit
+import numpy as np
+import pytest
+from test_bootstrap import layer_pairs
+
+from mlem_core.estimators.ridge import cross_validate_ridge
+from mlem_core.inference.permutation import permuted_labels, permuted_tables, score_above_chance
+from mlem_core.pairs.build import pair_tables
+from mlem_core.pairs.patterns import PairIndex, feature_columns
+
+N = 60
+
+
+@pytest.fixture(scope="module")
+def case():
+    features = explicit.random_features(N)
+    rng = np.random.default_rng(0)
+    layers = [explicit.random_layer(features, 1), rng.standard_normal((N, 5)).astype(np.float32)]
+    # Sentences of one to three words.
+    groups = np.repeat(np.arange(N), rng.integers(1, 4, N))[:N]
+    folds = groups % 3
+    return features, layers, layer_pairs(features, layers, groups, folds)
+
+
+def test_sentences_change_labels_whole_and_inside_their_fold(case):
+    *_, pairs = case
+    found = permuted_labels(pairs.groups, pairs.folds, 50, np.random.default_rng(0))
+    sizes = np.bincount(pairs.groups)
+    for labels in found:
+        assert sorted(labels) == list(range(N))
+        assert (pairs.folds[labels] == pairs.folds).all()
+        for group in np.unique(pairs.groups):
+            members = np.flatnonzero(pairs.groups == group)
+            (other,) = set(pairs.groups[labels[members]])
+            assert sizes[other] == sizes[group] and (np.diff(labels[members]) == 1).all()
+    assert len({tuple(labels) for labels in found}) == 50
+
+
+@pytest.mark.parametrize("train_ranks", [False, True])
+def test_tables_are_those_of_features_that_were_permuted(case, train_ranks):
+    features, layers, pairs = case
+    labels = permuted_labels(pairs.groups, pairs.folds, 2, np.random.default_rng(1))
+    # The tables that the permuted ones stand in for must have these ranks too.
+    index = PairIndex.build(feature_columns(features), pairs.folds)
+    own = pair_tables(index, [lambda: layers[0]], train_ranks=train_ranks)
+    found = permuted_tables(replace(pairs, tables=own), 0, labels, train_ranks)
+    for d, permutation in enumerate(labels):
+        again = features.iloc[permutation].reset_index(drop=True)
+        index = PairIndex.build(feature_columns(again), pairs.folds)
+        expected = pair_tables(index, [lambda: layers[0]], train_ranks=train_ranks)
+        np.testing.assert_array_equal(found.counts, expected.counts)
+        np.testing.assert_allclose(found.target_sums[d], expected.target_sums[0], rtol=1e-5)
+        np.testing.assert_allclose(found.within_sums[d], expected.within_sums[0])
+        if train_ranks:
+            np.testing.assert_allclose(found.training_ranks[d], expected.training_ranks[0])
+
+
+def test_a_planted_layer_is_above_chance_and_noise_is_not(case):
+    pairs = case[2]
+    found = score_above_chance(pairs, cross_validate_ridge, n_permutations=99)
+    p = found.table.set_index("layer")["p"]
+    assert p[0] == 0.01 and p[1] > 0.05
+    assert found.family == "2 layers' scores; Benjamini-Hochberg"
+    assert found.table["p_corrected"][0] == pytest.approx(0.02)

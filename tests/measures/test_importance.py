@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import explicit
+import numpy as np
+import pytest
+
+from mlem_core.estimators.ridge import cross_validate_ridge
+from mlem_core.measures.importance import permutation_importance
+from mlem_core.pairs.build import pair_tables
+from mlem_core.pairs.patterns import PairIndex, feature_columns
+
+N = 150
+
+
+@pytest.fixture(scope="module")
+def case():
+    features = explicit.random_features(N)
+    folds = explicit.random_folds(N)
+    layer = explicit.random_layer(features)
+    index = PairIndex.build(feature_columns(features), folds)
+    tables = pair_tables(index, [lambda: layer])
+    return features, folds, layer, tables, cross_validate_ridge(tables)
+
+
+@pytest.mark.parametrize("fold", [0, 3])
+def test_equals_a_monte_carlo_permutation_of_the_explicit_pairs(case, fold):
+    features, folds, layer, tables, fits = case
+    exact = permutation_importance(tables, fits.weights)[0, fold]
+    rng = np.random.default_rng(0)
+    test = explicit.held_out(folds, fold)
+    x = explicit.feature_distances(features)[test] ** 2
+    target, weights = explicit.squared(layer)[test], fits.weights[0, fold]
+    whole = explicit.rho(x @ weights, target)
+    for f in range(x.shape[1]):
+        drops = []
+        for _ in range(1000):
+            permuted = x.copy()
+            permuted[:, f] = rng.permutation(permuted[:, f])
+            drops.append(whole - explicit.rho(permuted @ weights, target))
+        error = np.std(drops) / 1000**0.5
+        assert exact[f] == pytest.approx(np.mean(drops), abs=3 * error + 1e-12)
+
+
+def test_a_feature_without_weight_has_no_importance(case):
+    tables, fits = case[3], case[4]
+    weights = fits.weights.copy()
+    weights[..., 1] = 0
+    assert (permutation_importance(tables, weights)[..., 1] == 0).all()
+
+
+def test_bins_of_many_values_move_importance_little(case, monkeypatch):
+    tables, fits = case[3], case[4]
+    exact = permutation_importance(tables, fits.weights)
+    monkeypatch.setattr("mlem_core.measures.importance.MAX_CELLS", 1)
+    coarse = permutation_importance(tables, fits.weights)
+    assert 0 < np.abs(coarse - exact).max() < 0.1
+
+
+def test_importance_follows_what_was_planted():
+    features = explicit.random_features(300, seed=5)
+    rng = np.random.default_rng(0)
+    layer = np.stack(
+        [3.0 * (features["kind"] == "noun"), 1.0 * (features["gender"] == "f"), rng.random(300)], 1
+    )
+    index = PairIndex.build(feature_columns(features), explicit.random_folds(300))
+    tables = pair_tables(index, [lambda: layer])
+    fits = cross_validate_ridge(tables)
+    importance = permutation_importance(tables, fits.weights).mean(axis=(0, 1))
+    by_name = dict(zip(tables.features, importance, strict=True))
+    assert by_name["kind"] > 3 * by_name["gender"] > 0.1
+    assert abs(by_name["frequency"]) < 0.01 and abs(by_name["length"]) < 0.01

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import explicit
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.spatial.distance import pdist, squareform
+from scipy.stats import spearmanr
+
+from mlem_core.measures import similarity
+from mlem_core.pairs import rank_store
+from mlem_core.pairs.build import pair_tables
+from mlem_core.pairs.patterns import PairIndex, feature_columns
+from mlem_core.pairs.rank_store import PairRanks
+
+
+def ranks_of(layers, n):
+    features = explicit.random_features(n)
+    index = PairIndex.build(feature_columns(features), np.zeros(n, dtype=np.int64))
+    ranks = PairRanks(len(layers), n)
+    pair_tables(index, [lambda layer=layer: layer for layer in layers], keep_ranks=ranks.put)
+    return ranks
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_rsa_equals_spearmanr_of_the_condensed_distances(in_memory, monkeypatch):
+    if not in_memory:
+        monkeypatch.setattr(rank_store, "IN_MEMORY_BYTES", 0)
+    monkeypatch.setattr(rank_store, "BAND", 97)
+    rng = np.random.default_rng(0)
+    layers = [rng.standard_normal((50, 9)), rng.integers(0, 2, (50, 4)).astype(float)]
+    layers.append(layers[0] + rng.standard_normal((50, 9)))
+    with ranks_of(layers, 50) as ranks:
+        rsa = ranks.rsa()
+    for a in range(3):
+        for b in range(3):
+            # Squares of whole numbers are exact, so that ties are ties on both sides.
+            expected = spearmanr(pdist(layers[a], "sqeuclidean"), pdist(layers[b], "sqeuclidean"))
+            assert rsa[a, b] == pytest.approx(expected.statistic, abs=1e-9)
+
+
+def test_rsa_does_not_see_rotation_scale_or_shift():
+    rng = np.random.default_rng(0)
+    layer = rng.standard_normal((40, 6))
+    turn = np.linalg.qr(rng.standard_normal((6, 6)))[0]
+    assert ranks_of([layer, 7 * layer @ turn + 3], 40).rsa()[0, 1] == pytest.approx(1, abs=1e-9)
+
+
+def test_a_constant_layer_is_like_none():
+    layers = [np.ones((20, 3)), np.random.default_rng(0).standard_normal((20, 3))]
+    np.testing.assert_array_equal(ranks_of(layers, 20).rsa(), np.eye(2))
+
+
+def brute_force_tau(x, y):
+    """Vigna (2015): hyperbolic weights from each ranking in turn, averaged."""
+
+    def one(a, b):
+        order = np.lexsort((b, a))[::-1]
+        rank = np.empty(len(a))
+        rank[order] = np.arange(len(a))
+        total = concordant = 0.0
+        for i in range(len(a)):
+            for j in range(i):
+                weight = 1 / (rank[i] + 1) + 1 / (rank[j] + 1)
+                total += weight
+                concordant += weight * np.sign(x[i] - x[j]) * np.sign(y[i] - y[j])
+        return concordant / total
+
+    return (one(x, y) + one(y, x)) / 2
+
+
+def test_tau_equals_brute_force():
+    profiles = np.random.default_rng(0).random((4, 8))
+    tau = similarity.weighted_tau(profiles)
+    for a in range(4):
+        for b in range(4):
+            assert tau[a, b] == pytest.approx(brute_force_tau(profiles[a], profiles[b]), abs=1e-12)
+
+
+def test_tau_with_ties_equals_scipy():
+    profiles = np.round(np.random.default_rng(1).normal(size=(9, 6)), 0)
+    tau = similarity.weighted_tau(profiles)
+    for a in range(9):
+        for b in range(a):
+            expected = np.nan_to_num(stats.weightedtau(profiles[a], profiles[b]).statistic)
+            assert tau[a, b] == tau[b, a] == pytest.approx(expected, abs=1e-12)
+
+
+def test_tau_of_a_flat_profile_is_0():
+    tau = similarity.weighted_tau(np.array([[0.0, 0.0, 0.0], [3.0, 1.0, 2.0]]))
+    np.testing.assert_array_equal(tau, np.eye(2))
+
+
+def test_tau_of_one_feature_says_nothing():
+    np.testing.assert_array_equal(similarity.weighted_tau(np.array([[0.1], [0.2]])), np.eye(2))
+
+
+def test_agreement():
+    rng = np.random.default_rng(0)
+    a = squareform(rng.random(10))
+    assert similarity.agreement(a, 3 * a) == pytest.approx(1)
+    assert similarity.agreement(a, -a) == pytest.approx(-1)
+    assert np.isnan(similarity.agreement(a, np.eye(5)))
+    assert np.isnan(similarity.agreement(np.eye(2), np.eye(2)))
+
+
+def test_a_map_of_points_in_the_plane_keeps_their_distances():
+    points = np.random.default_rng(0).standard_normal((12, 2))
+    distances = squareform(pdist(points))
+    found = similarity.mds_map(distances)
+    np.testing.assert_allclose(squareform(pdist(found)), distances, atol=1e-2)
+    np.testing.assert_array_equal(found, similarity.mds_map(distances))
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_maps_of_very_few_layers(n):
+    distances = squareform(np.full(n * (n - 1) // 2, 0.4)) if n > 1 else np.zeros((1, 1))
+    found = similarity.mds_map(distances)
+    assert found.shape == (n, 2)
+    np.testing.assert_allclose(pdist(found), 0.4, atol=1e-3) if n > 1 else None
+
+
+def test_feature_correlations_equal_pearson_over_pairs():
+    features = explicit.random_features(60)
+    x = explicit.feature_distances(features)
+    index = PairIndex.build(feature_columns(features), explicit.random_folds(60))
+    tables = pair_tables(index, [lambda: np.eye(60)])
+    counts = np.bincount(tables.cell_pattern, tables.counts)
+    found = similarity.feature_correlations(tables.patterns, counts)
+    np.testing.assert_allclose(found, np.corrcoef(x.T), atol=1e-12)
+
+
+def test_dissimilarities_that_no_points_have_still_give_a_map():
+    """τ of three layers may be such; the largest distance is kept as well as the others allow."""
+    far = np.array([[0.0, 0.1, 1.4], [0.1, 0.0, 0.1], [1.4, 0.1, 0.0]])
+    points = similarity.mds_map(far)
+    assert np.isfinite(points).all()
+    placed = np.linalg.norm(points[:, None] - points[None, :], axis=-1)
+    assert placed[0, 2] == placed.max() and placed[0, 1] == pytest.approx(placed[1, 2], abs=1e-3)

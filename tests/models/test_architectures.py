@@ -1,0 +1,468 @@
+"""Right for every architecture, against transformers' own hidden states."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tiny
+import torch
+from tiny import close, sentence_stimuli, told, word_stimuli
+
+from mlem_core.base.errors import InputError
+from mlem_core.models import registry, representations
+from mlem_core.models.forward import hidden_states
+from mlem_core.models.registry import LoadedModel, open_model
+from mlem_core.models.representations import from_model
+from mlem_core.models.tokens import tokenize
+from mlem_core.storage.store import Store
+
+ROOT = Path(__file__).parents[2]
+
+
+def first_token(loaded: LoadedModel) -> int:
+    """Where a sentence begins, behind the tokens that are added before it."""
+    tokenizer = loaded.tokenizer
+    alone: int = tokenizer("A", add_special_tokens=False)["input_ids"][0]
+    return int(tokenizer("A")["input_ids"].index(alone))
+
+
+def last_token(loaded: LoadedModel, sentence: str, word: int) -> int:
+    """By another way than ours: how many tokens there are when the sentence ends there."""
+    tokenizer = loaded.tokenizer
+    until = " ".join(sentence.split()[: word + 1])
+    return first_token(loaded) + len(tokenizer(until, add_special_tokens=False)["input_ids"]) - 1
+
+
+def padded_states(
+    loaded: LoadedModel, sentences: list[str], side: str, masked: bool
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """transformers' hidden states of one padded batch, and where each sentence begins in it."""
+    loaded.tokenizer.padding_side = side
+    if loaded.tokenizer.pad_token is None:
+        loaded.tokenizer.pad_token = loaded.tokenizer.eos_token
+    encoded = loaded.tokenizer(sentences, padding=True, return_tensors="pt")
+    mask = encoded["attention_mask"]
+    inputs = {"input_ids": encoded["input_ids"]}
+    if masked:
+        inputs["attention_mask"] = mask
+        if side == "left" and loaded.model.config.model_type in (
+            "llama",
+            "gpt2",
+            "gpt_neox",
+            "bert",
+        ):
+            inputs["position_ids"] = (mask.cumsum(1) - 1).clamp(min=0)
+    with torch.inference_mode():
+        states = loaded.model(**inputs, output_hidden_states=True).hidden_states
+    starts = np.zeros(len(sentences), int) if side == "right" else (1 - mask).sum(1).numpy()
+    return [state.numpy() for state in states], starts
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+# transformers counts the layers of Mamba otherwise: its class is held to that below.
+@pytest.mark.parametrize("name", [name for name in registry.PACKAGED if name != "mini-mamba"])
+def test_a_packaged_model_gives_what_a_padded_batch_gives(name, side, tmp_path):
+    loaded = tiny.opened(name)
+    stimuli = word_stimuli()
+    ours = from_model(stimuli, loaded, Store(tmp_path))
+    states, starts = padded_states(loaded, tiny.SENTENCES, side, masked=True)
+    assert ours.layers == tuple(range(len(states)))
+    rows = list(zip(stimuli.sentences, stimuli.word_index, strict=True))
+    for layer, state in enumerate(states):
+        at = [tiny.SENTENCES.index(s) for s, _ in rows]
+        theirs = [
+            state[i, starts[i] + last_token(loaded, s, w)]
+            for i, (s, w) in zip(at, rows, strict=True)
+        ]
+        assert ours[layer].dtype == np.float32
+        close(ours[layer], np.array(theirs))
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("name", registry.PACKAGED)
+def test_a_batch_gives_what_single_sentences_give(name, side, tmp_path):
+    loaded = tiny.opened(name)
+    loaded.tokenizer.padding_side = side
+    sentences = ["The old dog sees a cat.", "One new man hears a car.", "She runs."]
+    together = from_model(word_stimuli(sentences), loaded, Store(tmp_path))
+    batched = representations.input_batches(word_stimuli(sentences), loaded)
+    assert len(batched) == 2  # the first two share a batch
+    begin = 0
+    for sentence in sentences:
+        alone = from_model(word_stimuli([sentence]), loaded, Store(tmp_path))
+        rows = slice(begin, begin + alone.n_stimuli)
+        for layer in together.layers:
+            close(together[layer][rows], alone[layer])
+        begin += alone.n_stimuli
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("kind", tiny.ARCHITECTURES)
+def test_a_tiny_batch_gives_what_single_sentences_give(kind, side, architectures, tmp_path):
+    tokenizer = copy.copy(architectures[kind].tokenizer)
+    tokenizer.padding_side = side
+    loaded, store = dataclasses.replace(architectures[kind], tokenizer=tokenizer), Store(tmp_path)
+    sentences = ["the dog sees the cat too", "the cat sees the dog too", "a cat"]
+    together = from_model(word_stimuli(sentences), loaded, store)
+    made = representations.input_batches(word_stimuli(sentences), loaded)
+    assert [len(batch) for batch in made] == [2, 1]
+    alone = [from_model(word_stimuli([sentence]), loaded, store) for sentence in sentences]
+    for layer in together.layers:
+        close(together[layer], np.concatenate([one[layer] for one in alone]))
+
+
+# Where each architecture keeps its blocks and the norm after the last one.
+PLACES = {
+    "bert": ("encoder.layer", None),
+    "roberta": ("encoder.layer", None),
+    "gpt2": ("h", "ln_f"),
+    "gpt-neox": ("layers", "final_layer_norm"),
+    "llama": ("layers", "norm"),
+    "mamba": ("layers", "norm_f"),
+    "mamba2": ("layers", "norm_f"),
+    "rwkv": ("blocks", "ln_out"),
+    "t5": ("block", "final_layer_norm"),
+}
+
+
+@pytest.mark.parametrize("kind", tiny.ARCHITECTURES)
+def test_what_each_layer_is(kind, architectures):
+    """Layer 0 enters block 1, layer k leaves block k, the last one has passed the final norm."""
+    loaded = architectures[kind]
+    place, norm_place = PLACES[kind]
+    blocks = list(loaded.model.get_submodule(place))
+    entered: list[torch.Tensor] = []
+    left: list[torch.Tensor] = []
+
+    def note(module, args, kwargs, output):
+        entered.append(args[0] if args else kwargs["hidden_states"])
+        left.append(output if isinstance(output, torch.Tensor) else output[0])
+
+    hooks = [block.register_forward_hook(note, with_kwargs=True) for block in blocks]
+    ids = loaded.tokenizer("The old dog sees a cat.", return_tensors="pt")["input_ids"]
+    states = hidden_states(loaded.model, loaded.n_layers, ids)
+    for hook in hooks:
+        hook.remove()
+    assert len(states) == 4 and len(left) == 3
+    torch.testing.assert_close(states[0], entered[0])
+    torch.testing.assert_close(states[1], left[0])
+    torch.testing.assert_close(states[2], left[1])
+    if norm_place is None:
+        torch.testing.assert_close(states[3], left[2])
+    else:
+        with torch.inference_mode():
+            normed = loaded.model.get_submodule(norm_place)(left[2])
+        torch.testing.assert_close(states[3], normed)
+        assert (states[3] - left[2]).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("kind", tiny.ARCHITECTURES)
+def test_the_last_sub_token_is_where_the_word_ends(kind, architectures):
+    """By the text of the tokens themselves: put together, they are the word and no more."""
+    loaded = architectures[kind]
+    stimuli = word_stimuli(["Did they see theyverya elephants?", "The old dogs and cats run."])
+    tokenized = tokenize(stimuli, loaded)
+    assert tokenized.positions is not None
+    bare = str.maketrans("", "", "▁Ġ#")
+    n_pieces: list[int] = []
+    for sentence, rows in zip(tokenized.tokens, tokenized.stimuli, strict=True):
+        begin = tokenized.content[0][0]
+        for row in rows:
+            end = tokenized.positions[row] + 1
+            pieces = loaded.tokenizer.convert_ids_to_tokens(sentence[begin:end].tolist())
+            text = re.sub("<0x(..)>", lambda byte: chr(int(byte[1], 16)), "".join(pieces))
+            word = stimuli.sentences[row].split()[stimuli.word_index[row]]
+            assert text.translate(bare).lower() == word.lower()
+            begin = end
+            n_pieces.append(len(pieces))
+    assert max(n_pieces) > 2
+
+
+@pytest.mark.parametrize("kind", tiny.ARCHITECTURES)
+def test_other_poolings_are_means_and_last_tokens_of_transformers_states(
+    kind, architectures, tmp_path
+):
+    loaded, store = architectures[kind], Store(tmp_path)
+    stimuli = word_stimuli(["Did they see theyverya elephants?", "The old dogs and cats run."])
+    ours = from_model(stimuli, loaded, store, pooling="mean")
+    last = from_model(stimuli, loaded, store)
+    pieces = []
+    for row, (sentence, word) in enumerate(zip(stimuli.sentences, stimuli.word_index, strict=True)):
+        ids = loaded.tokenizer(sentence, return_tensors="pt")["input_ids"]
+        with torch.inference_mode():
+            state = loaded.model(ids, output_hidden_states=True).last_hidden_state[0]
+        # All words are stimuli: a word begins where the one before it ends.
+        begin = last_token(loaded, sentence, word - 1) + 1 if word else first_token(loaded)
+        end = last_token(loaded, sentence, word) + 1
+        # A token that is only the space before the word has nothing of the word.
+        while loaded.tokenizer.convert_ids_to_tokens(ids[0, begin].item()) in ("Ġ", "▁"):
+            begin += 1
+        pieces.append(end - begin)
+        close(ours[3][[row]], state[begin:end].mean(dim=0, keepdim=True).numpy())
+    assert max(pieces) > 2 and min(pieces) >= 1
+    assert not np.allclose(ours[3], last[3])
+    sentences = sentence_stimuli(["Did they see it?", "The old dogs and cats run."])
+    found = from_model(sentences, loaded, store, pooling="last")
+    for row, sentence in enumerate(sentences.sentences):
+        ids = loaded.tokenizer(sentence, return_tensors="pt")["input_ids"]
+        with torch.inference_mode():
+            state = loaded.model(ids, output_hidden_states=True).last_hidden_state[0]
+        at = last_token(loaded, sentence, len(sentence.split()) - 1)
+        close(found[3][[row]], state[[at]].numpy())
+    with pytest.raises(InputError, match="pooling of a sentence"):
+        from_model(sentences, loaded, store, pooling="mean")
+
+
+@pytest.mark.parametrize("kind", tiny.ARCHITECTURES)
+def test_every_architecture_gives_what_it_gives_alone(kind, architectures, tmp_path):
+    """Against transformers' own hidden states of one sentence at a time."""
+    loaded = architectures[kind]
+    stimuli = word_stimuli()
+    ours = from_model(stimuli, loaded, Store(tmp_path))
+    assert ours.layers == (0, 1, 2, 3)
+    for row, (sentence, word) in enumerate(zip(stimuli.sentences, stimuli.word_index, strict=True)):
+        ids = loaded.tokenizer(sentence, return_tensors="pt")["input_ids"]
+        with torch.inference_mode():
+            output = loaded.model(ids, output_hidden_states=True)
+        token = last_token(loaded, sentence, word)
+        close(ours[3][[row]], output.last_hidden_state[:, token].numpy())
+        embedded = loaded.model.get_input_embeddings()(ids)[:, token].detach().numpy()
+        if kind in ("gpt-neox", "llama", "mamba", "mamba2", "rwkv", "t5"):
+            close(ours[0][[row]], embedded)  # nothing is added to these before the first block
+        else:
+            assert np.abs(ours[0][row] - embedded[0]).max() > 1e-3  # positions are
+        # The recurrent models of transformers leave the embeddings out.
+        shift = 1 if kind in ("mamba", "mamba2", "rwkv") else 0
+        for layer in (1, 2):
+            theirs = output.hidden_states[layer - shift][:, token].numpy()
+            close(ours[layer][[row]], theirs)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("kind", tiny.ARCHITECTURES)
+def test_padding_on_either_side_changes_nothing(kind, side, architectures, tmp_path):
+    """Against transformers' states of a padded batch, where it knows what padding is."""
+    loaded = architectures[kind]
+    if kind == "rwkv" and side == "left":
+        pytest.skip("transformers' RWKV has no mask: padding before a sentence changes its states")
+    stimuli = word_stimuli()
+    ours = from_model(stimuli, loaded, Store(tmp_path))
+    states, starts = padded_states(loaded, tiny.SENTENCES, side, masked=True)
+    theirs = []
+    for sentence, word in zip(stimuli.sentences, stimuli.word_index, strict=True):
+        i = tiny.SENTENCES.index(sentence)
+        theirs.append(states[-1][i, starts[i] + last_token(loaded, sentence, word)])
+    close(ours[3], np.array(theirs))
+
+
+# What the tokenizer of each family adds, before and after a sentence.
+ADDED = {"bert": (1, 1), "roberta": (1, 1), "llama": (1, 0), "t5": (0, 1)}
+
+
+@pytest.mark.parametrize("kind", tiny.ARCHITECTURES)
+def test_a_sentence_is_the_mean_over_its_own_tokens(kind, architectures, tmp_path):
+    loaded = architectures[kind]
+    # Two sentences of one length share a batch.
+    sentences = [*tiny.SENTENCES, "The old cat sees a dog."]
+    ours = from_model(sentence_stimuli(sentences), loaded, Store(tmp_path))
+    before, after = ADDED.get(kind, (0, 0))
+    for row, sentence in enumerate(sentences):
+        ids = loaded.tokenizer(sentence, return_tensors="pt")["input_ids"]
+        with torch.inference_mode():
+            state = loaded.model(ids).last_hidden_state[0].numpy()
+        close(ours[3][[row]], state[before : len(state) - after].mean(axis=0, keepdims=True))
+    special = ours.facts["special_tokens"]
+    assert special["choice"] == "as the tokenizer adds them"
+    assert (special["start"], special["end"]) == (["[CLS]"] * before, ["[SEP]"] * after)
+
+
+@pytest.mark.parametrize("choice", ["none", "start"])
+@pytest.mark.parametrize("kind", tiny.ARCHITECTURES)
+def test_start_and_end_tokens_are_a_choice(kind, choice, architectures, tmp_path):
+    loaded, store, stimuli = architectures[kind], Store(tmp_path), word_stimuli()
+    before, after = ADDED.get(kind, (0, 0))
+    if choice == "start" and kind == "t5":
+        with pytest.raises(InputError, match=r"names no start token; the choices.*model and none"):
+            from_model(stimuli, loaded, store, special_tokens=choice)
+        return
+    ours = from_model(stimuli, loaded, store, special_tokens=choice)
+    start = [] if choice == "none" else [loaded.tokenizer.convert_tokens_to_ids("[CLS]")]
+    end = [loaded.tokenizer.convert_tokens_to_ids("[SEP]")] * (after if choice == "start" else 0)
+    for row, (sentence, word) in enumerate(zip(stimuli.sentences, stimuli.word_index, strict=True)):
+        own = loaded.tokenizer(sentence, add_special_tokens=False)["input_ids"]
+        with torch.inference_mode():
+            state = loaded.model(torch.tensor([[*start, *own, *end]])).last_hidden_state[0]
+        token = last_token(loaded, sentence, word) - before + len(start)
+        close(ours[3][[row]], state[[token]].numpy())
+    special = ours.facts["special_tokens"]
+    assert (special["start"], special["end"]) == (["[CLS]"] * len(start), ["[SEP]"] * len(end))
+    as_trained = from_model(stimuli, loaded, store)
+    assert as_trained.identity != ours.identity
+    found = representations.find(stimuli, loaded, store, special_tokens=choice)
+    assert found is not None and found.identity == ours.identity
+    # A sentence is the mean over its own tokens whatever is around them.
+    means = from_model(sentence_stimuli(), loaded, store, special_tokens=choice)
+    own = loaded.tokenizer(tiny.SENTENCES[0], add_special_tokens=False)["input_ids"]
+    with torch.inference_mode():
+        state = loaded.model(torch.tensor([[*start, *own, *end]])).last_hidden_state[0].numpy()
+    close(means[3][[0]], state[len(start) : len(start) + len(own)].mean(axis=0, keepdims=True))
+
+
+def test_an_unknown_choice_of_special_tokens(architectures, tmp_path):
+    with pytest.raises(InputError, match="choices are model, none, start") as error:
+        from_model(word_stimuli(), architectures["gpt2"], Store(tmp_path), special_tokens="bos")
+    told(error)
+
+
+def test_a_tokenizer_that_does_not_tell_where_its_tokens_are(tmp_path):
+    """ByT5 has a token a byte, and no offsets."""
+    import transformers
+
+    folder = tiny.save("t5", tmp_path / "model", vocab_size=384)
+    for path in folder.glob("tokenizer*"):
+        path.unlink()
+    with registry.quiet():
+        transformers.ByT5Tokenizer().save_pretrained(folder)
+    loaded = open_model(str(folder), "cpu")
+    assert not loaded.tokenizer.is_fast
+    ours = from_model(word_stimuli(["The naïve cat."]), loaded, Store(tmp_path))
+    ids = loaded.tokenizer("The naïve cat.", return_tensors="pt")["input_ids"]
+    with torch.inference_mode():
+        state = loaded.model(ids).last_hidden_state[0].numpy()
+    close(ours[3], state[[2, 9, 14]])  # ï has two bytes
+    bare = from_model(
+        word_stimuli(["The naïve cat."]), loaded, Store(tmp_path), special_tokens="none"
+    )
+    with torch.inference_mode():
+        state = loaded.model(ids[:, :-1]).last_hidden_state[0].numpy()
+    close(bare[3], state[[2, 9, 14]])
+
+
+def test_real_differences_are_larger_than_noise(tmp_path):
+    """Two words with the same left context are one point in a causal model."""
+    sentences = ["The old dog sees a cat.", "The old dog hears them."]
+    ours = from_model(word_stimuli(sentences), tiny.opened("smollm2"), Store(tmp_path))
+    for layer in ours.layers:
+        close(ours[layer][:3], ours[layer][6:9])
+    assert np.abs(ours[30][3] - ours[30][9]).max() > 0.1
+
+
+def test_an_encoder_saved_without_its_decoder(tmp_path):
+    """As sentence encoders made from T5 are."""
+    import transformers
+
+    whole = open_model(str(tiny.save("t5", tmp_path / "whole")), "cpu")
+    with registry.quiet():
+        encoder = transformers.T5EncoderModel.from_pretrained(tmp_path / "whole")
+        encoder.save_pretrained(tmp_path / "half")
+    for path in (tmp_path / "whole").glob("tokenizer*"):
+        (tmp_path / "half" / path.name).write_bytes(path.read_bytes())
+    half = open_model(str(tmp_path / "half"), "cpu")
+    ours = from_model(word_stimuli(), half, Store(tmp_path / "a"))
+    theirs = from_model(word_stimuli(), whole, Store(tmp_path / "b"))
+    assert ours.layers == (0, 1, 2, 3)
+    close(ours[3], theirs[3])
+
+
+# --- numbers of half the length ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", tiny.ARCHITECTURES)
+def test_bfloat16(kind, architectures, tmp_path):
+    store, stimuli = Store(tmp_path / "store"), word_stimuli()
+    folder = tiny.save(kind, tmp_path / "model")
+    ours = from_model(stimuli, str(folder), store, device="cpu", dtype="bfloat16")
+    full = from_model(stimuli, str(folder), store, device="cpu")
+    assert (ours.facts["dtype"], full.facts["dtype"]) == ("bfloat16", "float32")
+    assert ours.identity != full.identity
+    found = representations.find(stimuli, str(folder), store, dtype="bfloat16")
+    assert found is not None and found.identity == ours.identity
+    for layer in full.layers:
+        assert ours[layer].dtype == np.float32
+        error = np.linalg.norm(ours[layer] - full[layer], axis=1)
+        assert error.max() > 0 and (error < 0.05 * np.linalg.norm(full[layer], axis=1)).all()
+
+
+CAUSAL = ("gpt2", "gpt-neox", "llama", "mamba", "mamba2", "rwkv")
+
+
+@pytest.mark.parametrize("dtype", registry.DTYPES)
+@pytest.mark.parametrize("kind", tiny.ARCHITECTURES)
+def test_one_left_context_is_one_representation(kind, dtype, architectures, tmp_path):
+    """Exactly, where the model sees nothing else, though batches differ in the last bits."""
+    loaded = architectures[kind]
+    if dtype == "bfloat16":
+        loaded = open_model(str(tiny.save(kind, tmp_path / "model")), "cpu", dtype)
+    assert loaded.causal == (kind in CAUSAL)
+    sentences = ["the dog sees the cat", "the dog sees the old cat now", "the dog sat"]
+    ours = from_model(word_stimuli(sentences), loaded, Store(tmp_path / "store"))
+    for layer in ours.layers:
+        a, b, c = np.split(np.asarray(ours[layer]), [5, 12])
+        if kind in CAUSAL:
+            np.testing.assert_array_equal(a[:4], b[:4])
+            np.testing.assert_array_equal(a[:2], c[:2])
+        elif layer > 1:
+            assert (a[:4] != b[:4]).any(axis=1).all()
+        # Another word is another representation.
+        assert np.linalg.norm(a[2] - c[2]) > 0.01 * np.linalg.norm(a[2])
+
+
+def test_an_unknown_dtype():
+    with pytest.raises(InputError, match="choices are float32, bfloat16") as error:
+        open_model("minilm", "cpu", "float16")
+    told(error)
+
+
+# --- the fast kernels ----------------------------------------------------------------------
+
+KERNEL = """
+import torch
+calls = []
+def causal_conv1d_fn(x, weight, bias=None, activation=None):
+    if {broken}:
+        raise RuntimeError("Expected x.is_cuda() to be true")
+    calls.append(x.shape)
+    out = torch.nn.functional.conv1d(
+        x, weight.unsqueeze(1), bias, padding=weight.shape[1] - 1, groups=x.shape[1]
+    )[..., : x.shape[2]]
+    return torch.nn.functional.silu(out)
+"""
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_installed_kernels_are_used(broken, tmp_path):
+    """With a package of that name in place, transformers calls it; it says so where it cannot."""
+    (tmp_path / "causal_conv1d-9.9.dist-info").mkdir()
+    (tmp_path / "causal_conv1d-9.9.dist-info" / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: causal-conv1d\nVersion: 9.9\n"
+    )
+    (tmp_path / "causal_conv1d.py").write_text(KERNEL.format(broken=broken))
+    folder = tiny.save("mamba", tmp_path / "model")
+    code = (
+        "import sys; import causal_conv1d\n"
+        "from mlem_core.base.errors import InputError\n"
+        "from mlem_core.models.forward import installed_kernels\n"
+        "from mlem_core.models.registry import open_model\n"
+        "try:\n    open_model(sys.argv[1], 'cpu')\n"
+        "except InputError as error:\n    print(error)\n"
+        "print(len(causal_conv1d.calls), installed_kernels())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(folder)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )
+    if broken:
+        assert "cannot be run on the CPU while mamba-ssm or causal-conv1d" in done.stdout
+    else:
+        assert done.stdout.split("\n")[0] == "9 {'causal-conv1d': '9.9'}", done.stderr

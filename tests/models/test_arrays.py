@@ -1,0 +1,297 @@
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors.numpy
+import torch
+from tiny import sentence_stimuli, told
+
+from mlem_core.base.errors import InputError
+from mlem_core.data.stimuli import StimulusSet
+from mlem_core.models.representations import from_file
+
+
+@pytest.fixture
+def three() -> StimulusSet:
+    return sentence_stimuli(["A cat.", "A dog.", "She runs."])
+
+
+def layers(n: int = 3) -> dict[str, np.ndarray]:
+    random = np.random.default_rng(0)
+    return {
+        "layer_00": random.normal(size=(n, 4)),
+        "layer_07": random.normal(size=(n, 2)).astype(np.float32),
+        "layer_10": random.integers(0, 9, (n, 3)),
+        "layer_11": random.normal(size=(n, 2)).astype(np.float16),
+    }
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
+@pytest.mark.parametrize("compressed", [False, True])
+def test_a_file_is_a_model(three, tmp_path, suffix, compressed):
+    arrays, path = layers(), tmp_path / f"brain{suffix}"
+    if suffix == ".npz":
+        (np.savez_compressed if compressed else np.savez)(path, **arrays, names=["a"])
+    else:
+        safetensors.numpy.save_file(arrays, path)
+    ours = from_file(path, three)
+    assert (ours.name, ours.layers, ours.n_stimuli) == ("brain", (0, 7, 10, 11), 3)
+    assert from_file(path, three, "other").name == "other"
+    kinds = {0: np.float64, 7: np.float32, 10: np.float64, 11: np.float32}
+    for layer in ours.layers:
+        assert np.array_equal(ours[layer], arrays[f"layer_{layer:02d}"])
+        assert ours[layer].dtype == kinds[layer]
+    json.dumps(dict(ours.facts))
+    with pytest.raises(InputError, match=r"unknown layer of brain '3'.*0, 7, 10, 11"):
+        ours[3]
+
+
+def test_a_file_s_identity_is_its_content(three, tmp_path):
+    for name, seed in (("a.npz", 0), ("b.npz", 0), ("c.npz", 1)):
+        array = np.random.default_rng(seed).normal(size=(3, 2))
+        np.savez(tmp_path / name, layer_00=array)
+    a, b, c = (from_file(tmp_path / name, three).identity for name in ("a.npz", "b.npz", "c.npz"))
+    assert a == b != c
+
+
+def test_bfloat16(three, tmp_path):
+    from safetensors.torch import save_file
+
+    values = torch.tensor([[1.5, 2.0], [0.25, -3.0], [4.0, 5.0]])
+    save_file({"layer_00": values.bfloat16()}, tmp_path / "m.safetensors")
+    assert np.array_equal(from_file(tmp_path / "m.safetensors", three)[0], values.numpy())
+
+
+def nan_at(value: float) -> dict[str, np.ndarray]:
+    arrays = {"layer_07": layers()["layer_07"]}
+    arrays["layer_07"][1, 1] = value
+    return arrays
+
+
+def test_a_layer_that_is_not_finite_is_left_out_of_the_others(three, tmp_path):
+    np.savez(tmp_path / "net.npz", **{**layers(), **nan_at(np.inf)})
+    found = from_file(tmp_path / "net.npz", three)
+    assert found.layers == (0, 10, 11)
+    assert found.left_out == (
+        "array layer_07 of net.npz has inf in row 2, unit 2; expected finite numbers.",
+    )
+    np.testing.assert_array_equal(found[10], layers()["layer_10"])
+
+
+class Trap:
+    def __reduce__(self) -> Any:
+        return (os._exit, (3,))
+
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "nan": (nan_at(np.nan), "array layer_07 of bad.* has nan in row 2, unit 2; expected finite"),
+    "infinity": (nan_at(-np.inf), "array layer_07 of bad.* has -inf in row 2, unit 2"),
+    "rows": (layers(4), "array layer_00 of bad.* has 4 rows; expected one for each of 3 stimuli"),
+    "other rows": (
+        {**layers(), "layer_07": np.zeros((2, 5))},
+        "array layer_07 of bad.* has 2 rows; expected one for each of 3 stimuli",
+    ),
+    "one axis": ({"layer_00": np.zeros(3)}, r"shape \(3\); expected \(stimuli, units\)"),
+    "three axes": ({"layer_00": np.zeros((3, 2, 2))}, r"shape \(3, 2, 2\); expected"),
+    "no units": ({"layer_00": np.zeros((3, 0))}, r"shape \(3, 0\); expected"),
+    "no layers": (
+        {"weights": np.zeros((3, 2)), "layer_a": np.zeros((3, 2))},
+        "no array layer_00, layer_01 ...; it has layer_a, weights",
+    ),
+    "twice": (
+        {"layer_1": np.zeros((3, 2)), "layer_01": np.zeros((3, 2))},
+        "two arrays for layer 1: layer_01 and layer_1",
+    ),
+}
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
+@pytest.mark.parametrize("case", BAD)
+def test_a_file_that_cannot_be_used(three, tmp_path, case, suffix):
+    arrays, says = BAD[case]
+    path = tmp_path / f"bad{suffix}"
+    if suffix == ".npz":
+        np.savez(path, **arrays)
+    else:
+        safetensors.numpy.save_file(arrays, path)
+    with pytest.raises(InputError, match=says) as error:
+        from_file(path, three)
+    told(error)
+
+
+@pytest.mark.parametrize(
+    ("array", "says"),
+    [
+        (np.array([[Trap()]] * 3), "layer_00 of bad.npz holds Python objects .a pickle"),
+        (np.array([["a"]] * 3), "layer_00 of bad.npz holds <U1; expected real numbers"),
+        (np.ones((3, 2), dtype=complex), "holds complex128; expected real numbers"),
+        (np.zeros((3, 1), dtype=[("a", "f8")]), "expected real numbers"),
+    ],
+)
+def test_an_array_that_holds_no_numbers(three, tmp_path, array, says):
+    np.savez(tmp_path / "bad.npz", layer_00=array)
+    with pytest.raises(InputError, match=says) as error:
+        from_file(tmp_path / "bad.npz", three)
+    told(error)
+
+
+def pickled(path: Path) -> None:
+    path.write_bytes(pickle.dumps(Trap()))
+
+
+def pickled_member(path: Path) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("layer_00.npy", pickle.dumps(Trap()))
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def text(path: Path) -> None:
+    path.write_text("sentence,layer_00\nA cat.,1\n" * 20)
+
+
+def cut(path: Path) -> None:
+    if path.suffix == ".npz":
+        np.savez(path, **layers(3))
+    else:
+        safetensors.numpy.save_file(layers(3), path)
+    os.truncate(path, path.stat().st_size * 2 // 3)
+
+
+def garbled(path: Path) -> None:
+    """The archive's list of contents is sound, one array's numbers are not."""
+    if path.suffix == ".npz":
+        np.savez(path, **layers(3))
+        content = bytearray(path.read_bytes())
+        begin = content.index(b"NUMPY") + 130
+        content[begin : begin + 8] = b"\x7f" * 8
+    else:
+        safetensors.numpy.save_file(layers(3), path)
+        content = bytearray(path.read_bytes())
+        content[0:4] = b"\xff" * 4
+    path.write_bytes(content)
+
+
+def lying(path: Path) -> None:
+    """A header that claims more numbers than there are."""
+    if path.suffix == ".npz":
+        with zipfile.ZipFile(path, "w") as archive, archive.open("layer_00.npy", "w") as file:
+            np.lib.format.write_array_header_1_0(
+                file, {"descr": "<f8", "fortran_order": False, "shape": (3, 10**13)}
+            )
+            file.write(b"\x00" * 64)
+    else:
+        header = json.dumps(
+            {"layer_00": {"dtype": "F64", "shape": [3, 10**9], "data_offsets": [0, 8]}}
+        )
+        path.write_bytes(len(header).to_bytes(8, "little") + header.encode() + b"\x00" * 8)
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
+@pytest.mark.parametrize("write", [pickled, pickled_member, empty, text, cut, garbled, lying])
+def test_a_file_that_is_something_else(three, tmp_path, write, suffix):
+    path = tmp_path / f"bad{suffix}"
+    write(path)
+    with pytest.raises(InputError, match="bad") as error:
+        from_file(path, three)
+    told(error)
+
+
+def test_a_file_with_another_ending_or_none_at_all(three, tmp_path):
+    for name in ("a.npy", "a.pkl", "a"):
+        (tmp_path / name).write_bytes(b"x")
+        with pytest.raises(InputError, match=r"expected \.npz, \.safetensors or \.csv") as error:
+            from_file(tmp_path / name, three)
+        told(error)
+    with pytest.raises(InputError, match="there is no representations file") as error:
+        from_file(tmp_path / "none.npz", three)
+    told(error)
+    (tmp_path / "folder.npz").mkdir()
+    with pytest.raises(InputError, match="there is no representations file"):
+        from_file(tmp_path / "folder.npz", three)
+
+
+# --- a CSV of one layer --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "1.5,2\n-3,4e-2\n5,6\n",
+        "a,b\n1.5,2\n-3,4e-2\n5,6\n",
+        "0,1\n1.5,2\n-3,4e-2\n5,6\n",  # as pandas names columns
+        '\ufeff"unit, first",unit 2\r\n1.5, 2\r\n\r\n-3,0.04\r\n5,6',
+    ],
+)
+def test_a_csv_is_a_layer(three, tmp_path, content):
+    (tmp_path / "brain.csv").write_text(content, encoding="utf-8", newline="")
+    ours = from_file(tmp_path / "brain.csv", three)
+    assert (ours.name, ours.layers, ours.left_out) == ("brain", (0,), ())
+    np.testing.assert_array_equal(ours[0], [[1.5, 2], [-3, 0.04], [5, 6]])
+    assert ours[0].dtype == np.float64
+    json.dumps(dict(ours.facts))
+
+
+def test_a_csv_of_another_content_is_read_again(three, tmp_path):
+    path = tmp_path / "brain.csv"
+    path.write_text("1\n2\n3\n")
+    first = from_file(path, three)
+    path.write_text("1\n2\n4.5\n")
+    again = from_file(path, three)
+    assert again[0][2, 0] == 4.5 and again.identity != first.identity
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "bad.csv is empty"),
+        (b"a,b\n", r"bad.csv has 0 rows; expected one for each of 3 stimuli"),
+        (b"1,2\n3,4\n", "bad.csv has 2 rows; expected one for each of 3 stimuli"),
+        (b"a\n1\n2\n3\n4\n", "bad.csv has 4 rows"),
+        (b"1,2\n3,4,5\n6,7\n", "row 2 of bad.csv has 3 cells; the first one has 2"),
+        (b"a,b\n1,2\n3,four\n5,6\n", "bad.csv has 'four' in row 2, column 2; expected a number"),
+        (b"1,2\n3,\n5,6\n", "bad.csv has '' in row 2, column 2"),
+        (b"1,2\n3,nan\n5,6\n", "bad.csv has nan in row 2, unit 2; expected finite numbers"),
+        (b"1;2\n3;4\n5;6\n", "separated by semicolons"),
+        (b",0,1\n0,1,2\n1,3,4\n2,5,6\n", "first column of bad.csv has no name"),
+        (b"\xff\xfe1\n", "bad.csv is damaged or no CSV file"),
+        (b'"1\n2\n3\n', "bad.csv is damaged or no CSV file"),
+    ],
+)
+def test_a_csv_that_cannot_be_used(three, tmp_path, content, says):
+    (tmp_path / "bad.csv").write_bytes(content)
+    with pytest.raises(InputError, match=says) as error:
+        from_file(tmp_path / "bad.csv", three)
+    told(error)
+
+
+# --- distances -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors", ".csv"])
+def test_distances_are_square(three, tmp_path, suffix):
+    square = np.array([[0.0, 1, 2], [1, 0, 3], [2, 3, 0]])
+    good, bad = tmp_path / f"good{suffix}", tmp_path / f"bad{suffix}"
+    for path, array in ((good, square), (bad, square[:, :2])):
+        if suffix == ".npz":
+            np.savez(path, layer_00=array)
+        elif suffix == ".safetensors":
+            safetensors.numpy.save_file({"layer_00": array.copy()}, path)
+        else:
+            np.savetxt(path, array, delimiter=",")
+    ours = from_file(good, three, distances=True)
+    np.testing.assert_array_equal(ours[0], square)
+    np.testing.assert_array_equal(ours.of(0, np.array([0, 2])), [[0, 2], [2, 0]])
+    np.testing.assert_array_equal(from_file(good, three).of(0, np.array([2])), [[2, 3, 0]])
+    with pytest.raises(InputError, match=r"shape \(3, 2\); precomputed .* shape \(3, 3\)") as error:
+        from_file(bad, three, distances=True)
+    told(error)

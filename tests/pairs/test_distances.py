@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist, pdist, squareform
+
+from mlem_core.base.errors import InputError
+from mlem_core.pairs.distances import METRICS, condensed_from_matrix, equal_rows, squared_distances
+
+SCIPY = {"manhattan": "cityblock"}
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_equals_scipy(metric):
+    rows = np.random.default_rng(0).standard_normal((60, 11))
+    expected = pdist(rows, SCIPY.get(metric, metric)) ** 2
+    np.testing.assert_allclose(squared_distances(rows, metric), expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_bands_of_rows_fit_together(metric, monkeypatch):
+    rows = np.random.default_rng(0).standard_normal((103, 5))
+    whole = squared_distances(rows, metric)
+    monkeypatch.setattr("mlem_core.pairs.distances.CHUNK_ELEMENTS", 500)
+    np.testing.assert_allclose(squared_distances(rows, metric), whole, rtol=1e-12)
+
+
+def test_distances_hold_where_norms_differ_by_a_factor_of_50():
+    rng = np.random.default_rng(1)
+    rows = rng.standard_normal((200, 576)).astype(np.float32)
+    rows *= (400 / np.linalg.norm(rows, axis=1))[:, None]
+    rows[::7] *= 50
+    # Neighbours a hundredth of their norm apart are where cancellation bites.
+    rows[1::7] = rows[2 : 2 + len(rows[1::7])] + 0.2 * rng.standard_normal(rows[1::7].shape)
+    expected = cdist(rows.astype(np.float64), rows.astype(np.float64))[np.triu_indices(200, 1)]
+    np.testing.assert_allclose(np.sqrt(squared_distances(rows)), expected, rtol=1e-6)
+
+
+def test_close_rows_are_measured_directly():
+    rows = np.random.default_rng(0).standard_normal((30, 40)) + 1e3
+    rows[1] = rows[0] + 1e-6
+    expected = np.linalg.norm(rows[1] - rows[0])
+    assert np.sqrt(squared_distances(rows)[0]) == pytest.approx(expected, rel=1e-6)
+
+
+def test_equal_rows_have_distance_0_and_equal_distances_to_all_others():
+    rng = np.random.default_rng(2)
+    rows = rng.standard_normal((80, 64)).astype(np.float32) * 300
+    copies = [3, 17, 40, 79]
+    # As a model gives them in different batches: equal up to the last bits.
+    rows[copies] = rows[3] * (1 + 2e-7 * rng.standard_normal((4, 64))).astype(np.float32)
+    square = squareform(squared_distances(rows))
+    assert (square[np.ix_(copies, copies)] == 0).all()
+    others = np.setdiff1d(np.arange(80), copies)
+    for copy in copies[1:]:
+        np.testing.assert_array_equal(square[copy, others], square[3, others])
+    assert (square[np.ix_(others, others)][np.triu_indices(len(others), 1)] > 0).all()
+
+
+def test_equal_rows_names_the_first_of_each_group():
+    rows = np.random.default_rng(0).standard_normal((9, 3))
+    rows[[4, 8]] = rows[1]
+    rows[7] = rows[0]
+    np.testing.assert_array_equal(equal_rows(rows), [0, 1, 2, 3, 1, 5, 6, 0, 1])
+
+
+def test_constant_layer_has_distance_0_everywhere():
+    assert (squared_distances(np.full((20, 4), 3.5)) == 0).all()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_value_that_is_not_finite_is_named(value):
+    rows = np.ones((5, 3))
+    rows[3, 1] = value
+    with pytest.raises(InputError, match="minilm layer 2 holds a value that is not finite in row"):
+        squared_distances(rows, layer="minilm layer 2")
+
+
+def test_cosine_of_a_zero_row_is_an_error():
+    rows = np.ones((5, 3))
+    rows[2] = 0
+    with pytest.raises(InputError, match="row 3"):
+        squared_distances(rows, "cosine")
+
+
+def test_unknown_metric_names_the_nearest():
+    with pytest.raises(InputError, match="did you mean euclidean"):
+        squared_distances(np.eye(3), "euclidian")
+
+
+def test_precomputed_matrix():
+    square = squareform(pdist(np.random.default_rng(0).standard_normal((12, 4))))
+    expected = square[np.triu_indices(12, 1)] ** 2
+    np.testing.assert_allclose(condensed_from_matrix(square), expected)
+    np.testing.assert_array_equal(squared_distances(square, "precomputed"), expected)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda m: m[:, :-1], "square"),
+        (lambda m: m + np.triu(m, 1), "symmetric"),
+        (lambda m: m + np.eye(len(m)), "itself"),
+        (lambda m: -m, "negative"),
+    ],
+)
+def test_a_matrix_that_is_no_distance_matrix(damage, message):
+    square = squareform(pdist(np.random.default_rng(0).standard_normal((12, 4))))
+    with pytest.raises(InputError, match=message):
+        condensed_from_matrix(damage(square))

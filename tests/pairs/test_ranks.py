@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import rankdata, spearmanr
+
+from mlem_core.pairs.ranks import average_ranks, order_pairs, score_patterns
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_order_and_ranks_equal_scipy(ties):
+    values = np.random.default_rng(0).random(5000)
+    if ties:
+        values = values.round(2)
+    order, ascending = order_pairs(values)
+    ranks = np.empty(len(values))
+    doubled, squares = average_ranks(ascending)
+    ranks[order] = doubled / 2
+    np.testing.assert_array_equal(ranks, rankdata(values))
+    assert squares == pytest.approx(((ranks - ranks.mean()) ** 2).sum(), rel=1e-12)
+
+
+def test_very_large_and_very_small_distances_keep_their_order():
+    values = np.array([1e-30, 1e-3, 1.0, 2.0, 1e300])
+    np.testing.assert_array_equal(order_pairs(values).order, np.arange(5))
+    assert len(np.unique(order_pairs(values[:4]).value)) == 4
+
+
+@pytest.mark.parametrize("decimals", [12, 1])
+def test_score_equals_spearmanr(decimals):
+    rng = np.random.default_rng(0)
+    counts = rng.integers(1, 30, 50)
+    pattern = np.repeat(np.arange(50), counts)
+    prediction = rng.random(50).round(decimals)
+    target = prediction[pattern] + rng.random(len(pattern)).round(decimals)
+    centred = rankdata(target) - (len(target) + 1) / 2
+    score = score_patterns(
+        prediction[None, None],
+        counts.astype(float),
+        np.bincount(pattern, centred)[None],
+        np.array([centred @ centred]),
+    )
+    expected = spearmanr(prediction[pattern], target).statistic
+    assert score.rho[0, 0] == pytest.approx(expected, abs=1e-12)
+    # ρ_a is what random tie-breaks give on average.
+    broken = []
+    for _ in range(300):
+        a = prediction[pattern] + 1e-9 * rng.random(len(pattern))
+        b = target + 1e-9 * rng.random(len(pattern))
+        broken.append(spearmanr(a, b).statistic)
+    assert score.rho_a[0, 0] == pytest.approx(
+        np.mean(broken), abs=4 * np.std(broken) / 300**0.5 + 1e-9
+    )
+
+
+def test_predictions_with_and_without_a_change_of_order_score_alike():
+    rng = np.random.default_rng(0)
+    counts = rng.integers(1, 9, 30).astype(float)
+    sums, squares = rng.standard_normal((2, 30)), np.array([1e4, 2e4])
+    first = rng.random((2, 30)).round(1)
+    # The same order, new ties, a swap, everything tied, and back.
+    chain = [first, 3 * first + 1, first.round(0), -first, 0 * first, first]
+    together = score_patterns(np.stack(chain, 1), counts, sums, squares, series=6)
+    for number, own in enumerate(chain):
+        alone = score_patterns(own[:, None], counts, sums, squares)
+        np.testing.assert_allclose(together.rho[:, number], alone.rho[:, 0], atol=1e-15)
+        np.testing.assert_allclose(together.rho_a[:, number], alone.rho_a[:, 0], atol=1e-15)
+
+
+def test_a_constant_side_scores_0():
+    counts, rising = np.ones(4), np.arange(4.0)[None]
+    flat = score_patterns(np.ones((1, 1, 4)), counts, rising - 1.5, np.array([5.0]))
+    assert flat.rho == 0 and flat.rho_a == 0
+    constant = score_patterns(rising[None], counts, np.zeros((1, 4)), np.array([0.0]))
+    assert constant.rho == 0 and constant.rho_a == 0
+
+
+def test_predictions_that_differ_only_by_rounding_are_tied():
+    sums, squares = np.array([[-3.0, 1.0, 2.0]]), np.array([14.0])
+    rounded, equal = (
+        score_patterns(np.array([[[a, 0.3, 1.0]]]), np.ones(3), sums, squares)
+        for a in (0.1 + 0.2, 0.3)
+    )
+    assert 0.1 + 0.2 != 0.3 and rounded == equal

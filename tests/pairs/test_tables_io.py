@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import explicit
+import numpy as np
+import pytest
+
+from mlem_core.base.errors import InputError
+from mlem_core.pairs import tables_io
+from mlem_core.pairs.build import pair_tables
+from mlem_core.pairs.patterns import PairIndex, feature_columns
+from mlem_core.pairs.tables import LazyArray
+from mlem_core.pairs.tables_io import pack, unpack
+
+N = 90
+
+
+@pytest.fixture(scope="module")
+def tables():
+    index = PairIndex.build(feature_columns(explicit.random_features(N)), explicit.random_folds(N))
+    rng = np.random.default_rng(1)
+    layers = [rng.standard_normal((N, 6)), rng.integers(0, 3, (N, 2)).astype(float)]
+    return pair_tables(index, [lambda layer=layer: layer for layer in layers], train_ranks=True)
+
+
+def test_numbers_of_every_size_come_back():
+    rng = np.random.default_rng(0)
+    for bits in (0, 1, 7, 8, 15, 16, 31, 32, 47, 62):
+        numbers = rng.integers(-(2**bits), 2**bits, 200)
+        np.testing.assert_array_equal(unpack(pack(numbers)), numbers)
+    ends = np.array([-(2**63), 2**63 - 1, 0, -1])
+    np.testing.assert_array_equal(unpack(pack(ends)), ends)
+    assert pack(np.arange(-128, 128)).shape == (1, 256)
+    assert unpack(pack(np.empty(0, dtype=np.int64))).shape == (0,)
+
+
+def test_ranks_come_back_to_the_last_bit_and_targets_as_closely_as_they_are_known(tables, tmp_path):
+    tables_io.save(tables, tmp_path / "tables.npz")
+    kept = tables_io.load(tmp_path / "tables.npz")
+    for name in ("rank_sums", "within_sums", "training_ranks", "counts", "codes", "cell_block"):
+        np.testing.assert_array_equal(getattr(kept, name), getattr(tables, name))
+        assert getattr(kept, name).dtype == getattr(tables, name).dtype
+    for name in ("within_squares", "train_squares", "rank_squares", "target_low", "target_high"):
+        np.testing.assert_array_equal(getattr(kept, name), getattr(tables, name))
+    np.testing.assert_allclose(kept.target_sums, tables.target_sums, rtol=1e-11, atol=0)
+    assert tables.within_sums.any() and tables.training_ranks.any()
+    tables_io.save(kept, tmp_path / "again.npz")
+    again, once = ((tmp_path / name).read_bytes() for name in ("again.npz", "tables.npz"))
+    assert again == once
+
+
+def test_what_is_zero_by_construction_takes_no_room(tables, tmp_path):
+    tables_io.save(tables, tmp_path / "tables.npz")
+    plain = sum(
+        array.nbytes for array in (tables.target_sums, tables.rank_sums, tables.within_sums)
+    )
+    assert (tmp_path / "tables.npz").stat().st_size < (plain + tables.training_ranks.nbytes) / 3
+
+
+def test_ranks_of_training_pairs_are_read_when_they_are_asked_for_and_stay(tables, tmp_path):
+    tables_io.save(tables, tmp_path / "tables.npz")
+    kept = tables_io.load(tmp_path / "tables.npz")
+    (tmp_path / "tables.npz").unlink()
+    assert kept.training_ranks is kept.training_ranks
+    fewer = kept.of_layers([1]).of_features(["gender"])
+    assert fewer.training_ranks.shape == (1, 5, len(fewer.counts))
+    made = []
+    later = LazyArray(lambda: made.append(1) or np.ones(2))
+    twice = later.then(lambda array: 2 * array)
+    assert not made
+    np.testing.assert_array_equal(twice() + later(), [3, 3])
+    assert len(made) == 1
+
+
+def test_a_damaged_file_is_a_plain_error(tables, tmp_path):
+    path = tmp_path / "tables.npz"
+    tables_io.save(tables, path)
+    data = path.read_bytes()
+    for damaged in (data[: len(data) // 2], b"", b"no table", data[:300] + b"x" * 99 + data[399:]):
+        path.write_bytes(damaged)
+        with pytest.raises((ValueError, KeyError, OSError)):
+            tables_io.load(path)
+    path.write_bytes(data)
+    with np.load(path) as kept:
+        arrays = dict(kept)
+    np.savez(path, **{name: array for name, array in arrays.items() if name != "train_03"})
+    with pytest.raises(InputError, match="run it again"):
+        _ = tables_io.load(path).training_ranks
+
+
+def test_sums_that_are_no_ranks_are_not_written(tables, tmp_path):
+    with pytest.raises(ValueError, match="half-integers"):
+        tables_io.save(replace(tables, rank_sums=tables.rank_sums + 0.1), tmp_path / "tables.npz")

@@ -1,0 +1,78 @@
+"""The pass over the pairs in torch gives what the one in NumPy gives; a GPU, where there is one."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import explicit
+import numpy as np
+import pytest
+import torch
+
+from mlem_core.base.errors import InputError
+from mlem_core.pairs import torch_backend
+from mlem_core.pairs.build import pair_tables
+from mlem_core.pairs.distances import METRICS, squared_distances
+from mlem_core.pairs.patterns import PairIndex, feature_columns
+
+DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+N = 90
+
+
+def layers_of(n: int) -> list[np.ndarray]:
+    features = explicit.random_features(n)
+    plain = explicit.random_layer(features, 0).astype(np.float32)
+    # Equal rows, rows that differ little beside their norm, and many ties.
+    equal = plain.copy()
+    equal[7:20] = equal[6]
+    far = plain + 1e4
+    coarse = np.round(plain)
+    coarse[:, 0] += 1.0
+    return [plain, equal, far, coarse]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("metric", METRICS)
+def test_distances_are_those_of_numpy(metric: str, device: str) -> None:
+    for rows in layers_of(N):
+        found = torch_backend.squared_distances(rows, metric, device)
+        np.testing.assert_allclose(found, squared_distances(rows, metric), rtol=1e-7, atol=1e-12)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_tables_are_those_of_numpy(device: str) -> None:
+    features = explicit.random_features(N)
+    index = PairIndex.build(feature_columns(features), explicit.random_folds(N))
+    sources = [lambda rows=rows: rows for rows in layers_of(N)]
+    ranks: dict[str, dict[int, np.ndarray]] = {"numpy": {}, "torch": {}}
+    tables = {
+        name: pair_tables(
+            index, sources, train_ranks=True, keep_ranks=ranks[name].__setitem__, device=own
+        )
+        for name, own in (("numpy", None), ("torch", device))
+    }
+    for field in dataclasses.fields(tables["numpy"]):
+        one, other = (getattr(tables[name], field.name) for name in ("numpy", "torch"))
+        if isinstance(one, np.ndarray):
+            scale = np.abs(one).max(initial=1.0)
+            np.testing.assert_allclose(other, one, rtol=1e-7, atol=1e-9 * scale, err_msg=field.name)
+    for layer, expected in ranks["numpy"].items():
+        np.testing.assert_array_equal(ranks["torch"][layer], expected)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_errors_are_those_of_numpy(device: str) -> None:
+    rows = layers_of(20)[0]
+    rows[3, 1] = np.inf
+    with pytest.raises(InputError, match="row 4"):
+        torch_backend.squared_distances(rows, "euclidean", device)
+    matrix = np.zeros((20, 19))
+    with pytest.raises(InputError, match="square"):
+        torch_backend.squared_distances(matrix, "precomputed", device)
+
+
+def test_without_a_driver_torch_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_backend, "DRIVERS", ())
+    assert torch_backend.cuda_device("cpu") is None and torch_backend.cuda_device("auto") is None
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert torch_backend.cuda_device("cuda") == "cuda" and torch_backend.cuda_device("cpu") is None

@@ -1,0 +1,234 @@
+from __future__ import annotations
+
+import io
+import json
+import re
+import zipfile
+
+import numpy as np
+import pandas as pd
+import pytest
+from inputs import in_files, noise, probing
+
+from mlem_core.__main__ import main
+from mlem_core.analysis.files import load
+from mlem_core.analysis.run import run
+from mlem_core.base.errors import InputError
+from mlem_core.report import capsule
+from mlem_core.report import verify as verifying
+from mlem_core.report.verify import verify
+from mlem_core.storage.store import Store
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("capsule")
+
+
+@pytest.fixture(scope="module")
+def analysis(folder):
+    """40 sentences in a tiny model and in a file of two made-up layers."""
+    import tiny
+
+    table = probing(40)
+    spec = in_files(
+        folder,
+        table,
+        {"brain": noise(len(table))},
+        models=(str(tiny.save("bert", folder / "bert")),),
+        layers=(0, 1),
+        features=("part_of_speech", "tense", "word_position"),
+        nominal=("word_position",),
+        folds=3,
+    )
+    return run(spec, Store(folder / "cache"))
+
+
+@pytest.fixture(scope="module")
+def path(analysis, folder):
+    return capsule.write(analysis, folder / "capsule.zip", images=False)
+
+
+def contents(path):
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def changed(path, target, **files):
+    """A copy with other files; a digest is mended where `digests` says so."""
+    kept = {**contents(path), **{name.replace("__", "/"): data for name, data in files.items()}}
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in kept.items():
+            if data is not None:
+                archive.writestr(name, data)
+    return target
+
+
+def test_it_holds_all_that_was_made(path, analysis, folder):
+    files = contents(path)
+    results = analysis.results()
+    scores = pd.read_csv(io.BytesIO(files["tables/scores.csv"]))
+    pd.testing.assert_frame_equal(scores, results.scores, check_dtype=False)
+    for name in ("profiles", "similarity", "layer_maps", "compare", "feature_correlations"):
+        assert b'<script src="plotly.min.js">' in files[f"figures/{name}.html"]
+        assert len(files[f"figures/{name}.html"]) < 200_000
+    assert b"plotly.js" in files["figures/plotly.min.js"]
+    assert b"3-fold cross-validation" in files["methods.md"]
+    assert b"citep{salle2024}" in files["methods.tex"] and b"@article" in files["references.bib"]
+    assert f"numpy {np.__version__}" in files["versions.txt"].decode()
+    assert files["representations/00.npz"] == (folder / "brain.npz").read_bytes()
+    with zipfile.ZipFile(path) as archive:
+        archive.extractall(folder / "unpacked")
+    kept = folder / "unpacked" / "pair_tables"
+    (kept / "stimuli.csv").write_bytes(files["stimuli.csv"])
+    loaded = load(kept)
+    pd.testing.assert_frame_equal(loaded.results().importance, results.importance)
+
+
+def test_it_names_no_file_of_the_machine_it_was_made_on(path, analysis, folder):
+    for name, data in contents(path).items():
+        if name.endswith((".json", ".csv", ".md", ".tex", ".txt")):
+            assert str(folder / "words.csv").encode() not in data, name
+            assert str(folder / "brain.npz").encode() not in data, name
+
+
+def test_the_same_analysis_gives_the_same_bytes(path, analysis, folder):
+    again = capsule.write(analysis, folder / "again.zip", images=False)
+    assert again.read_bytes() == path.read_bytes()
+
+
+def test_running_it_again_gives_the_same(path, capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "unused"))
+    assert main(["verify", str(path)]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert told[-1] == "nothing differs" and told[0].startswith("scores.csv: the same")
+    assert len(told) == 1 + len(verifying._TABLES)
+    assert all("tolerance 0.0001" in line for line in told[:-1])
+    assert not [line for line in told if "(0 numbers" in line]
+    assert not (tmp_path / "unused").exists()
+
+
+def test_a_number_that_was_tampered_with_is_found_and_named(path, tmp_path, capsys):
+    table = pd.read_csv(io.BytesIO(contents(path)["tables/importance.csv"]))
+    at = table.query("model == 'brain' and layer == 1 and fold == 2 and feature == 'tense'").index
+    value = float(table.loc[at[0], "importance"])
+    table.loc[at, "importance"] = value + 0.25
+    tampered = changed(
+        path,
+        tmp_path / "x.zip",
+        **{"tables__importance.csv": table.to_csv(index=False).encode()},
+    )
+    assert main(["verify", str(tampered)]) == 1
+    told = capsys.readouterr().out
+    assert (
+        "importance.csv: 1 of 36 numbers differ by more than 0.0001, most (by 0.25) importance, "
+        "model brain, layer 1, fold 2, feature tense: " in told
+    )
+    assert f"{value + 0.25:.6g} in the capsule, {value:.6g} now" in told
+    assert "tables/importance.csv: its content is not what was written" in told
+    assert "scores.csv: the same" in told
+
+
+def test_other_stimuli_and_other_files_make_a_difference(path, tmp_path):
+    rng = np.random.default_rng(5)
+    buffer = io.BytesIO()
+    n = len(pd.read_csv(io.BytesIO(contents(path)["stimuli.csv"])))
+    np.savez(buffer, **{f"layer_{k:02d}": rng.standard_normal((n, 5)) for k in range(2)})
+    other = changed(path, tmp_path / "x.zip", **{"representations__00.npz": buffer.getvalue()})
+    found = verify(other)
+    assert not found.same and "representations/00.npz" in found.changed
+    scores = next(table for table in found.tables if table.name == "scores.csv")
+    assert scores.n_different and "model brain" in scores.worst
+    assert any("file of brain is not the one of the run" in line for line in found.lines())
+
+
+def test_a_model_that_is_gone_is_said(path, analysis, folder, tmp_path):
+    about = json.loads(contents(path)["capsule.json"])
+    name = about["spec"]["models"][0]
+    text = contents(path)["capsule.json"].decode().replace(name, "./nowhere")
+    found = verify(changed(path, tmp_path / "x.zip", **{"capsule.json": text.encode()}))
+    assert not found.same and any("./nowhere was left out" in line for line in found.findings)
+    assert any(table.n_missing for table in found.tables)
+
+
+def test_a_large_file_is_named_by_its_digest(analysis, tmp_path, monkeypatch):
+    monkeypatch.setattr(capsule, "LARGEST_FILE", 10)
+    path = capsule.write(analysis, tmp_path / "capsule.zip", images=False)
+    assert not [name for name in contents(path) if name.startswith("representations/")]
+    found = verify(path)
+    digest = analysis.manifest["models"]["brain"]["sha256"][:12]
+    assert any(f"SHA-256 {digest}) is too large" in line for line in found.findings)
+
+
+def test_what_is_shown_is_what_is_written_and_verified(analysis, tmp_path):
+    shown = {
+        "features": ["tense", "part_of_speech"],
+        "layers": [("brain", 0), ("brain", 1)],
+        "estimator": "ridge-rank",
+        "interactions": True,
+    }
+    path = capsule.write(analysis, tmp_path / "capsule.zip", analysis.select(**shown), images=False)
+    table = pd.read_csv(io.BytesIO(contents(path)["tables/weights.csv"]))
+    assert set(table["feature"]) == {"part_of_speech", "tense", "part_of_speech × tense"}
+    assert set(table["model"]) == {"brain"}
+    assert verify(path).same
+
+
+def test_a_file_that_has_changed_since_is_not_put_in(analysis, folder, tmp_path):
+    brain = folder / "brain.npz"
+    data = brain.read_bytes()
+    try:
+        brain.write_bytes(data + b"x")
+        with pytest.raises(InputError, match="gone or changed"):
+            capsule.write(analysis, tmp_path / "capsule.zip", images=False)
+    finally:
+        brain.write_bytes(data)
+    assert not list(tmp_path.iterdir())
+
+
+def broken(path, tmp_path):
+    data = path.read_bytes()
+    good = contents(path)["capsule.json"].decode()
+    target = tmp_path / "x.zip"
+    yield "nothing.zip", "there is no capsule"
+    for content in (b"", b"hello", data[: len(data) // 2]):
+        target.write_bytes(content)
+        yield target, "damaged or no zip"
+    at = data.index(b"tables/scores.csv") + 60
+    target.write_bytes(data[:at] + bytes(40) + data[at + 40 :])
+    yield target, "damaged or no zip"
+    yield changed(path, target, **{"stimuli.csv": None}), "it has no stimuli.csv"
+    yield changed(path, target, **{"tables__scores.csv": None}), "an entry is missing"
+    yield changed(path, target, **{"tables__scores.csv": b'a,b\n"1'}), "scores.csv cannot be read"
+    yield changed(path, target, **{"capsule.json": b"[1]"}), "an entry is missing or not of the"
+    yield changed(path, target, **{"capsule.json": b"\xff{"}), "an entry is missing or not of the"
+    other = re.sub(r'"format": 1', '"format": 99', good)
+    yield changed(path, target, **{"capsule.json": other.encode()}), "has the format 99"
+    yield changed(path, target, **{"..__..__evil.txt": b"x"}), "outside of itself"
+    yield changed(path, target, **{"__evil.txt": b"x"}), "outside of itself"
+
+
+def test_a_bad_zip_is_one_sentence(path, tmp_path, capsys):
+    for bad, message in broken(path, tmp_path):
+        assert main(["verify", str(bad)]) == 2
+        said = capsys.readouterr()
+        assert message in said.err and said.err.count("\n") == 1 and not said.out, said.err
+
+
+def test_a_zip_that_unpacks_to_too_much_is_not_unpacked(path, tmp_path, monkeypatch):
+    monkeypatch.setattr(verifying, "LARGEST", 3_000_000)
+    bomb = changed(path, tmp_path / "x.zip", **{"stimuli.csv": bytes(5_000_000)})
+    with pytest.raises(InputError, match=r"unpacks to .* GB"):
+        verify(bomb)
+
+
+def test_figures_are_vector_graphics_where_there_is_a_browser(analysis, tmp_path, chromium_path):
+    chosen = analysis.select(layers=[("brain", 0)])
+    first = capsule.write(analysis, tmp_path / "a.zip", chosen)
+    files = contents(first)
+    names = {name for name in files if name.startswith("figures/")}
+    assert names >= {"figures/profiles.svg", "figures/profiles.pdf"}
+    assert files["figures/profiles.svg"].startswith(b"<svg")
+    assert files["figures/profiles.pdf"].startswith(b"%PDF")
+    again = contents(capsule.write(analysis, tmp_path / "b.zip", chosen))
+    assert [name for name in files if files[name] != again[name]] == []

@@ -1,0 +1,259 @@
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from mlem_core.base.errors import InputError
+from mlem_core.storage import store as store_module
+from mlem_core.storage.store import Store
+
+
+def write(text: str):
+    def make(folder: Path) -> None:
+        (folder / "part").mkdir()
+        (folder / "part" / "value.txt").write_text(text)
+
+    return make
+
+
+def never(folder: Path) -> None:
+    raise AssertionError("made again although it is there")
+
+
+def value(folder: Path) -> str:
+    return (folder / "part" / "value.txt").read_text()
+
+
+# A process of its own: says that it makes the entry, waits to be told, and finishes.
+WORKER = """
+import sys, time
+from pathlib import Path
+from mlem_core.storage.store import Store
+root, marks, name = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+def make(folder):
+    (folder / "half.txt").write_text("half")
+    (marks / f"{name}.making").touch()
+    while not (marks / "go").exists():
+        time.sleep(0.01)
+    (folder / "value.txt").write_text(name)
+def waiting():
+    (marks / f"{name}.waiting").touch()
+print((Store(root).entry("stage", 1, make, waiting, a=1) / "value.txt").read_text())
+"""
+
+
+def start(tmp_path: Path, name: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", WORKER, str(tmp_path / "store"), str(tmp_path), name],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    )
+
+
+def wait_for(path: Path) -> None:
+    end = time.monotonic() + 20
+    while not path.exists():
+        assert time.monotonic() < end, f"{path.name} did not come"
+        time.sleep(0.01)
+
+
+def test_an_entry_is_made_once_and_found_again(tmp_path):
+    store = Store(tmp_path)
+    assert store.find("stage", 1, a=1) is None
+    folder = store.entry("stage", 1, write("x"), a=1)
+    assert value(folder) == "x"
+    assert store.entry("stage", 1, never, a=1) == folder
+    assert Store(tmp_path).find("stage", 1, a=1) == folder
+    info = json.loads((folder / "entry.json").read_text())
+    assert info["depends_on"] == {"a": 1}
+    assert info["files"]["part/value.txt"]["size"] == 1
+
+
+def test_the_key_depends_on_everything_named_and_on_no_order(tmp_path):
+    store = Store(tmp_path)
+    key = store.key("stage", 1, a=1, b=["x", 0.5])
+    assert key == store.key("stage", 1, b=("x", 0.5), a=1)
+    others = [
+        store.key("other", 1, a=1, b=["x", 0.5]),
+        store.key("stage", 2, a=1, b=["x", 0.5]),
+        store.key("stage", 1, a=2, b=["x", 0.5]),
+        store.key("stage", 1, a=1, b=[0.5, "x"]),
+        store.key("stage", 1, a=1, b=["x", 0.5], c=None),
+    ]
+    assert len({key, *others}) == 6
+    with pytest.raises(ValueError):
+        store.key("stage", 1, a=float("nan"))
+
+
+def test_an_older_version_is_not_used(tmp_path):
+    store = Store(tmp_path)
+    old = store.entry("stage", 1, write("old"), a=1)
+    new = store.entry("stage", 2, write("new"), a=1)
+    assert (value(old), value(new)) == ("old", "new")
+    # Nor when it lies where the new one belongs.
+    store_module._sound.clear()
+    (new / "entry.json").write_bytes((old / "entry.json").read_bytes())
+    assert store.find("stage", 2, a=1) is None
+    assert value(store.entry("stage", 2, write("newer"), a=1)) == "newer"
+
+
+def truncate(folder: Path) -> None:
+    os.truncate(folder / "part" / "value.txt", 2)
+
+
+def garble(folder: Path) -> None:  # the same size
+    path = folder / "part" / "value.txt"
+    path.write_text("gAod")
+    os.utime(path, (0, 0))  # two writes within one tick of the file system's clock look alike
+
+
+def lose(folder: Path) -> None:
+    (folder / "part" / "value.txt").unlink()
+
+
+def lose_info(folder: Path) -> None:
+    (folder / "entry.json").unlink()
+
+
+def cut_info(folder: Path) -> None:
+    os.truncate(folder / "entry.json", 30)
+
+
+def other_info(folder: Path) -> None:
+    (folder / "entry.json").write_text("[1, 2]")
+
+
+def nested_info(folder: Path) -> None:
+    (folder / "entry.json").write_text("[" * 100_000)
+
+
+def become_file(folder: Path) -> None:
+    folder.rename(folder.with_name("away"))
+    folder.write_text("a file")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [truncate, garble, lose, lose_info, cut_info, other_info, nested_info, become_file],
+)
+@pytest.mark.parametrize("same_process", [True, False])
+def test_a_damaged_entry_is_made_again(tmp_path, damage, same_process):
+    store = Store(tmp_path)
+    folder = store.entry("stage", 1, write("good"), a=1)
+    damage(folder)
+    if not same_process:
+        store_module._sound.clear()
+    assert store.find("stage", 1, a=1) is None
+    assert value(store.entry("stage", 1, write("again"), a=1)) == "again"
+    assert value(Store(tmp_path).entry("stage", 1, never, a=1)) == "again"
+    assert not any((tmp_path / "unfinished").iterdir())
+
+
+@pytest.mark.parametrize("error", [ValueError("x"), KeyboardInterrupt()])
+def test_a_failing_make_leaves_nothing(tmp_path, error):
+    store = Store(tmp_path)
+
+    def fail(folder: Path) -> None:
+        write("half")(folder)
+        raise error
+
+    with pytest.raises(type(error)):
+        store.entry("stage", 1, fail, a=1)
+    assert store.find("stage", 1, a=1) is None
+    assert not any((tmp_path / "unfinished").iterdir())
+    assert value(store.entry("stage", 1, write("x"), a=1)) == "x"
+
+
+def test_two_processes_make_an_entry_once(tmp_path):
+    first = start(tmp_path, "first")
+    wait_for(tmp_path / "first.making")
+    second = start(tmp_path, "second")
+    wait_for(tmp_path / "second.waiting")
+    (tmp_path / "go").touch()
+    assert first.communicate(timeout=20)[0].strip() == "first"
+    assert second.communicate(timeout=20)[0].strip() == "first"
+    assert not (tmp_path / "second.making").exists()
+
+
+def test_a_killed_process_leaves_no_entry_and_a_later_one_succeeds(tmp_path):
+    killed = start(tmp_path, "killed")
+    wait_for(tmp_path / "killed.making")
+    waiting = start(tmp_path, "heir")
+    wait_for(tmp_path / "heir.waiting")
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate(timeout=20)
+    store = Store(tmp_path / "store")
+    assert store.find("stage", 1, a=1) is None
+    (tmp_path / "go").touch()
+    assert waiting.communicate(timeout=20)[0].strip() == "heir"  # it did not wait for ever
+    assert store.find("stage", 1, a=1) is not None
+    assert not any((tmp_path / "store" / "unfinished").iterdir())
+
+
+def test_leavings_of_another_entry_are_cleaned_but_not_work_in_progress(tmp_path):
+    killed = start(tmp_path, "killed")
+    wait_for(tmp_path / "killed.making")
+    unfinished = tmp_path / "store" / "unfinished"
+    store = Store(tmp_path / "store")
+    store.entry("stage", 1, write("x"), a=2)
+    assert len(list(unfinished.iterdir())) == 1  # that process is still at it
+    killed.kill()
+    killed.communicate(timeout=20)
+    store.entry("stage", 1, write("x"), a=3)
+    assert not any(unfinished.iterdir())
+
+
+def test_waiting_may_give_up(tmp_path):
+    store = Store(tmp_path)
+    making, done = threading.Event(), threading.Event()
+
+    def slow(folder: Path) -> None:
+        making.set()
+        done.wait(20)
+
+    thread = threading.Thread(target=lambda: store.entry("stage", 1, slow, a=1))
+    thread.start()
+    try:
+        making.wait(20)
+
+        def give_up() -> None:
+            raise TimeoutError
+
+        begun = time.monotonic()
+        with pytest.raises(TimeoutError):
+            store.entry("stage", 1, never, give_up, a=1)
+        assert time.monotonic() - begun < 2
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_a_full_disk_is_told_in_a_sentence(tmp_path):
+    def full(folder: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(InputError, match="is full"):
+        Store(tmp_path).entry("stage", 1, full, a=1)
+
+
+def test_a_root_that_cannot_be_written_is_told_in_a_sentence(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(InputError, match="cannot be written"):
+        Store(tmp_path / "file" / "cache")
+
+
+def test_the_environment_names_the_root(tmp_path, monkeypatch):
+    monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "there"))
+    assert Store().root == tmp_path / "there"
+    monkeypatch.delenv("MLEM_CACHE")
+    assert store_module.default_root() == Path(__file__).resolve().parents[2] / "cache"

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mlem_core.analysis import files
+from mlem_core.analysis.maps import stimulus_map
+from mlem_core.analysis.run import run
+from mlem_core.base.errors import InputError
+from mlem_core.inference import all_layers
+from mlem_core.inference.explanation import HARDLY, explain
+from mlem_core.robustness import audit, multiverse
+from mlem_core.robustness.variants import SAYS
+from mlem_core.storage.store import Store
+from mlem_core.tasks import analyses, examples
+
+LAYER = ("minilm", 3)
+
+
+@pytest.fixture(scope="module")
+def example():
+    return examples.example()
+
+
+def test_it_is_what_its_constants_say(example):
+    assert example.spec == examples.SPEC
+    assert {model for model, _ in example.layers} == set(examples.MODELS)
+    assert set(example.maps) == set(example.layers)
+    assert examples.size() < 10e6
+    assert set(examples.PAIR) <= set(example.layers)
+    assert examples.PAIR[0][0] != examples.PAIR[1][0]
+
+
+def test_its_error_bars_and_audit_are_there_on_a_machine_that_ran_nothing(example, tmp_path):
+    store = Store(tmp_path)
+    bars, found = all_layers.find(example, store), audit.find(example, store)
+    assert bars is not None and bars.layers == tuple(example.layers)
+    assert found is not None and not found.notices
+    assert list(zip(found.layers["model"], found.layers["layer"], strict=True)) == example.layers
+    assert set(found.changes["variant"]) == set(SAYS)
+    np.testing.assert_allclose(bars.rsa, example.rsa, atol=1e-4)
+    why = explain(example, *examples.PAIR)
+    terms, whole = bars.pair(*examples.PAIR)
+    np.testing.assert_allclose(terms["value"], why.terms["value"], atol=1e-4)
+    np.testing.assert_allclose(whole["value"], why.whole["value"], atol=1e-4)
+    assert whole["lower"].iloc[0] > HARDLY
+    results = example.results()
+    np.testing.assert_allclose(bars.tau, results.similarity_profiles, atol=1e-3)
+    universes = multiverse.find(example, examples.PAIR, store)
+    assert universes is not None and len(universes.universes) == 64
+    # Other features are another analysis: nothing is said of them.
+    assert all_layers.find(example, store, example.select(["tense", "number"])) is None
+
+
+def test_a_layer_computed_again_gives_the_same_tables(example, tmp_path):
+    store = Store(tmp_path)
+    again = run(replace(examples.SPEC, models=LAYER[:1], layers=LAYER[1:]), store)
+    assert again.stimuli.digest == example.stimuli.digest
+    np.testing.assert_array_equal(again.folds, example.folds)
+    kept = example.tables.of_layers([example.layers.index(LAYER)])
+    now = again.tables
+    for name in ("codes", "counts", "cell_block", "cell_pattern"):
+        np.testing.assert_array_equal(getattr(now, name), getattr(kept, name))
+    # Processors differ in the last bits of float32, ranks of near ties with them.
+    np.testing.assert_allclose(now.target_sums, kept.target_sums, rtol=1e-5)
+    mean = kept.counts * kept.n_pairs
+    np.testing.assert_allclose(now.rank_sums / mean, kept.rank_sums / mean, atol=1e-4)
+    train = kept.training_ranks / mean
+    np.testing.assert_allclose(now.training_ranks / mean, train, atol=1e-4)
+    before, after = example.results(layers=[LAYER]), again.results()
+    for name in ("scores", "importance", "weights", "feature_correlations"):
+        pd.testing.assert_frame_equal(
+            getattr(after, name), getattr(before, name), rtol=0, atol=1e-4
+        )
+    points = stimulus_map(again, *LAYER, store)
+    there = stimulus_map(example, *LAYER, store)
+    np.testing.assert_array_equal(points["stimulus"], there["stimulus"])
+    np.testing.assert_allclose(points, there, atol=1e-2 * points["x"].abs().max())
+
+
+def test_every_map_is_there_on_a_machine_that_ran_nothing(example, tmp_path):
+    store = Store(tmp_path)
+    for model, layer in example.layers:
+        points = stimulus_map(example, model, layer, store)
+        assert len(points) == 1000 and np.isfinite(points).all(axis=None)
+    with pytest.raises(InputError, match="unknown layer"):
+        stimulus_map(example, "minilm", 33, store)
+
+
+def test_estimators_on_ranks_work_on_it(example):
+    rank = example.results(layers=[LAYER], estimator="ridge-rank")
+    ridge = example.results(layers=[LAYER])
+    assert rank.scores["rho"].mean() > ridge.scores["rho"].mean() - 0.01
+    assert not np.allclose(rank.weights["weight"], ridge.weights["weight"])
+
+
+def test_it_is_a_job_of_every_store(tmp_path):
+    store = Store(tmp_path)
+    job = analyses.find(examples.ID, store)
+    assert job is not None and job.status().state == "done"
+    assert analyses.recent(store) == [job] and job.spec == examples.SPEC
+    assert job.analysis() is examples.example()
+    before = sorted(examples.FOLDER.rglob("*"))
+    job.cancel()
+    assert sorted(examples.FOLDER.rglob("*")) == before and job.status().state == "done"
+
+
+def test_making_it_replaces_what_was_there(tmp_path):
+    spec = replace(examples.SPEC, models=("minilm",), layers=(0, 1), folds=3)
+    path = tmp_path / "words.csv"
+    table = spec.load_stimuli().table.iloc[:120]
+    table.to_csv(path, index=False)
+    spec = replace(spec, stimuli=str(path))
+    store, folder = Store(tmp_path / "cache"), tmp_path / "example_data"
+    (folder / "result").mkdir(parents=True)
+    (folder / "store" / "audit" / "old").mkdir(parents=True)
+    (folder / "result" / "old").touch()
+    made = examples.make(store, spec, folder)
+    loaded = files.load(folder / "result")
+    assert sorted(path.name for path in folder.iterdir()) == ["result", "store"]
+    stages = sorted((path.parent.name, path.name == "old") for path in folder.glob("store/*/*"))
+    assert stages == [("audit", False), ("error-bars", False), ("multiverse", False)]
+    assert not (folder / "result" / "old").exists()
+    assert loaded.layers == made.layers and set(loaded.maps) == {("minilm", 0), ("minilm", 1)}
+    np.testing.assert_allclose(loaded.maps["minilm", 1], made.maps["minilm", 1], rtol=1e-6)

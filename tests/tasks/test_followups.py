@@ -1,0 +1,172 @@
+"""Work on finished analyses in the background: real processes on a real store."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import tiny
+from inputs import in_files, noise, probing
+
+from mlem_core.analysis.baselines import decoding
+from mlem_core.analysis.maps import representations_of
+from mlem_core.analysis.run import run
+from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.base.errors import InputError
+from mlem_core.base.typing import Progress
+from mlem_core.estimators.registry import ESTIMATORS
+from mlem_core.inference import all_layers
+from mlem_core.inference.bootstrap import LayerPairs
+from mlem_core.inference.permutation import score_above_chance
+from mlem_core.report import capsule
+from mlem_core.storage.store import Store
+from mlem_core.tasks import analyses, examples, followups
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return Store(tmp_path_factory.mktemp("store"))
+
+
+def wait(task: analyses.Job | followups.Followup, seconds: float = 60) -> str:
+    end = time.monotonic() + seconds
+    while task.status().state in ("queued", "running") and time.monotonic() < end:
+        time.sleep(0.05)
+    return task.status().state
+
+
+@pytest.fixture(scope="module")
+def job(store: Store, tmp_path_factory: pytest.TempPathFactory) -> analyses.Job:
+    folder = tmp_path_factory.mktemp("input")
+    table = probing(60)
+    layers = noise(len(table), units=4)
+    job = analyses.start(
+        in_files(folder, table, {"brain": layers}, features=("tense", "number")), store
+    )
+    assert wait(job) == "done"
+    return job
+
+
+def test_a_follow_up_makes_the_tables_that_its_function_makes(
+    job: analyses.Job, store: Store
+) -> None:
+    options = {"name": "decoding", "layers": [["brain", 1]]}
+    task = followups.start("baseline", job.id, options, store)
+    assert wait(task) == "done", task.status()
+    analysis = job.analysis()
+    rows = {("brain", 1): np.asarray(representations_of(analysis, "brain", store)[1])}
+    expected = decoding(analysis.stimuli, rows, analysis.folds).table
+    pd.testing.assert_frame_equal(task.tables()["table"], expected)
+    again = followups.find("baseline", job.id, options, store)
+    assert again == task and again.status().state == "done"
+    other = followups.find("baseline", job.id, {**options, "name": "univariate"}, store)
+    assert other.status().state != "done"
+
+
+def test_follow_ups_are_no_analyses(job: analyses.Job, store: Store) -> None:
+    options = {"name": "decoding", "layers": [["brain", 0]]}
+    task = followups.start("baseline", job.id, options, store)
+    assert wait(task) == "done"
+    own = [one.id for one in analyses.recent(store) if one.id != examples.ID]
+    assert own == [job.id]
+    assert analyses.find(task.id, store) is None
+
+
+def test_what_cannot_be_done_is_one_sentence(job: analyses.Job, store: Store) -> None:
+    task = followups.start("baseline", job.id, {"name": "x", "layers": []}, store)
+    assert wait(task) == "failed"
+    assert "unknown baseline" in task.status().message or "baseline" in task.status().message
+    assert "Traceback" not in task.status().message
+    gone = followups.start("baseline", "0" * 16, {"name": "decoding", "layers": []}, store)
+    assert wait(gone) == "failed"
+    assert "no longer in the store" in gone.status().message
+    with pytest.raises(InputError, match="baseline"):
+        followups.find("bass", job.id, {}, store)
+
+
+def test_a_damaged_result_is_made_again(job: analyses.Job, store: Store) -> None:
+    options = {"name": "decoding", "layers": [["brain", 0], ["brain", 1]]}
+    task = followups.start("baseline", job.id, options, store)
+    assert wait(task) == "done"
+    damaged: Path = task.result / "table.csv"
+    damaged.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match="start it again"):
+        task.tables()
+    assert task.status().state == "failed"
+    assert wait(followups.start("baseline", job.id, options, store)) == "done"
+    assert len(task.tables()["table"])
+
+
+def test_a_capsule_is_the_one_that_the_command_line_writes(
+    job: analyses.Job, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BROWSER_PATH", "/nowhere/chrome")  # figures as HTML, at once
+    asked = {"features": ["tense"], "estimator": "ridge", "interactions": False}
+    layers = [("brain", 0), ("brain", 1)]
+    options = {**asked, "layers": layers, "pair": layers}
+    task = followups.start("capsule", job.id, options, store)
+    expected = capsule.write(
+        job.analysis(),
+        tmp_path / "expected.zip",
+        job.analysis().select(["tense"], layers),
+        pair=(layers[0], layers[1]),
+        store=store,
+    )
+    assert wait(task) == "done", task.status()
+    assert (task.result / followups.CAPSULE).read_bytes() == expected.read_bytes()
+    other = {**options, "pair": []}
+    assert followups.find("capsule", job.id, other, store).status().state != "done"
+
+
+def test_representations_that_have_gone_are_made_again(tmp_path: Path) -> None:
+    """As on a machine that has only the example, whose store has no representations."""
+    folder = tiny.save("gpt2", tmp_path / "model")
+    frame = tiny.word_stimuli(tiny.SENTENCES).table
+    frame.to_csv(tmp_path / "words.csv", index=False)
+    spec = AnalysisSpec(stimuli=str(tmp_path / "words.csv"), models=(str(folder),), folds=3)
+    analysis = run(spec, Store(tmp_path / "first"))
+    empty, name = Store(tmp_path / "other"), str(folder)
+    with pytest.raises(InputError, match="no longer in the store"):
+        representations_of(analysis, name, empty)
+    seen: list[Progress] = []
+    made = followups.KINDS["representations"](analysis, {"models": [name]}, empty, seen.append)
+    assert made == {} and {step.stage for step in seen} == {"representations"}
+    before = representations_of(analysis, name, Store(tmp_path / "first"))
+    np.testing.assert_array_equal(representations_of(analysis, name, empty)[2], before[2])
+    tiny.save("gpt2", folder, n_layer=2)
+    with pytest.raises(InputError, match="no longer the one that was analysed"):
+        followups.restore(analysis, [name], empty, lambda progress: None)
+
+
+def test_scores_are_tested_against_permuted_labels(job: analyses.Job, store: Store) -> None:
+    analysis, layer = job.analysis(), ("brain", 0)
+    options = {
+        "layers": [list(layer)],
+        "features": ["tense", "number"],
+        "estimator": "ridge",
+        "interactions": False,
+        "permutations": 39,
+    }
+    made = followups.KINDS["chance"](analysis, options, store, lambda progress: None)["table"]
+    pairs = LayerPairs.of(analysis, [layer], store, ["tense", "number"])
+    expected = score_above_chance(pairs, ESTIMATORS["ridge"], n_permutations=39).table
+    pd.testing.assert_frame_equal(made, expected.drop(columns="p_corrected"))
+    assert made["p"].iloc[0] > 0.05  # it is noise
+    with pytest.raises(InputError, match="ridge"):
+        wrong = {**options, "estimator": "rigde"}
+        followups.KINDS["chance"](analysis, wrong, store, lambda progress: None)
+
+
+def test_error_bars_of_all_layers_are_found_where_they_are_looked_for(
+    job: analyses.Job, store: Store
+) -> None:
+    analysis = job.analysis()
+    asked = {"features": ["tense"], "estimator": "ridge", "interactions": False}
+    options = {**asked, "layers": [list(layer) for layer in analysis.layers]}
+    assert all_layers.find(analysis, store, analysis.select(**asked)) is None
+    made = followups.KINDS["all-error-bars"](analysis, options, store, lambda progress: None)
+    found = all_layers.find(analysis, store, analysis.select(**asked))
+    assert made == {} and found is not None and found.columns == ("tense",)
