@@ -116,7 +116,7 @@ def _audit(options: argparse.Namespace) -> None:
 def _why(options: argparse.Namespace) -> None:
     from mlem_core.analysis.run import run
     from mlem_core.base.typing import Progress
-    from mlem_core.data.stimuli import write_table
+    from mlem_core.data.csvfile import write_table
     from mlem_core.inference.explanation import explain
     from mlem_core.inference.jackknife import GENERALISES
     from mlem_core.storage.store import Store
@@ -186,7 +186,7 @@ def _multiverse(options: argparse.Namespace) -> None:
 
 def _stimuli(options: argparse.Namespace) -> None:
     from mlem_core.data import datasets
-    from mlem_core.data.stimuli import write_csv
+    from mlem_core.data.stimulus_csv import write_csv
 
     write_csv(datasets.load(options.name), options.out)
 

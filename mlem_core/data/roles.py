@@ -16,7 +16,8 @@ import pandas as pd
 
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.data.csvfile import NUMBER, read_rows, short, some
-from mlem_core.data.stimuli import StimulusSet, from_frame, write_csv
+from mlem_core.data.stimuli import StimulusSet
+from mlem_core.data.stimulus_csv import from_frame, write_csv
 
 # In the order in which a list shows them, each with the sentence that explains it.
 ROLES = {
@@ -53,7 +54,7 @@ def read_table(source: str | Path | bytes | BinaryIO, name: str | None = None) -
     Raises
     ------
     InputError
-        As `mlem_core.data.stimuli.read_csv`, for the file itself; a column without a name
+        As `mlem_core.data.stimulus_csv.read_csv`, for the file itself; a column without a name
         or two with
         the same.
     """
@@ -120,7 +121,7 @@ def apply_roles(
     ------
     InputError
         An unknown column or role; no text or more than one; a word that is not in its sentence, or
-        is there twice; and as `mlem_core.data.stimuli.from_frame`.
+        is there twice; and as `mlem_core.data.stimulus_csv.from_frame`.
     """
     if isinstance(table, StimulusSet):
         name = table.name if name == "the CSV" else name

@@ -10,7 +10,7 @@ import numpy as np
 
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.data.stimuli import StimulusSet
-from mlem_core.models.registry import LoadedModel, quiet
+from mlem_core.models.loaded import LoadedModel, quiet
 
 # Which tokens are added before and after a sentence, and how the manifest says it.
 SPECIAL_TOKENS = {
@@ -88,24 +88,22 @@ def tokenize(
     n_unknown = 0
     for begin in range(0, len(sentences), _CHUNK):
         batch = sentences[begin : begin + _CHUNK]
-        added = special_tokens != "none"
-        made = _encode(loaded.tokenizer, batch, added, before)
-        for sentence, encoded in zip(batch, made, strict=True):
-            ids, first, last, spans = encoded
-            own = rows[len(tokens)]
+        encoded = _encode(loaded.tokenizer, batch, special_tokens != "none", before)
+        for sentence, (ids, first, last, spans) in zip(batch, encoded, strict=True):
+            its_rows = rows[len(tokens)]
             if first > last:
                 raise InputError(
-                    f"row {own[0] + 1}: the tokenizer of {loaded.name} finds nothing in the "
+                    f"row {its_rows[0] + 1}: the tokenizer of {loaded.name} finds nothing in the "
                     f"sentence {sentence[:60]!r}."
                 )
             if loaded.max_tokens is not None and len(ids) > loaded.max_tokens:
                 raise InputError(
-                    f"row {own[0] + 1}: the sentence has {len(ids)} tokens for {loaded.name}, "
+                    f"row {its_rows[0] + 1}: the sentence has {len(ids)} tokens for {loaded.name}, "
                     f"which reads at most {loaded.max_tokens}."
                 )
             if words is not None and positions is not None and starts is not None:
                 of_words = _tokens_of_words(loaded.tokenizer, sentence, ids, first, spans)
-                for row in own:
+                for row in its_rows:
                     place = of_words[int(words[row])]
                     if place is None:
                         word = sentence.split()[int(words[row])]
@@ -157,8 +155,8 @@ def _encode(
     result = []
     for row, ids in enumerate(encoded["input_ids"]):
         mask = encoded["special_tokens_mask"][row] if special else [0] * len(ids)
-        own = [i for i, added in enumerate(mask, len(before)) if not added]
-        first, last = (own[0], own[-1]) if own else (0, -1)
+        content = [i for i, added in enumerate(mask, len(before)) if not added]
+        first, last = (content[0], content[-1]) if content else (0, -1)
         spans = None
         if tokenizer.is_fast:
             spans = [(0, 0)] * len(before) + list(encoded["offset_mapping"][row])
@@ -202,8 +200,8 @@ def _tokens_by_prefix(
     for end in ends:
         start = tokenizer(sentence[:end], add_special_tokens=False)["input_ids"]
         same = list(ids[first : first + len(start)]) == list(start)
-        found = same and len(start) > before
-        result.append((first + before, first + len(start) - 1) if found else None)
+        whole = same and len(start) > before
+        result.append((first + before, first + len(start) - 1) if whole else None)
         before = len(start)
     return result
 

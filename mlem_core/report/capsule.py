@@ -31,8 +31,8 @@ from mlem_core.analysis.selection import Selection
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Layer, Progress, Report
+from mlem_core.data.csvfile import write_table
 from mlem_core.data.roles import as_csv
-from mlem_core.data.stimuli import write_table
 from mlem_core.report.methods import methods_paragraph, versions_text
 from mlem_core.report.references import bibtex
 from mlem_core.storage.files import replacing

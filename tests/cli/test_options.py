@@ -3,7 +3,7 @@ from __future__ import annotations
 import argparse
 
 from mlem_core.cli.options import parser
-from mlem_core.data.datasets import NAMES
+from mlem_core.data.datasets import SETS
 
 
 def commands() -> dict[str, argparse.ArgumentParser]:
@@ -20,4 +20,4 @@ def test_every_option_is_explained() -> None:
 
 def test_the_built_in_sets_are_named() -> None:
     said = commands()["stimuli"].format_help()
-    assert all(name in said for name in NAMES)
+    assert all(name in said for name in SETS)

@@ -8,12 +8,12 @@ from importlib import import_module
 from mlem_core.base.errors import unknown
 from mlem_core.data.stimuli import StimulusSet
 
-_MODULES = {
+# Name -> module with a function `make`, which is imported on first use. The first is the default.
+# More may be added while the program runs.
+SETS: dict[str, str] = {
     "probing": "mlem_core.data.datasets.probing",
     "relative-clauses": "mlem_core.data.datasets.relative_clauses",
 }
-
-NAMES: tuple[str, ...] = tuple(_MODULES)
 
 
 def load(name: str) -> StimulusSet:
@@ -24,12 +24,12 @@ def load(name: str) -> StimulusSet:
     InputError
         No built-in set has this name.
     """
-    if name not in _MODULES:
-        raise unknown("stimulus set", name, NAMES)
-    return _load(name)
+    if name not in SETS:
+        raise unknown("stimulus set", name, SETS)
+    return _make(SETS[name])
 
 
 @cache
-def _load(name: str) -> StimulusSet:
-    made: StimulusSet = import_module(_MODULES[name]).make()
-    return made
+def _make(module: str) -> StimulusSet:
+    stimuli: StimulusSet = import_module(module).make()
+    return stimuli

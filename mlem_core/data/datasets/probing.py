@@ -64,7 +64,8 @@ from typing import NamedTuple
 import pandas as pd
 
 from mlem_core.data.datasets.balance import Row, Share, choose, pick
-from mlem_core.data.stimuli import StimulusSet, from_frame
+from mlem_core.data.stimuli import StimulusSet
+from mlem_core.data.stimulus_csv import from_frame
 
 FEATURES = (
     "word_length",
