@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from mlem_core.analysis.transforms import POSITIONS, UNITS
 from mlem_core.base.errors import InputError, unknown
@@ -30,7 +30,7 @@ class Parameter:
     ----------
     label : its name in the form
     help : what it is; a function where that depends on what is registered
-    noun : what a message calls a value, where only `choices` can be chosen
+    noun : what a message calls a value, where that is not the field's name
     choices : gives the values that can be chosen; asked each time, as others may be registered
     metavar : what the command line shows for a value; "" shows the choices
     parse : the value that a text on the command line stands for; raises InputError
@@ -67,174 +67,122 @@ def _parse_named_file(text: str) -> tuple[str, str]:
     return name, path
 
 
-def _asked(
-    label: str, help: str | Callable[[], str], noun: str = "", **more: Any
-) -> dict[str, Parameter]:
-    return {"parameter": Parameter(label, help, noun, **more)}
+def _asked(default: Any, label: str, help: str | Callable[[], str], **more: Any) -> Any:
+    """A field with its description."""
+    return field(default=default, metadata={"parameter": Parameter(label, help, **more)})
+
+
+def _models_help() -> str:
+    named = ", ".join(sorted(packaged()))
+    return f"{named}, a hub id or a local folder; may be given several times"
 
 
 @dataclass(frozen=True)
 class AnalysisSpec:
-    """Everything that decides what an analysis gives; `parameter` describes each of its fields.
+    """Everything that decides what an analysis gives; `parameters` describes its fields.
 
-    None for `layers` and `features` is all of them; `representations` are (name, path) of files
-    that stand for models.
+    None is all layers, or all features; `representations` are (name, path) of files.
     """
 
-    stimuli: str = field(
-        default="probing",
-        metadata=_asked(
-            "Stimulus set", "a stimulus CSV or a built-in set", metavar="FILE.csv|NAME"
-        ),
+    stimuli: str = _asked(
+        "probing", "Stimulus set", "a stimulus CSV or a built-in set", metavar="FILE.csv|NAME"
     )
-    models: tuple[str, ...] = field(
-        default=(),
-        metadata=_asked(
-            "Models",
-            lambda: (
-                f"{', '.join(sorted(packaged()))}, a hub id or a local folder; "
-                "may be given several times"
-            ),
-            option="model",
-            metavar="NAME",
-            repeated=True,
-        ),
+    models: tuple[str, ...] = _asked(
+        (), "Models", _models_help, option="model", metavar="NAME", repeated=True
     )
-    representations: tuple[tuple[str, str], ...] = field(
-        default=(),
-        metadata=_asked(
-            "Representations",
-            ".npz or .safetensors with layer_00, layer_01, ..., or a .csv of one layer; may be "
-            "given several times",
-            metavar="NAME=FILE",
-            parse=_parse_named_file,
-            repeated=True,
-        ),
+    representations: tuple[tuple[str, str], ...] = _asked(
+        (),
+        "Representations",
+        ".npz or .safetensors with layer_00, layer_01, ..., or a .csv of one layer; may be given "
+        "several times",
+        metavar="NAME=FILE",
+        parse=_parse_named_file,
+        repeated=True,
     )
-    layers: tuple[int, ...] | None = field(
-        default=None,
-        metadata=_asked("Layers", "default: all", metavar="0,3,6", parse=_parse_layers),
+    layers: tuple[int, ...] | None = _asked(
+        None, "Layers", "default: all", metavar="0,3,6", parse=_parse_layers
     )
-    features: tuple[str, ...] | None = field(
-        default=None,
-        metadata=_asked("Features", "default: all", metavar="a,b", parse=parse_names),
+    features: tuple[str, ...] | None = _asked(
+        None, "Features", "default: all", metavar="a,b", parse=parse_names
     )
-    ordered: tuple[str, ...] = field(
-        default=(),
-        metadata=_asked(
-            "Ordered features",
-            "features that differ by how far apart their values are; default: the numeric ones",
-            metavar="a,b",
-            parse=parse_names,
-        ),
+    ordered: tuple[str, ...] = _asked(
+        (),
+        "Ordered features",
+        "features that differ by how far apart their values are; default: the numeric ones",
+        metavar="a,b",
+        parse=parse_names,
     )
-    nominal: tuple[str, ...] = field(
-        default=(),
-        metadata=_asked(
-            "Nominal features",
-            "features that are equal or not, though they are numbers",
-            metavar="a,b",
-            parse=parse_names,
-        ),
+    nominal: tuple[str, ...] = _asked(
+        (),
+        "Nominal features",
+        "features that are equal or not, though they are numbers",
+        metavar="a,b",
+        parse=parse_names,
     )
-    missing: str = field(
-        default="ignore",
-        metadata=_asked(
-            "Missing values",
-            "a missing value differs from none (ignore, the default), or is a value of its own "
-            "(level)",
-            "policy for missing values",
-            choices=lambda: MISSING,
-        ),
+    missing: str = _asked(
+        "ignore",
+        "Missing values",
+        "a missing value differs from none (ignore, the default), or is a value of its own (level)",
+        noun="policy for missing values",
+        choices=lambda: MISSING,
     )
-    estimator: str = field(
-        default="ridge",
-        metadata=_asked(
-            "Estimator",
-            "fits the distances (ridge, the default) or their ranks (ridge-rank), or looks for "
-            "the highest rank correlation of a metric (spearman) or with weights of any sign "
-            "(frrsa)",
-            "estimator",
-            choices=lambda: ESTIMATORS,
-        ),
+    estimator: str = _asked(
+        "ridge",
+        "Estimator",
+        "fits the distances (ridge, the default) or their ranks (ridge-rank), or looks for the "
+        "highest rank correlation of a metric (spearman) or with weights of any sign (frrsa)",
+        choices=lambda: ESTIMATORS,
     )
-    interactions: bool = field(
-        default=False, metadata=_asked("Interactions", "weigh products of two features too")
+    interactions: bool = _asked(False, "Interactions", "weigh products of two features too")
+    distance: str = _asked(
+        "euclidean",
+        "Distance of representations",
+        "precomputed: the arrays of the representations files are distances",
+        choices=lambda: DISTANCES,
     )
-    distance: str = field(
-        default="euclidean",
-        metadata=_asked(
-            "Distance of representations",
-            "precomputed: the arrays of the representations files are distances",
-            "distance",
-            choices=lambda: DISTANCES,
-        ),
+    folds: int = _asked(5, "Folds", "of the cross-validation; default: 5", metavar="N", parse=int)
+    seed: int = _asked(0, "Seed", "of the folds and of draws; default: 0", metavar="N", parse=int)
+    device: str = _asked(
+        "auto",
+        "Device",
+        "where models are run and pairs compared; auto (the default) takes a GPU if there is one",
+        choices=lambda: DEVICES,
     )
-    folds: int = field(
-        default=5,
-        metadata=_asked("Folds", "of the cross-validation; default: 5", metavar="N", parse=int),
+    dtype: str = _asked(
+        "float32",
+        "Numbers of the models",
+        "numbers that models compute with; default: float32",
+        choices=lambda: DTYPES,
     )
-    seed: int = field(
-        default=0,
-        metadata=_asked("Seed", "of the folds and of draws; default: 0", metavar="N", parse=int),
+    special_tokens: str = _asked(
+        "model",
+        "Start and end tokens",
+        "start and end tokens of a sentence: as the model's tokenizer adds them, none, or a start "
+        "token in any case",
+        noun="choice of special tokens",
+        choices=lambda: SPECIAL_TOKENS,
     )
-    device: str = field(
-        default="auto",
-        metadata=_asked(
-            "Device",
-            "where models are run and pairs compared; auto (the default) takes a GPU if there is "
-            "one",
-            "device",
-            choices=lambda: DEVICES,
-        ),
+    pooling: str = _asked(
+        "standard",
+        "Pooling",
+        "what stands for a stimulus: standard (a word's last sub-token, the mean of a sentence), "
+        "mean (of a word's sub-tokens) or last (token of a sentence)",
+        choices=lambda: POOLINGS,
     )
-    dtype: str = field(
-        default="float32",
-        metadata=_asked(
-            "Numbers of the models",
-            "numbers that models compute with; default: float32",
-            "dtype",
-            choices=lambda: DTYPES,
-        ),
+    positions: str = _asked(
+        "all",
+        "Positions",
+        "without-first leaves out the words at position 0",
+        noun="choice of positions",
+        choices=lambda: POSITIONS,
     )
-    special_tokens: str = field(
-        default="model",
-        metadata=_asked(
-            "Start and end tokens",
-            "start and end tokens of a sentence: as the model's tokenizer adds them, none, or a "
-            "start token in any case",
-            "choice of special tokens",
-            choices=lambda: SPECIAL_TOKENS,
-        ),
-    )
-    pooling: str = field(
-        default="standard",
-        metadata=_asked(
-            "Pooling",
-            "what stands for a stimulus: standard (a word's last sub-token, the mean of a "
-            "sentence), mean (of a word's sub-tokens) or last (token of a sentence)",
-            "pooling",
-            choices=lambda: POOLINGS,
-        ),
-    )
-    positions: str = field(
-        default="all",
-        metadata=_asked(
-            "Positions",
-            "without-first leaves out the words at position 0",
-            "choice of positions",
-            choices=lambda: POSITIONS,
-        ),
-    )
-    units: str = field(
-        default="raw",
-        metadata=_asked(
-            "Units",
-            "of a layer: as they are (raw, the default), each with variance 1, or without those "
-            "of outlying variance",
-            "choice of units",
-            choices=lambda: UNITS,
-        ),
+    units: str = _asked(
+        "raw",
+        "Units",
+        "of a layer: as they are (raw, the default), each with variance 1, or without those of "
+        "outlying variance",
+        noun="choice of units",
+        choices=lambda: UNITS,
     )
 
     @property
@@ -244,28 +192,22 @@ class AnalysisSpec:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it."""
-        plain: dict[str, Any] = json.loads(json.dumps(asdict(self)))
-        return plain
+        return cast("dict[str, Any]", json.loads(json.dumps(asdict(self))))
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> AnalysisSpec:
         """What `to_dict` gave; an unknown entry is an error."""
-        names = [field.name for field in fields(cls)]
         for name in values:
-            if name not in names:
-                raise unknown("entry of an analysis", name, names)
-
-        def frozen(value: Any) -> Any:
-            return tuple(frozen(v) for v in value) if isinstance(value, list | tuple) else value
-
-        return cls(**{name: frozen(value) for name, value in values.items()})
+            if name not in parameters():
+                raise unknown("entry of an analysis", name, parameters())
+        return cls(**{name: _frozen(value) for name, value in values.items()})
 
     def check(self) -> None:
         """Raise InputError for a choice that does not exist, before anything is computed."""
         for name, described in parameters().items():
             value = getattr(self, name)
             if described.choices is not None and value not in described.choices():
-                raise unknown(described.noun, value, described.choices())
+                raise unknown(described.noun or name, value, described.choices())
         if self.folds < 3:
             raise InputError(
                 f"found {self.folds} folds; at least 3 are needed, one to test and one to choose α."
@@ -273,17 +215,8 @@ class AnalysisSpec:
         names = [*self.models, *(name for name, _ in self.representations)]
         if not names:
             raise InputError("no model is chosen; name at least one model or representations file.")
-        if self.distance == PRECOMPUTED and self.models:
-            raise InputError(
-                f"the distance {PRECOMPUTED} goes with representations files only, whose arrays "
-                f"are distances already; found the model {self.models[0]!r} beside it: leave it "
-                f"out, or choose one of {', '.join(METRICS)}."
-            )
-        if self.distance == PRECOMPUTED and self.units != "raw":
-            raise InputError(
-                f"the units cannot be {self.units} where the distance is {PRECOMPUTED}: distances "
-                "have no units; the only choice is raw."
-            )
+        if self.distance == PRECOMPUTED:
+            _check_precomputed(self)
         for name in names:
             if names.count(name) > 1:
                 raise InputError(f"the model {name!r} is named twice; each name must be its own.")
@@ -302,6 +235,19 @@ def parameters() -> dict[str, Parameter]:
     return {each.name: each.metadata["parameter"] for each in fields(AnalysisSpec)}
 
 
-def parameter(name: str) -> Parameter:
-    """How one field of an `AnalysisSpec` is asked for."""
-    return parameters()[name]
+def _frozen(value: Any) -> Any:
+    return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
+
+
+def _check_precomputed(spec: AnalysisSpec) -> None:
+    if spec.models:
+        raise InputError(
+            f"the distance {PRECOMPUTED} goes with representations files only, whose arrays are "
+            f"distances already; found the model {spec.models[0]!r} beside it: leave it out, or "
+            f"choose one of {', '.join(METRICS)}."
+        )
+    if spec.units != "raw":
+        raise InputError(
+            f"the units cannot be {spec.units} where the distance is {PRECOMPUTED}: distances have "
+            "no units; the only choice is raw."
+        )

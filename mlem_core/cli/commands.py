@@ -5,13 +5,29 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
+from tqdm import tqdm
+
+from mlem_core.analysis.baselines import BASELINES, of_analysis
+from mlem_core.analysis.results import write_tables
+from mlem_core.analysis.run import run
 from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.typing import Progress
 from mlem_core.cli.options import BAD_INPUT, parser, spec_of
-
-if TYPE_CHECKING:
-    from mlem_core.base.typing import Progress
+from mlem_core.data import datasets
+from mlem_core.data.csvfile import write_table
+from mlem_core.data.stimulus_csv import write_csv
+from mlem_core.inference.all_layers import error_bars
+from mlem_core.inference.explanation import explain
+from mlem_core.inference.jackknife import GENERALISES
+from mlem_core.report import capsule
+from mlem_core.report.verify import verify
+from mlem_core.robustness.audit import audit
+from mlem_core.robustness.claims import Claim, orders, verdict
+from mlem_core.robustness.flags import marks, summary
+from mlem_core.robustness.multiverse import multiverse, narrowed
+from mlem_core.storage.store import Store
 
 DESCRIPTION = "The command line: `python -m mlem_core COMMAND ...`."
 DIFFERS = 1
@@ -33,8 +49,6 @@ class _Bars:
             self._bar.close()
 
     def show(self, progress: Progress) -> None:
-        from tqdm import tqdm
-
         title = f"{progress.stage} {progress.model or ''}".strip()
         if title != self._title:
             self.__exit__()
@@ -46,12 +60,6 @@ class _Bars:
 
 
 def _analyze(options: argparse.Namespace) -> None:
-    from mlem_core.analysis.baselines import BASELINES, of_analysis
-    from mlem_core.analysis.run import run
-    from mlem_core.base.typing import Progress
-    from mlem_core.inference.all_layers import error_bars
-    from mlem_core.storage.store import Store
-
     spec = spec_of(options)
     for name in options.baselines:
         if name not in BASELINES:
@@ -66,9 +74,9 @@ def _analyze(options: argparse.Namespace) -> None:
             def layers(done: int, total: int, name: str = name) -> None:
                 bars.show(Progress(name, None, done, total, "layers"))
 
-            found = of_analysis(analysis, name, store, progress=layers)
-            extra[f"{name.replace('-', '_')}.csv"] = found.table
-            notices += found.notices
+            baseline = of_analysis(analysis, name, store, progress=layers)
+            extra[f"{name.replace('-', '_')}.csv"] = baseline.table
+            notices += baseline.notices
         if options.bootstrap:
             bounds = error_bars(analysis, store, draws=options.bootstrap, report=bars.show)
             for name, (table, family) in (
@@ -82,8 +90,6 @@ def _analyze(options: argparse.Namespace) -> None:
     results = analysis.results()
     results.write(options.out, analysis.manifest, extra)
     if options.capsule:
-        from mlem_core.report import capsule
-
         with _Bars() as bars:
             capsule.write(
                 analysis, options.capsule, results=results, store=store, progress=bars.show
@@ -91,36 +97,23 @@ def _analyze(options: argparse.Namespace) -> None:
 
 
 def _audit(options: argparse.Namespace) -> None:
-    from mlem_core.analysis.results import write_tables
-    from mlem_core.analysis.run import run
-    from mlem_core.robustness.audit import audit
-    from mlem_core.robustness.flags import marks, summary
-    from mlem_core.storage.store import Store
-
     store = Store()
     with _Bars() as bars:
         analysis = run(spec_of(options), store, bars.show)
-        found = audit(analysis, store, bars.show)
-    for notice in [*analysis.notices, *found.notices]:
+        result = audit(analysis, store, bars.show)
+    for notice in [*analysis.notices, *result.notices]:
         print(notice, file=sys.stderr)
     tables = {
-        "audit.csv": found.layers,
-        "audit_changes.csv": found.changes,
-        "audit_pairs.csv": found.pairs,
-        "audit_marks.csv": marks(found),
+        "audit.csv": result.layers,
+        "audit_changes.csv": result.changes,
+        "audit_pairs.csv": result.pairs,
+        "audit_marks.csv": marks(result),
     }
     write_tables(options.out, tables, analysis.manifest)
-    print("\n".join(summary(found)))
+    print("\n".join(summary(result)))
 
 
 def _why(options: argparse.Namespace) -> None:
-    from mlem_core.analysis.run import run
-    from mlem_core.base.typing import Progress
-    from mlem_core.data.csvfile import write_table
-    from mlem_core.inference.explanation import explain
-    from mlem_core.inference.jackknife import GENERALISES
-    from mlem_core.storage.store import Store
-
     both = (options.first, options.second)
     files = {name for name, _ in options.representations}
     options.models += [
@@ -152,12 +145,6 @@ def _why(options: argparse.Namespace) -> None:
 
 
 def _multiverse(options: argparse.Namespace) -> None:
-    from mlem_core.analysis.results import write_tables
-    from mlem_core.analysis.run import run
-    from mlem_core.robustness.claims import Claim, orders, verdict
-    from mlem_core.robustness.multiverse import multiverse, narrowed
-    from mlem_core.storage.store import Store
-
     claims = [Claim.parse(text) for text in options.claims]
     layers = [*options.layers_in_question, *(layer for claim in claims for layer in claim.layers)]
     store = Store()
@@ -166,38 +153,33 @@ def _multiverse(options: argparse.Namespace) -> None:
         varied = dict(options.vary) or None
         spec = spec_of(options)
         analysis = run(narrowed(spec, asked) if asked else spec, store, bars.show)
-        found = multiverse(analysis, asked, store, varied, bars.show)
-    for notice in [*analysis.notices, *found.notices]:
+        result = multiverse(analysis, asked, store, varied, bars.show)
+    for notice in [*analysis.notices, *result.notices]:
         print(notice, file=sys.stderr)
-    universes = found.universes
+    universes = result.universes
     for number, claim in enumerate(claims, 1):
-        margins = claim.margins(found).reindex(universes["universe"]).to_numpy()
+        margins = claim.margins(result).reindex(universes["universe"]).to_numpy()
         universes = universes.assign(**{f"margin_{number}": margins})
     tables = {
         "universes.csv": universes,
-        "universe_layers.csv": found.layers,
-        "universe_importance.csv": found.importance,
-        "universe_similarity.csv": found.similarity,
+        "universe_layers.csv": result.layers,
+        "universe_importance.csv": result.importance,
+        "universe_similarity.csv": result.similarity,
     }
     write_tables(options.out, tables, analysis.manifest)
-    said = [verdict(claim, found) for claim in claims]
-    print("\n".join(said or orders(found)))
+    verdicts = [verdict(claim, result) for claim in claims]
+    print("\n".join(verdicts or orders(result)))
 
 
 def _stimuli(options: argparse.Namespace) -> None:
-    from mlem_core.data import datasets
-    from mlem_core.data.stimulus_csv import write_csv
-
     write_csv(datasets.load(options.name), options.out)
 
 
 def _verify(options: argparse.Namespace) -> int:
-    from mlem_core.report.verify import verify
-
     with _Bars() as bars:
-        found = verify(options.capsule, bars.show)
-    print("\n".join(found.lines()))
-    return 0 if found.same else DIFFERS
+        result = verify(options.capsule, bars.show)
+    print("\n".join(result.lines()))
+    return 0 if result.same else DIFFERS
 
 
 _COMMANDS: dict[str, Callable[[argparse.Namespace], int | None]] = {

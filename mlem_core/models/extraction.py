@@ -259,9 +259,9 @@ def _spans(
     pooling: str,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The first and last of the tokens whose mean stands for each stimulus (row)."""
-    if tokenized.positions is not None and tokenized.starts is not None:
-        last = tokenized.positions[rows]
-        return (last if pooling == "standard" else tokenized.starts[rows]), last
+    if tokenized.words is not None:
+        first, last = tokenized.words[rows].T
+        return (last if pooling == "standard" else first), last
     content = np.array([tokenized.content[sentence] for sentence in sentences], dtype=np.int64)
     first, last = content.T
     return (first if pooling == "standard" else last), last
@@ -269,13 +269,13 @@ def _spans(
 
 def _first_of_context(tokenized: TokenizedStimuli) -> NDArray[np.int64]:
     """(n_stimuli,) the first stimulus with the same tokens up to and with its own."""
-    if tokenized.positions is None:
+    if tokenized.words is None:
         return np.arange(sum(map(len, tokenized.stimuli)))
-    first = np.arange(len(tokenized.positions))
+    first = np.arange(len(tokenized.words))
     seen: dict[bytes, int] = {}
     for ids, rows in zip(tokenized.tokens, tokenized.stimuli, strict=True):
         for row in rows:
-            first[row] = seen.setdefault(ids[: tokenized.positions[row] + 1].tobytes(), row)
+            first[row] = seen.setdefault(ids[: tokenized.words[row, 1] + 1].tobytes(), row)
     return first
 
 

@@ -107,7 +107,7 @@ def from_model(
 
     folder = store.entry(_STAGE, VERSION, make, lambda: report(0, n_sentences), **depends_on)
     report(n_sentences, n_sentences)
-    return _stored(folder, stimuli, model, store.key(_STAGE, VERSION, **depends_on))
+    return _stored(folder, stimuli, model)
 
 
 def find(
@@ -117,11 +117,8 @@ def find(
     options: ExtractionOptions = STANDARD,
 ) -> Representations | None:
     """What `from_model` would give if that is in the store, else None; loads no model."""
-    depends_on = _depends_on(stimuli, model, options)
-    folder = store.find(_STAGE, VERSION, **depends_on)
-    if folder is None:
-        return None
-    return _stored(folder, stimuli, model, store.key(_STAGE, VERSION, **depends_on))
+    folder = store.find(_STAGE, VERSION, **_depends_on(stimuli, model, options))
+    return None if folder is None else _stored(folder, stimuli, model)
 
 
 def _depends_on(
@@ -145,13 +142,11 @@ def _digest(stimuli: StimulusSet) -> str:
     return hashlib.sha256(content.encode()).hexdigest()
 
 
-def _stored(
-    folder: Path, stimuli: StimulusSet, model: str | LoadedModel, key: str
-) -> Representations:
+def _stored(folder: Path, stimuli: StimulusSet, model: str | LoadedModel) -> Representations:
     facts = json.loads((folder / "facts.json").read_text())
     return Representations(
         name=model if isinstance(model, str) else model.name,
-        identity=key,
+        identity=folder.name,  # the key
         layers=tuple(range(len(facts["units"]))),
         n_stimuli=len(stimuli),
         facts=facts,

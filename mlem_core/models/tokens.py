@@ -42,8 +42,7 @@ class TokenizedStimuli:
     tokens : per sentence its token ids, start and end tokens included.
     content : per sentence the (first, last) token that is not a start or end token.
     stimuli : per sentence the rows of its stimuli.
-    positions : (n_stimuli,) the last token of each word stimulus; None for a sentence-level set.
-    starts : (n_stimuli,) the first one; None for a sentence-level set.
+    words : (n_stimuli, 2) first and last token of each word stimulus; None for sentences.
     special : the tokens added before and after a sentence.
     n_unknown : how many word stimuli end in the tokenizer's unknown token.
     """
@@ -51,8 +50,7 @@ class TokenizedStimuli:
     tokens: list[np.ndarray]
     content: list[tuple[int, int]]
     stimuli: list[np.ndarray]
-    positions: np.ndarray | None
-    starts: np.ndarray | None
+    words: np.ndarray | None
     special: tuple[list[str], list[str]]
     n_unknown: int
 
@@ -79,8 +77,7 @@ def tokenize(
     sentences = list(rows_of)
     rows = [np.array(indices) for indices in rows_of.values()]
     words = stimuli.word_index
-    positions = None if words is None else np.zeros(len(stimuli), dtype=np.int64)
-    starts = None if words is None else np.zeros(len(stimuli), dtype=np.int64)
+    spans_of_words = None if words is None else np.zeros((len(stimuli), 2), dtype=np.int64)
     unknown = loaded.tokenizer.unk_token_id
     tokens: list[np.ndarray] = []
     content: list[tuple[int, int]] = []
@@ -101,7 +98,7 @@ def tokenize(
                     f"row {its_rows[0] + 1}: the sentence has {len(ids)} tokens for {loaded.name}, "
                     f"which reads at most {loaded.max_tokens}."
                 )
-            if words is not None and positions is not None and starts is not None:
+            if words is not None and spans_of_words is not None:
                 of_words = _tokens_of_words(loaded.tokenizer, sentence, ids, first, spans)
                 for row in its_rows:
                     place = of_words[int(words[row])]
@@ -111,14 +108,14 @@ def tokenize(
                             f"row {row + 1}: the tokenizer of {loaded.name} has no token that "
                             f"ends with the word {word!r} (word_index {words[row]})."
                         )
-                    starts[row], positions[row] = place
+                    spans_of_words[row] = place
                     n_unknown += bool(unknown is not None and ids[place[1]] == unknown)
             if not tokens:
                 names = loaded.tokenizer.convert_ids_to_tokens
                 special = (names(ids[:first].tolist()), names(ids[last + 1 :].tolist()))
             tokens.append(ids)
             content.append((first, last))
-    return TokenizedStimuli(tokens, content, rows, positions, starts, special, n_unknown)
+    return TokenizedStimuli(tokens, content, rows, spans_of_words, special, n_unknown)
 
 
 def _start_token(loaded: LoadedModel, special_tokens: str) -> list[int]:

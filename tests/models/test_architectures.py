@@ -172,13 +172,13 @@ def test_the_last_sub_token_is_where_the_word_ends(kind, architectures):
     loaded = architectures[kind]
     stimuli = word_stimuli(["Did they see theyverya elephants?", "The old dogs and cats run."])
     tokenized = tokenize(stimuli, loaded)
-    assert tokenized.positions is not None
+    assert tokenized.words is not None
     bare = str.maketrans("", "", "▁Ġ#")
     n_pieces: list[int] = []
     for sentence, rows in zip(tokenized.tokens, tokenized.stimuli, strict=True):
         begin = tokenized.content[0][0]
         for row in rows:
-            end = tokenized.positions[row] + 1
+            end = tokenized.words[row, 1] + 1
             pieces = loaded.tokenizer.convert_ids_to_tokens(sentence[begin:end].tolist())
             text = re.sub("<0x(..)>", lambda byte: chr(int(byte[1], 16)), "".join(pieces))
             word = stimuli.sentences[row].split()[stimuli.word_index[row]]
