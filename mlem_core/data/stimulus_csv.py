@@ -103,8 +103,8 @@ def _build(
 ) -> StimulusSet:
     _check_header(header, name)
     if len(rows) < 2:
-        found = "one row" if rows else "a header and no rows"
-        raise InputError(f"{name} has {found}; at least two stimuli are needed to compare.")
+        size = "one row" if rows else "a header and no rows"
+        raise InputError(f"{name} has {size}; at least two stimuli are needed to compare.")
     if len(rows) > MAX_ROWS:
         raise InputError(
             f"{name} has {len(rows):,} stimuli; the limit is {MAX_ROWS:,}, as every pair of "
@@ -142,13 +142,13 @@ def _build(
     for column in names:
         distinct = columns[column].dropna().unique()
         if len(distinct) < 2:
-            found = (
+            values = (
                 f"only the value {short(str(text_of(distinct[0])))}"
                 if len(distinct)
                 else "no value"
             )
             raise InputError(
-                f"the feature {column!r} has {found}, so that it tells no two stimuli apart; "
+                f"the feature {column!r} has {values}, so that it tells no two stimuli apart; "
                 "remove the column or rename it with a leading underscore to carry it along."
             )
     table = pd.DataFrame(columns)
@@ -193,14 +193,14 @@ def _word_indices(cells: list[str | None], sentences: list[str]) -> NDArray[np.i
         allowed = (
             f"0 to {n_words - 1}, a whole number, for the {n_words} words of {short(sentence)}"
         )
-        found = (cell or "").strip()
-        number = float(found) if NUMBER.fullmatch(found) else math.nan
+        text = (cell or "").strip()
+        number = float(text) if NUMBER.fullmatch(text) else math.nan
         if not number.is_integer():
-            shown = short(found) if found else "empty"
+            shown = short(text) if text else "empty"
             raise InputError(f"word_index in row {row + 1} is {shown}; expected {allowed}.")
         if not 0 <= number < n_words:
             raise InputError(
-                f"word_index in row {row + 1} is {short(found)}, outside the sentence; "
+                f"word_index in row {row + 1} is {short(text)}, outside the sentence; "
                 f"expected {allowed}."
             )
         indices[row] = int(number)

@@ -6,6 +6,7 @@ with a time limit comes first, and the answer "nobody there" holds for a while.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
@@ -115,9 +116,16 @@ def _answers(half_minute: int, address: str) -> bool:
 @functools.lru_cache(maxsize=64)
 def _fetched(name: str, address: str) -> Path:
     """The files of `main` as it is now; asked for once, so that one run sees one commit."""
-    from huggingface_hub import HfApi, snapshot_download
+    from huggingface_hub import HfApi, errors, get_cached_repo_tree, snapshot_download
 
-    _within(_PATIENCE, lambda: HfApi(endpoint=address).model_info(name, timeout=_PATIENCE))
+    hub = HfApi(endpoint=address)
+    commit = _within(_PATIENCE, lambda: hub.model_info(name, timeout=_PATIENCE).sha)
+    folder = cached(name)
+    if folder is not None and folder.name == commit:
+        # Without a list of the commit's files nobody knows whether all of them are there.
+        with contextlib.suppress(errors.CachedRepoTreeNotFoundError):
+            get_cached_repo_tree(name)
+            return folder
     return Path(snapshot_download(name, endpoint=address, **_FILES))
 
 

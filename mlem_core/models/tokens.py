@@ -77,7 +77,7 @@ def tokenize(
     sentences = list(rows_of)
     rows = [np.array(indices) for indices in rows_of.values()]
     words = stimuli.word_index
-    spans_of_words = None if words is None else np.zeros((len(stimuli), 2), dtype=np.int64)
+    word_spans = None if words is None else np.zeros((len(stimuli), 2), dtype=np.int64)
     unknown = loaded.tokenizer.unk_token_id
     tokens: list[np.ndarray] = []
     content: list[tuple[int, int]] = []
@@ -98,7 +98,7 @@ def tokenize(
                     f"row {its_rows[0] + 1}: the sentence has {len(ids)} tokens for {loaded.name}, "
                     f"which reads at most {loaded.max_tokens}."
                 )
-            if words is not None and spans_of_words is not None:
+            if words is not None and word_spans is not None:
                 of_words = _tokens_of_words(loaded.tokenizer, sentence, ids, first, spans)
                 for row in its_rows:
                     place = of_words[int(words[row])]
@@ -108,14 +108,14 @@ def tokenize(
                             f"row {row + 1}: the tokenizer of {loaded.name} has no token that "
                             f"ends with the word {word!r} (word_index {words[row]})."
                         )
-                    spans_of_words[row] = place
+                    word_spans[row] = place
                     n_unknown += bool(unknown is not None and ids[place[1]] == unknown)
             if not tokens:
                 names = loaded.tokenizer.convert_ids_to_tokens
                 special = (names(ids[:first].tolist()), names(ids[last + 1 :].tolist()))
             tokens.append(ids)
             content.append((first, last))
-    return TokenizedStimuli(tokens, content, rows, spans_of_words, special, n_unknown)
+    return TokenizedStimuli(tokens, content, rows, word_spans, special, n_unknown)
 
 
 def _start_token(loaded: LoadedModel, special_tokens: str) -> list[int]:

@@ -228,6 +228,10 @@ def test_a_hub_model_is_fetched_once_and_then_needs_no_network(served, monkeypat
     assert (loaded.identity, loaded.revision, loaded.n_layers) == (COMMIT, COMMIT, 3)
     assert any("model.safetensors" in path for path in served)
     assert not any("pytorch_model.bin" in path for path in served)
+    served.clear()
+    hub._fetched.cache_clear()
+    assert registry.identity("someone/bert") == COMMIT
+    assert served == ["/api/models/someone/bert"]  # all that is asked where the files are there
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     assert registry.identity("someone/bert") == COMMIT
     assert open_model("someone/bert", "cpu").n_layers == 3
