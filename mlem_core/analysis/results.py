@@ -146,7 +146,7 @@ def results_from_tables(
     layers : (model, layer) of each
     rsa : (n_layers, n_layers) from `mlem_core.pairs.rank_store.PairRanks.rsa`
     folds : (n_stimuli,) the fold that tests each stimulus
-    estimator : one of `ESTIMATORS`
+    estimator : name, see `mlem_core.estimators.registry`
     fits : what `fitted` gives, where it has been computed before
     """
     found, importance = fitted(tables, estimator) if fits is None else fits

@@ -1,4 +1,4 @@
-"""Ridge from the pair tables: the normal equations of every layer and training set."""
+"""The normal equations of ridge for every layer and training set, from the pair tables."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def rank_moments(
     counts = np.bincount(tables.cell_block, tables.counts, minlength=len(edges) - 1)
     for fold in dict.fromkeys(ranked_without):
         sums = tables.rank_sums if fold is None else tables.training_ranks[:, fold]
-        own = [s for s, without in enumerate(ranked_without) if without == fold]
+        its_sets = [s for s, without in enumerate(ranked_without) if without == fold]
         among = training_blocks(tables.n_folds, [() if fold is None else (fold,)])[0]
         scale = counts[among].sum()
         xy = np.zeros((len(sums), len(counts), tables.terms.shape[1]))
@@ -131,12 +131,12 @@ def rank_moments(
             at = slice(int(edges[b]), int(edges[b + 1]))
             xy[:, b] = sums[:, at] @ tables.terms[tables.cell_pattern[at]]
             y[:, b] = sums[:, at].sum(axis=-1)
-        chosen = blocks[own].astype(np.float64)
+        chosen = blocks[its_sets].astype(np.float64)
         total = y @ chosen.T
-        moment[:, own] = np.einsum("sb,lbi->lsi", chosen, xy, optimize=True)
-        moment[:, own] -= total[:, :, None] * equations.x_mean[own]
-        moment[:, own] /= scale
-        y_mean[:, own] = total / (chosen @ counts) / scale + 0.5
+        moment[:, its_sets] = np.einsum("sb,lbi->lsi", chosen, xy, optimize=True)
+        moment[:, its_sets] -= total[:, :, None] * equations.x_mean[its_sets]
+        moment[:, its_sets] /= scale
+        y_mean[:, its_sets] = total / (chosen @ counts) / scale + 0.5
     return replace(equations, moment=moment, y_mean=y_mean)
 
 

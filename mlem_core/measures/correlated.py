@@ -16,7 +16,7 @@ import pandas as pd
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.typing import FloatArray, Layer
 from mlem_core.estimators.base import FoldFits
-from mlem_core.estimators.registry import ESTIMATORS
+from mlem_core.estimators.registry import estimator_named
 from mlem_core.measures.decomposition import by_pattern
 from mlem_core.measures.importance import MAX_CELLS, permutation_importance
 from mlem_core.measures.similarity import feature_correlations
@@ -67,7 +67,7 @@ def conditional_importance(tables: PairTables, weights: FloatArray) -> FloatArra
     return drops
 
 
-def group_importance(tables: PairTables, weights: FloatArray, group: Sequence[str]) -> FloatArray:
+def grouped_importance(tables: PairTables, weights: FloatArray, group: Sequence[str]) -> FloatArray:
     """Drop of the held-out ρ when several features are permuted together.
 
     Their links with each other stay, those with the other features go.
@@ -123,7 +123,7 @@ def group_importance(tables: PairTables, weights: FloatArray, group: Sequence[st
     return drops
 
 
-def left_out_importance(tables: PairTables, rho: FloatArray, estimator: str) -> FloatArray:
+def loco_importance(tables: PairTables, rho: FloatArray, estimator: str) -> FloatArray:
     """Drop of the held-out ρ when the model is fitted anew without a feature.
 
     It may be below 0: a model with fewer weights may generalise better.
@@ -131,7 +131,7 @@ def left_out_importance(tables: PairTables, rho: FloatArray, estimator: str) -> 
     Parameters
     ----------
     rho : (n_layers, n_folds) of the models with all features
-    estimator : one of `mlem_core.estimators.registry.ESTIMATORS`
+    estimator : name, see `mlem_core.estimators.registry`
 
     Returns
     -------
@@ -142,11 +142,9 @@ def left_out_importance(tables: PairTables, rho: FloatArray, estimator: str) -> 
     InputError
         An unknown estimator, or fewer than two features.
     """
-    if estimator not in ESTIMATORS:
-        raise unknown("estimator", estimator, ESTIMATORS)
+    fit = estimator_named(estimator).model().cross_validate
     if len(tables.features) < 2:
         raise InputError("there is one feature only; without it there is no model to fit.")
-    fit = ESTIMATORS[estimator]
     without = [
         fit(tables.of_features([name for name in tables.features if name != left])).rho
         for left in tables.features
@@ -170,14 +168,14 @@ def importances(
     """
     n_features = len(tables.features)
     if tables.interactions:
-        own = [group_importance(tables, fits.weights, [name]) for name in tables.features]
+        own = [grouped_importance(tables, fits.weights, [name]) for name in tables.features]
         permuted = np.stack(own, axis=-1)
     else:
         permuted = permutation_importance(tables, fits.weights)
     found = {
         "permuted": permuted,
         "conditional": conditional_importance(tables, fits.weights),
-        "left_out": left_out_importance(tables, fits.rho, estimator),
+        "left_out": loco_importance(tables, fits.rho, estimator),
     }
     frame = pd.DataFrame(
         {
