@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from mlem_core.estimators.registry import ESTIMATORS
+
 # Key -> how it is named in a text, and its entry without the key.
 _ENTRIES = {
     "salle2024": (
@@ -158,7 +160,8 @@ def in_words(key: str) -> str:
 def bibtex(manifest: Mapping[str, Any]) -> str:
     """Entries of the method's papers and of the models that an analysis used, where known."""
     used = [key for name, facts in manifest["models"].items() for key in of_model(name, facts)]
-    return _bibtex(dict.fromkeys((*METHOD, *used)))
+    fits = [spec.reference for spec in ESTIMATORS.values() if spec.reference]
+    return _bibtex(dict.fromkeys((*METHOD, *fits, *used)))
 
 
 def _bibtex(keys: Iterable[str]) -> str:
