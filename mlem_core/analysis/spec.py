@@ -129,8 +129,7 @@ class AnalysisSpec:
     estimator: str = _asked(
         "ridge",
         "Estimator",
-        "fits the distances (ridge, the default) or their ranks (ridge-rank), or looks for the "
-        "highest rank correlation of a metric (spearman) or with weights of any sign (frrsa)",
+        lambda: "; ".join(each.label for each in ESTIMATORS.values()) + "; default: ridge",
         choices=lambda: ESTIMATORS,
     )
     interactions: bool = _asked(False, "Interactions", "weigh products of two features too")

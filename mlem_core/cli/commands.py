@@ -5,29 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from tqdm import tqdm
-
-from mlem_core.analysis.baselines import BASELINES, of_analysis
-from mlem_core.analysis.results import write_tables
-from mlem_core.analysis.run import run
 from mlem_core.base.errors import InputError, unknown
-from mlem_core.base.typing import Progress
 from mlem_core.cli.options import BAD_INPUT, parser, spec_of
-from mlem_core.data import datasets
-from mlem_core.data.csvfile import write_table
-from mlem_core.data.stimulus_csv import write_csv
-from mlem_core.inference.all_layers import error_bars
-from mlem_core.inference.explanation import explain
-from mlem_core.inference.jackknife import GENERALISES
-from mlem_core.report import capsule
-from mlem_core.report.verify import verify
-from mlem_core.robustness.audit import audit
-from mlem_core.robustness.claims import Claim, orders, verdict
-from mlem_core.robustness.flags import marks, summary
-from mlem_core.robustness.multiverse import multiverse, narrowed
-from mlem_core.storage.store import Store
+
+if TYPE_CHECKING:
+    from mlem_core.base.typing import Progress
 
 DESCRIPTION = "The command line: `python -m mlem_core COMMAND ...`."
 DIFFERS = 1
@@ -49,6 +33,8 @@ class _Bars:
             self._bar.close()
 
     def show(self, progress: Progress) -> None:
+        from tqdm import tqdm
+
         title = f"{progress.stage} {progress.model or ''}".strip()
         if title != self._title:
             self.__exit__()
@@ -60,6 +46,13 @@ class _Bars:
 
 
 def _analyze(options: argparse.Namespace) -> None:
+    from mlem_core.analysis.baselines import BASELINES, of_analysis
+    from mlem_core.analysis.run import run
+    from mlem_core.base.typing import Progress
+    from mlem_core.inference.all_layers import layer_intervals
+    from mlem_core.inference.tables import score_table, similarity_table
+    from mlem_core.storage.store import Store
+
     spec = spec_of(options)
     for name in options.baselines:
         if name not in BASELINES:
@@ -78,10 +71,12 @@ def _analyze(options: argparse.Namespace) -> None:
             extra[f"{name.replace('-', '_')}.csv"] = baseline.table
             notices += baseline.notices
         if options.bootstrap:
-            bounds = error_bars(analysis, store, draws=options.bootstrap, report=bars.show)
+            bounds = layer_intervals(
+                analysis, store, n_replicates=options.bootstrap, report=bars.show
+            )
             for name, (table, family) in (
-                ("intervals.csv", bounds.score_table()),
-                ("similarity_intervals.csv", bounds.similarity_table()),
+                ("intervals.csv", score_table(bounds)),
+                ("similarity_intervals.csv", similarity_table(bounds)),
             ):
                 extra[name] = table
                 notices.append(f"The tests in {name} are a family: {family}.")
@@ -90,6 +85,8 @@ def _analyze(options: argparse.Namespace) -> None:
     results = analysis.results()
     results.write(options.out, analysis.manifest, extra)
     if options.capsule:
+        from mlem_core.report import capsule
+
         with _Bars() as bars:
             capsule.write(
                 analysis, options.capsule, results=results, store=store, progress=bars.show
@@ -97,6 +94,12 @@ def _analyze(options: argparse.Namespace) -> None:
 
 
 def _audit(options: argparse.Namespace) -> None:
+    from mlem_core.analysis.results import write_tables
+    from mlem_core.analysis.run import run
+    from mlem_core.robustness.audit import audit
+    from mlem_core.robustness.flags import flags, summary
+    from mlem_core.storage.store import Store
+
     store = Store()
     with _Bars() as bars:
         analysis = run(spec_of(options), store, bars.show)
@@ -107,13 +110,20 @@ def _audit(options: argparse.Namespace) -> None:
         "audit.csv": result.layers,
         "audit_changes.csv": result.changes,
         "audit_pairs.csv": result.pairs,
-        "audit_marks.csv": marks(result),
+        "audit_marks.csv": flags(result),
     }
     write_tables(options.out, tables, analysis.manifest)
     print("\n".join(summary(result)))
 
 
 def _why(options: argparse.Namespace) -> None:
+    from mlem_core.analysis.run import run
+    from mlem_core.base.typing import Progress
+    from mlem_core.data.csvfile import write_table
+    from mlem_core.inference.caveats import GENERALISES
+    from mlem_core.inference.explanation import explain, with_intervals
+    from mlem_core.storage.store import Store
+
     both = (options.first, options.second)
     files = {name for name, _ in options.representations}
     options.models += [
@@ -127,16 +137,13 @@ def _why(options: argparse.Namespace) -> None:
         analysis = run(spec_of(options), store, bars.show)
         for notice in analysis.notices:
             print(notice, file=sys.stderr)
-        why = explain(
-            analysis,
-            *both,
-            store=store,
-            n_draws=options.bootstrap,
-            seed=options.seed,
-            progress=lambda done, total: bars.show(
-                Progress("intervals", None, done, total, "draws")
-            ),
-        )
+        why = explain(analysis, *both, seed=options.seed)
+        if options.bootstrap:
+
+            def resampled(done: int, total: int) -> None:
+                bars.show(Progress("intervals", None, done, total, "replicates"))
+
+            why = with_intervals(why, analysis, store, options.bootstrap, options.seed, resampled)
     if options.out:
         write_table(why.terms, options.out)
     print(why.text)
@@ -145,6 +152,12 @@ def _why(options: argparse.Namespace) -> None:
 
 
 def _multiverse(options: argparse.Namespace) -> None:
+    from mlem_core.analysis.results import write_tables
+    from mlem_core.analysis.run import run
+    from mlem_core.robustness.claims import Claim, orders, verdict
+    from mlem_core.robustness.multiverse import multiverse, narrowed
+    from mlem_core.storage.store import Store
+
     claims = [Claim.parse(text) for text in options.claims]
     layers = [*options.layers_in_question, *(layer for claim in claims for layer in claim.layers)]
     store = Store()
@@ -172,10 +185,15 @@ def _multiverse(options: argparse.Namespace) -> None:
 
 
 def _stimuli(options: argparse.Namespace) -> None:
+    from mlem_core.data import datasets
+    from mlem_core.data.stimulus_csv import write_csv
+
     write_csv(datasets.load(options.name), options.out)
 
 
 def _verify(options: argparse.Namespace) -> int:
+    from mlem_core.report.verify import verify
+
     with _Bars() as bars:
         result = verify(options.capsule, bars.show)
     print("\n".join(result.lines()))

@@ -7,11 +7,9 @@ import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from mlem_core.analysis.baselines import BASELINES
 from mlem_core.analysis.spec import AnalysisSpec, parameters, parse_names
 from mlem_core.base.errors import InputError
 from mlem_core.data.datasets import SETS
-from mlem_core.robustness.multiverse import DIMENSIONS
 
 BAD_INPUT = 2
 _FOLDER = "folder for the tables, made if it is not there"
@@ -70,11 +68,9 @@ def _add_inputs(command: argparse.ArgumentParser) -> None:
     defaults = AnalysisSpec()
     for name, described in parameters().items():
         default = getattr(defaults, name)
-        options: dict[str, Any] = {
-            "dest": name,
-            "default": default,
-            "help": described.help() if callable(described.help) else described.help,
-        }
+        text = described.help() if callable(described.help) else described.help
+        help = text.replace("%", "%%")
+        options: dict[str, Any] = {"dest": name, "default": default, "help": help}
         if isinstance(default, bool):
             options["action"] = "store_true"
         else:
@@ -105,7 +101,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
         "--baselines",
         type=parse_names,
         default=(),
-        metavar=",".join(BASELINES),
+        metavar="decoding,random-forest,univariate",
         help="baselines to compute and write too, a CSV each; they take seconds to minutes a layer",
     )
     _add_bootstrap(analyze, "intervals.csv and similarity_intervals.csv too: 95 %% intervals")
@@ -152,8 +148,9 @@ def parser(description: str | None) -> argparse.ArgumentParser:
         default=[],
         type=_variation,
         metavar="distance=euclidean,cosine",
-        help=f"what to vary ({', '.join(DIMENSIONS)}); may be given several times; default: every "
-        "distance and estimator, and, where they matter, positions and missing",
+        help="what to vary (distance, units, positions, special_tokens, pooling, missing, "
+        "estimator); may be given several times; default: every distance and estimator, and, "
+        "where they matter, positions and missing",
     )
     multiverse.add_argument("--out", required=True, metavar="DIR", help=_FOLDER)
 

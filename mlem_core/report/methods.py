@@ -10,6 +10,7 @@ import numpy as np
 
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.results import Results
+from mlem_core.estimators.registry import estimator_named
 from mlem_core.report import references
 from mlem_core.report.latex import escape
 
@@ -17,16 +18,6 @@ from mlem_core.report.latex import escape
 _KEY = "|".join(references.KEYS)
 _CITE = re.compile(rf"\[@((?:{_KEY})(?:, (?:{_KEY}))*)\]")
 
-_ESTIMATORS = {
-    "ridge": "non-negative ridge regression with an intercept on the squared neural distance, "
-    "scaled to [0, 1] over the training pairs [@salle2024]",
-    "ridge-rank": "non-negative ridge regression with an intercept on the ranks of the neural "
-    "distances among the training pairs",
-    "spearman": "maximising the rank correlation ρ_a with the neural distances over the training "
-    "pairs [@jalouzot2024]",
-    "frrsa": "maximising the rank correlation ρ_a with the neural distances over the training "
-    "pairs, the weights free (feature-reweighted RSA)",
-}
 _MISSING = {
     "ignore": "a missing value on either side gave distance 0",
     "level": "a missing value counted as a value of its own",
@@ -192,16 +183,14 @@ def _fit(analysis: Analysis, results: Results, estimator: str, interactions: boo
     weights = f"{n_terms} weight{'s' * (n_terms != 1)}"
     if interactions:
         weights += " (features and the products of every two)"
-    constraint = ""
-    if estimator == "spearman":
-        constraint = (
-            ", with a symmetric positive definite matrix of weights"
-            if interactions
-            else ", with weights of at least 0"
-        )
+    chosen = estimator_named(estimator)
+    how = chosen.sentence
+    if chosen.reference:
+        how += f" [@{chosen.reference}]"
+    how += chosen.constraint_with_interactions if interactions else chosen.constraint
     text = (
         "For each layer a metric-learning encoding model (squared distance as a weighted sum of "
-        f"squared feature distances, {weights}) was fitted by {_ESTIMATORS[estimator]}{constraint},"
+        f"squared feature distances, {weights}) was fitted by {how},"
         f" in {results.n_folds}-fold cross-validation over groups of stimuli (seed "
         f"{analysis.spec.seed}): no stimulus is in both training and test pairs"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from mlem_core.estimators.registry import ESTIMATORS
 from mlem_core.models.registry import MODELS
 
 # Key -> how it is named in a text, and its entry without the key.
@@ -155,7 +156,8 @@ def in_words(key: str) -> str:
 def bibtex(manifest: Mapping[str, Any]) -> str:
     """Entries of the method's papers and of the models that an analysis used, where known."""
     used = [key for name, facts in manifest["models"].items() for key in of_model(name, facts)]
-    return _bibtex(dict.fromkeys((*METHOD, *used)))
+    fits = [spec.reference for spec in ESTIMATORS.values() if spec.reference]
+    return _bibtex(dict.fromkeys((*METHOD, *fits, *used)))
 
 
 def _bibtex(keys: Iterable[str]) -> str:
