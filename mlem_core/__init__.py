@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mlem_core.estimators.frrsa import FRRSA
     from mlem_core.estimators.ridge import RidgeMLEM
     from mlem_core.estimators.spearman import SpearmanMLEM
-    from mlem_core.inference.explanation import Explanation, explain
+    from mlem_core.inference.explanation import Explanation, explain, with_intervals
     from mlem_core.storage.store import Store
 
 __all__ = [
@@ -48,6 +48,7 @@ __all__ = [
     "read_csv",
     "run",
     "stimulus_map",
+    "with_intervals",
     "write_csv",
 ]
 
@@ -63,7 +64,7 @@ _HOMES = {
     "estimators.frrsa": ("FRRSA",),
     "estimators.ridge": ("RidgeMLEM",),
     "estimators.spearman": ("SpearmanMLEM",),
-    "inference.explanation": ("Explanation", "explain"),
+    "inference.explanation": ("Explanation", "explain", "with_intervals"),
     "storage.store": ("Store",),
 }
 

@@ -177,29 +177,6 @@ def decompose(
     return Decomposition(tables.features, found.terms, rsa - found.whole, rsa, found.error)
 
 
-def variance_shares(tables: PairTables, layers: Sequence[Layer]) -> pd.DataFrame:
-    """The share of the variance of each layer's ranks that each feature accounts for.
-
-    The decomposition of a layer with itself: over the features the shares add up to the square of
-    the ceiling on all pairs, "unexplained" is the rest up to 1.
-
-    Returns
-    -------
-    model, layer, term, share
-    """
-    found = decompose(tables, np.eye(tables.n_layers))
-    own = np.diagonal(found.values, axis1=1, axis2=2).T
-    n = len(found.names)
-    return pd.DataFrame(
-        {
-            "model": np.repeat([model for model, _ in layers], n),
-            "layer": np.repeat([number for _, number in layers], n),
-            "term": np.tile(np.array(found.names, dtype=object), len(layers)),
-            "share": own.ravel(),
-        }
-    )
-
-
 def score_terms(tables: PairTables, weights: FloatArray) -> FloatArray:
     """How the held-out ρ of each layer's model divides over the features.
 

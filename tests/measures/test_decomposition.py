@@ -16,7 +16,6 @@ from mlem_core.measures.decomposition import (
     decompose,
     score_terms,
     tau_terms,
-    variance_shares,
 )
 from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.patterns import PairIndex, feature_columns
@@ -154,18 +153,6 @@ def test_a_constant_layer_has_no_terms(case):
     features, layers, *_ = case
     found = decompose(*made(features, [layers[0], np.ones((N, 2))]))
     assert (found.terms[:, 0, 1] == 0).all() and (found.terms[:, 1, 1] == 0).all()
-
-
-def test_shares_of_a_layer_add_up_to_the_square_of_its_ceiling(case):
-    features, layers, tables, _ = case
-    layers_of = [("m", n) for n in range(3)]
-    shares = variance_shares(tables, layers_of).pivot(index="layer", columns="term", values="share")
-    x = explicit.feature_distances(features)
-    for n, layer in enumerate(layers):
-        ranks = rankdata(explicit.squared(layer))
-        ceiling = np.corrcoef(ranks, mean_within(ranks, x, (0, 1, 2, 3)))[0, 1]
-        assert shares.loc[n].drop(UNEXPLAINED).sum() == pytest.approx(ceiling**2, abs=1e-9)
-        assert shares.loc[n].sum() == pytest.approx(1.0)
 
 
 def test_score_terms_add_up_to_rho_and_equal_every_order_over_explicit_pairs(case):
