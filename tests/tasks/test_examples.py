@@ -123,7 +123,7 @@ def test_making_it_replaces_what_was_there(tmp_path):
     loaded = files.load(folder / "result")
     assert sorted(path.name for path in folder.iterdir()) == ["result", "store"]
     stages = sorted((path.parent.name, path.name == "old") for path in folder.glob("store/*/*"))
-    assert stages == [("audit", False), ("error-intervals", False), ("multiverse", False)]
+    assert stages == [("audit", False), ("error-bars", False), ("multiverse", False)]
     assert not (folder / "result" / "old").exists()
     assert loaded.layers == made.layers and set(loaded.maps) == {("minilm", 0), ("minilm", 1)}
     np.testing.assert_allclose(loaded.maps["minilm", 1], made.maps["minilm", 1], rtol=1e-6)
