@@ -78,7 +78,7 @@ def measure(table: Table, runs: int) -> str:
     took = seconds(lambda: term_replicates(pairs.whole, codes, weights))
     processor = time.process_time() - start
     table.add(
-        f"{REPLICATES:,} draws of the stimuli, all terms of two layers",
+        f"{REPLICATES:,} bootstrap replicates, all terms of two layers",
         f"{took:.1f} s, {processor:.1f} s of processor time",
         target="at most 30 s",
     )
@@ -89,7 +89,7 @@ def measure(table: Table, runs: int) -> str:
         runs,
     )
     table.add(
-        "a draw by copying pairs and ranking them with SciPy, over ours",
+        "a replicate by copying pairs and ranking them with SciPy, over ours",
         f"{1000 * ours / len(few):.0f} ms",
         f"{1000 * theirs:.0f} ms",
         f"{theirs * len(few) / ours:.0f}",

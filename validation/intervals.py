@@ -31,7 +31,7 @@ from validation.work import Row, Task
 SIZES = (40, 80, 160)
 DATA_SETS, PART_SIZE = 500, 10
 WORDS = 2
-DRAWS, PERMUTATIONS = 200, 39
+REPLICATES, PERMUTATIONS = 200, 39
 # Fitted models are tested on so many sets of so many sentences.
 POPULATIONS, POPULATION = 4, 1500
 # The truth of terms is the mean of more such sets: of four it is off by a sixth of the standard
@@ -48,7 +48,7 @@ def simulated(n_sentences: int, seed: int | list[int]) -> tuple[pd.DataFrame, li
 
     Feature a is in all four, b in A only, c (of the whole sentence) in A and B, d in none. The
     words of a sentence share a part of every layer, and all layers share a part of every word
-    that no feature describes. "A again" is drawn as A, "B again" as B.
+    that no feature describes. "A again" is made as A, "B again" as B.
     """
     rng = np.random.default_rng(seed)
     n = n_sentences * WORDS
@@ -181,10 +181,10 @@ def data_set(n_sentences: int, seed: int) -> list[Row]:
         )
 
     # Terms of A and B.
-    terms = resampled_terms(chosen([0, 2]), DRAWS, seed)
+    terms = resampled_terms(chosen([0, 2]), REPLICATES, seed)
     for k, name in enumerate(term_names(tables.features)):
         covered(name, terms, (k,), np.nan)
-    again = resampled_terms(chosen([0, 3]), DRAWS, seed)
+    again = resampled_terms(chosen([0, 3]), REPLICATES, seed)
     difference = Replicates(*(x - y for x, y in zip(terms, again, strict=True)))
     p = p_value(difference.value, difference.left_out)
     for k, name in ((5, "two RSA correlations"), (0, "two terms a")):
@@ -193,7 +193,7 @@ def data_set(n_sentences: int, seed: int) -> list[Row]:
     # Scores of A, A again and B.
     pairs = chosen([0, 1, 2])
     fits = cross_validate_ridge(pairs.tables)
-    scores = resampled_scores(pairs, "ridge", DRAWS, seed)
+    scores = resampled_scores(pairs, "ridge", REPLICATES, seed)
     true = true_scores(fits.weights)
     covered("held-out ρ", scores, (0, 0), float(true[0, 0]))
     for f, name in enumerate(tables.features):
