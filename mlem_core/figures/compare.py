@@ -51,7 +51,7 @@ def importance_scatter(
     features : all features of the analysis, which decide the colours
     tau, rsa : similarity of the two layers, weighted Kendall τ and RSA's Spearman ρ
     intervals : model, layer, quantity, feature, lower, upper, see
-        `mlem_core.inference.tables.score_table`; bars are these, or ± 1 standard
+        `mlem_core.inference.jackknife.score_table`; bars are these, or ± 1 standard
         deviation over folds
     marks : why the profile of "a" or "b", or the similarity of "both", is to be read with care; a
         triangle at the end of the axis, or of the diagonal, says so

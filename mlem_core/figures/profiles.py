@@ -69,7 +69,7 @@ def profiles(
     marks : why a layer (model, layer) is to be read with care; a triangle above it says so
     value : what `importance` is, in words with its short name in parentheses
     intervals : model, layer, quantity ("rho", "ceiling", "importance"), feature, value, lower,
-        upper, p_corrected, see `mlem_core.inference.tables.score_table`
+        upper, p_corrected, see `mlem_core.inference.jackknife.score_table`
 
     Lines are means over folds; bands are the intervals, or ± 1 standard deviation where there are
     none. A mark is open where the corrected p of its importance is above 0.05. The held-out ρ

@@ -55,7 +55,7 @@ def similarity_matrices(
     marks : for "tau" and "rsa", why two layers (in both orders) are to be read with care; a dot in
         the cell says so
     intervals : layer_a, layer_b, weighted_tau_lower, weighted_tau_upper, rsa_lower, rsa_upper,
-        rsa_p_corrected; hovering says them, see `mlem_core.inference.tables`
+        rsa_p_corrected; hovering says them, see `mlem_core.inference.intervals`
     """
     layers = [parted(name) for name in profiles.index]
     names = [f"{plain(model)} {layer}" for model, layer in layers]
