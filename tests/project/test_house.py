@@ -91,9 +91,7 @@ def test_a_package_has_at_most_five_levels(graph: grimp.ImportGraph, package: st
     root = f"mlem_core.{package}"
     inside = {name for name in graph.modules if name.startswith(f"{root}.")}
     imports = {
-        name: {
-            other for other in graph.find_modules_directly_imported_by(name) if other in inside
-        }
+        name: {other for other in graph.find_modules_directly_imported_by(name) if other in inside}
         for name in inside
     }
     assert max(levels(imports).values(), default=0) <= 5
