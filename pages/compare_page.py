@@ -45,6 +45,7 @@ def body() -> None:
     if view is None:
         return
     from mlem_core import figures
+    from mlem_core.inference.tables import importance_differences, score_table
 
     two, third = st.columns([2, 1])
     with two:
@@ -94,9 +95,9 @@ def body() -> None:
     spread = f"bars are {bars.FOLDS}"
     intervals = None
     if sure is not None:
-        intervals = sure.score_table(list(dict.fromkeys(chosen))).table
+        intervals = score_table(sure, list(dict.fromkeys(chosen))).table
         table = intervals
-        spread = "bars are 95 % intervals over sentences"
+        spread = "bars are 95 % confidence intervals over sentences"
     marks = audited.of_pair(view, a, b)
     with left:
         screen.show_figure(
@@ -122,7 +123,7 @@ def body() -> None:
     if sure is not None and a != b:
         bars.tests(
             sure,
-            sure.differences(chosen[0], chosen[1], bars.chosen_correction()),
+            importance_differences(sure, chosen[0], chosen[1], bars.chosen_correction()),
             "difference-tests",
             "Where the two layers differ: intervals and tests",
             f"Importance in {choices.plain(a)} less that in {choices.plain(b)}, the same sentences "

@@ -24,6 +24,7 @@ def body() -> None:
     if view is None:
         return
     from mlem_core import figures
+    from mlem_core.inference.tables import score_table
 
     results = view.results()
     if results is None:
@@ -36,7 +37,8 @@ def body() -> None:
         if found and (layer in found["profiles"] or layer in found["scores"])
     }
     sure = bars.of(view)
-    tested = None if sure is None else sure.score_table(view.layers, bars.chosen_correction())
+    correction = bars.chosen_correction()
+    tested = None if sure is None else score_table(sure, view.layers, correction)
     draw = partial(
         figures.profiles,
         results.importance,
@@ -48,8 +50,8 @@ def body() -> None:
     spread = f"Bands are {bars.FOLDS}. "
     if tested is not None:
         spread = (
-            "Bands are 95 % intervals over sentences; a mark is open where the importance is not "
-            f"above 0 (p > 0.05, corrected over a family of {tested.family}). "
+            "Bands are 95 % confidence intervals over sentences; a marker is open where the "
+            f"importance is not above 0 (p > 0.05, corrected over a family of {tested.family}). "
         )
     screen.show_figure(
         draw(),

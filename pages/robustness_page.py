@@ -38,7 +38,7 @@ def body() -> None:
 def _audit(view: View) -> None:
     from mlem_core import figures
     from mlem_core.robustness.audit import find
-    from mlem_core.robustness.flags import marks, summary
+    from mlem_core.robustness.flags import flags, summary
     from mlem_core.robustness.variants import CONTROL, SAYS
 
     st.subheader("Audit of every layer")
@@ -58,24 +58,24 @@ def _audit(view: View) -> None:
             "weights runs the models again. It takes a few minutes.",
         )
         return
-    marked = marks(audit)
+    flagged = flags(audit)
     with st.container(border=True):
         st.markdown("\n".join(f"- {choices.plain(one)}" for one in summary(audit)))
     for notice in audit.notices:
         st.caption(choices.plain(notice))
     screen.show_figure(
-        figures.audit_map(audit.layers, audit.changes, marked, SAYS, CONTROL),
+        figures.audit_map(audit.layers, audit.changes, flagged, SAYS, CONTROL),
         audit.layers,
         "audit",
-        "A row a possible artefact, a column a layer, from 0 (none) to 1; a dot marks a layer "
-        "about which a conclusion changes, hover for the reason. The other views mark these "
+        "A row a possible artefact, a column a layer, from 0 (none) to 1; a dot flags a layer "
+        "about which a conclusion changes, hover for the reason. The other views flag these "
         f"layers too. Computed on {len(view.analysis.stimuli):,} stimuli and "
         f"{view.analysis.tables.n_pairs:,} pairs with all features of the analysis.",
     )
     screen.show_table(
-        marked,
+        flagged,
         "audit-marks",
-        "What changes, and why it is marked",
+        "What changes, and why it is flagged",
         "A row a layer (or pair of layers) and variant whose conclusion changes.",
     )
     screen.show_table(

@@ -43,11 +43,13 @@ def body() -> None:
 @st.fragment
 def _matrices(view: View, results: Results) -> None:
     from mlem_core import figures
+    from mlem_core.inference.tables import similarity_table
 
     marks = audited.reasons(view)
     dots = "Dots: pairs whose similarity changes in the audit. " if marks else ""
     sure = bars.of(view)
-    tested = None if sure is None else sure.similarity_table(view.layers, bars.chosen_correction())
+    correction = bars.chosen_correction()
+    tested = None if sure is None else similarity_table(sure, view.layers, correction)
     draw = partial(
         figures.similarity_matrices,
         results.similarity_profiles,
@@ -57,8 +59,8 @@ def _matrices(view: View, results: Results) -> None:
     )
     if tested is not None:
         dots += (
-            "The pointer over a cell shows its 95 % interval over sentences, and p of RSA, "
-            f"corrected over a family of {tested.family}. "
+            "The pointer over a cell shows its 95 % confidence interval over sentences, and p of "
+            f"RSA, corrected over a family of {tested.family}. "
         )
     place = st.container()
     chosen = screen.show_figure(

@@ -140,7 +140,9 @@ class AnalysisSpec:
         choices=lambda: DISTANCES,
     )
     folds: int = _asked(5, "Folds", "of the cross-validation; default: 5", metavar="N", parse=int)
-    seed: int = _asked(0, "Seed", "of the folds and of draws; default: 0", metavar="N", parse=int)
+    seed: int = _asked(
+        0, "Seed", "of the folds and of resampling; default: 0", metavar="N", parse=int
+    )
     device: str = _asked(
         "auto",
         "Device",
