@@ -19,10 +19,11 @@ from mlem_core.data.folds import group_folds
 from mlem_core.estimators.ascent import Shape
 from mlem_core.estimators.base import held_out_scores
 from mlem_core.estimators.ridge import cross_validate_ridge
-from mlem_core.estimators.soft_rank import FeatureDistances, ascend, neural_distances, sample_pairs
+from mlem_core.estimators.soft_rank import FeatureDistances, ascend, sample_pairs
 from mlem_core.estimators.spearman import cross_validate_spearman
 from mlem_core.measures.importance import permutation_importance
 from mlem_core.pairs.build import pair_tables
+from mlem_core.pairs.distances import pair_distances
 from mlem_core.pairs.patterns import FeatureColumn, PairIndex, feature_columns
 from mlem_core.pairs.tables import PairTables
 
@@ -72,11 +73,11 @@ def _permuted(case: Case, tables: PairTables, layer: int, fold: int, weights: Fl
     test = case.folds == fold
     distances = FeatureDistances(_columns(case, test))
     rng = np.random.default_rng(SEED)
-    rows = case.rows[layer][test]
+    neural_distances = pair_distances(case.rows[layer][test], "euclidean")
     drops = np.zeros((PERMUTATIONS, len(tables.features)))
     for repeat in range(PERMUTATIONS):
         i, j = sample_pairs(int(test.sum()), BATCH, rng)
-        target = neural_distances(rows, i, j, "euclidean")
+        target = neural_distances(i, j)
         features = distances.of(i, j)
         whole = spearmanr(tables.columns.values(features) @ weights, target).statistic
         for f in range(len(tables.features)):

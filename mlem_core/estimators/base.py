@@ -145,10 +145,8 @@ class MetricModel(BaseEstimator):
         index = PairIndex.build(
             feature_columns(X, self.spans_), np.zeros(len(X), dtype=np.int64), self.missing
         )
-        patterns = np.stack(
-            [level[index.codes[:, f]] for f, level in enumerate(index.levels)], axis=1
-        )
-        predicted: FloatArray = self._columns.values(patterns) @ self.weights_ + self.intercept_
+        terms = self._columns.values(index.patterns)
+        predicted: FloatArray = terms @ self.weights_ + self.intercept_
         return predicted[index.pattern_cell]
 
     def score(self, X: StimulusSet | pd.DataFrame, y: NDArray[np.floating]) -> float:

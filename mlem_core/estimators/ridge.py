@@ -102,7 +102,7 @@ class RidgeMLEM(MetricModel):
     target : "distance", or "rank": the rank of the distance among the fitted pairs, scaled to
         [0, 1]
     interactions : whether products of two feature distances are weighed too
-    distance : neural distance, see `mlem_core.pairs.distances.METRICS`, or "precomputed"
+    distance : neural distance, a name in `mlem_core.pairs.distances.DISTANCES`
     missing : "ignore" or "level", see `mlem_core.pairs.patterns.PairIndex`
     cv : number of folds that choose α
     seed : seed of the folds

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.estimators.ascent import Shape
-from mlem_core.pairs.distances import METRICS, n_pairs
+from mlem_core.pairs.condensed import n_pairs
+from mlem_core.pairs.distances import pair_distances
 from mlem_core.pairs.patterns import MISSING, FeatureColumn
 from mlem_core.pairs.terms import Columns
 
@@ -34,7 +35,6 @@ BATCHES = 20
 THRESHOLD = 0.01
 # Not published. On layers of the probing set 0.05 ends higher, and sooner, than 0.01.
 RATE = 0.05
-CHUNK_ELEMENTS = 2**22
 
 
 def sample_pairs(n_stimuli: int, size: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
@@ -146,32 +146,6 @@ def spacing(values: FloatArray, counts: FloatArray) -> float:
     return float(max(np.quantile(gaps, 0.25), 1e-12 * (values[-1] - values[0]), 1e-300))
 
 
-def neural_distances(
-    representations: NDArray[np.floating], i: IntArray, j: IntArray, metric: str
-) -> FloatArray:
-    """(n_pairs,) squared neural distances of the pairs (i, j), see `mlem_core.pairs.distances`."""
-    if metric == "precomputed":
-        return np.asarray(representations[i, j], dtype=np.float64) ** 2
-    if metric not in METRICS:
-        raise unknown("distance", metric, (*METRICS, "precomputed"))
-    rows = representations.astype(np.float64) if metric != "euclidean" else representations
-    if metric == "correlation":
-        rows = rows - rows.mean(axis=1, keepdims=True)
-    if metric in ("cosine", "correlation"):
-        norms = np.linalg.norm(rows, axis=1, keepdims=True)
-        rows = rows / np.where(norms > 0, norms, 1.0)
-    found = np.empty(len(i))
-    step = max(1, CHUNK_ELEMENTS // rows.shape[1])
-    for start in range(0, len(i), step):
-        apart = rows[i[start : start + step]] - rows[j[start : start + step]]
-        if metric == "manhattan":
-            found[start : start + step] = np.abs(apart).sum(axis=1) ** 2
-        else:
-            squared = np.einsum("ij,ij->i", apart, apart)
-            found[start : start + step] = squared if metric == "euclidean" else (squared / 2) ** 2
-    return found
-
-
 @dataclass(frozen=True)
 class Ascent:
     """A finished training.
@@ -233,6 +207,7 @@ def ascend(
     torch, soft_rank = _torch()
     n_stimuli = len(representations)
     features = FeatureDistances(columns, missing)
+    neural_distances = pair_distances(representations, distance)
     terms_of = shape.columns
     size = batch_size or _batch_size(features, n_stimuli, terms_of, seed=seed)
     rng = np.random.default_rng(seed)
@@ -246,7 +221,7 @@ def ascend(
     for _ in range(max_steps):
         i, j = sample_pairs(n_stimuli, size, rng)
         patterns, inverse = _distinct_rows(features.of(i, j))
-        target = neural_distances(representations, i, j, distance)
+        target = neural_distances(i, j)
         low, high = min(low, float(target.min())), max(high, float(target.max()))
         target = (target - low) / (high - low if high > low else 1.0)
 

@@ -107,7 +107,7 @@ class SpearmanMLEM(MetricModel):
     strength : regularisation strength of the soft rank of the recipe "paper"; None is the spacing
         of the predictions, 1.0 is torchsort's default
     batch_size : pairs in a batch of the recipe "paper"; None follows the rule of appendix C
-    distance : neural distance, see `mlem_core.pairs.distances.METRICS`, or "precomputed"
+    distance : neural distance, a name in `mlem_core.pairs.distances.DISTANCES`
     missing : "ignore" or "level", see `mlem_core.pairs.patterns.PairIndex`
     seed : seed of the sampled pairs of the recipe "paper"; the recipe "exact" has no randomness
 

@@ -21,7 +21,8 @@ from mlem_core.base.typing import FloatArray, IntArray, Layer
 from mlem_core.measures.importance import feature_distribution
 from mlem_core.measures.shapley import shapley, summed
 from mlem_core.measures.similarity import agreement, weighted_tau
-from mlem_core.pairs.distances import condensed_from_matrix, row_slices, squared_distances
+from mlem_core.pairs.condensed import row_slices
+from mlem_core.pairs.distances import condensed_from_matrix, squared_distances
 from mlem_core.pairs.patterns import PairIndex, block_numbers, feature_columns, group_rows
 from mlem_core.pairs.ranks import average_ranks, order_pairs, tied_order
 from mlem_core.pairs.resampling import Draws, RankedPairs

@@ -16,7 +16,7 @@ from mlem_core.inference.bootstrap import LayerPairs, Progress
 from mlem_core.inference.jackknife import FEW, FEW_SENTENCES, resampled_terms
 from mlem_core.measures.decomposition import UNEXPLAINED, by_pattern, decompose
 from mlem_core.measures.shapley import EXACT_FEATURES, shapley
-from mlem_core.pairs.distances import ends_of
+from mlem_core.pairs.condensed import ends_of
 from mlem_core.storage.store import Store
 
 # Terms below this share of the largest are summed up in the sentence.

@@ -26,7 +26,8 @@ from mlem_core.base.parallel import cores
 from mlem_core.base.typing import FloatArray, Layer, Progress, Report
 from mlem_core.measures.importance import fitted
 from mlem_core.measures.similarity import weighted_tau
-from mlem_core.pairs.distances import PRECOMPUTED, row_slices, squared_distances
+from mlem_core.pairs.condensed import row_slices
+from mlem_core.pairs.distances import PRECOMPUTED, squared_distances
 from mlem_core.pairs.ranks import average_ranks, order_pairs
 from mlem_core.robustness.audit_tables import Audit
 from mlem_core.robustness.flags import CLEAR_LEAD, notes
