@@ -14,7 +14,7 @@ import pandas as pd
 from benchmarks import routes
 from benchmarks.data import FOLDS, SEED, Case, probing
 from benchmarks.timing import Table
-from mlem_core.base.typing import FloatArray
+from mlem_core.base.typing import FloatArray, layer_name
 from mlem_core.data.folds import group_folds
 from mlem_core.estimators.ascent import Shape
 from mlem_core.estimators.base import held_out_scores
@@ -154,7 +154,7 @@ def measure(table: Table, runs: int) -> str:
     """Fill the table; on what it was measured."""
     case = probing()
     plain, _, _ = routes.engine(case)
-    layer_names = pd.Index([f"{model}:{layer}" for model, layer in case.layers])
+    layer_names = pd.Index([layer_name(layer) for layer in case.layers])
     # The recipe takes seconds a fit: one fold a layer, another one in the next layer.
     folds = np.arange(len(case.layers)) % FOLDS
     for interactions in (False, True):

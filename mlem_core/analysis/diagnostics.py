@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
+from mlem_core.base.text import listed, many
 from mlem_core.base.typing import IntArray
 from mlem_core.data.folds import group_folds
 from mlem_core.data.stimuli import StimulusSet
@@ -233,7 +234,7 @@ def _duplicates(stimuli: StimulusSet) -> Iterator[Finding]:
         "duplicates",
         (),
         rows,
-        f"{_many(len(again), 'row')} {'repeats' if len(again) == 1 else 'repeat'} a {what} that an "
+        f"{many(len(again), 'row')} {'repeats' if len(again) == 1 else 'repeat'} a {what} that an "
         f"earlier row has (row {rows[0]} is row {int(np.flatnonzero(same)[0]) + 1} again): models "
         "represent both alike whatever the features say, so such pairs tell nothing or mislead; "
         "keep one row of each.",
@@ -254,8 +255,8 @@ def _missing(stimuli: StimulusSet, policy: str) -> Iterator[Finding]:
         who = (
             f"The feature {names[0]!r} has no value"
             if len(names) == 1
-            else f"The features {_listed([repr(name) for name in names])} have no value, always "
-            "together,"
+            else f"The features {listed([repr(name) for name in names], most=5)} have no value, "
+            "always together,"
         )
         if policy == "level":
             means = (
@@ -301,7 +302,7 @@ def _values(stimuli: StimulusSet, folds: int) -> Iterator[Finding]:
         rare = counts[counts < max(folds, min(RARE, n / 100))]
         if not len(rare):
             continue
-        shown = _listed([f"{value} ({count})" for value, count in rare.items()])
+        shown = listed([f"{value} ({count})" for value, count in rare.items()], most=5)
         one = len(rare) == 1
         yield Finding(
             "caution",
@@ -379,17 +380,6 @@ def _size(stimuli: StimulusSet, folds: int, interactions: bool) -> Iterator[Find
 
 def _rows(positions: IntArray) -> tuple[int, ...]:
     return tuple(int(position) + 1 for position in positions[:MOST_ROWS])
-
-
-def _many(n: int, what: str) -> str:
-    return f"{n:,} {what}{'' if n == 1 else 's'}"
-
-
-def _listed(texts: Sequence[str], most: int = 5) -> str:
-    shown = list(texts[:most])
-    if len(texts) > most:
-        return f"{', '.join(shown)} and {len(texts) - most} more"
-    return f"{', '.join(shown[:-1])} and {shown[-1]}" if len(shown) > 1 else shown[0]
 
 
 def _sentence(error: InputError) -> str:

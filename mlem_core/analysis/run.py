@@ -146,7 +146,7 @@ def _chosen_layers(
         if not chosen:
             notices.append(
                 f"{source.name} was left out: it has none of the layers "
-                f"{', '.join(str(n) for n in spec.layers or ())}; it has {span(source.layers)}."
+                f"{', '.join(str(n) for n in spec.layers or ())}; it has {span(source.layers, 2)}."
             )
         layers += [(source.name, n) for n in chosen]
     if not layers:

@@ -22,9 +22,9 @@ def many(n: int, noun: str) -> str:
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
-def span(numbers: Sequence[int]) -> str:
-    """Ascending whole numbers: "0 to 6", or each of them where some in between are left out."""
-    if len(numbers) > 2 and list(numbers) == list(range(numbers[0], numbers[-1] + 1)):
+def span(numbers: Sequence[int], least: int = 3) -> str:
+    """Ascending whole numbers: "0 to 6" where at least so many follow each other, else each."""
+    if len(numbers) >= least and list(numbers) == list(range(numbers[0], numbers[-1] + 1)):
         return f"{numbers[0]} to {numbers[-1]}"
     return listed([str(number) for number in numbers])
 
@@ -36,4 +36,5 @@ def minus(text: str) -> str:
 
 def number(value: float, digits: int = 2) -> str:
     """With so many decimals and a true minus sign; never "−0.00"."""
-    return minus(f"{round(float(value), digits) + 0.0:.{digits}f}")
+    # Adding 0 makes a rounded -0.0 a plain 0.
+    return f"{round(float(value), digits) + 0.0:.{digits}f}".replace("-", "−")

@@ -9,8 +9,10 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.selection import check_layers
 from mlem_core.base.errors import InputError, unknown
-from mlem_core.base.typing import FloatArray, IntArray, Layer
+from mlem_core.base.text import listed, number
+from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.inference.bootstrap import LayerPairs, Progress
 from mlem_core.inference.jackknife import FEW, FEW_SENTENCES, resampled_terms
@@ -106,12 +108,8 @@ def explain(
         A layer or feature that the analysis does not have; too few draws or sentences; with more
         than 12 features no intervals; representations that are no longer in the store.
     """
-    at = []
-    for layer in (a, b):
-        if layer not in analysis.layers:
-            names = [f"{model}:{number}" for model, number in analysis.layers]
-            raise unknown("layer", f"{layer[0]}:{layer[1]}", names)
-        at.append(analysis.layers.index(layer))
+    check_layers((a, b), analysis.layers)
+    at = [analysis.layers.index(layer) for layer in (a, b)]
     tables = analysis.tables.of_layers(at)
     if features is not None:
         tables = tables.of_features(features)
@@ -153,11 +151,11 @@ def headline(why: Explanation) -> str:
     rsa, whole = why.rsa, why.whole.iloc[0]
     known = "lower" in why.whole
     if rsa < HARDLY or (known and whole["lower"] <= 0):
-        return f"{a} and {b} are hardly alike (RSA {_plain(rsa)})."
+        return f"{a} and {b} are hardly alike (RSA {number(rsa)})."
     features = why.terms[why.terms["term"] != UNEXPLAINED]
     top = features.loc[features["value"].idxmax()]
     rest = float(why.terms.set_index("term").loc[UNEXPLAINED, "value"]) / rsa
-    text = f"{a} and {b} are alike (RSA {_plain(rsa)})"
+    text = f"{a} and {b} are alike (RSA {number(rsa)})"
     if top["value"] >= SMALL * rsa:
         text += f", most of all in {top['term']}, which makes {_share(top['value'] / rsa)} of it."
     else:
@@ -175,13 +173,9 @@ def how_sure(why: Explanation) -> str:
     top = features.loc[features["value"].idxmax()]
     parts = [("their RSA", why.whole.iloc[0]), (f"what {top['term']} adds", top)]
     said = " and ".join(
-        f"{name} between {_plain(row['lower'])} and {_plain(row['upper'])}" for name, row in parts
+        f"{name} between {number(row['lower'])} and {number(row['upper'])}" for name, row in parts
     )
     return f"How sure: other sentences of this kind would put {said} (95 % intervals)."
-
-
-def _plain(value: float) -> str:
-    return f"{round(value, 2) + 0.0:.2f}".replace("-", "−")
 
 
 def _share(value: float) -> str:
@@ -193,7 +187,7 @@ def sentence(why: Explanation) -> str:
 
     The same on the screen and on the command line.
     """
-    (a, b), terms = [f"{model}:{layer}" for model, layer in why.layers], why.terms
+    (a, b), terms = [layer_name(layer) for layer in why.layers], why.terms
     whole = why.whole.iloc[0]
     features = terms[terms["term"] != UNEXPLAINED]
     rest = terms[terms["term"] == UNEXPLAINED].iloc[0]
@@ -205,10 +199,10 @@ def sentence(why: Explanation) -> str:
     up, down = shown[shown["value"] > 0], shown[shown["value"] < 0]
     if len(up):
         parts = [f"{row['term']} contributes {_number(row)}" for _, row in up.iterrows()]
-        text.append(f"Of the features, {_and(parts)}.")
+        text.append(f"Of the features, {listed(parts)}.")
     if len(down):
         parts = [f"{row['term']} by {_number(row, -1)}" for _, row in down.iterrows()]
-        text.append(f"The two are less alike for {_and(parts)}.")
+        text.append(f"The two are less alike for {listed(parts)}.")
     if not len(shown):
         text.append("None of the features contributes much.")
     elif len(others):
@@ -243,10 +237,6 @@ def _number(row: pd.Series, sign: int = 1) -> str:
 def _short(value: float) -> str:
     # Adding 0 makes a rounded -0.0 a plain 0.
     return f"{round(value, 3) + 0.0:.3f}"
-
-
-def _and(parts: Sequence[str]) -> str:
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def contributions(pairs: LayerPairs, term: str) -> FloatArray:

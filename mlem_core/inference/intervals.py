@@ -14,8 +14,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from mlem_core.base.errors import InputError, unknown
-from mlem_core.base.typing import FloatArray, Layer
+from mlem_core.analysis.selection import check_layers
+from mlem_core.base.errors import InputError
+from mlem_core.base.typing import FloatArray, Layer, layer_name
 from mlem_core.inference.jackknife import (
     CONFIDENCE,
     CORRECTIONS,
@@ -155,7 +156,7 @@ class ErrorBars:
         rsa, rsa_lower, rsa_upper, rsa_p, rsa_p_corrected; the family is all pairs of the table
         """
         at = np.array(self.places(self.layers if layers is None else layers), dtype=np.int64)
-        names = np.array([f"{self.layers[i][0]}:{self.layers[i][1]}" for i in at], dtype=object)
+        names = np.array([layer_name(self.layers[i]) for i in at], dtype=object)
         first, second = np.triu_indices(len(at), 1)
         a, b = at[first], at[second]
         bounds = jackknife(self.rsa[a, b], self.rsa_without[:, a, b], -1.0, 1.0)
@@ -269,7 +270,7 @@ class ErrorBars:
                 "p": p_value(value, without),
             }
         )
-        what = f"differences of importance, {a[0]}:{a[1]} less {b[0]}:{b[1]}"
+        what = f"differences of importance, {layer_name(a)} less {layer_name(b)}"
         return tested(table, what, correction)
 
     def closer(self, a: Layer, b: Layer, c: Layer) -> dict[str, float]:
@@ -288,10 +289,7 @@ class ErrorBars:
 
     def places(self, layers: Sequence[Layer]) -> list[int]:
         """Where layers stand; InputError for one that is not there."""
-        for model, number in layers:
-            if (model, number) not in self._places:
-                names = [f"{model}:{number}" for model, number in self.layers]
-                raise unknown("layer", f"{model}:{number}", names)
+        check_layers(layers, self._places)
         return [self._places[layer] for layer in layers]
 
     # --- files -----------------------------------------------------------------------------

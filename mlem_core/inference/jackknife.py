@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.base.errors import InputError, unknown
-from mlem_core.base.typing import FloatArray, Layer
+from mlem_core.base.typing import FloatArray, layer_name
 from mlem_core.estimators.registry import ESTIMATORS
 from mlem_core.inference.bootstrap import LayerPairs, Progress, ScoreDraws, score_draws, term_draws
 from mlem_core.inference.refits import REFITTED, refitted_scores
@@ -301,7 +301,7 @@ def compare_importances(
     return _differences(
         difference,
         {"feature": pairs.tables.columns.names},
-        f"differences of importance, {_named(pairs.layers[0])} less {_named(pairs.layers[1])}",
+        "differences of importance, " + " less ".join(map(layer_name, pairs.layers)),
         correction,
         confidence,
     )
@@ -355,7 +355,3 @@ def _differences(
         }
     )
     return tested(table, what, correction)
-
-
-def _named(layer: Layer) -> str:
-    return f"{layer[0]}:{layer[1]}"

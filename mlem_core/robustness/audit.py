@@ -23,7 +23,7 @@ from mlem_core.analysis.run import run
 from mlem_core.analysis.transforms import outlier_units, variances
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import cores
-from mlem_core.base.typing import FloatArray, Layer, Progress, Report
+from mlem_core.base.typing import FloatArray, Layer, Progress, Report, layer_name
 from mlem_core.measures.importance import fitted
 from mlem_core.measures.similarity import weighted_tau
 from mlem_core.pairs.condensed import row_slices
@@ -322,7 +322,7 @@ def _compare(
                 "rho": np.nan if gone[i] else after.rho[at[i]],
                 "rho_before": before.rho[i],
                 "rsa_change": np.nan if most is None else change[i, most],
-                "rsa_with": "" if most is None else f"{layers[most][0]}:{layers[most][1]}",
+                "rsa_with": "" if most is None else layer_name(layers[most]),
             }
         )
     a, b = np.triu_indices(len(layers), 1)

@@ -12,6 +12,7 @@ two layers (RSA or τ), a claim holds in a universe where its margin is above 0:
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,7 +21,8 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.base.errors import InputError, unknown
-from mlem_core.base.typing import Layer
+from mlem_core.base.text import minus
+from mlem_core.base.typing import Layer, layer_name, parse_layer
 
 if TYPE_CHECKING:
     from mlem_core.inference.intervals import ErrorBars
@@ -92,10 +94,10 @@ class Claim:
         features: list[str] = []
         more: dict[str, str | float] = {}
         for word in words:
-            model, colon, number = word.rpartition(":")
-            if colon and model and number.isdigit():
-                layers.append((model, int(number)))
-            elif similar and word in MEASURES:
+            with contextlib.suppress(InputError):
+                layers.append(parse_layer(word))
+                continue
+            if similar and word in MEASURES:
                 more["measure"] = word
             elif limited and _is_number(word):
                 more["threshold"] = float(word)
@@ -106,7 +108,7 @@ class Claim:
     @property
     def sentence(self) -> str:
         """The claim in words."""
-        a, *others = [f"{model}:{layer}" for model, layer in self.layers]
+        a, *others = [layer_name(layer) for layer in self.layers]
         if self.kind == "top":
             return f"{self.features[0]} matters most in {a}"
         if self.kind == "above":
@@ -184,7 +186,7 @@ class OverStimuli(NamedTuple):
             f"In the analysis as it is the margin is {self.value:.3f}; other sentences of this "
             f"kind would put it between {self.lower:.3f} and {self.upper:.3f} (95 % interval, {p})."
         )
-        return text.replace(" -", " −")
+        return minus(text)
 
 
 def over_stimuli(claim: Claim, bars: ErrorBars) -> OverStimuli | None:
@@ -231,11 +233,9 @@ def _is_number(text: str) -> bool:
 
 
 def _no_layer(found: Multiverse, layer: Layer) -> InputError:
-    names = dict.fromkeys(
-        f"{model}:{number}"
-        for model, number in zip(found.layers["model"], found.layers["layer"], strict=True)
-    )
-    return unknown("layer of the multiverse", f"{layer[0]}:{layer[1]}", names)
+    layers = zip(found.layers["model"], found.layers["layer"], strict=True)
+    names = dict.fromkeys(layer_name(one) for one in layers)
+    return unknown("layer of the multiverse", layer_name(layer), names)
 
 
 def curve(claim: Claim, found: Multiverse) -> pd.DataFrame:
@@ -301,5 +301,5 @@ def orders(found: Multiverse) -> list[str]:
         low, high = own["rsa"].min(), own["rsa"].max()
         tau = f"τ from {own['tau'].min():.2f} to {own['tau'].max():.2f}"
         text = f"{m}:{i} and {other}:{j}: RSA from {low:.2f} to {high:.2f}, {tau}."
-        said.append(text.replace("-", "−"))
+        said.append(minus(text))
     return said

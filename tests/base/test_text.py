@@ -35,6 +35,7 @@ def test_counts():
 )
 def test_a_span(numbers, expected):
     assert span(numbers) == expected
+    assert span([0, 1], 2) == "0 to 1"
 
 
 def test_minus_signs_are_those_of_numbers():
