@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,7 @@ from mlem_core.base.typing import FloatArray
 from mlem_core.pairs.distances import distance_named, squared_distances
 from mlem_core.pairs.layer_sums import LayerSums, layer_sums
 from mlem_core.pairs.patterns import PairIndex
-from mlem_core.pairs.tables import LazyArray, PairTables
+from mlem_core.pairs.tables import BY_LAYER, LazyArray, PairTables
 
 # The square of a larger number, summed over units, may be more than a float64 can hold.
 HUGE = 1e150
@@ -166,17 +167,11 @@ def _assemble(index: PairIndex, rows: Sequence[LayerSums]) -> PairTables:
     def stacked(name: str) -> FloatArray:
         return np.stack([getattr(row, name) for row in rows])
 
-    ranked = rows[0].train_sums is not None
-    train_sums = stacked("train_sums")[:, :, cells] if ranked else None
-    return replace(
-        tables,
-        target_sums=stacked("target_sums")[:, cells],
-        rank_sums=stacked("rank_sums")[:, cells],
-        within_sums=stacked("within_sums")[:, cells],
-        rank_squares=stacked("rank_squares"),
-        within_squares=stacked("within_squares"),
-        target_low=stacked("target_low"),
-        target_high=stacked("target_high"),
-        train_sums=None if train_sums is None else LazyArray(lambda: train_sums),
-        train_squares=stacked("train_squares") if ranked else None,
-    )
+    changed: dict[str, Any] = {name: stacked(name) for name in BY_LAYER}
+    for name in ("target_sums", "rank_sums", "within_sums"):
+        changed[name] = changed[name][:, cells]
+    if rows[0].train_sums is not None:
+        train_sums = stacked("train_sums")[:, :, cells]
+        changed["train_sums"] = LazyArray(lambda: train_sums)
+        changed["train_squares"] = stacked("train_squares")
+    return replace(tables, **changed)

@@ -14,7 +14,7 @@ from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.pairs.condensed import n_pairs, places_of, row_slices
 from mlem_core.pairs.tiles import (
     Tile,
-    cityblock,
+    Tiles,
     half,
     squared_difference,
     squared_euclidean,
@@ -206,37 +206,30 @@ def squared_distances(
     kept, position = np.unique(first, return_inverse=True)
     rows = _prepared(raw[kept].astype(np.float64), distance, layer, kept)
     n = len(raw)
-    if distance.tile is None:
-        condensed = _squared_condensed(distance, rows)
-        if len(kept) == n:
-            return condensed
-        from scipy.spatial.distance import squareform
-
-        square = squareform(condensed, checks=False)
+    if device is not None and distance.torch_tile is not None:
+        bands = torch_tiles(rows, distance.torch_tile, distance.squared, device)
+    elif distance.tile is not None:
+        bands = tiles(rows, distance.tile, distance.squared)
     else:
-        if device is not None and distance.torch_tile is not None:
-            found = torch_tiles(rows, distance.torch_tile, distance.squared, device)
-        else:
-            found = tiles(rows, distance.tile, distance.squared)
-        if len(kept) == n:
-            condensed, slices = np.empty(n_pairs(n)), list(row_slices(n))
-            for start, stop, tile in found:
-                for i in range(start, min(stop, n - 1)):
-                    condensed[slices[i][1]] = tile[i - start, i - start + 1 :]
-            return condensed
-        square = np.zeros((len(kept), len(kept)))
-        for start, stop, tile in found:
-            square[start:stop, start:] = tile
-            square[start:, start:stop] = tile.T
-        np.fill_diagonal(square, 0.0)
+        bands = _condensed_bands(distance, rows)
+    condensed, slices = np.empty(n_pairs(n)), list(row_slices(n))
+    if len(kept) == n:
+        for start, stop, band in bands:
+            for i in range(start, min(stop, n - 1)):
+                condensed[slices[i][1]] = band[i - start, i - start + 1 :]
+        return condensed
     # Copying from the distances of the distinct rows is what makes ties exact.
-    condensed = np.empty(n_pairs(n))
-    for i, where in row_slices(n):
+    square = np.zeros((len(kept), len(kept)))
+    for start, stop, band in bands:
+        square[start:stop, start:] = band
+        square[start:, start:stop] = band.T
+    np.fill_diagonal(square, 0.0)
+    for i, where in slices:
         np.take(square[position[i]], position[i + 1 :], out=condensed[where])
     return condensed
 
 
-def _squared_condensed(distance: Distance, rows: FloatArray) -> FloatArray:
+def _condensed_bands(distance: Distance, rows: FloatArray) -> Tiles:
     assert distance.condensed is not None
     found = np.asarray(distance.condensed(rows), dtype=np.float64)
     if found.shape != (n_pairs(len(rows)),) or not (np.isfinite(found) & (found >= 0)).all():
@@ -244,7 +237,9 @@ def _squared_condensed(distance: Distance, rows: FloatArray) -> FloatArray:
             f"the distance {distance.name!r} gave an array of shape {found.shape} for {len(rows)} "
             f"rows; expected {n_pairs(len(rows))} finite numbers of at least 0, one a pair."
         )
-    return found if distance.squared else found**2
+    for i, at in row_slices(len(rows)):
+        band = np.concatenate(([0.0], found[at]))[None]
+        yield i, i + 1, band if distance.squared else band**2
 
 
 def pair_distances(
@@ -325,6 +320,12 @@ def _half_squared_difference(a: FloatArray, b: FloatArray) -> FloatArray:
     return squared_difference(a, b) / 2
 
 
+def _cityblock(rows: FloatArray) -> FloatArray:
+    from scipy.spatial.distance import pdist
+
+    return pdist(rows, "cityblock")
+
+
 register(
     Distance(
         "euclidean",
@@ -349,7 +350,7 @@ register(
 register(
     Distance(
         "manhattan",
-        tile=cityblock,
+        condensed=_cityblock,
         torch_tile=torch_cityblock,
         pairwise=lambda a, b: np.abs(a - b).sum(axis=1),
     )

@@ -34,29 +34,17 @@ class LayerSums:
 class SortedPairs(Protocol):
     """The pairs of a layer in ascending order of their distance, wherever they are kept.
 
-    Sums are by cell, (n_cells,), over all (not only the occurring) cells; ranks are average ranks,
-    centred, and `squares` the sum of their squares.
+    Sums are by cell, (n_cells,), over all (not only the occurring) cells: of the squared distances,
+    or of the centred average ranks among all pairs, the pairs inside a fold, or those that leave it
+    out; with the latter comes the sum of their squares. `ends` are the lowest and the highest
+    squared distance of each block, (n_blocks,), infinite if it is empty.
     """
 
-    def target_sums(self) -> FloatArray:
-        """Sums of the squared distances."""
-        ...
-
-    def rank_sums(self) -> tuple[FloatArray, float]:
-        """Sums and squares of the ranks among all pairs."""
-        ...
-
-    def within(self, fold: int) -> tuple[FloatArray, float]:
-        """Sums and squares of the ranks among the pairs inside a fold."""
-        ...
-
-    def training(self, fold: int) -> tuple[FloatArray, float]:
-        """Sums and squares of the ranks among the pairs that leave out a fold."""
-        ...
-
-    def ends(self) -> tuple[FloatArray, FloatArray]:
-        """(n_blocks,) lowest and highest squared distance of each block; infinite if empty."""
-        ...
+    def target_sums(self) -> FloatArray: ...
+    def rank_sums(self) -> tuple[FloatArray, float]: ...
+    def within(self, fold: int) -> tuple[FloatArray, float]: ...
+    def training(self, fold: int) -> tuple[FloatArray, float]: ...
+    def ends(self) -> tuple[FloatArray, FloatArray]: ...
 
 
 def sums_of(pairs: SortedPairs, n_folds: int, train_ranks: bool) -> LayerSums:

@@ -76,13 +76,6 @@ def squared_difference(a: FloatArray, b: FloatArray) -> FloatArray:
     return np.einsum("ij,ij->i", difference, difference)
 
 
-def cityblock(rows: FloatArray, _: FloatArray, start: int, stop: int) -> FloatArray:
-    """A tile of Manhattan distances."""
-    from scipy.spatial.distance import cdist
-
-    return cdist(rows[start:stop], rows[start:], "cityblock")
-
-
 def half(tile: Tile) -> Tile:
     """Half of what a tile is: for rows of norm 1, 1 - cos is half the squared distance."""
 
@@ -112,7 +105,7 @@ def torch_squared_euclidean(
 
 
 def torch_cityblock(rows: torch.Tensor, _: torch.Tensor, start: int, stop: int) -> torch.Tensor:
-    """`cityblock` in torch."""
+    """A tile of Manhattan distances in torch."""
     import torch
 
     return torch.cdist(rows[start:stop], rows[start:], p=1.0)
