@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 import streamlit as st
 
+from mlem_core.base.typing import parse_layer
 from pages import audited, bars, choices
 from pages import shared as screen
 from pages.view import View, open_view, two_layers
@@ -87,7 +88,7 @@ def body() -> None:
                 name: st.column_config.NumberColumn(format="%.3f") for name in dict.fromkeys((a, b))
             },
         )
-    chosen = [screen.as_layer(a), screen.as_layer(b)]
+    chosen = [parse_layer(a), parse_layer(b)]
     kept = [results.importance[
         (results.importance["model"] == model) & (results.importance["layer"] == layer)
     ] for model, layer in dict.fromkeys(chosen)]  # fmt: skip
@@ -196,9 +197,7 @@ def _show_map(
     sample = "" if len(shown) == len(stimuli) else f" A seeded sample of {len(shown):,} stimuli."
     table = points.assign(label=labels, **{colour: values})
     chosen = screen.show_figure(
-        figures.stimulus_map(
-            table, colour, kind, screen.layer_label(f"{model}:{layer}"), marked=marked
-        ),
+        figures.stimulus_map(table, colour, kind, f"{model} layer {layer}", marked=marked),
         table,
         f"stimuli-{place}",
         "Metric MDS of the neural distances: stimuli that lie close are represented alike, those "

@@ -18,7 +18,7 @@ from mlem_core.models.extraction import ExtractionOptions
 from mlem_core.models.loading import DEVICES, DTYPES
 from mlem_core.models.registry import packaged
 from mlem_core.models.tokens import POOLINGS, SPECIAL_TOKENS
-from mlem_core.pairs.distances import DISTANCES, METRICS, PRECOMPUTED
+from mlem_core.pairs.distances import DISTANCES, PRECOMPUTED, metrics
 from mlem_core.pairs.patterns import MISSING
 
 
@@ -79,10 +79,7 @@ def _models_help() -> str:
 
 @dataclass(frozen=True)
 class AnalysisSpec:
-    """Everything that decides what an analysis gives; `parameters` describes its fields.
-
-    None is all layers, or all features; `representations` are (name, path) of files.
-    """
+    """Everything that decides what an analysis gives; `parameters` describes its fields."""
 
     stimuli: str = _asked(
         "probing", "Stimulus set", "a stimulus CSV or a built-in set", metavar="FILE.csv|NAME"
@@ -245,7 +242,7 @@ def _check_precomputed(spec: AnalysisSpec) -> None:
         raise InputError(
             f"the distance {PRECOMPUTED} goes with representations files only, whose arrays are "
             f"distances already; found the model {spec.models[0]!r} beside it: leave it out, or "
-            f"choose one of {', '.join(METRICS)}."
+            f"choose one of {', '.join(metrics())}."
         )
     if spec.units != "raw":
         raise InputError(

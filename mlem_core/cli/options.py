@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 from mlem_core.analysis.spec import AnalysisSpec, parameters, parse_names
 from mlem_core.base.errors import InputError
+from mlem_core.base.typing import parse_layer
 from mlem_core.data.datasets import SETS
 
 BAD_INPUT = 2
@@ -23,13 +24,21 @@ class Parser(argparse.ArgumentParser):
         raise SystemExit(BAD_INPUT)
 
 
-def _layer(text: str) -> tuple[str, int]:
-    model, _, number = text.rpartition(":")
-    if not model or not number.isdecimal():
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not of the form MODEL:LAYER, such as minilm:3"
-        )
-    return model, int(number)
+def _typed(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """For argparse, which keeps the message of its own error only."""
+    if parse in (int, str):
+        return parse
+
+    def typed(text: str) -> Any:
+        try:
+            return parse(text)
+        except InputError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return typed
+
+
+_layer = _typed(parse_layer)
 
 
 def _add_bootstrap(command: argparse.ArgumentParser, what: str) -> None:
@@ -47,20 +56,6 @@ def _variation(text: str) -> tuple[str, tuple[str, ...]]:
     if not (name and equals and parse_names(values)):
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form distance=euclidean,cosine")
     return name.replace("-", "_"), parse_names(values)
-
-
-def _typed(parse: Callable[[str], Any]) -> Callable[[str], Any]:
-    """For argparse, which keeps the message of its own error only."""
-    if parse in (int, str):
-        return parse
-
-    def typed(text: str) -> Any:
-        try:
-            return parse(text)
-        except InputError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return typed
 
 
 def _add_inputs(command: argparse.ArgumentParser) -> None:

@@ -11,6 +11,7 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from mlem_core.base.typing import parse_layer
 from mlem_core.figures.style import (
     MODEL_COLORS,
     SYMBOLS,
@@ -22,7 +23,6 @@ from mlem_core.figures.style import (
     faded,
     model_blocks,
     panel_title,
-    parted,
     plain,
     quiet,
     sparse_ticks,
@@ -57,7 +57,7 @@ def similarity_matrices(
     intervals : layer_a, layer_b, weighted_tau_lower, weighted_tau_upper, rsa_lower, rsa_upper,
         rsa_p_corrected; hovering says them, see `mlem_core.inference.intervals`
     """
-    layers = [parted(name) for name in profiles.index]
+    layers = [parse_layer(name) for name in profiles.index]
     names = [f"{plain(model)} {layer}" for model, layer in layers]
     figure = make_subplots(3 - across, across, horizontal_spacing=0.08, vertical_spacing=0.14)
     titles = (

@@ -10,7 +10,7 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.maps import stimulus_map
 from mlem_core.analysis.results import Results
 from mlem_core.base.errors import InputError
-from mlem_core.base.typing import Layer
+from mlem_core.base.typing import Layer, layer_name
 from mlem_core.storage.store import Store
 
 # A figure, its title, and how it was computed.
@@ -72,7 +72,7 @@ def all_figures(
         f"Metric multidimensional scaling of 1 − similarity. {on}.",
     )
     a, b = pair or _most_alike(results)
-    names = [f"{model}:{layer}" for model, layer in (a, b)]
+    names = [layer_name(layer) for layer in (a, b)]
     drawn["compare"] = (
         figures.importance_scatter(
             importance,

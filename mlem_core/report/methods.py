@@ -10,7 +10,9 @@ import numpy as np
 
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.results import Results
+from mlem_core.base.text import listed, many, span
 from mlem_core.estimators.registry import estimator_named
+from mlem_core.pairs.distances import distance_named
 from mlem_core.report import references
 from mlem_core.report.latex import escape
 
@@ -86,17 +88,6 @@ def versions_text(manifest: Mapping[str, Any]) -> str:
     return "".join(f"{name} {version}\n" for name, version in kept.items())
 
 
-def _and(parts: list[str]) -> str:
-    return f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else parts[0]
-
-
-def _span(numbers: list[int]) -> str:
-    """ "0 to 6", or the numbers themselves where some in between are left out."""
-    if len(numbers) > 2 and numbers == list(range(numbers[0], numbers[-1] + 1)):
-        return f"layers {numbers[0]} to {numbers[-1]}"
-    return f"layer{'s' * (len(numbers) > 1)} {_and([str(n) for n in numbers])}"
-
-
 def _stimuli(analysis: Analysis, results: Results) -> str:
     manifest = analysis.manifest["stimuli"]
     level = "words in" if manifest["level"] == "word" else "stimuli, of"
@@ -105,11 +96,10 @@ def _stimuli(analysis: Analysis, results: Results) -> str:
         for name, kind in manifest["features"].items()
         if name in results.feature_correlations
     ]
-    kinds = len(features)
     return (
         f"The stimuli were {results.n_stimuli:,} {level} {manifest['n_sentences']:,} "
         f"sentences ({manifest['name']}, SHA-256 {manifest['digest'][:12]}), annotated with "
-        f"{kinds} feature{'s' * (kinds != 1)}: {_and(features)}; every one of their "
+        f"{many(len(features), 'feature')}: {listed(features)}; every one of their "
         f"{results.n_pairs:,} pairs was used."
     )
 
@@ -140,14 +130,14 @@ def _models(analysis: Analysis, results: Results) -> list[str]:
             pooling.add(str(facts["pooling"]))
         cited = references.of_model(name, facts)
         cite = f" [@{', '.join(cited)}]" if cited else ""
-        texts.append(f"{name} ({about}; {_span(layers)}){cite}")
-    sentences = [f"They were represented by {_and(texts)}."]
+        texts.append(f"{name} ({about}; layer{'s' * (len(layers) > 1)} {span(layers)}){cite}")
+    sentences = [f"They were represented by {listed(texts)}."]
     if pooling:
         sentences.append(
-            f"Of a model the state of the {_and(sorted(pooling))} was taken; layer 0 is what "
+            f"Of a model the state of the {listed(sorted(pooling))} was taken; layer 0 is what "
             "enters the first block and layer k what leaves block k."
             if pooling == {"last sub-token of the word"}
-            else f"Of a model the {_and(sorted(pooling))} was taken; layer 0 is what enters the "
+            else f"Of a model the {listed(sorted(pooling))} was taken; layer 0 is what enters the "
             "first block and layer k what leaves block k."
         )
         choices = {
@@ -155,7 +145,7 @@ def _models(analysis: Analysis, results: Results) -> list[str]:
             for name in shown
             if "special_tokens" in analysis.manifest["models"][name]
         }
-        sentences.append(f"Start and end tokens were {_and(sorted(choices))}.")
+        sentences.append(f"Start and end tokens were {listed(sorted(choices))}.")
     if analysis.spec.positions == "without-first":
         sentences.append("Words at the first position of their sentence were left out.")
     if analysis.spec.units in _UNITS:
@@ -164,23 +154,17 @@ def _models(analysis: Analysis, results: Results) -> list[str]:
 
 
 def _distances(analysis: Analysis) -> str:
-    spec = analysis.spec
-    neural = (
-        "the distance given in the file"
-        if spec.distance == "precomputed"
-        else f"the {spec.distance.capitalize() if spec.distance == 'euclidean' else spec.distance} "
-        "distance"
-    )
+    neural = distance_named(analysis.spec.distance).phrase
     return (
         f"The neural distance of two stimuli was {neural} of their representations, their distance "
         "on a nominal feature 1 if the values differ and 0 otherwise, on an ordered one the "
-        f"difference divided by the range over all stimuli; {_MISSING[spec.missing]}."
+        f"difference divided by the range over all stimuli; {_MISSING[analysis.spec.missing]}."
     )
 
 
 def _fit(analysis: Analysis, results: Results, estimator: str, interactions: bool) -> str:
     n_terms = results.weights["feature"].nunique()
-    weights = f"{n_terms} weight{'s' * (n_terms != 1)}"
+    weights = many(n_terms, "weight")
     if interactions:
         weights += " (features and the products of every two)"
     chosen = estimator_named(estimator)
@@ -227,5 +211,5 @@ def _similarity(results: Results) -> str:
 def _versions(analysis: Analysis) -> str:
     kept = {name: version for name, version in analysis.manifest["versions"].items() if version}
     own = kept.pop("mlem", "")
-    named = _and([f"{name} {version}" for name, version in kept.items()])
+    named = listed([f"{name} {version}" for name, version in kept.items()])
     return f"Computed with MLEM Explorer {own} on {named}."
