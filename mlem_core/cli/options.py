@@ -78,6 +78,30 @@ def _add_inputs(command: argparse.ArgumentParser) -> None:
         command.add_argument(f"--{(described.option or name).replace('_', '-')}", **options)
 
 
+def _add_claims(command: argparse.ArgumentParser) -> None:
+    """What is claimed of which layers, and what is varied."""
+    command.add_argument(
+        "layers_in_question",
+        nargs="*",
+        type=_layer,
+        metavar="minilm:3",
+        help="layers in question, beside those of the claims",
+    )
+    command.add_argument(
+        "--claim", dest="claims", action="append", default=[], help="may be given several times"
+    )
+    command.add_argument(
+        "--vary",
+        action="append",
+        default=[],
+        type=_variation,
+        metavar="distance=euclidean,cosine",
+        help="what to vary (distance, units, positions, special_tokens, pooling, missing, "
+        "estimator); may be given several times; default: every distance and estimator, and, "
+        "where they matter, positions and missing",
+    )
+
+
 def spec_of(options: argparse.Namespace) -> AnalysisSpec:
     """The analysis that the options of a command ask for."""
     return AnalysisSpec.from_dict({k: v for k, v in vars(options).items() if k in parameters()})
@@ -129,26 +153,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
         "written minilm:3.",
     )
     _add_inputs(multiverse)
-    multiverse.add_argument(
-        "layers_in_question",
-        nargs="*",
-        type=_layer,
-        metavar="minilm:3",
-        help="layers in question, beside those of the claims",
-    )
-    multiverse.add_argument(
-        "--claim", dest="claims", action="append", default=[], help="may be given several times"
-    )
-    multiverse.add_argument(
-        "--vary",
-        action="append",
-        default=[],
-        type=_variation,
-        metavar="distance=euclidean,cosine",
-        help="what to vary (distance, units, positions, special_tokens, pooling, missing, "
-        "estimator); may be given several times; default: every distance and estimator, and, "
-        "where they matter, positions and missing",
-    )
+    _add_claims(multiverse)
     multiverse.add_argument("--out", required=True, metavar="DIR", help=_FOLDER)
 
     stimuli = commands.add_parser("stimuli", help="write a built-in stimulus set as CSV")
