@@ -7,7 +7,8 @@ import functools
 import html
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,24 @@ SIZE = 13
 LEVELS = 16  # more levels than this of a nominal feature are drawn as "other"
 BARS = 12
 SIGNIFICANT = 0.05
+
+
+@dataclass(frozen=True)
+class Annotations:
+    """What inference and the audit add to the values that a figure draws.
+
+    Attributes
+    ----------
+    intervals : table of confidence intervals and corrected p-values; None where there is none
+    flags : why a layer, or a pair of layers, is to be read with care; each figure says what its
+        keys are
+    """
+
+    intervals: pd.DataFrame | None = None
+    flags: Mapping[Any, Any] = field(default_factory=dict)
+
+
+NO_ANNOTATIONS = Annotations()
 
 
 def feature_colors(features: Sequence[str]) -> dict[str, str]:
@@ -213,10 +232,10 @@ def color_bar(low: float, x: float) -> dict[str, Any]:
     }
 
 
-def warning_marks(
+def flag_trace(
     x: Sequence[float], y: Sequence[float], hover: Sequence[str], legend: bool
 ) -> dict[str, Any]:
-    """Triangles that say to read something with care; their hover says why."""
+    """Triangles at what is to be read with care; their hover text says why."""
     return {
         "x": list(x),
         "y": list(y),
