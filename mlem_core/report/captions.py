@@ -32,7 +32,7 @@ def computed_on(n_stimuli: int, n_pairs: int = 0, n_folds: int = 0) -> str:
     counts = [f"{n_stimuli:,} stimuli"]
     counts += [f"{n_pairs:,} pairs"] if n_pairs else []
     counts += [f"{n_folds} folds"] if n_folds else []
-    return f"Computed on {', '.join(counts)}."
+    return f"Computed on {(', ' if n_folds else ' and ').join(counts)}."
 
 
 def profiles(basis: str, family: str = "", *, flagged: bool = False, warning: str = "") -> str:
@@ -138,14 +138,14 @@ def compare(basis: str, *, intervals: bool = False, flagged: bool = False) -> st
     )
 
 
-def stimulus_map(n_shown: int, n_stimuli: int, color: str) -> str:
-    """The stimuli of one layer as points."""
+def stimulus_map(n_shown: int, n_stimuli: int, color: str = "") -> str:
+    """The stimuli of one layer as points; `color` where the feature is not chosen beside it."""
     sample = f"A seeded sample of {n_shown:,} stimuli." if n_shown < n_stimuli else ""
     return _joined(
         "Metric MDS of the neural distances: stimuli that lie close are represented alike, those "
         "far apart differently.",
         sample,
-        f"Coloured by {color}.",
+        f"Coloured by {color}." if color else "",
         computed_on(n_stimuli),
     )
 
