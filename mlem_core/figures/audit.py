@@ -33,7 +33,7 @@ def audit_map(
     layers: pd.DataFrame,
     changes: pd.DataFrame,
     flags: pd.DataFrame,
-    says: Mapping[str, str],
+    labels: Mapping[str, str],
     control: str,
 ) -> go.Figure:
     """How much of each possible artefact there is in each layer, from 0 to 1; flags are dots.
@@ -46,11 +46,11 @@ def audit_map(
     ----------
     layers, changes : of an `mlem_core.robustness.audit.Audit`
     flags : of `mlem_core.robustness.flags`; only those of a layer alone are drawn
-    says : how each variant is called, in the order of the rows
+    labels : how each variant is called, in the order of the rows
     control : the variant with random weights
     """
     names = list(zip(layers["model"], layers["layer"], strict=True))
-    rows = _rows(layers, changes, names, says, control)
+    rows = _rows(layers, changes, names, labels, control)
     figure = go.Figure(
         go.Heatmap(
             z=np.clip(np.array([row.values for row in rows], dtype=np.float64), 0.0, 1.0),
@@ -132,7 +132,7 @@ def _rows(
     layers: pd.DataFrame,
     changes: pd.DataFrame,
     names: Sequence[Layer],
-    says: Mapping[str, str],
+    labels: Mapping[str, str],
     control: str,
 ) -> list[_Row]:
     rows = []
@@ -146,24 +146,24 @@ def _rows(
             texts = [f"{text}<br>{n} of {of} units" for text, n, of in units]
         rows.append(_Row(name, title, list(values), texts))
     by = changes.set_index(["variant", "model", "layer"])
-    for variant, words in says.items():
-        title = f"{words}: change of RSA"
+    for variant, label in labels.items():
+        title = f"{label}: change of RSA"
         if variant == control:
             title = "random weights: share of ρ"
         cells = [
-            _cell(by.loc[(variant, *layer)], words, variant == control)
+            _cell(by.loc[(variant, *layer)], label, variant == control)
             if (variant, *layer) in by.index
-            else (np.nan, f"{words}: not known")
+            else (np.nan, f"{label}: not known")
             for layer in names
         ]
         rows.append(_Row(variant, title, [v for v, _ in cells], [text for _, text in cells]))
     return rows
 
 
-def _cell(change: pd.Series, words: str, is_control: bool) -> tuple[float, str]:
+def _cell(change: pd.Series, label: str, is_control: bool) -> tuple[float, str]:
     """What a variant changes in a layer: the value in the map and what hovering says."""
     before, after = change["rho_before"], change["rho"]
-    text = f"{words} ρ {as_number(after, 2)} (before {as_number(before, 2)})"
+    text = f"{label} ρ {as_number(after, 2)} (before {as_number(before, 2)})"
     if is_control:
         return after / before if before > 0 else np.nan, text
     return abs(change["rsa_change"]), (

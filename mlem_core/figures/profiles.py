@@ -94,7 +94,7 @@ def profiles(
         for key in ("rho", "ceiling"):
             if (model, key, "") in lines:
                 traces += panel.place(_score_traces(lines[model, key, ""], key, panel))
-        flags = {layer: why for (own, layer), why in annotations.flags.items() if own == model}
+        flags = {layer: why for (one, layer), why in annotations.flags.items() if one == model}
         if flags:
             hover = [
                 f"<b>{panel.model}, layer {layer}</b><br>audit: {wrapped(why)}"
@@ -163,12 +163,12 @@ def _lines(table: pd.DataFrame, key: str, bounds: Mapping[_Key, _Bounds]) -> dic
     stats = stats.fillna({"std": 0.0}).reset_index("layer")
     return {
         (model, key, feature): _Line(
-            own["layer"].to_numpy(),
-            own["mean"].to_numpy(),
-            own["std"].to_numpy(),
+            line["layer"].to_numpy(),
+            line["mean"].to_numpy(),
+            line["std"].to_numpy(),
             bounds.get((model, key, feature)),
         )
-        for (model, feature), own in stats.groupby(["model", "feature"])
+        for (model, feature), line in stats.groupby(["model", "feature"])
     }
 
 
@@ -176,9 +176,9 @@ def _bounds(intervals: pd.DataFrame) -> dict[_Key, _Bounds]:
     table = intervals.sort_values("layer", kind="stable")
     return {
         key: _Bounds(
-            *(own[name].to_numpy(np.float64) for name in ("lower", "upper", "p_corrected"))
+            *(rows[name].to_numpy(np.float64) for name in ("lower", "upper", "p_corrected"))
         )
-        for key, own in table.groupby(["model", "quantity", "feature"], sort=False)
+        for key, rows in table.groupby(["model", "quantity", "feature"], sort=False)
     }
 
 

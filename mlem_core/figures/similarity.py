@@ -265,14 +265,14 @@ def layer_maps(
     for place, (measure, title) in enumerate(measures):
         at = {"row": 1 + place * (across == 1), "col": 1 + place * (across == 2)}
         for i, model in enumerate(models):
-            own = layer_map[(layer_map["measure"] == measure) & (layer_map["model"] == model)]
-            own = own.sort_values("layer")
+            points = layer_map[(layer_map["measure"] == measure) & (layer_map["model"] == model)]
+            points = points.sort_values("layer")
             color = MODEL_COLORS[i % len(MODEL_COLORS)]
-            ends = {0, len(own) - 1}
+            ends = {0, len(points) - 1}
             figure.add_trace(
                 go.Scatter(
-                    x=own["x"],
-                    y=own["y"],
+                    x=points["x"],
+                    y=points["y"],
                     name=plain(model),
                     legendgroup=model,
                     showlegend=place == 0,
@@ -282,18 +282,18 @@ def layer_maps(
                         "color": color,
                         "symbol": SYMBOLS[i % len(SYMBOLS)],
                         # Depth can be seen without counting: points grow with the layer.
-                        "size": np.linspace(6, 12, len(own)) if len(own) > 1 else 10,
+                        "size": np.linspace(6, 12, len(points)) if len(points) > 1 else 10,
                         "opacity": 0.9,
                     },
                     selected={"marker": {"opacity": 1, "size": 16}},
                     unselected={"marker": {"opacity": 0.55}},
-                    text=[f"{n}" if k in ends else "" for k, n in enumerate(own["layer"])],
+                    text=[f"{n}" if k in ends else "" for k, n in enumerate(points["layer"])],
                     textposition="top center",
                     cliponaxis=False,
-                    customdata=own[["model", "layer"]].to_numpy(dtype=object),
+                    customdata=points[["model", "layer"]].to_numpy(dtype=object),
                     hovertext=[
                         f"<b>{plain(model)}</b><br>layer {n}{profiles.get((model, n), '')}"
-                        for n in own["layer"]
+                        for n in points["layer"]
                     ],
                     hoverinfo="text",
                 ),
@@ -315,8 +315,8 @@ def _profiles_in_words(importance: pd.DataFrame, most: int = 4) -> dict[tuple[st
     """The features that matter most in each layer, as lines of a hover text."""
     means = importance.groupby(["model", "layer", "feature"], sort=False)["importance"].mean()
     words = {}
-    for (model, layer), own in means.groupby(level=["model", "layer"], sort=False):
-        top = own.droplevel(["model", "layer"]).nlargest(most)
+    for (model, layer), profile in means.groupby(level=["model", "layer"], sort=False):
+        top = profile.droplevel(["model", "layer"]).nlargest(most)
         lines = [f"<br>{plain(name)}: FI = {value:.3f}" for name, value in top.items()]
         words[(str(model), int(layer))] = "".join(lines)
     return words

@@ -312,13 +312,13 @@ def label_places(points: np.ndarray, labels: Sequence[str]) -> list[str]:
             low = y + (0.02 if b > 0 else -0.02 - high if b < 0 else -high / 2)
             return left, low, left + wide, low + high
 
-        def cost(name: str, own: int = int(i), box: Any = box) -> float:
+        def cost(name: str, label: int = int(i), box: Any = box) -> float:
             x0, y0, x1, y1 = box(sides[name])
             out = max(0.0, -x0) + max(0.0, x1 - 1) + max(0.0, -y0) + max(0.0, y1 - 1)
             shared = sum(
                 max(0.0, min(x1, x3) - max(x0, x2)) * max(0.0, min(y1, y3) - max(y0, y2))
                 for k, (x2, y2, x3, y3) in enumerate(taken)
-                if k != own
+                if k != label
             )
             return shared * 100 + out
 
@@ -332,8 +332,8 @@ def common_levels(values: pd.Series, most: int) -> tuple[list[str], list[str]]:
     tally = values.dropna().map(as_text).value_counts()
     if len(tally) <= most:
         return sorted(tally.index), []
-    kept = list(tally.index[: most - 1])
-    return sorted(kept), list(tally.index[most - 1 :])
+    common = list(tally.index[: most - 1])
+    return sorted(common), list(tally.index[most - 1 :])
 
 
 def wrapped(text: str, width: int = 60) -> str:
