@@ -192,7 +192,7 @@ def _choose_options(stimuli: StimulusSet | None) -> dict[str, Any]:
             list(ESTIMATORS),
             "estimator",
             "ridge",
-            format_func=lambda one: screen.ESTIMATOR_NAMES.get(one, one),
+            format_func=lambda one: ESTIMATORS[one].label,
             help="How the metric model is fitted: ridge as in the first paper, the highest rank "
             "correlation as in the second.",
         )

@@ -131,10 +131,10 @@ def chance(view: View) -> None:
 
 
 def _chance(view: View) -> None:
-    from mlem_core.analysis import cached_fits
+    from mlem_core.estimators.registry import estimator_named
     from mlem_core.inference.jackknife import tested
 
-    if view.selection.estimator in cached_fits.SLOW:
+    if estimator_named(view.selection.estimator).slow:
         st.caption("It is tested with ridge, which is fitted quickly; choose it in the sidebar.")
         return
     options = view.selection.to_dict() | {"permutations": PERMUTATIONS}

@@ -31,7 +31,7 @@ WAYS = {
 @st.cache_data(max_entries=32, show_spinner="Computing the importances …")
 def _importances(job_id: str, selection: Selection, group: tuple[str, ...]) -> pd.DataFrame:
     """model, layer, fold, feature, importance of a group; or `correlated.importances`."""
-    from mlem_core.measures.correlated import group_importance, importances
+    from mlem_core.measures.correlated import grouped_importance, importances
     from mlem_core.measures.importance import fitted
 
     tables, _ = screen.open_analysis(job_id).subset(selection)
@@ -46,7 +46,7 @@ def _importances(job_id: str, selection: Selection, group: tuple[str, ...]) -> p
         [
             (model, layer, fold, name, value)
             for (model, layer), values in zip(
-                kept, group_importance(tables, fits.weights, group), strict=True
+                kept, grouped_importance(tables, fits.weights, group), strict=True
             )
             for fold, value in enumerate(values)
         ],
@@ -93,11 +93,11 @@ def show(view: View) -> None:
 
 def _show(view: View) -> None:
     from mlem_core import figures
-    from mlem_core.analysis import cached_fits
+    from mlem_core.estimators.registry import estimator_named
 
     said = warning(view)
     st.caption(choices.plain(said or "No two of these features correlate by 0.3 or more."))
-    if view.selection.estimator in cached_fits.SLOW:
+    if estimator_named(view.selection.estimator).slow:
         st.caption("They are computed with ridge; choose it in the sidebar.")
         return
     way = choices.choose_one(

@@ -38,12 +38,6 @@ PAGES = {
 ANALYSIS_PAGE = "pages/analysis_page.py"
 
 EXAMPLE = "example"  # `mlem_core.tasks.examples.ID`, without its imports
-ESTIMATOR_NAMES = {
-    "ridge": "ridge: least squares, weights of at least 0",
-    "ridge-rank": "ridge on the ranks of the distances",
-    "spearman": "spearman: the highest rank correlation",
-    "frrsa": "FR-RSA: the same without constraints",
-}
 MISSING_NAMES = {"ignore": "no distance to any value", "level": "a value of its own"}
 
 _UPLOAD = re.compile(r"[0-9a-f]{64}/[^/\\]+")

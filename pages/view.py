@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from mlem_core.base.errors import InputError
+from mlem_core.estimators.registry import ESTIMATORS, estimator_named
 from pages import ahead, background, capsules, choices
 from pages import shared as screen
 
@@ -30,7 +31,7 @@ def _results(job_id: str, selection: Selection) -> Results | None:
     from mlem_core.analysis import cached_fits
 
     analysis = screen.open_analysis(job_id)
-    if selection.estimator in cached_fits.SLOW:
+    if estimator_named(selection.estimator).slow:
         return cached_fits.find(analysis, screen.store(), selection)
     return analysis.results_of(selection)
 
@@ -84,11 +85,9 @@ class View:
 
     def _one_click_away(self) -> list[Selection]:
         """What is selected after a feature is ticked on or off, where that is quick."""
-        from mlem_core.analysis import cached_fits
-
         names = self.all_features
         if (
-            self.selection.estimator in cached_fits.SLOW
+            estimator_named(self.selection.estimator).slow
             or self.selection.interactions
             or len(names) > MOST_AHEAD
         ):
@@ -252,7 +251,6 @@ def has_missing(analysis: Analysis) -> bool:
 
 def _chosen_method(analysis: Analysis) -> tuple[str, bool, str]:
     """How the metric model is fitted: estimator, interactions, policy for missing values."""
-    from mlem_core.estimators.registry import ESTIMATORS
     from mlem_core.pairs.patterns import MISSING
 
     spec = analysis.spec
@@ -262,7 +260,7 @@ def _chosen_method(analysis: Analysis) -> tuple[str, bool, str]:
             list(ESTIMATORS),
             "fit",
             spec.estimator,
-            format_func=lambda one: screen.ESTIMATOR_NAMES.get(one, one),
+            format_func=lambda one: ESTIMATORS[one].label,
             help="How the metric model is fitted: ridge as in the first paper, the highest rank "
             "correlation as in the second.",
         )

@@ -11,7 +11,7 @@ import pandas as pd
 from mlem_core.base.typing import FloatArray
 from mlem_core.data.folds import group_folds
 from mlem_core.estimators.base import held_out_scores
-from mlem_core.estimators.ridge import cross_validate_ridge
+from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.inference.bootstrap import LayerPairs, term_draws
 from mlem_core.inference.intervals import jackknife
 from mlem_core.inference.jackknife import (
@@ -197,7 +197,7 @@ def data_set(n_sentences: int, seed: int) -> list[Row]:
 
     # Scores of A, A again and B.
     pairs = chosen([0, 1, 2])
-    fits = cross_validate_ridge(pairs.tables)
+    fits = RidgeMLEM().cross_validate(pairs.tables)
     scores = resampled_scores(pairs, "ridge", DRAWS, seed)
     true = true_scores(fits.weights)
     covered("held-out ρ", scores, (0, 0), float(true[0, 0]))
@@ -216,7 +216,7 @@ def data_set(n_sentences: int, seed: int) -> list[Row]:
 
     # A layer that has nothing to do with the features.
     chance = score_above_chance(
-        chosen([4]), cross_validate_ridge, n_permutations=PERMUTATIONS, seed=seed
+        chosen([4]), RidgeMLEM().cross_validate, n_permutations=PERMUTATIONS, seed=seed
     )
     add("test", "score above chance", float(chance.table["p"].iloc[0]))
     return found

@@ -21,12 +21,10 @@ from mlem_core.analysis.maps import representations_of
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.stimuli import StimulusSet
-from mlem_core.estimators.base import FoldFits
-from mlem_core.estimators.ridge import cross_validate_ridge
+from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.distances import equal_rows, squared_distances
 from mlem_core.pairs.patterns import FeatureColumn, PairIndex, feature_columns
-from mlem_core.pairs.tables import PairTables
 from mlem_core.storage.store import Store
 
 if TYPE_CHECKING:
@@ -266,7 +264,6 @@ def univariate(
     *,
     missing: str = "ignore",
     units: Sequence[int] | None = None,
-    fit: Callable[[PairTables], FoldFits] = cross_validate_ridge,
     units_at_once: int = UNITS_AT_ONCE,
 ) -> pd.DataFrame:
     """Held-out ρ of a metric fitted to the distances |x_i - x_j| of each unit alone.
@@ -280,7 +277,6 @@ def univariate(
     folds : (n_stimuli,) the fold that tests each stimulus
     missing : see `mlem_core.pairs.patterns.PairIndex`
     units : numbers of the units to fit; by default all
-    fit : gives the fits of pair tables, in which each unit is a layer
     units_at_once : units whose tables are in memory at a time
 
     Returns
@@ -314,7 +310,7 @@ def univariate(
                 [lambda unit=unit, rows=rows: rows[:, [unit]] for unit in part],  # type: ignore[misc]
                 names=[f"unit {unit} of layer {layer} of {model}" for unit in part],
             )
-            rho = fit(tables).rho
+            rho = RidgeMLEM().cross_validate(tables).rho
             found += [
                 (model, layer, unit, fold, float(rho[u, fold]))
                 for u, unit in enumerate(part)

@@ -10,7 +10,7 @@ import numpy as np
 
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.typing import FloatArray, Layer
-from mlem_core.estimators.registry import ESTIMATORS
+from mlem_core.estimators.registry import estimator_named
 from mlem_core.pairs.tables import PairTables
 
 
@@ -22,7 +22,7 @@ class Selection:
     ----------
     features : names, in the order of the analysis
     layers : (model, layer), in the order of the analysis
-    estimator : one of `mlem_core.estimators.registry.ESTIMATORS`
+    estimator : name, see `mlem_core.estimators.registry`
     interactions : whether products of two features are weighed too
     """
 
@@ -43,8 +43,7 @@ class Selection:
             if name not in features:
                 raise unknown("feature", name, features)
         check_layers(self.layers, layers)
-        if self.estimator not in ESTIMATORS:
-            raise unknown("estimator", self.estimator, ESTIMATORS)
+        estimator_named(self.estimator)
         for what, chosen in (("feature", self.features), ("layer", self.layers)):
             if not chosen:
                 raise InputError(f"no {what} is left; choose at least one.")

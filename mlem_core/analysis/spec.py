@@ -32,8 +32,7 @@ class AnalysisSpec:
     features : features to use; None is all
     ordered, nominal : features whose kind is not what their values suggest
     missing : "ignore" or "level", see `mlem_core.pairs.patterns.PairIndex`
-    estimator : one of `ESTIMATORS`: "ridge" (non-negative, on squared distances), "ridge-rank" (on
-        their ranks), "spearman" (the highest rank correlation), "frrsa" (the same, weights free)
+    estimator : name, see `mlem_core.estimators.registry`
     interactions : whether products of two features are weighed too
     distance : one of `mlem_core.pairs.distances.DISTANCES`; "precomputed" where all that is
         compared are

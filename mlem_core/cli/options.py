@@ -7,6 +7,8 @@ import sys
 from dataclasses import fields
 from typing import TYPE_CHECKING, NoReturn
 
+from mlem_core.estimators.registry import ESTIMATORS
+
 if TYPE_CHECKING:
     from mlem_core.analysis.spec import AnalysisSpec
 
@@ -117,9 +119,9 @@ def _add_inputs(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--estimator",
         default="ridge",
-        metavar="ridge|ridge-rank|spearman|frrsa",
-        help="fits the distances (ridge, the default) or their ranks (ridge-rank), or looks for "
-        "the highest rank correlation of a metric (spearman) or with weights of any sign (frrsa)",
+        metavar="|".join(ESTIMATORS),
+        help="; ".join(spec.label.replace("%", "%%") for spec in ESTIMATORS.values())
+        + "; default: ridge",
     )
     command.add_argument(
         "--interactions", action="store_true", help="weigh products of two features too"

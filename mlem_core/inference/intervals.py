@@ -16,6 +16,7 @@ import pandas as pd
 
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.typing import FloatArray, Layer
+from mlem_core.estimators.registry import estimator_named
 from mlem_core.inference.jackknife import (
     CONFIDENCE,
     CORRECTIONS,
@@ -30,7 +31,6 @@ from mlem_core.inference.jackknife import (
     standard_error,
     tested,
 )
-from mlem_core.inference.refits import REFITTED
 from mlem_core.measures.decomposition import UNEXPLAINED
 from mlem_core.measures.shapley import EXACT_FEATURES
 from mlem_core.measures.similarity import agreement, weighted_tau
@@ -108,7 +108,7 @@ class ErrorBars:
     def how(self) -> str:
         """How the intervals were computed, and what to mind, in sentences for a caption."""
         said = [HOW]
-        if self.estimator not in REFITTED:
+        if not estimator_named(self.estimator).refitted:
             said.append(FITTED)
         if self.n_sentences < FEW_SENTENCES:
             said.append(FEW)

@@ -17,9 +17,9 @@ import pandas as pd
 
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.typing import FloatArray, Layer
-from mlem_core.estimators.registry import ESTIMATORS
+from mlem_core.estimators.registry import estimator_named
 from mlem_core.inference.bootstrap import LayerPairs, Progress, ScoreDraws, score_draws, term_draws
-from mlem_core.inference.refits import REFITTED, refitted_scores
+from mlem_core.inference.refits import refitted_scores
 from mlem_core.measures.decomposition import UNEXPLAINED
 from mlem_core.pairs.resampling import leave_out, multinomial
 
@@ -214,23 +214,22 @@ def resampled_scores(
     """ρ, ceiling, and importances of each layer, means over folds: (n_layers, 2 + n_columns).
 
     The models keep their weights, but the standard errors of importances are those of models that
-    are fitted anew where blocks of sentences are left out (`REFITTED`; see `FITTED` for the other
-    estimators).
+    are fitted anew where blocks of sentences are left out (`EstimatorSpec.refitted`;
+    see `FITTED` for the other estimators).
 
     Parameters
     ----------
-    estimator : one of `mlem_core.estimators.registry.ESTIMATORS`
+    estimator : name, see `mlem_core.estimators.registry`
     """
     _checked(pairs, n_draws)
-    if estimator not in ESTIMATORS:
-        raise unknown("estimator", estimator, ESTIMATORS)
-    fit, rng, n = ESTIMATORS[estimator], np.random.default_rng(seed), pairs.n_groups
+    chosen, rng, n = estimator_named(estimator), np.random.default_rng(seed), pairs.n_groups
+    fit = chosen.model().cross_validate
     weights = fit(pairs.tables).weights
     drawn = np.concatenate((np.ones((1, n)), pairs.by_fold(n_draws, rng)))
     found = _columns(score_draws(pairs, weights, drawn))
     without = leave_out(n, REFITS, rng)
-    fixed = _columns(score_draws(pairs, weights, without, importance=estimator not in REFITTED))
-    if estimator in REFITTED:
+    fixed = _columns(score_draws(pairs, weights, without, importance=not chosen.refitted))
+    if chosen.refitted:
         again = _columns(refitted_scores(pairs, without, fit, progress))
         # Weights are near the best for ρ, which does not notice how they vary; importances do.
         fixed[..., 2:] = again[..., 2:]

@@ -111,7 +111,7 @@ def score_above_chance(
 
     Parameters
     ----------
-    fit : the estimator, one of `mlem_core.estimators.registry.ESTIMATORS`
+    fit : `cross_validate` of an estimator
     train_ranks : whether it fits ranks
 
     Returns

@@ -18,9 +18,6 @@ from mlem_core.inference.bootstrap import LayerPairs, Progress, ScoreDraws
 from mlem_core.measures.importance import permutation_importance
 from mlem_core.pairs.tables import PairTables
 
-# Estimators that fit the ranks of training pairs would need these for each draw.
-REFITTED = ("ridge",)
-
 
 def draw_tables(pairs: LayerPairs, draws: FloatArray) -> Iterator[PairTables]:
     """The pair tables of each draw, one after the other; cells without pairs are left out.
@@ -73,7 +70,8 @@ def refitted_scores(
     draws : (n_draws, n_groups); some left out, such as `mlem_core.pairs.resampling.leave_out`
         gives. In
         a bootstrap draw the models would see a third of the sentences fewer
-    fit : an estimator that fits distances, see `REFITTED`
+    fit : an estimator that fits distances, see
+        `mlem_core.estimators.registry.EstimatorSpec.refitted`
     """
     found: list[tuple[FloatArray, FloatArray, FloatArray]] = []
     for d, tables in enumerate(draw_tables(pairs, draws), 1):

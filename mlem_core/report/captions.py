@@ -11,14 +11,14 @@ import math
 FOLDS = "one standard deviation over folds (not an interval: folds share training stimuli)"
 
 
-def fitted(estimator: str, interactions: bool, missing: str | None) -> str:
+def fitted(how: str, interactions: bool, missing: str | None) -> str:
     """How the metric models were fitted.
 
     Parameters
     ----------
+    how : the estimator in words
     missing : policy for missing values; None where no value is missing
     """
-    how = {"ridge": "non-negative ridge regression"}.get(estimator, f"estimator {estimator}")
     if interactions:
         how += " with interactions, of which those that matter most are drawn (the CSV has all)"
     if missing is not None:

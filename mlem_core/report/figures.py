@@ -16,6 +16,7 @@ from mlem_core.analysis.results import Results
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Layer
+from mlem_core.estimators.registry import estimator_named
 from mlem_core.report import captions
 from mlem_core.storage.store import Store
 
@@ -84,7 +85,9 @@ def basis(analysis: Analysis, selection: Selection, results: Results) -> str:
     names = [feature.name for feature in analysis.stimuli.features]
     missing = analysis.stimuli.table[names].isna().to_numpy().any()
     fitted = captions.fitted(
-        selection.estimator, selection.interactions, analysis.spec.missing if missing else None
+        estimator_named(selection.estimator).caption,
+        selection.interactions,
+        analysis.spec.missing if missing else None,
     )
     return f"{fitted} {captions.computed_on(results.n_stimuli, results.n_pairs, results.n_folds)}"
 

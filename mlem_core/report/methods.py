@@ -12,6 +12,7 @@ import jinja2
 
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.results import Results
+from mlem_core.estimators.registry import estimator_named
 from mlem_core.report import references
 from mlem_core.report.latex import escape
 
@@ -19,24 +20,13 @@ from mlem_core.report.latex import escape
 _KEY = "|".join(references.KEYS)
 _CITE = re.compile(rf"\[@((?:{_KEY})(?:, (?:{_KEY}))*)\]")
 
-_ESTIMATORS = {
-    "ridge": "non-negative ridge regression with an intercept on the squared neural distance, "
-    "scaled to [0, 1] over the training pairs [@salle2024]",
-    "ridge-rank": "non-negative ridge regression with an intercept on the ranks of the neural "
-    "distances among the training pairs",
-    "spearman": "maximising the rank correlation ρ_a with the neural distances over the training "
-    "pairs [@jalouzot2024]",
-    "frrsa": "maximising the rank correlation ρ_a with the neural distances over the training "
-    "pairs, the weights free (feature-reweighted RSA)",
-}
-
 
 def _estimator(name: str, interactions: bool) -> str:
     """How a metric model is fitted, in words."""
-    if name != "spearman":
-        return _ESTIMATORS[name]
-    weights = "a symmetric positive definite matrix of weights"
-    return f"{_ESTIMATORS[name]}, with {weights if interactions else 'weights of at least 0'}"
+    entry = estimator_named(name)
+    cite = f" [@{entry.reference}]" if entry.reference else ""
+    constraint = entry.constraint_with_interactions if interactions else entry.constraint
+    return f"{entry.sentence}{cite}{constraint}"
 
 
 def _distance(name: str) -> str:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from mlem_core.estimators.registry import ESTIMATORS
+
 # Key -> its entry in BibTeX; one field a line, names as "Family, Given".
 _ENTRIES = {
     entry[1]: entry[0]
@@ -54,4 +56,5 @@ def in_words(key: str) -> str:
 def bibtex(manifest: Mapping[str, Any]) -> str:
     """Entries of the method's papers and of the models that an analysis used, where known."""
     used = [key for name, facts in manifest["models"].items() for key in of_model(name, facts)]
-    return "\n\n".join(_ENTRIES[key] for key in dict.fromkeys((*METHOD, *used))) + "\n"
+    fits = [spec.reference for spec in ESTIMATORS.values() if spec.reference]
+    return "\n\n".join(_ENTRIES[key] for key in dict.fromkeys((*METHOD, *fits, *used))) + "\n"

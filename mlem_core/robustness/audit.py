@@ -264,7 +264,7 @@ class _Fit:
 
     @classmethod
     def of(cls, analysis: Analysis) -> _Fit:
-        tables = analysis.tables.with_interactions(analysis.spec.interactions)
+        tables, rsa = analysis.subset(analysis.select())
         fits, importance = fitted(tables, analysis.spec.estimator)
         profiles = importance.mean(axis=1)
         return cls(
@@ -273,7 +273,7 @@ class _Fit:
             profiles,
             fits.rho.mean(axis=1),
             weighted_tau(profiles),
-            analysis.rsa,
+            rsa,
         )
 
     def top(self, at: int) -> str:

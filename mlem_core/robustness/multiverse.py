@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -35,14 +35,14 @@ from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
 
 # What may be varied, in the order of the columns, and all its choices.
-DIMENSIONS: dict[str, tuple[str, ...]] = {
+DIMENSIONS: dict[str, Collection[str]] = {
     "distance": METRICS,
     "units": UNITS,
     "positions": POSITIONS,
     "special_tokens": tuple(SPECIAL_TOKENS),
     "pooling": POOLINGS,
     "missing": MISSING,
-    "estimator": tuple(ESTIMATORS),
+    "estimator": ESTIMATORS,
 }
 Choices = Mapping[str, Sequence[str]]
 
@@ -248,13 +248,12 @@ def _multiverse(
             named = ", ".join(f"{name} {value}" for name, value in chosen.items())
             notices.append(f"There is no universe with {named}: {error}")
             continue
-        at = [universe.layers.index(layer) for layer in layers]
         for estimator in estimators:
             number = len(rows)
             choice = chosen | ({"estimator": estimator} if "estimator" in varied else {})
             ours = all(getattr(own, name) == value for name, value in choice.items())
             rows.append({"universe": number, **choice, "own": ours})
-            for name, table in _universe(universe, at, estimator).items():
+            for name, table in _universe(universe, layers, estimator).items():
                 table.insert(0, "universe", number)
                 tables[name].append(table)
         report(Progress("multiverse", None, done, len(combinations), "runs"))
@@ -265,15 +264,19 @@ def _multiverse(
     return Multiverse(pd.DataFrame(rows)[columns], **joined, notices=tuple(notices))
 
 
-def _universe(universe: Analysis, at: Sequence[int], estimator: str) -> dict[str, pd.DataFrame]:
-    tables = universe.tables.of_layers(at).with_interactions(universe.spec.interactions)
+def _universe(
+    universe: Analysis, layers: Sequence[Layer], estimator: str
+) -> dict[str, pd.DataFrame]:
+    # In the order that was asked for, not that of the analysis.
+    selection = replace(universe.select(estimator=estimator), layers=tuple(layers))
+    tables, rsa = universe.subset(selection)
     fits, importance = fitted(tables, estimator)
     profiles, terms = importance.mean(axis=1), np.array(tables.columns.names, dtype=object)
-    tau, rsa = weighted_tau(profiles), universe.rsa[np.ix_(at, at)]
-    models = np.array([universe.layers[i][0] for i in at], dtype=object)
-    numbers = np.array([universe.layers[i][1] for i in at])
+    tau = weighted_tau(profiles)
+    models = np.array([model for model, _ in layers], dtype=object)
+    numbers = np.array([number for _, number in layers])
     orders = [terms[np.argsort(-profile, kind="stable")] for profile in profiles]
-    a, b = np.triu_indices(len(at), 1)
+    a, b = np.triu_indices(len(layers), 1)
     return {
         "layers": pd.DataFrame(
             {
@@ -288,7 +291,7 @@ def _universe(universe: Analysis, at: Sequence[int], estimator: str) -> dict[str
             {
                 "model": np.repeat(models, len(terms)),
                 "layer": np.repeat(numbers, len(terms)),
-                "feature": np.tile(terms, len(at)),
+                "feature": np.tile(terms, len(layers)),
                 "importance": profiles.ravel(),
             }
         ),

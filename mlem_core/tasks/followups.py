@@ -23,7 +23,7 @@ from mlem_core.analysis.run import model_representations
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.typing import Progress, Report
-from mlem_core.inference.refits import REFITTED
+from mlem_core.estimators.registry import estimator_named
 from mlem_core.storage.store import Store, sha256_file
 from mlem_core.tasks import analyses, examples
 from mlem_core.tasks.runner import Request, Task, carry_out
@@ -100,20 +100,19 @@ def _all_error_bars(analysis: Analysis, options: Options, store: Store, report: 
 
 
 def _chance(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
-    from mlem_core.estimators.registry import ESTIMATORS
     from mlem_core.inference.bootstrap import LayerPairs
     from mlem_core.inference.permutation import score_above_chance
 
     selection = _selected(analysis, options)
     restore(analysis, [model for model, _ in selection.layers], store, report)
-    rows = []
+    rows, model = [], estimator_named(selection.estimator).model()
     for done, layer in enumerate(selection.layers):
         report(Progress("permuting labels", None, done, len(selection.layers), "layers"))
         pairs = LayerPairs.of(analysis, [layer], store, selection.features, selection.interactions)
         found = score_above_chance(
             pairs,
-            ESTIMATORS[selection.estimator],
-            train_ranks=selection.estimator not in REFITTED,
+            model.cross_validate,
+            train_ranks=model.needs_training_ranks,
             n_permutations=int(options["permutations"]),
             correction="none",
         )
@@ -150,7 +149,7 @@ def _capsule(analysis: Analysis, options: Options, store: Store, report: Report)
 
     selection = _selected(analysis, options)
     results = None
-    if selection.estimator in cached_fits.SLOW:
+    if estimator_named(selection.estimator).slow:
         results = cached_fits.make(analysis, store, selection, report)
     pair = [(str(model), int(layer)) for model, layer in options["pair"]]
     with tempfile.TemporaryDirectory() as folder:

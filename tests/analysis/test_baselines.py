@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 
 from mlem_core.analysis.baselines import decoding, encoded_features, random_forest, univariate
 from mlem_core.base.errors import InputError
-from mlem_core.estimators.ridge import cross_validate_ridge
+from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.patterns import PairIndex, feature_columns
 
@@ -160,7 +160,7 @@ def test_univariate_is_a_fit_for_each_unit_alone(planted):
     assert mean[5] == 0.0 and abs(mean[[6, 7, 8, 9, 10, 11]]).max() < 0.1
     index = PairIndex.build(feature_columns(features), folds)
     gaps = np.abs(layer[:, 2].astype(float)[:, None] - layer[:, 2].astype(float))
-    alone = cross_validate_ridge(pair_tables(index, [lambda: gaps], distance="precomputed"))
+    alone = RidgeMLEM().cross_validate(pair_tables(index, [lambda: gaps], distance="precomputed"))
     np.testing.assert_allclose(table.loc[table["unit"] == 2, "rho"], alone.rho[0], atol=1e-9)
 
 

@@ -6,7 +6,7 @@ import explicit
 import numpy as np
 import pytest
 
-from mlem_core.estimators.ridge import cross_validate_ridge
+from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.inference.bootstrap import LayerPairs, agreement_draws, score_draws, term_draws
 from mlem_core.inference.refits import refitted_scores
 from mlem_core.measures.decomposition import decompose
@@ -40,7 +40,7 @@ def case():
     groups = np.arange(N) // 2
     folds = groups % 3
     pairs = layer_pairs(features, layers, groups, folds)
-    return features, layers, pairs, cross_validate_ridge(pairs.tables)
+    return features, layers, pairs, RidgeMLEM().cross_validate(pairs.tables)
 
 
 def copies(features, layer, drawn):
@@ -112,7 +112,7 @@ def test_scores_of_a_draw_equal_those_of_explicit_copies(case):
 def test_interactions_are_permuted_term_by_term(case):
     features, layers, pairs, _ = case
     with_products = layer_pairs(features, layers, pairs.groups, pairs.folds, interactions=True)
-    fits = cross_validate_ridge(with_products.tables)
+    fits = RidgeMLEM().cross_validate(with_products.tables)
     found = score_draws(with_products, fits.weights, np.ones((2, pairs.n_groups)))
     expected = permutation_importance(with_products.tables, fits.weights).mean(axis=1)
     np.testing.assert_allclose(found.importance[1], expected, atol=1e-12)
@@ -138,8 +138,8 @@ def test_models_that_are_fitted_anew_are_those_of_an_analysis_of_the_drawn(case)
     features, layers, pairs, _ = case
     weights = np.ones((2, pairs.n_groups))
     weights[1, ::5] = 0.0
-    found = refitted_scores(pairs, weights, cross_validate_ridge)
-    fits = cross_validate_ridge(pairs.tables)
+    found = refitted_scores(pairs, weights, RidgeMLEM().cross_validate)
+    fits = RidgeMLEM().cross_validate(pairs.tables)
     np.testing.assert_allclose(found.rho[0], fits.rho.mean(axis=1), atol=1e-5)
     np.testing.assert_allclose(found.ceiling[0], fits.ceiling.mean(axis=1), atol=1e-12)
     importance = permutation_importance(pairs.tables, fits.weights).mean(axis=1)
@@ -151,7 +151,7 @@ def test_models_that_are_fitted_anew_are_those_of_an_analysis_of_the_drawn(case)
     # Left out pairs do not change how the target is scaled; with one α that changes the penalty.
     low, high = pairs.tables.target_low, pairs.tables.target_high
     tables = replace(tables, target_low=low, target_high=high)
-    expected = cross_validate_ridge(tables)
+    expected = RidgeMLEM().cross_validate(tables)
     np.testing.assert_allclose(found.rho[1], expected.rho.mean(axis=1), atol=1e-5)
     importance = permutation_importance(tables, expected.weights).mean(axis=1)
     np.testing.assert_allclose(found.importance[1], importance, atol=1e-5)

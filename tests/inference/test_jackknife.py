@@ -8,7 +8,7 @@ from scipy.stats import t
 from test_bootstrap import layer_pairs
 
 from mlem_core.base.errors import InputError
-from mlem_core.estimators.ridge import cross_validate_ridge
+from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.inference.jackknife import (
     Resampling,
     compare_importances,
@@ -87,7 +87,7 @@ def scored(case):
 def test_scores_have_intervals_and_tests(scored):
     pairs, scores = scored
     table, family = score_table(pairs, scores)
-    fits = cross_validate_ridge(pairs.tables)
+    fits = RidgeMLEM().cross_validate(pairs.tables)
     rho = table.query("quantity == 'rho'")
     np.testing.assert_allclose(rho["value"], fits.rho.mean(axis=1), atol=1e-9)
     assert (table["lower"] <= table["value"]).all() and (table["value"] <= table["upper"]).all()

@@ -17,7 +17,7 @@ from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Progress
-from mlem_core.estimators.registry import ESTIMATORS
+from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.inference import all_layers
 from mlem_core.inference.bootstrap import LayerPairs
 from mlem_core.inference.permutation import score_above_chance
@@ -152,7 +152,7 @@ def test_scores_are_tested_against_permuted_labels(job: analyses.Job, store: Sto
     }
     made = followups.KINDS["chance"](analysis, options, store, lambda progress: None)["table"]
     pairs = LayerPairs.of(analysis, [layer], store, ["tense", "number"])
-    expected = score_above_chance(pairs, ESTIMATORS["ridge"], n_permutations=39).table
+    expected = score_above_chance(pairs, RidgeMLEM().cross_validate, n_permutations=39).table
     pd.testing.assert_frame_equal(made, expected.drop(columns="p_corrected"))
     assert made["p"].iloc[0] > 0.05  # it is noise
     with pytest.raises(InputError, match="ridge"):
