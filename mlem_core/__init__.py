@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mlem_core.estimators.ridge import RidgeMLEM
     from mlem_core.estimators.soft_rank import SoftRankMLEM
     from mlem_core.estimators.spearman import SpearmanMLEM
-    from mlem_core.inference.explanation import Explanation, explain
+    from mlem_core.inference.explanation import Explanation, explain, with_intervals
     from mlem_core.storage.store import Store
 
 __all__ = [
@@ -50,6 +50,7 @@ __all__ = [
     "read_csv",
     "run",
     "stimulus_map",
+    "with_intervals",
     "write_csv",
 ]
 
@@ -66,7 +67,7 @@ _HOMES = {
     "estimators.ridge": ("RidgeMLEM",),
     "estimators.soft_rank": ("SoftRankMLEM",),
     "estimators.spearman": ("SpearmanMLEM",),
-    "inference.explanation": ("Explanation", "explain"),
+    "inference.explanation": ("Explanation", "explain", "with_intervals"),
     "storage.store": ("Store",),
 }
 

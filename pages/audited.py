@@ -1,4 +1,4 @@
-"""What the audit of an analysis has marked, for the figures that show it."""
+"""What the audit of an analysis has flagged, for the figures that show it."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ Reasons = dict[str, dict[Any, str]]
 @st.cache_resource(max_entries=8, show_spinner=False)
 def _reasons(job_id: str) -> Reasons:
     from mlem_core.robustness.audit import find
-    from mlem_core.robustness.flags import marks, reasons
+    from mlem_core.robustness.flags import flags, reasons
 
     audit = find(screen.open_analysis(job_id), screen.store())
     if audit is None:
         raise LookupError("no audit yet")  # what raises is not kept
-    marked = marks(audit)
-    return {measure: dict(reasons(marked, measure)) for measure in MEASURES}
+    flagged = flags(audit)
+    return {measure: dict(reasons(flagged, measure)) for measure in MEASURES}
 
 
 def reasons(view: View) -> Reasons:
-    """Why layers, or pairs of layers, are marked, by measure; empty where there is no audit."""
+    """Why layers, or pairs of layers, are flagged, by measure; empty where there is no audit."""
     try:
         return _reasons(view.job_id)
     except LookupError:
@@ -35,7 +35,7 @@ def reasons(view: View) -> Reasons:
 
 
 def of_pair(view: View, a: str, b: str) -> dict[str, str]:
-    """Why the profile of "a" or "b", or the similarity of "both", is marked."""
+    """Why the profile of "a" or "b", or the similarity of "both", is flagged."""
     found = reasons(view)
     one, other = screen.as_layer(a), screen.as_layer(b)
     profiles = found.get("profiles", {})
@@ -44,8 +44,8 @@ def of_pair(view: View, a: str, b: str) -> dict[str, str]:
         for measure, name in (("rsa", "RSA"), ("tau", "τ"))
         if (why := found.get(measure, {}).get((one, other)))
     ]
-    marked = {"a": profiles.get(one, ""), "b": profiles.get(other, ""), "both": "; ".join(similar)}
-    return {side: why for side, why in marked.items() if why}
+    flagged = {"a": profiles.get(one, ""), "b": profiles.get(other, ""), "both": "; ".join(similar)}
+    return {side: why for side, why in flagged.items() if why}
 
 
 def say_of_pair(view: View, a: str, b: str) -> None:
@@ -57,5 +57,5 @@ def say_of_pair(view: View, a: str, b: str) -> None:
     }
     said = [choices.plain(f"{names[side]}: {why}.") for side, why in of_pair(view, a, b).items()]
     if said:
-        with st.expander("The audit marks these layers", icon=":material/warning:"):
+        with st.expander("The audit flags these layers", icon=":material/warning:"):
             st.markdown("\n".join(f"- {one}" for one in said))

@@ -1,4 +1,4 @@
-"""Error bars and tests of what a view shows: where they are, and the button that makes them."""
+"""Confidence intervals and tests of what a view shows, and the button that computes them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from mlem_core.analysis.results import Results
     from mlem_core.analysis.selection import Selection
-    from mlem_core.inference.intervals import ErrorBars
-    from mlem_core.inference.jackknife import Tested
+    from mlem_core.inference.corrections import FamilyOfTests
+    from mlem_core.inference.intervals import LayerIntervals
     from pages.view import View
 
 KIND = "all-error-bars"
@@ -29,22 +29,24 @@ CORRECTION_NAMES = {
 
 
 @st.cache_resource(max_entries=16, show_spinner=False)
-def _found(job_id: str, selection: Selection) -> ErrorBars:
+def _found(job_id: str, selection: Selection) -> LayerIntervals:
     from mlem_core.inference.all_layers import find
 
-    bars = find(screen.open_analysis(job_id), screen.store(), selection)
-    if bars is None:
-        raise LookupError("no error bars yet")  # what raises is not kept
-    return bars
+    intervals = find(screen.open_analysis(job_id), screen.store(), selection)
+    if intervals is None:
+        raise LookupError("no intervals yet")  # what raises is not kept
+    return intervals
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)
 def _agreement(job_id: str, selection: Selection) -> tuple[float, float]:
-    return _found(job_id, selection).agreement(selection.layers)[1:]
+    from mlem_core.inference.tables import agreement_interval
+
+    return agreement_interval(_found(job_id, selection), selection.layers)[1:]
 
 
-def of(view: View) -> ErrorBars | None:
-    """The error bars of what a view shows; None where they have not been made."""
+def of(view: View) -> LayerIntervals | None:
+    """The intervals of what a view shows; None where they have not been computed."""
     try:
         return _found(view.job_id, view.selection)
     except LookupError:
@@ -64,8 +66,8 @@ def offer(view: View) -> None:
         KIND,
         view.job_id,
         view.selection.to_dict(),
-        "Add error bars and tests",
-        "Draws the sentences again, in the background: intervals and tests on all pages, for all "
+        "Add confidence intervals and tests",
+        "Resamples the sentences in the background: intervals and tests on all pages, for all "
         f"{len(view.layers)} layers. About {_minutes(view)}.",
     )
 
@@ -76,9 +78,11 @@ def _minutes(view: View) -> str:
     return screen.duration(seconds)
 
 
-def tests(bars: ErrorBars, tested: Tested, name: str, title: str, caption: str) -> None:
+def tests(
+    intervals: LayerIntervals, family: FamilyOfTests, name: str, title: str, caption: str
+) -> None:
     """A table of intervals and tests, with the choice of how its p-values are corrected."""
-    from mlem_core.inference.jackknife import ZERO
+    from mlem_core.inference.caveats import ZERO, how_computed
 
     used = chosen_correction()
 
@@ -87,30 +91,31 @@ def tests(bars: ErrorBars, tested: Tested, name: str, title: str, caption: str) 
         if chosen_correction() != used:
             # This part is drawn alone, but figures and captions say the correction too.
             st.rerun()
-        _tests(tested, name, f"{caption} {bars.how} {ZERO}")
+        how = how_computed(intervals.estimator, intervals.n_sentences)
+        _tests(family, name, f"{caption} {how} {ZERO}")
 
     screen.folded(title, ":material/rule:", name, body)
 
 
-def _tests(tested: Tested, name: str, caption: str) -> None:
-    from mlem_core.inference.jackknife import GENERALISES
+def _tests(tests: FamilyOfTests, name: str, caption: str) -> None:
+    from mlem_core.inference.caveats import GENERALISES
 
     st.dataframe(
-        tested.table,
+        tests.table,
         hide_index=True,
         placeholder="",
         key=f"table {name}",
         height=300,
         column_config={
             column: st.column_config.NumberColumn(format="%.2g" if "_p" in f"_{column}" else "%.3f")
-            for column in tested.table.select_dtypes("number")
+            for column in tests.table.select_dtypes("number")
             if column != "layer"
         },
     )
-    st.caption(f"{caption} p_corrected: over a family of {tested.family}. {GENERALISES}")
+    st.caption(f"{caption} p_corrected: over a family of {tests.family}. {GENERALISES}")
     st.download_button(
         "CSV",
-        data=lambda: as_csv(tested.table),
+        data=lambda: as_csv(tests.table),
         file_name=f"{name}.csv",
         mime="text/csv",
         key=f"table csv {name}",
@@ -132,7 +137,7 @@ def chance(view: View) -> None:
 
 def _chance(view: View) -> None:
     from mlem_core.estimators.registry import estimator_named
-    from mlem_core.inference.jackknife import tested
+    from mlem_core.inference.corrections import family_of_tests
 
     if estimator_named(view.selection.estimator).slow:
         st.caption("It is tested with ridge, which is fitted quickly; choose it in the sidebar.")
@@ -153,9 +158,8 @@ def _chance(view: View) -> None:
             "Works in the background; about ten seconds a layer.",
         )
         return
-    found = tested(made["table"], "scores", chosen_correction())
     _tests(
-        found,
+        family_of_tests(made["table"], "scores", chosen_correction()),
         "chance-tests",
         "rho: held-out ρ; chance: its mean over permuted labels, where what all labels share (the "
         "place of a word) is left as it is.",
@@ -180,9 +184,11 @@ def chosen_correction() -> str:
     return found if found in CORRECTION_NAMES else "bh"
 
 
-def profile_table(bars: ErrorBars, view: View, results: Results) -> pd.DataFrame:
+def profile_table(intervals: LayerIntervals, view: View, results: Results) -> pd.DataFrame:
     """A row a layer: held-out ρ and importances with their 95 % intervals, as text."""
-    table = bars.score_table(view.layers).table
+    from mlem_core.inference.tables import score_table
+
+    table = score_table(intervals, view.layers).table
     table = table[table["quantity"] != "ceiling"]
     cells = [
         f"{value:.3f} [{low:.3f}, {high:.3f}]".replace("-", "−")
@@ -195,13 +201,6 @@ def profile_table(bars: ErrorBars, view: View, results: Results) -> pd.DataFrame
     return wide.loc[order].reset_index().rename_axis(columns=None)
 
 
-def few(bars: ErrorBars) -> tuple[str, ...]:
-    """What there is to say where there are few sentences."""
-    from mlem_core.inference.jackknife import FEW, FEW_SENTENCES
-
-    return (FEW,) if bars.n_sentences < FEW_SENTENCES else ()
-
-
 def around(interval: tuple[float, float] | None) -> dict[str, Any]:
     """What a metric says of its interval: arguments of `st.metric`."""
     if interval is None or interval[0] != interval[0]:
@@ -211,12 +210,15 @@ def around(interval: tuple[float, float] | None) -> dict[str, Any]:
 
 
 def of_pair(
-    bars: ErrorBars | None, a: str, b: str
+    intervals: LayerIntervals | None, a: str, b: str
 ) -> tuple[tuple[float, float] | None, tuple[float, float] | None]:
     """Intervals of τ and RSA of two layers "model:layer"; None where there are none."""
-    if bars is None or a == b:
+    from mlem_core.inference.tables import similarity_table
+
+    if intervals is None or a == b:
         return None, None
-    row = bars.similarity_table([screen.as_layer(a), screen.as_layer(b)]).table.iloc[0]
+    layers = [screen.as_layer(a), screen.as_layer(b)]
+    row = similarity_table(intervals, layers).table.iloc[0]
     tau, rsa = (
         (float(row[f"{name}_lower"]), float(row[f"{name}_upper"]))
         for name in ("weighted_tau", "rsa")

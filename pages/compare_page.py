@@ -40,6 +40,7 @@ def body() -> None:
     if view is None:
         return
     from mlem_core import figures
+    from mlem_core.inference.tables import importance_differences, score_table
 
     two, third = st.columns([2, 1])
     with two:
@@ -88,7 +89,7 @@ def body() -> None:
     table = pd.concat(kept)
     intervals = None
     if sure is not None:
-        intervals = sure.score_table(list(dict.fromkeys(chosen))).table
+        intervals = score_table(sure, list(dict.fromkeys(chosen))).table
         table = intervals
     flags = audited.of_pair(view, a, b)
     with left:
@@ -113,7 +114,7 @@ def body() -> None:
     if sure is not None and a != b:
         bars.tests(
             sure,
-            sure.differences(chosen[0], chosen[1], bars.chosen_correction()),
+            importance_differences(sure, chosen[0], chosen[1], bars.chosen_correction()),
             "difference-tests",
             "Where the two layers differ: intervals and tests",
             f"Importance in {choices.plain(a)} less that in {choices.plain(b)}, the same sentences "

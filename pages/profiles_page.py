@@ -21,6 +21,7 @@ def body() -> None:
     if view is None:
         return
     from mlem_core import figures
+    from mlem_core.inference.tables import score_table
 
     results = view.results()
     if results is None:
@@ -33,7 +34,8 @@ def body() -> None:
         if found and (layer in found["profiles"] or layer in found["scores"])
     }
     sure = bars.of(view)
-    tested = None if sure is None else sure.score_table(view.layers, bars.chosen_correction())
+    correction = bars.chosen_correction()
+    tested = None if sure is None else score_table(sure, view.layers, correction)
     draw = partial(
         figures.profiles,
         results.importance,

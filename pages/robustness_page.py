@@ -39,7 +39,7 @@ def body() -> None:
 def _audit(view: View) -> None:
     from mlem_core import figures
     from mlem_core.robustness.audit import find
-    from mlem_core.robustness.flags import marks, summary
+    from mlem_core.robustness.flags import flags, summary
     from mlem_core.robustness.variants import CONTROL, SAYS
 
     st.subheader("Audit of every layer")
@@ -59,21 +59,21 @@ def _audit(view: View) -> None:
             "weights runs the models again. It takes a few minutes.",
         )
         return
-    marked = marks(audit)
+    flagged = flags(audit)
     with st.container(border=True):
         st.markdown("\n".join(f"- {choices.plain(one)}" for one in summary(audit)))
     for notice in audit.notices:
         st.caption(choices.plain(notice))
     screen.show_figure(
-        figures.audit_map(audit.layers, audit.changes, marked, SAYS, CONTROL),
+        figures.audit_map(audit.layers, audit.changes, flagged, SAYS, CONTROL),
         audit.layers,
         "audit",
         captions.audit(len(view.analysis.stimuli), view.analysis.tables.n_pairs),
     )
     screen.show_table(
-        marked,
+        flagged,
         "audit-marks",
-        "What changes, and why it is marked",
+        "What changes, and why it is flagged",
         "A row a layer (or pair of layers) and variant whose conclusion changes.",
     )
     screen.show_table(

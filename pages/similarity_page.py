@@ -44,10 +44,12 @@ def body() -> None:
 @st.fragment
 def _matrices(view: View, results: Results) -> None:
     from mlem_core import figures
+    from mlem_core.inference.tables import similarity_table
 
     flags = audited.reasons(view)
     sure = bars.of(view)
-    tested = None if sure is None else sure.similarity_table(view.layers, bars.chosen_correction())
+    correction = bars.chosen_correction()
+    tested = None if sure is None else similarity_table(sure, view.layers, correction)
     draw = partial(
         figures.similarity_matrices,
         results.similarity_profiles,

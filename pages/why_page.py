@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mlem_core.inference.explanation import Explanation
     from mlem_core.measures.decomposition import Decomposition
 
-DRAWS = 1_000
+REPLICATES = 1_000
 EXAMPLES = 8
 
 
@@ -45,8 +45,8 @@ def _decomposition(
 def _examples(
     job_id: str, a: str, b: str, features: tuple[str, ...], term: str, most: bool
 ) -> pd.DataFrame:
-    from mlem_core.inference.bootstrap import LayerPairs
     from mlem_core.inference.explanation import contributing_pairs
+    from mlem_core.inference.layer_pairs import LayerPairs
 
     analysis = screen.open_analysis(job_id)
     sides = [screen.as_layer(a), screen.as_layer(b)]
@@ -73,13 +73,15 @@ def body() -> None:
 
 def _two(view: View, a: str, b: str) -> None:
     from mlem_core import figures
+    from mlem_core.inference import caveats
+    from mlem_core.inference.tables import term_tests, terms_and_whole
 
     why = _explanation(view.job_id, a, b, tuple(view.features))
     options = {
         "a": list(screen.as_layer(a)),
         "b": list(screen.as_layer(b)),
         "features": view.features,
-        "draws": DRAWS,
+        "draws": REPLICATES,
     }
     made = background.tables("error-bars", view.job_id, options)
     sure, how = bars.of(view), ""
@@ -87,19 +89,19 @@ def _two(view: View, a: str, b: str) -> None:
         why = replace(
             why, terms=made["terms"], whole=made["whole"], notes=tuple(made["notes"]["note"])
         )
-        how = f"{DRAWS:,} resamples"
+        how = f"{REPLICATES:,} bootstrap replicates"
     elif sure is not None and len(sure.terms):
-        terms, whole = sure.pair(*why.layers)
+        terms, whole = terms_and_whole(sure, *why.layers)
         why = replace(
             why,
             terms=why.terms.assign(lower=terms["lower"], upper=terms["upper"]),
             whole=why.whole.assign(lower=whole["lower"], upper=whole["upper"]),
-            notes=bars.few(sure),
+            notes=caveats.of_size(sure.n_sentences),
         )
         how = f"{len(sure.rsa_without)} blocks of sentences left out in turn"
     table = why.terms
     if sure is not None and len(sure.terms):
-        tests, family = sure.term_tests(*why.layers, bars.chosen_correction())
+        tests, family = term_tests(sure, *why.layers, bars.chosen_correction())
         table = table.merge(tests, on="term")
         how += f"; p in the exported table: term other than 0, over a family of {family}"
     with st.container(border=True):
@@ -120,8 +122,8 @@ def _two(view: View, a: str, b: str) -> None:
             "error-bars",
             view.job_id,
             options,
-            "Finer error bars" if how else "Add error bars",
-            f"Draws the sentences {DRAWS:,} times, in the background; about half a minute.",
+            "Finer confidence intervals" if how else "Add confidence intervals",
+            f"{REPLICATES:,} bootstrap replicates, in the background; about half a minute.",
         )
         for note in why.notes:
             st.caption(note)

@@ -26,3 +26,5 @@ class Progress:
 
 
 Report = Callable[[Progress], None]
+# Called with how many of how many are done.
+Counted = Callable[[int, int], None]

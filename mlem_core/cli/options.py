@@ -59,7 +59,7 @@ def _add_bootstrap(command: argparse.ArgumentParser, what: str) -> None:
         type=int,
         default=0,
         metavar="N",
-        help=f"{what} from N draws of the sentences",
+        help=f"{what} from N bootstrap replicates of the sentences",
     )
 
 
@@ -136,7 +136,11 @@ def _add_inputs(command: argparse.ArgumentParser) -> None:
         "--folds", type=int, default=5, metavar="N", help="of the cross-validation; default: 5"
     )
     command.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="of the folds and of draws; default: 0"
+        "--seed",
+        type=int,
+        default=0,
+        metavar="N",
+        help="of the folds and of resampling; default: 0",
     )
     command.add_argument(
         "--device",
@@ -204,7 +208,9 @@ def parser(description: str | None) -> argparse.ArgumentParser:
         metavar="decoding,random-forest,univariate",
         help="baselines to compute and write too, a CSV each; they take seconds to minutes a layer",
     )
-    _add_bootstrap(analyze, "intervals.csv and similarity_intervals.csv too: 95 %% intervals")
+    _add_bootstrap(
+        analyze, "intervals.csv and similarity_intervals.csv too: 95 %% confidence intervals"
+    )
     analyze.add_argument("--out", required=True, metavar="DIR", help=_FOLDER)
     analyze.add_argument(
         "--capsule", metavar="FILE.zip", help="also write all of it, with figures, as one zip"
@@ -214,7 +220,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     for name in ("first", "second"):
         why.add_argument(name, type=_layer, metavar="MODEL:LAYER", help="such as minilm:3")
     _add_inputs(why)
-    _add_bootstrap(why, "95 %% intervals")
+    _add_bootstrap(why, "95 %% confidence intervals")
     why.add_argument("--out", metavar="FILE.csv", help="write the terms as CSV")
 
     audit = commands.add_parser(

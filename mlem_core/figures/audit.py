@@ -45,7 +45,7 @@ def audit_map(
     Parameters
     ----------
     layers, changes : of an `mlem_core.robustness.audit.Audit`
-    flags : of `mlem_core.robustness.flags`; only those of a layer alone are drawn
+    flags : of `mlem_core.robustness.flags.flags`; only those of a layer alone are drawn
     labels : how each variant is called, in the order of the rows
     control : the variant with random weights
     """

@@ -68,7 +68,7 @@ def profiles(
     across : panels beside each other
     value : what `importance` is, in words with its short name in parentheses
     annotations : intervals are a table of model, layer, quantity ("rho", "ceiling", "importance"),
-        feature, value, lower, upper, p_corrected, see `mlem_core.inference.jackknife.score_table`;
+        feature, value, lower, upper, p_corrected, see `mlem_core.inference.tables.score_table`;
         flags are of layers (model, layer), drawn as triangles above them
 
     Lines are means over folds; bands are the intervals, or ± 1 standard deviation where there are

@@ -57,7 +57,7 @@ def similarity_matrices(
     profiles, rsa : (n_layers, n_layers) weighted Kendall τ and Spearman ρ, named "model:layer"
     across : 2 beside each other, 1 below each other
     annotations : intervals (layer_a, layer_b, weighted_tau_lower, weighted_tau_upper, rsa_lower,
-        rsa_upper, rsa_p_corrected, see `mlem_core.inference.intervals`) are told on hovering;
+        rsa_upper, rsa_p_corrected, see `mlem_core.inference.tables`) are told on hovering;
         flags are two mappings, "tau" and "rsa", of pairs of layers (in both orders), each drawn as
         a dot in its cell
     """

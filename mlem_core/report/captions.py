@@ -47,8 +47,8 @@ def profiles(basis: str, family: str = "", *, flagged: bool = False, warning: st
     spread = f"Bands are {FOLDS}."
     if family:
         spread = (
-            "Bands are 95 % intervals over sentences; a mark is open where the importance is not "
-            f"above 0 (p > 0.05, corrected over a family of {family})."
+            "Bands are 95 % confidence intervals over sentences; a marker is open where the "
+            f"importance is not above 0 (p > 0.05, corrected over a family of {family})."
         )
     return _joined(
         "Feature importance (FI): the drop of Spearman ρ on pairs of held-out stimuli when the "
@@ -107,8 +107,8 @@ def similarity(
         "Spearman ρ of the neural distances over all pairs. Their agreement is the Spearman ρ of "
         f"the two upper triangles{number}.",
         "Dots: pairs whose similarity changes in the audit." if flagged else "",
-        "The pointer over a cell shows its 95 % interval over sentences, and p of RSA, corrected "
-        f"over a family of {family}."
+        "The pointer over a cell shows its 95 % confidence interval over sentences, and p of RSA, "
+        f"corrected over a family of {family}."
         if family
         else "",
         basis,
@@ -126,7 +126,7 @@ def layer_maps(basis: str) -> str:
 
 def compare(basis: str, *, intervals: bool = False, flagged: bool = False) -> str:
     """Two layers against each other."""
-    spread = "95 % intervals over sentences" if intervals else FOLDS
+    spread = "95 % confidence intervals over sentences" if intervals else FOLDS
     return _joined(
         f"Importance of each feature in the two layers: mean over folds, bars are {spread}; on the "
         "diagonal a feature matters as much in both.",
@@ -156,7 +156,7 @@ def why(basis: str, how: str = "") -> str:
         "RSA (Spearman ρ of the neural distances of the two layers) as a sum: Shapley values of "
         "the part that the features account for, and the part that they do not, which may be "
         "negative. The terms add up exactly.",
-        f"Bars: 95 % intervals over sentences, {how}." if how else "",
+        f"Bars: 95 % confidence intervals over sentences, {how}." if how else "",
         basis,
     )
 

@@ -90,54 +90,47 @@ def _representations(analysis: Analysis, options: Options, store: Store, report:
     return {}
 
 
-def _all_error_bars(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
-    from mlem_core.inference.all_layers import error_bars
+def _all_intervals(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
+    from mlem_core.inference.all_layers import layer_intervals
 
     selection = _selected(analysis, options)
     restore(analysis, [model for model, _ in selection.layers], store, report)
-    error_bars(analysis, store, selection, report=report)
+    layer_intervals(analysis, store, selection, report=report)
     return {}
 
 
 def _chance(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
-    from mlem_core.inference.bootstrap import LayerPairs
+    from mlem_core.inference.layer_pairs import LayerPairs
     from mlem_core.inference.permutation import score_above_chance
 
     selection = _selected(analysis, options)
     restore(analysis, [model for model, _ in selection.layers], store, report)
-    rows, model = [], estimator_named(selection.estimator).model()
+    tables, model = [], estimator_named(selection.estimator).model()
     for done, layer in enumerate(selection.layers):
         report(Progress("permuting labels", None, done, len(selection.layers), "layers"))
         pairs = LayerPairs.of(analysis, [layer], store, selection.features, selection.interactions)
-        found = score_above_chance(
-            pairs,
-            model.cross_validate,
-            train_ranks=model.needs_training_ranks,
-            n_permutations=int(options["permutations"]),
-            correction="none",
+        tables.append(
+            score_above_chance(
+                pairs,
+                model.cross_validate,
+                train_ranks=model.needs_training_ranks,
+                n_permutations=int(options["permutations"]),
+            )
         )
-        rows.append(found.table.drop(columns="p_corrected"))
-    return {"table": pd.concat(rows, ignore_index=True)}
+    return {"table": pd.concat(tables, ignore_index=True)}
 
 
-def _error_bars(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
-    from mlem_core.inference.explanation import explain
+def _pair_intervals(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
+    from mlem_core.inference.explanation import explain, with_intervals
 
-    restore(analysis, [str(model) for model, _ in (options["a"], options["b"])], store, report)
+    a, b = [(str(model), int(layer)) for model, layer in (options["a"], options["b"])]
+    restore(analysis, [a[0], b[0]], store, report)
 
     def counted(done: int, total: int) -> None:
-        report(Progress("resampling", None, done, total, "draws"))
+        report(Progress("resampling", None, done, total, "replicates"))
 
-    (one, m), (other, n) = options["a"], options["b"]
-    why = explain(
-        analysis,
-        (str(one), int(m)),
-        (str(other), int(n)),
-        features=list(options["features"]),
-        store=store,
-        n_draws=int(options["draws"]),
-        progress=counted,
-    )
+    why = explain(analysis, a, b, list(options["features"]))
+    why = with_intervals(why, analysis, store, int(options["draws"]), progress=counted)
     notes = pd.DataFrame({"note": list(why.notes)}, dtype=object)
     return {"terms": why.terms, "whole": why.whole, "notes": notes}
 
@@ -182,12 +175,12 @@ def _multiverse(analysis: Analysis, options: Options, store: Store, report: Repo
 
 
 KINDS: dict[str, Make] = {
-    "all-error-bars": _all_error_bars,
+    "all-error-bars": _all_intervals,
     "audit": _audit,
     "baseline": _baseline,
     "capsule": _capsule,
     "chance": _chance,
-    "error-bars": _error_bars,
+    "error-bars": _pair_intervals,
     "fits": _fits,
     "multiverse": _multiverse,
     "representations": _representations,
