@@ -14,7 +14,7 @@ import pandas as pd
 from benchmarks import routes
 from benchmarks.data import FOLDS, SEED, Case, probing
 from benchmarks.timing import Table
-from mlem_core.base.typing import FloatArray
+from mlem_core.base.typing import FloatArray, layer_name
 from mlem_core.data.folds import group_folds
 from mlem_core.estimators.ascent import Shape
 from mlem_core.estimators.base import held_out_scores
@@ -23,12 +23,12 @@ from mlem_core.estimators.soft_rank import (
     FeatureDistances,
     Schedule,
     ascend,
-    neural_distances,
     sample_pairs,
 )
 from mlem_core.estimators.spearman import SpearmanMLEM
 from mlem_core.measures.importance import permutation_importance
 from mlem_core.pairs.build import pair_tables
+from mlem_core.pairs.distances import pair_distances
 from mlem_core.pairs.patterns import FeatureColumn, PairIndex, feature_columns
 from mlem_core.pairs.tables import PairTables
 
@@ -76,11 +76,11 @@ def _permuted(case: Case, tables: PairTables, layer: int, fold: int, weights: Fl
     test = case.folds == fold
     distances = FeatureDistances(_columns(case, test))
     rng = np.random.default_rng(SEED)
-    rows = case.rows[layer][test]
+    neural_distances = pair_distances(case.rows[layer][test], "euclidean")
     drops = np.zeros((PERMUTATIONS, len(tables.features)))
     for repeat in range(PERMUTATIONS):
         i, j = sample_pairs(int(test.sum()), BATCH, rng)
-        target = neural_distances(rows, i, j, "euclidean")
+        target = neural_distances(i, j)
         features = distances.of(i, j)
         whole = spearmanr(tables.columns.values(features) @ weights, target).statistic
         for f in range(len(tables.features)):
@@ -157,7 +157,7 @@ def measure(table: Table, runs: int) -> str:
     """Fill the table; on what it was measured."""
     case = probing()
     plain, _, _ = routes.engine(case)
-    layer_names = pd.Index([f"{model}:{layer}" for model, layer in case.layers])
+    layer_names = pd.Index([layer_name(layer) for layer in case.layers])
     # The recipe takes seconds a fit: one fold a layer, another one in the next layer.
     folds = np.arange(len(case.layers)) % FOLDS
     for interactions in (False, True):

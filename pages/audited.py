@@ -6,6 +6,7 @@ from typing import Any
 
 import streamlit as st
 
+from mlem_core.base.typing import parse_layer
 from pages import choices
 from pages import shared as screen
 from pages.view import View
@@ -37,7 +38,7 @@ def reasons(view: View) -> Reasons:
 def of_pair(view: View, a: str, b: str) -> dict[str, str]:
     """Why the profile of "a" or "b", or the similarity of "both", is flagged."""
     found = reasons(view)
-    one, other = screen.as_layer(a), screen.as_layer(b)
+    one, other = parse_layer(a), parse_layer(b)
     profiles = found.get("profiles", {})
     similar = [
         f"{name}: {why}"

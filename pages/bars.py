@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
+from mlem_core.base.text import minus
+from mlem_core.base.typing import parse_layer
 from pages import background, choices
 from pages import shared as screen
 from pages.exporting import as_csv
@@ -191,7 +193,7 @@ def profile_table(intervals: LayerIntervals, view: View, results: Results) -> pd
     table = score_table(intervals, view.layers).table
     table = table[table["quantity"] != "ceiling"]
     cells = [
-        f"{value:.3f} [{low:.3f}, {high:.3f}]".replace("-", "−")
+        minus(f"{value:.3f} [{low:.3f}, {high:.3f}]")
         for value, low, high in zip(table["value"], table["lower"], table["upper"], strict=True)
     ]
     table = table.assign(cell=cells, feature=table["feature"].replace("", "ρ"))
@@ -205,7 +207,7 @@ def around(interval: tuple[float, float] | None) -> dict[str, Any]:
     """What a metric says of its interval: arguments of `st.metric`."""
     if interval is None or interval[0] != interval[0]:
         return {}
-    text = f"95 %: {interval[0]:.2f} to {interval[1]:.2f}".replace("-", "−")
+    text = minus(f"95 %: {interval[0]:.2f} to {interval[1]:.2f}")
     return {"delta": text, "delta_color": "off", "delta_arrow": "off"}
 
 
@@ -217,7 +219,7 @@ def of_pair(
 
     if intervals is None or a == b:
         return None, None
-    layers = [screen.as_layer(a), screen.as_layer(b)]
+    layers = [parse_layer(a), parse_layer(b)]
     row = similarity_table(intervals, layers).table.iloc[0]
     tau, rsa = (
         (float(row[f"{name}_lower"]), float(row[f"{name}_upper"]))

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
+from mlem_core.base.text import many
+from mlem_core.base.typing import parse_layer
 from pages import background
 from pages import shared as screen
 
@@ -36,11 +38,11 @@ def _make(job_id: str, selection: Selection, pair: tuple[str, str]) -> None:
     a, b = pair
     options = {
         **selection.to_dict(),
-        "pair": [] if a == b else [list(screen.as_layer(layer)) for layer in (a, b)],
+        "pair": [] if a == b else [list(parse_layer(layer)) for layer in (a, b)],
     }
     st.markdown(
-        f"One zip, a capsule, of what is shown: {_many(len(selection.features), 'feature')} in "
-        f"{_many(len(selection.layers), 'layer')}. In it are all tables, all figures, the stimuli, "
+        f"One zip, a capsule, of what is shown: {many(len(selection.features), 'feature')} in "
+        f"{many(len(selection.layers), 'layer')}. In it are all tables, all figures, the stimuli, "
         "a methods paragraph, the references and all versions."
     )
     task = followups.find("capsule", job_id, options, screen.store())
@@ -68,7 +70,3 @@ def _make(job_id: str, selection: Selection, pair: tuple[str, str]) -> None:
         "`python -m mlem_core verify FILE.zip` runs it again, models included, and says which "
         "numbers differ."
     )
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 import streamlit as st
 
+from mlem_core.base.typing import parse_layer
 from mlem_core.report import captions
 from pages import audited, bars, choices
 from pages import shared as screen
@@ -82,7 +83,7 @@ def body() -> None:
                 name: st.column_config.NumberColumn(format="%.3f") for name in dict.fromkeys((a, b))
             },
         )
-    chosen = [screen.as_layer(a), screen.as_layer(b)]
+    chosen = [parse_layer(a), parse_layer(b)]
     kept = [results.importance[
         (results.importance["model"] == model) & (results.importance["layer"] == layer)
     ] for model, layer in dict.fromkeys(chosen)]  # fmt: skip
@@ -186,9 +187,7 @@ def _show_map(
     kind = next(feature.kind for feature in stimuli.features if feature.name == colour)
     table = points.assign(label=labels, **{colour: values})
     chosen = screen.show_figure(
-        figures.stimulus_map(
-            table, colour, kind, screen.layer_label(f"{model}:{layer}"), marked=marked
-        ),
+        figures.stimulus_map(table, colour, kind, f"{model} layer {layer}", marked=marked),
         table,
         f"stimuli-{place}",
         captions.stimulus_map(len(shown), len(stimuli)),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
+from mlem_core.base.text import minus
 from mlem_core.report import captions
 from pages import choices
 from pages import shared as screen
@@ -60,7 +61,7 @@ def short_warning(results: Results) -> str:
 
     r = results.feature_correlations
     pairs = [
-        f"{f} and {g} (r = {r.loc[f, g]:.2f})".replace("-", "−")
+        minus(f"{f} and {g} (r = {r.loc[f, g]:.2f})")
         for at, f in enumerate(r.columns)
         for g in r.columns[at + 1 :]
         if abs(r.loc[f, g]) >= CORRELATED

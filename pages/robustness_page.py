@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
+from mlem_core.base.typing import parse_layer
 from mlem_core.report import captions
 from pages import background, bars, choices
 from pages import shared as screen
@@ -118,7 +119,7 @@ def _claim(view: View) -> None:
         st.info(f"Choose {len(names)} different layers.", icon=":material/info:")
         return
     varied = choices_of(view.analysis) | ({"pooling": pooled} if pooled else {})
-    layers = [screen.as_layer(name) for name in names]
+    layers = [parse_layer(name) for name in names]
     claim = _chosen_claim(view, kind, layers)
     if claim is None:
         return

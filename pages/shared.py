@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from mlem_core.base.errors import InputError
+from mlem_core.base.text import minus
+from mlem_core.base.typing import parse_layer
 from mlem_core.storage.store import Store
 from pages import choices
 from pages.exporting import folded as folded
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from mlem_core.analysis.analysis import Analysis
     from mlem_core.analysis.results import Results
     from mlem_core.analysis.spec import AnalysisSpec
-    from mlem_core.base.typing import Layer, Progress
+    from mlem_core.base.typing import Progress
     from mlem_core.tasks.analyses import Job
 
 PAGES = {
@@ -166,18 +168,12 @@ def open_analysis(job_id: str) -> Analysis:
     return find_job(job_id).analysis()
 
 
-def as_layer(name: str) -> Layer:
-    """("minilm", 3) of "minilm:3"."""
-    model, _, layer = name.rpartition(":")
-    return model, int(layer)
-
-
 # --- figures -------------------------------------------------------------------------------
 
 
 def layer_label(name: str) -> str:
     """ "minilm layer 3" of "minilm:3"."""
-    model, layer = as_layer(name)
+    model, layer = parse_layer(name)
     return f"{model} layer {layer}"
 
 
@@ -198,7 +194,7 @@ def importance_of(results: Results, a: str, b: str) -> pd.DataFrame:
 
     means = results.importance.groupby(["model", "layer", "feature"], sort=False)["importance"]
     table = means.mean()
-    columns = {name: table.loc[as_layer(name)] for name in dict.fromkeys((a, b))}
+    columns = {name: table.loc[parse_layer(name)] for name in dict.fromkeys((a, b))}
     return pd.DataFrame(columns).sort_values(a, ascending=False).reset_index()
 
 
@@ -207,7 +203,7 @@ def profile_table(results: Results) -> pd.DataFrame:
     import pandas as pd
 
     def mean_sd(values: pd.Series[float]) -> str:
-        return f"{values.mean():.3f} ({values.std():.3f})".replace("-", "−")
+        return minus(f"{values.mean():.3f} ({values.std():.3f})")
 
     by = ["model", "layer"]
     scores = results.scores.groupby(by, sort=False)["rho"].agg(mean_sd).rename("ρ")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
+from mlem_core.base.typing import layer_name
 from mlem_core.report import captions
 from pages import audited, bars, choices
 from pages import shared as screen
@@ -83,7 +84,7 @@ def _matrices(view: View, results: Results) -> None:
     if points:
         a, b, c, d = points[0][:4]
         with place:
-            _pair(view, results, f"{a}:{b}", f"{c}:{d}", "cell")
+            _pair(view, results, layer_name((a, b)), layer_name((c, d)), "cell")
 
 
 @st.fragment
@@ -101,7 +102,7 @@ def _maps(view: View, results: Results) -> None:
         narrow=partial(draw, across=1),
         select=("points", "lasso"),
     )
-    now = [f"{point['customdata'][0]}:{point['customdata'][1]}" for point in _points(chosen)]
+    now = [layer_name(point["customdata"][:2]) for point in _points(chosen)]
     now = [layer for layer in dict.fromkeys(now) if layer in view.layer_names]
     # One click after the other: the layer of the click before is the other one of the pair.
     kept = st.session_state.setdefault(f"clicked {view.job_id}", [])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from mlem_core.base.errors import InputError
+from mlem_core.base.typing import layer_name
 from mlem_core.estimators.registry import ESTIMATORS, estimator_named
 from pages import ahead, background, capsules, choices
 from pages import shared as screen
@@ -69,7 +70,7 @@ class View:
     @property
     def layer_names(self) -> list[str]:
         """ "model:layer" of each kept layer."""
-        return [f"{model}:{layer}" for model, layer in self.layers]
+        return [layer_name(layer) for layer in self.layers]
 
     def results(self) -> Results | None:
         """The tables for what is kept; None while they are computed (which is shown)."""
@@ -442,8 +443,7 @@ def _first_look(view: View) -> tuple[str, str]:
         from mlem_core.tasks.examples import PAIR
 
         if set(PAIR) <= set(view.layers):
-            (one, m), (other, n) = PAIR
-            return f"{one}:{m}", f"{other}:{n}"
+            return layer_name(PAIR[0]), layer_name(PAIR[1])
     return _middle(view, 0), _middle(view, -1)
 
 
@@ -452,4 +452,4 @@ def _middle(view: View, which: int) -> str:
     models = list(dict.fromkeys(model for model, _ in view.layers))
     of = [layer for model, layer in view.layers if model == models[which]]
     at = -1 if which == -1 and len(models) == 1 else len(of) // 2
-    return f"{models[which]}:{of[at]}"
+    return layer_name((models[which], of[at]))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
+from mlem_core.base.typing import parse_layer
 from mlem_core.report import captions
 from pages import choices
 from pages import shared as screen
@@ -38,7 +39,7 @@ def _tau(view: View, a: str, b: str) -> None:
         return
     means = results.importance.groupby(["model", "layer", "feature"], sort=False)["importance"]
     profiles = means.mean().unstack("feature")[list(dict.fromkeys(results.importance["feature"]))]
-    two = profiles.loc[[screen.as_layer(a), screen.as_layer(b)]]
+    two = profiles.loc[[parse_layer(a), parse_layer(b)]]
     terms = tau_terms(two.to_numpy())[:, 0, 1]
     table = pd.DataFrame({"term": list(two.columns), "value": terms})
     screen.show_figure(
@@ -69,8 +70,8 @@ def _alone(view: View, name: str, place: str) -> None:
         return
     table = score_table(view, name)
     st.markdown(f"**{choices.plain(screen.layer_label(name))}**")
-    own = results.scores[results.scores["model"] == screen.as_layer(name)[0]]
-    own = own[own["layer"] == screen.as_layer(name)[1]]
+    own = results.scores[results.scores["model"] == parse_layer(name)[0]]
+    own = own[own["layer"] == parse_layer(name)[1]]
     screen.show_figure(
         figures.waterfall(table, view.all_features, "held-out ρ"),
         table,
@@ -87,7 +88,7 @@ def score_table(view: View, name: str) -> pd.DataFrame:
 
     results = view.results()
     assert results is not None
-    model, layer = screen.as_layer(name)
+    model, layer = parse_layer(name)
     tables, _ = view.analysis.subset(replace(view.selection, layers=((model, layer),)))
     weights = results.weights
     own = weights[(weights["model"] == model) & (weights["layer"] == layer)]

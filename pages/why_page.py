@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import streamlit as st
 
+from mlem_core.base.typing import parse_layer
 from mlem_core.report import captions
 from pages import audited, background, bars, choices, why_more
 from pages import shared as screen
@@ -25,7 +26,7 @@ EXAMPLES = 8
 def _explanation(job_id: str, a: str, b: str, features: tuple[str, ...]) -> Explanation:
     from mlem_core.inference.explanation import explain
 
-    sides = screen.as_layer(a), screen.as_layer(b)
+    sides = parse_layer(a), parse_layer(b)
     return explain(screen.open_analysis(job_id), *sides, features=features)
 
 
@@ -36,7 +37,7 @@ def _decomposition(
     from mlem_core.measures.decomposition import decompose
 
     analysis = screen.open_analysis(job_id)
-    at = [analysis.layers.index(screen.as_layer(layer)) for layer in layers]
+    at = [analysis.layers.index(parse_layer(layer)) for layer in layers]
     tables = analysis.tables.of_layers(at).of_features(features)
     return decompose(tables, analysis.rsa[at][:, at])
 
@@ -49,7 +50,7 @@ def _examples(
     from mlem_core.inference.layer_pairs import LayerPairs
 
     analysis = screen.open_analysis(job_id)
-    sides = [screen.as_layer(a), screen.as_layer(b)]
+    sides = [parse_layer(a), parse_layer(b)]
     pairs = LayerPairs.of(analysis, sides, screen.store(), features)
     return contributing_pairs(pairs, analysis.stimuli, term, n=EXAMPLES, most=most)
 
@@ -78,8 +79,8 @@ def _two(view: View, a: str, b: str) -> None:
 
     why = _explanation(view.job_id, a, b, tuple(view.features))
     options = {
-        "a": list(screen.as_layer(a)),
-        "b": list(screen.as_layer(b)),
+        "a": list(parse_layer(a)),
+        "b": list(parse_layer(b)),
         "features": view.features,
         "draws": REPLICATES,
     }
@@ -180,7 +181,7 @@ def _pairs(view: View, why: Explanation, a: str, b: str) -> None:
             help="Pairs that both layers place alike add to the similarity, pairs that they place "
             "differently take from it.",
         )
-    models = sorted({screen.as_layer(layer)[0] for layer in (a, b)})
+    models = sorted({parse_layer(layer)[0] for layer in (a, b)})
     if not _there(view, models):
         st.caption(
             "The pairs are looked up in the representations of "

@@ -19,7 +19,7 @@ from mlem_core.inference.permutation import score_above_chance
 from mlem_core.inference.replicates import Replicates, resampled_scores, resampled_terms
 from mlem_core.measures.decomposition import UNEXPLAINED, decompose
 from mlem_core.measures.importance import permutation_importance
-from mlem_core.pairs.build import pair_tables
+from mlem_core.pairs.build import PassOptions, pair_tables
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.layer_sums import layer_sums
 from mlem_core.pairs.patterns import PairIndex, feature_columns
@@ -84,8 +84,7 @@ def tables_of(
         tables = pair_tables(
             index,
             [lambda rows=rows: rows for rows in layers],
-            keep_ranks=ranks.put,
-            workers=1,
+            options=PassOptions(keep_ranks=ranks.put, workers=1),
         )
         return tables, ranks.rsa(), index
 

@@ -19,7 +19,7 @@ from mlem_core.estimators.soft_rank import Ascent, FeatureDistances, Schedule, a
 from mlem_core.estimators.spearman import SpearmanMLEM
 from mlem_core.measures.importance import permutation_importance
 from mlem_core.models.representations import from_model
-from mlem_core.pairs.build import pair_tables
+from mlem_core.pairs.build import PassOptions, pair_tables
 from mlem_core.pairs.patterns import FeatureColumn, PairIndex, feature_columns
 from mlem_core.pairs.tables import PairTables
 from mlem_core.storage.store import Store
@@ -80,7 +80,9 @@ def index_of(seed: int) -> PairIndex:
 
 def tables_of(rows: NDArray[np.floating], seed: int = 0) -> PairTables:
     """The pair tables of one layer."""
-    return pair_tables(index_of(seed), [lambda: rows], train_ranks=True, workers=1)
+    return pair_tables(
+        index_of(seed), [lambda: rows], train_ranks=True, options=PassOptions(workers=1)
+    )
 
 
 @lru_cache(maxsize=2)

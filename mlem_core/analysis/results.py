@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mlem_core.base.typing import FloatArray, IntArray, Layer
+from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
 from mlem_core.data.stimuli import write_table
 from mlem_core.estimators.base import FoldFits
 from mlem_core.measures import similarity
@@ -152,7 +152,7 @@ def results_from_tables(
     fold_fits, importance = fitted(tables, estimator) if fits is None else fits
     terms = tables.columns.names
     tau = similarity.weighted_tau(importance.mean(axis=1))
-    names = [f"{model}:{layer}" for model, layer in layers]
+    names = [layer_name(layer) for layer in layers]
     by = {"fold": range(tables.n_folds)}
     counts = np.bincount(tables.cell_pattern, tables.counts, len(tables.codes)).astype(np.float64)
     correlations = similarity.feature_correlations(tables.patterns, counts)

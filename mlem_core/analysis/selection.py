@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from mlem_core.base.errors import InputError, unknown
-from mlem_core.base.typing import FloatArray, Layer
+from mlem_core.base.typing import FloatArray, Layer, layer_name
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.pairs.tables import PairTables
 
@@ -88,8 +88,8 @@ class Selection:
         )
 
 
-def check_layers(asked: Sequence[Layer], layers: Sequence[Layer]) -> None:
+def check_layers(asked: Iterable[Layer], layers: Collection[Layer]) -> None:
     """Raise InputError for a layer that there is not."""
-    for model, number in asked:
-        if (model, number) not in layers:
-            raise unknown("layer", f"{model}:{number}", [f"{m}:{n}" for m, n in layers])
+    for layer in asked:
+        if layer not in layers:
+            raise unknown("layer", layer_name(layer), [layer_name(one) for one in layers])

@@ -7,7 +7,10 @@ import sys
 from dataclasses import fields
 from typing import TYPE_CHECKING, NoReturn
 
+from mlem_core.base.errors import InputError
+from mlem_core.base.typing import Layer, parse_layer
 from mlem_core.estimators.registry import ESTIMATORS
+from mlem_core.pairs.distances import DISTANCES
 
 if TYPE_CHECKING:
     from mlem_core.analysis.spec import AnalysisSpec
@@ -44,13 +47,11 @@ def _named_file(text: str) -> tuple[str, str]:
     return name, path
 
 
-def _layer(text: str) -> tuple[str, int]:
-    model, _, number = text.rpartition(":")
-    if not model or not number.isdecimal():
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not of the form MODEL:LAYER, such as minilm:3"
-        )
-    return model, int(number)
+def _layer(text: str) -> Layer:
+    try:
+        return parse_layer(text)
+    except InputError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _add_bootstrap(command: argparse.ArgumentParser, what: str) -> None:
@@ -129,7 +130,7 @@ def _add_inputs(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--distance",
         default="euclidean",
-        metavar="euclidean|cosine|manhattan|correlation|precomputed",
+        metavar="|".join(DISTANCES),
         help="precomputed: the arrays of the representations files are distances",
     )
     command.add_argument(

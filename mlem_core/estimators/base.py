@@ -97,7 +97,7 @@ class MetricModel(BaseEstimator):
     Parameters
     ----------
     interactions : whether products of two feature distances are weighed too
-    distance : neural distance, see `mlem_core.pairs.distances.METRICS`, or "precomputed"
+    distance : neural distance, a name in `mlem_core.pairs.distances.DISTANCES`
     missing : "ignore" or "level", see `mlem_core.pairs.patterns.PairIndex`
 
     Attributes
@@ -150,10 +150,8 @@ class MetricModel(BaseEstimator):
         index = PairIndex.build(
             feature_columns(X, self.spans_), np.zeros(len(X), dtype=np.int64), self.missing
         )
-        patterns = np.stack(
-            [level[index.codes[:, f]] for f, level in enumerate(index.levels)], axis=1
-        )
-        predicted: FloatArray = self._columns.values(patterns) @ self.coef_ + self.intercept_
+        terms = self._columns.values(index.patterns)
+        predicted: FloatArray = terms @ self.coef_ + self.intercept_
         return predicted[index.pattern_cell]
 
     def score(self, X: StimulusSet | pd.DataFrame, y: NDArray[np.floating]) -> float:

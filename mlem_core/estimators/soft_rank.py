@@ -18,16 +18,13 @@ from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.ascent import Shape
 from mlem_core.estimators.base import MetricModel
-from mlem_core.pairs.distances import n_pairs
+from mlem_core.pairs.condensed import n_pairs
+from mlem_core.pairs.distances import pair_distances
 from mlem_core.pairs.patterns import MISSING, FeatureColumn, feature_columns
 from mlem_core.pairs.terms import Columns
 
 if TYPE_CHECKING:
     import torch
-
-# Distances that are computed for sampled pairs, not for all.
-SAMPLED = ("euclidean", "cosine", "manhattan", "correlation", "precomputed")
-CHUNK_ELEMENTS = 2**22
 
 
 def sample_pairs(n_stimuli: int, size: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
@@ -150,32 +147,6 @@ def spacing(values: FloatArray, counts: FloatArray) -> float:
     return float(max(np.quantile(gaps, 0.25), 1e-12 * (values[-1] - values[0]), 1e-300))
 
 
-def neural_distances(
-    representations: NDArray[np.floating], i: IntArray, j: IntArray, metric: str
-) -> FloatArray:
-    """(n_pairs,) squared neural distances of the pairs (i, j), see `mlem_core.pairs.distances`."""
-    if metric not in SAMPLED:
-        raise unknown("distance", metric, SAMPLED)
-    if metric == "precomputed":
-        return np.asarray(representations[i, j], dtype=np.float64) ** 2
-    rows = representations.astype(np.float64) if metric != "euclidean" else representations
-    if metric == "correlation":
-        rows = rows - rows.mean(axis=1, keepdims=True)
-    if metric in ("cosine", "correlation"):
-        norms = np.linalg.norm(rows, axis=1, keepdims=True)
-        rows = rows / np.where(norms > 0, norms, 1.0)
-    squares = np.empty(len(i))
-    step = max(1, CHUNK_ELEMENTS // rows.shape[1])
-    for start in range(0, len(i), step):
-        apart = rows[i[start : start + step]] - rows[j[start : start + step]]
-        if metric == "manhattan":
-            squares[start : start + step] = np.abs(apart).sum(axis=1) ** 2
-        else:
-            squared = np.einsum("ij,ij->i", apart, apart)
-            squares[start : start + step] = squared if metric == "euclidean" else (squared / 2) ** 2
-    return squares
-
-
 @dataclass(frozen=True)
 class Ascent:
     """A finished training.
@@ -251,6 +222,7 @@ def ascend(
     torch, soft_rank = _torch()
     schedule = schedule or Schedule()
     n_stimuli, terms = len(representations), shape.columns
+    neural_distances = pair_distances(representations, distance)
     size = schedule.batch_size or stable_batch_size(features, n_stimuli, terms, seed=schedule.seed)
     rng = np.random.default_rng(schedule.seed)
     start = rng.uniform(-1.0, 1.0, len(terms)) / len(terms.features) ** 0.5
@@ -263,7 +235,7 @@ def ascend(
     for _ in range(schedule.max_steps):
         i, j = sample_pairs(n_stimuli, size, rng)
         patterns, inverse = _distinct_rows(features.of(i, j))
-        target = neural_distances(representations, i, j, distance)
+        target = neural_distances(i, j)
         low, high = min(low, float(target.min())), max(high, float(target.max()))
         target = (target - low) / (high - low if high > low else 1.0)
 

@@ -12,7 +12,7 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from mlem_core.base.typing import FloatArray, Layer
+from mlem_core.base.typing import FloatArray, Layer, parse_layer
 from mlem_core.figures.style import (
     MODEL_COLORS,
     NO_ANNOTATIONS,
@@ -27,7 +27,6 @@ from mlem_core.figures.style import (
     model_blocks,
     panel_ref,
     panel_title,
-    parted,
     plain,
     quiet,
     sparse_ticks,
@@ -62,7 +61,7 @@ def similarity_matrices(
         a dot in its cell
     """
     figure = make_subplots(3 - across, across, horizontal_spacing=0.08, vertical_spacing=0.14)
-    layers = [parted(name) for name in profiles.index]
+    layers = [parse_layer(name) for name in profiles.index]
     blocks = model_blocks(layers)
     for place, (square, measure) in enumerate(zip((profiles, rsa), _MEASURES, strict=True)):
         at = {"row": 1 + place * (across == 1), "col": 1 + place * (across == 2)}

@@ -17,6 +17,8 @@ import plotly.graph_objects as go
 from plotly.colors import sample_colorscale
 from plotly.subplots import make_subplots
 
+from mlem_core.base.text import minus, number
+
 # Okabe and Ito's colours, told apart with every common colour vision, in an order that sets
 # neighbours far apart. Black (lost on a dark page) is a brown here and the yellow is darker.
 PALETTE = (
@@ -262,11 +264,6 @@ def whole_layers(layers: pd.Series) -> dict[str, Any]:
     }
 
 
-def parted(name: str) -> tuple[str, int]:
-    model, _, layer = str(name).rpartition(":")
-    return model, int(layer)
-
-
 def model_blocks(layers: Sequence[tuple[str, int]]) -> list[tuple[int, int, str]]:
     """First index, index after the last, and model of each run of layers of one model."""
     starts = [i for i, (m, _) in enumerate(layers) if i == 0 or layers[i - 1][0] != m]
@@ -352,14 +349,13 @@ def as_value(value: Any) -> str:
 
 
 def short(value: float) -> str:
-    return f"{value:.3g}".replace("-", "−") if abs(value) < 1e4 else f"{value:.0f}"
+    return minus(f"{value:.3g}") if abs(value) < 1e4 else f"{value:.0f}"
 
 
 def as_number(value: float, digits: int = 3) -> str:
     if not np.isfinite(value):
         return "not defined"
-    text = f"{value:.{digits}f}".replace("-", "−")
-    return text.removeprefix("−") if float(f"{value:.{digits}f}") == 0 else text
+    return number(value, digits)
 
 
 def as_p(p: float) -> str:

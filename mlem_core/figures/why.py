@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from mlem_core.base.typing import parse_layer
 from mlem_core.figures.style import (
     GREY,
     LINE,
@@ -17,7 +18,6 @@ from mlem_core.figures.style import (
     feature_colors,
     model_blocks,
     panels,
-    parted,
     plain,
     quiet,
     short,
@@ -159,7 +159,7 @@ def term_matrices(terms: dict[str, pd.DataFrame]) -> go.Figure:
         diagonal (a layer with itself) is left blank
     """
     figure, places = panels([plain(term) for term in terms], height=290)
-    layers = [parted(name) for name in next(iter(terms.values())).index]
+    layers = [parse_layer(name) for name in next(iter(terms.values())).index]
     blocks = model_blocks(layers)
     off = ~np.eye(len(layers), dtype=bool)
     scales = {"coloraxis": 0.0, "coloraxis2": 0.0}

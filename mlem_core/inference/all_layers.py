@@ -25,7 +25,7 @@ from mlem_core.inference.replicates import resampled_scores
 from mlem_core.measures.importance import fitted
 from mlem_core.measures.shapley import EXACT_FEATURES, shapley
 from mlem_core.measures.similarity import weighted_tau
-from mlem_core.pairs.distances import n_pairs
+from mlem_core.pairs.condensed import n_pairs
 from mlem_core.pairs.resampling import Draws, RankedPairs, leave_out
 from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store

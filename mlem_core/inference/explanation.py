@@ -11,14 +11,15 @@ import pandas as pd
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.selection import check_layers
 from mlem_core.base.errors import InputError, unknown
-from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer
+from mlem_core.base.text import listed, number
+from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer, layer_name
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.inference import caveats
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.replicates import resampled_terms
 from mlem_core.measures.decomposition import UNEXPLAINED, by_pattern, decompose
 from mlem_core.measures.shapley import EXACT_FEATURES, shapley
-from mlem_core.pairs.distances import ends_of
+from mlem_core.pairs.condensed import ends_of
 from mlem_core.storage.store import Store
 
 # Terms below this share of the largest are summed up in the sentence.
@@ -73,10 +74,10 @@ class Explanation:
         a, b = (f"{model} layer {layer}" for model, layer in self.layers)
         rsa, whole = self.rsa, self.whole.iloc[0]
         if rsa < HARDLY or ("lower" in self.whole and whole["lower"] <= 0):
-            return f"{a} and {b} are hardly alike (RSA {_plain(rsa)})."
+            return f"{a} and {b} are hardly alike (RSA {number(rsa)})."
         top = self.features.loc[self.features["value"].idxmax()]
         rest = float(self.unexplained["value"]) / rsa
-        text = f"{a} and {b} are alike (RSA {_plain(rsa)})"
+        text = f"{a} and {b} are alike (RSA {number(rsa)})"
         if top["value"] >= SMALL * rsa:
             share = _share(top["value"] / rsa)
             text += f", most of all in {top['term']}, which makes {share} of it."
@@ -94,7 +95,7 @@ class Explanation:
         top = self.features.loc[self.features["value"].idxmax()]
         parts = [("their RSA", self.whole.iloc[0]), (f"what {top['term']} adds", top)]
         bounds = " and ".join(
-            f"{name} between {_plain(row['lower'])} and {_plain(row['upper'])}"
+            f"{name} between {number(row['lower'])} and {number(row['upper'])}"
             for name, row in parts
         )
         return f"How sure: other sentences of this kind would put {bounds} (95 % intervals)."
@@ -102,7 +103,7 @@ class Explanation:
     @property
     def sentence(self) -> str:
         """The explanation in words, with intervals if it has them."""
-        a, b = (f"{model}:{layer}" for model, layer in self.layers)
+        a, b = (layer_name(layer) for layer in self.layers)
         rest, size = self.unexplained, self.features["value"].abs()
         shown = (size >= SMALL * max(size.max(), abs(rest["value"]))) & (size >= 0.0005)
         large, others = self.features[shown], self.features[~shown]
@@ -111,10 +112,10 @@ class Explanation:
         up, down = large[large["value"] > 0], large[large["value"] < 0]
         if len(up):
             parts = [f"{row['term']} contributes {_number(row)}" for _, row in up.iterrows()]
-            text.append(f"Of the features, {_and(parts)}.")
+            text.append(f"Of the features, {listed(parts)}.")
         if len(down):
             parts = [f"{row['term']} by {_number(row, -1)}" for _, row in down.iterrows()]
-            text.append(f"The two are less alike for {_and(parts)}.")
+            text.append(f"The two are less alike for {listed(parts)}.")
         if not len(large):
             text.append("None of the features contributes much.")
         elif len(others):
@@ -220,10 +221,6 @@ def with_intervals(
     )
 
 
-def _plain(value: float) -> str:
-    return f"{round(value, 2) + 0.0:.2f}".replace("-", "−")
-
-
 def _share(value: float) -> str:
     return f"{100 * value:.0f} %"
 
@@ -239,10 +236,6 @@ def _number(row: pd.Series, sign: int = 1) -> str:
 def _short(value: float) -> str:
     # Adding 0 makes a rounded -0.0 a plain 0.
     return f"{round(value, 3) + 0.0:.3f}"
-
-
-def _and(parts: Sequence[str]) -> str:
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def contributions(pairs: LayerPairs, term: str) -> FloatArray:

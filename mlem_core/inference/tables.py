@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.base.errors import InputError
-from mlem_core.base.typing import Layer
+from mlem_core.base.typing import Layer, layer_name
 from mlem_core.inference.corrections import FamilyOfTests, family_of_tests
 from mlem_core.inference.intervals import LayerIntervals
 from mlem_core.inference.jackknife import jackknife_interval, p_value, t_interval, t_test
@@ -57,7 +57,7 @@ def similarity_table(
     rsa_lower, rsa_upper, rsa_p, rsa_p_corrected; the family is all pairs of the table
     """
     at = np.array(intervals.places(layers), dtype=np.int64)
-    names = np.array([_name(intervals.layers[i]) for i in at], dtype=object)
+    names = np.array([layer_name(intervals.layers[i]) for i in at], dtype=object)
     first, second = np.triu_indices(len(at), 1)
     a, b = at[first], at[second]
     rsa, without = intervals.rsa[a, b], intervals.rsa_without[:, a, b]
@@ -183,9 +183,5 @@ def importance_differences(
             "p": p_value(value, without),
         }
     )
-    what = f"differences of importance, {_name(a)} less {_name(b)}"
+    what = f"differences of importance, {layer_name(a)} less {layer_name(b)}"
     return family_of_tests(table, what, correction)
-
-
-def _name(layer: Layer) -> str:
-    return f"{layer[0]}:{layer[1]}"

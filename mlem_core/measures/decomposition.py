@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.base.errors import unknown
-from mlem_core.base.typing import FloatArray, Layer
+from mlem_core.base.typing import FloatArray, Layer, layer_name
 from mlem_core.measures.shapley import EXACT_FEATURES, ORDERS, shapley, summed
 from mlem_core.pairs.ranks import predicted_ranks
 from mlem_core.pairs.tables import PairTables
@@ -71,7 +71,7 @@ class Decomposition:
         """
         if term not in self.names:
             raise unknown("term", term, self.names)
-        names = [f"{model}:{layer}" for model, layer in layers]
+        names = [layer_name(layer) for layer in layers]
         square = self.values[self.names.index(term)]
         return pd.DataFrame(square, index=names, columns=names)
 

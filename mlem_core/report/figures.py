@@ -15,7 +15,7 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError
-from mlem_core.base.typing import Layer
+from mlem_core.base.typing import Layer, layer_name
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.report import captions
 from mlem_core.storage.store import Store
@@ -145,7 +145,7 @@ def _compare(shown: Shown) -> Drawn | None:
     results = shown.results
     if not shown.several:
         return None
-    a, b = (f"{model}:{layer}" for model, layer in shown.pair)
+    a, b = map(layer_name, shown.pair)
     return Drawn(
         figures.importance_scatter(
             results.importance,

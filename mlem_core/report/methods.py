@@ -12,7 +12,9 @@ import jinja2
 
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.results import Results
+from mlem_core.base.text import listed, many, span
 from mlem_core.estimators.registry import estimator_named
+from mlem_core.pairs.distances import distance_named
 from mlem_core.report import references
 from mlem_core.report.latex import escape
 
@@ -27,13 +29,6 @@ def _estimator(name: str, interactions: bool) -> str:
     cite = f" [@{entry.reference}]" if entry.reference else ""
     constraint = entry.constraint_with_interactions if interactions else entry.constraint
     return f"{entry.sentence}{cite}{constraint}"
-
-
-def _distance(name: str) -> str:
-    """A neural distance, in words."""
-    if name == "precomputed":
-        return "the distance given in the file"
-    return f"the {name.capitalize() if name == 'euclidean' else name} distance"
 
 
 def methods_paragraph(
@@ -76,7 +71,7 @@ def methods_paragraph(
                 if "special_tokens" in facts
             }
         ),
-        distance=_distance(spec.distance),
+        distance=distance_named(spec.distance).phrase,
         n_terms=results.weights["feature"].nunique(),
         estimator=_estimator(spec.estimator if estimator is None else estimator, interactions),
         interactions=interactions,
@@ -102,8 +97,8 @@ def methods_paragraph(
 def _template() -> jinja2.Template:
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined)
     environment.filters |= {
-        "listed": _listed,
-        "plural": lambda n, noun: f"{n} {noun}{'s' * (n != 1)}",
+        "listed": listed,
+        "plural": many,
         "short": "{:g}".format,
         "thousands": "{:,}".format,
     }
@@ -123,17 +118,6 @@ def versions_text(manifest: Mapping[str, Any]) -> str:
     return "".join(f"{name} {version}\n" for name, version in versions.items())
 
 
-def _listed(parts: Sequence[str]) -> str:
-    return f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else parts[0]
-
-
-def _span(numbers: Sequence[int]) -> str:
-    """ "layers 0 to 6", or the numbers themselves where some in between are left out."""
-    if len(numbers) > 2 and numbers == list(range(numbers[0], numbers[-1] + 1)):
-        return f"layers {numbers[0]} to {numbers[-1]}"
-    return f"layer{'s' * (len(numbers) > 1)} {_listed([str(n) for n in numbers])}"
-
-
 def _model(name: str, facts: Mapping[str, Any], layers: Sequence[int]) -> str:
     """A model and the layers of it that are shown."""
     if "file" in facts:
@@ -149,4 +133,4 @@ def _model(name: str, facts: Mapping[str, Any], layers: Sequence[int]) -> str:
         about = ", ".join(filter(None, parts))
     cited = references.of_model(name, facts)
     cite = f" [@{', '.join(cited)}]" if cited else ""
-    return f"{name} ({about}; {_span(layers)}){cite}"
+    return f"{name} ({about}; layer{'s' * (len(layers) > 1)} {span(layers)}){cite}"

@@ -12,6 +12,7 @@ two layers (RSA or τ), a claim holds in a universe where its margin is above 0:
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +22,8 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.base.errors import InputError, unknown
-from mlem_core.base.typing import Layer
+from mlem_core.base.text import minus
+from mlem_core.base.typing import Layer, layer_name, parse_layer
 from mlem_core.inference.intervals import LayerIntervals
 from mlem_core.inference.jackknife import jackknife_interval, p_value
 from mlem_core.robustness.multiverse import Multiverse
@@ -92,10 +94,10 @@ class Claim:
         features: list[str] = []
         more: dict[str, str | float] = {}
         for word in words:
-            model, colon, number = word.rpartition(":")
-            if colon and model and number.isdigit():
-                layers.append((model, int(number)))
-            elif similar and word in MEASURES:
+            with contextlib.suppress(InputError):
+                layers.append(parse_layer(word))
+                continue
+            if similar and word in MEASURES:
                 more["measure"] = word
             elif limited and _is_number(word):
                 more["threshold"] = float(word)
@@ -106,7 +108,7 @@ class Claim:
     @property
     def sentence(self) -> str:
         """The claim in words."""
-        a, *others = [f"{model}:{layer}" for model, layer in self.layers]
+        a, *others = [layer_name(layer) for layer in self.layers]
         if self.kind == "top":
             return f"{self.features[0]} matters most in {a}"
         if self.kind == "above":
@@ -189,7 +191,7 @@ class OverStimuli(NamedTuple):
             f"In the analysis as it is the margin is {self.value:.3f}; other sentences of this "
             f"kind would put it between {self.lower:.3f} and {self.upper:.3f} (95 % interval, {p})."
         )
-        return text.replace(" -", " −")
+        return minus(text)
 
 
 def over_stimuli(claim: Claim, intervals: LayerIntervals) -> OverStimuli | None:

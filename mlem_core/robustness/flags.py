@@ -11,7 +11,8 @@ from typing import Any
 
 import pandas as pd
 
-from mlem_core.base.typing import Layer
+from mlem_core.base.text import listed, number
+from mlem_core.base.typing import Layer, layer_name
 from mlem_core.robustness.audit_tables import Audit
 from mlem_core.robustness.variants import CONTROL, SAYS, VARIANTS
 
@@ -80,7 +81,7 @@ def _layer_flags(changes: pd.DataFrame) -> list[tuple[Any, ...]]:
             reason = f"{says} {row.more} {verb} {row.less}{'' if tops else ', before less'}"
             rows.append(("profiles", *layer, reason))
         if abs(row.rho - row.rho_before) >= RHO_CHANGE:
-            reason = f"{says} ρ is {_text(row.rho)} instead of {_text(row.rho_before)}"
+            reason = f"{says} ρ is {number(row.rho)} instead of {number(row.rho_before)}"
             rows.append(("scores", *layer, reason))
     return rows
 
@@ -91,23 +92,19 @@ def _pair_flags(pairs: pd.DataFrame) -> list[tuple[Any, ...]]:
     reached = control & (pairs["rsa_before"] >= LEAST)
     reached &= pairs["rsa"] >= CONTROL_SHARE * pairs["rsa_before"]
     for row in pairs[reached].itertuples():
-        reason = f"with random weights RSA is {_text(row.rsa)} (trained {_text(row.rsa_before)})"
+        reason = f"with random weights RSA is {number(row.rsa)} (trained {number(row.rsa_before)})"
         rows.append(("rsa", *_ends(row), row.variant, reason))
     for measure, name, least in (("rsa", "RSA", RSA_CHANGE), ("tau", "τ", TAU_CHANGE)):
         apart = (pairs[measure] - pairs[f"{measure}_before"]).abs() >= least
         for row in pairs[apart & ~control].itertuples():
             after, before = getattr(row, measure), getattr(row, f"{measure}_before")
-            reason = f"{SAYS[row.variant]} {name} is {_text(after)} instead of {_text(before)}"
+            reason = f"{SAYS[row.variant]} {name} is {number(after)} instead of {number(before)}"
             rows.append((measure, *_ends(row), row.variant, reason))
     return rows
 
 
 def _ends(row: Any) -> tuple[str, int, str, int]:
     return row.model_a, row.layer_a, row.model_b, row.layer_b
-
-
-def _text(value: float) -> str:
-    return f"{value:.2f}".replace("-", "−")
 
 
 def notes(layers: pd.DataFrame, changes: pd.DataFrame) -> list[str]:
@@ -155,8 +152,8 @@ def summary(audit: Audit) -> list[str]:
 
     def add(where: pd.Series, finding: str) -> None:
         if where.any():
-            names = [f"{row.model}:{row.layer}" for row in layers[where].itertuples()]
-            text.append(f"{finding}: {_spans(names)}.")
+            chosen = [(row.model, row.layer) for row in layers[where].itertuples()]
+            text.append(f"{finding}: {_spans(chosen)}.")
 
     add(
         layers["position0_ranks"] >= POSITION_SHARE,
@@ -179,26 +176,21 @@ def summary(audit: Audit) -> list[str]:
             if measure in counts
         ]
         if parts and variant.name == CONTROL:
-            text.append(f"Random weights do about as well for {_listed(parts)}.")
+            text.append(f"Random weights do about as well for {listed(parts)}.")
         elif parts:
             begin = f"{variant.says[0].upper()}{variant.says[1:]}"
-            text.append(f"{begin} there is a clear change in {_listed(parts)}.")
+            text.append(f"{begin} there is a clear change in {listed(parts)}.")
     return text or ["Nothing is striking in any layer."]
 
 
-def _listed(parts: Sequence[str]) -> str:
-    return " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
-
-
-def _spans(names: Sequence[str]) -> str:
-    """Layers as text, runs of consecutive ones as one: "a:0 to a:3, b:1"."""
+def _spans(layers: Sequence[Layer]) -> str:
+    """Layers as text, runs of consecutive ones as one: "a:0 to 3, b:1"."""
     runs: list[list[Layer]] = []
-    for name in names:
-        model, _, number = name.rpartition(":")
-        if runs and runs[-1][-1] == (model, int(number) - 1):
-            runs[-1].append((model, int(number)))
+    for model, layer in layers:
+        if runs and runs[-1][-1] == (model, layer - 1):
+            runs[-1].append((model, layer))
         else:
-            runs.append([(model, int(number))])
+            runs.append([(model, layer)])
     return ", ".join(
-        f"{run[0][0]}:{run[0][1]}" + (f" to {run[-1][1]}" if len(run) > 1 else "") for run in runs
+        layer_name(run[0]) + (f" to {run[-1][1]}" if len(run) > 1 else "") for run in runs
     )

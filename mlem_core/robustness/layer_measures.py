@@ -16,7 +16,8 @@ from mlem_core.analysis.maps import representations_of
 from mlem_core.analysis.transforms import outlier_units, variances
 from mlem_core.base.parallel import cores
 from mlem_core.base.typing import FloatArray, Layer, Progress, Report
-from mlem_core.pairs.distances import PRECOMPUTED, n_pairs, row_slices, squared_distances
+from mlem_core.pairs.condensed import n_pairs, row_slices
+from mlem_core.pairs.distances import PRECOMPUTED, squared_distances
 from mlem_core.pairs.ranks import average_ranks, order_pairs
 from mlem_core.robustness.variants import CONTROL
 from mlem_core.storage.store import Store

@@ -8,6 +8,7 @@ from scipy.spatial.distance import pdist
 from scipy.stats import spearmanr
 from sklearn.linear_model import LogisticRegression
 
+from mlem_core.analysis import baselines
 from mlem_core.analysis.baselines import decoding, encoded_features, random_forest, univariate
 from mlem_core.base.errors import InputError
 from mlem_core.estimators.ridge import RidgeMLEM
@@ -148,11 +149,12 @@ def test_forest_importance_is_a_drop_of_the_distances_rho(planted):
         assert abs(rows["importance"] - np.mean(drops)) < 4 * error
 
 
-def test_univariate_is_a_fit_for_each_unit_alone(planted):
+def test_univariate_is_a_fit_for_each_unit_alone(planted, monkeypatch):
     features, layer, folds = planted
     layer = layer.copy()
     layer[:, 5] = 1.0
-    table = univariate(features, {("net", 2): layer}, folds, units_at_once=5)
+    monkeypatch.setattr(baselines, "UNITS_AT_ONCE", 5)
+    table = univariate(features, {("net", 2): layer}, folds)
     assert list(table.columns) == ["model", "layer", "unit", "fold", "rho"]
     assert len(table) == 12 * 5
     mean = table.groupby("unit")["rho"].mean()

@@ -21,12 +21,12 @@ from mlem_core.estimators.soft_rank import (
     SoftRankMLEM,
     _soft_spearman,
     ascend,
-    neural_distances,
     sample_pairs,
     spacing,
     stable_batch_size,
 )
 from mlem_core.estimators.spearman import SpearmanMLEM
+from mlem_core.pairs.distances import pair_distances
 from mlem_core.pairs.patterns import feature_columns
 from mlem_core.pairs.terms import Columns
 
@@ -48,9 +48,9 @@ def test_neural_distances_of_any_pairs(metric):
     names = {"euclidean": "sqeuclidean", "manhattan": "cityblock"}
     expected = pdist(rows, names.get(metric, metric)) ** (1 if metric == "euclidean" else 2)
     i, j = explicit.pairs(30)
-    np.testing.assert_allclose(neural_distances(rows, i, j, metric), expected, atol=1e-9)
+    np.testing.assert_allclose(pair_distances(rows, metric)(i, j), expected, atol=1e-9)
     matrix = squareform(expected)
-    np.testing.assert_allclose(neural_distances(matrix, i, j, "precomputed"), expected**2)
+    np.testing.assert_allclose(pair_distances(matrix, "precomputed")(i, j), expected**2)
 
 
 def test_sampled_pairs_are_of_two_stimuli_each_as_likely():

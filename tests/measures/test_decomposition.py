@@ -17,7 +17,7 @@ from mlem_core.measures.decomposition import (
     score_terms,
     tau_terms,
 )
-from mlem_core.pairs.build import pair_tables
+from mlem_core.pairs.build import PassOptions, pair_tables
 from mlem_core.pairs.patterns import PairIndex, feature_columns
 from mlem_core.pairs.rank_store import PairRanks
 
@@ -28,7 +28,9 @@ def made(features, layers, folds=None):
     folds = np.zeros(len(features), dtype=np.int64) if folds is None else folds
     index = PairIndex.build(feature_columns(features), folds)
     ranks = PairRanks(len(layers), len(features))
-    tables = pair_tables(index, [lambda x=x: x for x in layers], keep_ranks=ranks.put)
+    tables = pair_tables(
+        index, [lambda x=x: x for x in layers], options=PassOptions(keep_ranks=ranks.put)
+    )
     return tables, ranks.rsa()
 
 
