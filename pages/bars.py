@@ -28,7 +28,6 @@ CORRECTION_NAMES = {
     "bonferroni": "Bonferroni (any false finding)",
     "none": "not corrected",
 }
-FOLDS = "one standard deviation over folds (not an interval: folds share training stimuli)"
 
 
 @st.cache_resource(max_entries=16, show_spinner=False)

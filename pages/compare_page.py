@@ -9,18 +9,13 @@ import pandas as pd
 import streamlit as st
 
 from mlem_core.base.typing import parse_layer
+from mlem_core.report import captions
 from pages import audited, bars, choices
 from pages import shared as screen
 from pages.view import View, open_view, two_layers
 
 if TYPE_CHECKING:
     from mlem_core.base.typing import Layer
-
-
-TRIANGLES = (
-    "Triangles: what changes in the audit, at the end of an axis that layer's profile, at the end "
-    "of the diagonal the similarity of the two; point at one for the reason. "
-)
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
@@ -93,30 +88,26 @@ def body() -> None:
         (results.importance["model"] == model) & (results.importance["layer"] == layer)
     ] for model, layer in dict.fromkeys(chosen)]  # fmt: skip
     table = pd.concat(kept)
-    spread = f"bars are {bars.FOLDS}"
     intervals = None
     if sure is not None:
         intervals = score_table(sure, list(dict.fromkeys(chosen))).table
         table = intervals
-        spread = "bars are 95 % confidence intervals over sentences"
-    marks = audited.of_pair(view, a, b)
+    flags = audited.of_pair(view, a, b)
     with left:
         screen.show_figure(
             figures.importance_scatter(
                 results.importance,
-                chosen[0],
-                chosen[1],
+                (chosen[0], chosen[1]),
                 figures.with_interactions(results.importance, view.all_features),
                 tau,
                 rsa,
-                intervals,
-                marks,
+                figures.Annotations(intervals, flags),
             ),
             table,
             "compare",
-            f"Importance of each feature in the two layers: mean over folds, {spread}; on the "
-            f"diagonal a feature matters as much in both. {TRIANGLES if marks else ''}"
-            f"{view.caption(results)}",
+            captions.compare(
+                view.caption(results), intervals=intervals is not None, flagged=bool(flags)
+            ),
             table=partial(screen.importance_of, results, a, b),
         )
         bars.offer(view)
@@ -194,14 +185,12 @@ def _show_map(
     ]
     values = stimuli.values(colour)[shown]
     kind = next(feature.kind for feature in stimuli.features if feature.name == colour)
-    sample = "" if len(shown) == len(stimuli) else f" A seeded sample of {len(shown):,} stimuli."
     table = points.assign(label=labels, **{colour: values})
     chosen = screen.show_figure(
         figures.stimulus_map(table, colour, kind, f"{model} layer {layer}", marked=marked),
         table,
         f"stimuli-{place}",
-        "Metric MDS of the neural distances: stimuli that lie close are represented alike, those "
-        f"far apart differently.{sample} Computed on {len(stimuli):,} stimuli.",
+        captions.stimulus_map(len(shown), len(stimuli)),
         select=("points", "box", "lasso"),
     )
     now = sorted({int(point["customdata"][0]) for point in chosen["selection"]["points"]})

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from mlem_core.base.text import minus
+from mlem_core.report import captions
 from pages import choices
 from pages import shared as screen
 
@@ -22,21 +23,9 @@ WAYS = {
     "conditional": (
         "permuted among pairs that agree on all other features",
         "conditional importance (FI)",
-        "The drop of the held-out ρ when the feature is permuted among pairs that agree on all "
-        "others. It is 0 for a feature that the others determine, however well a layer encodes it.",
     ),
-    "left_out": (
-        "left out, and the model fitted without it",
-        "importance when left out (FI)",
-        "The drop of the held-out ρ when the model is fitted without the feature. It may be below "
-        "0: a model with fewer weights may generalise better.",
-    ),
-    "group": (
-        "permuted together with others",
-        "importance of the group (FI)",
-        "The drop of the held-out ρ when these features are permuted together; their links with "
-        "each other stay.",
-    ),
+    "left_out": ("left out, and the model fitted without it", "importance when left out (FI)"),
+    "group": ("permuted together with others", "importance of the group (FI)"),
 }
 
 
@@ -81,7 +70,7 @@ def short_warning(results: Results) -> str:
         return ""
     return (
         f"The distances of {', '.join(pairs)} correlate: permuting one alone may mislead, see the "
-        "other importances below. "
+        "other importances below."
     )
 
 
@@ -147,7 +136,10 @@ def _show(view: View) -> None:
         draw(),
         table,
         f"importance-{way}",
-        f"{WAYS[way][2]} Mean over {view.analysis.tables.n_folds} folds, from the same tables, "
-        f"without sampling. Computed on {len(view.analysis.stimuli):,} stimuli.",
+        captions.importance(
+            way,
+            view.analysis.tables.n_folds,
+            captions.computed_on(len(view.analysis.stimuli)),
+        ),
         narrow=partial(draw, across=2),
     )

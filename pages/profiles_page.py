@@ -6,13 +6,10 @@ from functools import partial
 
 import streamlit as st
 
+from mlem_core.report import captions
 from pages import audited, background, bars, choices, correlated
 from pages import shared as screen
 from pages.view import View, open_view
-
-TRIANGLES = (
-    "Triangles: layers of which a conclusion changes in the audit, point at one for the reason. "
-)
 
 
 def body() -> None:
@@ -31,7 +28,7 @@ def body() -> None:
         return
     drawn = figures.with_interactions(results.importance, view.all_features)
     found = audited.reasons(view)
-    marked = {
+    flags = {
         layer: "; ".join(filter(None, (found["profiles"].get(layer), found["scores"].get(layer))))
         for layer in view.layers
         if found and (layer in found["profiles"] or layer in found["scores"])
@@ -44,25 +41,18 @@ def body() -> None:
         results.importance,
         results.scores,
         drawn,
-        marks=marked,
-        intervals=None if tested is None else tested.table,
+        annotations=figures.Annotations(None if tested is None else tested.table, flags),
     )
-    spread = f"Bands are {bars.FOLDS}. "
-    if tested is not None:
-        spread = (
-            "Bands are 95 % confidence intervals over sentences; a marker is open where the "
-            f"importance is not above 0 (p > 0.05, corrected over a family of {tested.family}). "
-        )
     screen.show_figure(
         draw(),
         results.importance if tested is None else tested.table,
         "profiles",
-        "Feature importance (FI): the drop of Spearman ρ on pairs of held-out stimuli when the "
-        f"feature is permuted, computed as an expectation; mean over folds. {spread}"
-        "Dashed: held-out ρ of the metric model. Dotted: the ceiling, "
-        f"which no function of these features can pass. {TRIANGLES if marked else ''}"
-        f"{correlated.short_warning(results)}"
-        f"{view.caption(results)}",
+        captions.profiles(
+            view.caption(results),
+            "" if tested is None else tested.family,
+            flagged=bool(flags),
+            warning=correlated.short_warning(results),
+        ),
         narrow=partial(draw, across=2),
         table=partial(screen.profile_table, results)
         if sure is None
@@ -96,24 +86,12 @@ def body() -> None:
 
 
 BASELINES = {
-    "decoding": (
-        "Decoding: can the feature be read out?",
-        "accuracy above chance (Δ)",
-        "Accuracy of a linear classifier for each feature on held-out stimuli, less that of always "
-        "saying the most frequent value. Unlike an importance it does not say how much of the "
-        "distances a feature shapes.",
-    ),
+    "decoding": ("Decoding: can the feature be read out?", "accuracy above chance (Δ)"),
     "random-forest": (
         "Random forest: the features predict the units",
         "permutation importance (PI)",
-        "Importance of each feature in a random forest that predicts the representations; dashed: "
-        "its held-out score.",
     ),
-    "univariate": (
-        "Univariate: one metric model a unit",
-        "held-out ρ (ρ)",
-        "Held-out ρ of a metric model fitted to each unit alone, the mean over the units.",
-    ),
+    "univariate": ("Univariate: one metric model a unit", "held-out ρ (ρ)"),
 }
 
 
@@ -141,7 +119,7 @@ def _baseline(view: View) -> None:
         )
         return
     table, features = made["table"], view.features
-    _, value, caption = BASELINES[name]
+    value = BASELINES[name][1]
     if name == "univariate":
         features = ["mean over units"]
         means = table.groupby(["model", "layer", "fold"], sort=False)["rho"].mean()
@@ -159,8 +137,7 @@ def _baseline(view: View) -> None:
         draw(),
         table,
         f"baseline-{name}",
-        f"{caption} Mean over folds, bands are one standard deviation. Computed on {n:,} stimuli, "
-        f"{view.analysis.tables.n_folds} folds.",
+        captions.baseline(name, captions.computed_on(n, n_folds=view.analysis.tables.n_folds)),
         narrow=partial(draw, across=2),
     )
     for notice in made["notices"]["notice"]:

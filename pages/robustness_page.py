@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from mlem_core.base.typing import parse_layer
+from mlem_core.report import captions
 from pages import background, bars, choices
 from pages import shared as screen
 from pages.view import View, open_view, two_layers
@@ -68,10 +69,7 @@ def _audit(view: View) -> None:
         figures.audit_map(audit.layers, audit.changes, flagged, SAYS, CONTROL),
         audit.layers,
         "audit",
-        "A row a possible artefact, a column a layer, from 0 (none) to 1; a dot flags a layer "
-        "about which a conclusion changes, hover for the reason. The other views flag these "
-        f"layers too. Computed on {len(view.analysis.stimuli):,} stimuli and "
-        f"{view.analysis.tables.n_pairs:,} pairs with all features of the analysis.",
+        captions.audit(len(view.analysis.stimuli), view.analysis.tables.n_pairs),
     )
     screen.show_table(
         flagged,
@@ -163,10 +161,7 @@ def _claim(view: View) -> None:
         figures.specification_curve(table, found.dimensions, claim.sentence),
         table,
         "multiverse",
-        "The margin of the claim in every combination of choices, in ascending order; it holds "
-        "where the margin is above 0. Below: the choices of each. Computed on "
-        f"{len(view.analysis.stimuli):,} stimuli; {len(table)} analyses, "
-        f"{view.analysis.spec.folds} folds each.",
+        captions.multiverse(len(view.analysis.stimuli), len(table), view.analysis.spec.folds),
     )
     screen.show_table(
         by_choice(claim, found),

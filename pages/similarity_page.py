@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from mlem_core.base.typing import layer_name
+from mlem_core.report import captions
 from pages import audited, bars, choices
 from pages import shared as screen
 from pages.view import View, open_view
@@ -46,8 +47,7 @@ def _matrices(view: View, results: Results) -> None:
     from mlem_core import figures
     from mlem_core.inference.tables import similarity_table
 
-    marks = audited.reasons(view)
-    dots = "Dots: pairs whose similarity changes in the audit. " if marks else ""
+    flags = audited.reasons(view)
     sure = bars.of(view)
     correction = bars.chosen_correction()
     tested = None if sure is None else similarity_table(sure, view.layers, correction)
@@ -55,23 +55,17 @@ def _matrices(view: View, results: Results) -> None:
         figures.similarity_matrices,
         results.similarity_profiles,
         results.similarity_rsa,
-        marks=marks,
-        intervals=None if tested is None else tested.table,
+        annotations=figures.Annotations(None if tested is None else tested.table, flags),
     )
-    if tested is not None:
-        dots += (
-            "The pointer over a cell shows its 95 % confidence interval over sentences, and p of "
-            f"RSA, corrected over a family of {tested.family}. "
-        )
+    caption = captions.similarity(
+        view.caption(results), "" if tested is None else tested.family, flagged=bool(flags)
+    )
     place = st.container()
     chosen = screen.show_figure(
         draw(),
         screen.pairs_of_layers(results) if tested is None else tested.table,
         "similarity",
-        "Click a cell to choose its two layers. Feature-based: weighted Kendall τ of the "
-        "importance profiles. Feature-agnostic: RSA, Spearman ρ of the neural distances over all "
-        f"pairs. Their agreement is the Spearman ρ of the two upper triangles. {dots}"
-        f"{view.caption(results)}",
+        f"Click a cell to choose its two layers. {caption}",
         narrow=partial(draw, across=1),
         select=("points",),
     )
@@ -104,9 +98,7 @@ def _maps(view: View, results: Results) -> None:
         results.layer_map,
         "layer-map",
         "Click two layers, one after the other, to compare them; the pointer over a layer shows "
-        "its most important features. Metric MDS of 1 − similarity: layers that are alike lie "
-        "close together; a line joins the layers of a model in order. The axes have no meaning of "
-        f"their own. {view.caption(results)}",
+        f"its most important features. {captions.layer_maps(view.caption(results))}",
         narrow=partial(draw, across=1),
         select=("points", "lasso"),
     )

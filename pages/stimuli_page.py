@@ -8,6 +8,7 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
+from mlem_core.report import captions
 from pages import choices
 from pages import shared as screen
 from pages.view import View, open_view
@@ -62,7 +63,7 @@ def body() -> None:
         draw(),
         counts,
         "feature-counts",
-        f"How many of the {len(stimuli):,} stimuli have each value.",
+        captions.feature_counts(len(stimuli)),
         narrow=partial(draw, across=2),
     )
     st.subheader("Correlations between the feature distances")
@@ -70,9 +71,7 @@ def body() -> None:
         figures.feature_correlations(results.feature_correlations),
         results.feature_correlations.rename_axis("feature").reset_index(),
         "feature-correlations",
-        "Pearson correlation of the distances of two features over all pairs of stimuli; where "
-        "it is far from 0, the importances of the two cannot be told apart well. Computed on "
-        f"{results.n_stimuli:,} stimuli and {results.n_pairs:,} pairs.",
+        captions.feature_correlations(captions.computed_on(results.n_stimuli, results.n_pairs)),
     )
 
 

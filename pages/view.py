@@ -126,17 +126,9 @@ class View:
 
     def caption(self, results: Results) -> str:
         """How and on how much the results are computed, for a caption."""
-        how = estimator_named(self.selection.estimator).caption
-        if self.selection.interactions:
-            how += " with interactions, of which those that matter most are drawn (the CSV has all)"
-        missing = ""
-        if has_missing(self.analysis):
-            what = {"ignore": "at no distance to any value", "level": "a value of their own"}
-            missing = f"; missing values are {what[self.analysis.spec.missing]}"
-        return (
-            f"Fitted with {how}{missing}. Computed on {results.n_stimuli:,} stimuli, "
-            f"{results.n_pairs:,} pairs, {results.n_folds} folds."
-        )
+        from mlem_core.report.figures import basis
+
+        return basis(self.analysis, self.selection, results)
 
 
 def open_view(title: str, lead: str, *, layers: bool = True) -> View | None:

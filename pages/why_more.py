@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from mlem_core.base.typing import parse_layer
+from mlem_core.report import captions
 from pages import choices
 from pages import shared as screen
 
@@ -45,10 +46,7 @@ def _tau(view: View, a: str, b: str) -> None:
         figures.waterfall(table, view.all_features, "weighted Kendall τ"),
         table,
         "why-tau",
-        "Weighted Kendall τ of the two importance profiles as a sum: each feature has half of "
-        "every pair of features that it is in, + where both layers put the two in the same order, "
-        "− where not. A negative bar is a feature that the two layers rank differently. Features "
-        f"of hardly any importance change order by chance. {view.caption(results)}",
+        captions.why_tau(view.caption(results)),
     )
 
 
@@ -78,10 +76,7 @@ def _alone(view: View, name: str, place: str) -> None:
         figures.waterfall(table, view.all_features, "held-out ρ"),
         table,
         f"why-score-{place}",
-        "The held-out ρ of the metric model as a sum of Shapley values, mean over folds; its "
-        f"ceiling is {own['ceiling'].mean():.2f}. Unlike permutation importances these add up; a "
-        "feature without weight has a bar where it correlates with one that has. "
-        f"{view.caption(results)}",
+        captions.why_score(own["ceiling"].mean(), view.caption(results)),
     )
 
 

@@ -9,6 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from mlem_core.base.typing import parse_layer
+from mlem_core.report import captions
 from pages import audited, background, bars, choices, why_more
 from pages import shared as screen
 from pages.view import View, open_view, two_layers
@@ -108,17 +109,13 @@ def _two(view: View, a: str, b: str) -> None:
         # A share stays on one line with its sign.
         st.markdown(f"##### {choices.plain(why.headline)}".replace(" %", "\u00a0%"))
         st.markdown(choices.plain(f"{why.how_sure} {why.sentence}"))
-    sure_how = f"Bars: 95 % confidence intervals over sentences, {how}. " if how else ""
     left, right = st.columns([3, 1], gap="large", vertical_alignment="top")
     with left:
         screen.show_figure(
             figures.waterfall(why.terms, view.all_features),
             table,
             "why",
-            "RSA (Spearman ρ of the neural distances of the two layers) as a sum: Shapley values "
-            "of the part that the features account for, and the part that they do not, which may "
-            f"be negative. The terms add up exactly. {sure_how}Computed on "
-            f"{len(view.analysis.stimuli):,} stimuli and {view.analysis.tables.n_pairs:,} pairs.",
+            captions.why(_computed_on(view), how),
         )
     with right:
         _numbers(why, a, b)
@@ -135,6 +132,10 @@ def _two(view: View, a: str, b: str) -> None:
     why_more.tau(view, a, b)
     why_more.alone(view, a, b)
     screen.attempt(lambda: _pairs(view, why, a, b))
+
+
+def _computed_on(view: View) -> str:
+    return captions.computed_on(len(view.analysis.stimuli), view.analysis.tables.n_pairs)
 
 
 def _numbers(why: Explanation, a: str, b: str) -> None:
@@ -255,10 +256,6 @@ def _all(view: View) -> None:
         st.info("It needs at least two layers.", icon=":material/info:")
         return
     found = _decomposition(view.job_id, tuple(view.features), tuple(view.layer_names))
-    on = (
-        f"Computed on {len(view.analysis.stimuli):,} stimuli and "
-        f"{view.analysis.tables.n_pairs:,} pairs."
-    )
     means = found.summary(view.layers)
     pairs = (means["model_a"] + " and " + means["model_b"]).where(
         means["model_a"] != means["model_b"], "within " + means["model_a"]
@@ -274,15 +271,14 @@ def _all(view: View) -> None:
     )  # fmt: skip
     st.caption(
         "What makes the models alike: for every two models (and within each) the mean of each term "
-        f"over their pairs of layers; a column adds up to the mean RSA correlation. {on}"
+        "over their pairs of layers; a column adds up to the mean RSA correlation. "
+        + _computed_on(view)
     )
     screen.show_figure(
         figures.term_matrices({term: found.matrix(term, view.layers) for term in found.names}),
         found.table(view.layers),
         "why-layers",
-        "What each feature contributes to the RSA correlation of every two layers (Shapley "
-        "values), and what these features do not explain. Orange: it makes the two alike; blue: "
-        f"it sets them apart. {on}",
+        captions.why_layers(_computed_on(view)),
     )
 
 

@@ -86,10 +86,15 @@ def _analyze(options: argparse.Namespace) -> None:
     results.write(options.out, analysis.manifest, extra)
     if options.capsule:
         from mlem_core.report import capsule
+        from mlem_core.report.figures import Drawing
 
         with _Bars() as bars:
             capsule.write(
-                analysis, options.capsule, results=results, store=store, progress=bars.show
+                analysis,
+                options.capsule,
+                results=results,
+                drawing=Drawing(store=store),
+                progress=bars.show,
             )
 
 

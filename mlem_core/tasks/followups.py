@@ -138,6 +138,7 @@ def _pair_intervals(analysis: Analysis, options: Options, store: Store, report: 
 def _capsule(analysis: Analysis, options: Options, store: Store, report: Report) -> Made:
     from mlem_core.analysis import cached_fits
     from mlem_core.report import capsule
+    from mlem_core.report.figures import Drawing
 
     selection = _selected(analysis, options)
     results = None
@@ -150,8 +151,7 @@ def _capsule(analysis: Analysis, options: Options, store: Store, report: Report)
             Path(folder) / CAPSULE,
             selection,
             results=results,
-            pair=(pair[0], pair[1]) if pair else None,
-            store=store,
+            drawing=Drawing((pair[0], pair[1]) if pair else None, store),
             progress=report,
         )
         return {CAPSULE: path.read_bytes()}

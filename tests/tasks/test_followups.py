@@ -22,6 +22,7 @@ from mlem_core.inference import all_layers
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.permutation import score_above_chance
 from mlem_core.report import capsule
+from mlem_core.report.figures import Drawing
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, examples, followups
 
@@ -112,8 +113,7 @@ def test_a_capsule_is_the_one_that_the_command_line_writes(
         job.analysis(),
         tmp_path / "expected.zip",
         job.analysis().select(["tense"], layers),
-        pair=(layers[0], layers[1]),
-        store=store,
+        drawing=Drawing((layers[0], layers[1]), store),
     )
     assert wait(task) == "done", task.status()
     assert (task.result / followups.CAPSULE).read_bytes() == expected.read_bytes()
