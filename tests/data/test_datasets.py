@@ -10,10 +10,10 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from grammars import probing
+from grammars.balance import PairSums
 from mlem_core.base.errors import InputError
 from mlem_core.data import datasets
-from mlem_core.data.datasets import probing
-from mlem_core.data.datasets.balance import PairSums
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.data.stimulus_csv import read_csv, write_csv
 
@@ -60,6 +60,13 @@ def test_a_set_is_the_same_in_every_process(name):
     digests = {python(code, PYTHONHASHSEED=seed) for seed in ("1", "2")}
     assert digests == {datasets.load(name).digest}
     assert datasets.load(name) is datasets.load(name)
+
+
+@pytest.mark.parametrize("name", datasets.SETS)
+def test_what_ships_is_what_its_grammar_makes(name):
+    code = f"from grammars.__main__ import MAKERS; print(MAKERS[{name!r}]().digest)"
+    digests = {python(code, PYTHONHASHSEED=seed) for seed in ("1", "2")}
+    assert digests == {datasets.load(name).digest}
 
 
 @pytest.mark.parametrize("name", datasets.SETS)

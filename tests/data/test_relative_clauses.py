@@ -8,8 +8,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from grammars import relative_clauses as rc
 from mlem_core.data import datasets
-from mlem_core.data.datasets import relative_clauses as rc
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.data.stimulus_csv import write_csv
 

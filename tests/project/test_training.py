@@ -18,7 +18,7 @@ import torch
 import transformers as hf
 from safetensors import safe_open
 
-from mlem_core.data.datasets import probing
+from grammars import probing
 from mlem_core.models.forward import hidden_states
 from mlem_core.models.loaded import quiet
 from mlem_core.models.loading import open_model

@@ -34,7 +34,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from mlem_core.data.datasets.balance import pick
+from grammars.balance import pick
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.data.stimulus_csv import from_frame
 
