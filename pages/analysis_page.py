@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from mlem_core.base.errors import InputError
-from pages import capsules, choices, stimuli_form
-from pages import shared as screen
-from pages.view import whole_view
+from pages.parts import capsules, choices, stimuli_form
+from pages.parts import shared as screen
+from pages.parts.view import whole_view
 
 if TYPE_CHECKING:
     from mlem_core.analysis.spec import AnalysisSpec

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pandas as pd
 import streamlit as st
 
-from pages import audited, bars, choices
-from pages import shared as screen
-from pages.view import View, open_view, two_layers
+from pages.parts import audited, bars, choices
+from pages.parts import shared as screen
+from pages.parts.view import View, open_view, two_layers
 
 if TYPE_CHECKING:
     from mlem_core.base.typing import Layer

@@ -6,9 +6,9 @@ from functools import partial
 
 import streamlit as st
 
-from pages import audited, background, bars, choices, correlated
-from pages import shared as screen
-from pages.view import View, open_view
+from pages.parts import audited, background, bars, choices, correlated
+from pages.parts import shared as screen
+from pages.parts.view import View, open_view
 
 TRIANGLES = (
     "Triangles: layers of which a conclusion changes in the audit, point at one for the reason. "

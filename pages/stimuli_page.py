@@ -8,9 +8,9 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
-from pages import choices
-from pages import shared as screen
-from pages.view import View, open_view
+from pages.parts import choices
+from pages.parts import shared as screen
+from pages.parts.view import View, open_view
 
 
 def _counts(view: View) -> pd.DataFrame:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import streamlit as st
 
-from pages import audited, background, bars, choices, why_more
-from pages import shared as screen
-from pages.view import View, open_view, two_layers
+from pages.parts import audited, background, bars, choices, why_more
+from pages.parts import shared as screen
+from pages.parts.view import View, open_view, two_layers
 
 if TYPE_CHECKING:
     from mlem_core.inference.explanation import Explanation

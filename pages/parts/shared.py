@@ -13,10 +13,10 @@ import streamlit as st
 
 from mlem_core.base.errors import InputError
 from mlem_core.storage.store import Store
-from pages import choices
-from pages.exporting import folded as folded
-from pages.exporting import show_figure as show_figure
-from pages.exporting import show_table as show_table
+from pages.parts import choices
+from pages.parts.exporting import folded as folded
+from pages.parts.exporting import show_figure as show_figure
+from pages.parts.exporting import show_table as show_table
 
 if TYPE_CHECKING:
     import pandas as pd

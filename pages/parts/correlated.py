@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from pages import choices
-from pages import shared as screen
+from pages.parts import choices
+from pages.parts import shared as screen
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from mlem_core.analysis.results import Results
     from mlem_core.analysis.selection import Selection
-    from pages.view import View
+    from pages.parts.view import View
 
 WAYS = {
     "conditional": (

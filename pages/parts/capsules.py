@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from pages import background
-from pages import shared as screen
+from pages.parts import background
+from pages.parts import shared as screen
 
 if TYPE_CHECKING:
     from mlem_core.analysis.selection import Selection

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from mlem_core.base.errors import InputError
-from pages import ahead, background, capsules, choices
-from pages import shared as screen
+from pages.parts import background, capsules, choices, prefetch
+from pages.parts import shared as screen
 
 if TYPE_CHECKING:
     from mlem_core.analysis.analysis import Analysis
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from mlem_core.tasks.analyses import Job
 
 
-# With more features than this what one click may ask for is not computed ahead.
-MOST_AHEAD = 12
+# With more features than this what one click may ask for is not prefetched.
+MOST_PREFETCHED = 12
 
 
 @st.cache_resource(max_entries=256, show_spinner=False)
@@ -72,14 +72,16 @@ class View:
 
     def results(self) -> Results | None:
         """The tables for what is kept; None while they are computed (which is shown)."""
-        ahead.stop()
+        prefetch.stop()
         found = _results(self.job_id, self.selection)
         if found is None:
             # Not kept in memory, so that the next look finds what was computed meanwhile.
             _results.clear(self.job_id, self.selection)
             self._compute()
         else:
-            ahead.prepare([partial(_results, self.job_id, one) for one in self._one_click_away()])
+            prefetch.prepare(
+                [partial(_results, self.job_id, one) for one in self._one_click_away()]
+            )
         return found
 
     def _one_click_away(self) -> list[Selection]:
@@ -90,7 +92,7 @@ class View:
         if (
             self.selection.estimator in cached_fits.SLOW
             or self.selection.interactions
-            or len(names) > MOST_AHEAD
+            or len(names) > MOST_PREFETCHED
         ):
             return []
         near = [[n for n in names if (n in self.features) != (n == one)] for one in names]

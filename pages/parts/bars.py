@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from pages import background, choices
-from pages import shared as screen
-from pages.exporting import as_csv
+from pages.parts import background, choices
+from pages.parts import shared as screen
+from pages.parts.exporting import as_csv
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mlem_core.analysis.selection import Selection
     from mlem_core.inference.intervals import ErrorBars
     from mlem_core.inference.jackknife import Tested
-    from pages.view import View
+    from pages.parts.view import View
 
 KIND = "all-error-bars"
 PERMUTATIONS = 199

@@ -6,9 +6,9 @@ from typing import Any
 
 import streamlit as st
 
-from pages import choices
-from pages import shared as screen
-from pages.view import View
+from pages.parts import choices
+from pages.parts import shared as screen
+from pages.parts.view import View
 
 MEASURES = ("profiles", "scores", "rsa", "tau")
 Reasons = dict[str, dict[Any, str]]

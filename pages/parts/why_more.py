@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from pages import choices
-from pages import shared as screen
+from pages.parts import choices
+from pages.parts import shared as screen
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from pages.view import View
+    from pages.parts.view import View
 
 
 def tau(view: View, a: str, b: str) -> None:

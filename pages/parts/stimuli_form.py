@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from mlem_core.base.errors import InputError
-from pages import choices
-from pages import shared as screen
+from pages.parts import choices
+from pages.parts import shared as screen
 
 if TYPE_CHECKING:
     import pandas as pd
