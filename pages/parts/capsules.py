@@ -40,8 +40,8 @@ def _make(job_id: str, selection: Selection, pair: tuple[str, str]) -> None:
     }
     st.markdown(
         f"One zip, a capsule, of what is shown: {_many(len(selection.features), 'feature')} in "
-        f"{_many(len(selection.layers), 'layer')}. In it are all tables, all figures, the stimuli, a "
-        "methods paragraph, the references and all versions."
+        f"{_many(len(selection.layers), 'layer')}. In it are all tables, all figures, the stimuli, "
+        "a methods paragraph, the references and all versions."
     )
     task = followups.find("capsule", job_id, options, screen.store())
     background.offer(
