@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import filelock
+import psutil
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Progress, Report
@@ -253,24 +254,20 @@ def _write_pid(folder: Path, pid: int) -> None:
     write_json(folder / "pid.json", {"pid": pid, "started": _started(pid)})
 
 
-def _started(pid: int) -> str | None:
-    """When a live process was started, as its system tells it; None where there is none.
+def _started(pid: int) -> float | None:
+    """When a live process was started, in seconds; None where there is none.
 
     Process numbers are used again; with this a stranger is not taken for the job.
     """
     try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        if Path("/proc/self/stat").exists():
+        process = psutil.Process(pid)
+        if process.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
             return None
-        told = subprocess.run(
-            ["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True
-        ).stdout.strip()
-        state, _, began = told.partition(" ")
-        return None if not told or state.startswith("Z") else began.strip()
-    # The command, in parentheses, may hold anything; the state and the start come after it.
-    fields = text.rpartition(")")[2].split()
-    return None if fields[0] in "ZX" else fields[19]
+        # Linux counts from the boot, the date of which moves when the clock is set.
+        boot = psutil.boot_time() if psutil.LINUX else 0.0
+        return round(process.create_time() - boot, 2)
+    except psutil.NoSuchProcess:
+        return None
 
 
 def _live_pid(folder: Path) -> int | None:
