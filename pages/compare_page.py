@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import pandas as pd
 import streamlit as st
 
-from pages.parts import audited, bars, choices
-from pages.parts import shared as screen
-from pages.parts.view import View, open_view, two_layers
+from pages.parts import audited, bars, choices, exporting, frame, stored, tables, wording
+from pages.parts.opening import open_view
+from pages.parts.view import View, two_layers
 
 if TYPE_CHECKING:
+    from mlem_core.analysis.results import Results
     from mlem_core.base.typing import Layer
-
 
 TRIANGLES = (
     "Triangles: what changes in the audit, at the end of an axis that layer's profile, at the end "
@@ -26,7 +26,7 @@ TRIANGLES = (
 def _map(job_id: str, model: str, layer: int) -> pd.DataFrame:
     from mlem_core.analysis.maps import stimulus_map
 
-    return stimulus_map(screen.open_analysis(job_id), model, layer, screen.store())
+    return stimulus_map(stored.open_analysis(job_id), model, layer, stored.store())
 
 
 def _first_nominal(view: View) -> str:
@@ -40,12 +40,10 @@ def _first_nominal(view: View) -> str:
 
 def body() -> None:
     view = open_view(
-        "Compare", "Two layers: which features matter in each, and how each lays out the stimuli."
+        "compare", "Two layers: which features matter in each, and how each lays out the stimuli."
     )
     if view is None:
         return
-    from mlem_core import figures
-
     two, third = st.columns([2, 1])
     with two:
         a, b = two_layers(view)
@@ -60,76 +58,85 @@ def body() -> None:
     results = view.results()
     if results is None:
         return
-    tau = float(results.similarity_profiles.loc[a, b])
-    rsa = float(results.similarity_rsa.loc[a, b])
-    sure = bars.of(view)
-    around_tau, around_rsa = bars.of_pair(sure, a, b)
     left, right = st.columns([3, 2], gap="large")
     with right:
-        st.metric(
-            "Feature-based similarity (weighted τ)",
-            f"{tau:.2f}",
-            **bars.around(around_tau),
-            help="Weighted Kendall τ of the two importance profiles; 1 is the same order.",
-        )
-        st.metric(
-            "Feature-agnostic similarity (RSA)",
-            f"{rsa:.2f}",
-            **bars.around(around_rsa),
-            help="Spearman ρ of the neural distances of the two layers over all pairs.",
-        )
-        st.dataframe(
-            screen.importance_of(results, a, b),
-            hide_index=True,
-            key="importances",
-            column_config={
-                name: st.column_config.NumberColumn(format="%.3f") for name in dict.fromkeys((a, b))
-            },
-        )
-    chosen = [screen.as_layer(a), screen.as_layer(b)]
-    kept = [results.importance[
-        (results.importance["model"] == model) & (results.importance["layer"] == layer)
-    ] for model, layer in dict.fromkeys(chosen)]  # fmt: skip
-    table = pd.concat(kept)
-    spread = f"bars are {bars.FOLDS}"
-    intervals = None
-    if sure is not None:
-        intervals = sure.score_table(list(dict.fromkeys(chosen))).table
-        table = intervals
-        spread = "bars are 95 % intervals over sentences"
-    marks = audited.of_pair(view, a, b)
+        _similarities(view, results, a, b)
     with left:
-        screen.show_figure(
-            figures.importance_scatter(
-                results.importance,
-                chosen[0],
-                chosen[1],
-                figures.with_interactions(results.importance, view.all_features),
-                tau,
-                rsa,
-                intervals,
-                marks,
-            ),
-            table,
-            "compare",
-            f"Importance of each feature in the two layers: mean over folds, {spread}; on the "
-            f"diagonal a feature matters as much in both. {TRIANGLES if marks else ''}"
-            f"{view.caption(results)}",
-            table=partial(screen.importance_of, results, a, b),
-        )
+        _importances(view, results, a, b)
         bars.offer(view)
     audited.say_of_pair(view, a, b)
+    sure, chosen = bars.of(view), [wording.as_layer(a), wording.as_layer(b)]
     if sure is not None and a != b:
         bars.tests(
             sure,
             sure.differences(chosen[0], chosen[1], bars.chosen_correction()),
             "difference-tests",
             "Where the two layers differ: intervals and tests",
-            f"Importance in {choices.plain(a)} less that in {choices.plain(b)}, the same sentences "
+            f"Importance in {wording.plain(a)} less that in {wording.plain(b)}, the same sentences "
             "left out on both sides (two-sided).",
         )
     st.subheader("Maps of the stimuli")
     _maps(view, chosen, colour)
+
+
+def _similarities(view: View, results: Results, a: str, b: str) -> None:
+    around_tau, around_rsa = bars.of_pair(bars.of(view), a, b)
+    st.metric(
+        "Feature-based similarity (weighted τ)",
+        f"{results.similarity_profiles.loc[a, b]:.2f}",
+        **bars.around(around_tau),
+        help="Weighted Kendall τ of the two importance profiles; 1 is the same order.",
+    )
+    st.metric(
+        "Feature-agnostic similarity (RSA)",
+        f"{results.similarity_rsa.loc[a, b]:.2f}",
+        **bars.around(around_rsa),
+        help="Spearman ρ of the neural distances of the two layers over all pairs.",
+    )
+    st.dataframe(
+        tables.importance_of(results, a, b),
+        hide_index=True,
+        key="importances",
+        column_config={
+            name: st.column_config.NumberColumn(format="%.3f") for name in dict.fromkeys((a, b))
+        },
+    )
+
+
+def _importances(view: View, results: Results, a: str, b: str) -> None:
+    from mlem_core import figures
+
+    chosen = [wording.as_layer(a), wording.as_layer(b)]
+    rows = results.importance
+    table = pd.concat(
+        rows[(rows["model"] == model) & (rows["layer"] == layer)]
+        for model, layer in dict.fromkeys(chosen)
+    )
+    spread = f"bars are {bars.FOLDS}"
+    intervals = None
+    sure = bars.of(view)
+    if sure is not None:
+        table = intervals = sure.score_table(list(dict.fromkeys(chosen))).table
+        spread = "bars are 95 % intervals over sentences"
+    marks = audited.of_pair(view, a, b)
+    exporting.Drawing(
+        figures.importance_scatter(
+            rows,
+            chosen[0],
+            chosen[1],
+            figures.with_interactions(rows, view.all_features),
+            float(results.similarity_profiles.loc[a, b]),
+            float(results.similarity_rsa.loc[a, b]),
+            intervals,
+            marks,
+        ),
+        table,
+        "compare",
+        f"Importance of each feature in the two layers: mean over folds, {spread}; on the "
+        f"diagonal a feature matters as much in both. {TRIANGLES if marks else ''}"
+        f"{view.caption(results)}",
+        table=partial(tables.importance_of, results, a, b),
+    ).show()
 
 
 @st.fragment
@@ -139,13 +146,9 @@ def _maps(view: View, chosen: list[Layer], colour: str) -> None:
     key = f"marked {view.job_id} {chosen}"
     marked: list[int] = st.session_state.setdefault(key, [])
     sides = st.columns(2, gap="large")
-    for side, (model, layer), place in zip(sides, chosen, "ab", strict=True):
+    for side, layer, place in zip(sides, chosen, "ab", strict=True):
         with side:
-            screen.attempt(
-                lambda model=model, layer=layer, place=place: _show_map(
-                    view, model, layer, colour, place, marked, key
-                )
-            )
+            frame.attempt(partial(_show_map, view, layer, colour, place, key))
     if not marked:
         st.caption(
             "Click a stimulus, or draw a box or a lasso around some: they are marked in both maps "
@@ -161,7 +164,7 @@ def _maps(view: View, chosen: list[Layer], colour: str) -> None:
     )
     shown = stimuli.table.iloc[marked]
     columns = [c for c in ("word", "sentence") if c in shown.columns]
-    screen.show_table(
+    exporting.show_table(
         shown[[*columns, *view.all_features]],
         "marked-stimuli",
         f"{len(marked):,} stimuli are marked",
@@ -170,20 +173,13 @@ def _maps(view: View, chosen: list[Layer], colour: str) -> None:
     )
 
 
-def _show_map(
-    view: View,
-    model: str,
-    layer: int,
-    colour: str,
-    place: str,
-    marked: list[int],
-    key: str,
-) -> None:
+def _show_map(view: View, layer: Layer, colour: str, place: str, key: str) -> None:
     from mlem_core import figures
 
     stimuli = view.analysis.stimuli
-    with st.spinner(f"Laying out the stimuli of {choices.plain(model)} layer {layer} …"):
-        points = _map(view.job_id, model, layer)
+    label = wording.layer_label("{}:{}".format(*layer))
+    with st.spinner(f"Laying out the stimuli of {wording.plain(label)} …"):
+        points = _map(view.job_id, *layer)
     shown = points["stimulus"].to_numpy()
     words, sentences = stimuli.words, stimuli.sentences
     labels = [
@@ -194,17 +190,14 @@ def _show_map(
     kind = next(feature.kind for feature in stimuli.features if feature.name == colour)
     sample = "" if len(shown) == len(stimuli) else f" A seeded sample of {len(shown):,} stimuli."
     table = points.assign(label=labels, **{colour: values})
-    chosen = screen.show_figure(
-        figures.stimulus_map(
-            table, colour, kind, screen.layer_label(f"{model}:{layer}"), marked=marked
-        ),
+    chosen = exporting.Drawing(
+        figures.stimulus_map(table, colour, kind, label, marked=st.session_state[key]),
         table,
         f"stimuli-{place}",
         "Metric MDS of the neural distances: stimuli that lie close are represented alike, those "
         f"far apart differently.{sample} Computed on {len(stimuli):,} stimuli.",
-        select=("points", "box", "lasso"),
-    )
-    now = sorted({int(point["customdata"][0]) for point in chosen["selection"]["points"]})
+    ).select("points", "box", "lasso")
+    now = sorted({int(point["customdata"][0]) for point in chosen})
     # A map that is drawn anew reports no selection: only a new one counts, "Mark none" ends it.
     last = f"{key} last"
     if now and st.session_state.get(last) != (place, now):
@@ -213,4 +206,4 @@ def _show_map(
         st.rerun(scope="fragment")
 
 
-screen.page(body)
+frame.page(body)

@@ -6,9 +6,19 @@ from functools import partial
 
 import streamlit as st
 
-from pages.parts import audited, background, bars, choices, correlated
-from pages.parts import shared as screen
-from pages.parts.view import View, open_view
+from pages.parts import (
+    audited,
+    background,
+    bars,
+    choices,
+    correlated,
+    exporting,
+    frame,
+    tables,
+    wording,
+)
+from pages.parts.opening import open_view
+from pages.parts.view import View
 
 TRIANGLES = (
     "Triangles: layers of which a conclusion changes in the audit, point at one for the reason. "
@@ -17,7 +27,7 @@ TRIANGLES = (
 
 def body() -> None:
     view = open_view(
-        "Profiles",
+        "profiles",
         "Which features shape each layer: how much of the held-out ρ is lost when a feature is "
         "permuted.",
     )
@@ -51,7 +61,7 @@ def body() -> None:
             "Bands are 95 % intervals over sentences; a mark is open where the importance is not "
             f"above 0 (p > 0.05, corrected over a family of {tested.family}). "
         )
-    screen.show_figure(
+    exporting.Drawing(
         draw(),
         results.importance if tested is None else tested.table,
         "profiles",
@@ -62,10 +72,10 @@ def body() -> None:
         f"{correlated.short_warning(results)}"
         f"{view.caption(results)}",
         narrow=partial(draw, across=2),
-        table=partial(screen.profile_table, results)
+        table=partial(tables.profile_table, results)
         if sure is None
         else partial(bars.profile_table, sure, view, results),
-    )
+    ).show()
     bars.offer(view)
     if sure is not None and tested is not None:
         bars.tests(
@@ -76,7 +86,7 @@ def body() -> None:
             "Of each layer's held-out ρ, ceiling and importances; p says whether an importance is "
             "above 0 (one-sided).",
         )
-    screen.show_table(
+    exporting.show_table(
         results.scores,
         "scores",
         "Held-out scores of each layer and fold",
@@ -85,11 +95,11 @@ def body() -> None:
     )
     bars.chance(view)
     correlated.show(view)
-    screen.folded(
+    frame.folded(
         "The same layers by other methods",
         ":material/balance:",
         "baselines",
-        lambda: screen.attempt(lambda: _baseline(view)),
+        lambda: _baseline(view),
     )
 
 
@@ -153,16 +163,16 @@ def _baseline(view: View) -> None:
         features = view.all_features
     draw = partial(figures.profiles, shown, scores, features, value=value)
     n = len(view.analysis.stimuli)
-    screen.show_figure(
+    exporting.Drawing(
         draw(),
         table,
         f"baseline-{name}",
         f"{caption} Mean over folds, bands are one standard deviation. Computed on {n:,} stimuli, "
         f"{view.analysis.tables.n_folds} folds.",
         narrow=partial(draw, across=2),
-    )
+    ).show()
     for notice in made["notices"]["notice"]:
-        st.caption(choices.plain(notice))
+        st.caption(wording.plain(notice))
 
 
-screen.page(body)
+frame.page(body)

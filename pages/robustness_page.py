@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from pages.parts import background, bars, choices
-from pages.parts import shared as screen
-from pages.parts.view import View, open_view, two_layers
+from pages.parts import background, bars, choices, exporting, frame, stored, wording
+from pages.parts.opening import open_view
+from pages.parts.view import View, two_layers
 
 if TYPE_CHECKING:
+    from mlem_core.base.typing import Layer
     from mlem_core.robustness.claims import Claim
+    from mlem_core.robustness.multiverse import Multiverse
 
 KINDS = {
     "top": "a feature matters most in the first layer",
@@ -24,15 +28,15 @@ KINDS = {
 
 def body() -> None:
     view = open_view(
-        "Robustness",
+        "robustness",
         "What an artefact could have made, and whether a finding holds when the analysis is done "
         "in another way.",
     )
     if view is None:
         return
-    screen.attempt(lambda: _audit(view))
+    frame.attempt(lambda: _audit(view))
     st.divider()
-    screen.attempt(lambda: _claim(view))
+    frame.attempt(lambda: _claim(view))
 
 
 def _audit(view: View) -> None:
@@ -42,7 +46,7 @@ def _audit(view: View) -> None:
     from mlem_core.robustness.variants import CONTROL, SAYS
 
     st.subheader("Audit of every layer")
-    audit = find(view.analysis, screen.store())
+    audit = find(view.analysis, stored.store())
     if audit is None:
         st.markdown(
             "Runs the analysis again without the words at position 0, with cosine distance, with "
@@ -60,10 +64,10 @@ def _audit(view: View) -> None:
         return
     marked = marks(audit)
     with st.container(border=True):
-        st.markdown("\n".join(f"- {choices.plain(one)}" for one in summary(audit)))
+        st.markdown("\n".join(f"- {wording.plain(one)}" for one in summary(audit)))
     for notice in audit.notices:
-        st.caption(choices.plain(notice))
-    screen.show_figure(
+        st.caption(wording.plain(notice))
+    exporting.Drawing(
         figures.audit_map(audit.layers, audit.changes, marked, SAYS, CONTROL),
         audit.layers,
         "audit",
@@ -71,14 +75,14 @@ def _audit(view: View) -> None:
         "about which a conclusion changes, hover for the reason. The other views mark these "
         f"layers too. Computed on {len(view.analysis.stimuli):,} stimuli and "
         f"{view.analysis.tables.n_pairs:,} pairs with all features of the analysis.",
-    )
-    screen.show_table(
+    ).show()
+    exporting.show_table(
         marked,
         "audit-marks",
         "What changes, and why it is marked",
         "A row a layer (or pair of layers) and variant whose conclusion changes.",
     )
-    screen.show_table(
+    exporting.show_table(
         audit.changes,
         "audit-changes",
         "Every layer in every variant",
@@ -87,19 +91,34 @@ def _audit(view: View) -> None:
     )
 
 
+@dataclass(frozen=True)
+class Question:
+    """What is asked: whether a claim about layers holds when these choices are varied."""
+
+    claim: Claim
+    layers: list[Layer]
+    varied: dict[str, tuple[Any, ...]]
+
+
 def _claim(view: View) -> None:
-    from mlem_core import figures
-    from mlem_core.robustness.claims import (
-        MEASURES,
-        by_choice,
-        curve,
-        orders,
-        over_stimuli,
-        verdict,
-    )
-    from mlem_core.robustness.multiverse import choices_of, find
+    from mlem_core.robustness.multiverse import find
 
     st.subheader("A finding under other choices")
+    asked = _ask(view)
+    if asked is None:
+        return
+    found = find(view.analysis, asked.layers, stored.store(), asked.varied)
+    _show_verdict(view, asked, found)
+    if found is None:
+        _offer_combinations(view, asked)
+    else:
+        _show_combinations(view, asked.claim, found)
+
+
+def _ask(view: View) -> Question | None:
+    """The claim, its layers and the choices to vary; None where they make no question yet."""
+    from mlem_core.robustness.multiverse import choices_of
+
     a, b = two_layers(view)
     # A claim about three layers has one more choice in its row.
     three = choices.get_one("claim") == "closer"
@@ -109,56 +128,66 @@ def _claim(view: View) -> None:
             "Claim", list(KINDS), "claim", "top", format_func=lambda one: KINDS[one],
             help="What is said of the layers.",
         )  # fmt: skip
-    third = None
+    names = [a, b]
     if kind == "closer":
         with row[1]:
-            third = _third(view, a, b)
+            names.append(_third(view, a, b))
     with row[-1]:
         pooled = _with_pooling(view)
-    names = [a, b] if third is None else [a, b, third]
     if len(set(names)) < len(names):
         st.info(f"Choose {len(names)} different layers.", icon=":material/info:")
-        return
+        return None
     varied = choices_of(view.analysis) | ({"pooling": pooled} if pooled else {})
-    layers = [screen.as_layer(name) for name in names]
+    layers = [wording.as_layer(name) for name in names]
     claim = _chosen_claim(view, kind, layers)
-    if claim is None:
-        return
+    return None if claim is None else Question(claim, layers, varied)
+
+
+def _show_verdict(view: View, asked: Question, found: Multiverse | None) -> None:
+    """Whether the claim holds: in all combinations, and over other stimuli."""
+    from mlem_core.robustness.claims import over_stimuli, verdict
+
     sure = bars.of(view)
-    stimuli = None if sure is None else over_stimuli(claim, sure)
-    found = find(view.analysis, layers, screen.store(), varied)
+    stimuli = None if sure is None else over_stimuli(asked.claim, sure)
     with st.container(border=True):
-        said = claim.sentence
+        sentence = asked.claim.sentence
         if found is not None:
-            said = verdict(claim, found)
+            sentence = verdict(asked.claim, found)
         elif stimuli is not None:
             holds = "holds" if stimuli.value > 0 else "does not hold"
-            said = f"{said}: {holds} in the analysis as it is."
-        st.markdown(f"##### {choices.plain(said)}")
+            sentence = f"{sentence}: {holds} in the analysis as it is."
+        st.markdown(f"##### {wording.plain(sentence)}")
         if stimuli is not None:
-            st.markdown(choices.plain(stimuli.sentence))
+            st.markdown(wording.plain(stimuli.sentence))
     if sure is None:
         bars.offer(view)
-    if found is None:
-        n = 1
-        for options in varied.values():
-            n *= len(options)
-        st.markdown(
-            f"Analyses these {len(layers)} layers in all {n} combinations of "
-            + choices.plain(", ".join(f"{len(o)} × {name}" for name, o in varied.items()))
-            + "."
-        )
-        background.offer(
-            "multiverse",
-            view.job_id,
-            {"layers": [list(layer) for layer in layers]} | ({"choices": varied} if pooled else {}),
-            "Run all combinations",
-            "Works in the background on stored representations; "
-            + ("the models run once for each pooling." if pooled else "no model runs for it."),
-        )
-        return
+
+
+def _offer_combinations(view: View, asked: Question) -> None:
+    varied, pooled = asked.varied, "pooling" in asked.varied
+    n = math.prod(len(options) for options in varied.values())
+    st.markdown(
+        f"Analyses these {len(asked.layers)} layers in all {n} combinations of "
+        + wording.plain(", ".join(f"{len(o)} × {name}" for name, o in varied.items()))
+        + "."
+    )
+    background.offer(
+        "multiverse",
+        view.job_id,
+        {"layers": [list(layer) for layer in asked.layers]}
+        | ({"choices": varied} if pooled else {}),
+        "Run all combinations",
+        "Works in the background on stored representations; "
+        + ("the models run once for each pooling." if pooled else "no model runs for it."),
+    )
+
+
+def _show_combinations(view: View, claim: Claim, found: Multiverse) -> None:
+    from mlem_core import figures
+    from mlem_core.robustness.claims import MEASURES, by_choice, curve, orders
+
     table = curve(claim, found)
-    screen.show_figure(
+    exporting.Drawing(
         figures.specification_curve(table, found.dimensions, claim.sentence),
         table,
         "multiverse",
@@ -166,25 +195,25 @@ def _claim(view: View) -> None:
         "where the margin is above 0. Below: the choices of each. Computed on "
         f"{len(view.analysis.stimuli):,} stimuli; {len(table)} analyses, "
         f"{view.analysis.spec.folds} folds each.",
-    )
-    screen.show_table(
+    ).show()
+    exporting.show_table(
         by_choice(claim, found),
         "multiverse-choices",
         "By choice",
         "In how many of the analyses with each choice the claim holds, and its median margin.",
     )
     with st.expander("Without any claim", icon=":material/list:"):
-        st.markdown("\n".join(f"- {choices.plain(one)}" for one in orders(found)))
+        st.markdown("\n".join(f"- {wording.plain(one)}" for one in orders(found)))
         st.caption(f"RSA: Spearman ρ; {MEASURES['tau']}: weighted Kendall τ of the profiles.")
     for notice in found.notices:
-        st.caption(choices.plain(notice))
+        st.caption(wording.plain(notice))
 
 
 def _third(view: View, a: str, b: str) -> str:
     """The third layer of a claim that has one."""
     others = [name for name in view.layer_names if name not in (a, b)]
     return choices.choose_one(
-        "Third layer", view.layer_names, "c", (others or [a])[0], format_func=screen.layer_label,
+        "Third layer", view.layer_names, "c", (others or [a])[0], format_func=wording.layer_label,
         help="The layer that the first one is less like.",
     )  # fmt: skip
 
@@ -211,7 +240,7 @@ def _with_pooling(view: View) -> tuple[str, ...]:
     return found if wanted == "varied too" else ()
 
 
-def _chosen_claim(view: View, kind: str, layers: list[tuple[str, int]]) -> Claim | None:
+def _chosen_claim(view: View, kind: str, layers: list[Layer]) -> Claim | None:
     from mlem_core.robustness.claims import MEASURES, Claim
 
     names = view.all_features
@@ -256,4 +285,4 @@ def _chosen_claim(view: View, kind: str, layers: list[tuple[str, int]]) -> Claim
     return Claim("top", (layers[0],), (feature,))
 
 
-screen.page(body)
+frame.page(body)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from pages.parts import audited, bars, choices
-from pages.parts import shared as screen
-from pages.parts.view import View, open_view
+from pages.parts import audited, bars, choices, exporting, frame, tables, wording
+from pages.parts.opening import open_view
+from pages.parts.screens import SCREENS
+from pages.parts.view import View
 
 if TYPE_CHECKING:
     from mlem_core.analysis.results import Results
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 def body() -> None:
     view = open_view(
-        "Similarity",
+        "similarity",
         "How alike any two layers are: by the features that shape them (left) and by their "
         "distances alone (right).",
     )
@@ -61,17 +62,16 @@ def _matrices(view: View, results: Results) -> None:
             f"corrected over a family of {tested.family}. "
         )
     place = st.container()
-    chosen = screen.show_figure(
+    chosen = exporting.Drawing(
         draw(),
-        screen.pairs_of_layers(results) if tested is None else tested.table,
+        tables.pairs_of_layers(results) if tested is None else tested.table,
         "similarity",
         "Click a cell to choose its two layers. Feature-based: weighted Kendall τ of the "
         "importance profiles. Feature-agnostic: RSA, Spearman ρ of the neural distances over all "
         f"pairs. Their agreement is the Spearman ρ of the two upper triangles. {dots}"
         f"{view.caption(results)}",
         narrow=partial(draw, across=1),
-        select=("points",),
-    )
+    ).select("points")
     bars.offer(view)
     if sure is not None and tested is not None:
         bars.tests(
@@ -83,7 +83,7 @@ def _matrices(view: View, results: Results) -> None:
             "The interval of τ is that of profiles drawn with the errors of their importances; it "
             "is a rough guide where few features matter.",
         )
-    points = [tuple(point["customdata"]) for point in _points(chosen) if "customdata" in point]
+    points = [tuple(point["customdata"]) for point in chosen if "customdata" in point]
     if points:
         a, b, c, d = points[0][:4]
         with place:
@@ -96,7 +96,7 @@ def _maps(view: View, results: Results) -> None:
 
     draw = partial(figures.layer_maps, results.layer_map, results.importance)
     place = st.container()
-    chosen = screen.show_figure(
+    chosen = exporting.Drawing(
         draw(),
         results.layer_map,
         "layer-map",
@@ -105,9 +105,8 @@ def _maps(view: View, results: Results) -> None:
         "close together; a line joins the layers of a model in order. The axes have no meaning of "
         f"their own. {view.caption(results)}",
         narrow=partial(draw, across=1),
-        select=("points", "lasso"),
-    )
-    now = [f"{point['customdata'][0]}:{point['customdata'][1]}" for point in _points(chosen)]
+    ).select("points", "lasso")
+    now = [f"{point['customdata'][0]}:{point['customdata'][1]}" for point in chosen]
     now = [layer for layer in dict.fromkeys(now) if layer in view.layer_names]
     # One click after the other: the layer of the click before is the other one of the pair.
     kept = st.session_state.setdefault(f"clicked {view.job_id}", [])
@@ -119,13 +118,9 @@ def _maps(view: View, results: Results) -> None:
             _pair(view, results, kept[0], kept[1], "map")
         elif kept:
             st.info(
-                f"{choices.plain(screen.layer_label(kept[0]))} is chosen; click a second layer.",
+                f"{wording.plain(wording.layer_label(kept[0]))} is chosen; click a second layer.",
                 icon=":material/ads_click:",
             )
-
-
-def _points(chosen: Any) -> list[dict[str, Any]]:
-    return list(chosen["selection"]["points"]) if chosen else []
 
 
 def _pair(view: View, results: Results, a: str, b: str, where: str) -> None:
@@ -138,25 +133,23 @@ def _pair(view: View, results: Results, a: str, b: str, where: str) -> None:
     )
     with st.container(border=True, horizontal=True, vertical_alignment="center"):
         st.markdown(
-            f"**{choices.plain(screen.layer_label(a))}** and "
-            f"**{choices.plain(screen.layer_label(b))}**: weighted Kendall τ "
-            + choices.plain(f"{tau:.2f}{around_tau}, RSA Spearman ρ {rsa:.2f}{around_rsa}"),
+            f"**{wording.plain(wording.layer_label(a))}** and "
+            f"**{wording.plain(wording.layer_label(b))}**: weighted Kendall τ "
+            + wording.plain(f"{tau:.2f}{around_tau}, RSA Spearman ρ {rsa:.2f}{around_rsa}"),
             width="content",
         )
-        for label, page, icon in (
-            ("Compare these two", "Compare", "compare_arrows"),
-            ("Why alike?", "Why alike", "account_tree"),
-        ):
+        for label, url_path in (("Compare these two", "compare"), ("Why alike?", "why")):
+            screen = SCREENS[url_path]
             if st.button(
                 label,
-                icon=f":material/{icon}:",
-                key=f"{page} {where}",
-                type="primary" if page == "Compare" else "secondary",
-                help=f"Opens the page {page} with these two layers.",
+                icon=screen.icon,
+                key=f"{screen.title} {where}",
+                type="primary" if url_path == "compare" else "secondary",
+                help=f"Opens the page {screen.title} with these two layers.",
             ):
                 choices.choose_now("a", [a])
                 choices.choose_now("b", [b])
-                st.switch_page(screen.PAGES[page])
+                st.switch_page(screen.file)
 
 
-screen.page(body)
+frame.page(body)

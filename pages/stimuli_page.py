@@ -8,9 +8,9 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
-from pages.parts import choices
-from pages.parts import shared as screen
-from pages.parts.view import View, open_view
+from pages.parts import exporting, frame, wording
+from pages.parts.opening import open_view
+from pages.parts.view import View
 
 
 def _counts(view: View) -> pd.DataFrame:
@@ -28,7 +28,7 @@ def _counts(view: View) -> pd.DataFrame:
 
 def body() -> None:
     view = open_view(
-        "Stimuli",
+        "stimuli",
         "The stimuli of the analysis, the values of their features, and how far the features "
         "vary together.",
         layers=False,
@@ -43,10 +43,10 @@ def body() -> None:
         view, selection=replace(view.selection, estimator="ridge", interactions=False)
     ).results()
     assert results is not None
-    screen.show_table(
+    exporting.show_table(
         stimuli.table,
         "stimuli",
-        choices.plain(stimuli.name),
+        wording.plain(stimuli.name),
         f"{len(stimuli):,} stimuli. An empty cell is a missing value.",
         first=True,
     )
@@ -58,22 +58,22 @@ def body() -> None:
         [(f.name, f.kind) for f in stimuli.features if f.name in view.features],
         [f.name for f in stimuli.features],
     )
-    screen.show_figure(
+    exporting.Drawing(
         draw(),
         counts,
         "feature-counts",
         f"How many of the {len(stimuli):,} stimuli have each value.",
         narrow=partial(draw, across=2),
-    )
+    ).show()
     st.subheader("Correlations between the feature distances")
-    screen.show_figure(
+    exporting.Drawing(
         figures.feature_correlations(results.feature_correlations),
         results.feature_correlations.rename_axis("feature").reset_index(),
         "feature-correlations",
         "Pearson correlation of the distances of two features over all pairs of stimuli; where "
         "it is far from 0, the importances of the two cannot be told apart well. Computed on "
         f"{results.n_stimuli:,} stimuli and {results.n_pairs:,} pairs.",
-    )
+    ).show()
 
 
-screen.page(body)
+frame.page(body)

@@ -8,9 +8,19 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import streamlit as st
 
-from pages.parts import audited, background, bars, choices, why_more
-from pages.parts import shared as screen
-from pages.parts.view import View, open_view, two_layers
+from pages.parts import (
+    audited,
+    background,
+    bars,
+    choices,
+    exporting,
+    frame,
+    stored,
+    why_more,
+    wording,
+)
+from pages.parts.opening import open_view
+from pages.parts.view import View, two_layers
 
 if TYPE_CHECKING:
     from mlem_core.inference.explanation import Explanation
@@ -24,8 +34,8 @@ EXAMPLES = 8
 def _explanation(job_id: str, a: str, b: str, features: tuple[str, ...]) -> Explanation:
     from mlem_core.inference.explanation import explain
 
-    sides = screen.as_layer(a), screen.as_layer(b)
-    return explain(screen.open_analysis(job_id), *sides, features=features)
+    sides = wording.as_layer(a), wording.as_layer(b)
+    return explain(stored.open_analysis(job_id), *sides, features=features)
 
 
 @st.cache_data(max_entries=8, show_spinner="Dividing all similarities over the features …")
@@ -34,8 +44,8 @@ def _decomposition(
 ) -> Decomposition:
     from mlem_core.measures.decomposition import decompose
 
-    analysis = screen.open_analysis(job_id)
-    at = [analysis.layers.index(screen.as_layer(layer)) for layer in layers]
+    analysis = stored.open_analysis(job_id)
+    at = [analysis.layers.index(wording.as_layer(layer)) for layer in layers]
     tables = analysis.tables.of_layers(at).of_features(features)
     return decompose(tables, analysis.rsa[at][:, at])
 
@@ -47,15 +57,15 @@ def _examples(
     from mlem_core.inference.bootstrap import LayerPairs
     from mlem_core.inference.explanation import contributing_pairs
 
-    analysis = screen.open_analysis(job_id)
-    sides = [screen.as_layer(a), screen.as_layer(b)]
-    pairs = LayerPairs.of(analysis, sides, screen.store(), features)
+    analysis = stored.open_analysis(job_id)
+    sides = [wording.as_layer(a), wording.as_layer(b)]
+    pairs = LayerPairs.of(analysis, sides, stored.store(), features)
     return contributing_pairs(pairs, analysis.stimuli, term, n=EXAMPLES, most=most)
 
 
 def body() -> None:
     view = open_view(
-        "Why alike",
+        "why",
         "Why two layers represent the stimuli alike: their similarity as a sum of what each "
         "feature contributes, and of what no feature explains.",
     )
@@ -65,9 +75,9 @@ def body() -> None:
     if a == b:
         st.info("Choose two different layers.", icon=":material/info:")
         return
-    screen.attempt(lambda: _two(view, a, b))
+    frame.attempt(lambda: _two(view, a, b))
     st.divider()
-    screen.attempt(lambda: _all(view))
+    frame.attempt(lambda: _all(view))
 
 
 def _two(view: View, a: str, b: str) -> None:
@@ -75,8 +85,8 @@ def _two(view: View, a: str, b: str) -> None:
 
     why = _explanation(view.job_id, a, b, tuple(view.features))
     options = {
-        "a": list(screen.as_layer(a)),
-        "b": list(screen.as_layer(b)),
+        "a": list(wording.as_layer(a)),
+        "b": list(wording.as_layer(b)),
         "features": view.features,
         "draws": DRAWS,
     }
@@ -103,12 +113,12 @@ def _two(view: View, a: str, b: str) -> None:
         how += f"; p in the exported table: term other than 0, over a family of {family}"
     with st.container(border=True):
         # A share stays on one line with its sign.
-        st.markdown(f"##### {choices.plain(why.headline)}".replace(" %", "\u00a0%"))
-        st.markdown(choices.plain(f"{why.how_sure} {why.sentence}"))
+        st.markdown(f"##### {wording.plain(why.headline)}".replace(" %", "\u00a0%"))
+        st.markdown(wording.plain(f"{why.how_sure} {why.sentence}"))
     sure_how = f"Bars: 95 % intervals over sentences, {how}. " if how else ""
     left, right = st.columns([3, 1], gap="large", vertical_alignment="top")
     with left:
-        screen.show_figure(
+        exporting.Drawing(
             figures.waterfall(why.terms, view.all_features),
             table,
             "why",
@@ -116,7 +126,7 @@ def _two(view: View, a: str, b: str) -> None:
             "of the part that the features account for, and the part that they do not, which may "
             f"be negative. The terms add up exactly. {sure_how}Computed on "
             f"{len(view.analysis.stimuli):,} stimuli and {view.analysis.tables.n_pairs:,} pairs.",
-        )
+        ).show()
     with right:
         _numbers(why, a, b)
         background.offer(
@@ -131,7 +141,7 @@ def _two(view: View, a: str, b: str) -> None:
     audited.say_of_pair(view, a, b)
     why_more.tau(view, a, b)
     why_more.alone(view, a, b)
-    screen.attempt(lambda: _pairs(view, why, a, b))
+    frame.attempt(lambda: _pairs(view, why, a, b))
 
 
 def _numbers(why: Explanation, a: str, b: str) -> None:
@@ -177,11 +187,11 @@ def _pairs(view: View, why: Explanation, a: str, b: str) -> None:
             help="Pairs that both layers place alike add to the similarity, pairs that they place "
             "differently take from it.",
         )
-    models = sorted({screen.as_layer(layer)[0] for layer in (a, b)})
+    models = sorted({wording.as_layer(layer)[0] for layer in (a, b)})
     if not _there(view, models):
         st.caption(
             "The pairs are looked up in the representations of "
-            f"{choices.plain(' and '.join(models))}, which are not on this machine yet."
+            f"{wording.plain(' and '.join(models))}, which are not on this machine yet."
         )
         background.offer(
             "representations",
@@ -226,7 +236,7 @@ def _pairs(view: View, why: Explanation, a: str, b: str) -> None:
     )
     st.caption(
         f"The {len(found)} pairs that {which} of the term "
-        f"{choices.plain(term)}, each stimulus in one of them at most; one pair contributes "
+        f"{wording.plain(term)}, each stimulus in one of them at most; one pair contributes "
         "very little, they show the kind."
     )
 
@@ -238,7 +248,7 @@ def _there(view: View, models: list[str]) -> bool:
 
     try:
         for model in models:
-            representations_of(view.analysis, model, screen.store())
+            representations_of(view.analysis, model, stored.store())
     except InputError:
         return False
     return True
@@ -273,14 +283,14 @@ def _all(view: View) -> None:
         "What makes the models alike: for every two models (and within each) the mean of each term "
         f"over their pairs of layers; a column adds up to the mean RSA correlation. {on}"
     )
-    screen.show_figure(
+    exporting.Drawing(
         figures.term_matrices({term: found.matrix(term, view.layers) for term in found.names}),
         found.table(view.layers),
         "why-layers",
         "What each feature contributes to the RSA correlation of every two layers (Shapley "
         "values), and what these features do not explain. Orange: it makes the two alike; blue: "
         f"it sets them apart. {on}",
-    )
+    ).show()
 
 
-screen.page(body)
+frame.page(body)

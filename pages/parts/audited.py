@@ -6,8 +6,7 @@ from typing import Any
 
 import streamlit as st
 
-from pages.parts import choices
-from pages.parts import shared as screen
+from pages.parts import stored, wording
 from pages.parts.view import View
 
 MEASURES = ("profiles", "scores", "rsa", "tau")
@@ -19,7 +18,7 @@ def _reasons(job_id: str) -> Reasons:
     from mlem_core.robustness.audit import find
     from mlem_core.robustness.flags import marks, reasons
 
-    audit = find(screen.open_analysis(job_id), screen.store())
+    audit = find(stored.open_analysis(job_id), stored.store())
     if audit is None:
         raise LookupError("no audit yet")  # what raises is not kept
     marked = marks(audit)
@@ -37,7 +36,7 @@ def reasons(view: View) -> Reasons:
 def of_pair(view: View, a: str, b: str) -> dict[str, str]:
     """Why the profile of "a" or "b", or the similarity of "both", is marked."""
     found = reasons(view)
-    one, other = screen.as_layer(a), screen.as_layer(b)
+    one, other = wording.as_layer(a), wording.as_layer(b)
     profiles = found.get("profiles", {})
     similar = [
         f"{name}: {why}"
@@ -55,7 +54,7 @@ def say_of_pair(view: View, a: str, b: str) -> None:
         "b": f"The profile of {b}",
         "both": f"The similarity of {a} and {b}",
     }
-    said = [choices.plain(f"{names[side]}: {why}.") for side, why in of_pair(view, a, b).items()]
+    said = [wording.plain(f"{names[side]}: {why}.") for side, why in of_pair(view, a, b).items()]
     if said:
         with st.expander("The audit marks these layers", icon=":material/warning:"):
             st.markdown("\n".join(f"- {one}" for one in said))

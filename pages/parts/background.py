@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from pages.parts import choices
-from pages.parts import shared as screen
+from pages.parts import stored, wording
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from mlem_core.base.typing import Progress
+    from mlem_core.tasks.runner import Status, Task
 
-# Work whose results lie in the store, and whose task has no tables of its own.
-IN_STORE = ("all-error-bars", "audit", "multiverse", "representations")
+
 JUST_NOW = 60.0  # seconds; it may have been done since the page looked for it
 
 
@@ -26,7 +26,7 @@ def _tables(kind: str, job_id: str, task_id: str, options: str) -> dict[str, pd.
 
     from mlem_core.tasks import followups
 
-    return followups.find(kind, job_id, json.loads(options), screen.store()).tables()
+    return followups.find(kind, job_id, json.loads(options), stored.store()).tables()
 
 
 def tables(kind: str, job_id: str, options: Mapping[str, Any]) -> dict[str, pd.DataFrame] | None:
@@ -35,7 +35,7 @@ def tables(kind: str, job_id: str, options: Mapping[str, Any]) -> dict[str, pd.D
 
     from mlem_core.tasks import followups
 
-    task = followups.find(kind, job_id, options, screen.store())
+    task = followups.find(kind, job_id, options, stored.store())
     if task.status().state != "done":
         return None
     return _tables(kind, job_id, task.id, json.dumps(options))
@@ -45,10 +45,11 @@ def offer(kind: str, job_id: str, options: Mapping[str, Any], label: str, help: 
     """A button that starts the work, or its progress with a button that stops it."""
     from mlem_core.tasks import followups
 
-    task = followups.find(kind, job_id, options, screen.store())
+    task = followups.find(kind, job_id, options, stored.store())
     status = task.status()
     if status.state == "done":
-        if kind not in IN_STORE or time.time() - task.result.stat().st_mtime < JUST_NOW:
+        just_now = time.time() - task.result.stat().st_mtime < JUST_NOW
+        if just_now or not followups.KINDS[kind].in_store:
             return
         # Whoever offers it has not found it: the store has been emptied since.
         task.damaged("What this work had made is no longer in the store; start it again.")
@@ -57,30 +58,37 @@ def offer(kind: str, job_id: str, options: Mapping[str, Any], label: str, help: 
         _progress(kind, job_id, dict(options), label)
         return
     if st.button(label, icon=":material/play_arrow:", key=f"start {task.id}", help=help):
-        followups.start(kind, job_id, options, screen.store())
+        followups.start(kind, job_id, options, stored.store())
         st.rerun()
     if status.state == "failed" and (task.folder / "spec.json").exists():
-        st.error(choices.plain(status.message), icon=":material/error:")
+        st.error(wording.plain(status.message), icon=":material/error:")
 
 
 @st.fragment(run_every=0.5)
 def _progress(kind: str, job_id: str, options: dict[str, Any], label: str) -> None:
     from mlem_core.tasks import followups
 
-    task = followups.find(kind, job_id, options, screen.store())
+    task = followups.find(kind, job_id, options, stored.store())
     status = task.status()
     if status.state not in ("queued", "running"):
         st.rerun()
-    stage = status.stages[-1] if status.stages else None
-    if stage is None:
-        waits = "waits for its turn" if status.state == "queued" else "starts"
-        st.progress(0.0, text=f"{label}: {waits} …")
-    else:
+    waits = "waits for its turn" if status.state == "queued" else "starts"
+    show_progress(status, status.stages[-1:], f"{label}: {waits} …")
+    offer_cancel(task, "Stops this work within two seconds; the analysis stays as it is.")
+
+
+def show_progress(status: Status, stages: Sequence[Progress], waiting: str) -> None:
+    """How far these last stages of some work are; `waiting` where it has none yet."""
+    if not stages:
+        st.progress(0.0, text=waiting)
+    for stage in stages:
+        left = status.seconds_left if stage is stages[-1] else None
         share = min(1.0, stage.done / max(stage.total, 1))
-        st.progress(share, text=screen.stage(stage, status.seconds_left))
-    if st.button(
-        "Cancel", icon=":material/stop_circle:", key=f"cancel {task.id}",
-        help="Stops this work within two seconds; the analysis stays as it is.",
-    ):  # fmt: skip
+        st.progress(share, text=wording.stage(stage, left))
+
+
+def offer_cancel(task: Task, help: str) -> None:
+    """A button that stops some work."""
+    if st.button("Cancel", icon=":material/stop_circle:", key=f"cancel {task.id}", help=help):
         task.cancel()
         st.rerun()

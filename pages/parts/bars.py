@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from pages.parts import background, choices
-from pages.parts import shared as screen
-from pages.parts.exporting import as_csv
+from pages.parts import background, choices, exporting, frame, stored, wording
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,7 +31,7 @@ FOLDS = "one standard deviation over folds (not an interval: folds share trainin
 def _found(job_id: str, selection: Selection) -> ErrorBars:
     from mlem_core.inference.all_layers import find
 
-    bars = find(screen.open_analysis(job_id), screen.store(), selection)
+    bars = find(stored.open_analysis(job_id), stored.store(), selection)
     if bars is None:
         raise LookupError("no error bars yet")  # what raises is not kept
     return bars
@@ -74,7 +72,7 @@ def offer(view: View) -> None:
 def _minutes(view: View) -> str:
     """By the pairs and layers; a guess from what the probing set took on two cores."""
     seconds = 20 + view.analysis.tables.n_pairs * len(view.layers) * 2.0e-6
-    return screen.duration(seconds)
+    return wording.duration(seconds)
 
 
 def tests(bars: ErrorBars, tested: Tested, name: str, title: str, caption: str) -> None:
@@ -90,44 +88,31 @@ def tests(bars: ErrorBars, tested: Tested, name: str, title: str, caption: str) 
             st.rerun()
         _tests(tested, name, f"{caption} {bars.how} {ZERO}")
 
-    screen.folded(title, ":material/rule:", name, body)
+    frame.folded(title, ":material/rule:", name, body)
 
 
 def _tests(tested: Tested, name: str, caption: str) -> None:
     from mlem_core.inference.jackknife import GENERALISES
 
-    st.dataframe(
+    exporting.draw_table(
         tested.table,
-        hide_index=True,
-        placeholder="",
-        key=f"table {name}",
-        height=300,
+        name,
+        f"{caption} p_corrected: over a family of {tested.family}. {GENERALISES}",
         column_config={
             column: st.column_config.NumberColumn(format="%.2g" if "_p" in f"_{column}" else "%.3f")
             for column in tested.table.select_dtypes("number")
             if column != "layer"
         },
     )
-    st.caption(f"{caption} p_corrected: over a family of {tested.family}. {GENERALISES}")
-    st.download_button(
-        "CSV",
-        data=lambda: as_csv(tested.table),
-        file_name=f"{name}.csv",
-        mime="text/csv",
-        key=f"table csv {name}",
-        icon=":material/download:",
-        on_click="ignore",
-        help="This table.",
-    )
 
 
 def chance(view: View) -> None:
     """Whether each layer's score is above chance; folded away."""
-    screen.folded(
+    frame.folded(
         "Is each layer's score above chance?",
         ":material/casino:",
         "chance",
-        lambda: screen.attempt(lambda: _chance(view)),
+        lambda: _chance(view),
     )
 
 
@@ -217,7 +202,7 @@ def of_pair(
     """Intervals of τ and RSA of two layers "model:layer"; None where there are none."""
     if bars is None or a == b:
         return None, None
-    row = bars.similarity_table([screen.as_layer(a), screen.as_layer(b)]).table.iloc[0]
+    row = bars.similarity_table([wording.as_layer(a), wording.as_layer(b)]).table.iloc[0]
     tau, rsa = (
         (float(row[f"{name}_lower"]), float(row[f"{name}_upper"]))
         for name in ("weighted_tau", "rsa")

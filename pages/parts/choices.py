@@ -12,6 +12,8 @@ from typing import Any
 
 import streamlit as st
 
+from pages.parts import wording
+
 # What the URL may hold; every one is a list of texts.
 FORM = (
     "stimuli", "models", "files", "layers", "columns",
@@ -25,13 +27,6 @@ VIEW = (
 )  # fmt: skip
 
 MOST_PILLS = 20
-
-_MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|~$:<>&])")
-
-
-def plain(text: object) -> str:
-    """Text as it is, for a place that would read it as Markdown."""
-    return _MARKDOWN.sub(r"\\\1", " ".join(str(text).split()))
 
 
 def _kept() -> dict[str, list[str]]:
@@ -104,7 +99,7 @@ def toggle_many(label: str, options: Sequence[str], name: str, help: str) -> lis
         label,
         options,
         selection_mode="multi",
-        format_func=plain,
+        format_func=wording.plain,
         key=key,
         on_change=remember,
         help=help,

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from pages.parts import choices
-from pages.parts import shared as screen
+from pages.parts import choices, exporting, frame, stored, wording
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,7 +44,7 @@ def _importances(job_id: str, selection: Selection, group: tuple[str, ...]) -> p
     from mlem_core.measures.correlated import group_importance, importances
     from mlem_core.measures.importance import fitted
 
-    tables, _ = screen.open_analysis(job_id).subset(selection)
+    tables, _ = stored.open_analysis(job_id).subset(selection)
     kept = list(selection.layers)
     fits, _ = fitted(tables, selection.estimator)
     if not group:
@@ -94,11 +93,11 @@ def warning(view: View) -> str:
 
 def show(view: View) -> None:
     """The other importances, of the layers that are shown; folded away."""
-    screen.folded(
+    frame.folded(
         "Where features correlate: other importances",
         ":material/link:",
         "correlated",
-        lambda: screen.attempt(lambda: _show(view)),
+        lambda: _show(view),
     )
 
 
@@ -107,7 +106,7 @@ def _show(view: View) -> None:
     from mlem_core.analysis import cached_fits
 
     said = warning(view)
-    st.caption(choices.plain(said or "No two of these features correlate by 0.3 or more."))
+    st.caption(wording.plain(said or "No two of these features correlate by 0.3 or more."))
     if view.selection.estimator in cached_fits.SLOW:
         st.caption("They are computed with ridge; choose it in the sidebar.")
         return
@@ -142,11 +141,11 @@ def _show(view: View) -> None:
         names = view.all_features
     scores = shown[["model", "layer", "fold"]].drop_duplicates()
     draw = partial(figures.profiles, shown, scores, names, value=WAYS[way][1])
-    screen.show_figure(
+    exporting.Drawing(
         draw(),
         table,
         f"importance-{way}",
         f"{WAYS[way][2]} Mean over {view.analysis.tables.n_folds} folds, from the same tables, "
         f"without sampling. Computed on {len(view.analysis.stimuli):,} stimuli.",
         narrow=partial(draw, across=2),
-    )
+    ).show()

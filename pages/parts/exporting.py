@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import streamlit as st
+
+from pages.parts import frame
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,28 +39,20 @@ MIME = {
 }
 
 
-def as_csv(frame: pd.DataFrame) -> bytes:
+def as_csv(table: pd.DataFrame) -> bytes:
     """A table as CSV; cells that a spreadsheet would run are escaped."""
     from mlem_core.data.stimuli import write_table
 
     buffer = io.BytesIO()
-    write_table(frame, buffer)
+    write_table(table, buffer)
     return buffer.getvalue()
 
 
-def show_figure(
-    figure: Figure,
-    data: pd.DataFrame,
-    name: str,
-    caption: str,
-    *,
-    narrow: Callable[[], Figure] | None = None,
-    table: Callable[[], pd.DataFrame] | None = None,
-    select: tuple[str, ...] = (),
-) -> Any:
-    """A figure, how it was computed, and its export.
+@dataclass(frozen=True)
+class Drawing:
+    """A figure of a page, how it was computed, and what leaves the page with it.
 
-    Parameters
+    Attributes
     ----------
     figure : what is drawn
     data : the table that it is drawn from
@@ -65,24 +60,36 @@ def show_figure(
     caption : how it was computed, and on how much
     narrow : gives the figure for one column of a journal, where it is another one
     table : gives the LaTeX table, where it is not `data`
-    select : how points can be selected ("points", "box", "lasso")
-
-    Returns
-    -------
-    What is selected, as `st.plotly_chart` gives it; None where nothing can be.
     """
-    state = st.plotly_chart(
-        figure,
-        key=f"figure {name}",
-        theme="streamlit",
-        on_select="rerun" if select else "ignore",
-        selection_mode=select or ("points",),
-        config={"displaylogo": False, "modeBarButtonsToRemove": ["toImage"]},
-        alt=caption,
-    )
-    st.caption(caption)
-    _export(figure, data, name, caption, narrow, table)
-    return state if select else None
+
+    figure: Figure
+    data: pd.DataFrame
+    name: str
+    caption: str
+    narrow: Callable[[], Figure] | None = None
+    table: Callable[[], pd.DataFrame] | None = None
+
+    def show(self) -> None:
+        """Draw it, with its caption and its export."""
+        self._chart(on_select="ignore")
+
+    def select(self, *ways: Literal["points", "box", "lasso"]) -> list[dict[str, Any]]:
+        """Draw it with points that can be selected in these ways; the points that are."""
+        state = self._chart(on_select="rerun", selection_mode=ways)
+        return list(state["selection"]["points"]) if state else []
+
+    def _chart(self, **selecting: Any) -> Any:
+        state = st.plotly_chart(
+            self.figure,
+            key=f"figure {self.name}",
+            theme="streamlit",
+            config={"displaylogo": False, "modeBarButtonsToRemove": ["toImage"]},
+            alt=self.caption,
+            **selecting,
+        )
+        st.caption(self.caption)
+        _export(self)
+        return state
 
 
 def _pick(
@@ -109,30 +116,24 @@ def _pick(
 
 
 @st.fragment
-def _export(
-    figure: Figure,
-    data: pd.DataFrame,
-    name: str,
-    caption: str,
-    narrow: Callable[[], Figure] | None,
-    table: Callable[[], pd.DataFrame] | None,
-) -> None:
+def _export(drawing: Drawing) -> None:
     # What is in it is made only when it is opened, so that a redraw does not wait for it.
     popover = st.popover(
         "Export",
         icon=":material/download:",
-        key=f"export {name}",
+        key=f"export {drawing.name}",
         on_change="rerun",
         help="This figure as a file for a paper, and the numbers behind it.",
     )
     if not popover.open:
         return
     with popover:
-        format = _pick("Format", FORMATS, name, "format", "What the file is.")
+        format = _pick("Format", FORMATS, drawing.name, "format", "What the file is.")
         st.caption(ABOUT[format])
-        paper = _paper(name, format) if format in ("PDF", "SVG", "PNG") else None
-        drawn = narrow() if paper is not None and paper.narrow and narrow is not None else figure
-        _download(format, paper, drawn, data, name, caption, table)
+        paper = _paper(drawing.name, format) if format in ("PDF", "SVG", "PNG") else None
+        if paper is not None and paper.narrow and drawing.narrow is not None:
+            drawing = replace(drawing, figure=drawing.narrow())
+        _download(drawing, format, paper)
 
 
 def _paper(name: str, format: str) -> Paper:
@@ -165,29 +166,24 @@ def _paper(name: str, format: str) -> Paper:
     return Paper(width_mm=WIDTHS_MM[width], font=font, points=float(points), dpi=int(dpi))
 
 
-def _download(
-    format: str,
-    paper: Paper | None,
-    figure: Figure,
-    data: pd.DataFrame,
-    name: str,
-    caption: str,
-    table: Callable[[], pd.DataFrame] | None,
-) -> None:
+def _download(drawing: Drawing, format: str, paper: Paper | None) -> None:
     from mlem_core import figures
     from mlem_core.report import latex
 
     if paper is not None and not figures.can_write_images():
-        _from_the_browser(format, paper, figure, name)
+        _from_the_browser(drawing, format, paper)
         return
+    name = drawing.name
 
     def content() -> bytes:
         if format == "CSV":
-            return as_csv(data)
+            return as_csv(drawing.data)
         if format == "LaTeX":
-            frame = data if table is None else table()
-            return latex.table(frame, caption, f"tab:{name}").encode()
-        return figures.as_file(figure, format.lower(), paper, title=name, caption=caption)
+            table = drawing.data if drawing.table is None else drawing.table()
+            return latex.table(table, drawing.caption, f"tab:{name}").encode()
+        return figures.as_file(
+            drawing.figure, format.lower(), paper, title=name, caption=drawing.caption
+        )
 
     st.download_button(
         f"Download {format}",
@@ -202,7 +198,7 @@ def _download(
     )
 
 
-def _from_the_browser(format: str, paper: Paper, figure: Figure, name: str) -> None:
+def _from_the_browser(drawing: Drawing, format: str, paper: Paper) -> None:
     """Without Chrome on the server, the visitor's browser writes the picture; PDF it cannot."""
     from mlem_core import figures
 
@@ -213,19 +209,19 @@ def _from_the_browser(format: str, paper: Paper, figure: Figure, name: str) -> N
             icon=":material/info:",
         )
         return
-    drawn = figures.on_paper(figure, paper)
+    drawn = figures.on_paper(drawing.figure, paper)
     scale = paper.scale * (paper.dpi / 96 if format == "PNG" else 1)
     st.plotly_chart(
         drawn,
         theme=None,
-        key=f"preview {name}",
+        key=f"preview {drawing.name}",
         config={
             "displaylogo": False,
             "displayModeBar": True,
             "modeBarButtons": [["toImage"]],
             "toImageButtonOptions": {
                 "format": format.lower(),
-                "filename": name,
+                "filename": drawing.name,
                 "width": paper.width,
                 "height": drawn.layout.height,
                 "scale": scale,
@@ -235,33 +231,27 @@ def _from_the_browser(format: str, paper: Paper, figure: Figure, name: str) -> N
     st.caption(f"The camera over the picture saves it as {format}, from your browser.")
 
 
-@st.fragment
-def folded(title: str, icon: str, name: str, body: Callable[[], None]) -> None:
-    """A part of a page that is folded away, and drawn only when it is opened."""
-    part = st.expander(title, icon=icon, key=f"folded {name}", on_change="rerun")
-    if part.open:
-        with part:
-            body()
-
-
 def show_table(
-    frame: pd.DataFrame, name: str, title: str, caption: str, *, first: bool = False
+    table: pd.DataFrame, name: str, title: str, caption: str, *, first: bool = False
 ) -> None:
     """A table with its download, folded away unless it comes first on the page."""
     if first:
         st.subheader(title)
-        _table(frame, name, caption, 380)
+        draw_table(table, name, caption, height=380)
     else:
-        draw = partial(_table, frame, name, caption, 300)
-        folded(title, ":material/table:", name, draw)
+        draw = partial(draw_table, table, name, caption)
+        frame.folded(title, ":material/table:", name, draw)
 
 
-def _table(frame: pd.DataFrame, name: str, caption: str, height: int) -> None:
-    st.dataframe(frame, hide_index=True, placeholder="", key=f"table {name}", height=height)
+def draw_table(
+    table: pd.DataFrame, name: str, caption: str, height: int = 300, **more: Any
+) -> None:
+    """A table with its download; `more` goes to `st.dataframe`."""
+    st.dataframe(table, hide_index=True, placeholder="", key=f"table {name}", height=height, **more)
     st.caption(caption)
     st.download_button(
         "CSV",
-        data=lambda: as_csv(frame),
+        data=lambda: as_csv(table),
         file_name=f"{name}.csv",
         mime="text/csv",
         key=f"table csv {name}",

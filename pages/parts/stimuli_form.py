@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
 from mlem_core.base.errors import InputError
-from pages.parts import choices
-from pages.parts import shared as screen
+from pages.parts import choices, stored, wording
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,14 +29,14 @@ def read(name: str) -> StimulusSet:
 
     if name in datasets.NAMES:
         return datasets.load(name)
-    return read_csv(screen.upload_path(name))
+    return read_csv(stored.upload_path(name))
 
 
 @st.cache_resource(max_entries=8, show_spinner="Reading the table …")
 def _table(name: str) -> pd.DataFrame:
     from mlem_core.data.roles import read_table
 
-    return read_table(screen.upload_path(name))
+    return read_table(stored.upload_path(name))
 
 
 def keep(file: Any) -> str:
@@ -45,8 +45,8 @@ def keep(file: Any) -> str:
 
     kept = st.session_state.setdefault("uploads", {})
     if file.file_id not in kept:
-        path = analyses.keep_upload(file.getvalue(), file.name, screen.store())
-        kept[file.file_id] = screen.upload_name(path)
+        path = analyses.keep_upload(file.getvalue(), file.name, stored.store())
+        kept[file.file_id] = stored.upload_name(path)
     return str(kept[file.file_id])
 
 
@@ -85,7 +85,7 @@ def choose() -> StimulusSet | None:
         )
     if wrong:
         said.error(
-            f"{choices.plain(wrong)} The stimulus set stays as it was.", icon=":material/error:"
+            f"{wording.plain(wrong)} The stimulus set stays as it was.", icon=":material/error:"
         )
     _examples()
     stimuli: StimulusSet | None = None
@@ -93,13 +93,13 @@ def choose() -> StimulusSet | None:
         stimuli = read(chosen)
     except InputError as error:
         with place:
-            st.error(choices.plain(error), icon=":material/error:")
+            st.error(wording.plain(error), icon=":material/error:")
     if stimuli is not None:
         with place:
             st.caption(
                 f"{len(stimuli):,} stimuli ({LEVELS[stimuli.level]}), "
                 f"{len(stimuli.features)} features: "
-                + choices.plain(", ".join(feature.name for feature in stimuli.features))
+                + wording.plain(", ".join(feature.name for feature in stimuli.features))
             )
     return stimuli
 
@@ -120,7 +120,7 @@ def _roles(file: Any) -> None:
     raw = keep(file)
     table = _table(raw)
     guessed = roles.guess_roles(table)
-    with st.expander(f"Columns of {choices.plain(file.name)}", icon=":material/view_column:",
+    with st.expander(f"Columns of {wording.plain(file.name)}", icon=":material/view_column:",
                      expanded=True):  # fmt: skip
         edited = st.data_editor(
             pd.DataFrame(
@@ -152,8 +152,8 @@ def _roles(file: Any) -> None:
     stimuli = roles.apply_roles(table, chosen, file.name)
     name = raw
     if chosen != guessed or not _as_it_is(raw, stimuli):
-        name = screen.upload_name(
-            analyses.keep_upload(roles.as_csv(stimuli), file.name, screen.store())
+        name = stored.upload_name(
+            analyses.keep_upload(roles.as_csv(stimuli), file.name, stored.store())
         )
     done[raw] = chosen
     own = st.session_state.setdefault("own", [])
@@ -198,7 +198,7 @@ def _examples() -> None:
         for name in datasets.NAMES:
             st.download_button(
                 name,
-                data=lambda name=name: roles.as_csv(read(name)),
+                data=partial(_as_csv, name),
                 file_name=f"{name}.csv",
                 mime="text/csv",
                 icon=":material/download:",
@@ -206,6 +206,12 @@ def _examples() -> None:
                 key=f"example {name}",
                 help=f"The built-in set {name}, as the program uses it.",
             )
+
+
+def _as_csv(name: str) -> bytes:
+    from mlem_core.data import roles
+
+    return roles.as_csv(read(name))
 
 
 @st.cache_data(max_entries=32, show_spinner="Looking at the stimuli …")
@@ -243,7 +249,7 @@ def tell(options: dict[str, Any]) -> None:
             where = f" (rows {rows})" if 0 < len(finding.rows) <= 8 else ""
             say = {"problem": st.error, "caution": st.warning, "note": st.info}[finding.severity]
             say(
-                choices.plain(finding.sentence + where),
+                wording.plain(finding.sentence + where),
                 icon=f":material/{ROLE_ICONS[finding.severity]}:",
             )
         if any(finding.kind == "correlated" for finding in found.findings):

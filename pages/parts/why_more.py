@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from pages.parts import choices
-from pages.parts import shared as screen
+from pages.parts import exporting, frame, wording
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 def tau(view: View, a: str, b: str) -> None:
     """The feature-based similarity as a sum over the features."""
-    screen.folded(
+    frame.folded(
         "The same for τ, the feature-based similarity",
         ":material/swap_vert:",
         "tau terms",
-        lambda: screen.attempt(lambda: _tau(view, a, b)),
+        lambda: _tau(view, a, b),
     )
 
 
@@ -37,10 +37,10 @@ def _tau(view: View, a: str, b: str) -> None:
         return
     means = results.importance.groupby(["model", "layer", "feature"], sort=False)["importance"]
     profiles = means.mean().unstack("feature")[list(dict.fromkeys(results.importance["feature"]))]
-    two = profiles.loc[[screen.as_layer(a), screen.as_layer(b)]]
+    two = profiles.loc[[wording.as_layer(a), wording.as_layer(b)]]
     terms = tau_terms(two.to_numpy())[:, 0, 1]
     table = pd.DataFrame({"term": list(two.columns), "value": terms})
-    screen.show_figure(
+    exporting.Drawing(
         figures.waterfall(table, view.all_features, "weighted Kendall τ"),
         table,
         "why-tau",
@@ -48,7 +48,7 @@ def _tau(view: View, a: str, b: str) -> None:
         "every pair of features that it is in, + where both layers put the two in the same order, "
         "− where not. A negative bar is a feature that the two layers rank differently. Features "
         f"of hardly any importance change order by chance. {view.caption(results)}",
-    )
+    ).show()
 
 
 def alone(view: View, a: str, b: str) -> None:
@@ -58,9 +58,9 @@ def alone(view: View, a: str, b: str) -> None:
         sides = st.columns(2, gap="large")
         for side, name, place in zip(sides, (a, b), "ab", strict=True):
             with side:
-                screen.attempt(lambda name=name, place=place: _alone(view, name, place))
+                frame.attempt(partial(_alone, view, name, place))
 
-    screen.folded("What each layer alone is made of", ":material/bar_chart:", "alone", both)
+    frame.folded("What each layer alone is made of", ":material/bar_chart:", "alone", both)
 
 
 def _alone(view: View, name: str, place: str) -> None:
@@ -70,10 +70,10 @@ def _alone(view: View, name: str, place: str) -> None:
     if results is None:
         return
     table = score_table(view, name)
-    st.markdown(f"**{choices.plain(screen.layer_label(name))}**")
-    own = results.scores[results.scores["model"] == screen.as_layer(name)[0]]
-    own = own[own["layer"] == screen.as_layer(name)[1]]
-    screen.show_figure(
+    st.markdown(f"**{wording.plain(wording.layer_label(name))}**")
+    own = results.scores[results.scores["model"] == wording.as_layer(name)[0]]
+    own = own[own["layer"] == wording.as_layer(name)[1]]
+    exporting.Drawing(
         figures.waterfall(table, view.all_features, "held-out ρ"),
         table,
         f"why-score-{place}",
@@ -81,7 +81,7 @@ def _alone(view: View, name: str, place: str) -> None:
         f"ceiling is {own['ceiling'].mean():.2f}. Unlike permutation importances these add up; a "
         "feature without weight has a bar where it correlates with one that has. "
         f"{view.caption(results)}",
-    )
+    ).show()
 
 
 def score_table(view: View, name: str) -> pd.DataFrame:
@@ -92,7 +92,7 @@ def score_table(view: View, name: str) -> pd.DataFrame:
 
     results = view.results()
     assert results is not None
-    model, layer = screen.as_layer(name)
+    model, layer = wording.as_layer(name)
     tables, _ = view.analysis.subset(replace(view.selection, layers=((model, layer),)))
     weights = results.weights
     own = weights[(weights["model"] == model) & (weights["layer"] == layer)]
