@@ -18,11 +18,7 @@ st.set_page_config(page_title="MLEM Explorer", page_icon=ICON, layout="wide")
 st.navigation(
     [
         st.Page(
-            one.file,
-            title=one.title,
-            icon=one.icon,
-            url_path=one.url_path,
-            default=not one.is_view,
+            one.file, title=one.title, icon=one.icon, url_path=one.url_path, default=not one.is_view
         )
         for one in SCREENS.values()
     ]

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from mlem_core.base.errors import InputError
-from pages.parts import background, capsules, choices, frame, method, stimuli_form, stored, wording
+from pages.parts import background, capsules, choices, frame, method, stimuli_form, stored
 from pages.parts.opening import whole_view
 from pages.parts.screens import SCREENS
+from pages.parts.wording import describe, plain
 
 if TYPE_CHECKING:
     from mlem_core.analysis.spec import AnalysisSpec
@@ -99,7 +100,7 @@ def _choose_models() -> tuple[list[str], list[str]]:
                 f"{name}: {info.label}, {info.note}; it cannot be reached now, and the run leaves "
                 "it out if that stays so."
             )
-    st.caption("  \n".join(wording.plain(line) for line in told))
+    st.caption("  \n".join(plain(line) for line in told))
     choices.write(
         "Layers",
         "layers",
@@ -114,10 +115,7 @@ def _choose_files() -> list[str]:
     files = choices.get("files") or []
     with st.expander("Representations from a file", icon=":material/upload_file:", expanded=False):
         name = st.text_input(
-            "Name",
-            value="recording",
-            key="representations name",
-            help="What the figures call it.",
+            "Name", value="recording", key="representations name", help="What the figures call it."
         )
         # An equals sign parts the name from the file in the URL.
         name = name.replace("=", " ").strip()
@@ -305,11 +303,11 @@ def _show_job() -> None:
     elif status.state == "cancelled":
         st.caption("What it had finished is kept; Run goes on from there.")
     else:
-        st.error(wording.plain(status.message), icon=":material/error:")
+        st.error(plain(status.message), icon=":material/error:")
 
 
 def _title(job: Job, state: str) -> None:
-    text = wording.plain(wording.describe(job.spec))
+    text = plain(describe(job.spec))
     st.markdown(f"**{TITLES[state]}** {text}", width="content")
 
 
@@ -332,7 +330,7 @@ def _show_progress(job: Job) -> None:
 
 def _done(job: Job) -> None:
     for notice in stored.open_analysis(job.id).notices:
-        st.warning(wording.plain(notice), icon=":material/info:")
+        st.warning(plain(notice), icon=":material/info:")
     with st.container(horizontal=True):
         for screen in SCREENS.values():
             if screen.is_view:

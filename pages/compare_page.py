@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 import pandas as pd
 import streamlit as st
 
-from pages.parts import audited, bars, choices, exporting, frame, stored, tables, wording
+from pages.parts import audited, bars, choices, exporting, frame, stored, tables
+from pages.parts.exporting import Drawing
 from pages.parts.opening import open_view
 from pages.parts.view import View, two_layers
+from pages.parts.wording import as_layer, layer_label, plain
 
 if TYPE_CHECKING:
     from mlem_core.analysis.results import Results
@@ -65,14 +67,14 @@ def body() -> None:
         _importances(view, results, a, b)
         bars.offer(view)
     audited.say_of_pair(view, a, b)
-    sure, chosen = bars.of(view), [wording.as_layer(a), wording.as_layer(b)]
+    sure, chosen = bars.of(view), [as_layer(a), as_layer(b)]
     if sure is not None and a != b:
         bars.tests(
             sure,
             sure.differences(chosen[0], chosen[1], bars.chosen_correction()),
             "difference-tests",
             "Where the two layers differ: intervals and tests",
-            f"Importance in {wording.plain(a)} less that in {wording.plain(b)}, the same sentences "
+            f"Importance in {plain(a)} less that in {plain(b)}, the same sentences "
             "left out on both sides (two-sided).",
         )
     st.subheader("Maps of the stimuli")
@@ -106,7 +108,7 @@ def _similarities(view: View, results: Results, a: str, b: str) -> None:
 def _importances(view: View, results: Results, a: str, b: str) -> None:
     from mlem_core import figures
 
-    chosen = [wording.as_layer(a), wording.as_layer(b)]
+    chosen = [as_layer(a), as_layer(b)]
     rows = results.importance
     table = pd.concat(
         rows[(rows["model"] == model) & (rows["layer"] == layer)]
@@ -119,7 +121,7 @@ def _importances(view: View, results: Results, a: str, b: str) -> None:
         table = intervals = sure.score_table(list(dict.fromkeys(chosen))).table
         spread = "bars are 95 % intervals over sentences"
     marks = audited.of_pair(view, a, b)
-    exporting.Drawing(
+    Drawing(
         figures.importance_scatter(
             rows,
             chosen[0],
@@ -177,8 +179,8 @@ def _show_map(view: View, layer: Layer, colour: str, place: str, key: str) -> No
     from mlem_core import figures
 
     stimuli = view.analysis.stimuli
-    label = wording.layer_label("{}:{}".format(*layer))
-    with st.spinner(f"Laying out the stimuli of {wording.plain(label)} …"):
+    label = layer_label("{}:{}".format(*layer))
+    with st.spinner(f"Laying out the stimuli of {plain(label)} …"):
         points = _map(view.job_id, *layer)
     shown = points["stimulus"].to_numpy()
     words, sentences = stimuli.words, stimuli.sentences
@@ -190,7 +192,7 @@ def _show_map(view: View, layer: Layer, colour: str, place: str, key: str) -> No
     kind = next(feature.kind for feature in stimuli.features if feature.name == colour)
     sample = "" if len(shown) == len(stimuli) else f" A seeded sample of {len(shown):,} stimuli."
     table = points.assign(label=labels, **{colour: values})
-    chosen = exporting.Drawing(
+    chosen = Drawing(
         figures.stimulus_map(table, colour, kind, label, marked=st.session_state[key]),
         table,
         f"stimuli-{place}",

@@ -6,19 +6,11 @@ from functools import partial
 
 import streamlit as st
 
-from pages.parts import (
-    audited,
-    background,
-    bars,
-    choices,
-    correlated,
-    exporting,
-    frame,
-    tables,
-    wording,
-)
+from pages.parts import audited, background, bars, choices, correlated, exporting, frame, tables
+from pages.parts.exporting import Drawing
 from pages.parts.opening import open_view
 from pages.parts.view import View
+from pages.parts.wording import plain
 
 TRIANGLES = (
     "Triangles: layers of which a conclusion changes in the audit, point at one for the reason. "
@@ -61,7 +53,7 @@ def body() -> None:
             "Bands are 95 % intervals over sentences; a mark is open where the importance is not "
             f"above 0 (p > 0.05, corrected over a family of {tested.family}). "
         )
-    exporting.Drawing(
+    Drawing(
         draw(),
         results.importance if tested is None else tested.table,
         "profiles",
@@ -136,13 +128,11 @@ def _baseline(view: View) -> None:
         format_func=lambda one: BASELINES[one][0],
         help="A method to put beside the metric model, on the same stimuli and folds.",
     )
-    options = {"name": name, "layers": view.layers}
-    made = background.tables("baseline", view.job_id, options)
+    task = view.work("baseline", {"name": name, "layers": view.layers})
+    made = background.tables(task)
     if made is None:
         background.offer(
-            "baseline",
-            view.job_id,
-            options,
+            task,
             "Compute it",
             "Computes this method for the layers that are shown, in the background; what is done "
             "is kept.",
@@ -163,7 +153,7 @@ def _baseline(view: View) -> None:
         features = view.all_features
     draw = partial(figures.profiles, shown, scores, features, value=value)
     n = len(view.analysis.stimuli)
-    exporting.Drawing(
+    Drawing(
         draw(),
         table,
         f"baseline-{name}",
@@ -172,7 +162,7 @@ def _baseline(view: View) -> None:
         narrow=partial(draw, across=2),
     ).show()
     for notice in made["notices"]["notice"]:
-        st.caption(wording.plain(notice))
+        st.caption(plain(notice))
 
 
 frame.page(body)

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from pages.parts import background, bars, choices, exporting, frame, stored, wording
+from pages.parts import background, bars, choices, exporting, frame, stored
+from pages.parts.exporting import Drawing
 from pages.parts.opening import open_view
 from pages.parts.view import View, two_layers
+from pages.parts.wording import as_layer, layer_label, plain
 
 if TYPE_CHECKING:
     from mlem_core.base.typing import Layer
     from mlem_core.robustness.claims import Claim
-    from mlem_core.robustness.multiverse import Multiverse
+    from mlem_core.robustness.multiverse import Choices, Multiverse
 
 KINDS = {
     "top": "a feature matters most in the first layer",
@@ -54,9 +55,7 @@ def _audit(view: View) -> None:
             "conclusions change."
         )
         background.offer(
-            "audit",
-            view.job_id,
-            {},
+            view.work("audit", {}),
             "Audit every layer",
             "Works in the background on stored representations; only the control with random "
             "weights runs the models again. It takes a few minutes.",
@@ -64,10 +63,10 @@ def _audit(view: View) -> None:
         return
     marked = marks(audit)
     with st.container(border=True):
-        st.markdown("\n".join(f"- {wording.plain(one)}" for one in summary(audit)))
+        st.markdown("\n".join(f"- {plain(one)}" for one in summary(audit)))
     for notice in audit.notices:
-        st.caption(wording.plain(notice))
-    exporting.Drawing(
+        st.caption(plain(notice))
+    Drawing(
         figures.audit_map(audit.layers, audit.changes, marked, SAYS, CONTROL),
         audit.layers,
         "audit",
@@ -91,15 +90,6 @@ def _audit(view: View) -> None:
     )
 
 
-@dataclass(frozen=True)
-class Question:
-    """What is asked: whether a claim about layers holds when these choices are varied."""
-
-    claim: Claim
-    layers: list[Layer]
-    varied: dict[str, tuple[Any, ...]]
-
-
 def _claim(view: View) -> None:
     from mlem_core.robustness.multiverse import find
 
@@ -107,15 +97,16 @@ def _claim(view: View) -> None:
     asked = _ask(view)
     if asked is None:
         return
-    found = find(view.analysis, asked.layers, stored.store(), asked.varied)
-    _show_verdict(view, asked, found)
+    claim, layers, varied = asked
+    found = find(view.analysis, layers, stored.store(), varied)
+    _show_verdict(view, claim, found)
     if found is None:
-        _offer_combinations(view, asked)
+        _offer_combinations(view, layers, varied)
     else:
-        _show_combinations(view, asked.claim, found)
+        _show_combinations(view, claim, found)
 
 
-def _ask(view: View) -> Question | None:
+def _ask(view: View) -> tuple[Claim, list[Layer], Choices] | None:
     """The claim, its layers and the choices to vary; None where they make no question yet."""
     from mlem_core.robustness.multiverse import choices_of
 
@@ -138,44 +129,42 @@ def _ask(view: View) -> Question | None:
         st.info(f"Choose {len(names)} different layers.", icon=":material/info:")
         return None
     varied = choices_of(view.analysis) | ({"pooling": pooled} if pooled else {})
-    layers = [wording.as_layer(name) for name in names]
+    layers = [as_layer(name) for name in names]
     claim = _chosen_claim(view, kind, layers)
-    return None if claim is None else Question(claim, layers, varied)
+    return None if claim is None else (claim, layers, varied)
 
 
-def _show_verdict(view: View, asked: Question, found: Multiverse | None) -> None:
+def _show_verdict(view: View, claim: Claim, found: Multiverse | None) -> None:
     """Whether the claim holds: in all combinations, and over other stimuli."""
     from mlem_core.robustness.claims import over_stimuli, verdict
 
     sure = bars.of(view)
-    stimuli = None if sure is None else over_stimuli(asked.claim, sure)
+    stimuli = None if sure is None else over_stimuli(claim, sure)
     with st.container(border=True):
-        sentence = asked.claim.sentence
+        sentence = claim.sentence
         if found is not None:
-            sentence = verdict(asked.claim, found)
+            sentence = verdict(claim, found)
         elif stimuli is not None:
             holds = "holds" if stimuli.value > 0 else "does not hold"
             sentence = f"{sentence}: {holds} in the analysis as it is."
-        st.markdown(f"##### {wording.plain(sentence)}")
+        st.markdown(f"##### {plain(sentence)}")
         if stimuli is not None:
-            st.markdown(wording.plain(stimuli.sentence))
+            st.markdown(plain(stimuli.sentence))
     if sure is None:
         bars.offer(view)
 
 
-def _offer_combinations(view: View, asked: Question) -> None:
-    varied, pooled = asked.varied, "pooling" in asked.varied
+def _offer_combinations(view: View, layers: list[Layer], varied: Choices) -> None:
+    pooled = "pooling" in varied
     n = math.prod(len(options) for options in varied.values())
     st.markdown(
-        f"Analyses these {len(asked.layers)} layers in all {n} combinations of "
-        + wording.plain(", ".join(f"{len(o)} × {name}" for name, o in varied.items()))
+        f"Analyses these {len(layers)} layers in all {n} combinations of "
+        + plain(", ".join(f"{len(o)} × {name}" for name, o in varied.items()))
         + "."
     )
+    options: dict[str, Any] = {"layers": layers} | ({"choices": varied} if pooled else {})
     background.offer(
-        "multiverse",
-        view.job_id,
-        {"layers": [list(layer) for layer in asked.layers]}
-        | ({"choices": varied} if pooled else {}),
+        view.work("multiverse", options),
         "Run all combinations",
         "Works in the background on stored representations; "
         + ("the models run once for each pooling." if pooled else "no model runs for it."),
@@ -187,7 +176,7 @@ def _show_combinations(view: View, claim: Claim, found: Multiverse) -> None:
     from mlem_core.robustness.claims import MEASURES, by_choice, curve, orders
 
     table = curve(claim, found)
-    exporting.Drawing(
+    Drawing(
         figures.specification_curve(table, found.dimensions, claim.sentence),
         table,
         "multiverse",
@@ -203,17 +192,17 @@ def _show_combinations(view: View, claim: Claim, found: Multiverse) -> None:
         "In how many of the analyses with each choice the claim holds, and its median margin.",
     )
     with st.expander("Without any claim", icon=":material/list:"):
-        st.markdown("\n".join(f"- {wording.plain(one)}" for one in orders(found)))
+        st.markdown("\n".join(f"- {plain(one)}" for one in orders(found)))
         st.caption(f"RSA: Spearman ρ; {MEASURES['tau']}: weighted Kendall τ of the profiles.")
     for notice in found.notices:
-        st.caption(wording.plain(notice))
+        st.caption(plain(notice))
 
 
 def _third(view: View, a: str, b: str) -> str:
     """The third layer of a claim that has one."""
     others = [name for name in view.layer_names if name not in (a, b)]
     return choices.choose_one(
-        "Third layer", view.layer_names, "c", (others or [a])[0], format_func=wording.layer_label,
+        "Third layer", view.layer_names, "c", (others or [a])[0], format_func=layer_label,
         help="The layer that the first one is less like.",
     )  # fmt: skip
 

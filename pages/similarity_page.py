@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from pages.parts import audited, bars, choices, exporting, frame, tables, wording
+from pages.parts import audited, bars, choices, frame, tables
+from pages.parts.exporting import Drawing
 from pages.parts.opening import open_view
 from pages.parts.screens import SCREENS
 from pages.parts.view import View
+from pages.parts.wording import layer_label, plain
 
 if TYPE_CHECKING:
     from mlem_core.analysis.results import Results
@@ -62,7 +64,7 @@ def _matrices(view: View, results: Results) -> None:
             f"corrected over a family of {tested.family}. "
         )
     place = st.container()
-    chosen = exporting.Drawing(
+    chosen = Drawing(
         draw(),
         tables.pairs_of_layers(results) if tested is None else tested.table,
         "similarity",
@@ -96,7 +98,7 @@ def _maps(view: View, results: Results) -> None:
 
     draw = partial(figures.layer_maps, results.layer_map, results.importance)
     place = st.container()
-    chosen = exporting.Drawing(
+    chosen = Drawing(
         draw(),
         results.layer_map,
         "layer-map",
@@ -118,7 +120,7 @@ def _maps(view: View, results: Results) -> None:
             _pair(view, results, kept[0], kept[1], "map")
         elif kept:
             st.info(
-                f"{wording.plain(wording.layer_label(kept[0]))} is chosen; click a second layer.",
+                f"{plain(layer_label(kept[0]))} is chosen; click a second layer.",
                 icon=":material/ads_click:",
             )
 
@@ -133,9 +135,9 @@ def _pair(view: View, results: Results, a: str, b: str, where: str) -> None:
     )
     with st.container(border=True, horizontal=True, vertical_alignment="center"):
         st.markdown(
-            f"**{wording.plain(wording.layer_label(a))}** and "
-            f"**{wording.plain(wording.layer_label(b))}**: weighted Kendall τ "
-            + wording.plain(f"{tau:.2f}{around_tau}, RSA Spearman ρ {rsa:.2f}{around_rsa}"),
+            f"**{plain(layer_label(a))}** and "
+            f"**{plain(layer_label(b))}**: weighted Kendall τ "
+            + plain(f"{tau:.2f}{around_tau}, RSA Spearman ρ {rsa:.2f}{around_rsa}"),
             width="content",
         )
         for label, url_path in (("Compare these two", "compare"), ("Why alike?", "why")):

@@ -8,9 +8,11 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
-from pages.parts import exporting, frame, wording
+from pages.parts import exporting, frame
+from pages.parts.exporting import Drawing
 from pages.parts.opening import open_view
 from pages.parts.view import View
+from pages.parts.wording import plain
 
 
 def _counts(view: View) -> pd.DataFrame:
@@ -46,7 +48,7 @@ def body() -> None:
     exporting.show_table(
         stimuli.table,
         "stimuli",
-        wording.plain(stimuli.name),
+        plain(stimuli.name),
         f"{len(stimuli):,} stimuli. An empty cell is a missing value.",
         first=True,
     )
@@ -58,7 +60,7 @@ def body() -> None:
         [(f.name, f.kind) for f in stimuli.features if f.name in view.features],
         [f.name for f in stimuli.features],
     )
-    exporting.Drawing(
+    Drawing(
         draw(),
         counts,
         "feature-counts",
@@ -66,7 +68,7 @@ def body() -> None:
         narrow=partial(draw, across=2),
     ).show()
     st.subheader("Correlations between the feature distances")
-    exporting.Drawing(
+    Drawing(
         figures.feature_correlations(results.feature_correlations),
         results.feature_correlations.rename_axis("feature").reset_index(),
         "feature-correlations",

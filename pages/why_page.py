@@ -8,19 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import streamlit as st
 
-from pages.parts import (
-    audited,
-    background,
-    bars,
-    choices,
-    exporting,
-    frame,
-    stored,
-    why_more,
-    wording,
-)
+from pages.parts import audited, background, bars, choices, frame, stored, why_more
+from pages.parts.exporting import Drawing
 from pages.parts.opening import open_view
 from pages.parts.view import View, two_layers
+from pages.parts.wording import as_layer, plain
 
 if TYPE_CHECKING:
     from mlem_core.inference.explanation import Explanation
@@ -34,7 +26,7 @@ EXAMPLES = 8
 def _explanation(job_id: str, a: str, b: str, features: tuple[str, ...]) -> Explanation:
     from mlem_core.inference.explanation import explain
 
-    sides = wording.as_layer(a), wording.as_layer(b)
+    sides = as_layer(a), as_layer(b)
     return explain(stored.open_analysis(job_id), *sides, features=features)
 
 
@@ -45,7 +37,7 @@ def _decomposition(
     from mlem_core.measures.decomposition import decompose
 
     analysis = stored.open_analysis(job_id)
-    at = [analysis.layers.index(wording.as_layer(layer)) for layer in layers]
+    at = [analysis.layers.index(as_layer(layer)) for layer in layers]
     tables = analysis.tables.of_layers(at).of_features(features)
     return decompose(tables, analysis.rsa[at][:, at])
 
@@ -58,7 +50,7 @@ def _examples(
     from mlem_core.inference.explanation import contributing_pairs
 
     analysis = stored.open_analysis(job_id)
-    sides = [wording.as_layer(a), wording.as_layer(b)]
+    sides = [as_layer(a), as_layer(b)]
     pairs = LayerPairs.of(analysis, sides, stored.store(), features)
     return contributing_pairs(pairs, analysis.stimuli, term, n=EXAMPLES, most=most)
 
@@ -85,12 +77,13 @@ def _two(view: View, a: str, b: str) -> None:
 
     why = _explanation(view.job_id, a, b, tuple(view.features))
     options = {
-        "a": list(wording.as_layer(a)),
-        "b": list(wording.as_layer(b)),
+        "a": list(as_layer(a)),
+        "b": list(as_layer(b)),
         "features": view.features,
         "draws": DRAWS,
     }
-    made = background.tables("error-bars", view.job_id, options)
+    task = view.work("error-bars", options)
+    made = background.tables(task)
     sure, how = bars.of(view), ""
     if made is not None:
         why = replace(
@@ -113,12 +106,12 @@ def _two(view: View, a: str, b: str) -> None:
         how += f"; p in the exported table: term other than 0, over a family of {family}"
     with st.container(border=True):
         # A share stays on one line with its sign.
-        st.markdown(f"##### {wording.plain(why.headline)}".replace(" %", "\u00a0%"))
-        st.markdown(wording.plain(f"{why.how_sure} {why.sentence}"))
+        st.markdown(f"##### {plain(why.headline)}".replace(" %", "\u00a0%"))
+        st.markdown(plain(f"{why.how_sure} {why.sentence}"))
     sure_how = f"Bars: 95 % intervals over sentences, {how}. " if how else ""
     left, right = st.columns([3, 1], gap="large", vertical_alignment="top")
     with left:
-        exporting.Drawing(
+        Drawing(
             figures.waterfall(why.terms, view.all_features),
             table,
             "why",
@@ -130,9 +123,7 @@ def _two(view: View, a: str, b: str) -> None:
     with right:
         _numbers(why, a, b)
         background.offer(
-            "error-bars",
-            view.job_id,
-            options,
+            task,
             "Finer error bars" if how else "Add error bars",
             f"Draws the sentences {DRAWS:,} times, in the background; about half a minute.",
         )
@@ -187,16 +178,14 @@ def _pairs(view: View, why: Explanation, a: str, b: str) -> None:
             help="Pairs that both layers place alike add to the similarity, pairs that they place "
             "differently take from it.",
         )
-    models = sorted({wording.as_layer(layer)[0] for layer in (a, b)})
+    models = sorted({as_layer(layer)[0] for layer in (a, b)})
     if not _there(view, models):
         st.caption(
             "The pairs are looked up in the representations of "
-            f"{wording.plain(' and '.join(models))}, which are not on this machine yet."
+            f"{plain(' and '.join(models))}, which are not on this machine yet."
         )
         background.offer(
-            "representations",
-            view.job_id,
-            {"models": models},
+            view.work("representations", {"models": models}),
             "Get the representations",
             "Runs the models on the stimuli, in the background; some seconds for a small model.",
         )
@@ -236,7 +225,7 @@ def _pairs(view: View, why: Explanation, a: str, b: str) -> None:
     )
     st.caption(
         f"The {len(found)} pairs that {which} of the term "
-        f"{wording.plain(term)}, each stimulus in one of them at most; one pair contributes "
+        f"{plain(term)}, each stimulus in one of them at most; one pair contributes "
         "very little, they show the kind."
     )
 
@@ -283,7 +272,7 @@ def _all(view: View) -> None:
         "What makes the models alike: for every two models (and within each) the mean of each term "
         f"over their pairs of layers; a column adds up to the mean RSA correlation. {on}"
     )
-    exporting.Drawing(
+    Drawing(
         figures.term_matrices({term: found.matrix(term, view.layers) for term in found.names}),
         found.table(view.layers),
         "why-layers",

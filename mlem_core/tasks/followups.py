@@ -222,6 +222,17 @@ def restore(analysis: Analysis, names: Iterable[str], store: Store, report: Repo
 class Followup(Task):
     """A piece of work on a finished analysis, in the background."""
 
+    request: Request
+
+    @property
+    def kind(self) -> Kind:
+        """What is done."""
+        return KINDS[self.request["kind"]]
+
+    def begin(self) -> None:
+        """Start it, or attach to the same work that was asked for before."""
+        self.start(self.request, "mlem_core.tasks.followups")
+
     def tables(self) -> Tables:
         """What it has made, by name.
 
@@ -259,9 +270,13 @@ def find(kind: str, job_id: str, options: Options, store: Store) -> Followup:
     """
     if kind not in KINDS:
         raise unknown("kind of work", kind, KINDS)
-    about = json.dumps(_request(kind, job_id, options), sort_keys=True, separators=(",", ":"))
+    request = {"version": VERSION, "kind": kind, "analysis": job_id, "options": dict(options)}
+    if job_id == examples.ID:
+        # Another version of the program has another example under the same name.
+        request["example"] = sha256_file(examples.FOLDER / "result" / "analysis.json")
+    about = json.dumps(request, sort_keys=True, separators=(",", ":"))
     name = f"{kind}-{hashlib.sha256(about.encode()).hexdigest()[:16]}"
-    return Followup(name, store.root / "jobs" / name)
+    return Followup(name, store.root / "jobs" / name, request)
 
 
 def start(kind: str, job_id: str, options: Options, store: Store) -> Followup:
@@ -273,16 +288,8 @@ def start(kind: str, job_id: str, options: Options, store: Store) -> Followup:
         An unknown kind.
     """
     task = find(kind, job_id, options, store)
-    task.start(_request(kind, job_id, options), "mlem_core.tasks.followups")
+    task.begin()
     return task
-
-
-def _request(kind: str, job_id: str, options: Options) -> Request:
-    request = {"version": VERSION, "kind": kind, "analysis": job_id, "options": dict(options)}
-    if job_id == examples.ID:
-        # Another version of the program has another example under the same name.
-        request["example"] = sha256_file(examples.FOLDER / "result" / "analysis.json")
-    return request
 
 
 def make(request: Request, folder: Path, report: Report) -> None:

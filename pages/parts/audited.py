@@ -6,8 +6,9 @@ from typing import Any
 
 import streamlit as st
 
-from pages.parts import stored, wording
+from pages.parts import stored
 from pages.parts.view import View
+from pages.parts.wording import as_layer, plain
 
 MEASURES = ("profiles", "scores", "rsa", "tau")
 Reasons = dict[str, dict[Any, str]]
@@ -36,7 +37,7 @@ def reasons(view: View) -> Reasons:
 def of_pair(view: View, a: str, b: str) -> dict[str, str]:
     """Why the profile of "a" or "b", or the similarity of "both", is marked."""
     found = reasons(view)
-    one, other = wording.as_layer(a), wording.as_layer(b)
+    one, other = as_layer(a), as_layer(b)
     profiles = found.get("profiles", {})
     similar = [
         f"{name}: {why}"
@@ -54,7 +55,7 @@ def say_of_pair(view: View, a: str, b: str) -> None:
         "b": f"The profile of {b}",
         "both": f"The similarity of {a} and {b}",
     }
-    said = [wording.plain(f"{names[side]}: {why}.") for side, why in of_pair(view, a, b).items()]
+    said = [plain(f"{names[side]}: {why}.") for side, why in of_pair(view, a, b).items()]
     if said:
         with st.expander("The audit marks these layers", icon=":material/warning:"):
             st.markdown("\n".join(f"- {one}" for one in said))

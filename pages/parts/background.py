@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from pages.parts import stored, wording
+from pages.parts.wording import plain, progress_text
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from mlem_core.base.typing import Progress
+    from mlem_core.tasks.followups import Followup
     from mlem_core.tasks.runner import Status, Task
 
 
@@ -21,54 +22,37 @@ JUST_NOW = 60.0  # seconds; it may have been done since the page looked for it
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)
-def _tables(kind: str, job_id: str, task_id: str, options: str) -> dict[str, pd.DataFrame]:
-    import json
-
-    from mlem_core.tasks import followups
-
-    return followups.find(kind, job_id, json.loads(options), stored.store()).tables()
+def _tables(task_id: str, _task: Followup) -> dict[str, pd.DataFrame]:
+    return _task.tables()
 
 
-def tables(kind: str, job_id: str, options: Mapping[str, Any]) -> dict[str, pd.DataFrame] | None:
+def tables(task: Followup) -> dict[str, pd.DataFrame] | None:
     """What a piece of work has made; None where it is not done."""
-    import json
-
-    from mlem_core.tasks import followups
-
-    task = followups.find(kind, job_id, options, stored.store())
-    if task.status().state != "done":
-        return None
-    return _tables(kind, job_id, task.id, json.dumps(options))
+    return _tables(task.id, task) if task.status().state == "done" else None
 
 
-def offer(kind: str, job_id: str, options: Mapping[str, Any], label: str, help: str) -> None:
+def offer(task: Followup, label: str, help: str) -> None:
     """A button that starts the work, or its progress with a button that stops it."""
-    from mlem_core.tasks import followups
-
-    task = followups.find(kind, job_id, options, stored.store())
     status = task.status()
     if status.state == "done":
         just_now = time.time() - task.result.stat().st_mtime < JUST_NOW
-        if just_now or not followups.KINDS[kind].in_store:
+        if just_now or not task.kind.in_store:
             return
         # Whoever offers it has not found it: the store has been emptied since.
         task.damaged("What this work had made is no longer in the store; start it again.")
         status = task.status()
     if status.state in ("queued", "running"):
-        _progress(kind, job_id, dict(options), label)
+        _progress(task, label)
         return
     if st.button(label, icon=":material/play_arrow:", key=f"start {task.id}", help=help):
-        followups.start(kind, job_id, options, stored.store())
+        task.begin()
         st.rerun()
     if status.state == "failed" and (task.folder / "spec.json").exists():
-        st.error(wording.plain(status.message), icon=":material/error:")
+        st.error(plain(status.message), icon=":material/error:")
 
 
 @st.fragment(run_every=0.5)
-def _progress(kind: str, job_id: str, options: dict[str, Any], label: str) -> None:
-    from mlem_core.tasks import followups
-
-    task = followups.find(kind, job_id, options, stored.store())
+def _progress(task: Followup, label: str) -> None:
     status = task.status()
     if status.state not in ("queued", "running"):
         st.rerun()
@@ -84,7 +68,7 @@ def show_progress(status: Status, stages: Sequence[Progress], waiting: str) -> N
     for stage in stages:
         left = status.seconds_left if stage is stages[-1] else None
         share = min(1.0, stage.done / max(stage.total, 1))
-        st.progress(share, text=wording.stage(stage, left))
+        st.progress(share, text=progress_text(stage, left))
 
 
 def offer_cancel(task: Task, help: str) -> None:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from pages.parts import background, choices, exporting, frame, stored, wording
+from pages.parts import background, choices, exporting, frame, stored
+from pages.parts.wording import as_layer, duration
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from mlem_core.inference.jackknife import Tested
     from pages.parts.view import View
 
-KIND = "all-error-bars"
 PERMUTATIONS = 199
 CORRECTION_NAMES = {
     "bh": "Benjamini-Hochberg (false discoveries)",
@@ -60,9 +60,7 @@ def offer(view: View) -> None:
     if of(view) is not None:
         return
     background.offer(
-        KIND,
-        view.job_id,
-        view.selection.to_dict(),
+        view.work("all-error-bars", view.selection.to_dict()),
         "Add error bars and tests",
         "Draws the sentences again, in the background: intervals and tests on all pages, for all "
         f"{len(view.layers)} layers. About {_minutes(view)}.",
@@ -72,7 +70,7 @@ def offer(view: View) -> None:
 def _minutes(view: View) -> str:
     """By the pairs and layers; a guess from what the probing set took on two cores."""
     seconds = 20 + view.analysis.tables.n_pairs * len(view.layers) * 2.0e-6
-    return wording.duration(seconds)
+    return duration(seconds)
 
 
 def tests(bars: ErrorBars, tested: Tested, name: str, title: str, caption: str) -> None:
@@ -123,8 +121,8 @@ def _chance(view: View) -> None:
     if view.selection.estimator in cached_fits.SLOW:
         st.caption("It is tested with ridge, which is fitted quickly; choose it in the sidebar.")
         return
-    options = view.selection.to_dict() | {"permutations": PERMUTATIONS}
-    made = background.tables("chance", view.job_id, options)
+    task = view.work("chance", view.selection.to_dict() | {"permutations": PERMUTATIONS})
+    made = background.tables(task)
     if made is None:
         st.markdown(
             "Sentences of the same fold and length change their labels, and every model is fitted "
@@ -132,11 +130,7 @@ def _chance(view: View) -> None:
             "high."
         )
         background.offer(
-            "chance",
-            view.job_id,
-            options,
-            "Test the scores",
-            "Works in the background; about ten seconds a layer.",
+            task, "Test the scores", "Works in the background; about ten seconds a layer."
         )
         return
     found = tested(made["table"], "scores", chosen_correction())
@@ -202,7 +196,7 @@ def of_pair(
     """Intervals of τ and RSA of two layers "model:layer"; None where there are none."""
     if bars is None or a == b:
         return None, None
-    row = bars.similarity_table([wording.as_layer(a), wording.as_layer(b)]).table.iloc[0]
+    row = bars.similarity_table([as_layer(a), as_layer(b)]).table.iloc[0]
     tau, rsa = (
         (float(row[f"{name}_lower"]), float(row[f"{name}_upper"]))
         for name in ("weighted_tau", "rsa")

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from pages.parts import background, frame, stored, wording
+from pages.parts import background, frame
+from pages.parts.wording import as_layer
 
 if TYPE_CHECKING:
     from pages.parts.view import View
@@ -35,20 +36,16 @@ def _make(view: View) -> None:
     selection, (a, b) = view.selection, view.pair
     options = {
         **selection.to_dict(),
-        "pair": [] if a == b else [list(wording.as_layer(layer)) for layer in (a, b)],
+        "pair": [] if a == b else [list(as_layer(layer)) for layer in (a, b)],
     }
     st.markdown(
         f"One zip, a capsule, of what is shown: {_many(len(selection.features), 'feature')} in "
         f"{_many(len(selection.layers), 'layer')}. In it are all tables, all figures, the stimuli, "
         "a methods paragraph, the references and all versions."
     )
-    task = followups.find("capsule", view.job_id, options, stored.store())
+    task = view.work("capsule", options)
     background.offer(
-        "capsule",
-        view.job_id,
-        options,
-        "Make the capsule",
-        "Draws all figures in the background; about half a minute.",
+        task, "Make the capsule", "Draws all figures in the background; about half a minute."
     )
     if task.status().state == "done":
         path = task.result / followups.CAPSULE

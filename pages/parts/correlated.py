@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from pages.parts import choices, exporting, frame, stored, wording
+from pages.parts import choices, frame, stored
+from pages.parts.exporting import Drawing
+from pages.parts.wording import plain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -106,7 +108,7 @@ def _show(view: View) -> None:
     from mlem_core.analysis import cached_fits
 
     said = warning(view)
-    st.caption(wording.plain(said or "No two of these features correlate by 0.3 or more."))
+    st.caption(plain(said or "No two of these features correlate by 0.3 or more."))
     if view.selection.estimator in cached_fits.SLOW:
         st.caption("They are computed with ridge; choose it in the sidebar.")
         return
@@ -141,7 +143,7 @@ def _show(view: View) -> None:
         names = view.all_features
     scores = shown[["model", "layer", "fold"]].drop_duplicates()
     draw = partial(figures.profiles, shown, scores, names, value=WAYS[way][1])
-    exporting.Drawing(
+    Drawing(
         draw(),
         table,
         f"importance-{way}",

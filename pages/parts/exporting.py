@@ -18,24 +18,31 @@ if TYPE_CHECKING:
 
     from mlem_core.figures import Paper
 
-FORMATS = ["PDF", "SVG", "PNG", "HTML", "CSV", "LaTeX"]
-ABOUT = {
-    "PDF": "For papers: lines and text stay sharp at any size, and the fonts are in the file.",
-    "SVG": "For papers and for drawing programs: lines and text stay sharp and can be edited.",
-    "PNG": "For slides and web pages: pixels.",
-    "HTML": "An interactive page that needs no network (5 MB).",
-    "CSV": "The table that the figure is drawn from. Cells that a spreadsheet would run as "
-    "formulas are escaped.",
-    "LaTeX": "The numbers of the figure as a table for a paper; it needs the package booktabs.",
-}
-ENDINGS = {"LaTeX": "tex"}
-MIME = {
-    "PDF": "application/pdf",
-    "SVG": "image/svg+xml",
-    "PNG": "image/png",
-    "HTML": "text/html",
-    "CSV": "text/csv",
-    "LaTeX": "application/x-tex",
+# Of each format: file ending, MIME type, and what it is for.
+FORMATS = {
+    "PDF": (
+        "pdf",
+        "application/pdf",
+        "For papers: lines and text stay sharp at any size, and the fonts are in the file.",
+    ),
+    "SVG": (
+        "svg",
+        "image/svg+xml",
+        "For papers and for drawing programs: lines and text stay sharp and can be edited.",
+    ),
+    "PNG": ("png", "image/png", "For slides and web pages: pixels."),
+    "HTML": ("html", "text/html", "An interactive page that needs no network (5 MB)."),
+    "CSV": (
+        "csv",
+        "text/csv",
+        "The table that the figure is drawn from. Cells that a spreadsheet would run as formulas "
+        "are escaped.",
+    ),
+    "LaTeX": (
+        "tex",
+        "application/x-tex",
+        "The numbers of the figure as a table for a paper; it needs the package booktabs.",
+    ),
 }
 
 
@@ -93,13 +100,7 @@ class Drawing:
 
 
 def _pick(
-    label: str,
-    options: list[Any],
-    name: str,
-    setting: str,
-    help: str,
-    first: int = 0,
-    **more: Any,
+    label: str, options: list[Any], name: str, setting: str, help: str, first: int = 0, **more: Any
 ) -> Any:
     """A choice that is the same in the export of all figures; `first` is taken until it is made."""
     kept = st.session_state.setdefault("export", {})
@@ -128,8 +129,8 @@ def _export(drawing: Drawing) -> None:
     if not popover.open:
         return
     with popover:
-        format = _pick("Format", FORMATS, drawing.name, "format", "What the file is.")
-        st.caption(ABOUT[format])
+        format = _pick("Format", list(FORMATS), drawing.name, "format", "What the file is.")
+        st.caption(FORMATS[format][2])
         paper = _paper(drawing.name, format) if format in ("PDF", "SVG", "PNG") else None
         if paper is not None and paper.narrow and drawing.narrow is not None:
             drawing = replace(drawing, figure=drawing.narrow())
@@ -173,7 +174,7 @@ def _download(drawing: Drawing, format: str, paper: Paper | None) -> None:
     if paper is not None and not figures.can_write_images():
         _from_the_browser(drawing, format, paper)
         return
-    name = drawing.name
+    name, (ending, mime, _) = drawing.name, FORMATS[format]
 
     def content() -> bytes:
         if format == "CSV":
@@ -188,8 +189,8 @@ def _download(drawing: Drawing, format: str, paper: Paper | None) -> None:
     st.download_button(
         f"Download {format}",
         data=content,
-        file_name=f"{name}.{ENDINGS.get(format, format.lower())}",
-        mime=MIME[format],
+        file_name=f"{name}.{ending}",
+        mime=mime,
         key=f"download {name}",
         type="primary",
         icon=":material/download:",

@@ -9,7 +9,8 @@ from collections.abc import Callable
 import streamlit as st
 
 from mlem_core.base.errors import InputError
-from pages.parts import choices, wording
+from pages.parts import choices
+from pages.parts.wording import plain
 
 
 def page(body: Callable[[], None]) -> None:
@@ -35,7 +36,7 @@ def attempt(body: Callable[[], None]) -> None:
     try:
         body()
     except InputError as error:
-        st.error(wording.plain(error), icon=":material/error:")
+        st.error(plain(error), icon=":material/error:")
     except Exception:
         logging.getLogger(__name__).exception("unexpected error in a page")
         st.error(

@@ -8,15 +8,23 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from mlem_core.base.errors import InputError
-from pages.parts import background, capsules, choices, method, stored, wording
+from pages.parts import background, capsules, choices, method, stored
 from pages.parts.screens import SCREENS
 from pages.parts.view import View, has_missing
+from pages.parts.wording import describe, plain
 
 if TYPE_CHECKING:
     from mlem_core.analysis.analysis import Analysis
     from mlem_core.analysis.selection import Selection
     from mlem_core.base.typing import Layer
     from mlem_core.tasks.analyses import Job
+
+NOT_DONE = {
+    "queued": "is waiting for its turn; its progress is on the page Analysis.",
+    "running": "is still running; its progress is on the page Analysis.",
+    "cancelled": "was cancelled; run it again on the page Analysis.",
+    "failed": "did not finish; the page Analysis says why.",
+}
 
 
 def open_view(url_path: str, lead: str, *, layers: bool = True) -> View | None:
@@ -80,21 +88,28 @@ def _chosen(done: dict[str, Job]) -> str | None:
         choices.open_job(stored.EXAMPLE)
         return stored.EXAMPLE
     if not job_id:
-        _nothing_yet(latest)
-        return None
-    if job_id not in done:
+        what = (
+            "There is no analysis yet: choose stimuli and models on the page Analysis and run it."
+        )
+        if done:
+            what = (
+                "No analysis is chosen: open the latest one, or run a new one on the page Analysis."
+            )
+        st.info(what, icon=":material/info:")
+    elif job_id not in done:
         try:
             job = stored.find_job(job_id)
+            state = job.status().state
+            if state == "done":  # since a moment ago
+                done[job_id] = job
+            else:
+                st.info(f"The analysis {NOT_DONE[state]}", icon=":material/info:")
         except InputError as error:
-            st.error(wording.plain(error), icon=":material/error:")
-            _ways_on(latest)
-            return None
-        state = job.status().state
-        if state != "done":
-            _not_done(state, latest)
-            return None
-        done[job_id] = job
-    return job_id
+            st.error(plain(error), icon=":material/error:")
+    if job_id in done:
+        return job_id
+    _ways_on(latest)
+    return None
 
 
 def _choose_analysis(job_id: str, done: dict[str, Job]) -> None:
@@ -170,7 +185,7 @@ def _show_notices(analysis: Analysis) -> None:
     many = f"{len(analysis.notices)} notes" if len(analysis.notices) > 1 else "1 note"
     with st.expander(f"{many} on this analysis", icon=":material/info:"):
         for notice in analysis.notices:
-            st.markdown(f"- {wording.plain(notice)}")
+            st.markdown(f"- {plain(notice)}")
 
 
 def _about_the_example(analysis: Analysis) -> None:
@@ -225,7 +240,7 @@ def _until_made(job_id: str) -> None:
             background.offer_cancel(job, "Stops this work; the analysis stays as it is.")
             return
         if status.state == "failed":
-            st.error(wording.plain(status.message), icon=":material/error:")
+            st.error(plain(status.message), icon=":material/error:")
         if st.button(
             "Make these tables",
             icon=":material/play_arrow:",
@@ -249,35 +264,14 @@ def _labels(done: dict[str, Job]) -> dict[str, str]:
 def _name(job: Job) -> str:
     if job.id == stored.EXAMPLE:
         return f"Example: {job.spec.stimuli}, {len(job.spec.models)} models"
-    return wording.describe(job.spec)
-
-
-def _nothing_yet(latest: Job | None) -> None:
-    if latest is None:
-        what = (
-            "There is no analysis yet: choose stimuli and models on the page Analysis and run it."
-        )
-    else:
-        what = "No analysis is chosen: open the latest one, or run a new one on the page Analysis."
-    st.info(what, icon=":material/info:")
-    _ways_on(latest)
-
-
-def _not_done(state: str, latest: Job | None) -> None:
-    what = {
-        "queued": "is waiting for its turn; its progress is on the page Analysis.",
-        "running": "is still running; its progress is on the page Analysis.",
-        "cancelled": "was cancelled; run it again on the page Analysis.",
-    }.get(state, "did not finish; the page Analysis says why.")
-    st.info(f"The analysis {what}", icon=":material/info:")
-    _ways_on(latest)
+    return describe(job.spec)
 
 
 def _ways_on(latest: Job | None) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         if latest is not None:
             st.button(
-                f"Open {wording.plain(_name(latest))}",
+                f"Open {plain(_name(latest))}",
                 icon=":material/folder_open:",
                 type="primary",
                 on_click=lambda: choices.open_job(latest.id),

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from mlem_core.base.errors import InputError
-from pages.parts import choices, stored, wording
+from pages.parts import choices, stored
+from pages.parts.wording import plain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -84,22 +85,20 @@ def choose() -> StimulusSet | None:
             help="A built-in set, or a CSV that you have uploaded.",
         )
     if wrong:
-        said.error(
-            f"{wording.plain(wrong)} The stimulus set stays as it was.", icon=":material/error:"
-        )
+        said.error(f"{plain(wrong)} The stimulus set stays as it was.", icon=":material/error:")
     _examples()
     stimuli: StimulusSet | None = None
     try:
         stimuli = read(chosen)
     except InputError as error:
         with place:
-            st.error(wording.plain(error), icon=":material/error:")
+            st.error(plain(error), icon=":material/error:")
     if stimuli is not None:
         with place:
             st.caption(
                 f"{len(stimuli):,} stimuli ({LEVELS[stimuli.level]}), "
                 f"{len(stimuli.features)} features: "
-                + wording.plain(", ".join(feature.name for feature in stimuli.features))
+                + plain(", ".join(feature.name for feature in stimuli.features))
             )
     return stimuli
 
@@ -120,7 +119,7 @@ def _roles(file: Any) -> None:
     raw = keep(file)
     table = _table(raw)
     guessed = roles.guess_roles(table)
-    with st.expander(f"Columns of {wording.plain(file.name)}", icon=":material/view_column:",
+    with st.expander(f"Columns of {plain(file.name)}", icon=":material/view_column:",
                      expanded=True):  # fmt: skip
         edited = st.data_editor(
             pd.DataFrame(
@@ -248,10 +247,7 @@ def tell(options: dict[str, Any]) -> None:
             rows = ", ".join(str(row) for row in finding.rows)
             where = f" (rows {rows})" if 0 < len(finding.rows) <= 8 else ""
             say = {"problem": st.error, "caution": st.warning, "note": st.info}[finding.severity]
-            say(
-                wording.plain(finding.sentence + where),
-                icon=f":material/{ROLE_ICONS[finding.severity]}:",
-            )
+            say(plain(finding.sentence + where), icon=f":material/{ROLE_ICONS[finding.severity]}:")
         if any(finding.kind == "correlated" for finding in found.findings):
             st.plotly_chart(
                 figures.feature_correlations(found.correlations),

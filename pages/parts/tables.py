@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from pages.parts import wording
+from pages.parts.wording import as_layer
 
 if TYPE_CHECKING:
     from mlem_core.analysis.results import Results
@@ -25,7 +25,7 @@ def importance_of(results: Results, a: str, b: str) -> pd.DataFrame:
     """Mean importance of each feature in two layers "model:layer"; the largest in `a` first."""
     means = results.importance.groupby(["model", "layer", "feature"], sort=False)["importance"]
     table = means.mean()
-    columns = {name: table.loc[wording.as_layer(name)] for name in dict.fromkeys((a, b))}
+    columns = {name: table.loc[as_layer(name)] for name in dict.fromkeys((a, b))}
     return pd.DataFrame(columns).sort_values(a, ascending=False).reset_index()
 
 

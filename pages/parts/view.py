@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from pages.parts import background, choices, prefetch, stored, wording
+from pages.parts import background, choices, prefetch, stored
+from pages.parts.wording import layer_label
 
 if TYPE_CHECKING:
     from mlem_core.analysis.analysis import Analysis
     from mlem_core.analysis.results import Results
     from mlem_core.analysis.selection import Selection
     from mlem_core.base.typing import Layer
+    from mlem_core.tasks.followups import Followup
 
 
 # With more features than this what one click may ask for is not prefetched.
@@ -95,24 +98,23 @@ class View:
         near = [[n for n in names if (n in self.features) != (n == one)] for one in names]
         return [replace(self.selection, features=tuple(one)) for one in near if one]
 
-    def _compute(self) -> None:
+    def work(self, kind: str, options: Mapping[str, Any]) -> Followup:
+        """Work on the analysis that goes on in the background, whether it was started or not."""
         from mlem_core.tasks import followups
 
-        options = self.selection.to_dict()
+        return followups.find(kind, self.job_id, options, stored.store())
+
+    def _compute(self) -> None:
         st.info(
             f"The estimator {self.selection.estimator} takes about a second a layer. It is "
             "computed once; after that every look is quick.",
             icon=":material/hourglass:",
         )
-        task = followups.find("fits", self.job_id, options, stored.store())
+        task = self.work("fits", self.selection.to_dict())
         if not task.folder.exists():
-            followups.start("fits", self.job_id, options, stored.store())
+            task.begin()
         background.offer(
-            "fits",
-            self.job_id,
-            options,
-            "Fit the metric models",
-            "Fits every layer that is shown, in the background.",
+            task, "Fit the metric models", "Fits every layer that is shown, in the background."
         )
 
     @property
@@ -156,7 +158,7 @@ def two_layers(view: View) -> tuple[str, str]:
             view.layer_names,
             "a",
             one,
-            format_func=wording.layer_label,
+            format_func=layer_label,
             help="One of the two layers that are compared.",
         )
     with second:
@@ -165,7 +167,7 @@ def two_layers(view: View) -> tuple[str, str]:
             view.layer_names,
             "b",
             other,
-            format_func=wording.layer_label,
+            format_func=layer_label,
             help="The other one.",
         )
     return a, b

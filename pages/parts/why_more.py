@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from pages.parts import exporting, frame, wording
+from pages.parts import frame
+from pages.parts.exporting import Drawing
+from pages.parts.wording import as_layer, layer_label, plain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,10 +39,10 @@ def _tau(view: View, a: str, b: str) -> None:
         return
     means = results.importance.groupby(["model", "layer", "feature"], sort=False)["importance"]
     profiles = means.mean().unstack("feature")[list(dict.fromkeys(results.importance["feature"]))]
-    two = profiles.loc[[wording.as_layer(a), wording.as_layer(b)]]
+    two = profiles.loc[[as_layer(a), as_layer(b)]]
     terms = tau_terms(two.to_numpy())[:, 0, 1]
     table = pd.DataFrame({"term": list(two.columns), "value": terms})
-    exporting.Drawing(
+    Drawing(
         figures.waterfall(table, view.all_features, "weighted Kendall τ"),
         table,
         "why-tau",
@@ -70,10 +72,10 @@ def _alone(view: View, name: str, place: str) -> None:
     if results is None:
         return
     table = score_table(view, name)
-    st.markdown(f"**{wording.plain(wording.layer_label(name))}**")
-    own = results.scores[results.scores["model"] == wording.as_layer(name)[0]]
-    own = own[own["layer"] == wording.as_layer(name)[1]]
-    exporting.Drawing(
+    st.markdown(f"**{plain(layer_label(name))}**")
+    own = results.scores[results.scores["model"] == as_layer(name)[0]]
+    own = own[own["layer"] == as_layer(name)[1]]
+    Drawing(
         figures.waterfall(table, view.all_features, "held-out ρ"),
         table,
         f"why-score-{place}",
@@ -92,7 +94,7 @@ def score_table(view: View, name: str) -> pd.DataFrame:
 
     results = view.results()
     assert results is not None
-    model, layer = wording.as_layer(name)
+    model, layer = as_layer(name)
     tables, _ = view.analysis.subset(replace(view.selection, layers=((model, layer),)))
     weights = results.weights
     own = weights[(weights["model"] == model) & (weights["layer"] == layer)]

@@ -26,7 +26,7 @@ def duration(seconds: float) -> str:
     return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def stage(progress: Progress, seconds_left: float | None) -> str:
+def progress_text(progress: Progress, seconds_left: float | None) -> str:
     """How far a stage of some work is, as Markdown."""
     of = f" of {Path(progress.model).name}" if progress.model else ""
     text = (
