@@ -88,19 +88,19 @@ def _choose_models() -> tuple[list[str], list[str]]:
         help="Models of this list, or type any id of the Hugging Face hub or a folder with a "
         "model (safetensors or GGUF).",
     )
-    told = []
+    about = []
     for name in models:
         info = infos.get(name)
         if info is None:
-            told.append(f"{name}: a hub id or a folder.")
+            about.append(f"{name}: a hub id or a folder.")
         elif info.available:
-            told.append(f"{name}: {info.label}.")
+            about.append(f"{name}: {info.label}.")
         else:
-            told.append(
+            about.append(
                 f"{name}: {info.label}, {info.note}; it cannot be reached now, and the run leaves "
                 "it out if that stays so."
             )
-    st.caption("  \n".join(plain(line) for line in told))
+    st.caption("  \n".join(plain(line) for line in about))
     choices.write(
         "Layers",
         "layers",

@@ -31,11 +31,12 @@ def body() -> None:
     if results is None:
         return
     drawn = figures.with_interactions(results.importance, view.all_features)
-    found = audited.reasons(view)
-    marked = {
-        layer: "; ".join(filter(None, (found["profiles"].get(layer), found["scores"].get(layer))))
+    reasons = audited.reasons(view)
+    of_profile, of_score = reasons.get("profiles", {}), reasons.get("scores", {})
+    flagged = {
+        layer: "; ".join(filter(None, (of_profile.get(layer), of_score.get(layer))))
         for layer in view.layers
-        if found and (layer in found["profiles"] or layer in found["scores"])
+        if layer in of_profile or layer in of_score
     }
     sure = bars.of(view)
     tested = None if sure is None else sure.score_table(view.layers, bars.chosen_correction())
@@ -44,7 +45,7 @@ def body() -> None:
         results.importance,
         results.scores,
         drawn,
-        marks=marked,
+        marks=flagged,
         intervals=None if tested is None else tested.table,
     )
     spread = f"Bands are {bars.FOLDS}. "
@@ -60,7 +61,7 @@ def body() -> None:
         "Feature importance (FI): the drop of Spearman ρ on pairs of held-out stimuli when the "
         f"feature is permuted, computed as an expectation; mean over folds. {spread}"
         "Dashed: held-out ρ of the metric model. Dotted: the ceiling, "
-        f"which no function of these features can pass. {TRIANGLES if marked else ''}"
+        f"which no function of these features can pass. {TRIANGLES if flagged else ''}"
         f"{correlated.short_warning(results)}"
         f"{view.caption(results)}",
         narrow=partial(draw, across=2),

@@ -71,14 +71,14 @@ def _audit(view: View) -> None:
         audit.layers,
         "audit",
         "A row a possible artefact, a column a layer, from 0 (none) to 1; a dot marks a layer "
-        "about which a conclusion changes, hover for the reason. The other views mark these "
+        "about which a conclusion changes, hover for the reason. The other views flag these "
         f"layers too. Computed on {len(view.analysis.stimuli):,} stimuli and "
         f"{view.analysis.tables.n_pairs:,} pairs with all features of the analysis.",
     ).show()
     exporting.show_table(
         marked,
         "audit-marks",
-        "What changes, and why it is marked",
+        "What changes, and why it is flagged",
         "A row a layer (or pair of layers) and variant whose conclusion changes.",
     )
     exporting.show_table(
@@ -98,12 +98,12 @@ def _claim(view: View) -> None:
     if asked is None:
         return
     claim, layers, varied = asked
-    found = find(view.analysis, layers, stored.store(), varied)
-    _show_verdict(view, claim, found)
-    if found is None:
+    multiverse = find(view.analysis, layers, stored.store(), varied)
+    _show_verdict(view, claim, multiverse)
+    if multiverse is None:
         _offer_combinations(view, layers, varied)
     else:
-        _show_combinations(view, claim, found)
+        _show_combinations(view, claim, multiverse)
 
 
 def _ask(view: View) -> tuple[Claim, list[Layer], Choices] | None:
@@ -134,7 +134,7 @@ def _ask(view: View) -> tuple[Claim, list[Layer], Choices] | None:
     return None if claim is None else (claim, layers, varied)
 
 
-def _show_verdict(view: View, claim: Claim, found: Multiverse | None) -> None:
+def _show_verdict(view: View, claim: Claim, multiverse: Multiverse | None) -> None:
     """Whether the claim holds: in all combinations, and over other stimuli."""
     from mlem_core.robustness.claims import over_stimuli, verdict
 
@@ -142,8 +142,8 @@ def _show_verdict(view: View, claim: Claim, found: Multiverse | None) -> None:
     stimuli = None if sure is None else over_stimuli(claim, sure)
     with st.container(border=True):
         sentence = claim.sentence
-        if found is not None:
-            sentence = verdict(claim, found)
+        if multiverse is not None:
+            sentence = verdict(claim, multiverse)
         elif stimuli is not None:
             holds = "holds" if stimuli.value > 0 else "does not hold"
             sentence = f"{sentence}: {holds} in the analysis as it is."
@@ -171,13 +171,13 @@ def _offer_combinations(view: View, layers: list[Layer], varied: Choices) -> Non
     )
 
 
-def _show_combinations(view: View, claim: Claim, found: Multiverse) -> None:
+def _show_combinations(view: View, claim: Claim, multiverse: Multiverse) -> None:
     from mlem_core import figures
     from mlem_core.robustness.claims import MEASURES, by_choice, curve, orders
 
-    table = curve(claim, found)
+    table = curve(claim, multiverse)
     Drawing(
-        figures.specification_curve(table, found.dimensions, claim.sentence),
+        figures.specification_curve(table, multiverse.dimensions, claim.sentence),
         table,
         "multiverse",
         "The margin of the claim in every combination of choices, in ascending order; it holds "
@@ -186,15 +186,15 @@ def _show_combinations(view: View, claim: Claim, found: Multiverse) -> None:
         f"{view.analysis.spec.folds} folds each.",
     ).show()
     exporting.show_table(
-        by_choice(claim, found),
+        by_choice(claim, multiverse),
         "multiverse-choices",
         "By choice",
         "In how many of the analyses with each choice the claim holds, and its median margin.",
     )
     with st.expander("Without any claim", icon=":material/list:"):
-        st.markdown("\n".join(f"- {plain(one)}" for one in orders(found)))
+        st.markdown("\n".join(f"- {plain(one)}" for one in orders(multiverse)))
         st.caption(f"RSA: Spearman ρ; {MEASURES['tau']}: weighted Kendall τ of the profiles.")
-    for notice in found.notices:
+    for notice in multiverse.notices:
         st.caption(plain(notice))
 
 
@@ -211,8 +211,8 @@ def _with_pooling(view: View) -> tuple[str, ...]:
     """The choices of pooling, if the user wants them varied and there are several."""
     from mlem_core.robustness.multiverse import poolings_of
 
-    found = poolings_of(view.analysis)
-    if len(found) < 2:
+    poolings = poolings_of(view.analysis)
+    if len(poolings) < 2:
         return ()
     words = view.analysis.stimuli.word_index is not None
     wanted = choices.choose_one(
@@ -226,7 +226,7 @@ def _with_pooling(view: View) -> tuple[str, ...]:
             else "A sentence is the mean over its tokens; varied, it is its last token too."
         ),
     )
-    return found if wanted == "varied too" else ()
+    return poolings if wanted == "varied too" else ()
 
 
 def _chosen_claim(view: View, kind: str, layers: list[Layer]) -> Claim | None:
@@ -252,9 +252,9 @@ def _chosen_claim(view: View, kind: str, layers: list[Layer]) -> Claim | None:
         return None
     means = results.importance
     model, layer = layers[0]
-    own = means[(means["model"] == model) & (means["layer"] == layer)]
-    order = own.groupby("feature")["importance"].mean().sort_values(ascending=False)
-    ranked = [name for name in order.index if name in names] or names
+    of_layer = means[(means["model"] == model) & (means["layer"] == layer)]
+    mean = of_layer.groupby("feature")["importance"].mean().sort_values(ascending=False)
+    ranked = [name for name in mean.index if name in names] or names
     with middle:
         feature = choices.choose_one(
             "Feature", names, "feature", ranked[0], help="The feature that it is about."

@@ -111,16 +111,16 @@ def _maps(view: View, results: Results) -> None:
     now = [f"{point['customdata'][0]}:{point['customdata'][1]}" for point in chosen]
     now = [layer for layer in dict.fromkeys(now) if layer in view.layer_names]
     # One click after the other: the layer of the click before is the other one of the pair.
-    kept = st.session_state.setdefault(f"clicked {view.job_id}", [])
-    if now and now != kept[-len(now) :]:
-        kept[:] = [*(layer for layer in kept if layer not in now), *now][-2:]
-    kept[:] = [layer for layer in kept if layer in view.layer_names]
+    clicked = st.session_state.setdefault(f"clicked {view.job_id}", [])
+    if now and now != clicked[-len(now) :]:
+        clicked[:] = [*(layer for layer in clicked if layer not in now), *now][-2:]
+    clicked[:] = [layer for layer in clicked if layer in view.layer_names]
     with place:
-        if len(kept) == 2:
-            _pair(view, results, kept[0], kept[1], "map")
-        elif kept:
+        if len(clicked) == 2:
+            _pair(view, results, clicked[0], clicked[1], "map")
+        elif clicked:
             st.info(
-                f"{plain(layer_label(kept[0]))} is chosen; click a second layer.",
+                f"{plain(layer_label(clicked[0]))} is chosen; click a second layer.",
                 icon=":material/ads_click:",
             )
 
@@ -130,8 +130,8 @@ def _pair(view: View, results: Results, a: str, b: str, where: str) -> None:
     tau = float(results.similarity_profiles.loc[a, b])
     rsa = float(results.similarity_rsa.loc[a, b])
     around_tau, around_rsa = (
-        "" if own is None else f" [{own[0]:.2f}, {own[1]:.2f}]"
-        for own in bars.of_pair(bars.of(view), a, b)
+        "" if interval is None else f" [{interval[0]:.2f}, {interval[1]:.2f}]"
+        for interval in bars.of_pair(bars.of(view), a, b)
     )
     with st.container(border=True, horizontal=True, vertical_alignment="center"):
         st.markdown(

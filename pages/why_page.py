@@ -190,23 +190,23 @@ def _pairs(view: View, why: Explanation, a: str, b: str) -> None:
             "Runs the models on the stimuli, in the background; some seconds for a small model.",
         )
         return
-    found = _examples(view.job_id, a, b, tuple(view.features), term, which == "add most")
-    if found.empty:
+    pairs = _examples(view.job_id, a, b, tuple(view.features), term, which == "add most")
+    if pairs.empty:
         st.caption("There are no such pairs.")
         return
     words = view.analysis.stimuli.word_index is not None
     table = pd.DataFrame(
         {
-            "first": found["first_text"] if words else found["first_sentence"],
-            "second": found["second_text"] if words else found["second_sentence"],
-            f"apart in {a}": found["distance_a"],
-            f"apart in {b}": found["distance_b"],
-            "contribution": found["contribution"] * 1e6,
+            "first": pairs["first_text"] if words else pairs["first_sentence"],
+            "second": pairs["second_text"] if words else pairs["second_sentence"],
+            f"apart in {a}": pairs["distance_a"],
+            f"apart in {b}": pairs["distance_b"],
+            "contribution": pairs["contribution"] * 1e6,
         }
     )
     if words:
-        table.insert(1, "in", found["first_sentence"])
-        table.insert(3, "in ", found["second_sentence"])
+        table.insert(1, "in", pairs["first_sentence"])
+        table.insert(3, "in ", pairs["second_sentence"])
     share: Any = st.column_config.ProgressColumn(
         format="percent", min_value=0.0, max_value=1.0,
         help="The share of all pairs that are nearer to one another in this layer.",
@@ -224,7 +224,7 @@ def _pairs(view: View, why: Explanation, a: str, b: str) -> None:
         },
     )
     st.caption(
-        f"The {len(found)} pairs that {which} of the term "
+        f"The {len(pairs)} pairs that {which} of the term "
         f"{plain(term)}, each stimulus in one of them at most; one pair contributes "
         "very little, they show the kind."
     )
@@ -250,18 +250,18 @@ def _all(view: View) -> None:
     if len(view.layers) < 2:
         st.info("It needs at least two layers.", icon=":material/info:")
         return
-    found = _decomposition(view.job_id, tuple(view.features), tuple(view.layer_names))
+    decomposition = _decomposition(view.job_id, tuple(view.features), tuple(view.layer_names))
     on = (
         f"Computed on {len(view.analysis.stimuli):,} stimuli and "
         f"{view.analysis.tables.n_pairs:,} pairs."
     )
-    means = found.summary(view.layers)
+    means = decomposition.summary(view.layers)
     pairs = (means["model_a"] + " and " + means["model_b"]).where(
         means["model_a"] != means["model_b"], "within " + means["model_a"]
     )
     st.dataframe(
         means.assign(pair=pairs).pivot(index="term", columns="pair", values="mean")
-        .loc[list(found.names), pairs.unique()].reset_index(),
+        .loc[list(decomposition.names), pairs.unique()].reset_index(),
         hide_index=True,
         key="models alike",
         column_config={
@@ -273,8 +273,10 @@ def _all(view: View) -> None:
         f"over their pairs of layers; a column adds up to the mean RSA correlation. {on}"
     )
     Drawing(
-        figures.term_matrices({term: found.matrix(term, view.layers) for term in found.names}),
-        found.table(view.layers),
+        figures.term_matrices(
+            {term: decomposition.matrix(term, view.layers) for term in decomposition.names}
+        ),
+        decomposition.table(view.layers),
         "why-layers",
         "What each feature contributes to the RSA correlation of every two layers (Shapley "
         "values), and what these features do not explain. Orange: it makes the two alike; blue: "

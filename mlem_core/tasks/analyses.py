@@ -100,9 +100,9 @@ def recent(store: Store) -> list[Job]:
         if job is not None:
             with contextlib.suppress(OSError):
                 asked.append((path.stat().st_mtime_ns, job.id, job))
-    own = [job for *_, job in sorted(asked, key=lambda one: one[:2], reverse=True)]
+    jobs = [job for *_, job in sorted(asked, key=lambda one: one[:2], reverse=True)]
     example = find(examples.ID, store)
-    return own if example is None else [*own, example]
+    return jobs if example is None else [*jobs, example]
 
 
 def job_id(spec: AnalysisSpec) -> str:

@@ -78,7 +78,7 @@ def make(
         points = stimulus_map(analysis, model, layer, store)
         maps[(model, layer)] = points[["x", "y"]].to_numpy()
     # Which machine made it is of no interest to those who get it.
-    manifest = {name: told for name, told in analysis.manifest.items() if name != "machine"}
+    manifest = {name: value for name, value in analysis.manifest.items() if name != "machine"}
     analysis = replace(analysis, maps=maps, manifest=manifest)
     pair = PAIR if set(PAIR) <= set(analysis.layers) else tuple(analysis.layers[:2])
     all_layers.error_bars(analysis, store, report=progress)

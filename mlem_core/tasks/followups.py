@@ -46,15 +46,15 @@ def _baseline(analysis: Analysis, options: Options, store: Store, report: Report
     def counted(done: int, total: int) -> None:
         report(Progress(name, None, done, total, "layers"))
 
-    found = of_analysis(analysis, name, store, layers, counted)
-    return {"table": found.table, "notices": pd.DataFrame({"notice": list(found.notices)})}
+    baseline = of_analysis(analysis, name, store, layers, counted)
+    return {"table": baseline.table, "notices": pd.DataFrame({"notice": list(baseline.notices)})}
 
 
 def _fits(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
     from mlem_core.analysis import cached_fits
 
-    found = cached_fits.make(analysis, store, _selected(analysis, options), report)
-    return {"scores": found.scores}
+    fits = cached_fits.make(analysis, store, _selected(analysis, options), report)
+    return {"scores": fits.scores}
 
 
 def _selected(analysis: Analysis, options: Options) -> Selection:
@@ -80,14 +80,14 @@ def _chance(analysis: Analysis, options: Options, store: Store, report: Report) 
     for done, layer in enumerate(selection.layers):
         report(Progress("permuting labels", None, done, len(selection.layers), "layers"))
         pairs = LayerPairs.of(analysis, [layer], store, selection.features, selection.interactions)
-        found = score_above_chance(
+        tested = score_above_chance(
             pairs,
             ESTIMATORS[selection.estimator],
             train_ranks=selection.estimator not in REFITTED,
             n_permutations=int(options["permutations"]),
             correction="none",
         )
-        rows.append(found.table.drop(columns="p_corrected"))
+        rows.append(tested.table.drop(columns="p_corrected"))
     return {"table": pd.concat(rows, ignore_index=True)}
 
 
@@ -299,8 +299,8 @@ def make(request: Request, folder: Path, report: Report) -> None:
     job = analyses.find(request["analysis"], store)
     if job is None:
         raise InputError("the analysis is no longer in the store; run it again.")
-    made = work(request["kind"], job.analysis(), request["options"], store, report)
-    for name, content in made.items():
+    results = work(request["kind"], job.analysis(), request["options"], store, report)
+    for name, content in results.items():
         if isinstance(content, bytes):
             (folder / name).write_bytes(content)
         else:

@@ -1,4 +1,4 @@
-"""What the audit of an analysis has marked, for the figures that show it."""
+"""What the audit of an analysis flags, for the figures that show it."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def _reasons(job_id: str) -> Reasons:
     audit = find(stored.open_analysis(job_id), stored.store())
     if audit is None:
         raise LookupError("no audit yet")  # what raises is not kept
-    marked = marks(audit)
-    return {measure: dict(reasons(marked, measure)) for measure in MEASURES}
+    flags = marks(audit)
+    return {measure: dict(reasons(flags, measure)) for measure in MEASURES}
 
 
 def reasons(view: View) -> Reasons:
-    """Why layers, or pairs of layers, are marked, by measure; empty where there is no audit."""
+    """Why layers, or pairs of layers, are flagged, by measure; empty where there is no audit."""
     try:
         return _reasons(view.job_id)
     except LookupError:
@@ -35,17 +35,17 @@ def reasons(view: View) -> Reasons:
 
 
 def of_pair(view: View, a: str, b: str) -> dict[str, str]:
-    """Why the profile of "a" or "b", or the similarity of "both", is marked."""
-    found = reasons(view)
+    """Why the profile of "a" or "b", or the similarity of "both", is flagged."""
+    by_measure = reasons(view)
     one, other = as_layer(a), as_layer(b)
-    profiles = found.get("profiles", {})
+    profiles = by_measure.get("profiles", {})
     similar = [
         f"{name}: {why}"
         for measure, name in (("rsa", "RSA"), ("tau", "τ"))
-        if (why := found.get(measure, {}).get((one, other)))
+        if (why := by_measure.get(measure, {}).get((one, other)))
     ]
-    marked = {"a": profiles.get(one, ""), "b": profiles.get(other, ""), "both": "; ".join(similar)}
-    return {side: why for side, why in marked.items() if why}
+    flags = {"a": profiles.get(one, ""), "b": profiles.get(other, ""), "both": "; ".join(similar)}
+    return {side: why for side, why in flags.items() if why}
 
 
 def say_of_pair(view: View, a: str, b: str) -> None:
@@ -55,7 +55,7 @@ def say_of_pair(view: View, a: str, b: str) -> None:
         "b": f"The profile of {b}",
         "both": f"The similarity of {a} and {b}",
     }
-    said = [plain(f"{names[side]}: {why}.") for side, why in of_pair(view, a, b).items()]
-    if said:
-        with st.expander("The audit marks these layers", icon=":material/warning:"):
-            st.markdown("\n".join(f"- {one}" for one in said))
+    sentences = [plain(f"{names[side]}: {why}.") for side, why in of_pair(view, a, b).items()]
+    if sentences:
+        with st.expander("The audit flags these layers", icon=":material/warning:"):
+            st.markdown("\n".join(f"- {one}" for one in sentences))

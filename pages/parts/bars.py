@@ -133,9 +133,9 @@ def _chance(view: View) -> None:
             task, "Test the scores", "Works in the background; about ten seconds a layer."
         )
         return
-    found = tested(made["table"], "scores", chosen_correction())
+    result = tested(made["table"], "scores", chosen_correction())
     _tests(
-        found,
+        result,
         "chance-tests",
         "rho: held-out ρ; chance: its mean over permuted labels, where what all labels share (the "
         "place of a word) is left as it is.",
@@ -156,8 +156,8 @@ def _correction() -> None:
 
 def chosen_correction() -> str:
     """How p-values are corrected, the same on all pages."""
-    found = choices.get_one("correction", "bh")
-    return found if found in CORRECTION_NAMES else "bh"
+    chosen = choices.get_one("correction", "bh")
+    return chosen if chosen in CORRECTION_NAMES else "bh"
 
 
 def profile_table(bars: ErrorBars, view: View, results: Results) -> pd.DataFrame:

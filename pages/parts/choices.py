@@ -29,25 +29,25 @@ VIEW = (
 MOST_PILLS = 20
 
 
-def _kept() -> dict[str, list[str]]:
-    kept: dict[str, list[str]] = st.session_state.setdefault("state", {})
-    return kept
+def _state() -> dict[str, list[str]]:
+    state: dict[str, list[str]] = st.session_state.setdefault("state", {})
+    return state
 
 
 def sync() -> None:
     """Take what the URL says, and write back what it lost when the page changed."""
-    kept = _kept()
+    state = _state()
     for name in (*FORM, *VIEW):
         values = st.query_params.get_all(name)
         if values:
-            kept[name] = values
-        elif name in kept:
-            st.query_params[name] = kept[name]
+            state[name] = values
+        elif name in state:
+            st.query_params[name] = state[name]
 
 
 def get(name: str) -> list[str] | None:
     """The values of a part of the state; None where it is not set."""
-    return _kept().get(name)
+    return _state().get(name)
 
 
 def get_one(name: str, default: str = "") -> str:
@@ -58,11 +58,11 @@ def get_one(name: str, default: str = "") -> str:
 def put(name: str, values: Sequence[str] | None) -> None:
     """Set a part of the state, in the session and in the URL; None: back to the default."""
     if values is None or list(values) == []:
-        _kept().pop(name, None)
+        _state().pop(name, None)
         if name in st.query_params:
             del st.query_params[name]
     else:
-        _kept()[name] = list(values)
+        _state()[name] = list(values)
         st.query_params[name] = list(values)
 
 

@@ -47,10 +47,10 @@ def _importances(job_id: str, selection: Selection, group: tuple[str, ...]) -> p
     from mlem_core.measures.importance import fitted
 
     tables, _ = stored.open_analysis(job_id).subset(selection)
-    kept = list(selection.layers)
+    layers = list(selection.layers)
     fits, _ = fitted(tables, selection.estimator)
     if not group:
-        return importances(tables, kept, fits, selection.estimator)
+        return importances(tables, layers, fits, selection.estimator)
     import pandas as pd
 
     name = " + ".join(group)
@@ -58,7 +58,7 @@ def _importances(job_id: str, selection: Selection, group: tuple[str, ...]) -> p
         [
             (model, layer, fold, name, value)
             for (model, layer), values in zip(
-                kept, group_importance(tables, fits.weights, group), strict=True
+                layers, group_importance(tables, fits.weights, group), strict=True
             )
             for fold, value in enumerate(values)
         ],
@@ -107,8 +107,7 @@ def _show(view: View) -> None:
     from mlem_core import figures
     from mlem_core.analysis import cached_fits
 
-    said = warning(view)
-    st.caption(plain(said or "No two of these features correlate by 0.3 or more."))
+    st.caption(plain(warning(view) or "No two of these features correlate by 0.3 or more."))
     if view.selection.estimator in cached_fits.SLOW:
         st.caption("They are computed with ridge; choose it in the sidebar.")
         return

@@ -103,13 +103,13 @@ def _pick(
     label: str, options: list[Any], name: str, setting: str, help: str, first: int = 0, **more: Any
 ) -> Any:
     """A choice that is the same in the export of all figures; `first` is taken until it is made."""
-    kept = st.session_state.setdefault("export", {})
+    settings = st.session_state.setdefault("export", {})
     key = f"export {setting} {name}"
-    chosen = kept.get(setting)
+    chosen = settings.get(setting)
     st.session_state[key] = chosen if chosen in options else options[first]
 
     def remember() -> None:
-        kept[setting] = st.session_state[key]
+        settings[setting] = st.session_state[key]
 
     return st.segmented_control(
         label, options, key=key, required=True, on_change=remember, help=help, **more

@@ -28,7 +28,7 @@ NOT_DONE = {
 
 
 def open_view(url_path: str, lead: str, *, layers: bool = True) -> View | None:
-    """Head and sidebar of a view; None where there is nothing to show yet (and it is said).
+    """Head and sidebar of a view; None where there is nothing to show yet, which it says.
 
     Parameters
     ----------
@@ -88,14 +88,10 @@ def _chosen(done: dict[str, Job]) -> str | None:
         choices.open_job(stored.EXAMPLE)
         return stored.EXAMPLE
     if not job_id:
-        what = (
-            "There is no analysis yet: choose stimuli and models on the page Analysis and run it."
-        )
-        if done:
-            what = (
-                "No analysis is chosen: open the latest one, or run a new one on the page Analysis."
-            )
-        st.info(what, icon=":material/info:")
+        what = "No analysis is chosen: open the latest one, or run a new one"
+        if not done:
+            what = "There is no analysis yet: choose stimuli and models and run it"
+        st.info(f"{what} on the page Analysis.", icon=":material/info:")
     elif job_id not in done:
         try:
             job = stored.find_job(job_id)
@@ -138,7 +134,7 @@ def _choose_selection(analysis: Analysis, layers: bool) -> tuple[Selection, str]
         help="The metric model is fitted again with the features that you keep, from the "
         "pair tables; no language model runs for it.",
     )
-    kept = _choose_layers(analysis) if layers else analysis.layers
+    shown = _choose_layers(analysis) if layers else analysis.layers
     spec = analysis.spec
     with st.expander("How it is computed", icon=":material/tune:"):
         estimator = method.estimator("fit", spec.estimator)
@@ -154,7 +150,7 @@ def _choose_selection(analysis: Analysis, layers: bool) -> tuple[Selection, str]
             disabled=none,
         )
     ordered = tuple(name for name in names if name in features)
-    return Selection(ordered, tuple(kept), estimator, interactions), missing
+    return Selection(ordered, tuple(shown), estimator, interactions), missing
 
 
 def _choose_layers(analysis: Analysis) -> list[Layer]:

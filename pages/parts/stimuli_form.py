@@ -1,4 +1,4 @@
-"""The form's part about stimuli: choose a set or bring one, say what its columns are, be told."""
+"""The part of the form about stimuli: a set is chosen or uploaded, and its columns get roles."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ def keep(file: Any) -> str:
     """Keep an uploaded file once; how the URL names it."""
     from mlem_core.tasks import analyses
 
-    kept = st.session_state.setdefault("uploads", {})
-    if file.file_id not in kept:
+    names = st.session_state.setdefault("uploads", {})
+    if file.file_id not in names:
         path = analyses.keep_upload(file.getvalue(), file.name, stored.store())
-        kept[file.file_id] = stored.upload_name(path)
-    return str(kept[file.file_id])
+        names[file.file_id] = stored.upload_name(path)
+    return str(names[file.file_id])
 
 
 def choose() -> StimulusSet | None:
-    """The chosen stimuli; None where they cannot be read (and it is said why)."""
+    """The chosen stimuli; None where they cannot be read (and it says why)."""
     from mlem_core.data import datasets
 
     place = st.container()
@@ -64,7 +64,7 @@ def choose() -> StimulusSet | None:
         "others are you can say once the file is here.",
     )
     # Above the table of columns: there it is seen.
-    said = st.container()
+    message = st.container()
     wrong = None
     if file is not None:
         try:
@@ -72,7 +72,7 @@ def choose() -> StimulusSet | None:
         except InputError as error:
             wrong = f"{file.name}: {error}"
     options = list(datasets.NAMES)
-    for name in (*st.session_state.get("own", []), choices.get_one("stimuli", options[0])):
+    for name in (*st.session_state.get("uploaded", []), choices.get_one("stimuli", options[0])):
         if name not in options:
             options.append(name)
     with place:
@@ -85,7 +85,7 @@ def choose() -> StimulusSet | None:
             help="A built-in set, or a CSV that you have uploaded.",
         )
     if wrong:
-        said.error(f"{plain(wrong)} The stimulus set stays as it was.", icon=":material/error:")
+        message.error(f"{plain(wrong)} The stimulus set stays as it was.", icon=":material/error:")
     _examples()
     stimuli: StimulusSet | None = None
     try:
@@ -155,9 +155,9 @@ def _roles(file: Any) -> None:
             analyses.keep_upload(roles.as_csv(stimuli), file.name, stored.store())
         )
     done[raw] = chosen
-    own = st.session_state.setdefault("own", [])
-    if name not in own:
-        own.append(name)
+    uploaded = st.session_state.setdefault("uploaded", [])
+    if name not in uploaded:
+        uploaded.append(name)
     choices.choose_now("stimuli", [name])
     kinds = [feature.name for feature in stimuli.features if feature.kind == "ordered"]
     suggested = [f.name for f in read(name).features if f.kind == "ordered"]
@@ -173,8 +173,8 @@ def _as_it_is(name: str, stimuli: StimulusSet) -> bool:
 
 
 def _some_values(cells: pd.Series[Any]) -> str:
-    found = list(dict.fromkeys(str(cell) for cell in cells.head(200) if cell))
-    return ", ".join(value[:40] for value in found[:4]) + (" …" if len(found) > 4 else "")
+    values = list(dict.fromkeys(str(cell) for cell in cells.head(200) if cell))
+    return ", ".join(value[:40] for value in values[:4]) + (" …" if len(values) > 4 else "")
 
 
 def _examples() -> None:
@@ -232,31 +232,31 @@ def tell(options: dict[str, Any]) -> None:
     if asked["features"] == ():
         return
     chosen = choices.get_one("stimuli", datasets.NAMES[0])
-    found = _lint(chosen, json.dumps(asked))
-    if not found.findings:
+    lint = _lint(chosen, json.dumps(asked))
+    if not lint.findings:
         st.caption(":material/check: Nothing in the stimuli stands in the way.")
         return
-    worst = found.findings[0].severity
-    n = len(found.findings)
+    worst = lint.findings[0].severity
+    n = len(lint.findings)
     with st.expander(
         f"{n} thing{'s' if n > 1 else ''} to know about these stimuli before a run",
         icon=f":material/{ROLE_ICONS[worst]}:",
         expanded=worst == "problem",
     ):
-        for finding in found.findings:
+        for finding in lint.findings:
             rows = ", ".join(str(row) for row in finding.rows)
             where = f" (rows {rows})" if 0 < len(finding.rows) <= 8 else ""
             say = {"problem": st.error, "caution": st.warning, "note": st.info}[finding.severity]
             say(plain(finding.sentence + where), icon=f":material/{ROLE_ICONS[finding.severity]}:")
-        if any(finding.kind == "correlated" for finding in found.findings):
+        if any(finding.kind == "correlated" for finding in lint.findings):
             st.plotly_chart(
-                figures.feature_correlations(found.correlations),
+                figures.feature_correlations(lint.correlations),
                 key="lint correlations",
                 config={"displaylogo": False},
                 alt="Correlations between the feature distances",
             )
             st.caption(
                 "Pearson correlation of the distances of two features, over the pairs of "
-                f"{found.n_stimuli:,} stimuli. Above 0.3, or below −0.3, the importances of the "
+                f"{lint.n_stimuli:,} stimuli. Above 0.3, or below −0.3, the importances of the "
                 "two are hard to tell apart."
             )

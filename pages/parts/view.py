@@ -73,8 +73,8 @@ class View:
     def results(self) -> Results | None:
         """The tables for what is kept; None while they are computed (which is shown)."""
         prefetch.stop()
-        found = _results(self.job_id, self.selection)
-        if found is None:
+        results = _results(self.job_id, self.selection)
+        if results is None:
             # Not kept in memory, so that the next look finds what was computed meanwhile.
             _results.clear(self.job_id, self.selection)
             self._compute()
@@ -82,7 +82,7 @@ class View:
             prefetch.prepare(
                 [partial(_results, self.job_id, one) for one in self._one_click_away()]
             )
-        return found
+        return results
 
     def _one_click_away(self) -> list[Selection]:
         """What is selected after a feature is ticked on or off, where that is quick."""

@@ -73,14 +73,13 @@ def _alone(view: View, name: str, place: str) -> None:
         return
     table = score_table(view, name)
     st.markdown(f"**{plain(layer_label(name))}**")
-    own = results.scores[results.scores["model"] == as_layer(name)[0]]
-    own = own[own["layer"] == as_layer(name)[1]]
+    ceilings = results.scores.groupby(["model", "layer"])["ceiling"].mean()
     Drawing(
         figures.waterfall(table, view.all_features, "held-out ρ"),
         table,
         f"why-score-{place}",
         "The held-out ρ of the metric model as a sum of Shapley values, mean over folds; its "
-        f"ceiling is {own['ceiling'].mean():.2f}. Unlike permutation importances these add up; a "
+        f"ceiling is {ceilings[as_layer(name)]:.2f}. Unlike permutation importances these add up; a "
         "feature without weight has a bar where it correlates with one that has. "
         f"{view.caption(results)}",
     ).show()
@@ -97,7 +96,7 @@ def score_table(view: View, name: str) -> pd.DataFrame:
     model, layer = as_layer(name)
     tables, _ = view.analysis.subset(replace(view.selection, layers=((model, layer),)))
     weights = results.weights
-    own = weights[(weights["model"] == model) & (weights["layer"] == layer)]
-    wide = own.pivot(index="fold", columns="feature", values="weight").sort_index()
-    found = score_terms(tables, wide[list(tables.columns.names)].to_numpy()[None])
-    return pd.DataFrame({"term": list(tables.features), "value": found[0].mean(axis=0)})
+    of_layer = weights[(weights["model"] == model) & (weights["layer"] == layer)]
+    wide = of_layer.pivot(index="fold", columns="feature", values="weight").sort_index()
+    terms = score_terms(tables, wide[list(tables.columns.names)].to_numpy()[None])
+    return pd.DataFrame({"term": list(tables.features), "value": terms[0].mean(axis=0)})
