@@ -75,7 +75,7 @@ def body() -> None:
 def _two(view: View, a: str, b: str) -> None:
     from mlem_core import figures
 
-    why = _explanation(view.job_id, a, b, tuple(view.features))
+    why = _explanation(view.job_id, a, b, view.selection.features)
     options = {
         "a": list(as_layer(a)),
         "b": list(as_layer(b)),
@@ -190,7 +190,7 @@ def _pairs(view: View, why: Explanation, a: str, b: str) -> None:
             "Runs the models on the stimuli, in the background; some seconds for a small model.",
         )
         return
-    pairs = _examples(view.job_id, a, b, tuple(view.features), term, which == "add most")
+    pairs = _examples(view.job_id, a, b, view.selection.features, term, which == "add most")
     if pairs.empty:
         st.caption("There are no such pairs.")
         return
@@ -250,7 +250,7 @@ def _all(view: View) -> None:
     if len(view.layers) < 2:
         st.info("It needs at least two layers.", icon=":material/info:")
         return
-    decomposition = _decomposition(view.job_id, tuple(view.features), tuple(view.layer_names))
+    decomposition = _decomposition(view.job_id, view.selection.features, tuple(view.layer_names))
     on = (
         f"Computed on {len(view.analysis.stimuli):,} stimuli and "
         f"{view.analysis.tables.n_pairs:,} pairs."

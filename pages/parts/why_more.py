@@ -73,13 +73,13 @@ def _alone(view: View, name: str, place: str) -> None:
         return
     table = score_table(view, name)
     st.markdown(f"**{plain(layer_label(name))}**")
-    ceilings = results.scores.groupby(["model", "layer"])["ceiling"].mean()
+    ceiling = results.scores.groupby(["model", "layer"])["ceiling"].mean()[as_layer(name)]
     Drawing(
         figures.waterfall(table, view.all_features, "held-out ρ"),
         table,
         f"why-score-{place}",
         "The held-out ρ of the metric model as a sum of Shapley values, mean over folds; its "
-        f"ceiling is {ceilings[as_layer(name)]:.2f}. Unlike permutation importances these add up; a "
+        f"ceiling is {ceiling:.2f}. Unlike permutation importances these add up; a "
         "feature without weight has a bar where it correlates with one that has. "
         f"{view.caption(results)}",
     ).show()
