@@ -14,15 +14,21 @@ import pandas as pd
 from benchmarks import routes
 from benchmarks.data import FOLDS, SEED, Case, probing
 from benchmarks.timing import Table
-from mlem_core.base.typing import FloatArray
+from mlem_core.base.typing import FloatArray, layer_name
 from mlem_core.data.folds import group_folds
 from mlem_core.estimators.ascent import Shape
 from mlem_core.estimators.base import held_out_scores
-from mlem_core.estimators.ridge import cross_validate_ridge
-from mlem_core.estimators.soft_rank import FeatureDistances, ascend, neural_distances, sample_pairs
-from mlem_core.estimators.spearman import cross_validate_spearman
+from mlem_core.estimators.ridge import RidgeMLEM
+from mlem_core.estimators.soft_rank import (
+    FeatureDistances,
+    Schedule,
+    ascend,
+    sample_pairs,
+)
+from mlem_core.estimators.spearman import SpearmanMLEM
 from mlem_core.measures.importance import permutation_importance
 from mlem_core.pairs.build import pair_tables
+from mlem_core.pairs.distances import pair_distances
 from mlem_core.pairs.patterns import FeatureColumn, PairIndex, feature_columns
 from mlem_core.pairs.tables import PairTables
 
@@ -56,12 +62,10 @@ def _published(
     """Weights of one layer and fold by the published recipe."""
     train = case.folds != fold
     return ascend(
-        _columns(case, train),
+        FeatureDistances(_columns(case, train)),
         case.rows[layer][train],
         Shape(tables.columns, "metric"),
-        strength=strength,
-        batch_size=BATCH,
-        seed=SEED,
+        schedule=Schedule(strength, BATCH, seed=SEED),
     ).weights
 
 
@@ -72,11 +76,11 @@ def _permuted(case: Case, tables: PairTables, layer: int, fold: int, weights: Fl
     test = case.folds == fold
     distances = FeatureDistances(_columns(case, test))
     rng = np.random.default_rng(SEED)
-    rows = case.rows[layer][test]
+    neural_distances = pair_distances(case.rows[layer][test], "euclidean")
     drops = np.zeros((PERMUTATIONS, len(tables.features)))
     for repeat in range(PERMUTATIONS):
         i, j = sample_pairs(int(test.sum()), BATCH, rng)
-        target = neural_distances(rows, i, j, "euclidean")
+        target = neural_distances(i, j)
         features = distances.of(i, j)
         whole = spearmanr(tables.columns.values(features) @ weights, target).statistic
         for f in range(len(tables.features)):
@@ -90,7 +94,7 @@ def fits(table: Table, runs: int) -> str:
     """Time of a fit with importances, ours and the published recipe's in turn, on one core."""
     case = probing()
     plain, _, _ = routes.engine(case)
-    permutation_importance(plain, cross_validate_spearman(plain.of_layers([0])).weights)
+    permutation_importance(plain, SpearmanMLEM().cross_validate(plain.of_layers([0])).weights)
     chosen = np.linspace(1, len(case.layers) - 1, max(2, runs)).astype(int)
     for interactions in (False, True):
         tables = plain.with_interactions(interactions)
@@ -99,7 +103,7 @@ def fits(table: Table, runs: int) -> str:
             one = tables.of_layers([layer])
             with _one_core():
                 start = time.perf_counter()
-                permutation_importance(one, cross_validate_spearman(one).weights)
+                permutation_importance(one, SpearmanMLEM().cross_validate(one).weights)
                 ours.append((time.perf_counter() - start) / FOLDS)
                 start = time.perf_counter()
                 _permuted(case, tables, layer, 0, _published(case, tables, layer, 0, 1.0))
@@ -141,7 +145,7 @@ def _spread(case: Case, layers: list[int]) -> tuple[FloatArray, FloatArray]:
         found = np.stack(
             [
                 permutation_importance(tables, fit(tables).weights)
-                for fit in (cross_validate_ridge, cross_validate_spearman)
+                for fit in (RidgeMLEM().cross_validate, SpearmanMLEM().cross_validate)
             ]
         )
         over_folds.append(found.std(axis=2, ddof=1).mean(axis=(1, 2)))
@@ -153,15 +157,15 @@ def measure(table: Table, runs: int) -> str:
     """Fill the table; on what it was measured."""
     case = probing()
     plain, _, _ = routes.engine(case)
-    layer_names = pd.Index([f"{model}:{layer}" for model, layer in case.layers])
+    layer_names = pd.Index([layer_name(layer) for layer in case.layers])
     # The recipe takes seconds a fit: one fold a layer, another one in the next layer.
     folds = np.arange(len(case.layers)) % FOLDS
     for interactions in (False, True):
         tables = plain.with_interactions(interactions)
         title = "spearman with interactions" if interactions else "spearman"
-        weights = cross_validate_spearman(tables).weights
+        weights = SpearmanMLEM().cross_validate(tables).weights
         own = _scores(tables, weights)
-        ridge = _scores(plain, cross_validate_ridge(plain).weights)
+        ridge = _scores(plain, RidgeMLEM().cross_validate(plain).weights)
         gain = (own - ridge).mean(axis=2)
         for name, values in zip(("ρ", "ρ_a"), gain, strict=True):
             table.add(

@@ -1,4 +1,4 @@
-"""Section `inference`: decomposition, and draws of the stimuli, beside explicit copies of pairs."""
+"""Section `inference`: decomposition, and bootstrap replicates, beside explicit copies of pairs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from scipy.stats import rankdata
 from benchmarks.data import MODELS, Case, probing
 from benchmarks.timing import Table, in_turn, seconds
 from mlem_core.base.typing import FloatArray
-from mlem_core.inference.bootstrap import LayerPairs, term_draws
+from mlem_core.inference.bootstrap import term_replicates
+from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.measures.decomposition import decompose
 from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.distances import squared_distances
@@ -21,7 +22,7 @@ from mlem_core.pairs.resampling import multinomial
 
 # A layer of each model.
 LAYERS = ((MODELS[0], 3), (MODELS[1], 20))
-DRAWS = 1_000
+REPLICATES = 1_000
 
 
 def _two(case: Case) -> tuple[LayerPairs, list[FloatArray]]:
@@ -41,7 +42,7 @@ def _two(case: Case) -> tuple[LayerPairs, list[FloatArray]]:
 
 
 def _copied(pairs: LayerPairs, squared: list[FloatArray], weights: FloatArray) -> float:
-    """RSA and sums by pattern of one draw the plain way: copies of pairs, ranked by SciPy."""
+    """RSA and sums by pattern of one replicate the plain way: copies of pairs, ranked by SciPy."""
     i, j = np.triu_indices(len(pairs.groups), 1)
     own = weights[pairs.groups]
     same = pairs.groups[i] == pairs.groups[j]
@@ -67,28 +68,28 @@ def measure(table: Table, runs: int) -> str:
         target="at most 5 s",
     )
     pairs, squared = _two(case)
-    weights = multinomial(pairs.n_groups, DRAWS, np.random.default_rng(0))
+    weights = multinomial(pairs.n_groups, REPLICATES, np.random.default_rng(0))
     codes = pairs.tables.codes
     # Compiles, and ranks the pairs.
-    found = term_draws(pairs.whole, codes, weights[:2]).rsa[0]
+    found = term_replicates(pairs.whole, codes, weights[:2]).rsa[0]
     off = abs(found - _copied(pairs, squared, weights[0]))
-    print(f"  the same answer: RSA of a draw differs by {off:.1e}")
+    print(f"  the same answer: RSA of a replicate differs by {off:.1e}")
     start = time.process_time()
-    took = seconds(lambda: term_draws(pairs.whole, codes, weights))
+    took = seconds(lambda: term_replicates(pairs.whole, codes, weights))
     processor = time.process_time() - start
     table.add(
-        f"{DRAWS:,} draws of the stimuli, all terms of two layers",
+        f"{REPLICATES:,} bootstrap replicates, all terms of two layers",
         f"{took:.1f} s, {processor:.1f} s of processor time",
         target="at most 30 s",
     )
     few = weights[:20]
     ours, theirs = in_turn(
-        lambda: term_draws(pairs.whole, codes, few),
+        lambda: term_replicates(pairs.whole, codes, few),
         lambda: _copied(pairs, squared, few[0]),
         runs,
     )
     table.add(
-        "a draw by copying pairs and ranking them with SciPy, over ours",
+        "a replicate by copying pairs and ranking them with SciPy, over ours",
         f"{1000 * ours / len(few):.0f} ms",
         f"{1000 * theirs:.0f} ms",
         f"{theirs * len(few) / ours:.0f}",

@@ -17,7 +17,7 @@ from benchmarks.data import FOLDS, SEED
 from mlem_core.analysis.results import results_from_tables
 from mlem_core.data import datasets
 from mlem_core.data.folds import group_folds
-from mlem_core.pairs.build import pair_tables
+from mlem_core.pairs.build import PassOptions, pair_tables
 from mlem_core.pairs.patterns import FeatureColumn, PairIndex, feature_columns
 from mlem_core.pairs.rank_store import PairRanks
 
@@ -57,7 +57,9 @@ def main(n_stimuli: int) -> None:
         PairRanks(N_LAYERS, n_stimuli, Path(folder)) as ranks,
     ):
         sources = [lambda number=number: layer(number) for number in range(N_LAYERS)]
-        tables = pair_tables(index, sources, keep_ranks=ranks.put, train_ranks=True)
+        tables = pair_tables(
+            index, sources, options=PassOptions(keep_ranks=ranks.put), train_ranks=True
+        )
         rsa = ranks.rsa()
     results_from_tables(tables, [("random", n) for n in range(N_LAYERS)], rsa, folds)
     print(f"{peak_megabytes():.0f} {time.perf_counter() - start:.1f}")

@@ -20,7 +20,7 @@ from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.ridge import ALPHAS
 from mlem_core.models.registry import LoadedModel
 from mlem_core.models.representations import extract
-from mlem_core.pairs.build import pair_tables
+from mlem_core.pairs.build import PassOptions, pair_tables
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.patterns import PairIndex, feature_columns
 from mlem_core.pairs.rank_store import PairRanks
@@ -55,7 +55,7 @@ def engine(case: Case) -> tuple[PairTables, NDArray[np.float64], Results]:
         tables = pair_tables(
             index,
             [lambda rows=rows: rows for rows in case.rows],
-            keep_ranks=ranks.put,
+            options=PassOptions(keep_ranks=ranks.put),
             train_ranks=True,
         )
         rsa = ranks.rsa()

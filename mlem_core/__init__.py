@@ -7,8 +7,8 @@
     results.importance     # model, layer, fold, feature, importance
     results.similarity_rsa
 
-`RidgeMLEM`, `SpearmanMLEM` and `FRRSA` fit one layer with scikit-learn's API. Nothing here imports
-torch until a model has to be run.
+`RidgeMLEM`, `SpearmanMLEM`, `FRRSA` and `SoftRankMLEM` fit one layer with scikit-learn's API.
+Nothing here imports torch until a model has to be run.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from mlem_core.data.stimuli import Feature, StimulusSet, read_csv, write_csv
     from mlem_core.estimators.frrsa import FRRSA
     from mlem_core.estimators.ridge import RidgeMLEM
+    from mlem_core.estimators.soft_rank import SoftRankMLEM
     from mlem_core.estimators.spearman import SpearmanMLEM
-    from mlem_core.inference.explanation import Explanation, explain
+    from mlem_core.inference.explanation import Explanation, explain, with_intervals
     from mlem_core.storage.store import Store
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "Progress",
     "Results",
     "RidgeMLEM",
+    "SoftRankMLEM",
     "SpearmanMLEM",
     "StimulusSet",
     "Store",
@@ -48,6 +50,7 @@ __all__ = [
     "read_csv",
     "run",
     "stimulus_map",
+    "with_intervals",
     "write_csv",
 ]
 
@@ -62,8 +65,9 @@ _HOMES = {
     "data.stimuli": ("Feature", "StimulusSet", "read_csv", "write_csv"),
     "estimators.frrsa": ("FRRSA",),
     "estimators.ridge": ("RidgeMLEM",),
+    "estimators.soft_rank": ("SoftRankMLEM",),
     "estimators.spearman": ("SpearmanMLEM",),
-    "inference.explanation": ("Explanation", "explain"),
+    "inference.explanation": ("Explanation", "explain", "with_intervals"),
     "storage.store": ("Store",),
 }
 

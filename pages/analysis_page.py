@@ -196,12 +196,10 @@ def _choose_method() -> dict[str, Any]:
         "interactions": method.interactions("interactions", False),
         "distance": choices.choose_one(
             "Distance of representations",
-            DISTANCES,
+            list(DISTANCES),
             "distance",
-            DISTANCES[0],
-            format_func=lambda one: {
-                "precomputed": "precomputed: the files hold distances",
-            }.get(one, one),
+            next(iter(DISTANCES)),
+            format_func=lambda one: DISTANCES[one].label,
             help="The neural distance of two stimuli. `precomputed` goes with files alone, whose "
             "arrays are then distances of shape (stimuli, stimuli).",
         ),

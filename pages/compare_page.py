@@ -8,20 +8,17 @@ from typing import TYPE_CHECKING
 import pandas as pd
 import streamlit as st
 
+from mlem_core.base.typing import layer_name, parse_layer
+from mlem_core.report import captions
 from pages.parts import audited, bars, choices, exporting, frame, stored, tables
-from pages.parts.exporting import Drawing
+from pages.parts.exporting import Panel
 from pages.parts.opening import open_view
 from pages.parts.view import View, two_layers
-from pages.parts.wording import as_layer, layer_label, plain
+from pages.parts.wording import layer_label, plain
 
 if TYPE_CHECKING:
     from mlem_core.analysis.results import Results
     from mlem_core.base.typing import Layer
-
-TRIANGLES = (
-    "Triangles: what changes in the audit, at the end of an axis that layer's profile, at the end "
-    "of the diagonal the similarity of the two; point at one for the reason. "
-)
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
@@ -46,6 +43,8 @@ def body() -> None:
     )
     if view is None:
         return
+    from mlem_core.inference.tables import importance_differences
+
     two, third = st.columns([2, 1])
     with two:
         a, b = two_layers(view)
@@ -67,11 +66,11 @@ def body() -> None:
         _importances(view, results, a, b)
         bars.offer(view)
     audited.say_of_pair(view, a, b)
-    sure, chosen = bars.of(view), [as_layer(a), as_layer(b)]
+    sure, chosen = bars.of(view), [parse_layer(a), parse_layer(b)]
     if sure is not None and a != b:
         bars.tests(
             sure,
-            sure.differences(chosen[0], chosen[1], bars.chosen_correction()),
+            importance_differences(sure, chosen[0], chosen[1], bars.chosen_correction()),
             "difference-tests",
             "Where the two layers differ: intervals and tests",
             f"Importance in {plain(a)} less that in {plain(b)}, the same sentences "
@@ -107,36 +106,33 @@ def _similarities(view: View, results: Results, a: str, b: str) -> None:
 
 def _importances(view: View, results: Results, a: str, b: str) -> None:
     from mlem_core import figures
+    from mlem_core.inference.tables import score_table
 
-    chosen = [as_layer(a), as_layer(b)]
+    chosen = [parse_layer(a), parse_layer(b)]
     rows = results.importance
     table = pd.concat(
         rows[(rows["model"] == model) & (rows["layer"] == layer)]
         for model, layer in dict.fromkeys(chosen)
     )
-    spread = f"bars are {bars.FOLDS}"
     intervals = None
     sure = bars.of(view)
     if sure is not None:
-        table = intervals = sure.score_table(list(dict.fromkeys(chosen))).table
-        spread = "bars are 95 % intervals over sentences"
-    marks = audited.of_pair(view, a, b)
-    Drawing(
+        table = intervals = score_table(sure, list(dict.fromkeys(chosen))).table
+    flags = audited.of_pair(view, a, b)
+    Panel(
         figures.importance_scatter(
             rows,
-            chosen[0],
-            chosen[1],
+            (chosen[0], chosen[1]),
             figures.with_interactions(rows, view.all_features),
             float(results.similarity_profiles.loc[a, b]),
             float(results.similarity_rsa.loc[a, b]),
-            intervals,
-            marks,
+            figures.Annotations(intervals, flags),
         ),
         table,
         "compare",
-        f"Importance of each feature in the two layers: mean over folds, {spread}; on the "
-        f"diagonal a feature matters as much in both. {TRIANGLES if marks else ''}"
-        f"{view.caption(results)}",
+        captions.compare(
+            view.caption(results), intervals=intervals is not None, flagged=bool(flags)
+        ),
         table=partial(tables.importance_of, results, a, b),
     ).show()
 
@@ -179,7 +175,7 @@ def _show_map(view: View, layer: Layer, colour: str, place: str, key: str) -> No
     from mlem_core import figures
 
     stimuli = view.analysis.stimuli
-    label = layer_label("{}:{}".format(*layer))
+    label = layer_label(layer_name(layer))
     with st.spinner(f"Laying out the stimuli of {plain(label)} …"):
         points = _map(view.job_id, *layer)
     shown = points["stimulus"].to_numpy()
@@ -190,14 +186,12 @@ def _show_map(view: View, layer: Layer, colour: str, place: str, key: str) -> No
     ]
     values = stimuli.values(colour)[shown]
     kind = next(feature.kind for feature in stimuli.features if feature.name == colour)
-    sample = "" if len(shown) == len(stimuli) else f" A seeded sample of {len(shown):,} stimuli."
     table = points.assign(label=labels, **{colour: values})
-    chosen = Drawing(
+    chosen = Panel(
         figures.stimulus_map(table, colour, kind, label, marked=st.session_state[key]),
         table,
         f"stimuli-{place}",
-        "Metric MDS of the neural distances: stimuli that lie close are represented alike, those "
-        f"far apart differently.{sample} Computed on {len(stimuli):,} stimuli.",
+        captions.stimulus_map(len(shown), len(stimuli)),
     ).select("points", "box", "lasso")
     now = sorted({int(point["customdata"][0]) for point in chosen})
     # A map that is drawn anew reports no selection: only a new one counts, "Mark none" ends it.

@@ -6,15 +6,12 @@ from functools import partial
 
 import streamlit as st
 
+from mlem_core.report import captions
 from pages.parts import audited, background, bars, choices, correlated, exporting, frame, tables
-from pages.parts.exporting import Drawing
+from pages.parts.exporting import Panel
 from pages.parts.opening import open_view
 from pages.parts.view import View
 from pages.parts.wording import plain
-
-TRIANGLES = (
-    "Triangles: layers of which a conclusion changes in the audit, point at one for the reason. "
-)
 
 
 def body() -> None:
@@ -26,6 +23,7 @@ def body() -> None:
     if view is None:
         return
     from mlem_core import figures
+    from mlem_core.inference.tables import score_table
 
     results = view.results()
     if results is None:
@@ -33,37 +31,31 @@ def body() -> None:
     drawn = figures.with_interactions(results.importance, view.all_features)
     reasons = audited.reasons(view)
     of_profile, of_score = reasons.get("profiles", {}), reasons.get("scores", {})
-    flagged = {
+    flags = {
         layer: "; ".join(filter(None, (of_profile.get(layer), of_score.get(layer))))
         for layer in view.layers
         if layer in of_profile or layer in of_score
     }
     sure = bars.of(view)
-    tested = None if sure is None else sure.score_table(view.layers, bars.chosen_correction())
+    correction = bars.chosen_correction()
+    tested = None if sure is None else score_table(sure, view.layers, correction)
     draw = partial(
         figures.profiles,
         results.importance,
         results.scores,
         drawn,
-        marks=flagged,
-        intervals=None if tested is None else tested.table,
+        annotations=figures.Annotations(None if tested is None else tested.table, flags),
     )
-    spread = f"Bands are {bars.FOLDS}. "
-    if tested is not None:
-        spread = (
-            "Bands are 95 % intervals over sentences; a mark is open where the importance is not "
-            f"above 0 (p > 0.05, corrected over a family of {tested.family}). "
-        )
-    Drawing(
+    Panel(
         draw(),
         results.importance if tested is None else tested.table,
         "profiles",
-        "Feature importance (FI): the drop of Spearman ρ on pairs of held-out stimuli when the "
-        f"feature is permuted, computed as an expectation; mean over folds. {spread}"
-        "Dashed: held-out ρ of the metric model. Dotted: the ceiling, "
-        f"which no function of these features can pass. {TRIANGLES if flagged else ''}"
-        f"{correlated.short_warning(results)}"
-        f"{view.caption(results)}",
+        captions.profiles(
+            view.caption(results),
+            "" if tested is None else tested.family,
+            flagged=bool(flags),
+            warning=correlated.short_warning(results),
+        ),
         narrow=partial(draw, across=2),
         table=partial(tables.profile_table, results)
         if sure is None
@@ -97,24 +89,12 @@ def body() -> None:
 
 
 BASELINES = {
-    "decoding": (
-        "Decoding: can the feature be read out?",
-        "accuracy above chance (Δ)",
-        "Accuracy of a linear classifier for each feature on held-out stimuli, less that of always "
-        "saying the most frequent value. Unlike an importance it does not say how much of the "
-        "distances a feature shapes.",
-    ),
+    "decoding": ("Decoding: can the feature be read out?", "accuracy above chance (Δ)"),
     "random-forest": (
         "Random forest: the features predict the units",
         "permutation importance (PI)",
-        "Importance of each feature in a random forest that predicts the representations; dashed: "
-        "its held-out score.",
     ),
-    "univariate": (
-        "Univariate: one metric model a unit",
-        "held-out ρ (ρ)",
-        "Held-out ρ of a metric model fitted to each unit alone, the mean over the units.",
-    ),
+    "univariate": ("Univariate: one metric model a unit", "held-out ρ (ρ)"),
 }
 
 
@@ -140,7 +120,7 @@ def _baseline(view: View) -> None:
         )
         return
     table, features = made["table"], view.features
-    _, value, caption = BASELINES[name]
+    value = BASELINES[name][1]
     if name == "univariate":
         features = ["mean over units"]
         means = table.groupby(["model", "layer", "fold"], sort=False)["rho"].mean()
@@ -154,12 +134,11 @@ def _baseline(view: View) -> None:
         features = view.all_features
     draw = partial(figures.profiles, shown, scores, features, value=value)
     n = len(view.analysis.stimuli)
-    Drawing(
+    Panel(
         draw(),
         table,
         f"baseline-{name}",
-        f"{caption} Mean over folds, bands are one standard deviation. Computed on {n:,} stimuli, "
-        f"{view.analysis.tables.n_folds} folds.",
+        captions.baseline(name, captions.computed_on(n, n_folds=view.analysis.tables.n_folds)),
         narrow=partial(draw, across=2),
     ).show()
     for notice in made["notices"]["notice"]:

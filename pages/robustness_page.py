@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
+from mlem_core.base.typing import parse_layer
+from mlem_core.report import captions
 from pages.parts import background, bars, choices, exporting, frame, stored
-from pages.parts.exporting import Drawing
+from pages.parts.exporting import Panel
 from pages.parts.opening import open_view
 from pages.parts.view import View, two_layers
-from pages.parts.wording import as_layer, layer_label, plain
+from pages.parts.wording import layer_label, plain
 
 if TYPE_CHECKING:
     from mlem_core.base.typing import Layer
@@ -43,7 +45,7 @@ def body() -> None:
 def _audit(view: View) -> None:
     from mlem_core import figures
     from mlem_core.robustness.audit import find
-    from mlem_core.robustness.flags import marks, summary
+    from mlem_core.robustness.flags import flags, summary
     from mlem_core.robustness.variants import CONTROL, SAYS
 
     st.subheader("Audit of every layer")
@@ -61,22 +63,19 @@ def _audit(view: View) -> None:
             "weights runs the models again. It takes a few minutes.",
         )
         return
-    marked = marks(audit)
+    flagged = flags(audit)
     with st.container(border=True):
         st.markdown("\n".join(f"- {plain(one)}" for one in summary(audit)))
     for notice in audit.notices:
         st.caption(plain(notice))
-    Drawing(
-        figures.audit_map(audit.layers, audit.changes, marked, SAYS, CONTROL),
+    Panel(
+        figures.audit_map(audit.layers, audit.changes, flagged, SAYS, CONTROL),
         audit.layers,
         "audit",
-        "A row a possible artefact, a column a layer, from 0 (none) to 1; a dot marks a layer "
-        "about which a conclusion changes, hover for the reason. The other views flag these "
-        f"layers too. Computed on {len(view.analysis.stimuli):,} stimuli and "
-        f"{view.analysis.tables.n_pairs:,} pairs with all features of the analysis.",
+        captions.audit(len(view.analysis.stimuli), view.analysis.tables.n_pairs),
     ).show()
     exporting.show_table(
-        marked,
+        flagged,
         "audit-marks",
         "What changes, and why it is flagged",
         "A row a layer (or pair of layers) and variant whose conclusion changes.",
@@ -129,7 +128,7 @@ def _ask(view: View) -> tuple[Claim, list[Layer], Choices] | None:
         st.info(f"Choose {len(names)} different layers.", icon=":material/info:")
         return None
     varied = choices_of(view.analysis) | ({"pooling": pooled} if pooled else {})
-    layers = [as_layer(name) for name in names]
+    layers = [parse_layer(name) for name in names]
     claim = _chosen_claim(view, kind, layers)
     return None if claim is None else (claim, layers, varied)
 
@@ -176,14 +175,11 @@ def _show_combinations(view: View, claim: Claim, multiverse: Multiverse) -> None
     from mlem_core.robustness.claims import MEASURES, by_choice, curve, orders
 
     table = curve(claim, multiverse)
-    Drawing(
+    Panel(
         figures.specification_curve(table, multiverse.dimensions, claim.sentence),
         table,
         "multiverse",
-        "The margin of the claim in every combination of choices, in ascending order; it holds "
-        "where the margin is above 0. Below: the choices of each. Computed on "
-        f"{len(view.analysis.stimuli):,} stimuli; {len(table)} analyses, "
-        f"{view.analysis.spec.folds} folds each.",
+        captions.multiverse(len(view.analysis.stimuli), len(table), view.analysis.spec.folds),
     ).show()
     exporting.show_table(
         by_choice(claim, multiverse),

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
+from mlem_core.base.typing import layer_name
+from mlem_core.report import captions
 from pages.parts import audited, bars, choices, frame, tables
-from pages.parts.exporting import Drawing
+from pages.parts.exporting import Panel
 from pages.parts.opening import open_view
 from pages.parts.screens import SCREENS
 from pages.parts.view import View
@@ -46,32 +48,27 @@ def body() -> None:
 @st.fragment
 def _matrices(view: View, results: Results) -> None:
     from mlem_core import figures
+    from mlem_core.inference.tables import similarity_table
 
-    marks = audited.reasons(view)
-    dots = "Dots: pairs whose similarity changes in the audit. " if marks else ""
+    flags = audited.reasons(view)
     sure = bars.of(view)
-    tested = None if sure is None else sure.similarity_table(view.layers, bars.chosen_correction())
+    correction = bars.chosen_correction()
+    tested = None if sure is None else similarity_table(sure, view.layers, correction)
     draw = partial(
         figures.similarity_matrices,
         results.similarity_profiles,
         results.similarity_rsa,
-        marks=marks,
-        intervals=None if tested is None else tested.table,
+        annotations=figures.Annotations(None if tested is None else tested.table, flags),
     )
-    if tested is not None:
-        dots += (
-            "The pointer over a cell shows its 95 % interval over sentences, and p of RSA, "
-            f"corrected over a family of {tested.family}. "
-        )
+    caption = captions.similarity(
+        view.caption(results), "" if tested is None else tested.family, flagged=bool(flags)
+    )
     place = st.container()
-    chosen = Drawing(
+    chosen = Panel(
         draw(),
         tables.pairs_of_layers(results) if tested is None else tested.table,
         "similarity",
-        "Click a cell to choose its two layers. Feature-based: weighted Kendall τ of the "
-        "importance profiles. Feature-agnostic: RSA, Spearman ρ of the neural distances over all "
-        f"pairs. Their agreement is the Spearman ρ of the two upper triangles. {dots}"
-        f"{view.caption(results)}",
+        f"Click a cell to choose its two layers. {caption}",
         narrow=partial(draw, across=1),
     ).select("points")
     bars.offer(view)
@@ -89,7 +86,7 @@ def _matrices(view: View, results: Results) -> None:
     if points:
         a, b, c, d = points[0][:4]
         with place:
-            _pair(view, results, f"{a}:{b}", f"{c}:{d}", "cell")
+            _pair(view, results, layer_name((a, b)), layer_name((c, d)), "cell")
 
 
 @st.fragment
@@ -98,17 +95,15 @@ def _maps(view: View, results: Results) -> None:
 
     draw = partial(figures.layer_maps, results.layer_map, results.importance)
     place = st.container()
-    chosen = Drawing(
+    chosen = Panel(
         draw(),
         results.layer_map,
         "layer-map",
         "Click two layers, one after the other, to compare them; the pointer over a layer shows "
-        "its most important features. Metric MDS of 1 − similarity: layers that are alike lie "
-        "close together; a line joins the layers of a model in order. The axes have no meaning of "
-        f"their own. {view.caption(results)}",
+        f"its most important features. {captions.layer_maps(view.caption(results))}",
         narrow=partial(draw, across=1),
     ).select("points", "lasso")
-    now = [f"{point['customdata'][0]}:{point['customdata'][1]}" for point in chosen]
+    now = [layer_name(point["customdata"][:2]) for point in chosen]
     now = [layer for layer in dict.fromkeys(now) if layer in view.layer_names]
     # One click after the other: the layer of the click before is the other one of the pair.
     clicked = st.session_state.setdefault(f"clicked {view.job_id}", [])

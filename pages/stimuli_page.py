@@ -8,8 +8,9 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
+from mlem_core.report import captions
 from pages.parts import exporting, frame
-from pages.parts.exporting import Drawing
+from pages.parts.exporting import Panel
 from pages.parts.opening import open_view
 from pages.parts.view import View
 from pages.parts.wording import plain
@@ -60,21 +61,19 @@ def body() -> None:
         [(f.name, f.kind) for f in stimuli.features if f.name in view.features],
         [f.name for f in stimuli.features],
     )
-    Drawing(
+    Panel(
         draw(),
         counts,
         "feature-counts",
-        f"How many of the {len(stimuli):,} stimuli have each value.",
+        captions.feature_counts(len(stimuli)),
         narrow=partial(draw, across=2),
     ).show()
     st.subheader("Correlations between the feature distances")
-    Drawing(
+    Panel(
         figures.feature_correlations(results.feature_correlations),
         results.feature_correlations.rename_axis("feature").reset_index(),
         "feature-correlations",
-        "Pearson correlation of the distances of two features over all pairs of stimuli; where "
-        "it is far from 0, the importances of the two cannot be told apart well. Computed on "
-        f"{results.n_stimuli:,} stimuli and {results.n_pairs:,} pairs.",
+        captions.feature_correlations(captions.computed_on(results.n_stimuli, results.n_pairs)),
     ).show()
 
 

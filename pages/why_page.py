@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import streamlit as st
 
+from mlem_core.base.typing import parse_layer
+from mlem_core.report import captions
 from pages.parts import audited, background, bars, choices, frame, stored, why_more
-from pages.parts.exporting import Drawing
+from pages.parts.exporting import Panel
 from pages.parts.opening import open_view
 from pages.parts.view import View, two_layers
-from pages.parts.wording import as_layer, plain
+from pages.parts.wording import plain
 
 if TYPE_CHECKING:
     from mlem_core.inference.explanation import Explanation
     from mlem_core.measures.decomposition import Decomposition
 
-DRAWS = 1_000
+REPLICATES = 1_000
 EXAMPLES = 8
 
 
@@ -26,7 +28,7 @@ EXAMPLES = 8
 def _explanation(job_id: str, a: str, b: str, features: tuple[str, ...]) -> Explanation:
     from mlem_core.inference.explanation import explain
 
-    sides = as_layer(a), as_layer(b)
+    sides = parse_layer(a), parse_layer(b)
     return explain(stored.open_analysis(job_id), *sides, features=features)
 
 
@@ -37,7 +39,7 @@ def _decomposition(
     from mlem_core.measures.decomposition import decompose
 
     analysis = stored.open_analysis(job_id)
-    at = [analysis.layers.index(as_layer(layer)) for layer in layers]
+    at = [analysis.layers.index(parse_layer(layer)) for layer in layers]
     tables = analysis.tables.of_layers(at).of_features(features)
     return decompose(tables, analysis.rsa[at][:, at])
 
@@ -46,11 +48,11 @@ def _decomposition(
 def _examples(
     job_id: str, a: str, b: str, features: tuple[str, ...], term: str, most: bool
 ) -> pd.DataFrame:
-    from mlem_core.inference.bootstrap import LayerPairs
     from mlem_core.inference.explanation import contributing_pairs
+    from mlem_core.inference.layer_pairs import LayerPairs
 
     analysis = stored.open_analysis(job_id)
-    sides = [as_layer(a), as_layer(b)]
+    sides = [parse_layer(a), parse_layer(b)]
     pairs = LayerPairs.of(analysis, sides, stored.store(), features)
     return contributing_pairs(pairs, analysis.stimuli, term, n=EXAMPLES, most=most)
 
@@ -74,13 +76,15 @@ def body() -> None:
 
 def _two(view: View, a: str, b: str) -> None:
     from mlem_core import figures
+    from mlem_core.inference import caveats
+    from mlem_core.inference.tables import term_tests, terms_and_whole
 
     why = _explanation(view.job_id, a, b, view.selection.features)
     options = {
-        "a": list(as_layer(a)),
-        "b": list(as_layer(b)),
+        "a": list(parse_layer(a)),
+        "b": list(parse_layer(b)),
         "features": view.features,
-        "draws": DRAWS,
+        "draws": REPLICATES,
     }
     task = view.work("error-bars", options)
     made = background.tables(task)
@@ -89,43 +93,39 @@ def _two(view: View, a: str, b: str) -> None:
         why = replace(
             why, terms=made["terms"], whole=made["whole"], notes=tuple(made["notes"]["note"])
         )
-        how = f"{DRAWS:,} resamples"
+        how = f"{REPLICATES:,} bootstrap replicates"
     elif sure is not None and len(sure.terms):
-        terms, whole = sure.pair(*why.layers)
+        terms, whole = terms_and_whole(sure, *why.layers)
         why = replace(
             why,
             terms=why.terms.assign(lower=terms["lower"], upper=terms["upper"]),
             whole=why.whole.assign(lower=whole["lower"], upper=whole["upper"]),
-            notes=bars.few(sure),
+            notes=caveats.of_size(sure.n_sentences),
         )
         how = f"{len(sure.rsa_without)} blocks of sentences left out in turn"
     table = why.terms
     if sure is not None and len(sure.terms):
-        tests, family = sure.term_tests(*why.layers, bars.chosen_correction())
+        tests, family = term_tests(sure, *why.layers, bars.chosen_correction())
         table = table.merge(tests, on="term")
         how += f"; p in the exported table: term other than 0, over a family of {family}"
     with st.container(border=True):
         # A share stays on one line with its sign.
         st.markdown(f"##### {plain(why.headline)}".replace(" %", "\u00a0%"))
         st.markdown(plain(f"{why.how_sure} {why.sentence}"))
-    sure_how = f"Bars: 95 % intervals over sentences, {how}. " if how else ""
     left, right = st.columns([3, 1], gap="large", vertical_alignment="top")
     with left:
-        Drawing(
+        Panel(
             figures.waterfall(why.terms, view.all_features),
             table,
             "why",
-            "RSA (Spearman ρ of the neural distances of the two layers) as a sum: Shapley values "
-            "of the part that the features account for, and the part that they do not, which may "
-            f"be negative. The terms add up exactly. {sure_how}Computed on "
-            f"{len(view.analysis.stimuli):,} stimuli and {view.analysis.tables.n_pairs:,} pairs.",
+            captions.why(_computed_on(view), how),
         ).show()
     with right:
         _numbers(why, a, b)
         background.offer(
             task,
-            "Finer error bars" if how else "Add error bars",
-            f"Draws the sentences {DRAWS:,} times, in the background; about half a minute.",
+            "Finer confidence intervals" if how else "Add confidence intervals",
+            f"{REPLICATES:,} bootstrap replicates, in the background; about half a minute.",
         )
         for note in why.notes:
             st.caption(note)
@@ -133,6 +133,10 @@ def _two(view: View, a: str, b: str) -> None:
     why_more.tau(view, a, b)
     why_more.alone(view, a, b)
     frame.attempt(lambda: _pairs(view, why, a, b))
+
+
+def _computed_on(view: View) -> str:
+    return captions.computed_on(len(view.analysis.stimuli), view.analysis.tables.n_pairs)
 
 
 def _numbers(why: Explanation, a: str, b: str) -> None:
@@ -178,7 +182,7 @@ def _pairs(view: View, why: Explanation, a: str, b: str) -> None:
             help="Pairs that both layers place alike add to the similarity, pairs that they place "
             "differently take from it.",
         )
-    models = sorted({as_layer(layer)[0] for layer in (a, b)})
+    models = sorted({parse_layer(layer)[0] for layer in (a, b)})
     if not _there(view, models):
         st.caption(
             "The pairs are looked up in the representations of "
@@ -251,10 +255,6 @@ def _all(view: View) -> None:
         st.info("It needs at least two layers.", icon=":material/info:")
         return
     decomposition = _decomposition(view.job_id, view.selection.features, tuple(view.layer_names))
-    on = (
-        f"Computed on {len(view.analysis.stimuli):,} stimuli and "
-        f"{view.analysis.tables.n_pairs:,} pairs."
-    )
     means = decomposition.summary(view.layers)
     pairs = (means["model_a"] + " and " + means["model_b"]).where(
         means["model_a"] != means["model_b"], "within " + means["model_a"]
@@ -270,17 +270,16 @@ def _all(view: View) -> None:
     )  # fmt: skip
     st.caption(
         "What makes the models alike: for every two models (and within each) the mean of each term "
-        f"over their pairs of layers; a column adds up to the mean RSA correlation. {on}"
+        "over their pairs of layers; a column adds up to the mean RSA correlation. "
+        + _computed_on(view)
     )
-    Drawing(
+    Panel(
         figures.term_matrices(
             {term: decomposition.matrix(term, view.layers) for term in decomposition.names}
         ),
         decomposition.table(view.layers),
         "why-layers",
-        "What each feature contributes to the RSA correlation of every two layers (Shapley "
-        "values), and what these features do not explain. Orange: it makes the two alike; blue: "
-        f"it sets them apart. {on}",
+        captions.why_layers(_computed_on(view)),
     ).show()
 
 

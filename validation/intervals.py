@@ -11,20 +11,15 @@ import pandas as pd
 from mlem_core.base.typing import FloatArray
 from mlem_core.data.folds import group_folds
 from mlem_core.estimators.base import held_out_scores
-from mlem_core.estimators.ridge import cross_validate_ridge
-from mlem_core.inference.bootstrap import LayerPairs, term_draws
-from mlem_core.inference.intervals import jackknife
-from mlem_core.inference.jackknife import (
-    REFITS,
-    Resampling,
-    p_value,
-    resampled_scores,
-    resampled_terms,
-)
+from mlem_core.estimators.ridge import RidgeMLEM
+from mlem_core.inference.bootstrap import term_replicates
+from mlem_core.inference.jackknife import REFITS, jackknife_interval, p_value
+from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.permutation import score_above_chance
+from mlem_core.inference.replicates import Replicates, resampled_scores, resampled_terms
 from mlem_core.measures.decomposition import UNEXPLAINED, decompose
 from mlem_core.measures.importance import permutation_importance
-from mlem_core.pairs.build import pair_tables
+from mlem_core.pairs.build import PassOptions, pair_tables
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.layer_sums import layer_sums
 from mlem_core.pairs.patterns import PairIndex, feature_columns
@@ -36,7 +31,7 @@ from validation.work import Row, Task
 SIZES = (40, 80, 160)
 DATA_SETS, PART_SIZE = 500, 10
 WORDS = 2
-DRAWS, PERMUTATIONS = 200, 39
+REPLICATES, PERMUTATIONS = 200, 39
 # Fitted models are tested on so many sets of so many sentences.
 POPULATIONS, POPULATION = 4, 1500
 # The truth of terms is the mean of more such sets: of four it is off by a sixth of the standard
@@ -53,7 +48,7 @@ def simulated(n_sentences: int, seed: int | list[int]) -> tuple[pd.DataFrame, li
 
     Feature a is in all four, b in A only, c (of the whole sentence) in A and B, d in none. The
     words of a sentence share a part of every layer, and all layers share a part of every word
-    that no feature describes. "A again" is drawn as A, "B again" as B.
+    that no feature describes. "A again" is made as A, "B again" as B.
     """
     rng = np.random.default_rng(seed)
     n = n_sentences * WORDS
@@ -89,8 +84,7 @@ def tables_of(
         tables = pair_tables(
             index,
             [lambda rows=rows: rows for rows in layers],
-            keep_ranks=ranks.put,
-            workers=1,
+            options=PassOptions(keep_ranks=ranks.put, workers=1),
         )
         return tables, ranks.rsa(), index
 
@@ -176,7 +170,7 @@ def data_set(n_sentences: int, seed: int) -> list[Row]:
         row = {"sentences": n_sentences, "seed": seed, "kind": kind, "quantity": name, "p": p}
         found.append(row | {"value": value, "lower": lower, "upper": upper, "truth": truth})
 
-    def covered(name: str, own: Resampling, at: tuple[int, ...], truth: float) -> None:
+    def covered(name: str, own: Replicates, at: tuple[int, ...], truth: float) -> None:
         bounds = own.interval()
         add(
             "interval",
@@ -186,39 +180,39 @@ def data_set(n_sentences: int, seed: int) -> list[Row]:
         )
 
     # Terms of A and B.
-    terms = resampled_terms(chosen([0, 2]), DRAWS, seed)
+    terms = resampled_terms(chosen([0, 2]), REPLICATES, seed)
     for k, name in enumerate(term_names(tables.features)):
         covered(name, terms, (k,), np.nan)
-    again = resampled_terms(chosen([0, 3]), DRAWS, seed)
-    difference = Resampling(*(x - y for x, y in zip(terms, again, strict=True)))
+    again = resampled_terms(chosen([0, 3]), REPLICATES, seed)
+    difference = Replicates(*(x - y for x, y in zip(terms, again, strict=True)))
     p = p_value(difference.value, difference.left_out)
     for k, name in ((5, "two RSA correlations"), (0, "two terms a")):
         add("test", f"difference of {name}", float(p[k]))
 
     # Scores of A, A again and B.
     pairs = chosen([0, 1, 2])
-    fits = cross_validate_ridge(pairs.tables)
-    scores = resampled_scores(pairs, "ridge", DRAWS, seed)
+    fits = RidgeMLEM().cross_validate(pairs.tables)
+    scores = resampled_scores(pairs, "ridge", REPLICATES, seed)
     true = true_scores(fits.weights)
     covered("held-out ρ", scores, (0, 0), float(true[0, 0]))
     for f, name in enumerate(tables.features):
         covered(f"importance {name}", scores, (0, 2 + f), float(true[0, 1 + f]))
-    difference = Resampling(*(array[..., 0, :] - array[..., 2, :] for array in scores))
+    difference = Replicates(*(array[..., 0, :] - array[..., 2, :] for array in scores))
     true = true[0] - true[2]
     covered("difference of importance b, A less B", difference, (3,), float(true[2]))
     p = p_value(scores.value, scores.left_out, above=True)
     add("test", "importance d above 0", float(p[0, 5]))
     add("test", "importance b of B above 0", float(p[2, 3]))
-    difference = Resampling(*(array[..., 0, :] - array[..., 1, :] for array in scores))
+    difference = Replicates(*(array[..., 0, :] - array[..., 1, :] for array in scores))
     p = p_value(difference.value, difference.left_out)
     for f in (0, 2):
         add("test", f"difference of importance {tables.features[f]}", float(p[2 + f]))
 
     # A layer that has nothing to do with the features.
     chance = score_above_chance(
-        chosen([4]), cross_validate_ridge, n_permutations=PERMUTATIONS, seed=seed
+        chosen([4]), RidgeMLEM().cross_validate, n_permutations=PERMUTATIONS, seed=seed
     )
-    add("test", "score above chance", float(chance.table["p"].iloc[0]))
+    add("test", "score above chance", float(chance["p"].iloc[0]))
     return found
 
 
@@ -235,9 +229,9 @@ def blocks_alone(n_sentences: int, first: int, n: int) -> list[Row]:
         pairs = RankedPairs.of(ranks, pattern, groups, index.n_patterns)
         without = leave_out(n_sentences, REFITS, np.random.default_rng(seed))
         weights = np.concatenate((np.ones((1, n_sentences)), without))
-        drawn = term_draws(pairs, tables.codes, weights)
-        values = np.column_stack((drawn.values, drawn.rsa, drawn.ceilings[:, 0]))
-        bounds = jackknife(values[0], values[1:])
+        terms = term_replicates(pairs, tables.codes, weights)
+        values = np.column_stack((terms.values, terms.rsa, terms.ceilings[:, 0]))
+        bounds = jackknife_interval(values[0], values[1:])
         row = {"sentences": n_sentences, "seed": seed, "kind": "interval", "truth": np.nan}
         found += [
             row | {"quantity": f"{name}{ALONE}", "value": value, "lower": lower, "upper": upper}

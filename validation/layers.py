@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -13,13 +12,14 @@ from mlem_core.base.typing import FloatArray
 from mlem_core.data import datasets
 from mlem_core.data.folds import group_folds
 from mlem_core.estimators.ascent import Shape
-from mlem_core.estimators.base import FoldFits, held_out_scores
-from mlem_core.estimators.ridge import cross_validate_ridge
-from mlem_core.estimators.soft_rank import Ascent, ascend
-from mlem_core.estimators.spearman import cross_validate_spearman
+from mlem_core.estimators.base import TableModel, held_out_scores
+from mlem_core.estimators.frrsa import FRRSA
+from mlem_core.estimators.ridge import RidgeMLEM
+from mlem_core.estimators.soft_rank import Ascent, FeatureDistances, Schedule, ascend
+from mlem_core.estimators.spearman import SpearmanMLEM
 from mlem_core.measures.importance import permutation_importance
 from mlem_core.models.representations import from_model
-from mlem_core.pairs.build import pair_tables
+from mlem_core.pairs.build import PassOptions, pair_tables
 from mlem_core.pairs.patterns import FeatureColumn, PairIndex, feature_columns
 from mlem_core.pairs.tables import PairTables
 from mlem_core.storage.store import Store
@@ -43,16 +43,16 @@ LAYERS += (("smollm2", 5), ("smollm2", 15), ("smollm2", 30))
 SEEDS = range(10)
 PERMUTATIONS = (5, 10, 100, 1000)
 
-# Estimators on the pair table: with interactions or not, and how they are fitted.
-FITS: dict[str, tuple[bool, Callable[[PairTables], FoldFits]]] = {
-    "ridge": (False, cross_validate_ridge),
-    "ridge on ranks": (False, lambda t: cross_validate_ridge(t, target="rank")),
-    "spearman": (False, cross_validate_spearman),
-    "FR-RSA": (False, lambda t: cross_validate_spearman(t, "none")),
-    "ridge-I": (True, cross_validate_ridge),
-    "ridge-I on ranks": (True, lambda t: cross_validate_ridge(t, target="rank")),
-    "spearman-I": (True, cross_validate_spearman),
-    "FR-RSA-I": (True, lambda t: cross_validate_spearman(t, "none")),
+# Estimators on the pair table, with interactions or not.
+FITS: dict[str, tuple[bool, TableModel]] = {
+    "ridge": (False, RidgeMLEM()),
+    "ridge on ranks": (False, RidgeMLEM(target="rank")),
+    "spearman": (False, SpearmanMLEM()),
+    "FR-RSA": (False, FRRSA()),
+    "ridge-I": (True, RidgeMLEM()),
+    "ridge-I on ranks": (True, RidgeMLEM(target="rank")),
+    "spearman-I": (True, SpearmanMLEM()),
+    "FR-RSA-I": (True, FRRSA()),
 }
 # The published recipe: with interactions or not, constraint, strength (None: true ranks), batch.
 PUBLISHED: dict[str, tuple[bool, str, float | None, int | None]] = {
@@ -80,7 +80,9 @@ def index_of(seed: int) -> PairIndex:
 
 def tables_of(rows: NDArray[np.floating], seed: int = 0) -> PairTables:
     """The pair tables of one layer."""
-    return pair_tables(index_of(seed), [lambda: rows], train_ranks=True, workers=1)
+    return pair_tables(
+        index_of(seed), [lambda: rows], train_ranks=True, options=PassOptions(workers=1)
+    )
 
 
 @lru_cache(maxsize=2)
@@ -104,9 +106,9 @@ def published(name: str, tables: PairTables, rows: NDArray[np.floating], **more:
         FeatureColumn(column.name, column.kind, column.values[train], column.span)
         for column in feature_columns(datasets.load(STIMULI))
     ]
-    options = {"strength": strength, "batch_size": batch} | more
+    schedule = Schedule(**({"strength": strength, "batch_size": batch} | more))
     shape = Shape(tables.with_interactions(interactions).columns, constraint)
-    return ascend(columns, rows[train], shape, **options)
+    return ascend(FeatureDistances(columns), rows[train], shape, schedule=schedule)
 
 
 Fitted = tuple[PairTables, FloatArray, FloatArray]
@@ -115,9 +117,9 @@ Fitted = tuple[PairTables, FloatArray, FloatArray]
 def profiles(name: str, tables: PairTables, rows: NDArray[np.floating], seed: int = 0) -> Fitted:
     """Tables, and weights and importances (n_folds, n_columns); of the published recipe fold 0."""
     if name in FITS:
-        interactions, fit = FITS[name]
+        interactions, model = FITS[name]
         tables = tables.with_interactions(interactions)
-        weights = fit(tables).weights
+        weights = model.cross_validate(tables).weights
     else:
         tables = tables.with_interactions(PUBLISHED[name][0])
         weights = np.zeros((1, FOLDS, len(tables.columns)))
@@ -187,7 +189,7 @@ def lines(model: str, layer: int) -> list[Row]:
     tables = clean_tables(model, layer)
     found = []
     for name in ("ridge", "ridge on ranks", "spearman"):
-        weights = FITS[name][1](tables).weights[0, 0]
+        weights = FITS[name][1].cross_validate(tables).weights[0, 0]
         found.append({"model": model, "layer": layer, "estimator": name})
         found[-1] |= scored(tables, weights, 0)
     return found

@@ -12,6 +12,7 @@ from mlem_core.base.typing import FloatArray
 from mlem_core.estimators.base import MetricModel
 from mlem_core.estimators.frrsa import FRRSA
 from mlem_core.estimators.ridge import RidgeMLEM
+from mlem_core.estimators.soft_rank import SoftRankMLEM
 from mlem_core.estimators.spearman import SpearmanMLEM
 from mlem_core.pairs.terms import Columns
 from validation.work import Row, Task
@@ -30,17 +31,17 @@ FAST: dict[str, Callable[[], MetricModel]] = {
     "ridge-I on ranks": lambda: RidgeMLEM(interactions=True, target="rank"),
 }
 SLOW: dict[str, Callable[[int], MetricModel]] = {
-    "spearman-I, published": lambda seed: SpearmanMLEM(
-        interactions=True, recipe="paper", strength=1.0, seed=seed
+    "spearman-I, published": lambda seed: SoftRankMLEM(
+        interactions=True, strength=1.0, random_state=seed
     ),
-    "FR-RSA-I, published": lambda seed: FRRSA(
-        interactions=True, recipe="paper", strength=1.0, seed=seed
+    "FR-RSA-I, published": lambda seed: SoftRankMLEM(
+        interactions=True, constraint="none", strength=1.0, random_state=seed
     ),
-    "spearman-I, published, true ranks": lambda seed: SpearmanMLEM(
-        interactions=True, recipe="paper", seed=seed
+    "spearman-I, published, true ranks": lambda seed: SoftRankMLEM(
+        interactions=True, random_state=seed
     ),
-    "FR-RSA-I, published, true ranks": lambda seed: FRRSA(
-        interactions=True, recipe="paper", seed=seed
+    "FR-RSA-I, published, true ranks": lambda seed: SoftRankMLEM(
+        interactions=True, constraint="none", random_state=seed
     ),
 }
 PLANTED = "planted W"
@@ -103,11 +104,11 @@ def simulate(kind: str, seed: int, noise: float, names: tuple[str, ...]) -> list
     for name in names:
         if name == PLANTED:
             model: MetricModel = RidgeMLEM((1.0,), interactions=True).fit(train, rows[:TRAIN])
-            model.weights_ = columns.weights(matrix)
+            model.coef_ = columns.weights(matrix)
         else:
             model = FAST[name]() if name in FAST else SLOW[name](seed)
             model.fit(train, rows[:TRAIN])
-        fitted = columns.matrix(columns.unit(model.weights_))
+        fitted = columns.matrix(columns.unit(model.coef_))
         found.append(
             {
                 "truth": kind,

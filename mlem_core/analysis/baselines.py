@@ -19,22 +19,21 @@ from numpy.typing import NDArray
 
 from mlem_core.analysis.maps import representations_of
 from mlem_core.base.errors import InputError, unknown
-from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.base.typing import FloatArray, IntArray, Layer
 from mlem_core.data.stimuli import StimulusSet
-from mlem_core.estimators.base import FoldFits
-from mlem_core.estimators.ridge import cross_validate_ridge
+from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.pairs.build import pair_tables
-from mlem_core.pairs.distances import equal_rows, squared_distances
+from mlem_core.pairs.distances import PRECOMPUTED, equal_rows, squared_distances
 from mlem_core.pairs.patterns import FeatureColumn, PairIndex, feature_columns
-from mlem_core.pairs.tables import PairTables
+from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
 
 if TYPE_CHECKING:
     from sklearn.base import ClassifierMixin
 
     from mlem_core.analysis.analysis import Analysis
+    from mlem_core.models.representations import Representations
 
-Layer = tuple[str, int]
 # (model, layer) -> (n_stimuli, n_units); read one at a time, so memory-mapped arrays stay on disk.
 LayerRows = Mapping[Layer, NDArray[np.floating]]
 
@@ -43,7 +42,6 @@ MAX_LEVELS = 10
 # Units whose pairs are ranked before the next ones are read.
 UNITS_AT_ONCE = 32
 BASELINES = ("decoding", "random-forest", "univariate")
-VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -266,8 +264,6 @@ def univariate(
     *,
     missing: str = "ignore",
     units: Sequence[int] | None = None,
-    fit: Callable[[PairTables], FoldFits] = cross_validate_ridge,
-    units_at_once: int = UNITS_AT_ONCE,
 ) -> pd.DataFrame:
     """Held-out ρ of a metric fitted to the distances |x_i - x_j| of each unit alone.
 
@@ -280,8 +276,6 @@ def univariate(
     folds : (n_stimuli,) the fold that tests each stimulus
     missing : see `mlem_core.pairs.patterns.PairIndex`
     units : numbers of the units to fit; by default all
-    fit : gives the fits of pair tables, in which each unit is a layer
-    units_at_once : units whose tables are in memory at a time
 
     Returns
     -------
@@ -307,14 +301,14 @@ def univariate(
                 )
         # What is one representation up to rounding in the layer is one in each of its units.
         rows = rows[equal_rows(np.asarray(layer_rows[model, layer]))]
-        for start in range(0, len(chosen), units_at_once):
-            part = chosen[start : start + units_at_once]
+        for start in range(0, len(chosen), UNITS_AT_ONCE):
+            part = chosen[start : start + UNITS_AT_ONCE]
             tables = pair_tables(
                 index,
                 [lambda unit=unit, rows=rows: rows[:, [unit]] for unit in part],  # type: ignore[misc]
                 names=[f"unit {unit} of layer {layer} of {model}" for unit in part],
             )
-            rho = fit(tables).rho
+            rho = RidgeMLEM().cross_validate(tables).rho
             found += [
                 (model, layer, unit, fold, float(rho[u, fold]))
                 for u, unit in enumerate(part)
@@ -350,48 +344,57 @@ def of_analysis(
     """
     if name not in BASELINES:
         raise unknown("baseline", name, BASELINES)
-    if analysis.spec.distance == "precomputed":
+    if analysis.spec.distance == PRECOMPUTED:
         raise InputError(
             f"the baseline {name} needs representations, but this analysis has precomputed "
             "distances only."
         )
     wanted = analysis.layers if layers is None else list(layers)
-    tables: list[pd.DataFrame] = []
-    notices: dict[str, None] = {}
-    for done, layer in enumerate(wanted, 1):
-        source = representations_of(analysis, layer[0], store)
+    parts = []
+    for done, (model, number) in enumerate(wanted, 1):
+        source = representations_of(analysis, model, store)
+        depends_on = {
+            "name": name,
+            "stimuli": analysis.stimuli.digest,
+            "layer": [source.identity, number],
+            "missing": analysis.spec.missing if name == "univariate" else None,
+            "folds": analysis.spec.folds,
+            "seed": analysis.spec.seed,
+        }
 
-        def make(folder: Path, layer: Layer = layer, source: Any = source) -> None:
-            rows = {layer: np.asarray(source[layer[1]])}
-            said: tuple[str, ...] = ()
-            if name == "decoding":
-                read = decoding(analysis.stimuli, rows, analysis.folds)
-                table, said = read.table, read.notices
-            elif name == "random-forest":
-                table = random_forest(analysis.stimuli, rows, analysis.folds, n_jobs=-1)
-            else:
-                table = univariate(
-                    analysis.stimuli, rows, analysis.folds, missing=analysis.spec.missing
-                )
-            table.drop(columns=["model", "layer"]).to_csv(folder / "table.csv", index=False)
-            (folder / "notices.json").write_text(json.dumps(said), encoding="utf-8")
+        def make(layer: Layer = (model, number), source: Representations = source) -> Baseline:
+            return _of_layer(analysis, name, {layer: np.asarray(source[layer[1]])})
 
-        folder = store.entry(
-            "baseline",
-            VERSION,
-            make,
-            name=name,
-            stimuli=analysis.stimuli.digest,
-            layer=[source.identity, layer[1]],
-            missing=analysis.spec.missing if name == "univariate" else None,
-            folds=analysis.spec.folds,
-            seed=analysis.spec.seed,
-        )
-        table = pd.read_csv(folder / "table.csv", keep_default_na=False)
-        table.insert(0, "model", layer[0])
-        table.insert(1, "layer", layer[1])
-        tables.append(table)
-        notices |= dict.fromkeys(json.loads((folder / "notices.json").read_text(encoding="utf-8")))
+        kept = STAGE.get(store, depends_on, make)
+        kept.table.insert(0, "model", model)
+        kept.table.insert(1, "layer", number)
+        parts.append(kept)
         if progress is not None:
             progress(done, len(wanted))
-    return Baseline(pd.concat(tables, ignore_index=True), tuple(notices))
+    notices = dict.fromkeys(notice for part in parts for notice in part.notices)
+    return Baseline(pd.concat([part.table for part in parts], ignore_index=True), tuple(notices))
+
+
+def _of_layer(analysis: Analysis, name: str, rows: LayerRows) -> Baseline:
+    if name == "decoding":
+        return decoding(analysis.stimuli, rows, analysis.folds)
+    if name == "random-forest":
+        table = random_forest(analysis.stimuli, rows, analysis.folds, n_jobs=-1)
+    else:
+        table = univariate(analysis.stimuli, rows, analysis.folds, missing=analysis.spec.missing)
+    return Baseline(table, ())
+
+
+def _save(found: Baseline, folder: Path) -> None:
+    found.table.drop(columns=["model", "layer"]).to_csv(folder / "table.csv", index=False)
+    (folder / "notices.json").write_text(json.dumps(found.notices), encoding="utf-8")
+
+
+def _load(folder: Path) -> Baseline:
+    """Without the columns model and layer, which the key has."""
+    notices = json.loads((folder / "notices.json").read_text(encoding="utf-8"))
+    table = pd.read_csv(folder / "table.csv", keep_default_na=False)
+    return Baseline(table, tuple(notices))
+
+
+STAGE = Stage("baseline", 1, _save, _load)

@@ -1,7 +1,7 @@
-"""Fits that take long, kept in the store a layer at a time.
+"""Cached fits: those of slow estimators, in the store a layer at a time.
 
 Ridge is fitted again whenever a choice changes. An estimator that searches for the highest rank
-correlation takes about a second a layer: it is worth keeping, and what is kept for a layer holds
+correlation takes about a second a layer, which is worth a cache; the cached fit of a layer holds
 whichever other layers are shown.
 """
 
@@ -19,22 +19,27 @@ from mlem_core.analysis.results import Results
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.typing import FloatArray, Layer, Progress, Report
 from mlem_core.estimators.base import FoldFits
-from mlem_core.estimators.registry import ESTIMATORS
 from mlem_core.measures.importance import fitted
 from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
 
-SLOW = tuple(name for name in ESTIMATORS if not name.startswith("ridge"))
-
 _PARTS = ("weights", "alpha", "rho", "rho_a", "ceiling")
-# What an analysis was asked that changes none of its pair tables, or is said by the layer.
-_APART = ("estimator", "interactions", "features", "device", "models", "representations", "layers")
+# Parameters of an analysis that change none of its pair tables, or that the layer stands for.
+_NOT_IN_KEY = (
+    "estimator",
+    "interactions",
+    "features",
+    "device",
+    "models",
+    "representations",
+    "layers",
+)
 
 Fits = tuple[FoldFits, FloatArray]
 
 
-def _save(found: Fits, folder: Path) -> None:
-    fits, importance = found
+def _save(layer_fits: Fits, folder: Path) -> None:
+    fits, importance = layer_fits
     parts = {name: getattr(fits, name) for name in _PARTS}
     np.savez(folder / "fits.npz", importance=importance, **parts)
 
@@ -48,20 +53,20 @@ STAGE = Stage("fits", 1, _save, _load)
 
 
 def find(analysis: Analysis, store: Store, selection: Selection) -> Results | None:
-    """The results of a selection if the fits of all of its layers are kept; else None."""
-    kept = []
+    """The results of a selection if the fits of all of its layers are cached; else None."""
+    cached = []
     for layer in selection.layers:
         fits = STAGE.find(store, _depends_on(analysis, layer, selection))
         if fits is None:
             return None
-        kept.append(fits)
-    return analysis.results_of(selection, _joined(kept))
+        cached.append(fits)
+    return analysis.results_of(selection, _joined(cached))
 
 
 def make(
     analysis: Analysis, store: Store, selection: Selection, report: Report | None = None
 ) -> Results:
-    """The results of a selection; fits that are not kept yet are computed and kept.
+    """The results of a selection; fits that are not cached yet are computed first.
 
     Parameters
     ----------
@@ -72,12 +77,12 @@ def make(
     InputError
         As `Analysis.results`.
     """
-    kept, total = [], len(selection.layers)
+    cached, total = [], len(selection.layers)
     for done, layer in enumerate(selection.layers):
         if report is not None:
             report(Progress("fits", None, done, total, "layers"))
         tables, _ = analysis.subset(replace(selection, layers=(layer,)))
-        kept.append(
+        cached.append(
             STAGE.get(
                 store,
                 _depends_on(analysis, layer, selection),
@@ -86,15 +91,15 @@ def make(
         )
     if report is not None:
         report(Progress("fits", None, total, total, "layers"))
-    return analysis.results_of(selection, _joined(kept))
+    return analysis.results_of(selection, _joined(cached))
 
 
 def _depends_on(analysis: Analysis, layer: Layer, selection: Selection) -> dict[str, Any]:
     model, number = layer
-    asked = analysis.manifest["parameters"]
+    parameters = analysis.manifest["parameters"]
     stimuli = analysis.manifest["stimuli"]
     return {
-        "asked": {name: value for name, value in asked.items() if name not in _APART},
+        "asked": {name: value for name, value in parameters.items() if name not in _NOT_IN_KEY},
         "stimuli": [stimuli["digest"], stimuli["features"]],
         "representations": analysis.manifest["models"][model]["identity"],
         "layer": number,
@@ -105,7 +110,8 @@ def _depends_on(analysis: Analysis, layer: Layer, selection: Selection) -> dict[
     }
 
 
-def _joined(kept: Sequence[Fits]) -> Fits:
+def _joined(by_layer: Sequence[Fits]) -> Fits:
     """The fits of n_layers layers as one, from those of each."""
-    fits = {name: np.concatenate([getattr(own, name) for own, _ in kept]) for name in _PARTS}
-    return FoldFits(**fits), np.concatenate([importance for _, importance in kept])
+    fits, importance = zip(*by_layer, strict=True)
+    joined = {name: np.concatenate([getattr(one, name) for one in fits]) for name in _PARTS}
+    return FoldFits(**joined), np.concatenate(importance)

@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
+from mlem_core.base.text import listed, many
 from mlem_core.base.typing import IntArray
 from mlem_core.data.folds import group_folds
 from mlem_core.data.stimuli import StimulusSet
@@ -48,16 +49,16 @@ class Finding:
     severity : "problem" (a result would mean nothing), "caution" (read it with care), "note"
     kind : what it is about, one word: "constant", "copies", "weights", "rare", "identifier",
         "range", "correlated", "missing", "duplicates", "few", "folds", "bins"
+    sentence : what was found, what it means for the result, and what to do
     features : the features it is about
     rows : the rows it is about, 1 for the first stimulus below the header, at most `MOST_ROWS`
-    sentence : what was found, what it means for the result, and what to do
     """
 
     severity: Severity
     kind: str
-    features: tuple[str, ...]
-    rows: tuple[int, ...]
     sentence: str
+    features: tuple[str, ...] = ()
+    rows: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -106,12 +107,12 @@ def lint(
     try:
         fold_of = group_folds(stimuli.groups, folds, seed)
     except InputError as error:
-        findings.append(Finding("problem", "folds", (), (), _sentence(error)))
+        findings.append(Finding("problem", "folds", _sentence(error)))
         fold_of = np.arange(n) % min(max(folds, 2), n)
     rows = np.sort(np.random.default_rng(seed).permutation(n)[:MOST_STIMULI])
     fold_of = np.unique(fold_of[rows], return_inverse=True)[1].astype(np.int64)
     index = PairIndex.build(feature_columns(stimuli.take(rows)), fold_of, missing)
-    findings += [Finding("note", "bins", (), (), note) for note in index.notes]
+    findings += [Finding("note", "bins", note) for note in index.notes]
     tables = tables_without_layers(index).with_interactions(interactions)
     findings += feature_findings(tables)
     correlations = _correlations(tables)
@@ -126,7 +127,7 @@ def feature_notices(tables: PairTables) -> list[str]:
     return [finding.sentence for finding in feature_findings(tables)]
 
 
-def feature_findings(tables: PairTables) -> list[Finding]:
+def feature_findings(tables: PairTables) -> Iterator[Finding]:
     """What the features' own values make uncertain about every fit.
 
     A feature that is the same everywhere in a fold's training stimuli, two features that tell apart
@@ -136,56 +137,50 @@ def feature_findings(tables: PairTables) -> list[Finding]:
     ----------
     tables : `with_interactions` decides how many weights there are
     """
-    found: list[Finding] = []
-
-    def add(severity: Severity, kind: str, features: tuple[str, ...], sentence: str) -> None:
-        found.append(Finding(severity, kind, features, (), sentence))
-
     blocks = training_blocks(tables.n_folds, [(k,) for k in range(tables.n_folds)])
     present = [np.unique(tables.cell_pattern[use[tables.cell_block]]) for use in blocks]
     for f, name in enumerate(tables.features):
         folds = [k for k, own in enumerate(present) if len(np.unique(tables.codes[own, f])) < 2]
         if len(folds) == tables.n_folds:
-            add(
+            yield Finding(
                 "problem",
                 "constant",
-                (name,),
                 f"The feature {name!r} has the same distance in all pairs of stimuli; its weights "
                 "and importances are 0.",
+                (name,),
             )
         elif folds:
             named = ", ".join(str(k) for k in folds)
-            add(
+            yield Finding(
                 "caution",
                 "constant",
-                (name,),
                 f"The feature {name!r} has the same distance in all pairs that are left to train "
                 f"on without fold {named}; its weight there is 0.",
+                (name,),
             )
     whole = np.unique(np.concatenate(present))
     for f, g in itertools.combinations(range(len(tables.features)), 2):
         pairs = np.unique(tables.codes[whole][:, [f, g]], axis=0)
         sizes = [len(np.unique(pairs[:, c])) for c in (0, 1)]
         if sizes[0] == sizes[1] == len(pairs) > 1:
-            add(
+            yield Finding(
                 "problem",
                 "copies",
-                (tables.features[f], tables.features[g]),
                 f"The features {tables.features[f]!r} and {tables.features[g]!r} tell apart the "
                 "same stimuli, so how their weight is divided between them means nothing; leave "
                 "one of them out.",
+                (tables.features[f], tables.features[g]),
             )
     fewest = min(len(own) for own in present)
     if len(tables.columns) >= fewest:
-        add(
+        yield Finding(
             "problem",
             "weights",
-            tables.features,
             f"The model has {len(tables.columns)} weights, but the features tell the pairs of "
             f"stimuli apart in only {fewest} ways; other weights would fit as well, so choose "
             f"fewer features{' or no interactions' if tables.interactions else ''}.",
+            tables.features,
         )
-    return found
 
 
 def _correlations(tables: PairTables) -> pd.DataFrame:
@@ -207,11 +202,10 @@ def _correlated(table: pd.DataFrame, known: Sequence[Finding], of: str) -> list[
         Finding(
             "caution",
             "correlated",
-            names,
-            (),
             f"The distances of {names[0]!r} and {names[1]!r} correlate at {value:.2f} over {of}, "
             "so that a part of what one explains may be found under the other's name; read the two "
             "importances together, or choose stimuli in which the two vary independently.",
+            names,
         )
         for value, names in sorted(pairs, key=lambda pair: -abs(pair[0]))
         if names not in copies
@@ -231,12 +225,11 @@ def _duplicates(stimuli: StimulusSet) -> Iterator[Finding]:
     yield Finding(
         "caution",
         "duplicates",
-        (),
-        rows,
-        f"{_many(len(again), 'row')} {'repeats' if len(again) == 1 else 'repeat'} a {what} that an "
+        f"{many(len(again), 'row')} {'repeats' if len(again) == 1 else 'repeat'} a {what} that an "
         f"earlier row has (row {rows[0]} is row {int(np.flatnonzero(same)[0]) + 1} again): models "
         "represent both alike whatever the features say, so such pairs tell nothing or mislead; "
         "keep one row of each.",
+        rows=rows,
     )
 
 
@@ -254,8 +247,8 @@ def _missing(stimuli: StimulusSet, policy: str) -> Iterator[Finding]:
         who = (
             f"The feature {names[0]!r} has no value"
             if len(names) == 1
-            else f"The features {_listed([repr(name) for name in names])} have no value, always "
-            "together,"
+            else f"The features {listed([repr(name) for name in names], most=5)} have no value, "
+            "always together,"
         )
         if policy == "level":
             means = (
@@ -271,10 +264,10 @@ def _missing(stimuli: StimulusSet, policy: str) -> Iterator[Finding]:
         yield Finding(
             "caution" if n_absent > n / 2 else "note",
             "missing",
-            tuple(names),
-            _rows(np.flatnonzero(absent)),
             f"{who} in {n_absent:,} of {n:,} stimuli ({n_absent / n:.0%}): {means}; check that "
             "these cells are meant to be empty.",
+            tuple(names),
+            _rows(np.flatnonzero(absent)),
         )
 
 
@@ -291,28 +284,27 @@ def _values(stimuli: StimulusSet, folds: int) -> Iterator[Finding]:
             yield Finding(
                 "problem",
                 "identifier",
-                (feature.name,),
-                (),
                 f"The feature {feature.name!r} has {len(counts):,} different values in "
                 f"{int(counts.sum()):,} stimuli, so it says of nearly every two that they differ; "
                 "if it names the stimuli, ignore it, and if it is a number, make it ordered.",
+                (feature.name,),
             )
             continue
         rare = counts[counts < max(folds, min(RARE, n / 100))]
         if not len(rare):
             continue
-        shown = _listed([f"{value} ({count})" for value, count in rare.items()])
+        shown = listed([f"{value} ({count})" for value, count in rare.items()], most=5)
         one = len(rare) == 1
         yield Finding(
             "caution",
             "rare",
-            (feature.name,),
-            _rows(np.flatnonzero(values.isin(rare.index))),
             f"{'A value' if one else f'{len(rare)} values'} of the feature {feature.name!r} "
             f"{'is' if one else 'are'} rare among {n:,} stimuli: {shown}; some folds hold hardly "
             "any, so what is said about the feature says little about "
             f"{'it' if one else 'them'}: merge {'it' if one else 'them'} with others or add "
             "stimuli.",
+            (feature.name,),
+            _rows(np.flatnonzero(values.isin(rare.index))),
         )
 
 
@@ -325,12 +317,12 @@ def _stretched(name: str, values: pd.Series[Any]) -> Iterator[Finding]:
         yield Finding(
             "caution",
             "range",
-            (name,),
-            _rows(np.flatnonzero(far)),
             f"The feature {name!r} runs from {low:g} to {high:g}, but 98 % of its values lie "
             f"between {middle_low:g} and {middle_high:g}: scaled by the range, nearly all its "
             "distances are close to 0 and its weight rests on few stimuli; look at the extreme "
             "values, or use their logarithm.",
+            (name,),
+            _rows(np.flatnonzero(far)),
         )
 
 
@@ -343,8 +335,6 @@ def _size(stimuli: StimulusSet, folds: int, interactions: bool) -> Iterator[Find
         yield Finding(
             "caution",
             "few",
-            (),
-            (),
             f"There are {n:,} stimuli for {n_weights} weights; as a rule of thumb have "
             f"{PER_WEIGHT} stimuli a weight (here {PER_WEIGHT * n_weights:,}), because pairs of "
             "the same stimuli are not independent: expect weights that change from fold to fold, "
@@ -357,8 +347,6 @@ def _size(stimuli: StimulusSet, folds: int, interactions: bool) -> Iterator[Find
         yield Finding(
             "caution",
             "folds",
-            (),
-            (),
             f"The stimuli are of {len(sizes)} different values of {what!r}, which stay together, "
             f"in {folds} folds; as a rule of thumb have {GROUPS_A_FOLD} a fold (here "
             f"{GROUPS_A_FOLD * folds}): the scores of single folds will differ by chance, so add "
@@ -369,27 +357,15 @@ def _size(stimuli: StimulusSet, folds: int, interactions: bool) -> Iterator[Find
         yield Finding(
             "caution",
             "folds",
-            (),
-            _rows(largest),
             f"{sizes.max():,} of the {n:,} stimuli have the same {what!r} (row {largest[0] + 1} is "
             "the first) and stay together, so that one fold is far larger than the others and is "
             "trained on few; divide them into smaller groups.",
+            rows=_rows(largest),
         )
 
 
 def _rows(positions: IntArray) -> tuple[int, ...]:
     return tuple(int(position) + 1 for position in positions[:MOST_ROWS])
-
-
-def _many(n: int, what: str) -> str:
-    return f"{n:,} {what}{'' if n == 1 else 's'}"
-
-
-def _listed(texts: Sequence[str], most: int = 5) -> str:
-    shown = list(texts[:most])
-    if len(texts) > most:
-        return f"{', '.join(shown)} and {len(texts) - most} more"
-    return f"{', '.join(shown[:-1])} and {shown[-1]}" if len(shown) > 1 else shown[0]
 
 
 def _sentence(error: InputError) -> str:

@@ -8,19 +8,33 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.selection import check_layers
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.analysis.transforms import view
-from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.errors import InputError
+from mlem_core.base.typing import FloatArray
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.measures.similarity import mds_map
 from mlem_core.models import representations
 from mlem_core.models.representations import Representations
 from mlem_core.pairs.distances import PRECOMPUTED, squared_distances
+from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
 
 # Metric MDS of more stimuli takes too long to look at; a seeded sample shows the same clusters.
 MAP_STIMULI = 1_000
-MAP_VERSION = 1
+
+
+def _save(points: FloatArray, folder: Path) -> None:
+    np.save(folder / "map.npy", points)
+
+
+def _load(folder: Path) -> FloatArray:
+    points: FloatArray = np.load(folder / "map.npy", allow_pickle=False)
+    return points
+
+
+MAPS = Stage("stimulus-map", 1, _save, _load)
 
 
 def stimulus_map(analysis: Analysis, model: str, layer: int, store: Store) -> pd.DataFrame:
@@ -33,35 +47,28 @@ def stimulus_map(analysis: Analysis, model: str, layer: int, store: Store) -> pd
     InputError
         The layer is not in the analysis, or its representations are no longer in the store.
     """
-    if (model, layer) not in analysis.layers:
-        names = [f"{name}:{number}" for name, number in analysis.layers]
-        raise unknown("layer", f"{model}:{layer}", names)
+    check_layers([(model, layer)], analysis.layers)
     n = len(analysis.stimuli)
     rng = np.random.default_rng(analysis.spec.seed)
     shown = np.sort(rng.permutation(n)[:MAP_STIMULI])
-    if (model, layer) in analysis.maps:
-        kept = analysis.maps[model, layer]
-        return pd.DataFrame({"stimulus": shown, "x": kept[:, 0], "y": kept[:, 1]})
 
-    def make(folder: Path) -> None:
+    def make() -> FloatArray:
         rows = np.asarray(representations_of(analysis, model, store).of(layer, shown))
         squared = squared_distances(rows, analysis.spec.distance, layer=f"{model} layer {layer}")
         square = np.zeros((len(shown), len(shown)))
         square[np.triu_indices(len(shown), 1)] = np.sqrt(squared)
-        np.save(folder / "map.npy", mds_map(square + square.T, max_iter=100))
+        return mds_map(square + square.T, max_iter=100)
 
-    identity = analysis.manifest["models"][model]["identity"]
-    folder = store.entry(
-        "stimulus-map",
-        MAP_VERSION,
-        make,
-        representations=identity,
-        layer=layer,
-        distance=analysis.spec.distance,
-        seed=analysis.spec.seed,
-        n_stimuli=n,
-    )
-    points = np.load(folder / "map.npy", allow_pickle=False)
+    points = analysis.maps.get((model, layer))
+    if points is None:
+        depends_on = {
+            "representations": analysis.manifest["models"][model]["identity"],
+            "layer": layer,
+            "distance": analysis.spec.distance,
+            "seed": analysis.spec.seed,
+            "n_stimuli": n,
+        }
+        points = MAPS.get(store, depends_on, make)
     return pd.DataFrame({"stimulus": shown, "x": points[:, 0], "y": points[:, 1]})
 
 

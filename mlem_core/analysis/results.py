@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mlem_core.base.typing import FloatArray, IntArray, Layer
+from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
 from mlem_core.data.stimuli import write_table
 from mlem_core.estimators.base import FoldFits
 from mlem_core.measures import similarity
@@ -146,13 +146,13 @@ def results_from_tables(
     layers : (model, layer) of each
     rsa : (n_layers, n_layers) from `mlem_core.pairs.rank_store.PairRanks.rsa`
     folds : (n_stimuli,) the fold that tests each stimulus
-    estimator : one of `ESTIMATORS`
+    estimator : name, see `mlem_core.estimators.registry`
     fits : what `fitted` gives, where it has been computed before
     """
-    found, importance = fitted(tables, estimator) if fits is None else fits
+    fold_fits, importance = fitted(tables, estimator) if fits is None else fits
     terms = tables.columns.names
     tau = similarity.weighted_tau(importance.mean(axis=1))
-    names = [f"{model}:{layer}" for model, layer in layers]
+    names = [layer_name(layer) for layer in layers]
     by = {"fold": range(tables.n_folds)}
     counts = np.bincount(tables.cell_pattern, tables.counts, len(tables.codes)).astype(np.float64)
     correlations = similarity.feature_correlations(tables.patterns, counts)
@@ -160,15 +160,15 @@ def results_from_tables(
         scores=_long(
             layers,
             {
-                "rho": found.rho,
-                "rho_a": found.rho_a,
-                "ceiling": found.ceiling,
-                "alpha": found.alpha,
+                "rho": fold_fits.rho,
+                "rho_a": fold_fits.rho_a,
+                "ceiling": fold_fits.ceiling,
+                "alpha": fold_fits.alpha,
             },
             **by,
         ),
         importance=_long(layers, {"importance": importance}, **by, feature=terms),
-        weights=_long(layers, {"weight": found.weights}, **by, feature=terms),
+        weights=_long(layers, {"weight": fold_fits.weights}, **by, feature=terms),
         folds=pd.DataFrame({"stimulus": np.arange(len(folds)), "fold": folds}),
         similarity_profiles=pd.DataFrame(tau, index=names, columns=names),
         similarity_rsa=pd.DataFrame(rsa, index=names, columns=names),

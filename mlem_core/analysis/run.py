@@ -1,10 +1,11 @@
-"""What an analysis is, and its run from the stimuli to the tables."""
+"""The run of an analysis, from the stimuli to the pair tables."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,20 +16,20 @@ from mlem_core.analysis.maps import from_file
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.analysis.transforms import kept_stimuli, stimuli_kept, view
 from mlem_core.base.errors import InputError
+from mlem_core.base.text import span
 from mlem_core.base.typing import FloatArray, IntArray, Layer, Progress, Report
 from mlem_core.data.folds import group_folds
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.models import representations
 from mlem_core.models.representations import Representations
 from mlem_core.pairs import tables_io
-from mlem_core.pairs.build import pair_tables
+from mlem_core.pairs.build import PassOptions, pair_tables
 from mlem_core.pairs.patterns import PairIndex, feature_columns
 from mlem_core.pairs.rank_store import PairRanks
 from mlem_core.pairs.tables import PairTables
 from mlem_core.pairs.torch_backend import cuda_device
+from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
-
-TABLES_VERSION = 3
 
 
 def run(spec: AnalysisSpec, store: Store, progress: Report | None = None) -> Analysis:
@@ -50,14 +51,16 @@ def run(spec: AnalysisSpec, store: Store, progress: Report | None = None) -> Ana
     whole = spec.load_stimuli().select(spec.features)
     stimuli = stimuli_kept(whole, spec.positions)
     folds = _folds(whole, spec)
-    found, notices = _all_representations(spec, whole, store, progress or (lambda _: None))
+    report = progress or (lambda _: None)
+    found, notices = _all_representations(spec, whole, store, report)
     rows = kept_stimuli(whole, spec.positions)
     found = [view(source, rows, spec.positions, spec.units) for source in found]
     if len(rows) < len(whole):
         left_out = len(whole) - len(rows)
         notices.append(f"{left_out} of {len(whole)} stimuli, those at position 0, were left out.")
     sources, layers = _chosen_layers(spec, found, notices)
-    tables, rsa, notes, kept = _tables(spec, stimuli, folds, sources, layers, store, progress)
+    by_layer = {layer: sources[layer[0]] for layer in layers}
+    tables, rsa, notes, kept = _tables(spec, stimuli, folds, by_layer, store, report)
     layers = [layers[i] for i in kept]
     notices += notes + feature_notices(tables.with_interactions(spec.interactions))
     for (model, layer), squares in zip(layers, tables.rank_squares, strict=True):
@@ -143,7 +146,7 @@ def _chosen_layers(
         if not chosen:
             notices.append(
                 f"{source.name} was left out: it has none of the layers "
-                f"{', '.join(str(n) for n in spec.layers or ())}; it has {_span(source.layers)}."
+                f"{', '.join(str(n) for n in spec.layers or ())}; it has {span(source.layers, 2)}."
             )
         layers += [(source.name, n) for n in chosen]
     if not layers:
@@ -157,20 +160,49 @@ def _chosen_layers(
     return {source.name: source for source in found}, layers
 
 
-def _span(layers: Sequence[int]) -> str:
-    return f"{layers[0]} to {layers[-1]}" if len(layers) > 1 else f"{layers[0]}"
+class _LayerTables(NamedTuple):
+    """What the layers give that can be used.
+
+    tables, rsa : of these layers
+    notes : sentences about what is not exact or was left out
+    kept : which of the layers these are, by position
+    """
+
+    tables: PairTables
+    rsa: FloatArray
+    notes: list[str]
+    kept: list[int]
+
+
+def _save(found: _LayerTables, folder: Path) -> None:
+    tables_io.save(found.tables, folder / "tables.npz")
+    np.save(folder / "rsa.npy", found.rsa)
+    about = {"notes": found.notes, "layers": found.kept}
+    (folder / "notes.json").write_text(json.dumps(about), encoding="utf-8")
+
+
+def _load(folder: Path) -> _LayerTables:
+    about = json.loads((folder / "notes.json").read_text(encoding="utf-8"))
+    return _LayerTables(
+        tables_io.load(folder / "tables.npz"),
+        np.load(folder / "rsa.npy", allow_pickle=False),
+        list(about["notes"]),
+        list(about["layers"]),
+    )
+
+
+TABLES = Stage("pair-tables", 3, _save, _load)
 
 
 def _tables(
     spec: AnalysisSpec,
     stimuli: StimulusSet,
     folds: IntArray,
-    sources: Mapping[str, Representations],
-    layers: Sequence[Layer],
+    sources: Mapping[Layer, Representations],
     store: Store,
-    progress: Report | None,
-) -> tuple[PairTables, FloatArray, list[str], list[int]]:
-    """The tables, RSA and notices of the layers that can be used, and which of `layers` these are.
+    report: Report,
+) -> _LayerTables:
+    """The tables, RSA and notices of the layers that can be used.
 
     Raises
     ------
@@ -178,55 +210,40 @@ def _tables(
         What is wrong with the first layer, if none can be used.
     """
 
-    def counted(done: int, total: int) -> None:
-        if progress is not None:
-            progress(Progress("pair tables", None, done, total, "layers"))
+    def progress(done: int, total: int) -> None:
+        report(Progress("pair tables", None, done, total, "layers"))
 
-    def make(folder: Path) -> None:
-        counted(0, len(layers))
+    def make() -> _LayerTables:
+        progress(0, len(sources))
         index = PairIndex.build(feature_columns(stimuli), folds, spec.missing)
         errors: dict[int, InputError] = {}
-        with PairRanks(len(layers), len(stimuli), folder) as ranks:
+        with PairRanks(len(sources), len(stimuli), store.root) as ranks:
 
             def failed(position: int, error: InputError) -> None:
                 errors[position] = error
-                if len(errors) == len(layers):
+                if len(errors) == len(sources):
                     raise errors[0]
                 ranks.put(position, np.zeros(ranks.n_pairs, dtype=np.uint32))
 
             tables = pair_tables(
                 index,
-                [lambda name=name, n=n: sources[name][n] for name, n in layers],  # type: ignore[misc]
-                names=[f"{name} layer {n}" for name, n in layers],
+                [lambda source=source, n=n: source[n] for (_, n), source in sources.items()],  # type: ignore[misc]
+                names=[f"{model} layer {n}" for model, n in sources],
                 distance=spec.distance,
-                keep_ranks=ranks.put,
                 train_ranks=True,
-                failed=failed,
-                progress=counted,
-                device=cuda_device(spec.device),
+                options=PassOptions(ranks.put, failed, progress, device=cuda_device(spec.device)),
             )
-            kept = [i for i in range(len(layers)) if i not in errors]
-            np.save(folder / "rsa.npy", ranks.rsa()[np.ix_(kept, kept)])
-        tables_io.save(tables, folder / "tables.npz")
+            kept = [i for i in range(len(sources)) if i not in errors]
+            rsa = ranks.rsa()[np.ix_(kept, kept)]
         notes = [f"A layer was left out: {errors[i]}" for i in sorted(errors)]
-        about = {"notes": [*index.notes, *notes], "layers": kept}
-        (folder / "notes.json").write_text(json.dumps(about), encoding="utf-8")
+        return _LayerTables(tables, rsa, [*index.notes, *notes], kept)
 
-    folder = store.entry(
-        "pair-tables",
-        TABLES_VERSION,
-        make,
-        stimuli=stimuli.digest,
-        layers=[[sources[name].identity, n] for name, n in layers],
-        missing=spec.missing,
-        distance=spec.distance,
-        folds=spec.folds,
-        seed=spec.seed,
-    )
-    about = json.loads((folder / "notes.json").read_text(encoding="utf-8"))
-    return (
-        tables_io.load(folder / "tables.npz"),
-        np.load(folder / "rsa.npy", allow_pickle=False),
-        list(about["notes"]),
-        list(about["layers"]),
-    )
+    depends_on = {
+        "stimuli": stimuli.digest,
+        "layers": [[source.identity, n] for (_, n), source in sources.items()],
+        "missing": spec.missing,
+        "distance": spec.distance,
+        "folds": spec.folds,
+        "seed": spec.seed,
+    }
+    return TABLES.get(store, depends_on, make)

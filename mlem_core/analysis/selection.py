@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from mlem_core.base.errors import InputError, unknown
-from mlem_core.base.typing import FloatArray, Layer
-from mlem_core.estimators.registry import ESTIMATORS
+from mlem_core.base.typing import FloatArray, Layer, layer_name
+from mlem_core.estimators.registry import estimator_named
 from mlem_core.pairs.tables import PairTables
 
 
@@ -22,7 +22,7 @@ class Selection:
     ----------
     features : names, in the order of the analysis
     layers : (model, layer), in the order of the analysis
-    estimator : one of `mlem_core.estimators.registry.ESTIMATORS`
+    estimator : name, see `mlem_core.estimators.registry`
     interactions : whether products of two features are weighed too
     """
 
@@ -43,8 +43,7 @@ class Selection:
             if name not in features:
                 raise unknown("feature", name, features)
         check_layers(self.layers, layers)
-        if self.estimator not in ESTIMATORS:
-            raise unknown("estimator", self.estimator, ESTIMATORS)
+        estimator_named(self.estimator)
         for what, chosen in (("feature", self.features), ("layer", self.layers)):
             if not chosen:
                 raise InputError(f"no {what} is left; choose at least one.")
@@ -89,8 +88,8 @@ class Selection:
         )
 
 
-def check_layers(asked: Sequence[Layer], layers: Sequence[Layer]) -> None:
+def check_layers(asked: Iterable[Layer], layers: Collection[Layer]) -> None:
     """Raise InputError for a layer that there is not."""
-    for model, number in asked:
-        if (model, number) not in layers:
-            raise unknown("layer", f"{model}:{number}", [f"{m}:{n}" for m, n in layers])
+    for layer in asked:
+        if layer not in layers:
+            raise unknown("layer", layer_name(layer), [layer_name(one) for one in layers])

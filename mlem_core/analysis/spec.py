@@ -15,7 +15,7 @@ from mlem_core.data.stimuli import StimulusSet, read_csv
 from mlem_core.estimators.registry import ESTIMATORS
 from mlem_core.models.registry import DTYPES
 from mlem_core.models.tokens import POOLINGS, SPECIAL_TOKENS
-from mlem_core.pairs.distances import DISTANCES, METRICS, PRECOMPUTED
+from mlem_core.pairs.distances import DISTANCES, PRECOMPUTED, metrics
 from mlem_core.pairs.patterns import MISSING
 
 
@@ -32,12 +32,10 @@ class AnalysisSpec:
     features : features to use; None is all
     ordered, nominal : features whose kind is not what their values suggest
     missing : "ignore" or "level", see `mlem_core.pairs.patterns.PairIndex`
-    estimator : one of `ESTIMATORS`: "ridge" (non-negative, on squared distances), "ridge-rank" (on
-        their ranks), "spearman" (the highest rank correlation), "frrsa" (the same, weights free)
+    estimator : name, see `mlem_core.estimators.registry`
     interactions : whether products of two features are weighed too
-    distance : one of `mlem_core.pairs.distances.DISTANCES`; "precomputed" where all that is
-        compared are
-        files whose arrays are distances (n_stimuli, n_stimuli)
+    distance : a name in `mlem_core.pairs.distances.DISTANCES`; "precomputed" where all that is
+        compared are files whose arrays are distances (n_stimuli, n_stimuli)
     folds : number of folds of the cross-validation
     seed : seed of the folds
     device : "auto", "cpu" or "cuda"
@@ -115,7 +113,7 @@ class AnalysisSpec:
             raise InputError(
                 f"the distance {PRECOMPUTED} goes with representations files only, whose arrays "
                 f"are distances already; found the model {self.models[0]!r} beside it: leave it "
-                f"out, or choose one of {', '.join(METRICS)}."
+                f"out, or choose one of {', '.join(metrics())}."
             )
         if self.distance == PRECOMPUTED and self.units != "raw":
             raise InputError(

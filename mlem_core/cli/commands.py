@@ -49,7 +49,8 @@ def _analyze(options: argparse.Namespace) -> None:
     from mlem_core.analysis.baselines import BASELINES, of_analysis
     from mlem_core.analysis.run import run
     from mlem_core.base.typing import Progress
-    from mlem_core.inference.all_layers import error_bars
+    from mlem_core.inference.all_layers import layer_intervals
+    from mlem_core.inference.tables import score_table, similarity_table
     from mlem_core.storage.store import Store
 
     spec = spec_of(options)
@@ -70,10 +71,12 @@ def _analyze(options: argparse.Namespace) -> None:
             extra[f"{name.replace('-', '_')}.csv"] = found.table
             notices += found.notices
         if options.bootstrap:
-            bounds = error_bars(analysis, store, draws=options.bootstrap, report=bars.show)
+            bounds = layer_intervals(
+                analysis, store, n_replicates=options.bootstrap, report=bars.show
+            )
             for name, (table, family) in (
-                ("intervals.csv", bounds.score_table()),
-                ("similarity_intervals.csv", bounds.similarity_table()),
+                ("intervals.csv", score_table(bounds)),
+                ("similarity_intervals.csv", similarity_table(bounds)),
             ):
                 extra[name] = table
                 notices.append(f"The tests in {name} are a family: {family}.")
@@ -83,10 +86,15 @@ def _analyze(options: argparse.Namespace) -> None:
     results.write(options.out, analysis.manifest, extra)
     if options.capsule:
         from mlem_core.report import capsule
+        from mlem_core.report.figures import Drawing
 
         with _Bars() as bars:
             capsule.write(
-                analysis, options.capsule, results=results, store=store, progress=bars.show
+                analysis,
+                options.capsule,
+                results=results,
+                drawing=Drawing(store=store),
+                progress=bars.show,
             )
 
 
@@ -94,7 +102,7 @@ def _audit(options: argparse.Namespace) -> None:
     from mlem_core.analysis.results import write_tables
     from mlem_core.analysis.run import run
     from mlem_core.robustness.audit import audit
-    from mlem_core.robustness.flags import marks, summary
+    from mlem_core.robustness.flags import flags, summary
     from mlem_core.storage.store import Store
 
     store = Store()
@@ -107,7 +115,7 @@ def _audit(options: argparse.Namespace) -> None:
         "audit.csv": found.layers,
         "audit_changes.csv": found.changes,
         "audit_pairs.csv": found.pairs,
-        "audit_marks.csv": marks(found),
+        "audit_marks.csv": flags(found),
     }
     write_tables(options.out, tables, analysis.manifest)
     print("\n".join(summary(found)))
@@ -117,8 +125,8 @@ def _why(options: argparse.Namespace) -> None:
     from mlem_core.analysis.run import run
     from mlem_core.base.typing import Progress
     from mlem_core.data.stimuli import write_table
-    from mlem_core.inference.explanation import explain
-    from mlem_core.inference.jackknife import GENERALISES
+    from mlem_core.inference.caveats import GENERALISES
+    from mlem_core.inference.explanation import explain, with_intervals
     from mlem_core.storage.store import Store
 
     both = (options.first, options.second)
@@ -134,16 +142,13 @@ def _why(options: argparse.Namespace) -> None:
         analysis = run(spec_of(options), store, bars.show)
         for notice in analysis.notices:
             print(notice, file=sys.stderr)
-        why = explain(
-            analysis,
-            *both,
-            store=store,
-            n_draws=options.bootstrap,
-            seed=options.seed,
-            progress=lambda done, total: bars.show(
-                Progress("intervals", None, done, total, "draws")
-            ),
-        )
+        why = explain(analysis, *both, seed=options.seed)
+        if options.bootstrap:
+
+            def resampled(done: int, total: int) -> None:
+                bars.show(Progress("intervals", None, done, total, "replicates"))
+
+            why = with_intervals(why, analysis, store, options.bootstrap, options.seed, resampled)
     if options.out:
         write_table(why.terms, options.out)
     print(why.text)

@@ -7,6 +7,11 @@ import sys
 from dataclasses import fields
 from typing import TYPE_CHECKING, NoReturn
 
+from mlem_core.base.errors import InputError
+from mlem_core.base.typing import Layer, parse_layer
+from mlem_core.estimators.registry import ESTIMATORS
+from mlem_core.pairs.distances import DISTANCES
+
 if TYPE_CHECKING:
     from mlem_core.analysis.spec import AnalysisSpec
 
@@ -42,13 +47,11 @@ def _named_file(text: str) -> tuple[str, str]:
     return name, path
 
 
-def _layer(text: str) -> tuple[str, int]:
-    model, _, number = text.rpartition(":")
-    if not model or not number.isdecimal():
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not of the form MODEL:LAYER, such as minilm:3"
-        )
-    return model, int(number)
+def _layer(text: str) -> Layer:
+    try:
+        return parse_layer(text)
+    except InputError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _add_bootstrap(command: argparse.ArgumentParser, what: str) -> None:
@@ -57,7 +60,7 @@ def _add_bootstrap(command: argparse.ArgumentParser, what: str) -> None:
         type=int,
         default=0,
         metavar="N",
-        help=f"{what} from N draws of the sentences",
+        help=f"{what} from N bootstrap replicates of the sentences",
     )
 
 
@@ -117,9 +120,9 @@ def _add_inputs(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--estimator",
         default="ridge",
-        metavar="ridge|ridge-rank|spearman|frrsa",
-        help="fits the distances (ridge, the default) or their ranks (ridge-rank), or looks for "
-        "the highest rank correlation of a metric (spearman) or with weights of any sign (frrsa)",
+        metavar="|".join(ESTIMATORS),
+        help="; ".join(spec.label.replace("%", "%%") for spec in ESTIMATORS.values())
+        + "; default: ridge",
     )
     command.add_argument(
         "--interactions", action="store_true", help="weigh products of two features too"
@@ -127,14 +130,18 @@ def _add_inputs(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--distance",
         default="euclidean",
-        metavar="euclidean|cosine|manhattan|correlation|precomputed",
+        metavar="|".join(DISTANCES),
         help="precomputed: the arrays of the representations files are distances",
     )
     command.add_argument(
         "--folds", type=int, default=5, metavar="N", help="of the cross-validation; default: 5"
     )
     command.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="of the folds and of draws; default: 0"
+        "--seed",
+        type=int,
+        default=0,
+        metavar="N",
+        help="of the folds and of resampling; default: 0",
     )
     command.add_argument(
         "--device",
@@ -202,7 +209,9 @@ def parser(description: str | None) -> argparse.ArgumentParser:
         metavar="decoding,random-forest,univariate",
         help="baselines to compute and write too, a CSV each; they take seconds to minutes a layer",
     )
-    _add_bootstrap(analyze, "intervals.csv and similarity_intervals.csv too: 95 %% intervals")
+    _add_bootstrap(
+        analyze, "intervals.csv and similarity_intervals.csv too: 95 %% confidence intervals"
+    )
     analyze.add_argument("--out", required=True, metavar="DIR", help=_FOLDER)
     analyze.add_argument(
         "--capsule", metavar="FILE.zip", help="also write all of it, with figures, as one zip"
@@ -212,7 +221,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     for name in ("first", "second"):
         why.add_argument(name, type=_layer, metavar="MODEL:LAYER", help="such as minilm:3")
     _add_inputs(why)
-    _add_bootstrap(why, "95 %% intervals")
+    _add_bootstrap(why, "95 %% confidence intervals")
     why.add_argument("--out", metavar="FILE.csv", help="write the terms as CSV")
 
     audit = commands.add_parser(

@@ -174,19 +174,6 @@ def apply_roles(
     return from_frame(pd.DataFrame(columns), name, ordered=by["ordered"], nominal=by["nominal"])
 
 
-def kinds_to_say(stimuli: StimulusSet) -> dict[str, tuple[str, ...]]:
-    """The entries `ordered` and `nominal` of an `AnalysisSpec` on the CSV of these stimuli.
-
-    Only a feature whose kind is not what its values suggest has to be named.
-    """
-    guessed = guess_roles(stimuli.table)
-    odd = [feature for feature in stimuli.features if guessed[feature.name] != feature.kind]
-    return {
-        kind: tuple(feature.name for feature in odd if feature.kind == kind)
-        for kind in ("ordered", "nominal")
-    }
-
-
 def as_csv(stimuli: StimulusSet) -> bytes:
     """Stimuli as the content of a stimulus CSV."""
     file = io.BytesIO()

@@ -72,6 +72,18 @@ class StimulusSet:
         return len(self.table)
 
     @property
+    def shape(self) -> tuple[int, int]:
+        """(n_stimuli, n_features); scikit-learn takes many rows at once of what has a shape."""
+        return len(self), len(self.features)
+
+    def __getitem__(self, rows: Any) -> StimulusSet:
+        """The stimuli of a slice, of row numbers or of a mask, as of an array.
+
+        scikit-learn asks for `[rows, ...]`.
+        """
+        return self.take(np.atleast_1d(np.arange(len(self))[rows]))
+
+    @property
     def level(self) -> Literal["word", "sentence"]:
         """Whether a stimulus is a word in its sentence or a whole sentence."""
         return "sentence" if self.word_index is None else "word"

@@ -1,8 +1,6 @@
-"""Metrics of maximal rank correlation, found on the pair table itself.
+"""The search for the metric of the highest rank correlation.
 
-A prediction is constant within a pattern, so its rank correlation with the distances of millions of
-pairs follows exactly from one sort of the patterns (`RankObjective.exact`). That objective is a
-staircase; a smoothed one (`RankObjective.slope`) leads uphill, and the exact one has the last word.
+The smoothed objective leads uphill, and the exact one (a staircase) has the last word.
 """
 
 from __future__ import annotations
@@ -10,184 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlem_core.base.errors import unknown
 from mlem_core.base.typing import FloatArray
-from mlem_core.estimators.nnls import nonnegative_quadratic
+from mlem_core.estimators.rank_objective import RankObjective, divisors
 from mlem_core.pairs.terms import Columns
 
-OBJECTIVES = ("rho_a", "rho")
 CONSTRAINTS = ("metric", "none")
-
-CHUNK = 2**21
-# Half the width of the smoothing kernel in bins; Epanechnikov's, since it ends.
-HALF = 8
-KERNEL = 1 - (np.arange(-HALF, HALF + 1) / (HALF + 0.5)) ** 2
-KERNEL /= KERNEL.sum()
 # The kernel's half width goes from the first to the second share of the range of predictions.
 WIDTHS = (0.2, 0.005)
-
-
-def _at_least(values: FloatArray) -> FloatArray:
-    """Divisors: what is not above 0 becomes 1."""
-    return np.where(values > 0, values, 1.0)
-
-
-@dataclass(frozen=True)
-class RankObjective:
-    """Rank correlation of n_problems predictions with as many sets of pairs.
-
-    The problems share their patterns; a pattern that a problem lacks has the count 0 there.
-
-    Attributes
-    ----------
-    terms : (n_patterns, n_columns) see `mlem_core.pairs.terms.Columns.values`
-    counts : (n_problems, n_patterns) pairs that have each pattern
-    sums : (n_problems, n_patterns) sums of the centred average ranks of their distances
-    squares : (n_problems,) sums of the squares of those ranks
-    name : "rho_a", the mean of Spearman's ρ over random tie-breaks, or "rho" with average ranks
-    """
-
-    terms: FloatArray
-    counts: FloatArray
-    sums: FloatArray
-    squares: FloatArray
-    name: str = "rho_a"
-
-    def __post_init__(self) -> None:
-        if self.name not in OBJECTIVES:
-            raise unknown("objective", self.name, OBJECTIVES)
-
-    @property
-    def _untied(self) -> FloatArray:
-        """(n_problems,) sum of the squares of ranks without ties."""
-        total = self.counts.sum(axis=-1)
-        return _at_least((total**3 - total) / 12)
-
-    def exact(self, weights: FloatArray) -> FloatArray:
-        """The objective of several weights a problem.
-
-        Parameters
-        ----------
-        weights : (n_problems, n_tries, n_columns)
-
-        Returns
-        -------
-        (n_problems, n_tries)
-        """
-        n_tries = weights.shape[1]
-        step = max(1, CHUNK // (len(weights) * len(self.terms)))
-        parts = [
-            self._of_predictions(weights[:, start : start + step] @ self.terms.T)
-            for start in range(0, n_tries, step)
-        ]
-        return np.concatenate(parts, axis=1)
-
-    def _of_predictions(self, predictions: FloatArray) -> FloatArray:
-        """The objective of predictions (n_problems, n_tries, n_patterns)."""
-        n_problems, n_tries, n_patterns = predictions.shape
-        rows = n_problems * n_tries
-        order = np.argsort(predictions, axis=-1).reshape(rows, n_patterns)
-        own = np.arange(rows)[:, None] * n_patterns
-        ascending = predictions.ravel().take(order + own)
-        # As elsewhere: what differs by less than this differs in how the sum was rounded.
-        tiny = 1e-12 * (ascending[:, -1:] - ascending[:, :1])
-        begins = np.ones((rows, n_patterns), dtype=bool)
-        np.greater(ascending[:, 1:] - ascending[:, :-1], tiny, out=begins[:, 1:])
-        # From here on all rows in one line, a number for each group of tied patterns.
-        groups = np.flatnonzero(begins)
-        edges = np.searchsorted(groups, own.ravel())
-        order += np.repeat(np.arange(n_problems) * n_patterns, n_tries)[:, None]
-        counts = np.add.reduceat(self.counts.ravel().take(order).ravel(), groups)
-        sums = np.add.reduceat(self.sums.ravel().take(order).ravel(), groups)
-        total = np.repeat(self.counts.sum(axis=-1), n_tries)
-        ranks: FloatArray = np.cumsum(counts) - counts / 2
-        ranks -= np.repeat(np.cumsum(total) - total / 2, np.diff(edges, append=len(groups)))
-        sums *= ranks
-        covariance = np.add.reduceat(sums, edges).reshape(n_problems, n_tries)
-        if self.name == "rho_a":
-            return covariance / self._untied[:, None]
-        ranks *= ranks * counts
-        both = np.add.reduceat(ranks, edges).reshape(n_problems, n_tries) * self.squares[:, None]
-        return np.divide(covariance, np.sqrt(both), out=np.zeros_like(both), where=both > 0)
-
-    def slope(self, weights: FloatArray, width: float) -> FloatArray:
-        """Gradient of the objective with the steps of its staircase made smooth.
-
-        The rank of a prediction is the number of pairs below it. Here a pair counts by how far
-        below it is, in a window whose half width is a share of the range of the predictions. For
-        "rho" the result is proportional to the gradient.
-
-        Parameters
-        ----------
-        weights : (n_problems, n_columns)
-        width : above 0 and below 1
-
-        Returns
-        -------
-        (n_problems, n_columns)
-        """
-        predictions = weights @ self.terms.T
-        counts, sums = self.counts, self.sums
-        n_problems = len(predictions)
-        low = predictions.min(axis=-1, keepdims=True)
-        span = _at_least(predictions.max(axis=-1, keepdims=True) - low)
-        n_bins = int(np.ceil(HALF / width)) + 1
-        place = (predictions - low) * ((n_bins - 1) / span)
-        left = np.minimum(place.astype(np.int64), n_bins - 2)
-        right = (place - left).ravel()
-        # A margin of bins keeps the kernel of one problem out of the next one's bins.
-        size = n_bins + 2 * HALF
-        at = (left + HALF + (np.arange(n_problems) * size)[:, None]).ravel()
-
-        def smooth(values: FloatArray) -> FloatArray:
-            flat = values.ravel()
-            placed = np.bincount(at, flat * (1 - right), n_problems * size)
-            bins = placed + np.bincount(at + 1, flat * right, n_problems * size)
-            bins = np.convolve(bins, KERNEL, mode="same")
-            read: FloatArray = bins[at] * (1 - right) + bins[at + 1] * right
-            return read.reshape(values.shape)
-
-        if self.name == "rho":
-            # d(J / √V) is dJ - (J / 2V) dV up to a factor.
-            ranks = self._ranks(predictions)
-            spread = np.einsum("ij,ij,ij->i", counts, ranks, ranks)
-            share = np.einsum("ij,ij->i", sums, ranks) / _at_least(spread)
-            sums = sums - share[:, None] * (counts * ranks)
-        slope: FloatArray = sums * smooth(counts) - counts * smooth(sums)
-        slope *= (n_bins - 1) / (span * self._untied[:, None])
-        gradient: FloatArray = slope @ self.terms
-        return gradient
-
-    def _ranks(self, predictions: FloatArray) -> FloatArray:
-        """Centred ranks of predictions (n_problems, n_patterns), ties in any order."""
-        order = np.argsort(predictions, axis=-1)
-        counts = np.take_along_axis(self.counts, order, axis=-1)
-        ranks = np.empty_like(counts)
-        after = np.cumsum(counts, axis=-1) - counts / 2 - counts.sum(axis=-1, keepdims=True) / 2
-        np.put_along_axis(ranks, order, after, axis=-1)
-        return ranks
-
-    def least_squares(self, nonnegative: bool) -> FloatArray:
-        """Weights (n_problems, n_columns) of the linear regression of the ranks on the terms."""
-        total = _at_least(self.counts.sum(axis=-1))
-        mean = self.counts @ self.terms / total[:, None]
-        gram = np.einsum("kp,pi,pj->kij", self.counts, self.terms, self.terms, optimize=True)
-        gram -= total[:, None, None] * mean[:, :, None] * mean[:, None, :]
-        moment = self.sums @ self.terms
-        if nonnegative:
-            return nonnegative_quadratic(gram, moment)
-        solved: FloatArray = (np.linalg.pinv(gram, hermitian=True) @ moment[..., None])[..., 0]
-        return solved
-
-    def varies(self) -> NDArray[np.bool_]:
-        """(n_problems, n_columns) whether a term takes more than one value in a problem's pairs."""
-        there = self.counts > 0
-        low = np.where(there[:, :, None], self.terms, np.inf).min(axis=1)
-        high = np.where(there[:, :, None], self.terms, -np.inf).max(axis=1)
-        different: NDArray[np.bool_] = high > low
-        return different
 
 
 @dataclass(frozen=True)
@@ -253,7 +82,7 @@ class Shape:
         """Gradient in the parameters, of a gradient in the weights (..., n_columns)."""
         # The objective does not depend on the scale; what the smoothing leaves of it is taken out.
         along = (slope * weights).sum(axis=-1, keepdims=True)
-        along /= _at_least((weights**2).sum(axis=-1, keepdims=True))
+        along /= divisors((weights**2).sum(axis=-1, keepdims=True))
         slope = slope - along * weights
         if not self.cholesky:
             return slope
@@ -293,17 +122,17 @@ def climb(
         size = rate * 0.05**done * (1 - 0.95**step) ** 0.5 / (1 - 0.9**step)
         parameters = shape.settled(parameters + size * first / (np.sqrt(second) + 1e-15))
         if step % 10 == 0 or step == steps:
-            found = objective.exact(shape.weights(parameters)[:, None])[:, 0]
-            best, value = better(best, value, parameters, found)
+            exact = objective.exact(shape.weights(parameters)[:, None])[:, 0]
+            best, value = better(best, value, parameters, exact)
     return best, value
 
 
 def better(
-    best: FloatArray, value: FloatArray, other: FloatArray, its: FloatArray
+    best: FloatArray, value: FloatArray, other: FloatArray, other_value: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Of two rows a problem those with the higher value (the first, where they are even)."""
-    up = its > value
-    return np.where(up[:, None], other, best), np.where(up, its, value)
+    up = other_value > value
+    return np.where(up[:, None], other, best), np.where(up, other_value, value)
 
 
 def polish(
@@ -335,24 +164,24 @@ def polish(
     for sweep in range(sweeps):
         wide = diagonal and sweep == 0
         for c in range(parameters.shape[1]):
-            own = parameters[:, c, None]
+            current = parameters[:, c, None]
             top = np.abs(parameters).max(axis=1, keepdims=True)
             step = steps[:, c, None]
             if wide:
                 others = np.delete(parameters, c, axis=1)
-                tries = np.concatenate((np.zeros_like(own), top * grid, others), axis=1)
+                tries = np.concatenate((np.zeros_like(current), top * grid, others), axis=1)
             elif diagonal:
-                here = np.where(own == 0, 1e-3 * top, own)
+                here = np.where(current == 0, 1e-3 * top, current)
                 tries = np.concatenate((here * np.exp(step), here / np.exp(step)), axis=1)
             else:
-                tries = np.concatenate((own + step, own - step), axis=1)
+                tries = np.concatenate((current + step, current - step), axis=1)
             several = np.repeat(parameters[:, None], tries.shape[1], axis=1)
             several[:, :, c] = tries
-            found = objective.exact(shape.weights(several))
-            at = found.argmax(axis=1)
-            up = found[problems, at] > value + 1e-12
+            exact = objective.exact(shape.weights(several))
+            at = exact.argmax(axis=1)
+            up = exact[problems, at] > value + 1e-12
             parameters[up, c] = tries[problems, at][up]
-            value[up] = found[problems, at][up]
+            value[up] = exact[problems, at][up]
             if not wide:
                 steps[:, c] *= np.where(up, 1.3, 0.5)
     return parameters
@@ -373,7 +202,7 @@ def maximise(objective: RankObjective, shape: Shape) -> FloatArray:
     -------
     (n_problems, n_columns) with Frobenius norm 1
 
-    Source: Jalouzot et al. 2024, section 2.1.2 (the objective; the search is our own).
+    Source: Jalouzot et al. 2024, section 2.1.2 (the objective; the search is ours).
     """
     columns = shape.columns
     varies = objective.varies()
@@ -384,11 +213,11 @@ def maximise(objective: RankObjective, shape: Shape) -> FloatArray:
         nonnegative=shape.constraint == "metric" and not columns.interactions
     )
     steps, rate = (300, 0.05) if columns.interactions else (120, 0.1)
-    found = [
+    climbed = [
         climb(objective, shape, shape.parameters(start * varies), steps, rate)
         for start in (regression, equal)
     ]
-    best = better(*found[0], *found[1])[0]
+    best = better(*climbed[0], *climbed[1])[0]
     best = polish(objective, shape, best, sweeps=2 if columns.interactions else 4)
     weights = shape.weights(best)
     weights = np.where(varies & (objective.squares > 0)[:, None], weights, 0.0)

@@ -1,8 +1,11 @@
-"""What all estimators share: fits of the folds, held-out scores, and the metric model."""
+"""What all estimators share: scikit-learn's API, and the cross-validation of the pipeline."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -24,8 +27,8 @@ class FoldFits:
     """Metric models of n_layers layers, one a fold, each tested on that fold's pairs.
 
     weights : (n_layers, n_folds, n_columns), see `mlem_core.pairs.terms.Columns`
-    alpha, rho, rho_a, ceiling : (n_layers, n_folds); ρ, ρ_a and the ceiling are held-out; α is NaN
-        where the estimator has none
+    alpha, rho, rho_a, ceiling : (n_layers, n_folds); ρ, ρ_a and the feature ceiling are held-out;
+        α is NaN where the estimator has none
     """
 
     weights: FloatArray
@@ -50,17 +53,17 @@ def held_out_scores(tables: PairTables, weights: FloatArray, fold: int, series: 
     inside = tables.inside(fold)
     rho, rho_a = np.empty(weights.shape[:2]), np.empty(weights.shape[:2])
     for layers, features in inside.by_support(weights):
-        pairs, own = inside.only(layers, features), weights[layers][:, :, features]
+        pairs, used = inside.only(layers, features), weights[layers][:, :, features]
         rho[layers], rho_a[layers] = score_patterns(
-            own @ pairs.x.T, pairs.counts, pairs.rank_sums, pairs.rank_squares, series
+            used @ pairs.x.T, pairs.counts, pairs.rank_sums, pairs.rank_squares, series
         )
     return Score(rho, rho_a)
 
 
-def ceiling(tables: PairTables, fold: int) -> FloatArray:
+def feature_ceiling(tables: PairTables, fold: int) -> FloatArray:
     """Highest ρ that any function of these features can have on the pairs inside a fold.
 
-    The square root of the share of the ranks' variance that lies between patterns.
+    The square root of the share of the ranks' variance that lies between covariate patterns.
 
     Returns
     -------
@@ -81,58 +84,60 @@ def tested(tables: PairTables, weights: FloatArray, alpha: FloatArray | None = N
         alpha=np.full(weights.shape[:2], np.nan) if alpha is None else alpha,
         rho=np.concatenate([score.rho for score in scores], axis=1),
         rho_a=np.concatenate([score.rho_a for score in scores], axis=1),
-        ceiling=np.stack([ceiling(tables, k) for k in range(n_folds)], axis=1),
+        ceiling=np.stack([feature_ceiling(tables, k) for k in range(n_folds)], axis=1),
     )
 
 
 class MetricModel(BaseEstimator):
-    """What the estimators share: D² of two stimuli is predicted as Δᵀ W Δ and a constant.
+    """Predicts the squared distance of two stimuli as Δᵀ W Δ + b, Δ their feature distances.
 
-    A subclass has the parameters `distance`, `missing` and `interactions`, and `fit` sets
-    `weights_` and `intercept_`.
+    A subclass's `fit` calls `_begin` and sets `coef_` and `intercept_`; its `__init__` stores at
+    least these parameters.
+
+    Parameters
+    ----------
+    interactions : whether products of two feature distances are weighed too
+    distance : neural distance, a name in `mlem_core.pairs.distances.DISTANCES`
+    missing : "ignore" or "level", see `mlem_core.pairs.patterns.PairIndex`
+
+    Attributes
+    ----------
+    coef_ : (n_columns,) weights of the terms that `get_feature_names_out` names: W_ff of Δ_f² and,
+        with interactions, W_fg of 2 Δ_f Δ_g
+    intercept_ : float
+    feature_names_in_ : (n_features,)
+    spans_ : lowest and highest value of each feature, which scale ordered features
     """
 
-    distance: str
-    missing: str
-    interactions: bool
-    weights_: FloatArray
+    coef_: FloatArray
     intercept_: float
 
-    def _begin(self, X: StimulusSet | pd.DataFrame) -> None:
-        columns = feature_columns(X)
-        self.spans_ = {c.name: c.span for c in columns}
-        self.feature_names_in_ = np.array([c.name for c in columns], dtype=object)
-        self.n_features_in_ = len(columns)
-        self.column_names_ = self._columns.names
+    def __init__(
+        self,
+        *,
+        interactions: bool = False,
+        distance: str = "euclidean",
+        missing: str = "ignore",
+    ) -> None:
+        self.interactions = interactions
+        self.distance = distance
+        self.missing = missing
 
-    @property
-    def _columns(self) -> Columns:
-        return Columns(tuple(self.feature_names_in_), self.interactions)
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
+        """Names of the weighed terms: (n_columns,), "a" for Δ_a², "a × b" for 2 Δ_a Δ_b.
+
+        Parameters
+        ----------
+        input_features : not used, there for scikit-learn
+        """
+        check_is_fitted(self)
+        return np.array(self._columns.names, dtype=object)
 
     @property
     def W_(self) -> FloatArray:
         """(n_features, n_features) the metric, symmetric."""
-        check_is_fitted(self, "weights_")
-        return self._columns.matrix(self.weights_)
-
-    def _tables(
-        self,
-        stimuli: StimulusSet | pd.DataFrame,
-        representations: NDArray[np.floating],
-        folds: IntArray | None = None,
-        train_ranks: bool = False,
-    ) -> PairTables:
-        columns = feature_columns(stimuli, self.spans_)
-        if folds is None:
-            folds = np.zeros(len(stimuli), dtype=np.int64)
-        index = PairIndex.build(columns, folds, self.missing)
-        return pair_tables(
-            index,
-            [lambda: np.asarray(representations)],
-            distance=self.distance,
-            names=["y"],
-            train_ranks=train_ranks,
-        ).with_interactions(self.interactions)
+        check_is_fitted(self)
+        return self._columns.matrix(self.coef_)
 
     def predict(self, X: StimulusSet | pd.DataFrame) -> FloatArray:
         """Predicted squared distance of every pair, up to the scale of the fitted target.
@@ -141,18 +146,135 @@ class MetricModel(BaseEstimator):
         -------
         (n_pairs,) in the order (0,1), (0,2), ..., (1,2), ...
         """
-        check_is_fitted(self, "weights_")
+        check_is_fitted(self)
         index = PairIndex.build(
             feature_columns(X, self.spans_), np.zeros(len(X), dtype=np.int64), self.missing
         )
-        patterns = np.stack(
-            [level[index.codes[:, f]] for f, level in enumerate(index.levels)], axis=1
-        )
-        predicted: FloatArray = self._columns.values(patterns) @ self.weights_ + self.intercept_
+        terms = self._columns.values(index.patterns)
+        predicted: FloatArray = terms @ self.coef_ + self.intercept_
         return predicted[index.pattern_cell]
 
     def score(self, X: StimulusSet | pd.DataFrame, y: NDArray[np.floating]) -> float:
         """Spearman ρ between predicted and neural distances over all pairs of these stimuli."""
-        check_is_fitted(self, "weights_")
+        check_is_fitted(self)
         tables = self._tables(X, y)
-        return float(held_out_scores(tables, self.weights_[None, None], 0).rho[0, 0])
+        return float(held_out_scores(tables, self.coef_[None, None], 0).rho[0, 0])
+
+    def _begin(self, X: StimulusSet | pd.DataFrame) -> None:
+        columns = feature_columns(X)
+        self.spans_ = {c.name: c.span for c in columns}
+        self.feature_names_in_ = np.array([c.name for c in columns], dtype=object)
+        self.n_features_in_ = len(columns)
+
+    @property
+    def _columns(self) -> Columns:
+        return Columns(tuple(self.feature_names_in_), self.interactions)
+
+    def _tables(
+        self,
+        X: StimulusSet | pd.DataFrame,
+        y: NDArray[np.floating],
+        folds: IntArray | None = None,
+        train_ranks: bool = False,
+    ) -> PairTables:
+        if folds is None:
+            folds = np.zeros(len(X), dtype=np.int64)
+        index = PairIndex.build(feature_columns(X, self.spans_), folds, self.missing)
+        return pair_tables(
+            index,
+            [lambda: np.asarray(y)],
+            distance=self.distance,
+            names=["y"],
+            train_ranks=train_ranks,
+        ).with_interactions(self.interactions)
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Metrics of n_layers layers, one for each of n_sets training sets.
+
+    coef : (n_layers, n_sets, n_columns)
+    intercept : (n_layers, n_sets), or None where the model has none
+    alpha : (n_layers, n_sets) the penalty that was chosen, or None where there is none
+    """
+
+    coef: FloatArray
+    intercept: FloatArray | None = None
+    alpha: FloatArray | None = None
+
+
+class TableModel(MetricModel, ABC):
+    """A metric model that is fitted on pair tables; a subclass says how in `solve`.
+
+    `cross_validate` is what an analysis calls, for all of its layers at once; `fit` is the same
+    solver on all pairs of one layer. `mlem_core.estimators.registry` makes a model known by name.
+    """
+
+    @property
+    def needs_training_ranks(self) -> bool:
+        """Whether `solve` uses the ranks among the training pairs of each fold."""
+        return False
+
+    def check(self) -> None:
+        """Raise InputError for a parameter that cannot be used, before anything is computed."""
+
+    @abstractmethod
+    def solve(self, tables: PairTables, left_out: Sequence[int | None]) -> Solution:
+        """Fit every layer on several training sets.
+
+        Parameters
+        ----------
+        tables : they decide which terms are weighed; the parameters `interactions`, `distance` and
+            `missing` have had their effect
+        left_out : for each training set the fold whose stimuli are in none of its pairs; None for
+            all pairs
+        """
+
+    def inner_folds(
+        self, X: StimulusSet | pd.DataFrame, groups: IntArray | None
+    ) -> IntArray | None:
+        """(n_stimuli,) the folds with which `fit` chooses something; None where it does not."""
+        return None
+
+    def cross_validate(self, tables: PairTables) -> FoldFits:
+        """Fit every layer once a fold, on the pairs that leave out the fold, and test it there.
+
+        Raises
+        ------
+        InputError
+            A parameter that cannot be used; ranks among training pairs that the tables lack.
+        """
+        self.check()
+        solution = self.solve(tables, range(tables.n_folds))
+        return tested(tables, solution.coef, solution.alpha)
+
+    def fit(
+        self,
+        X: StimulusSet | pd.DataFrame,
+        y: NDArray[np.floating],
+        groups: IntArray | None = None,
+    ) -> Self:
+        """Fit the metric on all pairs of the stimuli.
+
+        Parameters
+        ----------
+        X : a StimulusSet, or a DataFrame (n_stimuli, n_features) whose numeric columns are ordered
+        y : (n_stimuli, n_units) representations, or (n_stimuli, n_stimuli) precomputed distances
+        groups : (n_stimuli,) groups that folds keep together; by default those of the StimulusSet,
+            else every stimulus is its own. Of no effect where nothing is cross-validated
+
+        Raises
+        ------
+        InputError
+            A parameter that cannot be used.
+        """
+        self.check()
+        self._begin(X)
+        folds = self.inner_folds(X, groups)
+        ranks = self.needs_training_ranks and folds is not None
+        solution = self.solve(self._tables(X, y, folds, ranks), [None])
+        self.coef_ = solution.coef[0, 0]
+        self.intercept_ = 0.0 if solution.intercept is None else float(solution.intercept[0, 0])
+        if solution.alpha is not None:
+            self.alpha_ = float(solution.alpha[0, 0])
+        return self

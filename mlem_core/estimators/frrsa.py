@@ -10,7 +10,7 @@ class FRRSA(SpearmanMLEM):
 
     Weights of any sign; with interactions (FR-RSA-I) W is symmetric but need not be positive
     definite, so that predictions may be no distance. Parameters and attributes are those of
-    `SpearmanMLEM`.
+    `mlem_core.estimators.spearman.SpearmanMLEM`.
 
     Source: Jalouzot et al. 2024, section 2.4.
     """

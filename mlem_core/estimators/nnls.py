@@ -1,11 +1,10 @@
-"""Pure solvers on normal equations; no stimuli, no layers."""
+"""Non-negative least squares from normal equations, many problems at once."""
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from mlem_core.base.typing import FloatArray
 
 ROUNDS = 30
 

@@ -1,4 +1,4 @@
-"""Ridge from the pair tables: the normal equations of every layer and training set."""
+"""The normal equations of ridge for every layer and training set, from the pair tables."""
 
 from __future__ import annotations
 
@@ -122,21 +122,21 @@ def rank_moments(
     counts = np.bincount(tables.cell_block, tables.counts, minlength=len(edges) - 1)
     for fold in dict.fromkeys(ranked_without):
         sums = tables.rank_sums if fold is None else tables.training_ranks[:, fold]
-        own = [s for s, without in enumerate(ranked_without) if without == fold]
+        at = [s for s, without in enumerate(ranked_without) if without == fold]
         among = training_blocks(tables.n_folds, [() if fold is None else (fold,)])[0]
         scale = counts[among].sum()
         xy = np.zeros((len(sums), len(counts), tables.terms.shape[1]))
         y = np.zeros((len(sums), len(counts)))
         for b in np.flatnonzero(counts):
-            at = slice(int(edges[b]), int(edges[b + 1]))
-            xy[:, b] = sums[:, at] @ tables.terms[tables.cell_pattern[at]]
-            y[:, b] = sums[:, at].sum(axis=-1)
-        chosen = blocks[own].astype(np.float64)
+            cells = slice(int(edges[b]), int(edges[b + 1]))
+            xy[:, b] = sums[:, cells] @ tables.terms[tables.cell_pattern[cells]]
+            y[:, b] = sums[:, cells].sum(axis=-1)
+        chosen = blocks[at].astype(np.float64)
         total = y @ chosen.T
-        moment[:, own] = np.einsum("sb,lbi->lsi", chosen, xy, optimize=True)
-        moment[:, own] -= total[:, :, None] * equations.x_mean[own]
-        moment[:, own] /= scale
-        y_mean[:, own] = total / (chosen @ counts) / scale + 0.5
+        moment[:, at] = np.einsum("sb,lbi->lsi", chosen, xy, optimize=True)
+        moment[:, at] -= total[:, :, None] * equations.x_mean[at]
+        moment[:, at] /= scale
+        y_mean[:, at] = total / (chosen @ counts) / scale + 0.5
     return replace(equations, moment=moment, y_mean=y_mean)
 
 

@@ -1,19 +1,136 @@
-"""The estimators by what a user calls them."""
+"""The estimators by name: one entry each, which everything else reads.
+
+The classes themselves are imported when a model is made: scikit-learn takes seconds, and the
+command line's help or a form needs names only.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
-from mlem_core.estimators.base import FoldFits
-from mlem_core.estimators.ridge import cross_validate_ridge
-from mlem_core.estimators.spearman import cross_validate_spearman
-from mlem_core.pairs.tables import PairTables
+from mlem_core.base.errors import unknown
 
-# Cross-validated fits by what a user calls them.
-ESTIMATORS: dict[str, Callable[[PairTables], FoldFits]] = {
-    "ridge": cross_validate_ridge,
-    "ridge-rank": partial(cross_validate_ridge, target="rank"),
-    "spearman": cross_validate_spearman,
-    "frrsa": partial(cross_validate_spearman, constraint="none"),
-}
+if TYPE_CHECKING:
+    from mlem_core.estimators.base import TableModel
+
+
+@dataclass(frozen=True)
+class EstimatorSpec:
+    """An estimator as the pipeline, the screens, the command line and the capsule know it.
+
+    Attributes
+    ----------
+    name : what a user calls it
+    model : makes the unfitted scikit-learn estimator, whose `cross_validate` the pipeline calls;
+        a class derived from `mlem_core.estimators.base.TableModel` will do
+    label : one line for forms and help texts
+    caption : how it is named in "Fitted with ..." below a figure
+    sentence : how it is named in "was fitted by ..." of the methods paragraph
+    constraint, constraint_with_interactions : what follows it there, by what is weighed
+    reference : key of its paper in `mlem_core.report.references`, or ""
+    slow : takes about a second a layer: screens fit it in the background and cache the fits
+    refitted : can be fitted again to every replicate of a bootstrap or jackknife. It must be fast
+        and do without ranks, among all pairs or among training pairs
+    """
+
+    name: str
+    model: Callable[[], TableModel]
+    label: str
+    caption: str
+    sentence: str
+    constraint: str = ""
+    constraint_with_interactions: str = ""
+    reference: str = ""
+    slow: bool = False
+    refitted: bool = False
+
+
+def _ridge(target: str = "distance") -> TableModel:
+    from mlem_core.estimators.ridge import RidgeMLEM
+
+    return RidgeMLEM(target=target)
+
+
+def _spearman() -> TableModel:
+    from mlem_core.estimators.spearman import SpearmanMLEM
+
+    return SpearmanMLEM()
+
+
+def _frrsa() -> TableModel:
+    from mlem_core.estimators.frrsa import FRRSA
+
+    return FRRSA()
+
+
+ESTIMATORS: dict[str, EstimatorSpec] = {}
+
+
+def register(spec: EstimatorSpec) -> None:
+    """Make an estimator known by its name; one of the same name is replaced."""
+    ESTIMATORS[spec.name] = spec
+
+
+def estimator_named(name: str) -> EstimatorSpec:
+    """The entry of an estimator.
+
+    Raises
+    ------
+    InputError
+        No estimator has this name.
+    """
+    if name not in ESTIMATORS:
+        raise unknown("estimator", name, ESTIMATORS)
+    return ESTIMATORS[name]
+
+
+register(
+    EstimatorSpec(
+        name="ridge",
+        model=_ridge,
+        label="ridge: least squares, weights of at least 0",
+        caption="non-negative ridge regression",
+        sentence="non-negative ridge regression with an intercept on the squared neural distance, "
+        "scaled to [0, 1] over the training pairs",
+        reference="salle2024",
+        refitted=True,
+    )
+)
+register(
+    EstimatorSpec(
+        name="ridge-rank",
+        model=partial(_ridge, "rank"),
+        label="ridge on the ranks of the distances",
+        caption="estimator ridge-rank",
+        sentence="non-negative ridge regression with an intercept on the ranks of the neural "
+        "distances among the training pairs",
+    )
+)
+register(
+    EstimatorSpec(
+        name="spearman",
+        model=_spearman,
+        label="spearman: the highest rank correlation",
+        caption="estimator spearman",
+        sentence="maximising the rank correlation ρ_a with the neural distances over the training "
+        "pairs",
+        constraint=", with weights of at least 0",
+        constraint_with_interactions=", with a symmetric positive definite matrix of weights",
+        reference="jalouzot2024",
+        slow=True,
+    )
+)
+register(
+    EstimatorSpec(
+        name="frrsa",
+        model=_frrsa,
+        label="FR-RSA: the same without constraints",
+        caption="estimator frrsa",
+        sentence="maximising the rank correlation ρ_a with the neural distances over the training "
+        "pairs, the weights free (feature-reweighted RSA)",
+        slow=True,
+    )
+)

@@ -1,4 +1,4 @@
-"""The published way to fit the metric: gradient ascent on a soft rank correlation of sampled pairs.
+"""The published recipe: gradient ascent on a soft rank correlation of sampled pairs.
 
 No table of pairs is made: a step needs the features and representations of a batch of pairs only.
 """
@@ -7,34 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.ascent import Shape
-from mlem_core.pairs.distances import METRICS, n_pairs
-from mlem_core.pairs.patterns import MISSING, FeatureColumn
+from mlem_core.estimators.base import MetricModel
+from mlem_core.pairs.condensed import n_pairs
+from mlem_core.pairs.distances import pair_distances
+from mlem_core.pairs.patterns import MISSING, FeatureColumn, feature_columns
 from mlem_core.pairs.terms import Columns
 
 if TYPE_CHECKING:
     import torch
-
-# Jalouzot et al. 2024, appendix B.
-MAX_STEPS = 1_000
-PATIENCE = 50
-# Appendix C gives the rule and its threshold; the sizes and the number of batches are ours. Where
-# features are sparse the rule alone may ask for more pairs than a step can rank in time.
-FIRST_BATCH = 1_000
-LARGEST_BATCH = 50_000
-GROWTH = 1.2
-BATCHES = 20
-THRESHOLD = 0.01
-# Not published. On layers of the probing set 0.05 ends higher, and sooner, than 0.01.
-RATE = 0.05
-CHUNK_ELEMENTS = 2**22
 
 
 def sample_pairs(n_stimuli: int, size: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
@@ -83,33 +73,44 @@ class FeatureDistances:
         return distances
 
 
-def batch_size(
-    distances: FeatureDistances,
-    n_stimuli: int,
-    columns: Columns,
-    *,
-    first: int = FIRST_BATCH,
-    largest: int = LARGEST_BATCH,
-    growth: float = GROWTH,
-    threshold: float = THRESHOLD,
-    n_batches: int = BATCHES,
-    seed: int = 0,
-) -> int:
+@dataclass(frozen=True)
+class BatchRule:
     """How many pairs a batch needs for the correlations of the terms to be stable.
 
     The smallest size, growing by a factor from the first, at which no correlation of two terms has
-    a standard deviation over batches above the threshold. Correlations of a term that does not
-    vary in a batch do not count. At most the number of pairs, and at most the largest.
+    a standard deviation over batches above the threshold; at most the largest. The rule and its
+    threshold are published, the sizes and the number of batches are ours: where features are
+    sparse the rule alone may ask for more pairs than a step can rank in time.
 
     Source: Jalouzot et al. 2024, appendix C.
     """
+
+    first: int = 1_000
+    largest: int = 50_000
+    growth: float = 1.2
+    threshold: float = 0.01
+    n_batches: int = 20
+
+
+def stable_batch_size(
+    distances: FeatureDistances,
+    n_stimuli: int,
+    columns: Columns,
+    rule: BatchRule | None = None,
+    seed: int = 0,
+) -> int:
+    """Pairs in a batch by the rule; at most the number of pairs.
+
+    Correlations of a term that does not vary in a batch do not count.
+    """
+    rule = rule or BatchRule()
     rng = np.random.default_rng(seed)
-    limit = min(largest, n_pairs(n_stimuli))
+    limit = min(rule.largest, n_pairs(n_stimuli))
     upper = np.triu_indices(len(columns), 1)
-    size = float(first)
+    size = float(rule.first)
     while size < limit:
         correlations = []
-        for _ in range(n_batches):
+        for _ in range(rule.n_batches):
             terms = columns.values(distances.of(*sample_pairs(n_stimuli, int(size), rng)))
             terms = terms - terms.mean(axis=0)
             spread = np.sqrt((terms**2).sum(axis=0))
@@ -118,11 +119,11 @@ def batch_size(
                 terms.T @ terms, both, out=np.full(both.shape, np.nan), where=both > 1e-9
             )
             correlations.append(products[upper])
-        found = np.array(correlations)
-        found = found[:, ~np.isnan(found).any(axis=0)]
-        if found.std(axis=0).max(initial=0.0) <= threshold:
+        varying = np.array(correlations)
+        varying = varying[:, ~np.isnan(varying).any(axis=0)]
+        if varying.std(axis=0).max(initial=0.0) <= rule.threshold:
             return int(size)
-        size *= growth
+        size *= rule.growth
     return limit
 
 
@@ -146,32 +147,6 @@ def spacing(values: FloatArray, counts: FloatArray) -> float:
     return float(max(np.quantile(gaps, 0.25), 1e-12 * (values[-1] - values[0]), 1e-300))
 
 
-def neural_distances(
-    representations: NDArray[np.floating], i: IntArray, j: IntArray, metric: str
-) -> FloatArray:
-    """(n_pairs,) squared neural distances of the pairs (i, j), see `mlem_core.pairs.distances`."""
-    if metric == "precomputed":
-        return np.asarray(representations[i, j], dtype=np.float64) ** 2
-    if metric not in METRICS:
-        raise unknown("distance", metric, (*METRICS, "precomputed"))
-    rows = representations.astype(np.float64) if metric != "euclidean" else representations
-    if metric == "correlation":
-        rows = rows - rows.mean(axis=1, keepdims=True)
-    if metric in ("cosine", "correlation"):
-        norms = np.linalg.norm(rows, axis=1, keepdims=True)
-        rows = rows / np.where(norms > 0, norms, 1.0)
-    found = np.empty(len(i))
-    step = max(1, CHUNK_ELEMENTS // rows.shape[1])
-    for start in range(0, len(i), step):
-        apart = rows[i[start : start + step]] - rows[j[start : start + step]]
-        if metric == "manhattan":
-            found[start : start + step] = np.abs(apart).sum(axis=1) ** 2
-        else:
-            squared = np.einsum("ij,ij->i", apart, apart)
-            found[start : start + step] = squared if metric == "euclidean" else (squared / 2) ** 2
-    return found
-
-
 @dataclass(frozen=True)
 class Ascent:
     """A finished training.
@@ -188,40 +163,54 @@ class Ascent:
     trace: FloatArray
 
 
+@dataclass(frozen=True)
+class Schedule:
+    """How the ascent goes.
+
+    strength : regularisation strength of the soft ranks of predictions and distances, both in
+        [0, 1]; None: see `spacing` for the predictions, and average ranks for the distances. With
+        torchsort's default of 1.0 a soft rank is the value itself up to scale, and what is
+        maximised is Pearson's correlation
+    batch_size : pairs in a batch; None follows `BatchRule`
+    rate : of Adam. Not published: on layers of the probing set 0.05 ends higher, and sooner, than
+        0.01
+    max_steps : most steps
+    patience : steps without a gain after which it stops
+    seed : of the start and the sampled pairs
+
+    Source: Jalouzot et al. 2024, appendix B (steps and patience).
+    """
+
+    strength: float | None = None
+    batch_size: int | None = None
+    rate: float = 0.05
+    max_steps: int = 1_000
+    patience: int = 50
+    seed: int = 0
+
+
 def ascend(
-    columns: Sequence[FeatureColumn],
+    features: FeatureDistances,
     representations: NDArray[np.floating],
     shape: Shape,
-    *,
-    missing: str = "ignore",
     distance: str = "euclidean",
-    strength: float | None = None,
-    batch_size: int | None = None,
-    rate: float = RATE,
-    max_steps: int = MAX_STEPS,
-    patience: int = PATIENCE,
-    seed: int = 0,
+    schedule: Schedule | None = None,
 ) -> Ascent:
     """Maximise a soft Spearman correlation over batches of sampled pairs with Adam.
 
     W is Cholesky's L Lᵀ with the softplus on the diagonal of L (diagonal W: the squares of
     softplus), or free for FR-RSA; its Frobenius norm is brought to 1 at each step. The squared
     neural distances are scaled to [0, 1] by the lowest and highest seen so far. It stops when the
-    correlation has not risen for `patience` steps, and the weights of the best step are returned.
+    correlation has not risen for a while, and the weights of the best step are returned.
 
     The pairs of a batch that have the same feature distances get one and the same prediction, so
     they are truly tied and the soft rank gives them their average rank, whatever the strength.
 
     Parameters
     ----------
-    columns : n_features columns of n_stimuli values; ordered ones are scaled by their span
+    features : of n_stimuli stimuli
     representations : (n_stimuli, n_units), or distances (n_stimuli, n_stimuli) if "precomputed"
     shape : the terms and the constraint
-    strength : regularisation strength of the soft ranks of predictions and distances, both in
-        [0, 1]; None: see `spacing` for the predictions, and average ranks for the distances. With
-        torchsort's default of 1.0 a soft rank is the value itself up to scale, and what is
-        maximised is Pearson's correlation
-    batch_size : None follows the rule of `mlem_core.estimators.soft_rank.batch_size`
 
     Raises
     ------
@@ -231,37 +220,37 @@ def ascend(
     Source: Jalouzot et al. 2024, section 2.2, appendices B and C; Blondel et al. 2020.
     """
     torch, soft_rank = _torch()
-    n_stimuli = len(representations)
-    features = FeatureDistances(columns, missing)
-    terms_of = shape.columns
-    size = batch_size or _batch_size(features, n_stimuli, terms_of, seed=seed)
-    rng = np.random.default_rng(seed)
-    start = rng.uniform(-1.0, 1.0, len(terms_of)) / len(terms_of.features) ** 0.5
+    schedule = schedule or Schedule()
+    n_stimuli, terms = len(representations), shape.columns
+    neural_distances = pair_distances(representations, distance)
+    size = schedule.batch_size or stable_batch_size(features, n_stimuli, terms, seed=schedule.seed)
+    rng = np.random.default_rng(schedule.seed)
+    start = rng.uniform(-1.0, 1.0, len(terms)) / len(terms.features) ** 0.5
     parameters = torch.tensor(start, dtype=torch.float64, requires_grad=True)
-    optimiser = torch.optim.Adam([parameters], lr=rate)
+    optimiser = torch.optim.Adam([parameters], lr=schedule.rate)
     weights_of = _weights_function(shape)
     low, high = np.inf, -np.inf
     best, best_weights, trace = -np.inf, weights_of(parameters).detach().clone(), []
     since = 0
-    for _ in range(max_steps):
+    for _ in range(schedule.max_steps):
         i, j = sample_pairs(n_stimuli, size, rng)
         patterns, inverse = _distinct_rows(features.of(i, j))
-        target = neural_distances(representations, i, j, distance)
+        target = neural_distances(i, j)
         low, high = min(low, float(target.min())), max(high, float(target.max()))
         target = (target - low) / (high - low if high > low else 1.0)
 
         weights = weights_of(parameters)
-        scores = torch.from_numpy(terms_of.values(patterns)) @ weights
+        scores = torch.from_numpy(terms.values(patterns)) @ weights
         span = scores.detach().max() - scores.detach().min()
         scores = scores / span if span > 0 else scores
-        value = _soft_spearman(torch, soft_rank, scores, inverse, target, strength)
+        value = _soft_spearman(torch, soft_rank, scores, inverse, target, schedule.strength)
         trace.append(float(value.detach()))
         if trace[-1] > best:
             # A copy: the parameters go on changing.
             best, best_weights, since = trace[-1], weights.detach().clone(), 0
         else:
             since += 1
-            if since >= patience:
+            if since >= schedule.patience:
                 break
         if not value.requires_grad:
             break
@@ -271,7 +260,80 @@ def ascend(
     return Ascent(best_weights.numpy(), len(trace), size, np.array(trace))
 
 
-_batch_size = batch_size
+class SoftRankMLEM(MetricModel):
+    """The metric of `SpearmanMLEM` or `FRRSA`, found by the published recipe.
+
+    It samples pairs of one layer's stimuli and makes no pair table, so an analysis does not offer
+    it. It needs torch and torchsort.
+
+    Parameters
+    ----------
+    interactions : whether W is full
+    constraint : "metric" (weights of at least 0; with interactions W positive definite), or "none"
+        (feature-reweighted RSA)
+    strength, batch_size : see `Schedule`
+    distance, missing : as in `mlem_core.estimators.base.MetricModel`
+    random_state : seed of the start and the sampled pairs
+
+    Attributes
+    ----------
+    coef_ : (n_columns,)
+    W_ : (n_features, n_features)
+    n_steps_ : steps taken
+    intercept_ : 0
+    feature_names_in_, spans_ : as in `mlem_core.estimators.base.MetricModel`
+
+    Source: Jalouzot et al. 2024, section 2.2, appendices B and C.
+    """
+
+    def __init__(
+        self,
+        *,
+        interactions: bool = False,
+        constraint: str = "metric",
+        strength: float | None = None,
+        batch_size: int | None = None,
+        distance: str = "euclidean",
+        missing: str = "ignore",
+        random_state: int = 0,
+    ) -> None:
+        self.interactions = interactions
+        self.constraint = constraint
+        self.strength = strength
+        self.batch_size = batch_size
+        self.distance = distance
+        self.missing = missing
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: StimulusSet | pd.DataFrame,
+        y: NDArray[np.floating],
+        groups: IntArray | None = None,
+    ) -> Self:
+        """Fit the metric on sampled pairs of the stimuli.
+
+        Parameters
+        ----------
+        X, y : as in `mlem_core.estimators.base.TableModel.fit`
+        groups : not used; there is nothing to choose by cross-validation
+
+        Raises
+        ------
+        InputError
+            torch or torchsort is not installed; an unknown constraint.
+        """
+        self._begin(X)
+        ascent = ascend(
+            FeatureDistances(feature_columns(X, self.spans_), self.missing),
+            np.asarray(y),
+            Shape(self._columns, self.constraint),
+            self.distance,
+            Schedule(self.strength, self.batch_size, seed=self.random_state),
+        )
+        self.coef_, self.intercept_ = ascent.weights, 0.0
+        self.n_steps_ = ascent.n_steps
+        return self
 
 
 def _torch() -> tuple[Any, Any]:
@@ -280,8 +342,8 @@ def _torch() -> tuple[Any, Any]:
         import torchsort
     except ImportError as error:
         raise InputError(
-            f"the recipe 'paper' needs torch and torchsort, but {error.name} is not installed; "
-            "install it (README, requirements-torchsort.txt) or choose the recipe 'exact'."
+            f"SoftRankMLEM needs torch and torchsort, but {error.name} is not installed; install "
+            "it (README, requirements-torchsort.txt) or choose SpearmanMLEM or FRRSA."
         ) from None
     return torch, torchsort.soft_rank
 
@@ -303,14 +365,14 @@ def _weights_function(shape: Shape) -> Any:
     times = torch.where(first == second, 1.0, 2.0).double()
 
     def weights(parameters: torch.Tensor) -> torch.Tensor:
-        found = parameters
+        free = parameters
         if shape.constraint == "metric":
             diagonal = torch.nn.functional.softplus(parameters[:n])
-            found = diagonal**2
+            free = diagonal**2
             if columns.interactions:
                 lower = torch.diag(diagonal).index_put((second[n:], first[n:]), parameters[n:])
-                found = (lower @ lower.T)[first, second]
-        return found / (found**2 * times).sum().sqrt()
+                free = (lower @ lower.T)[first, second]
+        return free / (free**2 * times).sum().sqrt()
 
     return weights
 
@@ -333,11 +395,13 @@ def _soft_spearman(
         strength = spacing(distinct, counts)
     else:
         ranks = soft_rank(torch.from_numpy(target)[None], regularization_strength=strength)[0]
-    found = soft_rank(scores[torch.from_numpy(inverse)][None], regularization_strength=strength)[0]
-    found = found - found.mean()
+    predicted = soft_rank(
+        scores[torch.from_numpy(inverse)][None], regularization_strength=strength
+    )[0]
+    predicted = predicted - predicted.mean()
     ranks = ranks - ranks.mean()
-    both = (found**2).sum() * (ranks**2).sum()
+    both = (predicted**2).sum() * (ranks**2).sum()
     if float(both.detach()) <= 0:
         return torch.zeros((), dtype=torch.float64)
-    result: torch.Tensor = (found * ranks).sum() / both.sqrt()
+    result: torch.Tensor = (predicted * ranks).sum() / both.sqrt()
     return result

@@ -22,7 +22,7 @@ from mlem_core.figures.export import (
 from mlem_core.figures.profiles import profiles, with_interactions
 from mlem_core.figures.similarity import layer_maps, similarity_matrices
 from mlem_core.figures.stimuli import feature_correlations, feature_counts
-from mlem_core.figures.style import GREY, feature_colors
+from mlem_core.figures.style import GREY, Annotations, feature_colors
 from mlem_core.figures.why import term_matrices, waterfall
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "FORMATS",
     "GREY",
     "WIDTHS_MM",
+    "Annotations",
     "Paper",
     "audit_map",
     "can_write_images",

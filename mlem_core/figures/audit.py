@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from mlem_core.base.typing import Layer
 from mlem_core.figures.style import (
     GREY,
     LINE,
@@ -30,11 +32,11 @@ HOLDS, FAILS = PALETTE[0], PALETTE[1]
 def audit_map(
     layers: pd.DataFrame,
     changes: pd.DataFrame,
-    marks: pd.DataFrame,
-    says: Mapping[str, str],
+    flags: pd.DataFrame,
+    labels: Mapping[str, str],
     control: str,
 ) -> go.Figure:
-    """How much of each possible artefact there is in each layer, from 0 to 1; marks are dots.
+    """How much of each possible artefact there is in each layer, from 0 to 1; flags are dots.
 
     A row a quantity: the share of position 0 in the variance of the ranks, the share of outlier
     units in the variance, the mean cosine, for each variant the layer's largest change of RSA, and
@@ -43,25 +45,20 @@ def audit_map(
     Parameters
     ----------
     layers, changes : of an `mlem_core.robustness.audit.Audit`
-    marks : of `mlem_core.robustness.flags.marks`; only those of a layer alone are drawn
-    says : how each variant is called, in the order of the rows
+    flags : of `mlem_core.robustness.flags.flags`; only those of a layer alone are drawn
+    labels : how each variant is called, in the order of the rows
     control : the variant with random weights
     """
     names = list(zip(layers["model"], layers["layer"], strict=True))
-    titles, rows, texts = _quantities(layers, changes, names, says, control)
-    blocks = model_blocks(names)
-    values = np.array(rows, dtype=np.float64)
+    rows = _rows(layers, changes, names, labels, control)
     figure = go.Figure(
         go.Heatmap(
-            z=np.clip(values, 0.0, 1.0),
+            z=np.clip(np.array([row.values for row in rows], dtype=np.float64), 0.0, 1.0),
             x=np.arange(len(names)),
-            y=np.arange(len(titles)),
+            y=np.arange(len(rows)),
             hovertext=[
-                [
-                    f"<b>{plain(m)}:{n}</b><br>{text}"
-                    for (m, n), text in zip(names, own, strict=True)
-                ]
-                for own in texts
+                [f"{_head(layer)}{text}" for layer, text in zip(names, row.texts, strict=True)]
+                for row in rows
             ],
             hoverinfo="text",
             hoverongaps=False,
@@ -79,30 +76,9 @@ def audit_map(
             name="quantities",
         )
     )
-    alone = marks[marks["layer_b"] == -1]
-    places = {variant: y for y, variant in enumerate((*_ROWS, *says))}
-    dots: dict[tuple[int, int], list[str]] = {}
-    for row in alone.itertuples():
-        at = (row.model_a, row.layer_a)
-        if at in names and places.get(row.variant, len(titles)) < len(titles):
-            dots.setdefault((names.index(at), places[row.variant]), []).append(row.reason)
-    figure.add_trace(
-        go.Scatter(
-            x=[x for x, _ in dots],
-            y=[y for _, y in dots],
-            mode="markers",
-            marker={"color": "white", "size": 7, "line": {"color": "#444", "width": 1}},
-            hovertext=[
-                f"<b>{plain(names[x][0])}:{names[x][1]}</b><br>"
-                + "<br>".join(plain(reason, 120) for reason in own)
-                for (x, _), own in dots.items()
-            ],
-            hoverinfo="text",
-            name="a conclusion changes",
-            showlegend=False,
-        )
-    )
-    quiet(figure, height=34 * len(titles) + 130)
+    figure.add_trace(_flag_dots(flags, names, [row.name for row in rows]))
+    quiet(figure, height=34 * len(rows) + 130)
+    blocks = model_blocks(names)
     # Many names have no room beside each other on a small screen.
     slanted = len(blocks) > 3
     for start, stop, model in blocks:
@@ -121,9 +97,9 @@ def audit_map(
         range=[-0.5, len(names) - 0.5], showgrid=False, **sparse_ticks(names, blocks)
     )
     figure.update_yaxes(
-        tickvals=list(range(len(titles))),
-        ticktext=titles,
-        range=[len(titles) - 0.5, -0.5],
+        tickvals=list(range(len(rows))),
+        ticktext=[row.title for row in rows],
+        range=[len(rows) - 0.5, -0.5],
         showgrid=False,
         zeroline=False,
     )
@@ -131,64 +107,93 @@ def audit_map(
     return figure
 
 
-# The first rows of the map; then come the variants, with their marks.
-_ROWS = ("position0_ranks", "outlier_share", "mean_cosine")
+# The first rows of the map; then come the variants, with their flags.
+_QUANTITIES = {
+    "position0_ranks": "position 0: share of variance",
+    "outlier_share": "outlier units: share of variance",
+    "mean_cosine": "mean cosine",
+}
 
 
-def _quantities(
+class _Row(NamedTuple):
+    """A row of the map: its title, and of each layer the value and what hovering says."""
+
+    name: str
+    title: str
+    values: list[float]
+    texts: list[str]
+
+
+def _head(layer: Layer) -> str:
+    return f"<b>{plain(layer[0])}:{layer[1]}</b><br>"
+
+
+def _rows(
     layers: pd.DataFrame,
     changes: pd.DataFrame,
-    names: Sequence[tuple[str, int]],
-    says: Mapping[str, str],
+    names: Sequence[Layer],
+    labels: Mapping[str, str],
     control: str,
-) -> tuple[list[str], list[list[float]], list[list[str]]]:
-    by = changes.set_index(["variant", "model", "layer"])
-    titles, rows, texts = [], [], []
-    for name in (*_ROWS, *says):
-        if name in layers:
-            titles.append(
-                {
-                    "position0_ranks": "position 0: share of variance",
-                    "outlier_share": "outlier units: share of variance",
-                    "mean_cosine": "mean cosine",
-                }[name]
-            )
-            own = layers[name].to_numpy(dtype=np.float64)
-            rows.append(list(own))
-            said = [f"{titles[-1]} {as_number(value, 2)}" for value in own]
-            if name == "outlier_share":
-                said = [
-                    f"{text}<br>{n} of {units} units"
-                    for text, n, units in zip(
-                        said, layers["n_outliers"], layers["n_units"], strict=True
-                    )
-                ]
-            texts.append(said)
+) -> list[_Row]:
+    rows = []
+    for name, title in _QUANTITIES.items():
+        if name not in layers:
             continue
-        titles.append(
-            "random weights: share of ρ" if name == control else f"{says[name]}: change of RSA"
-        )
-        values, said = [], []
-        for model, layer in names:
-            if (name, model, layer) not in by.index:
-                values.append(np.nan)
-                said.append(f"{says[name]}: not known")
-                continue
-            row = by.loc[(name, model, layer)]
-            rho = f"ρ {as_number(row['rho'], 2)} (before {as_number(row['rho_before'], 2)})"
-            if name == control:
-                values.append(row["rho"] / row["rho_before"] if row["rho_before"] > 0 else np.nan)
-                said.append(f"{says[name]} {rho}")
-            else:
-                values.append(abs(row["rsa_change"]))
-                said.append(
-                    f"{says[name]} {rho}, τ of the profiles {as_number(row['tau'], 2)}<br>"
-                    f"RSA changes most with {plain(row['rsa_with'])}, "
-                    f"by {as_number(row['rsa_change'], 2)}"
-                )
-        rows.append(values)
-        texts.append(said)
-    return titles, rows, texts
+        values = layers[name].to_numpy(dtype=np.float64)
+        texts = [f"{title} {as_number(value, 2)}" for value in values]
+        if name == "outlier_share":
+            units = zip(texts, layers["n_outliers"], layers["n_units"], strict=True)
+            texts = [f"{text}<br>{n} of {of} units" for text, n, of in units]
+        rows.append(_Row(name, title, list(values), texts))
+    by = changes.set_index(["variant", "model", "layer"])
+    for variant, label in labels.items():
+        title = f"{label}: change of RSA"
+        if variant == control:
+            title = "random weights: share of ρ"
+        cells = [
+            _cell(by.loc[(variant, *layer)], label, variant == control)
+            if (variant, *layer) in by.index
+            else (np.nan, f"{label}: not known")
+            for layer in names
+        ]
+        rows.append(_Row(variant, title, [v for v, _ in cells], [text for _, text in cells]))
+    return rows
+
+
+def _cell(change: pd.Series, label: str, is_control: bool) -> tuple[float, str]:
+    """What a variant changes in a layer: the value in the map and what hovering says."""
+    before, after = change["rho_before"], change["rho"]
+    text = f"{label} ρ {as_number(after, 2)} (before {as_number(before, 2)})"
+    if is_control:
+        return after / before if before > 0 else np.nan, text
+    return abs(change["rsa_change"]), (
+        f"{text}, τ of the profiles {as_number(change['tau'], 2)}<br>"
+        f"RSA changes most with {plain(change['rsa_with'])}, "
+        f"by {as_number(change['rsa_change'], 2)}"
+    )
+
+
+def _flag_dots(flags: pd.DataFrame, names: Sequence[Layer], rows: Sequence[str]) -> go.Scatter:
+    """A dot in each cell whose variant changes a conclusion about its layer."""
+    dots: dict[tuple[int, int], list[str]] = {}
+    for flag in flags[flags["layer_b"] == -1].itertuples():
+        layer = (flag.model_a, flag.layer_a)
+        if layer in names and flag.variant in rows:
+            at = names.index(layer), rows.index(flag.variant)
+            dots.setdefault(at, []).append(flag.reason)
+    return go.Scatter(
+        x=[x for x, _ in dots],
+        y=[y for _, y in dots],
+        mode="markers",
+        marker={"color": "white", "size": 7, "line": {"color": "#444", "width": 1}},
+        hovertext=[
+            _head(names[x]) + "<br>".join(plain(reason, 120) for reason in reasons)
+            for (x, _), reasons in dots.items()
+        ],
+        hoverinfo="text",
+        name="a conclusion changes",
+        showlegend=False,
+    )
 
 
 def specification_curve(curve: pd.DataFrame, dimensions: Sequence[str], claim: str) -> go.Figure:
@@ -200,64 +205,14 @@ def specification_curve(curve: pd.DataFrame, dimensions: Sequence[str], claim: s
     dimensions : the columns of choices
     claim : in words
     """
-    rows = [(name, value) for name in dimensions for value in dict.fromkeys(_first(curve, name))]
+    by_universe = curve.sort_values("universe")
+    rows = [(name, value) for name in dimensions for value in by_universe[name].unique()]
     dots = max(0.25, min(0.7, 0.05 * len(rows)))
     figure = make_subplots(
         2, 1, shared_xaxes=True, row_heights=[1 - dots, dots], vertical_spacing=0.04
     )
-    colors = np.where(curve["holds"], HOLDS, FAILS)
-    choices = [
-        "<br>".join(f"{_name(name)}: {plain(row[name])}" for name in dimensions)
-        for _, row in curve.iterrows()
-    ]
-    for holds, label in ((True, "holds"), (False, "does not hold")):
-        at = np.flatnonzero(curve["holds"].to_numpy() == holds)
-        figure.add_trace(
-            go.Scatter(
-                x=curve["place"].to_numpy()[at],
-                y=curve["margin"].to_numpy()[at],
-                mode="markers",
-                name=label,
-                marker={"color": HOLDS if holds else FAILS, "size": 7},
-                hovertext=[
-                    f"<b>{label}</b>, margin {as_number(curve['margin'].iloc[i])}<br>{choices[i]}"
-                    for i in at
-                ],
-                hoverinfo="text",
-                showlegend=len(at) > 0,
-            ),
-            row=1,
-            col=1,
-        )
-    own = curve[curve["own"].to_numpy(dtype=bool)]
-    figure.add_trace(
-        go.Scatter(
-            x=own["place"],
-            y=own["margin"],
-            mode="markers",
-            name="this analysis",
-            marker={"color": "rgba(0,0,0,0)", "size": 14, "line": {"color": GREY, "width": 2}},
-            hoverinfo="skip",
-        ),
-        row=1,
-        col=1,
-    )
-    for y, (name, value) in enumerate(rows):
-        at = np.flatnonzero((curve[name] == value).to_numpy())
-        figure.add_trace(
-            go.Scatter(
-                x=curve["place"].to_numpy()[at],
-                y=np.full(len(at), y),
-                mode="markers",
-                name=f"{name}={value}",
-                marker={"color": list(colors[at]), "size": 5, "symbol": "square"},
-                hovertext=[f"{_name(name)}: {plain(value)}"] * len(at),
-                hoverinfo="text",
-                showlegend=False,
-            ),
-            row=2,
-            col=1,
-        )
+    figure.add_traces(_margins(curve, dimensions), rows=1, cols=1)
+    figure.add_traces([_choice(curve, y, *row) for y, row in enumerate(rows)], rows=2, cols=1)
     quiet(figure, height=240 + 20 * len(rows) + 60)
     panel_title(
         figure, f"{plain(claim, 90)}: {int(curve['holds'].sum())} of {len(curve)}", panel_ref(0)
@@ -287,8 +242,58 @@ def specification_curve(curve: pd.DataFrame, dimensions: Sequence[str], claim: s
     return figure
 
 
-def _first(curve: pd.DataFrame, name: str) -> pd.Series:
-    return curve.sort_values("universe")[name]
+def _margins(curve: pd.DataFrame, dimensions: Sequence[str]) -> list[go.Scatter]:
+    """The universes in which the claim holds, those in which it does not, and a ring around the
+    analysis as it is."""
+    traces = []
+    for holds, label, color in ((True, "holds", HOLDS), (False, "does not hold", FAILS)):
+        shown = curve[curve["holds"] == holds]
+        hover = []
+        for _, universe in shown.iterrows():
+            lines = [f"{_name(name)}: {plain(universe[name])}" for name in dimensions]
+            head = f"<b>{label}</b>, margin {as_number(universe['margin'])}<br>"
+            hover.append(head + "<br>".join(lines))
+        traces.append(
+            go.Scatter(
+                x=shown["place"].to_numpy(),
+                y=shown["margin"].to_numpy(),
+                mode="markers",
+                name=label,
+                marker={"color": color, "size": 7},
+                hovertext=hover,
+                hoverinfo="text",
+                showlegend=len(shown) > 0,
+            )
+        )
+    as_it_is = curve[curve["own"].to_numpy(dtype=bool)]
+    ring = go.Scatter(
+        x=as_it_is["place"],
+        y=as_it_is["margin"],
+        mode="markers",
+        name="this analysis",
+        marker={"color": "rgba(0,0,0,0)", "size": 14, "line": {"color": GREY, "width": 2}},
+        hoverinfo="skip",
+    )
+    return [*traces, ring]
+
+
+def _choice(curve: pd.DataFrame, y: int, name: str, value: str) -> go.Scatter:
+    """A square for each universe with this choice."""
+    shown = curve[curve[name] == value]
+    return go.Scatter(
+        x=shown["place"].to_numpy(),
+        y=np.full(len(shown), y),
+        mode="markers",
+        name=f"{name}={value}",
+        marker={
+            "color": list(np.where(shown["holds"], HOLDS, FAILS)),
+            "size": 5,
+            "symbol": "square",
+        },
+        hovertext=[f"{_name(name)}: {plain(value)}"] * len(shown),
+        hoverinfo="text",
+        showlegend=False,
+    )
 
 
 def _name(dimension: str) -> str:

@@ -3,77 +3,67 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from mlem_core.base.typing import Layer
 from mlem_core.figures.style import (
     GREY,
     LEVELS,
     LINE,
+    NO_ANNOTATIONS,
     PALETTE,
     SEQUENTIAL,
     SIZE,
     SYMBOLS,
+    Annotations,
     as_number,
     as_text,
     as_value,
     bare_axes,
     common_levels,
     faded,
-    feature_colors,
+    flag_trace,
     label_places,
     plain,
     quiet,
-    warning_marks,
     wrapped,
 )
 
 
 def importance_scatter(
     importance: pd.DataFrame,
-    a: tuple[str, int],
-    b: tuple[str, int],
+    pair: tuple[Layer, Layer],
     features: Sequence[str],
     tau: float,
     rsa: float,
-    intervals: pd.DataFrame | None = None,
-    marks: Mapping[str, str] | None = None,
+    annotations: Annotations = NO_ANNOTATIONS,
 ) -> go.Figure:
     """Importances of two layers against each other (figure 4 of Salle et al. 2024).
 
     Parameters
     ----------
     importance : model, layer, fold, feature, importance; the features in it are drawn
-    a, b : (model, layer) on the x and on the y axis
+    pair : (model, layer) on the x and on the y axis
     features : all features of the analysis, which decide the colours
     tau, rsa : similarity of the two layers, weighted Kendall τ and RSA's Spearman ρ
-    intervals : model, layer, quantity, feature, lower, upper, see
-        `mlem_core.inference.jackknife.score_table`; bars are these, or ± 1 standard
-        deviation over folds
-    marks : why the profile of "a" or "b", or the similarity of "both", is to be read with care; a
-        triangle at the end of the axis, or of the diagonal, says so
+    annotations : intervals (model, layer, quantity, feature, lower, upper, see
+        `mlem_core.inference.tables.score_table`) are drawn in place of ± 1 standard deviation
+        over folds; flags of the profile of "a" or "b", or the similarity of "both", are triangles
+        at the end of the axis, or of the diagonal
     """
-    colors = feature_colors(features)
-    sides = []
-    for model, layer in (a, b):
-        own = importance[(importance["model"] == model) & (importance["layer"] == layer)]
-        side = own.groupby("feature")["importance"].agg(["mean", "std"]).fillna(0.0)
-        side["lower"], side["upper"] = side["mean"] - side["std"], side["mean"] + side["std"]
-        if intervals is not None:
-            at = (intervals["model"] == model) & (intervals["layer"] == layer)
-            bounds = intervals[at & (intervals["quantity"] == "importance")].set_index("feature")
-            side[["lower", "upper"]] = bounds.loc[side.index, ["lower", "upper"]]
-        sides.append(side)
-    drawn = [name for name in features if name in sides[0].index and name in sides[1].index]
-    x, y = (side.loc[drawn] for side in sides)
-    label_a, label_b = (f"{plain(model)} layer {layer}" for model, layer in (a, b))
-    both = np.concatenate([x["mean"], y["mean"], x["upper"], y["upper"], [0]])
-    low, high = float(both.min()), max(float(both.max()), 1e-3)
+    x, y = (_importances(importance, layer, annotations.intervals) for layer in pair)
+    drawn = [name for name in features if name in x.index and name in y.index]
+    x, y = x.loc[drawn], y.loc[drawn]
+    ends = np.concatenate([x["mean"], y["mean"], x["upper"], y["upper"], [0]])
+    low, high = float(ends.min()), max(float(ends.max()), 1e-3)
     room = 0.08 * (high - low)
     span = [low - room, high + room]
+    titles = [f"{plain(model)} layer {layer}" for model, layer in pair]
     points = np.column_stack([x["mean"], y["mean"]]).astype(np.float64)
     # The many near 0 would cover each other's names; the legend has them all.
     far = points.max(axis=1, initial=0.0) > 0.08 * high
@@ -91,63 +81,96 @@ def importance_scatter(
         )
     )
     for i, name in enumerate(drawn):
-        place = features.index(name)
-        bars, told = [], []
-        for side, label in ((x, label_a), (y, label_b)):
-            mean, sd, low, high = side.iloc[i][["mean", "std", "lower", "upper"]].astype(float)
-            bars.append({"array": [high - mean], "arrayminus": [mean - low], "symmetric": False})
-            spread = f"± {sd:.3f} (sd)" if intervals is None else f"[{low:.3f}, {high:.3f}]"
-            told.append(f"{label}: FI = {mean:.3f} {spread}")
-        bar = {"thickness": 1, "width": 0, "color": faded(colors[name], 0.6)}
-        figure.add_trace(
-            go.Scatter(
-                x=[points[i, 0]],
-                y=[points[i, 1]],
-                error_x=bars[0] | bar,
-                error_y=bars[1] | bar,
-                mode="markers+text",
-                marker={
-                    "color": colors[name],
-                    "size": 11,
-                    "symbol": SYMBOLS[place % len(SYMBOLS)]
-                    + ("-open" if place // len(PALETTE) % 2 else ""),
-                },
-                text=[labels[i]],
-                textposition=places[i],
-                cliponaxis=False,
-                name=plain(name),
-                hovertext=["<br>".join((f"<b>{plain(name)}</b>", *told))],
-                hoverinfo="text",
-            )
-        )
-    if marks:
-        low, high = span
-        ends = {"a": (high, low), "b": (low, high), "both": (high, high)}
-        titles = {"a": label_a, "b": label_b, "both": f"{label_a} and {label_b}"}
-        figure.add_trace(
-            warning_marks(
-                [ends[side][0] for side in marks],
-                [ends[side][1] for side in marks],
-                [f"<b>{titles[side]}</b><br>audit: {wrapped(why)}" for side, why in marks.items()],
-                legend=True,
-            )
-        )
+        spreads = [_spread(side.loc[name], annotations.intervals is None) for side in (x, y)]
+        point = _point(name, features.index(name), points[i], spreads, titles)
+        figure.add_trace(point.update(text=[labels[i]], textposition=places[i]))
+    if annotations.flags:
+        figure.add_trace(_flags_at_ends(annotations.flags, span, titles))
     quiet(figure, height=480)
     axis = {"range": span, "zeroline": True, "constrain": "domain"}
-    figure.update_xaxes(title_text=f"FI in {label_a}", **axis)
-    figure.update_yaxes(title_text=f"FI in {label_b}", scaleanchor="x", **axis)
-    figure.update_layout(
-        title={
-            "text": f"weighted Kendall τ = {as_number(tau, 2)}   ·   RSA Spearman ρ = "
-            f"{as_number(rsa, 2)}",
-            "font": {"size": SIZE + 1, "weight": 400},
-            "x": 0.5,
-            "xref": "paper",
-            "xanchor": "center",
-        },
-        margin={"t": 48},
+    figure.update_xaxes(title_text=f"FI in {titles[0]}", **axis)
+    figure.update_yaxes(title_text=f"FI in {titles[1]}", scaleanchor="x", **axis)
+    similarity = (
+        f"weighted Kendall τ = {as_number(tau, 2)}   ·   RSA Spearman ρ = {as_number(rsa, 2)}"
     )
+    figure.update_layout(title=_title(similarity), margin={"t": 48})
     return figure
+
+
+def _importances(
+    importance: pd.DataFrame, layer: Layer, intervals: pd.DataFrame | None
+) -> pd.DataFrame:
+    """Of each feature in a layer: mean and std over folds, lower and upper end of its bar."""
+    rows = (importance["model"] == layer[0]) & (importance["layer"] == layer[1])
+    stats = importance[rows].groupby("feature")["importance"].agg(["mean", "std"]).fillna(0.0)
+    stats["lower"], stats["upper"] = stats["mean"] - stats["std"], stats["mean"] + stats["std"]
+    if intervals is not None:
+        at = (intervals["model"] == layer[0]) & (intervals["layer"] == layer[1])
+        bounds = intervals[at & (intervals["quantity"] == "importance")].set_index("feature")
+        stats[["lower", "upper"]] = bounds.loc[stats.index, ["lower", "upper"]]
+    return stats
+
+
+def _spread(stats: pd.Series, over_folds: bool) -> tuple[dict[str, Any], str]:
+    """The bar of a feature in one layer, and what hovering over it says."""
+    mean, sd, low, high = stats[["mean", "std", "lower", "upper"]].astype(float)
+    bar = {"array": [high - mean], "arrayminus": [mean - low], "symmetric": False}
+    spread = f"± {sd:.3f} (sd)" if over_folds else f"[{low:.3f}, {high:.3f}]"
+    return bar, f"FI = {mean:.3f} {spread}"
+
+
+def _point(
+    name: str,
+    place: int,
+    point: np.ndarray,
+    spreads: Sequence[tuple[dict[str, Any], str]],
+    titles: Sequence[str],
+) -> go.Scatter:
+    """A feature, at its importances in the two layers."""
+    color = PALETTE[place % len(PALETTE)]
+    thin = {"thickness": 1, "width": 0, "color": faded(color, 0.6)}
+    hover = [f"{title}: {text}" for title, (_, text) in zip(titles, spreads, strict=True)]
+    return go.Scatter(
+        x=[point[0]],
+        y=[point[1]],
+        error_x=spreads[0][0] | thin,
+        error_y=spreads[1][0] | thin,
+        mode="markers+text",
+        marker={"color": color, "size": 11, "symbol": _symbol(place, place // len(PALETTE) % 2)},
+        cliponaxis=False,
+        name=plain(name),
+        hovertext=["<br>".join((f"<b>{plain(name)}</b>", *hover))],
+        hoverinfo="text",
+    )
+
+
+def _symbol(place: int, again: int) -> str:
+    """Where colours come `again`, the marks are open."""
+    return SYMBOLS[place % len(SYMBOLS)] + ("-open" if again else "")
+
+
+def _flags_at_ends(
+    flags: Mapping[str, str], span: Sequence[float], titles: Sequence[str]
+) -> dict[str, Any]:
+    low, high = span
+    ends = {"a": (high, low), "b": (low, high), "both": (high, high)}
+    names = {"a": titles[0], "b": titles[1], "both": " and ".join(titles)}
+    return flag_trace(
+        [ends[side][0] for side in flags],
+        [ends[side][1] for side in flags],
+        [f"<b>{names[side]}</b><br>audit: {wrapped(why)}" for side, why in flags.items()],
+        legend=True,
+    )
+
+
+def _title(text: str) -> dict[str, Any]:
+    return {
+        "text": text,
+        "font": {"size": SIZE + 1, "weight": 400},
+        "x": 0.5,
+        "xref": "paper",
+        "xanchor": "center",
+    }
 
 
 def stimulus_map(
@@ -165,58 +188,30 @@ def stimulus_map(
     values = points[color]
     if kind == "ordered":
         values = pd.to_numeric(values, errors="coerce")
-        there = values.notna()
-        numbers = {"color": values[there], "colorscale": SEQUENTIAL, "size": 7, "opacity": 0.85}
-        numbers["colorbar"] = {
-            "title": {"text": plain(color), "font": {"size": SIZE}},
-            "thickness": 12,
-            "outlinewidth": 0,
-        }
-        groups = [(plain(color), there, {**numbers, "showscale": bool(there.any())})]
-    else:
-        shown, other = common_levels(values, LEVELS)
-        groups = [
-            (
-                plain(level),
-                values.map(as_text) == level,
-                {
-                    "color": PALETTE[i % len(PALETTE)],
-                    # The second eight have the same colours and open marks.
-                    "symbol": SYMBOLS[i % len(SYMBOLS)] + ("-open" if i >= len(PALETTE) else ""),
-                    "size": 7,
-                    "opacity": 0.85,
-                },
-            )
-            for i, level in enumerate(shown)
-        ]
-        if other:
-            rest = values.map(as_text).isin(other)
-            name = f"{len(other)} other values"
-            groups.append((name, rest, {"color": GREY, "size": 6, "symbol": "hexagon-open"}))
-    missing = values.isna()
-    if missing.any():
+    groups = _scale(values, color) if kind == "ordered" else _levels(values)
+    if values.isna().any():
         faint = {"color": GREY, "size": 5, "opacity": 0.5, "symbol": "circle-open"}
-        groups.insert(0, ("missing", missing, faint))
+        groups.insert(0, ("missing", values.isna(), faint))
     for name, chosen, marker in groups:
-        own = points[chosen]
+        shown = points[chosen]
         if len(marked):
-            there = own["stimulus"].isin(marked).to_numpy()
+            out = shown["stimulus"].isin(marked).to_numpy()
             marker = marker | {
-                "opacity": np.where(there, 1.0, 0.12),
-                "size": np.where(there, marker["size"] + 3, marker["size"]),
+                "opacity": np.where(out, 1.0, 0.12),
+                "size": np.where(out, marker["size"] + 3, marker["size"]),
             }
         figure.add_trace(
             go.Scatter(
-                x=own["x"],
-                y=own["y"],
+                x=shown["x"],
+                y=shown["y"],
                 mode="markers",
                 name=name,
                 marker=marker,
                 # A list: the browser would report numbers of a packed array by another name.
-                customdata=[[int(stimulus)] for stimulus in own["stimulus"]],
+                customdata=[[int(stimulus)] for stimulus in shown["stimulus"]],
                 hovertext=[
                     f"{plain(label, 80)}<br>{plain(color)}: {plain(as_value(value))}"
-                    for label, value in zip(own["label"], points.loc[chosen, color], strict=True)
+                    for label, value in zip(shown["label"], shown[color], strict=True)
                 ],
                 hoverinfo="text",
                 # What stands out says `marked`, in both maps alike.
@@ -227,13 +222,7 @@ def stimulus_map(
     quiet(figure, height=460)
     bare_axes(figure, points, 1, 1)
     figure.update_layout(
-        title={
-            "text": plain(title, 60),
-            "font": {"size": SIZE + 1, "weight": 400},
-            "x": 0.5,
-            "xref": "paper",
-            "xanchor": "center",
-        },
+        title=_title(plain(title, 60)),
         legend_title_text=plain(color) if kind == "nominal" else None,
         margin={"t": 44},
         # Dragging selects; the tool bar can still zoom.
@@ -242,3 +231,45 @@ def stimulus_map(
     if kind == "ordered":
         figure.update_layout(legend={"x": 0, "y": 0, "yanchor": "bottom"})
     return figure
+
+
+# Name, which stimuli, and how their points look.
+_Group = tuple[str, pd.Series, dict[str, Any]]
+
+
+def _scale(values: pd.Series, color: str) -> list[_Group]:
+    """The stimuli with a value of an ordered feature, along a colour scale."""
+    there = values.notna()
+    marker = {
+        "color": values[there],
+        "colorscale": SEQUENTIAL,
+        "size": 7,
+        "opacity": 0.85,
+        "colorbar": {
+            "title": {"text": plain(color), "font": {"size": SIZE}},
+            "thickness": 12,
+            "outlinewidth": 0,
+        },
+        "showscale": bool(there.any()),
+    }
+    return [(plain(color), there, marker)]
+
+
+def _levels(values: pd.Series) -> list[_Group]:
+    """The stimuli of each common level of a nominal feature, and the others together."""
+    texts = values.map(as_text)
+    shown, other = common_levels(values, LEVELS)
+    groups = []
+    for i, level in enumerate(shown):
+        # The second eight have the same colours and open marks.
+        marker = {
+            "color": PALETTE[i % len(PALETTE)],
+            "symbol": _symbol(i, i // len(PALETTE)),
+            "size": 7,
+            "opacity": 0.85,
+        }
+        groups.append((plain(level), texts == level, marker))
+    if other:
+        marker = {"color": GREY, "size": 6, "symbol": "hexagon-open"}
+        groups.append((f"{len(other)} other values", texts.isin(other), marker))
+    return groups

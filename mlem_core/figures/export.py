@@ -246,12 +246,12 @@ def _in_mm(svg: bytes, paper: Paper) -> bytes:
         return svg
     root = head.group()
     for side in (b"width", b"height"):
-        found = re.search(rb"\b" + side + rb'="([\d.]+)(?:px)?"', root)
-        if found:
+        attribute = re.search(rb"\b" + side + rb'="([\d.]+)(?:px)?"', root)
+        if attribute:
             length = paper.width_mm
             if side == b"height":
-                length = float(found[1]) / _PX_PER_MM
-            root = root.replace(found[0], side + f'="{length:.2f}mm"'.encode(), 1)
+                length = float(attribute[1]) / _PX_PER_MM
+            root = root.replace(attribute[0], side + f'="{length:.2f}mm"'.encode(), 1)
     return root + svg[head.end() :]
 
 

@@ -13,17 +13,18 @@ from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.figures.style import (
     DASHES,
     GREY,
+    NO_ANNOTATIONS,
     PALETTE,
     SIGNIFICANT,
     SYMBOLS,
+    Annotations,
     as_number,
     as_p,
     faded,
-    feature_colors,
+    flag_trace,
     panel_layout,
     panel_ref,
     plain,
-    warning_marks,
     whole_layers,
     wrapped,
 )
@@ -54,9 +55,8 @@ def profiles(
     scores: pd.DataFrame,
     features: Sequence[str],
     across: int = 3,
-    marks: Mapping[tuple[str, int], str] | None = None,
     value: str = "feature importance (FI)",
-    intervals: pd.DataFrame | None = None,
+    annotations: Annotations = NO_ANNOTATIONS,
 ) -> go.Figure:
     """Feature importance over the layers, a panel a model (figure 3 of Salle et al. 2024).
 
@@ -66,79 +66,44 @@ def profiles(
     scores : model, layer, fold and, where they are to be drawn, rho and ceiling
     features : all features of the analysis, which decide the colours
     across : panels beside each other
-    marks : why a layer (model, layer) is to be read with care; a triangle above it says so
     value : what `importance` is, in words with its short name in parentheses
-    intervals : model, layer, quantity ("rho", "ceiling", "importance"), feature, value, lower,
-        upper, p_corrected, see `mlem_core.inference.jackknife.score_table`
+    annotations : intervals are a table of model, layer, quantity ("rho", "ceiling", "importance"),
+        feature, value, lower, upper, p_corrected, see `mlem_core.inference.tables.score_table`;
+        flags are of layers (model, layer), drawn as triangles above them
 
     Lines are means over folds; bands are the intervals, or ± 1 standard deviation where there are
     none. A mark is open where the corrected p of its importance is above 0.05. The held-out ρ
     (dashed) and the ceiling (dotted) are in grey.
     """
     models = list(dict.fromkeys(importance["model"]))
-    titles = [plain(model) for model in models]
-    layout, places = panel_layout(titles, height=360, across=across)
-    colors = feature_colors(features)
-    means = _over_folds(importance, "importance", "feature")
-    fits = {key: _over_folds(scores, key) for key in ("rho", "ceiling") if key in scores}
+    layout, places = panel_layout([plain(model) for model in models], height=360, across=across)
+    bounds = {} if annotations.intervals is None else _bounds(annotations.intervals)
+    lines = _lines(importance, "importance", bounds)
+    for key in ("rho", "ceiling"):
+        if key in scores:
+            lines |= _lines(scores.assign(feature=""), key, bounds)
+    highest = 1.05 * float(np.nanmax([line.mean.max() for line in lines.values()], initial=0.0))
     unit = value.rpartition("(")[2].rstrip(")")
-    bounds = {} if intervals is None else _bounds(intervals)
-    tops = [mean.max() for lines in (means, *fits.values()) for _, mean, _ in lines.values()]
-    highest = 1.05 * float(np.nanmax(tops, initial=0.0))
-    traces = []
+    traces: list[dict[str, Any]] = []
     for number, (model, (_, column)) in enumerate(zip(models, places, strict=True)):
-        ref = panel_ref(number)
-        at = {"type": "scatter", "xaxis": f"x{ref}", "yaxis": f"y{ref}"}
-        for i, name in enumerate(features):
-            if (model, name) not in means:
-                continue
-            for trace in _line_with_band(
-                means[model, name],
-                name,
-                i,
-                colors[name],
-                plain(model),
-                number == 0,
-                unit,
-                bounds.get((model, "importance", name)),
-            ):
-                traces.append(at | trace)
-        for label, key, dash in (("held-out ρ", "rho", "dash"), ("ceiling", "ceiling", "dot")):
-            if key not in fits:
-                continue
-            x, mean, _ = fits[key][(model,)]
-            around = bounds.get((model, key, ""))
-            if around is not None and key == "rho" and len(x) > 1:
-                traces.append(at | _band(x, around.lower, around.upper, GREY, label, 0.12))
-            traces.append(
-                {
-                    **at,
-                    "x": x,
-                    "y": mean,
-                    "name": label,
-                    "legendgroup": label,
-                    "showlegend": number == 0,
-                    "mode": "lines" if len(x) > 1 else "lines+markers",
-                    "line": {"color": GREY, "width": 1.5, "dash": dash},
-                    "marker": {"symbol": "line-ew-open", "size": 14},
-                    "hovertext": [
-                        f"{plain(model)}, layer {layer}<br>{label}: Spearman ρ = {value:.3f}{more}"
-                        for layer, value, more in zip(x, mean, _told(around, len(x)), strict=True)
-                    ],
-                    "hoverinfo": "text",
-                }
-            )
-        marked = {layer: why for (own, layer), why in (marks or {}).items() if own == model}
-        if marked:
-            told = [
-                f"<b>{plain(model)}, layer {layer}</b><br>audit: {wrapped(why)}"
-                for layer, why in marked.items()
+        panel = _Panel(plain(model), number == 0, panel_ref(number))
+        for place, name in enumerate(features):
+            line = lines.get((model, "importance", name))
+            if line is not None:
+                traces += panel.place(_feature_traces(line, name, place, panel, unit))
+        for key in ("rho", "ceiling"):
+            if (model, key, "") in lines:
+                traces += panel.place(_score_traces(lines[model, key, ""], key, panel))
+        flags = {layer: why for (one, layer), why in annotations.flags.items() if one == model}
+        if flags:
+            hover = [
+                f"<b>{panel.model}, layer {layer}</b><br>audit: {wrapped(why)}"
+                for layer, why in flags.items()
             ]
-            heights = [highest] * len(marked)
-            traces.append(at | warning_marks(list(marked), heights, told, number == 0))
-        layers = importance.loc[importance["model"] == model, "layer"]
-        x_axis, y_axis = layout[f"xaxis{ref}"], layout[f"yaxis{ref}"]
-        x_axis |= whole_layers(layers)
+            triangles = flag_trace(list(flags), [highest] * len(flags), hover, panel.first)
+            traces += panel.place([triangles])
+        x_axis, y_axis = layout[f"xaxis{panel.ref}"], layout[f"yaxis{panel.ref}"]
+        x_axis |= whole_layers(importance.loc[importance["model"] == model, "layer"])
         x_axis["title"]["text"] = "layer"
         # Inner panels share the scale; their numbers would only repeat it.
         shown = {"rangemode": "tozero", "zeroline": True, "showticklabels": column == 1}
@@ -148,19 +113,17 @@ def profiles(
     return go.Figure(traces, layout, _validate=False)
 
 
-# x (layers), mean and standard deviation over folds
-_Line = tuple[IntArray, FloatArray, FloatArray]
+class _Panel(NamedTuple):
+    """The panel of a model: its name as Plotly shows it, whether its lines are in the legend, and
+    what stands behind x and y in the names of its axes."""
 
+    model: str
+    first: bool
+    ref: str
 
-def _over_folds(table: pd.DataFrame, key: str, *by: str) -> dict[tuple[str, ...], _Line]:
-    """By model (and more), the layers in order with the mean and spread over folds."""
-    groups = ["model", *by]
-    grouped = table.groupby([*groups, "layer"])[key]
-    stats = grouped.agg(["mean", "std"]).fillna({"std": 0.0}).reset_index("layer")
-    return {
-        name: (own["layer"].to_numpy(), own["mean"].to_numpy(), own["std"].to_numpy())
-        for name, own in stats.groupby(groups)
-    }
+    def place(self, traces: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        axes = {"type": "scatter", "xaxis": f"x{self.ref}", "yaxis": f"y{self.ref}"}
+        return [axes | trace for trace in traces]
 
 
 class _Bounds(NamedTuple):
@@ -171,26 +134,52 @@ class _Bounds(NamedTuple):
     p: FloatArray
 
 
-def _bounds(intervals: pd.DataFrame) -> dict[tuple[str, str, str], _Bounds]:
-    """By model, quantity and feature, the layers in order."""
-    table = intervals.sort_values("layer", kind="stable")
+class _Line(NamedTuple):
+    """The layers in order, the mean and standard deviation over folds, and the intervals."""
+
+    layers: IntArray
+    mean: FloatArray
+    sd: FloatArray
+    bounds: _Bounds | None
+
+    @property
+    def hover(self) -> list[str]:
+        """What hovering over each point says of its interval and test."""
+        if self.bounds is None:
+            return [""] * len(self.layers)
+        return [
+            f"<br>95 % interval {as_number(low)} to {as_number(high)}"
+            + ("" if np.isnan(p) else f"<br>above 0: p {as_p(p)} (corrected)")
+            for low, high, p in zip(*self.bounds, strict=True)
+        ]
+
+
+# By model, quantity and feature ("" where the quantity is of no feature).
+_Key = tuple[str, str, str]
+
+
+def _lines(table: pd.DataFrame, key: str, bounds: Mapping[_Key, _Bounds]) -> dict[_Key, _Line]:
+    stats = table.groupby(["model", "feature", "layer"])[key].agg(["mean", "std"])
+    stats = stats.fillna({"std": 0.0}).reset_index("layer")
     return {
-        key: _Bounds(
-            *(own[name].to_numpy(np.float64) for name in ("lower", "upper", "p_corrected"))
+        (model, key, feature): _Line(
+            line["layer"].to_numpy(),
+            line["mean"].to_numpy(),
+            line["std"].to_numpy(),
+            bounds.get((model, key, feature)),
         )
-        for key, own in table.groupby(["model", "quantity", "feature"], sort=False)
+        for (model, feature), line in stats.groupby(["model", "feature"])
     }
 
 
-def _told(bounds: _Bounds | None, n: int) -> list[str]:
-    """What hovering over each point says of its interval and test."""
-    if bounds is None:
-        return [""] * n
-    return [
-        f"<br>95 % interval {as_number(low)} to {as_number(high)}"
-        + ("" if np.isnan(p) else f"<br>above 0: p {as_p(p)} (corrected)")
-        for low, high, p in zip(*bounds, strict=True)
-    ]
+def _bounds(intervals: pd.DataFrame) -> dict[_Key, _Bounds]:
+    table = intervals.sort_values("layer", kind="stable")
+    return {
+        key: _Bounds(
+            *(rows[name].to_numpy(np.float64) for name in ("lower", "upper", "p_corrected"))
+        )
+        for key, rows in table.groupby(["model", "quantity", "feature"], sort=False)
+    }
 
 
 def _band(
@@ -210,64 +199,71 @@ def _band(
     }
 
 
-def _line_with_band(
-    stats: _Line,
-    name: str,
-    place: int,
-    color: str,
-    model: str,
-    legend: bool,
-    unit: str,
-    bounds: _Bounds | None = None,
-) -> list[dict[str, Any]]:
-    dash = DASHES[place // len(PALETTE) % len(DASHES)]
-    x, mean, sd = stats
-    low, high = (mean - sd, mean + sd) if bounds is None else bounds[:2]
-    spread = [f" ± {s:.3f} (sd)" for s in sd] if bounds is None else _told(bounds, len(x))
-    symbol: Any = SYMBOLS[place % len(SYMBOLS)]
-    if bounds is not None:
-        symbol = [f"{symbol}-open" if p > SIGNIFICANT else symbol for p in bounds.p]
-    traces: list[dict[str, Any]] = []
-    if len(x) > 1:
-        traces.append(_band(x, low, high, color, name))
+def _score_traces(line: _Line, key: str, panel: _Panel) -> list[dict[str, Any]]:
+    """The held-out ρ with its interval, or the ceiling, in grey."""
+    label, dash = {"rho": ("held-out ρ", "dash"), "ceiling": ("ceiling", "dot")}[key]
+    x, mean, _, bounds = line
+    traces = []
+    if bounds is not None and key == "rho" and len(x) > 1:
+        traces.append(_band(x, bounds.lower, bounds.upper, GREY, label, 0.12))
     traces.append(
         {
             "x": x,
             "y": mean,
-            "error_y": {
-                "array": high - mean,
-                "arrayminus": mean - low,
-                "symmetric": False,
-                "thickness": 1,
-                "width": 3,
-            }
-            if len(x) == 1
-            else None,
-            "name": plain(name),
-            "legendgroup": name,
-            "showlegend": legend,
-            "mode": "lines+markers",
-            "line": {"color": color, "width": 2, "dash": dash},
-            "marker": {
-                "symbol": symbol,
-                "size": 6 if len(x) > 1 else 10,
-                # In a long line some marks tell it apart; where they say something, all are drawn.
-                "maxdisplayed": MARKS if bounds is None else 0,
-            },
+            "name": label,
+            "legendgroup": label,
+            "showlegend": panel.first,
+            "mode": "lines" if len(x) > 1 else "lines+markers",
+            "line": {"color": GREY, "width": 1.5, "dash": dash},
+            "marker": {"symbol": "line-ew-open", "size": 14},
             "hovertext": [
-                f"<b>{plain(name)}</b><br>{model}, layer {layer}<br>{unit} = {m:.3f}{more}"
-                for layer, m, more in zip(x, mean, spread, strict=True)
+                f"{panel.model}, layer {layer}<br>{label}: Spearman ρ = {value:.3f}{more}"
+                for layer, value, more in zip(x, mean, line.hover, strict=True)
             ],
             "hoverinfo": "text",
         }
     )
-    if legend and not isinstance(symbol, str) and symbol[0].endswith("-open"):
-        # The legend shows the first mark; it is the feature's, not that of one layer.
-        closed = traces[-1]["marker"] | {"symbol": SYMBOLS[place % len(SYMBOLS)]}
-        traces[-1]["showlegend"] = False
-        traces.append(
-            traces[-1]
-            | {"x": [None], "y": [None], "error_y": None, "marker": closed}
-            | {"showlegend": True, "hovertext": None, "hoverinfo": "skip"}
-        )
     return traces
+
+
+def _feature_traces(
+    line: _Line, name: str, place: int, panel: _Panel, unit: str
+) -> list[dict[str, Any]]:
+    """The importance of a feature with its band, in the colour of its place among all features."""
+    x, mean, sd, bounds = line
+    low, high = (mean - sd, mean + sd) if bounds is None else (bounds.lower, bounds.upper)
+    spread = [f" ± {s:.3f} (sd)" for s in sd] if bounds is None else line.hover
+    color = PALETTE[place % len(PALETTE)]
+    symbol: Any = SYMBOLS[place % len(SYMBOLS)]
+    if bounds is not None:
+        symbol = [f"{symbol}-open" if p > SIGNIFICANT else symbol for p in bounds.p]
+    error = {"array": high - mean, "arrayminus": mean - low, "symmetric": False}
+    trace: dict[str, Any] = {
+        "x": x,
+        "y": mean,
+        "error_y": error | {"thickness": 1, "width": 3} if len(x) == 1 else None,
+        "name": plain(name),
+        "legendgroup": name,
+        "showlegend": panel.first,
+        "mode": "lines+markers",
+        "line": {"color": color, "width": 2, "dash": DASHES[place // len(PALETTE) % len(DASHES)]},
+        "marker": {
+            "symbol": symbol,
+            "size": 6 if len(x) > 1 else 10,
+            # In a long line some marks tell it apart; where they say something, all are drawn.
+            "maxdisplayed": MARKS if bounds is None else 0,
+        },
+        "hovertext": [
+            f"<b>{plain(name)}</b><br>{panel.model}, layer {layer}<br>{unit} = {m:.3f}{more}"
+            for layer, m, more in zip(x, mean, spread, strict=True)
+        ],
+        "hoverinfo": "text",
+    }
+    traces = [_band(x, low, high, color, name)] if len(x) > 1 else []
+    if not panel.first or isinstance(symbol, str) or not symbol[0].endswith("-open"):
+        return [*traces, trace]
+    # The legend shows the first mark; it is the feature's, not that of one layer.
+    closed = trace["marker"] | {"symbol": SYMBOLS[place % len(SYMBOLS)]}
+    nowhere = {"x": [None], "y": [None], "error_y": None, "hovertext": None, "hoverinfo": "skip"}
+    entry = trace | nowhere | {"marker": closed}
+    return [*traces, trace | {"showlegend": False}, entry]

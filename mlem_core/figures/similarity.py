@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from mlem_core.base.typing import FloatArray, Layer, parse_layer
 from mlem_core.figures.style import (
     MODEL_COLORS,
+    NO_ANNOTATIONS,
     SYMBOLS,
+    Annotations,
     as_number,
     as_numbers,
     as_p,
@@ -21,15 +25,15 @@ from mlem_core.figures.style import (
     color_bar,
     faded,
     model_blocks,
+    panel_ref,
     panel_title,
-    parted,
     plain,
     quiet,
     sparse_ticks,
     wrapped,
 )
 
-Pair = tuple[tuple[str, int], tuple[str, int]]
+Pair = tuple[Layer, Layer]
 
 _SIDE = 300  # px; of a matrix in a window of usual width
 _LETTER = 7  # px; of a letter
@@ -40,8 +44,7 @@ def similarity_matrices(
     profiles: pd.DataFrame,
     rsa: pd.DataFrame,
     across: int = 2,
-    marks: Mapping[str, Mapping[Pair, str]] | None = None,
-    intervals: pd.DataFrame | None = None,
+    annotations: Annotations = NO_ANNOTATIONS,
 ) -> go.Figure:
     """How alike all layers are, by their profiles and by RSA (figure 2 of Salle et al. 2024).
 
@@ -52,110 +55,31 @@ def similarity_matrices(
     ----------
     profiles, rsa : (n_layers, n_layers) weighted Kendall τ and Spearman ρ, named "model:layer"
     across : 2 beside each other, 1 below each other
-    marks : for "tau" and "rsa", why two layers (in both orders) are to be read with care; a dot in
-        the cell says so
-    intervals : layer_a, layer_b, weighted_tau_lower, weighted_tau_upper, rsa_lower, rsa_upper,
-        rsa_p_corrected; hovering says them, see `mlem_core.inference.intervals`
+    annotations : intervals (layer_a, layer_b, weighted_tau_lower, weighted_tau_upper, rsa_lower,
+        rsa_upper, rsa_p_corrected, see `mlem_core.inference.tables`) are told on hovering;
+        flags are two mappings, "tau" and "rsa", of pairs of layers (in both orders), each drawn as
+        a dot in its cell
     """
-    layers = [parted(name) for name in profiles.index]
-    names = [f"{plain(model)} {layer}" for model, layer in layers]
     figure = make_subplots(3 - across, across, horizontal_spacing=0.08, vertical_spacing=0.14)
-    titles = (
-        ("by feature importance", "weighted Kendall τ"),
-        ("by neural distances (RSA)", "Spearman ρ"),
-    )
+    layers = [parse_layer(name) for name in profiles.index]
     blocks = model_blocks(layers)
-    n = len(layers)
-    columns, rows = (part.ravel() for part in np.meshgrid(np.arange(n), np.arange(n)))
-    for place, (square, (title, unit)) in enumerate(zip((profiles, rsa), titles, strict=True)):
-        values = square.to_numpy(dtype=np.float64)
+    for place, (square, measure) in enumerate(zip((profiles, rsa), _MEASURES, strict=True)):
         at = {"row": 1 + place * (across == 1), "col": 1 + place * (across == 2)}
-        axis = "coloraxis" if place == 0 else "coloraxis2"
-        figure.add_trace(
-            go.Heatmap(
-                z=values,
-                x=np.arange(n),
-                y=np.arange(n),
-                coloraxis=axis,
-                hoverinfo="skip",
-                name=title,
-            ),
-            **at,
-        )
-        texts = as_numbers(values.ravel())
-        told = _intervals(intervals, profiles.index, "weighted_tau" if place == 0 else "rsa")
-        careful = (marks or {}).get("tau" if place == 0 else "rsa", {})
-        reasons = [
-            careful.get((layers[row], layers[column]), "")
-            for row, column in zip(rows, columns, strict=True)
-        ]
-        figure.add_trace(
-            go.Scatter(
-                x=columns,
-                y=rows,
-                mode="markers",
-                # Seen only where it is selected; the nearest one answers for its cell.
-                marker={
-                    "symbol": "square-open",
-                    "size": 9,
-                    "opacity": 0,
-                    "color": "#D55E00",
-                    "line": {"width": 2.5},
-                },
-                selected={"marker": {"opacity": 1, "color": "#D55E00"}},
-                unselected={"marker": {"opacity": 0}},
-                customdata=[
-                    (*layers[row], *layers[column])
-                    for row, column in zip(rows, columns, strict=True)
-                ],
-                hovertext=[
-                    f"{names[row]} and {names[column]}<br>{unit} = {text}{told[row, column]}"
-                    + (f"<br>audit: {wrapped(why)}" if why else "")
-                    for row, column, text, why in zip(rows, columns, texts, reasons, strict=True)
-                ],
-                hoverinfo="text",
-                showlegend=False,
-                name=f"cells {title}",
-            ),
-            **at,
-        )
-        dots = np.flatnonzero([bool(why) for why in reasons])
-        if len(dots):
-            figure.add_trace(
-                go.Scatter(
-                    x=columns[dots],
-                    y=rows[dots],
-                    mode="markers",
-                    marker={"size": 3, "color": "white", "opacity": 0.75},
-                    hoverinfo="skip",
-                    showlegend=False,
-                    name=f"audit {title}",
-                ),
-                **at,
-            )
-        known = values[np.isfinite(values)]
-        low = min(0.9, math.floor(known.min() * 10) / 10) if known.size else 0.0
-        bar = color_bar(low, 0.23 if place == 0 else 0.77)
-        if across == 1:
-            bar["colorbar"] |= {
-                "orientation": "v",
-                "len": 0.36,
-                "x": 1.01,
-                "xanchor": "left",
-                "y": 0.785 if place == 0 else 0.215,
-                "yref": "paper",
-                "yanchor": "middle",
-            }
-        figure.update_layout({axis: bar})
+        values = square.to_numpy(dtype=np.float64)
+        hover = _interval_texts(annotations.intervals, profiles.index, measure.column)
+        flags = annotations.flags.get(measure.key, {})
+        for trace in _matrix_traces(values, layers, measure, hover, flags):
+            figure.add_trace(trace, **at)
         for start, _, _ in blocks[1:]:
             span = {"line": {"color": "rgba(255,255,255,0.9)", "width": 1.2}}
             figure.add_vline(x=start - 0.5, **at, **span)
             figure.add_hline(y=start - 0.5, **at, **span)
-        ref = "" if place == 0 else "2"
+        figure.update_layout({measure.scale: _scale(values, place, across)})
+        ref = panel_ref(place)
         _name_models(figure, blocks, ref, left=place == 0 or across == 1)
-        panel_title(figure, f"{title}: {unit}", ref)
+        panel_title(figure, f"{measure.title}: {measure.unit}", ref)
     quiet(figure, height=500 if across == 2 else 820)
-    ends = [-0.5, n - 0.5]
+    ends = [-0.5, len(layers) - 0.5]
     shared = {
         **sparse_ticks(layers, blocks),
         "showgrid": False,
@@ -170,12 +94,105 @@ def similarity_matrices(
     left = 76
     if not _have_room(blocks):
         left = 34 + _LETTER * max(len(plain(model, _NAME)) for *_, model in blocks)
+    right, below = (16, 116) if across == 2 else (112, 64)
     if across == 2:
         figure.update_layout(yaxis2_showticklabels=False)
-        figure.update_layout(margin={"l": left, "r": 16, "t": 40, "b": 116})
-    else:
-        figure.update_layout(margin={"l": left, "r": 112, "t": 40, "b": 64})
+    figure.update_layout(margin={"l": left, "r": right, "t": 40, "b": below})
     return figure
+
+
+class _Measure(NamedTuple):
+    key: str  # in the flags
+    column: str  # begins its columns in the table of intervals
+    title: str
+    unit: str
+    scale: str
+
+
+_MEASURES = (
+    _Measure("tau", "weighted_tau", "by feature importance", "weighted Kendall τ", "coloraxis"),
+    _Measure("rsa", "rsa", "by neural distances (RSA)", "Spearman ρ", "coloraxis2"),
+)
+
+
+def _matrix_traces(
+    values: FloatArray,
+    layers: Sequence[Layer],
+    measure: _Measure,
+    hover: np.ndarray,
+    flags: Mapping[Pair, str],
+) -> list[go.Heatmap | go.Scatter]:
+    """The heatmap, a point a cell (for hovering and selecting), and a dot in each flagged cell."""
+    n = len(layers)
+    names = [f"{plain(model)} {layer}" for model, layer in layers]
+    columns, rows = (part.ravel() for part in np.meshgrid(np.arange(n), np.arange(n)))
+    cells = list(itertools.product(range(n), repeat=2))  # row by row
+    reasons = [flags.get((layers[row], layers[column]), "") for row, column in cells]
+    heatmap = go.Heatmap(
+        z=values,
+        x=np.arange(n),
+        y=np.arange(n),
+        coloraxis=measure.scale,
+        hoverinfo="skip",
+        name=measure.title,
+    )
+    points = go.Scatter(
+        x=columns,
+        y=rows,
+        mode="markers",
+        # Seen only where it is selected; the nearest one answers for its cell.
+        marker={
+            "symbol": "square-open",
+            "size": 9,
+            "opacity": 0,
+            "color": "#D55E00",
+            "line": {"width": 2.5},
+        },
+        selected={"marker": {"opacity": 1, "color": "#D55E00"}},
+        unselected={"marker": {"opacity": 0}},
+        customdata=[(*layers[row], *layers[column]) for row, column in cells],
+        hovertext=[
+            f"{names[row]} and {names[column]}<br>{measure.unit} = {text}{hover[row, column]}"
+            + (f"<br>audit: {wrapped(why)}" if why else "")
+            for (row, column), text, why in zip(
+                cells, as_numbers(values.ravel()), reasons, strict=True
+            )
+        ],
+        hoverinfo="text",
+        showlegend=False,
+        name=f"cells {measure.title}",
+    )
+    dots = np.flatnonzero([bool(why) for why in reasons])
+    if not len(dots):
+        return [heatmap, points]
+    flagged = go.Scatter(
+        x=columns[dots],
+        y=rows[dots],
+        mode="markers",
+        marker={"size": 3, "color": "white", "opacity": 0.75},
+        hoverinfo="skip",
+        showlegend=False,
+        name=f"audit {measure.title}",
+    )
+    return [heatmap, points, flagged]
+
+
+def _scale(values: FloatArray, place: int, across: int) -> dict[str, Any]:
+    """The colour scale of a matrix: below it, or beside it where one is below the other."""
+    known = values[np.isfinite(values)]
+    low = min(0.9, math.floor(known.min() * 10) / 10) if known.size else 0.0
+    scale = color_bar(low, 0.23 if place == 0 else 0.77)
+    if across == 1:
+        scale["colorbar"] |= {
+            "orientation": "v",
+            "len": 0.36,
+            "x": 1.01,
+            "xanchor": "left",
+            "y": 0.785 if place == 0 else 0.215,
+            "yref": "paper",
+            "yanchor": "middle",
+        }
+    return scale
 
 
 def _name_models(
@@ -213,11 +230,11 @@ def _have_room(blocks: list[tuple[int, int, str]]) -> bool:
     )
 
 
-def _intervals(table: pd.DataFrame | None, names: pd.Index, measure: str) -> np.ndarray:
+def _interval_texts(table: pd.DataFrame | None, names: pd.Index, measure: str) -> np.ndarray:
     """(n_layers, n_layers) what hovering over a cell says of its interval and test."""
-    told = np.full((len(names), len(names)), "", dtype=object)
+    texts = np.full((len(names), len(names)), "", dtype=object)
     if table is None:
-        return told
+        return texts
     place = {name: at for at, name in enumerate(names)}
     for _, row in table.iterrows():
         low, high = (as_number(row[f"{measure}_{end}"]) for end in ("lower", "upper"))
@@ -225,8 +242,8 @@ def _intervals(table: pd.DataFrame | None, names: pd.Index, measure: str) -> np.
         if f"{measure}_p_corrected" in row.index:
             text += f"<br>other than 0: p {as_p(row[f'{measure}_p_corrected'])} (corrected)"
         a, b = place[row["layer_a"]], place[row["layer_b"]]
-        told[a, b] = told[b, a] = text
-    return told
+        texts[a, b] = texts[b, a] = text
+    return texts
 
 
 def layer_maps(
@@ -242,19 +259,19 @@ def layer_maps(
     """
     figure = make_subplots(3 - across, across, horizontal_spacing=0.06, vertical_spacing=0.1)
     models = list(dict.fromkeys(layer_map["model"]))
-    told = {} if importance is None else _profiles_in_words(importance)
+    profiles = {} if importance is None else _profiles_in_words(importance)
     measures = (("profiles", "by feature importance"), ("rsa", "by neural distances (RSA)"))
     for place, (measure, title) in enumerate(measures):
         at = {"row": 1 + place * (across == 1), "col": 1 + place * (across == 2)}
         for i, model in enumerate(models):
-            own = layer_map[(layer_map["measure"] == measure) & (layer_map["model"] == model)]
-            own = own.sort_values("layer")
+            points = layer_map[(layer_map["measure"] == measure) & (layer_map["model"] == model)]
+            points = points.sort_values("layer")
             color = MODEL_COLORS[i % len(MODEL_COLORS)]
-            ends = {0, len(own) - 1}
+            ends = {0, len(points) - 1}
             figure.add_trace(
                 go.Scatter(
-                    x=own["x"],
-                    y=own["y"],
+                    x=points["x"],
+                    y=points["y"],
                     name=plain(model),
                     legendgroup=model,
                     showlegend=place == 0,
@@ -264,18 +281,18 @@ def layer_maps(
                         "color": color,
                         "symbol": SYMBOLS[i % len(SYMBOLS)],
                         # Depth can be seen without counting: points grow with the layer.
-                        "size": np.linspace(6, 12, len(own)) if len(own) > 1 else 10,
+                        "size": np.linspace(6, 12, len(points)) if len(points) > 1 else 10,
                         "opacity": 0.9,
                     },
                     selected={"marker": {"opacity": 1, "size": 16}},
                     unselected={"marker": {"opacity": 0.55}},
-                    text=[f"{n}" if k in ends else "" for k, n in enumerate(own["layer"])],
+                    text=[f"{n}" if k in ends else "" for k, n in enumerate(points["layer"])],
                     textposition="top center",
                     cliponaxis=False,
-                    customdata=own[["model", "layer"]].to_numpy(dtype=object),
+                    customdata=points[["model", "layer"]].to_numpy(dtype=object),
                     hovertext=[
-                        f"<b>{plain(model)}</b><br>layer {n}{told.get((model, n), '')}"
-                        for n in own["layer"]
+                        f"<b>{plain(model)}</b><br>layer {n}{profiles.get((model, n), '')}"
+                        for n in points["layer"]
                     ],
                     hoverinfo="text",
                 ),
@@ -297,8 +314,8 @@ def _profiles_in_words(importance: pd.DataFrame, most: int = 4) -> dict[tuple[st
     """The features that matter most in each layer, as lines of a hover text."""
     means = importance.groupby(["model", "layer", "feature"], sort=False)["importance"].mean()
     words = {}
-    for (model, layer), own in means.groupby(level=["model", "layer"], sort=False):
-        top = own.droplevel(["model", "layer"]).nlargest(most)
+    for (model, layer), profile in means.groupby(level=["model", "layer"], sort=False):
+        top = profile.droplevel(["model", "layer"]).nlargest(most)
         lines = [f"<br>{plain(name)}: FI = {value:.3f}" for name, value in top.items()]
         words[(str(model), int(layer))] = "".join(lines)
     return words

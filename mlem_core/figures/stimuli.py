@@ -96,11 +96,11 @@ def feature_counts(
     all_features : all features of the analysis, which decide the colours; by default those drawn
     across : panels beside each other
     """
-    own = feature_colors(all_features or [name for name, _ in features])
+    palette = feature_colors(all_features or [name for name, _ in features])
     figure, places = panels([plain(name) for name, _ in features], height=210, across=across)
     for (name, kind), (row, column) in zip(features, places, strict=True):
         labels, counts, hover = _counted(table[name], kind)
-        colors = [GREY if label in ("missing", "other") else own[name] for label in labels]
+        colors = [GREY if label in ("missing", "other") else palette[name] for label in labels]
         figure.add_trace(
             go.Bar(
                 x=list(range(len(labels))),

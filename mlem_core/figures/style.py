@@ -7,7 +7,8 @@ import functools
 import html
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.colors import sample_colorscale
 from plotly.subplots import make_subplots
+
+from mlem_core.base.text import minus, number
 
 # Okabe and Ito's colours, told apart with every common colour vision, in an order that sets
 # neighbours far apart. Black (lost on a dark page) is a brown here and the yellow is darker.
@@ -44,6 +47,24 @@ SIZE = 13
 LEVELS = 16  # more levels than this of a nominal feature are drawn as "other"
 BARS = 12
 SIGNIFICANT = 0.05
+
+
+@dataclass(frozen=True)
+class Annotations:
+    """What inference and the audit add to the values that a figure draws.
+
+    Attributes
+    ----------
+    intervals : table of confidence intervals and corrected p-values; None where there is none
+    flags : why a layer, or a pair of layers, is to be read with care; each figure says what its
+        keys are
+    """
+
+    intervals: pd.DataFrame | None = None
+    flags: Mapping[Any, Any] = field(default_factory=dict)
+
+
+NO_ANNOTATIONS = Annotations()
 
 
 def feature_colors(features: Sequence[str]) -> dict[str, str]:
@@ -213,10 +234,10 @@ def color_bar(low: float, x: float) -> dict[str, Any]:
     }
 
 
-def warning_marks(
+def flag_trace(
     x: Sequence[float], y: Sequence[float], hover: Sequence[str], legend: bool
 ) -> dict[str, Any]:
-    """Triangles that say to read something with care; their hover says why."""
+    """Triangles at what is to be read with care; their hover text says why."""
     return {
         "x": list(x),
         "y": list(y),
@@ -241,11 +262,6 @@ def whole_layers(layers: pd.Series) -> dict[str, Any]:
         "range": [low - 0.5, high + 0.5] if high == low else None,
         "showgrid": False,
     }
-
-
-def parted(name: str) -> tuple[str, int]:
-    model, _, layer = str(name).rpartition(":")
-    return model, int(layer)
 
 
 def model_blocks(layers: Sequence[tuple[str, int]]) -> list[tuple[int, int, str]]:
@@ -293,13 +309,13 @@ def label_places(points: np.ndarray, labels: Sequence[str]) -> list[str]:
             low = y + (0.02 if b > 0 else -0.02 - high if b < 0 else -high / 2)
             return left, low, left + wide, low + high
 
-        def cost(name: str, own: int = int(i), box: Any = box) -> float:
+        def cost(name: str, label: int = int(i), box: Any = box) -> float:
             x0, y0, x1, y1 = box(sides[name])
             out = max(0.0, -x0) + max(0.0, x1 - 1) + max(0.0, -y0) + max(0.0, y1 - 1)
             shared = sum(
                 max(0.0, min(x1, x3) - max(x0, x2)) * max(0.0, min(y1, y3) - max(y0, y2))
                 for k, (x2, y2, x3, y3) in enumerate(taken)
-                if k != own
+                if k != label
             )
             return shared * 100 + out
 
@@ -313,8 +329,8 @@ def common_levels(values: pd.Series, most: int) -> tuple[list[str], list[str]]:
     tally = values.dropna().map(as_text).value_counts()
     if len(tally) <= most:
         return sorted(tally.index), []
-    kept = list(tally.index[: most - 1])
-    return sorted(kept), list(tally.index[most - 1 :])
+    common = list(tally.index[: most - 1])
+    return sorted(common), list(tally.index[most - 1 :])
 
 
 def wrapped(text: str, width: int = 60) -> str:
@@ -333,14 +349,13 @@ def as_value(value: Any) -> str:
 
 
 def short(value: float) -> str:
-    return f"{value:.3g}".replace("-", "−") if abs(value) < 1e4 else f"{value:.0f}"
+    return minus(f"{value:.3g}") if abs(value) < 1e4 else f"{value:.0f}"
 
 
 def as_number(value: float, digits: int = 3) -> str:
     if not np.isfinite(value):
         return "not defined"
-    text = f"{value:.{digits}f}".replace("-", "−")
-    return text.removeprefix("−") if float(f"{value:.{digits}f}") == 0 else text
+    return number(value, digits)
 
 
 def as_p(p: float) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from mlem_core.base.typing import parse_layer
 from mlem_core.figures.style import (
     GREY,
     LINE,
@@ -17,7 +18,6 @@ from mlem_core.figures.style import (
     feature_colors,
     model_blocks,
     panels,
-    parted,
     plain,
     quiet,
     short,
@@ -40,33 +40,12 @@ def waterfall(
     total : what the sum is
     """
     order = terms["value"].abs().sort_values(ascending=False).index
-    own = terms.loc[order]
-    own = pd.concat([own[own["term"] != UNEXPLAINED], own[own["term"] == UNEXPLAINED]])
-    values = own["value"].to_numpy(dtype=np.float64)
+    terms = terms.loc[order].sort_values(
+        "term", key=lambda names: names == UNEXPLAINED, kind="stable"
+    )
+    values = terms["value"].to_numpy(dtype=np.float64)
     ends = np.cumsum(values)
     whole = float(ends[-1]) if len(ends) else 0.0
-    begins = np.concatenate([[0.0], ends[:-1]])
-    names = [plain(term) for term in own["term"]]
-    colors = feature_colors(features)
-    fills = [colors.get(term, GREY) for term in own["term"]]
-    interval = [""] * len(own)
-    error = None
-    if {"lower", "upper"} <= set(own.columns):
-        low, high = (own[key].to_numpy(dtype=np.float64) for key in ("lower", "upper"))
-        interval = [
-            f"<br>95 % interval {as_number(a)} to {as_number(b)}"
-            for a, b in zip(low, high, strict=True)
-        ]
-        error = {
-            "type": "data",
-            "symmetric": False,
-            "array": np.nan_to_num(high - values),
-            "arrayminus": np.nan_to_num(values - low),
-            "thickness": 1.2,
-            "width": 4,
-            "color": LINE,
-        }
-    rows = np.arange(len(own))
     figure = go.Figure()
     for i, end in enumerate(ends):
         # The thin line along which the sum goes on into the next row.
@@ -79,33 +58,12 @@ def waterfall(
             line={"color": LINE, "width": 1},
             layer="below",
         )
+    bars = _term_bars(terms, ends, features)
+    figure.add_trace(bars)
     figure.add_trace(
         go.Bar(
             orientation="h",
-            y=rows,
-            x=values,
-            base=begins,
-            width=0.72,
-            marker={
-                "color": [faded(c, 0.85) for c in fills],
-                "line": {"width": 0},
-                "pattern": {"shape": ["/" if t == UNEXPLAINED else "" for t in own["term"]]},
-            },
-            error_x=error,
-            customdata=own["term"].to_numpy(dtype=object),
-            hovertext=[
-                f"<b>{name}</b><br>{as_number(value)} of {as_number(whole)}{more}"
-                for name, value, more in zip(names, values, interval, strict=True)
-            ],
-            hoverinfo="text",
-            name="terms",
-            showlegend=False,
-        )
-    )
-    figure.add_trace(
-        go.Bar(
-            orientation="h",
-            y=[len(own)],
+            y=[len(terms)],
             x=[whole],
             width=0.72,
             marker={"color": "rgba(0,0,0,0)", "line": {"width": 2, "color": GREY}},
@@ -116,25 +74,25 @@ def waterfall(
         )
     )
     reach = np.concatenate([[0.0], ends])
-    if error is not None:
-        reach = np.concatenate([reach, ends + error["array"], ends - error["arrayminus"]])
+    if bars.error_x.array is not None:
+        reach = np.concatenate([reach, ends + bars.error_x.array, ends - bars.error_x.arrayminus])
     span = float(np.ptp(reach)) or 1.0
     edge = float(reach.max()) + 0.03 * span
     for row, value in enumerate([*values, whole]):
         figure.add_annotation(
             x=edge,
             y=row,
-            text=("" if row == len(own) else "+" if value >= 0 else "") + as_number(value),
+            text=("+" if row < len(terms) and value >= 0 else "") + as_number(value),
             showarrow=False,
             xanchor="left",
             font={"size": SIZE},
         )
-    quiet(figure, height=120 + 34 * (len(own) + 1))
+    quiet(figure, height=120 + 34 * (len(terms) + 1))
     figure.update_layout(barmode="overlay", bargap=0.2)
     figure.update_yaxes(
-        tickvals=list(range(len(own) + 1)),
-        ticktext=[*names, f"<b>{total}</b>"],
-        range=[len(own) + 0.6, -0.6],
+        tickvals=list(range(len(terms) + 1)),
+        ticktext=[*(plain(term) for term in terms["term"]), f"<b>{total}</b>"],
+        range=[len(terms) + 0.6, -0.6],
         showgrid=False,
         zeroline=False,
     )
@@ -147,6 +105,50 @@ def waterfall(
     return figure
 
 
+def _term_bars(terms: pd.DataFrame, ends: np.ndarray, features: Sequence[str]) -> go.Bar:
+    """A bar a term, each from where the one before it ended, with its interval where known."""
+    values = terms["value"].to_numpy(dtype=np.float64)
+    colors = feature_colors(features)
+    hover = [
+        f"<b>{plain(term)}</b><br>{as_number(value)} of {as_number(float(ends[-1]))}"
+        for term, value in zip(terms["term"], values, strict=True)
+    ]
+    error = None
+    if {"lower", "upper"} <= set(terms.columns):
+        low, high = (terms[key].to_numpy(dtype=np.float64) for key in ("lower", "upper"))
+        hover = [
+            f"{text}<br>95 % interval {as_number(a)} to {as_number(b)}"
+            for text, a, b in zip(hover, low, high, strict=True)
+        ]
+        error = {
+            "type": "data",
+            "symmetric": False,
+            "array": np.nan_to_num(high - values),
+            "arrayminus": np.nan_to_num(values - low),
+            "thickness": 1.2,
+            "width": 4,
+            "color": LINE,
+        }
+    return go.Bar(
+        orientation="h",
+        y=np.arange(len(terms)),
+        x=values,
+        base=np.concatenate([[0.0], ends[:-1]]),
+        width=0.72,
+        marker={
+            "color": [faded(colors.get(term, GREY), 0.85) for term in terms["term"]],
+            "line": {"width": 0},
+            "pattern": {"shape": ["/" if t == UNEXPLAINED else "" for t in terms["term"]]},
+        },
+        error_x=error,
+        customdata=terms["term"].to_numpy(dtype=object),
+        hovertext=hover,
+        hoverinfo="text",
+        name="terms",
+        showlegend=False,
+    )
+
+
 def term_matrices(terms: dict[str, pd.DataFrame]) -> go.Figure:
     """What each feature contributes to the similarity of every two layers, a panel a term.
 
@@ -157,7 +159,7 @@ def term_matrices(terms: dict[str, pd.DataFrame]) -> go.Figure:
         diagonal (a layer with itself) is left blank
     """
     figure, places = panels([plain(term) for term in terms], height=290)
-    layers = [parted(name) for name in next(iter(terms.values())).index]
+    layers = [parse_layer(name) for name in next(iter(terms.values())).index]
     blocks = model_blocks(layers)
     off = ~np.eye(len(layers), dtype=bool)
     scales = {"coloraxis": 0.0, "coloraxis2": 0.0}

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.selection import check_layers
 from mlem_core.base.errors import InputError, unknown
-from mlem_core.base.typing import FloatArray, IntArray, Layer
+from mlem_core.base.text import listed, number
+from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer, layer_name
 from mlem_core.data.stimuli import StimulusSet
-from mlem_core.inference.bootstrap import LayerPairs, Progress
-from mlem_core.inference.jackknife import FEW, FEW_SENTENCES, resampled_terms
+from mlem_core.inference import caveats
+from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.inference.replicates import resampled_terms
 from mlem_core.measures.decomposition import UNEXPLAINED, by_pattern, decompose
 from mlem_core.measures.shapley import EXACT_FEATURES, shapley
-from mlem_core.pairs.distances import ends_of
+from mlem_core.pairs.condensed import ends_of
 from mlem_core.storage.store import Store
 
 # Terms below this share of the largest are summed up in the sentence.
@@ -52,19 +55,86 @@ class Explanation:
         return float(self.whole["value"].iloc[0])
 
     @property
-    def sentence(self) -> str:
-        """The explanation in words."""
-        return sentence(self)
+    def features(self) -> pd.DataFrame:
+        """The terms of the features."""
+        return self.terms[self.terms["term"] != UNEXPLAINED]
+
+    @property
+    def unexplained(self) -> pd.Series:
+        """The term that no feature explains."""
+        return self.terms[self.terms["term"] == UNEXPLAINED].iloc[0]
 
     @property
     def headline(self) -> str:
-        """The gist of the explanation, for a first look."""
-        return headline(self)
+        """What the two layers have most in common, in one or two short sentences.
+
+        They count as hardly alike where their RSA correlation is below `HARDLY`, or its interval
+        goes below 0.
+        """
+        a, b = (f"{model} layer {layer}" for model, layer in self.layers)
+        rsa, whole = self.rsa, self.whole.iloc[0]
+        if rsa < HARDLY or ("lower" in self.whole and whole["lower"] <= 0):
+            return f"{a} and {b} are hardly alike (RSA {number(rsa)})."
+        top = self.features.loc[self.features["value"].idxmax()]
+        rest = float(self.unexplained["value"]) / rsa
+        text = f"{a} and {b} are alike (RSA {number(rsa)})"
+        if top["value"] >= SMALL * rsa:
+            share = _share(top["value"] / rsa)
+            text += f", most of all in {top['term']}, which makes {share} of it."
+        else:
+            text += ", but hardly for any of these features."
+        if rest < 0:
+            return f"{text} What these features do not explain sets the two apart."
+        return f"{text} {_share(rest)} of it is not explained by these features."
 
     @property
     def how_sure(self) -> str:
         """What other sentences would change, in a sentence; empty without intervals."""
-        return how_sure(self)
+        if "lower" not in self.whole:
+            return ""
+        top = self.features.loc[self.features["value"].idxmax()]
+        parts = [("their RSA", self.whole.iloc[0]), (f"what {top['term']} adds", top)]
+        bounds = " and ".join(
+            f"{name} between {number(row['lower'])} and {number(row['upper'])}"
+            for name, row in parts
+        )
+        return f"How sure: other sentences of this kind would put {bounds} (95 % intervals)."
+
+    @property
+    def sentence(self) -> str:
+        """The explanation in words, with intervals if it has them."""
+        a, b = (layer_name(layer) for layer in self.layers)
+        rest, size = self.unexplained, self.features["value"].abs()
+        shown = (size >= SMALL * max(size.max(), abs(rest["value"]))) & (size >= 0.0005)
+        large, others = self.features[shown], self.features[~shown]
+        large = large.loc[large["value"].abs().sort_values(ascending=False).index]
+        text = [f"The RSA correlation of {a} and {b} is {_number(self.whole.iloc[0])}."]
+        up, down = large[large["value"] > 0], large[large["value"] < 0]
+        if len(up):
+            parts = [f"{row['term']} contributes {_number(row)}" for _, row in up.iterrows()]
+            text.append(f"Of the features, {listed(parts)}.")
+        if len(down):
+            parts = [f"{row['term']} by {_number(row, -1)}" for _, row in down.iterrows()]
+            text.append(f"The two are less alike for {listed(parts)}.")
+        if not len(large):
+            text.append("None of the features contributes much.")
+        elif len(others):
+            many = f"{len(others)} features together contribute"
+            what = "feature contributes" if len(others) == 1 else many
+            text.append(f"The other {what} {_short(others['value'].sum())}.")
+        if rest["value"] >= 0:
+            text.append(f"These features do not explain {_number(rest)} of it.")
+        else:
+            text.append(
+                "What these features do not explain makes the two less alike, by "
+                f"{_number(rest, -1)}."
+            )
+        if "lower" in self.terms:
+            text.append(
+                "Brackets are 95 % intervals for other stimuli of this kind; they say nothing "
+                "about other models."
+            )
+        return " ".join(text)
 
     @property
     def text(self) -> str:
@@ -85,151 +155,74 @@ def explain(
     analysis: Analysis,
     a: Layer,
     b: Layer,
-    *,
     features: Sequence[str] | None = None,
-    store: Store | None = None,
-    n_draws: int = 0,
+    *,
     seed: int = 0,
-    progress: Progress | None = None,
 ) -> Explanation:
-    """Why two layers of an analysis are alike.
+    """Why two layers of an analysis are alike; `with_intervals` adds confidence intervals.
 
     Parameters
     ----------
     features : only these; by default all of the analysis
-    store : where the representations are; needed for intervals
-    n_draws : bootstrap draws of the sentences for intervals; 0 is none
+    seed : of the orders of features that are sampled with more than 12 of them
 
     Raises
     ------
     InputError
-        A layer or feature that the analysis does not have; too few draws or sentences; with more
-        than 12 features no intervals; representations that are no longer in the store.
+        A layer or feature that the analysis does not have.
     """
-    at = []
-    for layer in (a, b):
-        if layer not in analysis.layers:
-            names = [f"{model}:{number}" for model, number in analysis.layers]
-            raise unknown("layer", f"{layer[0]}:{layer[1]}", names)
-        at.append(analysis.layers.index(layer))
+    check_layers((a, b), analysis.layers)
+    at = [analysis.layers.index(layer) for layer in (a, b)]
     tables = analysis.tables.of_layers(at)
     if features is not None:
         tables = tables.of_features(features)
-    found = decompose(tables, analysis.rsa[np.ix_(at, at)], seed=seed)
-    terms = found.pair(0, 1)
-    own = np.diagonal(found.terms.sum(axis=0)).clip(0.0)
-    whole = pd.DataFrame(
-        {
-            "quantity": ["rsa", "ceiling_a", "ceiling_b"],
-            "value": [found.rsa[0, 1], *np.sqrt(own)],
-        }
-    )
-    notes: tuple[str, ...] = ()
-    if n_draws:
-        if store is None:
-            raise InputError("intervals need the store that holds the representations.")
-        if len(tables.features) > EXACT_FEATURES:
-            raise InputError(
-                f"found {len(tables.features)} features; intervals of the terms can be had for up "
-                f"to {EXACT_FEATURES}, so choose fewer features."
-            )
-        pairs = LayerPairs.of(analysis, (a, b), store, features)
-        bounds = resampled_terms(pairs, n_draws, seed, progress).interval()
-        n = len(terms)
-        terms = terms.assign(lower=bounds.lower[:n], upper=bounds.upper[:n])
-        whole = whole.assign(lower=bounds.lower[n:], upper=bounds.upper[n:])
-        if pairs.n_groups < FEW_SENTENCES:
-            notes = (FEW,)
-    return Explanation((a, b), terms, whole, notes)
+    split = decompose(tables, analysis.rsa[np.ix_(at, at)], seed=seed)
+    ceilings = np.sqrt(np.diagonal(split.terms.sum(axis=0)).clip(0.0))
+    quantities = ["rsa", "ceiling_a", "ceiling_b"]
+    whole = pd.DataFrame({"quantity": quantities, "value": [split.rsa[0, 1], *ceilings]})
+    return Explanation((a, b), split.pair(0, 1), whole)
 
 
-def headline(why: Explanation) -> str:
-    """What two layers have most in common, in one or two short sentences.
+def with_intervals(
+    why: Explanation,
+    analysis: Analysis,
+    store: Store,
+    n_replicates: int = 1000,
+    seed: int = 0,
+    progress: Counted | None = None,
+) -> Explanation:
+    """An explanation with confidence intervals over the sentences.
 
-    They count as hardly alike where their RSA correlation is below `HARDLY`, or its interval goes
-    below 0.
+    Parameters
+    ----------
+    why : of two layers of the analysis
+    store : where the representations are
+    n_replicates : bootstrap replicates
+
+    Raises
+    ------
+    InputError
+        Too few replicates or sentences; more than 12 features; representations that are no longer
+        in the store.
     """
-    a, b = (f"{model} layer {layer}" for model, layer in why.layers)
-    rsa, whole = why.rsa, why.whole.iloc[0]
-    known = "lower" in why.whole
-    if rsa < HARDLY or (known and whole["lower"] <= 0):
-        return f"{a} and {b} are hardly alike (RSA {_plain(rsa)})."
-    features = why.terms[why.terms["term"] != UNEXPLAINED]
-    top = features.loc[features["value"].idxmax()]
-    rest = float(why.terms.set_index("term").loc[UNEXPLAINED, "value"]) / rsa
-    text = f"{a} and {b} are alike (RSA {_plain(rsa)})"
-    if top["value"] >= SMALL * rsa:
-        text += f", most of all in {top['term']}, which makes {_share(top['value'] / rsa)} of it."
-    else:
-        text += ", but hardly for any of these features."
-    if rest < 0:
-        return f"{text} What these features do not explain sets the two apart."
-    return f"{text} {_share(rest)} of it is not explained by these features."
-
-
-def how_sure(why: Explanation) -> str:
-    """What other sentences would change, in a sentence; empty without intervals."""
-    if "lower" not in why.whole:
-        return ""
-    features = why.terms[why.terms["term"] != UNEXPLAINED]
-    top = features.loc[features["value"].idxmax()]
-    parts = [("their RSA", why.whole.iloc[0]), (f"what {top['term']} adds", top)]
-    said = " and ".join(
-        f"{name} between {_plain(row['lower'])} and {_plain(row['upper'])}" for name, row in parts
+    features, n = list(why.features["term"]), len(why.terms)
+    if len(features) > EXACT_FEATURES:
+        raise InputError(
+            f"found {len(features)} features; intervals of the terms can be had for up to "
+            f"{EXACT_FEATURES}, so choose fewer features."
+        )
+    pairs = LayerPairs.of(analysis, why.layers, store, features)
+    bounds = resampled_terms(pairs, n_replicates, seed, progress).interval()
+    return replace(
+        why,
+        terms=why.terms.assign(lower=bounds.lower[:n], upper=bounds.upper[:n]),
+        whole=why.whole.assign(lower=bounds.lower[n:], upper=bounds.upper[n:]),
+        notes=caveats.of_size(pairs.n_groups),
     )
-    return f"How sure: other sentences of this kind would put {said} (95 % intervals)."
-
-
-def _plain(value: float) -> str:
-    return f"{round(value, 2) + 0.0:.2f}".replace("-", "−")
 
 
 def _share(value: float) -> str:
     return f"{100 * value:.0f} %"
-
-
-def sentence(why: Explanation) -> str:
-    """The explanation of two layers in words, with intervals if it has them.
-
-    The same on the screen and on the command line.
-    """
-    (a, b), terms = [f"{model}:{layer}" for model, layer in why.layers], why.terms
-    whole = why.whole.iloc[0]
-    features = terms[terms["term"] != UNEXPLAINED]
-    rest = terms[terms["term"] == UNEXPLAINED].iloc[0]
-    size = features["value"].abs()
-    shown = features[(size >= SMALL * max(size.max(), abs(rest["value"]))) & (size >= 0.0005)]
-    shown = shown.loc[shown["value"].abs().sort_values(ascending=False).index]
-    others = features.drop(index=shown.index)
-    text = [f"The RSA correlation of {a} and {b} is {_number(whole)}."]
-    up, down = shown[shown["value"] > 0], shown[shown["value"] < 0]
-    if len(up):
-        parts = [f"{row['term']} contributes {_number(row)}" for _, row in up.iterrows()]
-        text.append(f"Of the features, {_and(parts)}.")
-    if len(down):
-        parts = [f"{row['term']} by {_number(row, -1)}" for _, row in down.iterrows()]
-        text.append(f"The two are less alike for {_and(parts)}.")
-    if not len(shown):
-        text.append("None of the features contributes much.")
-    elif len(others):
-        what = (
-            "the other feature contributes"
-            if len(others) == 1
-            else (f"the other {len(others)} features together contribute")
-        )
-        text.append(f"{what.capitalize()} {_short(others['value'].sum())}.")
-    if rest["value"] >= 0:
-        text.append(f"These features do not explain {_number(rest)} of it.")
-    else:
-        text.append(
-            f"What these features do not explain makes the two less alike, by {_number(rest, -1)}."
-        )
-    if "lower" in terms:
-        text.append(
-            "Brackets are 95 % intervals for other stimuli of this kind; they say nothing about "
-            "other models."
-        )
-    return " ".join(text)
 
 
 def _number(row: pd.Series, sign: int = 1) -> str:
@@ -243,10 +236,6 @@ def _number(row: pd.Series, sign: int = 1) -> str:
 def _short(value: float) -> str:
     # Adding 0 makes a rounded -0.0 a plain 0.
     return f"{round(value, 3) + 0.0:.3f}"
-
-
-def _and(parts: Sequence[str]) -> str:
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def contributions(pairs: LayerPairs, term: str) -> FloatArray:
@@ -276,12 +265,12 @@ def contributions(pairs: LayerPairs, term: str) -> FloatArray:
         raise unknown("term", term, (*features, UNEXPLAINED))
     counts, sums = by_pattern(pairs.tables)
 
-    def means(own: FloatArray, group: IntArray) -> FloatArray:
-        found: FloatArray = (own[:, 1:] / np.maximum(own[:, :1], 1.0))[group]
-        return found
+    def means(stacked: FloatArray, group: IntArray) -> FloatArray:
+        by_group: FloatArray = (stacked[:, 1:] / np.maximum(stacked[:, :1], 1.0))[group]
+        return by_group
 
-    found = shapley(pairs.tables.codes, np.column_stack((counts, sums)), means)
-    of_features = found.whole if term == UNEXPLAINED else found.terms[features.index(term)]
+    split = shapley(pairs.tables.codes, np.column_stack((counts, sums)), means)
+    of_features = split.whole if term == UNEXPLAINED else split.terms[features.index(term)]
     middle = len(pairs.pattern) + 1.0
     a, b = (0.5 * (ranks - middle) for ranks in pairs.ranks)
     fitted = 0.5 * (a * of_features[pairs.pattern, 1] + b * of_features[pairs.pattern, 0])

@@ -19,8 +19,7 @@ from scipy.stats import rankdata
 
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.estimators.base import FoldFits
-from mlem_core.inference.bootstrap import LayerPairs, Progress
-from mlem_core.inference.jackknife import Tested, tested
+from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.pairs.tables import LazyArray, PairTables
 
 # Permuted tables at once hold at most this many sums.
@@ -36,16 +35,16 @@ def permuted_labels(
     """
     order = np.argsort(groups, kind="stable")
     _, starts, sizes = np.unique(groups[order], return_index=True, return_counts=True)
-    kinds: dict[tuple[int, int], list[IntArray]] = {}
+    exchangeable: dict[tuple[int, int], list[IntArray]] = {}
     for start, size in zip(starts, sizes, strict=True):
         members = order[start : start + size]
-        kinds.setdefault((int(folds[members[0]]), int(size)), []).append(members)
-    found = np.tile(np.arange(len(groups)), (n, 1))
-    for alike in kinds.values():
-        members = np.stack(alike)
-        for labels in found:
+        exchangeable.setdefault((int(folds[members[0]]), int(size)), []).append(members)
+    permuted = np.tile(np.arange(len(groups)), (n, 1))
+    for sentences in exchangeable.values():
+        members = np.stack(sentences)
+        for labels in permuted:
             labels[members] = members[rng.permutation(len(members))]
-    return found
+    return permuted
 
 
 def permuted_tables(
@@ -78,23 +77,22 @@ def permuted_tables(
             columns.append(column)
     sums = np.zeros((len(labels), len(columns), len(tables.counts)))
     values = np.stack(columns)
-    for own, row in zip(labels, sums, strict=True):
-        permuted_sums(own, pairs.cells, values, row)
-    n = len(labels)
-    alone = tables.of_layers([layer] * n)
+    for permutation, row in zip(labels, sums, strict=True):
+        permuted_sums(permutation, pairs.cells, values, row)
+    copies = tables.of_layers([layer] * len(labels))
     return replace(
-        alone,
+        copies,
         target_sums=sums[:, 0],
         rank_sums=np.zeros_like(sums[:, 0]),
         within_sums=sums[:, 1],
         train_sums=LazyArray(lambda: sums[:, 2:]) if train_ranks else None,
-        train_squares=alone.train_squares if train_ranks else None,
+        train_squares=copies.train_squares if train_ranks else None,
     )
 
 
 def _centred(ranks: NDArray[np.uint32]) -> FloatArray:
-    found: FloatArray = rankdata(ranks)
-    return found - (len(found) + 1) / 2
+    average: FloatArray = rankdata(ranks)
+    return average - (len(average) + 1) / 2
 
 
 def score_above_chance(
@@ -103,20 +101,18 @@ def score_above_chance(
     *,
     train_ranks: bool = False,
     n_permutations: int = 999,
-    correction: str = "bh",
     seed: int = 0,
-    progress: Progress | None = None,
-) -> Tested:
+) -> pd.DataFrame:
     """Test each layer's held-out ρ (mean over folds) against permuted labels.
 
     Parameters
     ----------
-    fit : the estimator, one of `mlem_core.estimators.registry.ESTIMATORS`
+    fit : `cross_validate` of an estimator
     train_ranks : whether it fits ranks
 
     Returns
     -------
-    model, layer, rho, chance (mean of the permuted ρ), p, p_corrected; the family is the layers
+    model, layer, rho, chance (mean of the permuted ρ), p
     """
     rng = np.random.default_rng(seed)
     observed = fit(pairs.tables).rho.mean(axis=1)
@@ -124,25 +120,13 @@ def score_above_chance(
     n_sums = len(pairs.tables.counts) * (2 + train_ranks * pairs.tables.n_folds)
     step = max(1, CHUNK // n_sums)
     rows = []
-    for layer, (model, number) in enumerate(pairs.layers):
-        chance = np.concatenate(
-            [
-                fit(permuted_tables(pairs, layer, labels[at : at + step], train_ranks)).rho.mean(
-                    axis=1
-                )
-                for at in range(0, n_permutations, step)
-            ]
-        )
-        above = int((chance >= observed[layer] - 1e-12).sum())
-        rows.append(
-            {
-                "model": model,
-                "layer": number,
-                "rho": observed[layer],
-                "chance": chance.mean(),
-                "p": (1 + above) / (1 + n_permutations),
-            }
-        )
-        if progress is not None:
-            progress(layer + 1, len(pairs.layers))
-    return tested(pd.DataFrame(rows), "layers' scores", correction)
+    for at, (model, number) in enumerate(pairs.layers):
+        parts = [
+            fit(permuted_tables(pairs, at, labels[start : start + step], train_ranks))
+            for start in range(0, n_permutations, step)
+        ]
+        chance = np.concatenate([part.rho.mean(axis=1) for part in parts])
+        above = int((chance >= observed[at] - 1e-12).sum())
+        p = (1 + above) / (1 + n_permutations)
+        rows.append((model, number, observed[at], chance.mean(), p))
+    return pd.DataFrame(rows, columns=["model", "layer", "rho", "chance", "p"])

@@ -1,8 +1,9 @@
-"""Importance where features correlate: what permuting one alone hides or makes up.
+"""Importance where features correlate: conditional and grouped permutation, and LOCO.
 
 Permuting a feature alone breaks its link with the others, so the model is scored on combinations
 that do not occur, and two features that stand in for each other both look unimportant or both
-important. Three other questions have answers in the same tables.
+important. Three other questions have answers in the same tables: conditional permutation
+importance, grouped permutation importance, and leaving one covariate out (LOCO).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import pandas as pd
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.typing import FloatArray, Layer
 from mlem_core.estimators.base import FoldFits
-from mlem_core.estimators.registry import ESTIMATORS
+from mlem_core.estimators.registry import estimator_named
 from mlem_core.measures.decomposition import by_pattern
 from mlem_core.measures.importance import MAX_CELLS, permutation_importance
 from mlem_core.measures.similarity import feature_correlations
@@ -67,8 +68,8 @@ def conditional_importance(tables: PairTables, weights: FloatArray) -> FloatArra
     return drops
 
 
-def group_importance(tables: PairTables, weights: FloatArray, group: Sequence[str]) -> FloatArray:
-    """Drop of the held-out ρ when several features are permuted together.
+def grouped_importance(tables: PairTables, weights: FloatArray, group: Sequence[str]) -> FloatArray:
+    """Grouped permutation importance: drop of the held-out ρ when features are permuted together.
 
     Their links with each other stay, those with the other features go.
 
@@ -91,8 +92,8 @@ def group_importance(tables: PairTables, weights: FloatArray, group: Sequence[st
     drops = np.zeros((n_layers, n_folds))
     for fold in range(n_folds):
         pairs = tables.inside(fold)
-        own = tables.cell_pattern[tables.held_out(fold)]
-        codes, patterns = tables.codes[own], tables.patterns[own]
+        pattern = tables.cell_pattern[tables.held_out(fold)]
+        codes, patterns = tables.codes[pattern], tables.patterns[pattern]
         first, member = group_rows(codes[:, inside])
         rest, other = group_rows(codes[:, ~inside])
         if len(first) * len(rest) > MAX_CELLS:
@@ -123,15 +124,17 @@ def group_importance(tables: PairTables, weights: FloatArray, group: Sequence[st
     return drops
 
 
-def left_out_importance(tables: PairTables, rho: FloatArray, estimator: str) -> FloatArray:
-    """Drop of the held-out ρ when the model is fitted anew without a feature.
+def loco_importance(tables: PairTables, rho: FloatArray, estimator: str) -> FloatArray:
+    """LOCO importance: drop of the held-out ρ when the model is fitted anew without a feature.
 
     It may be below 0: a model with fewer weights may generalise better.
+
+    Source: Lei et al. (2018), leave one covariate out.
 
     Parameters
     ----------
     rho : (n_layers, n_folds) of the models with all features
-    estimator : one of `mlem_core.estimators.registry.ESTIMATORS`
+    estimator : name, see `mlem_core.estimators.registry`
 
     Returns
     -------
@@ -142,14 +145,12 @@ def left_out_importance(tables: PairTables, rho: FloatArray, estimator: str) -> 
     InputError
         An unknown estimator, or fewer than two features.
     """
-    if estimator not in ESTIMATORS:
-        raise unknown("estimator", estimator, ESTIMATORS)
+    fit = estimator_named(estimator).model().cross_validate
     if len(tables.features) < 2:
         raise InputError("there is one feature only; without it there is no model to fit.")
-    fit = ESTIMATORS[estimator]
     without = [
-        fit(tables.of_features([name for name in tables.features if name != left])).rho
-        for left in tables.features
+        fit(tables.of_features([name for name in tables.features if name != one])).rho
+        for one in tables.features
     ]
     return rho[..., None] - np.stack(without, axis=-1)
 
@@ -170,14 +171,14 @@ def importances(
     """
     n_features = len(tables.features)
     if tables.interactions:
-        own = [group_importance(tables, fits.weights, [name]) for name in tables.features]
-        permuted = np.stack(own, axis=-1)
+        drops = [grouped_importance(tables, fits.weights, [name]) for name in tables.features]
+        permuted = np.stack(drops, axis=-1)
     else:
         permuted = permutation_importance(tables, fits.weights)
-    found = {
+    by_way = {
         "permuted": permuted,
         "conditional": conditional_importance(tables, fits.weights),
-        "left_out": left_out_importance(tables, fits.rho, estimator),
+        "left_out": loco_importance(tables, fits.rho, estimator),
     }
     frame = pd.DataFrame(
         {
@@ -186,7 +187,7 @@ def importances(
             "feature": np.tile(np.array(tables.features, dtype=object), len(layers)),
         }
     )
-    return frame.assign(**{name: drop.mean(axis=1).ravel() for name, drop in found.items()})
+    return frame.assign(**{name: drop.mean(axis=1).ravel() for name, drop in by_way.items()})
 
 
 def correlated_features(
@@ -197,12 +198,12 @@ def correlated_features(
     Source: Salle et al. 2024, figure S5.
     """
     r = feature_correlations(tables.patterns, by_pattern(tables)[0])
-    found = [
+    correlated = [
         (tables.features[f], tables.features[g], float(r[f, g]))
         for f, g in itertools.combinations(range(len(tables.features)), 2)
         if abs(r[f, g]) >= at_least
     ]
-    return sorted(found, key=lambda pair: -abs(pair[2]))
+    return sorted(correlated, key=lambda pair: -abs(pair[2]))
 
 
 def warning(correlated: Sequence[tuple[str, str, float]]) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.base.errors import unknown
-from mlem_core.base.typing import FloatArray, Layer
+from mlem_core.base.typing import FloatArray, Layer, layer_name
 from mlem_core.measures.shapley import EXACT_FEATURES, ORDERS, shapley, summed
 from mlem_core.pairs.ranks import predicted_ranks
 from mlem_core.pairs.tables import PairTables
@@ -56,10 +56,10 @@ class Decomposition:
 
     def pair(self, a: int, b: int) -> pd.DataFrame:
         """The terms of two layers, by position: term, value (and error where sampled)."""
-        found = pd.DataFrame({"term": self.names, "value": self.values[:, a, b]})
+        terms = pd.DataFrame({"term": self.names, "value": self.values[:, a, b]})
         if self.error is not None:
-            found["error"] = [*self.error[:, a, b], np.nan]
-        return found
+            terms["error"] = [*self.error[:, a, b], np.nan]
+        return terms
 
     def matrix(self, term: str, layers: Sequence[Layer]) -> pd.DataFrame:
         """One term for every two layers, square, "model:layer".
@@ -71,7 +71,7 @@ class Decomposition:
         """
         if term not in self.names:
             raise unknown("term", term, self.names)
-        names = [f"{model}:{layer}" for model, layer in layers]
+        names = [layer_name(layer) for layer in layers]
         square = self.values[self.names.index(term)]
         return pd.DataFrame(square, index=names, columns=names)
 
@@ -86,9 +86,9 @@ class Decomposition:
         n = len(self.names)
         models = np.array([model for model, _ in layers], dtype=object)
         numbers = np.array([number for _, number in layers], dtype=np.int64)
-        found = {"model_a": models[a], "layer_a": numbers[a]}
-        found |= {"model_b": models[b], "layer_b": numbers[b]}
-        frame = pd.DataFrame({name: np.repeat(column, n) for name, column in found.items()})
+        pairs = {"model_a": models[a], "layer_a": numbers[a]}
+        pairs |= {"model_b": models[b], "layer_b": numbers[b]}
+        frame = pd.DataFrame({name: np.repeat(column, n) for name, column in pairs.items()})
         frame["term"] = np.tile(np.array(self.names, dtype=object), len(a))
         frame["value"] = self.values[:, a, b].T.ravel()
         frame["rsa"] = np.repeat(self.rsa[a, b], n)
@@ -107,9 +107,9 @@ class Decomposition:
         table = self.table(layers)
         rows = []
         by = ["model_a", "model_b"]
-        for (one, other), own in table.groupby(by, sort=False):
-            whole = own["value"].sum() / own["term"].eq(UNEXPLAINED).sum()
-            for term, part in own.groupby("term", sort=False):
+        for (one, other), pairs in table.groupby(by, sort=False):
+            whole = pairs["value"].sum() / pairs["term"].eq(UNEXPLAINED).sum()
+            for term, part in pairs.groupby("term", sort=False):
                 top = part.loc[part["value"].abs().idxmax()]
                 mean = part["value"].mean()
                 rows.append(
@@ -136,10 +136,10 @@ def by_pattern(tables: PairTables) -> tuple[FloatArray, FloatArray]:
     """Pairs (n_patterns,) and sums of centred ranks (n_patterns, n_layers) of each pattern."""
     n = len(tables.codes)
     counts = np.bincount(tables.cell_pattern, tables.counts, n).astype(np.float64)
-    occurs = np.zeros((n, tables.n_layers))
-    sums = summed(tables.cell_pattern, tables.rank_sums.T)
-    occurs[: len(sums)] = sums
-    return counts, occurs
+    sums = np.zeros((n, tables.n_layers))
+    occurring = summed(tables.cell_pattern, tables.rank_sums.T)
+    sums[: len(occurring)] = occurring
+    return counts, sums
 
 
 def decompose(
@@ -166,38 +166,15 @@ def decompose(
     counts, sums = by_pattern(tables)
     squares = np.outer(tables.rank_squares, tables.rank_squares) ** 0.5
 
-    def explained(own: FloatArray, _: object) -> FloatArray:
-        n, ranks = own[:, :1], own[:, 1:]
+    def explained(sums: FloatArray, _: object) -> FloatArray:
+        n, ranks = sums[:, :1], sums[:, 1:]
         return _ratio((ranks / np.maximum(n, 1.0)).T @ ranks, squares)
 
     stacked = np.concatenate((counts[:, None], sums), axis=1)
-    found = shapley(
+    divided = shapley(
         tables.codes, stacked, explained, exact_up_to=exact_up_to, orders=orders, seed=seed
     )
-    return Decomposition(tables.features, found.terms, rsa - found.whole, rsa, found.error)
-
-
-def variance_shares(tables: PairTables, layers: Sequence[Layer]) -> pd.DataFrame:
-    """The share of the variance of each layer's ranks that each feature accounts for.
-
-    The decomposition of a layer with itself: over the features the shares add up to the square of
-    the ceiling on all pairs, "unexplained" is the rest up to 1.
-
-    Returns
-    -------
-    model, layer, term, share
-    """
-    found = decompose(tables, np.eye(tables.n_layers))
-    own = np.diagonal(found.values, axis1=1, axis2=2).T
-    n = len(found.names)
-    return pd.DataFrame(
-        {
-            "model": np.repeat([model for model, _ in layers], n),
-            "layer": np.repeat([number for _, number in layers], n),
-            "term": np.tile(np.array(found.names, dtype=object), len(layers)),
-            "share": own.ravel(),
-        }
-    )
+    return Decomposition(tables.features, divided.terms, rsa - divided.whole, rsa, divided.error)
 
 
 def score_terms(tables: PairTables, weights: FloatArray) -> FloatArray:
@@ -227,8 +204,8 @@ def score_terms(tables: PairTables, weights: FloatArray) -> FloatArray:
             (counts[:, None], tables.within_sums[:, at].T, (ranks * counts).T), axis=1
         )
 
-        def explained(own: FloatArray, _: object, squares: FloatArray = squares) -> FloatArray:
-            n, true, predicted = own[:, :1], own[:, 1 : 1 + n_layers], own[:, 1 + n_layers :]
+        def explained(sums: FloatArray, _: object, squares: FloatArray = squares) -> FloatArray:
+            n, true, predicted = np.split(sums, [1, 1 + n_layers], axis=1)
             return _ratio((true * predicted / np.maximum(n, 1.0)).sum(axis=0), np.sqrt(squares))
 
         terms[:, fold] = shapley(tables.codes[pattern], stacked, explained).terms.T

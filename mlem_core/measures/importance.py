@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlem_core.base.errors import unknown
 from mlem_core.base.parallel import side_by_side
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.estimators.base import FoldFits
-from mlem_core.estimators.registry import ESTIMATORS
+from mlem_core.estimators.registry import estimator_named
 from mlem_core.pairs.ranks import score_patterns
 from mlem_core.pairs.tables import HeldOut, PairTables
 
@@ -39,23 +38,23 @@ def permutation_importance(tables: PairTables, weights: FloatArray) -> FloatArra
     """
     drops = np.zeros_like(weights)
 
-    def one(fold: int) -> None:
+    def permute_in(fold: int) -> None:
         inside = tables.inside(fold)
         # Permuting a feature without weight changes nothing.
         for layers, features in inside.by_support(weights[:, fold, None]):
-            pairs, own = inside.only(layers, features), weights[layers, fold][:, None, features]
+            pairs, used = inside.only(layers, features), weights[layers, fold][:, None, features]
             whole = score_patterns(
-                own @ pairs.x.T, pairs.counts, pairs.rank_sums, pairs.rank_squares
+                used @ pairs.x.T, pairs.counts, pairs.rank_sums, pairs.rank_squares
             ).rho[:, 0]
             for f, feature in enumerate(features):
-                drops[layers, fold, feature] = whole - _permuted_rho(f, pairs, own[:, 0])
+                drops[layers, fold, feature] = whole - _permuted_rho(f, pairs, used[:, 0])
 
     if len(tables.counts) > SMALL:
-        side_by_side(one, range(tables.n_folds))
+        side_by_side(permute_in, range(tables.n_folds))
     else:
         # Many short calls: threads would only wait for one another.
         for fold in range(tables.n_folds):
-            one(fold)
+            permute_in(fold)
     return drops
 
 
@@ -98,7 +97,7 @@ def feature_distribution(
     size = codes.max() + 1
     distinct = np.zeros(size)
     distinct[codes] = values
-    totals = np.stack([np.bincount(codes, own, size) for own in counts])
+    totals = np.stack([np.bincount(codes, draw, size) for draw in counts])
     sums = np.maximum(totals.sum(axis=1, keepdims=True), 1e-300)
     shares: FloatArray = totals / sums
     share: FloatArray = shares.mean(axis=0)
@@ -120,14 +119,12 @@ def fitted(tables: PairTables, estimator: str = "ridge") -> tuple[FoldFits, Floa
     Parameters
     ----------
     tables : `with_interactions` decides whether products of features are weighed too
-    estimator : one of `ESTIMATORS`
+    estimator : name, see `mlem_core.estimators.registry`
 
     Raises
     ------
     InputError
         An unknown estimator, or one that fits ranks on tables without them.
     """
-    if estimator not in ESTIMATORS:
-        raise unknown("estimator", estimator, ESTIMATORS)
-    fits = ESTIMATORS[estimator](tables)
+    fits = estimator_named(estimator).model().cross_validate(tables)
     return fits, permutation_importance(tables, fits.weights)

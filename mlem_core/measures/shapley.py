@@ -70,16 +70,16 @@ def _exact(codes: IntArray, sums: FloatArray, value: Value) -> Shapley:
     n = codes.shape[1]
     terms: FloatArray | None = None
     whole = np.empty(0)
-    for chosen, own, group in _subsets(codes, sums):
-        found = np.asarray(value(own, group))
+    for chosen, set_sums, group in _subsets(codes, sums):
+        set_value = np.asarray(value(set_sums, group))
         if terms is None:
-            whole, terms = found, np.zeros((n, *found.shape))
+            whole, terms = set_value, np.zeros((n, *set_value.shape))
         size = int(chosen.sum())
         # A set counts for its members as the larger one, for the others as the smaller one.
         inside = factorial(size - 1) * factorial(n - size) / factorial(n) if size else 0.0
         outside = factorial(size) * factorial(n - size - 1) / factorial(n) if size < n else 0.0
         share = np.where(chosen, inside, -outside)
-        terms += share.reshape(-1, *[1] * found.ndim) * found
+        terms += share.reshape(-1, *[1] * set_value.ndim) * set_value
     assert terms is not None
     return Shapley(terms, whole)
 
@@ -94,18 +94,18 @@ def _subsets(
     order = np.argsort(levels)[::-1]
 
     def visit(
-        kept: IntArray, own_codes: IntArray, own: FloatArray, group: IntArray, start: int
+        members: IntArray, set_codes: IntArray, set_sums: FloatArray, group: IntArray, start: int
     ) -> Iterator[tuple[np.ndarray, FloatArray, IntArray]]:
         chosen = np.zeros(n, dtype=bool)
-        chosen[order[kept]] = True
-        yield chosen, own, group
+        chosen[order[members]] = True
+        yield chosen, set_sums, group
         for leave in range(start, n):
-            at = np.flatnonzero(kept != leave)
-            first, merged = group_rows(own_codes[:, at])
+            at = np.flatnonzero(members != leave)
+            first, merged = group_rows(set_codes[:, at])
             yield from visit(
-                kept[at],
-                own_codes[first][:, at],
-                summed(merged, own),
+                members[at],
+                set_codes[first][:, at],
+                summed(merged, set_sums),
                 merged[group],
                 leave + 1,
             )
@@ -136,22 +136,22 @@ def _sampled(
 
     def along(order: IntArray) -> FloatArray:
         """What each feature adds when features come in this order."""
-        own_codes, own, group = codes, sums, np.arange(len(codes))
-        left = np.arange(n)
+        set_codes, set_sums, group = codes, sums, np.arange(len(codes))
+        remaining = np.arange(n)
         values: list[FloatArray] = []
         for leave in (None, *order[::-1]):
             if leave is not None:
-                at = np.flatnonzero(left != leave)
-                left = left[at]
-                first, merged = group_rows(own_codes[:, at])
-                own_codes, own = own_codes[first][:, at], summed(merged, own)
+                at = np.flatnonzero(remaining != leave)
+                remaining = remaining[at]
+                first, merged = group_rows(set_codes[:, at])
+                set_codes, set_sums = set_codes[first][:, at], summed(merged, set_sums)
                 group = merged[group]
-            key = frozenset(int(f) for f in left)
+            key = frozenset(int(f) for f in remaining)
             if key not in known:
-                found = np.asarray(value(own, group))
+                set_value = np.asarray(value(set_sums, group))
                 if len(key) in (0, 1, n):
-                    known[key] = found
-                values.append(found)
+                    known[key] = set_value
+                values.append(set_value)
             else:
                 values.append(known[key])
         gains = np.empty((n, *values[0].shape))

@@ -36,10 +36,10 @@ def weighted_tau(profiles: FloatArray) -> FloatArray:
         weight = 1 / (1 + rank)
         pairs = weight[:, :, None] + weight[:, None, :]
         both = np.einsum("ij,lij,lij->l", sign[a], sign, pairs)
-        own = np.einsum("ij,lij->l", np.abs(sign[a]), pairs)
+        of_a = np.einsum("ij,lij->l", np.abs(sign[a]), pairs)
         other = np.einsum("lij,lij->l", np.abs(sign), pairs)
-        ordered = (own > 0) & (other > 0)
-        tau[a, ordered] = both[ordered] / np.sqrt(own[ordered] * other[ordered])
+        ordered = (of_a > 0) & (other > 0)
+        tau[a, ordered] = both[ordered] / np.sqrt(of_a[ordered] * other[ordered])
     tau = (tau + tau.T) / 2
     np.fill_diagonal(tau, 1.0)
     return tau
@@ -111,7 +111,7 @@ def _classical_mds(symmetric: FloatArray) -> FloatArray:
     """Classical MDS in two dimensions (Torgerson 1952).
 
     Dissimilarities that no points have (three layers may be enough) leave an axis without length,
-    where scikit-learn's own takes a root of a negative number.
+    where that of scikit-learn takes a root of a negative number.
     """
     centred = symmetric**2
     centred = centred - centred.mean(axis=0)
@@ -140,7 +140,7 @@ def feature_correlations(patterns: FloatArray, counts: FloatArray) -> FloatArray
     covariance = centred.T @ (centred * counts[:, None]) / total
     spread = np.sqrt(np.diag(covariance))
     both = spread[:, None] * spread[None, :]
-    unknown = both <= 1e-15
-    correlation = np.divide(covariance, both, out=np.zeros_like(covariance), where=~unknown)
-    correlation[unknown] = np.nan
+    constant = both <= 1e-15
+    correlation = np.divide(covariance, both, out=np.zeros_like(covariance), where=~constant)
+    correlation[constant] = np.nan
     return correlation

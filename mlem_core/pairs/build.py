@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,17 +20,34 @@ from threadpoolctl import threadpool_limits
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import cores
 from mlem_core.base.typing import FloatArray
-from mlem_core.pairs.distances import squared_distances
+from mlem_core.pairs.distances import distance_named, squared_distances
 from mlem_core.pairs.layer_sums import LayerSums, layer_sums
 from mlem_core.pairs.patterns import PairIndex
-from mlem_core.pairs.tables import LazyArray, PairTables
+from mlem_core.pairs.tables import BY_LAYER, LazyArray, PairTables
 
 # The square of a larger number, summed over units, may be more than a float64 can hold.
 HUGE = 1e150
 
-
-RankSink = Callable[[int, NDArray[np.uint32]], None]
 LayerSource = Callable[[], NDArray[np.floating]]
+
+
+@dataclass(frozen=True)
+class PassOptions:
+    """How the pass over the pairs is done, and what is told of it; the tables are the same.
+
+    keep_ranks : called with a layer's position and its (n_pairs,) doubled ranks
+    failed : called with the position of a layer whose distances cannot be computed and the error;
+        the layer is then left out of the tables. Without it the error is raised
+    progress : called with the number of layers done and their total
+    workers : threads; by default one a core
+    device : of torch, a GPU; None is the CPU without torch
+    """
+
+    keep_ranks: Callable[[int, NDArray[np.uint32]], None] | None = None
+    failed: Callable[[int, InputError], None] | None = None
+    progress: Callable[[int, int], None] | None = None
+    workers: int | None = None
+    device: str | None = None
 
 
 def pair_tables(
@@ -38,12 +56,8 @@ def pair_tables(
     *,
     names: Sequence[str] | None = None,
     distance: str = "euclidean",
-    keep_ranks: RankSink | None = None,
     train_ranks: bool = False,
-    failed: Callable[[int, InputError], None] | None = None,
-    progress: Callable[[int, int], None] | None = None,
-    workers: int | None = None,
-    device: str | None = None,
+    options: PassOptions | None = None,
 ) -> PairTables:
     """Pair tables of many layers, one pass over the pairs for each.
 
@@ -53,50 +67,33 @@ def pair_tables(
     layers : for each layer a function that gives its representations (n_stimuli, n_units), or its
         distances (n_stimuli, n_stimuli) where `distance` is "precomputed"
     names : how messages call each layer
-    distance : see `mlem_core.pairs.distances.DISTANCES`
-    keep_ranks : called with a layer's position and its (n_pairs,) doubled ranks
+    distance : a name in `mlem_core.pairs.distances.DISTANCES`
     train_ranks : also sum the ranks among the training pairs of each fold, which the estimators
         that fit ranks need
-    failed : called with the position of a layer whose distances cannot be computed and the error;
-        the layer is then left out of the tables. Without it the error is raised
-    progress : called with the number of layers done and their total
-    workers : threads; by default one a core
-    device : of torch, a GPU; None is the CPU without torch
 
     Raises
     ------
     InputError
         As `squared_distances`; a layer whose number of rows is not that of the stimuli.
     """
-    n_stimuli, names = (
-        len(index.folds),
-        names or [f"layer {i}" for i in range(len(layers))],
-    )
+    options = options or PassOptions()
+    names = names or [f"layer {i}" for i in range(len(layers))]
+    distance_named(distance)
     # A GPU takes one layer at a time.
-    workers = 1 if device else min(workers or cores(), max(1, len(layers)))
+    workers = 1 if options.device else min(options.workers or cores(), max(1, len(layers)))
 
     def one(position: int) -> LayerSums:
         rows, name = layers[position](), names[position]
-        if len(rows) != n_stimuli:
-            raise InputError(
-                f"{name} has {len(rows)} rows, but there are {n_stimuli} stimuli; "
-                "it must have one row a stimulus, in the order of the CSV."
-            )
-        if HUGE < max(float(rows.max(initial=0)), -float(rows.min(initial=0))) < np.inf:
-            raise InputError(
-                f"{name} holds values so large that their distances overflow; divide them by "
-                "their standard deviation."
-            )
-        if device:
+        _check(rows, len(index.folds), name)
+        squared = squared_distances(rows, distance, layer=name, device=options.device)
+        if options.device:
             from mlem_core.pairs import torch_backend
 
-            squared = torch_backend.squared_distances(rows, distance, device, layer=name)
-            sums, doubled = torch_backend.layer_sums(index, squared, train_ranks, device)
+            sums, doubled = torch_backend.layer_sums(index, squared, train_ranks, options.device)
         else:
-            squared = squared_distances(rows, distance, layer=name)
             sums, doubled = layer_sums(index, squared, train_ranks)
-        if keep_ranks is not None:
-            keep_ranks(position, doubled)
+        if options.keep_ranks is not None:
+            options.keep_ranks(position, doubled)
         return sums
 
     # The threads share the cores; each one's matrix product gets its part of them.
@@ -111,11 +108,11 @@ def pair_tables(
                 try:
                     rows[futures[future]] = future.result()
                 except InputError as error:
-                    if failed is None:
+                    if options.failed is None:
                         raise
-                    failed(futures[future], error)
-                if progress is not None:
-                    progress(done, len(layers))
+                    options.failed(futures[future], error)
+                if options.progress is not None:
+                    options.progress(done, len(layers))
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
@@ -125,12 +122,24 @@ def pair_tables(
     return _assemble(index, done_rows)
 
 
+def _check(rows: NDArray[np.floating], n_stimuli: int, name: str) -> None:
+    if len(rows) != n_stimuli:
+        raise InputError(
+            f"{name} has {len(rows)} rows, but there are {n_stimuli} stimuli; "
+            "it must have one row a stimulus, in the order of the CSV."
+        )
+    if HUGE < max(float(rows.max(initial=0)), -float(rows.min(initial=0))) < np.inf:
+        raise InputError(
+            f"{name} holds values so large that their distances overflow; divide them by "
+            "their standard deviation."
+        )
+
+
 def tables_without_layers(index: PairIndex) -> PairTables:
     """The patterns and how many pairs have each, for no layer: what the stimuli alone decide."""
-    n_blocks = index.n_folds * (index.n_folds + 1) // 2
-    counts = np.bincount(index.pattern_cell, minlength=n_blocks * index.n_patterns)
+    counts = np.bincount(index.pattern_cell, minlength=index.n_cells)
     cells = np.flatnonzero(counts)
-    by_cell, by_block = np.zeros((0, len(cells))), np.zeros((0, n_blocks))
+    by_cell, by_block = np.zeros((0, len(cells))), np.zeros((0, index.n_blocks))
     return PairTables(
         features=index.features,
         kinds=index.kinds,
@@ -158,17 +167,11 @@ def _assemble(index: PairIndex, rows: Sequence[LayerSums]) -> PairTables:
     def stacked(name: str) -> FloatArray:
         return np.stack([getattr(row, name) for row in rows])
 
-    ranked = rows[0].train_sums is not None
-    train_sums = stacked("train_sums")[:, :, cells] if ranked else None
-    return replace(
-        tables,
-        target_sums=stacked("target_sums")[:, cells],
-        rank_sums=stacked("rank_sums")[:, cells],
-        within_sums=stacked("within_sums")[:, cells],
-        rank_squares=stacked("rank_squares"),
-        within_squares=stacked("within_squares"),
-        target_low=stacked("target_low"),
-        target_high=stacked("target_high"),
-        train_sums=None if train_sums is None else LazyArray(lambda: train_sums),
-        train_squares=stacked("train_squares") if ranked else None,
-    )
+    changed: dict[str, Any] = {name: stacked(name) for name in BY_LAYER}
+    for name in ("target_sums", "rank_sums", "within_sums"):
+        changed[name] = changed[name][:, cells]
+    if rows[0].train_sums is not None:
+        train_sums = stacked("train_sums")[:, :, cells]
+        changed["train_sums"] = LazyArray(lambda: train_sums)
+        changed["train_squares"] = stacked("train_squares")
+    return replace(tables, **changed)

@@ -1,52 +1,106 @@
-"""Neural distances: how far apart one layer holds every two stimuli."""
+"""Neural distances: how far apart a layer represents every two stimuli; their one registry."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError, unknown
-from mlem_core.base.typing import FloatArray
+from mlem_core.base.text import listed
+from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.pairs.condensed import n_pairs, places_of, row_slices
+from mlem_core.pairs.tiles import (
+    Tile,
+    Tiles,
+    half,
+    squared_difference,
+    squared_euclidean,
+    tiles,
+    torch_cityblock,
+    torch_squared_euclidean,
+    torch_tiles,
+)
 
-# (start, stop, squared distances of rows start..stop-1 to the rows from `start` on)
-Chunks = Iterator[tuple[int, int, FloatArray]]
-
-METRICS = ("euclidean", "cosine", "manhattan", "correlation")
 # Of arrays that are distances already; see `condensed_from_matrix`.
 PRECOMPUTED = "precomputed"
-DISTANCES = (*METRICS, PRECOMPUTED)
 
 # Two rows closer than this share of their norm are one representation: a model run in float32
 # gives the same word after the same left context only up to its last bits.
 EQUAL_ROWS = {2: 2e-3, 4: 5e-6, 8: 1e-12}
-# Below this share of the squared norms, |x|² + |y|² - 2xy has lost too many digits.
-CANCELLATION = 1e-8
-CHUNK_ELEMENTS = 2**19
+PAIR_ELEMENTS = 2**22
 
 
-def n_pairs(n_stimuli: int) -> int:
-    """Number of unordered pairs of `n_stimuli` stimuli."""
-    return n_stimuli * (n_stimuli - 1) // 2
+@dataclass(frozen=True)
+class Distance:
+    """A neural distance, of which `condensed` alone is enough.
+
+    Everything else makes it faster or says more. The functions are called by several threads.
+
+    Attributes
+    ----------
+    name : how a user asks for it; store entries are found by it, so that a function that gives
+        other numbers needs another name
+    condensed : prepared rows (n_stimuli, n_units), float64, to (n_pairs,) distances in the order
+        (0,1), (0,2), ..., (1,2), ..., as `scipy.spatial.distance.pdist` gives them
+    squared : whether the functions give squared distances
+    prepare : what is done with the rows of a layer first, (n_stimuli, n_units) to the same shape
+    undefined : what a row holds that `prepare` makes all zeros, if it then has no distance to any
+        other, such as "zeros only"; such a row is an error
+    tile, torch_tile : gives a band of the matrix instead of `condensed`, see
+        `mlem_core.pairs.tiles`; without the latter the CPU does the work
+    pairwise : rows a and b, (n, n_units) each, to (n,) distances; without it those of all pairs
+        are looked up
+    label : how forms call it; by default its name
+    phrase : how the methods paragraph calls it; by default "the NAME distance"
+    """
+
+    name: str
+    condensed: Callable[[FloatArray], FloatArray] | None = None
+    squared: bool = False
+    prepare: Callable[[FloatArray], FloatArray] | None = None
+    undefined: str = ""
+    tile: Tile | None = None
+    torch_tile: Tile | None = None
+    pairwise: Callable[[FloatArray, FloatArray], FloatArray] | None = None
+    label: str = ""
+    phrase: str = ""
+
+    def __post_init__(self) -> None:
+        if self.condensed is None and self.tile is None:
+            raise ValueError(f"the distance {self.name!r} has no function that computes it.")
+        object.__setattr__(self, "label", self.label or self.name)
+        object.__setattr__(self, "phrase", self.phrase or f"the {self.name} distance")
 
 
-def row_slices(n_stimuli: int) -> Iterator[tuple[int, slice]]:
-    """For each stimulus i, where its pairs (i, i+1), (i, i+2), ... stand in a condensed vector."""
-    start = 0
-    for i in range(n_stimuli - 1):
-        stop = start + n_stimuli - 1 - i
-        yield i, slice(start, stop)
-        start = stop
+DISTANCES: dict[str, Distance] = {}
 
 
-def ends_of(
-    pairs: NDArray[np.int64], n_stimuli: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The two stimuli of pairs, given where these stand in a condensed vector."""
-    starts = np.cumsum(np.arange(n_stimuli - 1, 0, -1)) - np.arange(n_stimuli - 1, 0, -1)
-    first = np.searchsorted(starts, pairs, side="right") - 1
-    return first, pairs - starts[first] + first + 1
+def register(distance: Distance) -> None:
+    """Make a distance known by its name to everything that asks for one.
+
+    Raises
+    ------
+    ValueError
+        Another distance has this name.
+    """
+    if distance.name in DISTANCES:
+        raise ValueError(f"there is a distance {distance.name!r} already.")
+    DISTANCES[distance.name] = distance
+
+
+def distance_named(name: str) -> Distance:
+    """The registered distance of this name; raises InputError where there is none."""
+    if name not in DISTANCES:
+        raise unknown("distance", name, DISTANCES)
+    return DISTANCES[name]
+
+
+def metrics() -> tuple[str, ...]:
+    """Names of the distances that are computed from representations."""
+    return tuple(name for name in DISTANCES if name != PRECOMPUTED)
 
 
 def equal_rows(rows: NDArray[np.floating]) -> NDArray[np.int64]:
@@ -86,58 +140,31 @@ def equal_rows(rows: NDArray[np.floating]) -> NDArray[np.int64]:
     return lowest[first].astype(np.int64)
 
 
-def _prepared(rows: FloatArray, metric: str, layer: str, numbers: NDArray[np.int64]) -> FloatArray:
-    if metric == "euclidean":
-        return rows - rows.mean(axis=0)
-    if metric == "correlation":
-        rows = rows - rows.mean(axis=1, keepdims=True)
-    if metric in ("cosine", "correlation"):
-        norms = np.linalg.norm(rows, axis=1)
-        zero = np.flatnonzero(norms == 0)
-        if len(zero):
-            what = "zeros only" if metric == "cosine" else "one and the same value"
-            raise InputError(
-                f"{layer} holds {what} for row {numbers[zero[0]] + 1}, where the {metric} distance "
-                "is not defined; leave the row out or choose the euclidean or manhattan distance."
-            )
-        return rows / norms[:, None]
+def _prepared(
+    rows: FloatArray, distance: Distance, layer: str, numbers: NDArray[np.int64]
+) -> FloatArray:
+    rows = rows if distance.prepare is None else distance.prepare(rows)
+    if distance.undefined and not (given := rows.any(axis=1)).all():
+        others = [name for name in metrics() if not DISTANCES[name].undefined]
+        raise InputError(
+            f"{layer} holds {distance.undefined} for row {numbers[np.argmin(given)] + 1}, where "
+            f"the {distance.name} distance is not defined; leave the row out or choose the "
+            f"{listed(others, last='or')} distance."
+        )
     return rows
 
 
-def _square_chunk(rows: FloatArray, squares: FloatArray, start: int, stop: int) -> FloatArray:
-    """Squared Euclidean distances of rows start..stop-1 to the rows from `start` on."""
-    left, right = rows[start:stop], rows[start:]
-    chunk: FloatArray = left @ right.T
-    chunk *= -2
-    scale = squares[start:stop, None] + squares[None, start:]
-    chunk += scale
-    scale *= CANCELLATION
-    close_i, close_j = np.nonzero(chunk < scale)
-    step = max(1, CHUNK_ELEMENTS // rows.shape[1])
-    for at in range(0, len(close_i), step):
-        i, j = close_i[at : at + step], close_j[at : at + step]
-        difference = left[i] - right[j]
-        chunk[i, j] = np.einsum("ij,ij->i", difference, difference)
-    return chunk
-
-
-def bands(rows: FloatArray, metric: str) -> Chunks:
-    """Squared distances, a band of rows at a time, each to the columns from its first row on."""
-    n = len(rows)
-    height = max(16, CHUNK_ELEMENTS // max(1, n))
-    squares = np.einsum("ij,ij->i", rows, rows)
-    for start in range(0, n, height):
-        stop = min(n, start + height)
-        if metric == "manhattan":
-            from scipy.spatial.distance import cdist
-
-            yield start, stop, cdist(rows[start:stop], rows[start:], "cityblock") ** 2
-        else:
-            chunk = _square_chunk(rows, squares, start, stop)
-            if metric in ("cosine", "correlation"):
-                # For rows of norm 1, 1 - cos is half the squared Euclidean distance.
-                chunk = (chunk / 2) ** 2
-            yield start, stop, chunk
+def _checked(representations: NDArray[np.floating], layer: str) -> NDArray[np.floating]:
+    rows = np.asarray(representations)
+    if not np.issubdtype(rows.dtype, np.floating):
+        rows = rows.astype(np.float64)
+    finite = np.isfinite(rows).all(axis=1)
+    if not finite.all():
+        raise InputError(
+            f"{layer} holds a value that is not finite in row {int(np.argmin(finite)) + 1}; "
+            "every value must be a finite number."
+        )
+    return rows
 
 
 def squared_distances(
@@ -145,7 +172,7 @@ def squared_distances(
     metric: str = "euclidean",
     *,
     layer: str = "the layer",
-    chunks: Callable[[FloatArray, str], Chunks] = bands,
+    device: str | None = None,
 ) -> FloatArray:
     """Squared neural distances of all pairs of stimuli.
 
@@ -155,9 +182,9 @@ def squared_distances(
     Parameters
     ----------
     representations : (n_stimuli, n_units), or distances (n_stimuli, n_stimuli)
-    metric : one of `DISTANCES`; "precomputed" where these are distances
+    metric : a name in `DISTANCES`; "precomputed" where these are distances
     layer : how an error message calls these representations
-    chunks : computes the squared distances in bands of rows
+    device : of torch, for distances that have a version for it; None is NumPy
 
     Returns
     -------
@@ -171,39 +198,73 @@ def squared_distances(
 
     Source: Jalouzot et al. 2024, section 2.1.1; Salle et al. 2024, appendix B.
     """
-    if metric not in DISTANCES:
-        raise unknown("distance", metric, DISTANCES)
+    distance = distance_named(metric)
     if metric == PRECOMPUTED:
         return condensed_from_matrix(representations, layer=layer)
-    raw = np.asarray(representations)
-    if not np.issubdtype(raw.dtype, np.floating):
-        raw = raw.astype(np.float64)
-    finite = np.isfinite(raw).all(axis=1)
-    if not finite.all():
-        raise InputError(
-            f"{layer} holds a value that is not finite in row {int(np.argmin(finite)) + 1}; "
-            "every value must be a finite number."
-        )
+    raw = _checked(representations, layer)
     first = equal_rows(raw)
     kept, position = np.unique(first, return_inverse=True)
-    rows = _prepared(raw[kept].astype(np.float64), metric, layer, kept)
+    rows = _prepared(raw[kept].astype(np.float64), distance, layer, kept)
     n = len(raw)
-    condensed = np.empty(n_pairs(n))
-    slices = list(row_slices(n))
+    if device is not None and distance.torch_tile is not None:
+        bands = torch_tiles(rows, distance.torch_tile, distance.squared, device)
+    elif distance.tile is not None:
+        bands = tiles(rows, distance.tile, distance.squared)
+    else:
+        bands = _condensed_bands(distance, rows)
+    condensed, slices = np.empty(n_pairs(n)), list(row_slices(n))
     if len(kept) == n:
-        for start, stop, chunk in chunks(rows, metric):
+        for start, stop, band in bands:
             for i in range(start, min(stop, n - 1)):
-                condensed[slices[i][1]] = chunk[i - start, i - start + 1 :]
+                condensed[slices[i][1]] = band[i - start, i - start + 1 :]
         return condensed
     # Copying from the distances of the distinct rows is what makes ties exact.
     square = np.zeros((len(kept), len(kept)))
-    for start, stop, chunk in chunks(rows, metric):
-        square[start:stop, start:] = chunk
-        square[start:, start:stop] = chunk.T
+    for start, stop, band in bands:
+        square[start:stop, start:] = band
+        square[start:, start:stop] = band.T
     np.fill_diagonal(square, 0.0)
     for i, where in slices:
         np.take(square[position[i]], position[i + 1 :], out=condensed[where])
     return condensed
+
+
+def _condensed_bands(distance: Distance, rows: FloatArray) -> Tiles:
+    assert distance.condensed is not None
+    found = np.asarray(distance.condensed(rows), dtype=np.float64)
+    if found.shape != (n_pairs(len(rows)),) or not (np.isfinite(found) & (found >= 0)).all():
+        raise InputError(
+            f"the distance {distance.name!r} gave an array of shape {found.shape} for {len(rows)} "
+            f"rows; expected {n_pairs(len(rows))} finite numbers of at least 0, one a pair."
+        )
+    for i, at in row_slices(len(rows)):
+        band = np.concatenate(([0.0], found[at]))[None]
+        yield i, i + 1, band if distance.squared else band**2
+
+
+def pair_distances(
+    representations: NDArray[np.floating], metric: str
+) -> Callable[[IntArray, IntArray], FloatArray]:
+    """What gives the squared neural distances (n,) of any pairs (i, j) of different stimuli.
+
+    Parameters and errors as of `squared_distances`, but equal rows are not looked for.
+    """
+    distance, layer = distance_named(metric), "the layer"
+    if distance.pairwise is None:
+        condensed = squared_distances(representations, metric)
+        return lambda i, j: condensed[places_of(i, j, len(representations))]
+    pairwise, raw = distance.pairwise, _checked(representations, layer)
+    rows = _prepared(raw.astype(np.float64), distance, layer, np.arange(len(raw)))
+
+    def of(i: IntArray, j: IntArray) -> FloatArray:
+        found = np.empty(len(i))
+        step = max(1, PAIR_ELEMENTS // rows.shape[1])
+        for start in range(0, len(i), step):
+            at = slice(start, start + step)
+            found[at] = pairwise(rows[i[at]], rows[j[at]])
+        return found if distance.squared else found**2
+
+    return of
 
 
 def condensed_from_matrix(matrix: NDArray[np.floating], *, layer: str = "the layer") -> FloatArray:
@@ -240,3 +301,76 @@ def condensed_from_matrix(matrix: NDArray[np.floating], *, layer: str = "the lay
         raise InputError(f"{layer} has a distance of a stimulus to itself that is not 0.")
     upper: FloatArray = square[np.triu_indices(len(square), 1)]
     return upper**2
+
+
+def _centred_columns(rows: FloatArray) -> FloatArray:
+    return rows - rows.mean(axis=0)
+
+
+def _unit_rows(rows: FloatArray) -> FloatArray:
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows / np.where(norms > 0, norms, np.inf)
+
+
+def _unit_centred_rows(rows: FloatArray) -> FloatArray:
+    return _unit_rows(rows - rows.mean(axis=1, keepdims=True))
+
+
+def _half_squared_difference(a: FloatArray, b: FloatArray) -> FloatArray:
+    return squared_difference(a, b) / 2
+
+
+def _cityblock(rows: FloatArray) -> FloatArray:
+    from scipy.spatial.distance import pdist
+
+    return pdist(rows, "cityblock")
+
+
+register(
+    Distance(
+        "euclidean",
+        squared=True,
+        prepare=_centred_columns,
+        tile=squared_euclidean,
+        torch_tile=torch_squared_euclidean,
+        pairwise=squared_difference,
+        phrase="the Euclidean distance",
+    )
+)
+register(
+    Distance(
+        "cosine",
+        prepare=_unit_rows,
+        undefined="zeros only",
+        tile=half(squared_euclidean),
+        torch_tile=half(torch_squared_euclidean),
+        pairwise=_half_squared_difference,
+    )
+)
+register(
+    Distance(
+        "manhattan",
+        condensed=_cityblock,
+        torch_tile=torch_cityblock,
+        pairwise=lambda a, b: np.abs(a - b).sum(axis=1),
+    )
+)
+register(
+    Distance(
+        "correlation",
+        prepare=_unit_centred_rows,
+        undefined="one and the same value",
+        tile=half(squared_euclidean),
+        torch_tile=half(torch_squared_euclidean),
+        pairwise=_half_squared_difference,
+    )
+)
+register(
+    Distance(
+        PRECOMPUTED,
+        condensed=condensed_from_matrix,
+        squared=True,
+        label="precomputed: the files hold distances",
+        phrase="the distance given in the file",
+    )
+)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.stimuli import StimulusSet
-from mlem_core.pairs.distances import n_pairs, row_slices
+from mlem_core.pairs.condensed import n_pairs, row_slices
 
 Cells = NDArray[np.int32] | NDArray[np.int64]
 
@@ -123,8 +123,8 @@ def _distance_codes(
 
 
 @dataclass(frozen=True)
-class PairIndex:
-    """Which pattern of feature differences, and which fold block, each pair of stimuli has.
+class Patterns:
+    """The patterns of feature differences that some pairs of stimuli have.
 
     Attributes
     ----------
@@ -132,6 +132,31 @@ class PairIndex:
     kinds : (n_features,) "ordered" or "nominal"
     levels : for each feature, the distinct distances (n_levels,) ascending
     codes : (n_patterns, n_features) the level of each feature distance in each pattern
+    """
+
+    features: tuple[str, ...]
+    kinds: tuple[str, ...]
+    levels: tuple[FloatArray, ...]
+    codes: IntArray
+
+    @property
+    def n_patterns(self) -> int:
+        return len(self.codes)
+
+    @cached_property
+    def patterns(self) -> FloatArray:
+        """(n_patterns, n_features) feature distances, in [0, 1]."""
+        return np.stack(
+            [level[self.codes[:, f]] for f, level in enumerate(self.levels)], axis=1
+        ).reshape(self.codes.shape)
+
+
+@dataclass(frozen=True)
+class PairIndex(Patterns):
+    """Which pattern of feature differences, and which fold block, each pair of stimuli has.
+
+    Attributes
+    ----------
     pattern_cell : (n_pairs,) block · n_patterns + pattern, pairs in condensed order
     folds : (n_stimuli,) the fold that tests each stimulus
     notes : sentences about what is not exact (bins)
@@ -139,10 +164,6 @@ class PairIndex:
     Source: Jalouzot et al. 2024, section 2.1.1.
     """
 
-    features: tuple[str, ...]
-    kinds: tuple[str, ...]
-    levels: tuple[FloatArray, ...]
-    codes: IntArray
     pattern_cell: Cells
     folds: IntArray
     notes: tuple[str, ...] = ()
@@ -158,8 +179,13 @@ class PairIndex:
         return int(self.folds.max()) + 1
 
     @property
-    def n_patterns(self) -> int:
-        return len(self.codes)
+    def n_blocks(self) -> int:
+        """Of folds, each with itself and with every other."""
+        return n_blocks(self.n_folds)
+
+    @property
+    def n_cells(self) -> int:
+        return self.n_blocks * self.n_patterns
 
     @classmethod
     def build(
@@ -295,6 +321,11 @@ def _patterns(
         for f, size in enumerate(sizes):
             pattern_codes[:, f] = keys // radix[f] % size
     return pattern_codes, table, types.astype(np.int64)
+
+
+def n_blocks(n_folds: int) -> int:
+    """How many blocks of pairs there are: between every two folds, and inside each."""
+    return n_folds * (n_folds + 1) // 2
 
 
 def block_numbers(n_folds: int) -> IntArray:

@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from mlem_core.base.parallel import cores
 from mlem_core.base.typing import FloatArray
-from mlem_core.pairs.distances import n_pairs
+from mlem_core.pairs.condensed import n_pairs
 
 # Ranks of all layers up to this size stay in memory; larger ones go to a temporary file.
 IN_MEMORY_BYTES = 2**30

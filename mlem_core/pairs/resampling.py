@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from mlem_core.base.parallel import cores
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.pairs.distances import n_pairs, row_slices
+from mlem_core.pairs.condensed import pairs_among
 
 # Distances are ranked in this many classes of equal size, unless there are few enough of them to
 # keep each: pairs of one class are ties, which moves a rank by 1 / 32,768 of all pairs at most.
@@ -170,15 +170,6 @@ def rank_classes(ascending: NDArray[np.integer]) -> NDArray[np.uint16]:
     else:
         number = ((np.cumsum(counts) - counts / 2) * CLASSES / n).astype(np.int64)
     return number.astype(np.uint16)[np.searchsorted(values, ascending)]
-
-
-def pairs_among(stimuli: IntArray, n_stimuli: int) -> IntArray:
-    """Where the pairs among some stimuli, ascending, stand among all pairs, in condensed order."""
-    where = np.empty(n_pairs(len(stimuli)), dtype=np.int64)
-    for a, at in row_slices(len(stimuli)):
-        i = stimuli[a]
-        where[at] = i * n_stimuli - i * (i + 1) // 2 - i - 1 + stimuli[a + 1 :]
-    return where
 
 
 def multinomial(n_groups: int, n_draws: int, rng: np.random.Generator) -> FloatArray:

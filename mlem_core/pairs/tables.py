@@ -16,8 +16,8 @@ import numpy as np
 
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.pairs.distances import n_pairs
-from mlem_core.pairs.patterns import block_numbers, group_rows, sums_by
+from mlem_core.pairs.condensed import n_pairs
+from mlem_core.pairs.patterns import Patterns, block_numbers, group_rows, n_blocks, sums_by
 from mlem_core.pairs.terms import Columns
 
 
@@ -102,7 +102,7 @@ class HeldOut:
 
 
 @dataclass(frozen=True)
-class PairTables:
+class PairTables(Patterns):
     """Sufficient statistics of the pairs of n_layers layers, by fold block and pattern.
 
     A cell is a block of folds (a, b) and a pattern that occurs in it; cells are sorted by block.
@@ -110,7 +110,6 @@ class PairTables:
 
     Attributes
     ----------
-    features, kinds, levels, codes : as in `PairIndex`
     n_stimuli, n_folds
     cell_block, cell_pattern, counts : (n_cells,) block, pattern and number of pairs of each cell
     target_sums : (n_layers, n_cells) sums of the squared neural distance
@@ -125,10 +124,6 @@ class PairTables:
     interactions : whether metrics of these tables also weigh products of two feature distances
     """
 
-    features: tuple[str, ...]
-    kinds: tuple[str, ...]
-    levels: tuple[FloatArray, ...]
-    codes: IntArray
     n_stimuli: int
     n_folds: int
     cell_block: IntArray
@@ -153,13 +148,6 @@ class PairTables:
     def n_pairs(self) -> int:
         return n_pairs(self.n_stimuli)
 
-    @cached_property
-    def patterns(self) -> FloatArray:
-        """(n_patterns, n_features) feature distances, in [0, 1]."""
-        return np.stack(
-            [level[self.codes[:, f]] for f, level in enumerate(self.levels)], axis=1
-        ).reshape(len(self.codes), len(self.features))
-
     @property
     def columns(self) -> Columns:
         """The terms that metrics of these tables weigh."""
@@ -181,8 +169,7 @@ class PairTables:
     @cached_property
     def block_edges(self) -> IntArray:
         """(n_blocks + 1,) where each block's cells begin."""
-        n_blocks = self.n_folds * (self.n_folds + 1) // 2
-        return np.searchsorted(self.cell_block, np.arange(n_blocks + 1))
+        return np.searchsorted(self.cell_block, np.arange(n_blocks(self.n_folds) + 1))
 
     def held_out(self, fold: int) -> slice:
         """The cells of the pairs inside a fold."""

@@ -1,8 +1,6 @@
-"""The pass over the pairs in torch, for a GPU: distances, ranks and sums by pattern.
+"""The pass over the pairs in torch, for a GPU: the ranks and sums by cell of `layer_sums`.
 
-The same quantities as `mlem_core.pairs.distances` and `mlem_core.pairs.build`, by the same steps;
-on the CPU
-the NumPy ones are faster, and the tests hold these here to them.
+By the same steps; on the CPU those in NumPy are faster, and the tests hold these here to them.
 """
 
 from __future__ import annotations
@@ -14,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.typing import FloatArray
-from mlem_core.pairs import distances
-from mlem_core.pairs.layer_sums import LayerSums
+from mlem_core.pairs.layer_sums import LayerSums, sums_of
 from mlem_core.pairs.patterns import PairIndex, block_numbers
 
 if TYPE_CHECKING:
@@ -36,111 +33,78 @@ def cuda_device(device: str) -> str | None:
     return "cuda" if device == "auto" else device
 
 
-def squared_distances(
-    representations: NDArray[np.floating], metric: str, device: str, *, layer: str = "the layer"
-) -> FloatArray:
-    """`mlem_core.pairs.distances.squared_distances` with its product on a device of torch."""
-    if metric == distances.PRECOMPUTED:
-        return distances.squared_distances(representations, metric, layer=layer)
-    return distances.squared_distances(
-        representations,
-        metric,
-        layer=layer,
-        chunks=lambda rows, metric: _chunks(rows, metric, device),
-    )
-
-
-def _chunks(rows: FloatArray, metric: str, device: str) -> distances.Chunks:
-    """As `mlem_core.pairs.distances.bands`."""
-    import torch
-
-    own = torch.from_numpy(rows).to(device)
-    n = len(own)
-    squares = (own * own).sum(dim=1)
-    height = max(16, 2**24 // max(1, n))
-    for start in range(0, n, height):
-        stop = min(n, start + height)
-        left, right = own[start:stop], own[start:]
-        if metric == "manhattan":
-            chunk = torch.cdist(left, right, p=1.0) ** 2
-        else:
-            scale = squares[start:stop, None] + squares[None, start:]
-            chunk = scale - 2.0 * (left @ right.T)
-            near_i, near_j = torch.nonzero(chunk < distances.CANCELLATION * scale, as_tuple=True)
-            step = max(1, 2**24 // own.shape[1])
-            for at in range(0, len(near_i), step):
-                i, j = near_i[at : at + step], near_j[at : at + step]
-                chunk[i, j] = ((left[i] - right[j]) ** 2).sum(dim=1)
-            if metric in ("cosine", "correlation"):
-                chunk = (chunk / 2) ** 2
-        yield start, stop, chunk.cpu().numpy()
-
-
 def layer_sums(
     index: PairIndex, squared: FloatArray, train_ranks: bool, device: str
 ) -> tuple[LayerSums, NDArray[np.uint32]]:
-    """`mlem_core.pairs.layer_sums` on a device of torch.
+    """`mlem_core.pairs.layer_sums.layer_sums` on a device of torch."""
+    pairs = _Sorted(index, squared, device)
+    return sums_of(pairs, index.n_folds, train_ranks), pairs.doubled()
 
-    Parameters
-    ----------
-    index : the pairs' patterns and blocks
-    squared : (n_pairs,) squared neural distances
-    train_ranks : also sum the ranks among the pairs that leave out each fold
-    device : of torch
-    """
-    import torch
 
-    n_folds, total = index.n_folds, len(squared)
-    numbers = block_numbers(n_folds)
-    n_blocks = n_folds * (n_folds + 1) // 2
-    n_cells = n_blocks * index.n_patterns
-    cells = torch.from_numpy(index.pattern_cell.astype(np.int64)).to(device)
-    target = torch.from_numpy(squared).to(device)
-    # Rounded as `mlem_core.pairs.ranks.order_pairs` rounds: what differs by less is tied.
-    dropped = max(1, (total - 1).bit_length()) - 1
-    bits = (target + 0.0).view(torch.int64)
-    keys = (bits + (1 << dropped >> 1)) >> dropped
-    value, order = torch.sort(keys, stable=True)
-    cells = cells[order]
-    block = torch.div(cells, index.n_patterns, rounding_mode="floor")
-    target = target[order]
+class _Sorted:
+    """`mlem_core.pairs.layer_sums.SortedPairs` on a device of torch."""
 
-    def summed(values: torch.Tensor, at: torch.Tensor | None = None) -> FloatArray:
-        where = cells if at is None else cells[at]
-        return torch.bincount(where, values, n_cells).cpu().numpy()
+    def __init__(self, index: PairIndex, squared: FloatArray, device: str) -> None:
+        import torch
 
-    ascending, squares = _ranks(value)
-    within, within_squares = np.zeros(n_cells), np.zeros(n_folds)
-    for fold in range(n_folds):
-        at = torch.nonzero(block == int(numbers[fold, fold]))[:, 0]
-        ranks, within_squares[fold] = _ranks(value[at])
-        within += summed(ranks - (len(at) + 1.0) / 2, at)
-    train, train_squares = None, None
-    if train_ranks:
-        train, train_squares = np.zeros((n_folds, n_cells)), np.zeros(n_folds)
-        for fold in range(n_folds):
-            left_out = torch.from_numpy(np.isin(np.arange(n_blocks), numbers[fold])).to(device)
-            at = torch.nonzero(~left_out[block])[:, 0]
-            ranks, train_squares[fold] = _ranks(value[at])
-            train[fold] = summed(ranks - (len(at) + 1.0) / 2, at)
-    ends = []
-    for start, how in ((np.inf, "amin"), (-np.inf, "amax")):
-        empty = torch.full((n_blocks,), start, dtype=torch.float64, device=device)
-        ends.append(empty.scatter_reduce(0, block, target, how).cpu().numpy())
-    doubled = torch.empty(total, dtype=torch.int64, device=device)
-    doubled[order] = (2.0 * ascending).to(torch.int64)
-    sums = LayerSums(
-        target_sums=summed(target),
-        rank_sums=summed(ascending - (total + 1.0) / 2),
-        within_sums=within,
-        rank_squares=squares,
-        within_squares=within_squares,
-        target_low=ends[0],
-        target_high=ends[1],
-        train_sums=train,
-        train_squares=train_squares,
-    )
-    return sums, doubled.cpu().numpy().astype(np.uint32)
+        self._index, self._numbers = index, block_numbers(index.n_folds)
+        target = torch.from_numpy(squared).to(device)
+        # Rounded as `mlem_core.pairs.ranks.order_pairs` rounds: what differs by less is tied.
+        dropped = max(1, (len(squared) - 1).bit_length()) - 1
+        bits = (target + 0.0).view(torch.int64)
+        keys = (bits + (1 << dropped >> 1)) >> dropped
+        self._value, self._order = torch.sort(keys, stable=True)
+        cells = torch.from_numpy(index.pattern_cell.astype(np.int64)).to(device)
+        self._cells, self._target = cells[self._order], target[self._order]
+        self._block = torch.div(self._cells, index.n_patterns, rounding_mode="floor")
+        self._ranks, self._squares = _ranks(self._value)
+
+    def _sums(self, values: torch.Tensor, cells: torch.Tensor) -> FloatArray:
+        import torch
+
+        return torch.bincount(cells, values, self._index.n_cells).cpu().numpy()
+
+    def _among(self, chosen: torch.Tensor) -> tuple[FloatArray, float]:
+        """Sums and squares of the ranks among some of the pairs."""
+        import torch
+
+        at = torch.nonzero(chosen)[:, 0]
+        ranks, squares = _ranks(self._value[at])
+        return self._sums(ranks - (len(at) + 1.0) / 2, self._cells[at]), squares
+
+    def target_sums(self) -> FloatArray:
+        return self._sums(self._target, self._cells)
+
+    def rank_sums(self) -> tuple[FloatArray, float]:
+        centre = (len(self._value) + 1.0) / 2
+        return self._sums(self._ranks - centre, self._cells), self._squares
+
+    def within(self, fold: int) -> tuple[FloatArray, float]:
+        return self._among(self._block == int(self._numbers[fold, fold]))
+
+    def training(self, fold: int) -> tuple[FloatArray, float]:
+        import torch
+
+        stays = ~np.isin(np.arange(self._index.n_blocks), self._numbers[fold])
+        return self._among(torch.from_numpy(stays).to(self._block.device)[self._block])
+
+    def ends(self) -> tuple[FloatArray, FloatArray]:
+        low, high = (
+            self._target.new_full((self._index.n_blocks,), start)
+            .scatter_reduce(0, self._block, self._target, how)
+            .cpu()
+            .numpy()
+            for start, how in ((np.inf, "amin"), (-np.inf, "amax"))
+        )
+        return low, high
+
+    def doubled(self) -> NDArray[np.uint32]:
+        """(n_pairs,) twice the average rank of each pair, in condensed order."""
+        import torch
+
+        doubled = torch.empty_like(self._order)
+        doubled[self._order] = (2.0 * self._ranks).to(torch.int64)
+        return doubled.cpu().numpy().astype(np.uint32)
 
 
 def _ranks(ascending: torch.Tensor) -> tuple[torch.Tensor, float]:

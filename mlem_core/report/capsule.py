@@ -14,6 +14,7 @@ The same analysis gives the same bytes. `mlem_core.report.verify` runs a capsule
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
@@ -24,23 +25,26 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+from mlem_core import figures
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.files import save
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.selection import Selection
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
-from mlem_core.base.typing import Layer, Progress, Report
+from mlem_core.base.typing import Progress, Report
 from mlem_core.data.roles import as_csv
 from mlem_core.data.stimuli import write_table
+from mlem_core.report.figures import Drawing, Shown, all_figures
 from mlem_core.report.methods import methods_paragraph, versions_text
 from mlem_core.report.references import bibtex
 from mlem_core.storage.files import replacing
-from mlem_core.storage.store import Store, sha256_file
+from mlem_core.storage.store import sha256_file
 
 FORMAT = 1
 # Larger representation files are named by their digest instead.
 LARGEST_FILE = 8_000_000
+DEFAULT_DRAWING = Drawing()
 _DATE = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can say
 
 # What the writers of PDF, SVG and HTML make up anew each time.
@@ -68,9 +72,7 @@ def write(
     selection: Selection | None = None,
     *,
     results: Results | None = None,
-    pair: tuple[Layer, Layer] | None = None,
-    store: Store | None = None,
-    images: bool | None = None,
+    drawing: Drawing = DEFAULT_DRAWING,
     progress: Report | None = None,
 ) -> Path:
     """Write a capsule; it appears whole or not at all.
@@ -80,10 +82,7 @@ def write(
     target : path of the zip
     selection : what is shown; None is the whole analysis
     results : the tables of that, where they have been computed before
-    pair : the two layers that are compared in a figure; by default the most alike of two models
-    store : where representations may be, for maps of the stimuli in these two layers
-    images : whether figures are SVG and PDF (which takes a browser, and seconds a figure) or HTML;
-        by default what this machine can do
+    drawing : how the figures are drawn
     progress : called as the figures are drawn
 
     Raises
@@ -91,42 +90,29 @@ def write(
     InputError
         As `Analysis.results`; a representations file that has gone or changed.
     """
-    shown = analysis.select() if selection is None else selection
-    if results is None:
-        results = analysis.results_of(shown)
+    selection = analysis.select() if selection is None else selection
+    results = analysis.results_of(selection) if results is None else results
     portable, sources = _portable(analysis)
-    files: dict[str, bytes] = {
+    paths = dict(analysis.spec.representations)
+    files = {
         "README.txt": _README.encode(),
         "manifest.json": _json(portable.manifest),
         "stimuli.csv": as_csv(analysis.whole),
-        "references.bib": bibtex(analysis.manifest).encode(),
-        "versions.txt": versions_text(analysis.manifest).encode(),
+        **_texts(analysis, results, selection),
+        **{f"tables/{name}": data for name, data in tables_as_csv(results).items()},
+        **_pair_tables(portable),
+        **{
+            source["file"]: Path(paths[name]).read_bytes()
+            for name, source in sources.items()
+            if source["included"]
+        },
+        **_figure_files(Shown(analysis, selection, results, drawing), progress),
     }
-    for form, name in (("markdown", "methods.md"), ("tex", "methods.tex")):
-        text = methods_paragraph(
-            analysis,
-            results,
-            estimator=shown.estimator,
-            interactions=shown.interactions,
-            form=form,
-        )
-        files[name] = text.encode()
-    files |= {f"tables/{name}": data for name, data in tables_as_csv(results).items()}
-    with tempfile.TemporaryDirectory() as folder:
-        save(portable, folder)
-        for path in sorted(Path(folder).iterdir()):
-            if path.name != "stimuli.csv":
-                files[f"pair_tables/{path.name}"] = path.read_bytes()
-    for told in sources.values():
-        if told["included"]:
-            files[told["file"]] = Path(told.pop("path")).read_bytes()
-        told.pop("path", None)
-    files |= _figure_files(analysis, results, pair, store, images, progress)
     about = {
         "format": FORMAT,
         "spec": portable.spec.to_dict(),
         "kinds": {feature.name: feature.kind for feature in analysis.whole.features},
-        "shown": _shown(shown, analysis),
+        "shown": _shown(selection, analysis),
         "representations": sources,
         "models": {
             name: facts["weights"]
@@ -139,32 +125,63 @@ def write(
     return _zip(files, Path(target))
 
 
+def _texts(analysis: Analysis, results: Results, selection: Selection) -> dict[str, bytes]:
+    """The methods paragraph in both forms, the references and the versions."""
+    methods = {
+        name: methods_paragraph(
+            analysis,
+            results,
+            estimator=selection.estimator,
+            interactions=selection.interactions,
+            form=form,
+        )
+        for form, name in (("markdown", "methods.md"), ("tex", "methods.tex"))
+    }
+    texts = {
+        **methods,
+        "references.bib": bibtex(analysis.manifest),
+        "versions.txt": versions_text(analysis.manifest),
+    }
+    return {name: text.encode() for name, text in texts.items()}
+
+
+def _pair_tables(analysis: Analysis) -> dict[str, bytes]:
+    """The finished analysis, without the stimuli."""
+    with tempfile.TemporaryDirectory() as folder:
+        save(analysis, folder)
+        return {
+            f"pair_tables/{path.name}": path.read_bytes()
+            for path in sorted(Path(folder).iterdir())
+            if path.name != "stimuli.csv"
+        }
+
+
 def _shown(selection: Selection, analysis: Analysis) -> dict[str, Any]:
     """The entry `shown`: null stands for all features, or all layers, of the analysis."""
-    told, whole = selection.to_dict(), analysis.select().to_dict()
+    whole = analysis.select().to_dict()
     return {
         name: None if name in ("features", "layers") and value == whole[name] else value
-        for name, value in told.items()
+        for name, value in selection.to_dict().items()
     }
 
 
 def results_as_shown(analysis: Analysis, shown: dict[str, Any]) -> Results:
     """The tables that a capsule's entry `shown` stands for."""
     whole = analysis.select().to_dict()
-    told = {name: whole[name] if value is None else value for name, value in shown.items()}
-    asked = Selection.from_dict(told).checked(analysis.tables.features, analysis.layers)
-    return analysis.results_of(asked)
+    chosen = {name: whole[name] if value is None else value for name, value in shown.items()}
+    selection = Selection.from_dict(chosen).checked(analysis.tables.features, analysis.layers)
+    return analysis.results_of(selection)
 
 
 def tables_as_csv(results: Results) -> dict[str, bytes]:
     """The content of each file under `tables/`."""
     correlations = results.feature_correlations.rename_axis("feature").reset_index()
-    written = {}
+    files = {}
     for name, table in {**results.tables(), "feature_correlations.csv": correlations}.items():
         file = BytesIO()
         write_table(table, file)
-        written[name] = file.getvalue()
-    return written
+        files[name] = file.getvalue()
+    return files
 
 
 def _json(value: Any) -> bytes:
@@ -172,28 +189,27 @@ def _json(value: Any) -> bytes:
 
 
 def _portable(analysis: Analysis) -> tuple[Analysis, dict[str, dict[str, Any]]]:
-    """The analysis with paths inside the capsule, and what stands for models in it."""
+    """The analysis with paths inside the capsule, and the files that stand for models in it."""
     sources: dict[str, dict[str, Any]] = {}
     for number, (name, path) in enumerate(analysis.spec.representations):
         facts = analysis.manifest["models"].get(name)
         if facts is None:
             continue  # it was left out
-        found = Path(path)
-        if not found.is_file() or sha256_file(found) != facts["sha256"]:
+        file = Path(path)
+        if not file.is_file() or sha256_file(file) != facts["sha256"]:
             raise InputError(
-                f"the representations file {found.name!r} of {name} has gone or changed since the "
+                f"the representations file {file.name!r} of {name} has gone or changed since the "
                 "analysis; run the analysis again."
             )
         sources[name] = {
-            "file": f"representations/{number:02d}{found.suffix.lower()}",
+            "file": f"representations/{number:02d}{file.suffix.lower()}",
             "sha256": facts["sha256"],
-            "included": found.stat().st_size <= LARGEST_FILE,
-            "path": path,
+            "included": file.stat().st_size <= LARGEST_FILE,
         }
     spec = replace(
         analysis.spec,
         stimuli="stimuli.csv",
-        representations=tuple((name, told["file"]) for name, told in sources.items()),
+        representations=tuple((name, source["file"]) for name, source in sources.items()),
     )
     parameters = AnalysisSpec.from_dict(analysis.manifest["parameters"])
     parameters = replace(parameters, stimuli="stimuli.csv", representations=spec.representations)
@@ -201,39 +217,21 @@ def _portable(analysis: Analysis) -> tuple[Analysis, dict[str, dict[str, Any]]]:
     return replace(analysis, spec=spec, manifest=manifest), sources
 
 
-def _figure_files(
-    analysis: Analysis,
-    results: Results,
-    pair: tuple[Layer, Layer] | None,
-    store: Store | None,
-    images: bool | None,
-    progress: Report | None,
-) -> dict[str, bytes]:
-    from mlem_core import figures
-    from mlem_core.report.figures import all_figures
-
-    drawn = all_figures(analysis, results, pair, store)
+def _figure_files(shown: Shown, progress: Report | None) -> dict[str, bytes]:
+    drawn = all_figures(shown)
+    images = shown.drawing.images
     images = figures.can_write_images() if images is None else images
-    formats = ("svg", "pdf") if images else ("html",)
     files = {}
-
-    def draw() -> None:
+    with figures.one_browser() if images else contextlib.nullcontext():
         for done, (name, (figure, title, caption)) in enumerate(drawn.items()):
             if progress is not None:
                 progress(Progress("figures", None, done, len(drawn), "figures"))
-            for form in formats:
+            for form in ("svg", "pdf") if images else ("html",):
                 data = figures.as_file(figure, form, title=title, caption=caption)
                 files[f"figures/{name}.{form}"] = _steady(data, form)
-        if progress is not None:
-            progress(Progress("figures", None, len(drawn), len(drawn), "figures"))
-
-    if images:
-        with figures.one_browser():
-            draw()
-    else:
-        draw()
-        files["figures/plotly.min.js"] = _plotly()
-    return files
+    if progress is not None:
+        progress(Progress("figures", None, len(drawn), len(drawn), "figures"))
+    return files if images else {**files, "figures/plotly.min.js": _plotly()}
 
 
 def _plotly() -> bytes:
@@ -249,7 +247,7 @@ def _steady(data: bytes, form: str) -> bytes:
     if form == "svg":
         seen: dict[bytes, int] = {}
         return _NAMES.sub(
-            lambda found: found[1] + b"%06d" % seen.setdefault(found[2], len(seen)), data
+            lambda name: name[1] + b"%06d" % seen.setdefault(name[2], len(seen)), data
         )
     for number, name in enumerate(dict.fromkeys(_ELEMENTS.findall(data))):
         data = data.replace(name, b"%036d" % number)

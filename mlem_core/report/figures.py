@@ -1,91 +1,207 @@
-"""Every figure of an analysis, as its capsule holds them."""
+"""The registry of an analysis's figures: how each is drawn for a capsule, its title and caption."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
 
 from mlem_core import figures
+from mlem_core.analysis import maps
 from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.maps import stimulus_map
 from mlem_core.analysis.results import Results
+from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError
-from mlem_core.base.typing import Layer
+from mlem_core.base.typing import Layer, layer_name
+from mlem_core.estimators.registry import estimator_named
+from mlem_core.report import captions
 from mlem_core.storage.store import Store
 
-# A figure, its title, and how it was computed.
-Drawn = tuple[go.Figure, str, str]
 
+@dataclass(frozen=True)
+class Drawing:
+    """How the figures of a capsule are drawn.
 
-def all_figures(
-    analysis: Analysis,
-    results: Results,
-    pair: tuple[Layer, Layer] | None = None,
-    store: Store | None = None,
-) -> dict[str, Drawn]:
-    """Figures by name: profiles, similarity, maps, two layers compared, the stimuli's features.
-
-    Parameters
+    Attributes
     ----------
     pair : the two layers that are compared; by default the most alike (RSA) of two models, or of
         one where there is no other
     store : where representations may be; without them there are no maps of the stimuli
+    images : whether figures are SVG and PDF (which takes a browser, and seconds a figure) or HTML;
+        by default what this machine can do
     """
-    everything = [feature.name for feature in analysis.stimuli.features]
-    shown = [name for name in everything if name in results.feature_correlations]
-    on = f"{results.n_stimuli:,} stimuli, {results.n_pairs:,} pairs, {results.n_folds} folds"
-    terms = figures.with_interactions(results.importance, everything)
-    importance = results.importance[results.importance["feature"].isin(terms)]
-    drawn: dict[str, Drawn] = {
-        "profiles": (
-            figures.profiles(importance, results.scores, everything),
-            "Importance of each feature over the layers",
-            "Importance: drop of the held-out ρ when a feature is permuted; means over folds, "
-            f"bands ± 1 standard deviation. Dashed: held-out ρ; dotted: its ceiling. {on}.",
-        ),
-        "feature_correlations": (
-            figures.feature_correlations(results.feature_correlations),
-            "Correlations of the feature distances",
-            f"Pearson correlations over all pairs of stimuli. {on}.",
-        ),
-        "feature_counts": (
-            figures.feature_counts(
-                analysis.stimuli.table,
-                [(f.name, f.kind) for f in analysis.stimuli.features if f.name in shown],
-                everything,
-            ),
-            "Values of the features",
-            f"How many of {results.n_stimuli:,} stimuli have each value.",
-        ),
-    }
-    if len(results.similarity_rsa) < 2:
-        return drawn
-    drawn["similarity"] = (
+
+    pair: tuple[Layer, Layer] | None = None
+    store: Store | None = None
+    images: bool | None = None
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What figures are drawn from: the analysis, what is selected of it, and its tables."""
+
+    analysis: Analysis
+    selection: Selection
+    results: Results
+    drawing: Drawing
+
+    @property
+    def all_features(self) -> list[str]:
+        """Of the analysis, in its order; their place decides the colours."""
+        return [feature.name for feature in self.analysis.stimuli.features]
+
+    @property
+    def terms(self) -> list[str]:
+        """All features, and the interactions that matter most."""
+        return figures.with_interactions(self.results.importance, self.all_features)
+
+    @property
+    def several(self) -> bool:
+        """Whether there are two layers to compare."""
+        return len(self.selection.layers) > 1
+
+    @property
+    def basis(self) -> str:
+        """How and on how much the results were computed."""
+        return basis(self.analysis, self.selection, self.results)
+
+    @property
+    def pair(self) -> tuple[Layer, Layer]:
+        """The two layers that are compared."""
+        return self.drawing.pair or _most_alike(self.results)
+
+
+class Drawn(NamedTuple):
+    figure: go.Figure
+    title: str
+    caption: str
+
+
+def basis(analysis: Analysis, selection: Selection, results: Results) -> str:
+    """How and on how much results were computed: the last part of their figures' captions."""
+    names = [feature.name for feature in analysis.stimuli.features]
+    missing = analysis.stimuli.table[names].isna().to_numpy().any()
+    fitted = captions.fitted(
+        estimator_named(selection.estimator).caption,
+        selection.interactions,
+        analysis.spec.missing if missing else None,
+    )
+    return f"{fitted} {captions.computed_on(results.n_stimuli, results.n_pairs, results.n_folds)}"
+
+
+def _profiles(shown: Shown) -> Drawn:
+    return Drawn(
+        figures.profiles(shown.results.importance, shown.results.scores, shown.terms),
+        "Importance of each feature over the layers",
+        captions.profiles(shown.basis),
+    )
+
+
+def _feature_correlations(shown: Shown) -> Drawn:
+    results = shown.results
+    return Drawn(
+        figures.feature_correlations(results.feature_correlations),
+        "Correlations of the feature distances",
+        captions.feature_correlations(captions.computed_on(results.n_stimuli, results.n_pairs)),
+    )
+
+
+def _feature_counts(shown: Shown) -> Drawn:
+    stimuli = shown.analysis.stimuli
+    kinds = [(f.name, f.kind) for f in stimuli.features if f.name in shown.selection.features]
+    return Drawn(
+        figures.feature_counts(stimuli.table, kinds, shown.all_features),
+        "Values of the features",
+        captions.feature_counts(shown.results.n_stimuli),
+    )
+
+
+def _similarity(shown: Shown) -> Drawn | None:
+    results = shown.results
+    if not shown.several:
+        return None
+    return Drawn(
         figures.similarity_matrices(results.similarity_profiles, results.similarity_rsa),
         "Similarity of every two layers",
-        "Weighted Kendall τ of the importance profiles beside Spearman's ρ of the neural distances "
-        f"(RSA); the two agree with ρ = {results.agreement:.2f}. {on}.",
+        captions.similarity(shown.basis, agreement=results.agreement),
     )
-    drawn["layer_maps"] = (
+
+
+def _layer_maps(shown: Shown) -> Drawn | None:
+    results = shown.results
+    if not shown.several:
+        return None
+    return Drawn(
         figures.layer_maps(results.layer_map, results.importance),
         "Maps of the layers",
-        f"Metric multidimensional scaling of 1 − similarity. {on}.",
+        captions.layer_maps(shown.basis),
     )
-    a, b = pair or _most_alike(results)
-    names = [f"{model}:{layer}" for model, layer in (a, b)]
-    drawn["compare"] = (
+
+
+def _compare(shown: Shown) -> Drawn | None:
+    results = shown.results
+    if not shown.several:
+        return None
+    a, b = map(layer_name, shown.pair)
+    return Drawn(
         figures.importance_scatter(
-            importance,
-            a,
-            b,
-            everything,
-            float(results.similarity_profiles.loc[names[0], names[1]]),
-            float(results.similarity_rsa.loc[names[0], names[1]]),
+            results.importance,
+            shown.pair,
+            shown.terms,
+            float(results.similarity_profiles.loc[a, b]),
+            float(results.similarity_rsa.loc[a, b]),
         ),
-        f"{names[0]} and {names[1]}",
-        f"Importance of each feature in the two layers, means over folds. {on}.",
+        f"{a} and {b}",
+        captions.compare(shown.basis),
     )
-    return {**drawn, **_stimulus_maps(analysis, results, (a, b), shown, store)}
+
+
+def _stimulus_map(shown: Shown, side: int) -> Drawn | None:
+    """The stimuli of one of the two layers, coloured by the feature that matters most there."""
+    store, results, stimuli = shown.drawing.store, shown.results, shown.analysis.stimuli
+    if store is None or not shown.several:
+        return None
+    model, layer = shown.pair[side]
+    try:
+        points = maps.stimulus_map(shown.analysis, model, layer, store)
+    except InputError:
+        return None  # the representations are no longer there
+    table = results.importance
+    table = table[(table["model"] == model) & (table["layer"] == layer)]
+    table = table[table["feature"].isin(shown.selection.features)]
+    color = str(table.groupby("feature")["importance"].mean().idxmax())
+    kind = next(feature.kind for feature in stimuli.features if feature.name == color)
+    cells = stimuli.table.iloc[points["stimulus"]].reset_index(drop=True)
+    title = f"{model} layer {layer}"
+    return Drawn(
+        figures.stimulus_map(
+            points.assign(**{"label": cells["sentence"], color: cells[color]}), color, kind, title
+        ),
+        title,
+        captions.stimulus_map(len(points), len(stimuli), color),
+    )
+
+
+# Each by the name of its file; None where there is nothing to draw.
+FIGURES: dict[str, Callable[[Shown], Drawn | None]] = {
+    "profiles": _profiles,
+    "feature_correlations": _feature_correlations,
+    "feature_counts": _feature_counts,
+    "similarity": _similarity,
+    "layer_maps": _layer_maps,
+    "compare": _compare,
+    "stimulus_map_a": lambda shown: _stimulus_map(shown, 0),
+    "stimulus_map_b": lambda shown: _stimulus_map(shown, 1),
+}
+
+
+def all_figures(shown: Shown) -> dict[str, Drawn]:
+    """Every figure of the registry that there is of what is shown."""
+    drawn = {name: draw(shown) for name, draw in FIGURES.items()}
+    return {name: figure for name, figure in drawn.items() if figure is not None}
 
 
 def _most_alike(results: Results) -> tuple[Layer, Layer]:
@@ -96,37 +212,3 @@ def _most_alike(results: Results) -> tuple[Layer, Layer]:
         rsa[models[:, None] == models[None, :]] = -np.inf
     a, b = np.unravel_index(int(rsa.argmax()), rsa.shape)
     return results.layers[int(a)], results.layers[int(b)]
-
-
-def _stimulus_maps(
-    analysis: Analysis,
-    results: Results,
-    pair: tuple[Layer, Layer],
-    shown: list[str],
-    store: Store | None,
-) -> dict[str, Drawn]:
-    """The stimuli of each of the two layers, coloured by the feature that matters most there."""
-    if store is None:
-        return {}
-    kinds = {feature.name: feature.kind for feature in analysis.stimuli.features}
-    drawn = {}
-    for place, (model, layer) in zip("ab", pair, strict=True):
-        try:
-            points = stimulus_map(analysis, model, layer, store)
-        except InputError:
-            continue  # the representations are no longer there
-        own = results.importance[
-            (results.importance["model"] == model) & (results.importance["layer"] == layer)
-        ]
-        own = own[own["feature"].isin(shown)]
-        color = str(own.groupby("feature")["importance"].mean().idxmax())
-        table = analysis.stimuli.table.iloc[points["stimulus"]].reset_index(drop=True)
-        points = points.assign(**{"label": table["sentence"], color: table[color]})
-        title = f"{model} layer {layer}"
-        drawn[f"stimulus_map_{place}"] = (
-            figures.stimulus_map(points, color, kinds[color], title),
-            title,
-            f"Metric multidimensional scaling of the neural distances of {len(points):,} stimuli, "
-            f"coloured by {color}.",
-        )
-    return drawn

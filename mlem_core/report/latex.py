@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import Any
 
 import numpy as np
@@ -48,20 +49,20 @@ def table(frame: pd.DataFrame, caption: str = "", label: str = "", digits: int =
     frame : a row a row of the table; its index is left out
     caption, label : of the float; `label` may hold letters, digits, `:` and `-`
     """
-    columns = [frame[name] for name in frame.columns]
-    sides = ["r" if pd.api.types.is_numeric_dtype(c) else "l" for c in columns]
-    head = " & ".join(escape(name) for name in frame.columns)
-    lines = [r"\begin{table}", r"  \centering"]
-    if caption:
-        lines.append(rf"  \caption{{{escape(caption)}}}")
-    if label:
-        lines.append(rf"  \label{{{re.sub(r'[^a-zA-Z0-9:-]', '-', label)}}}")
-    lines += [rf"  \begin{{tabular}}{{{''.join(sides)}}}", r"    \toprule", rf"    {head} \\"]
-    lines.append(r"    \midrule")
-    for row in zip(*columns, strict=True):
-        lines.append("    " + " & ".join(_cell(value, digits) for value in row) + r" \\")
-    lines += [r"    \bottomrule", r"  \end{tabular}", r"\end{table}"]
-    return "\n".join(lines) + "\n"
+    sides = ["r" if pd.api.types.is_numeric_dtype(kind) else "l" for kind in frame.dtypes]
+    cells = frame.map(lambda value: _cell(value, digits)).set_axis(
+        map(escape, frame.columns), axis=1
+    )
+    # Else long tables would be cut.
+    with pd.option_context("styler.render.max_elements", sys.maxsize):
+        text = cells.style.hide(axis="index").to_latex(
+            hrules=True,
+            column_format="".join(sides),
+            position_float="centering",
+            caption=escape(caption) or None,
+            label=re.sub(r"[^a-zA-Z0-9:-]", "-", label) or None,
+        )
+    return str(text)
 
 
 def _cell(value: Any, digits: int) -> str:

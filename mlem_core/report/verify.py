@@ -68,15 +68,15 @@ class Compared:
                 f"{self.name}: the same ({self.n_values:,} numbers, largest difference "
                 f"{self.largest:.1e}, tolerance {TOLERANCE:g})"
             )
-        told = []
+        parts = []
         if self.n_different:
-            told.append(
+            parts.append(
                 f"{self.n_different:,} of {self.n_values:,} numbers differ by more than "
                 f"{TOLERANCE:g}, most (by {self.largest:.3g}) {self.worst}"
             )
         if self.n_missing:
-            told.append(f"{self.n_missing:,} rows are in one of the two only")
-        return f"{self.name}: {'; '.join(told)}"
+            parts.append(f"{self.n_missing:,} rows are in one of the two only")
+        return f"{self.name}: {'; '.join(parts)}"
 
 
 @dataclass(frozen=True)
@@ -137,24 +137,24 @@ def verify(path: Path | str, progress: Report | None = None) -> Verification:
                 f"reads format {FORMAT}."
             )
         spec = AnalysisSpec.from_dict(about["spec"])
-        told = {str(name): str(digest) for name, digest in about["files"].items()}
+        written = {str(name): str(digest) for name, digest in about["files"].items()}
         kinds = {str(name): str(kind) for name, kind in about["kinds"].items()}
         sources = {str(name): dict(one) for name, one in about["representations"].items()}
         models = {str(name): str(identity) for name, identity in about["models"].items()}
         shown = dict(about["shown"])
         versions = dict(manifest["versions"])
-        kept = {name: files[f"tables/{name}"] for name in _TABLES}
+        expected = {name: files[f"tables/{name}"] for name in _TABLES}
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         if isinstance(error, InputError):
             raise
         raise _no_capsule(path, "an entry is missing or not of the right form") from error
-    changed = sorted(name for name, digest in told.items() if digests.get(name) != digest)
+    changed = sorted(name for name, digest in written.items() if digests.get(name) != digest)
     with tempfile.TemporaryDirectory(prefix="verify-") as folder:
         spec, findings = _unpacked(spec, files, kinds, sources, Path(folder))
         analysis = run(spec, Store(Path(folder) / "store"), progress)
         shown, missing = _still_there(shown, analysis)
         results = results_as_shown(analysis, shown)
-        again = tables_as_csv(results)
+        computed = tables_as_csv(results)
     findings += missing
     findings += [
         f"the model {name} is not the one of the capsule: its weights are "
@@ -165,7 +165,7 @@ def verify(path: Path | str, progress: Report | None = None) -> Verification:
     ]
     now = analysis.manifest["versions"]
     return Verification(
-        tables=[_compare(name, kept[name], again[name], path) for name in _TABLES],
+        tables=[_compare(name, expected[name], computed[name], path) for name in _TABLES],
         changed=changed,
         findings=findings,
         versions=[
@@ -296,9 +296,9 @@ def _parsed(data: bytes, path: Path | str, name: str) -> pd.DataFrame:
         raise _no_capsule(path, f"its table {name} cannot be read") from error
 
 
-def _compare(name: str, kept: bytes, again: bytes, path: Path | str) -> Compared:
+def _compare(name: str, old: bytes, new: bytes, path: Path | str) -> Compared:
     """Compare two tables number by number; a row is known by what is no measurement in it."""
-    before, now = (_long(_parsed(data, path, name), name) for data in (kept, again))
+    before, now = (_long(_parsed(data, path, name), name) for data in (old, new))
     if name == "layer_map.csv":
         before, now = _distances(before), _distances(now)
     both = before.merge(now, on="key", how="outer", suffixes=("_before", "_now"), indicator=True)
@@ -353,10 +353,10 @@ def _distances(long: pd.DataFrame) -> pd.DataFrame:
     points["place"] = points["key"].str.slice(3)
     wide = points.pivot_table(index="place", columns="axis", values="value", sort=False)
     rows = []
-    for measure, own in wide.groupby(wide.index.str.extract(r"^measure (\w+)", expand=False)):
-        xy = own.to_numpy(dtype=np.float64)
+    for measure, positions in wide.groupby(wide.index.str.extract(r"^measure (\w+)", expand=False)):
+        xy = positions.to_numpy(dtype=np.float64)
         square = np.linalg.norm(xy[:, None] - xy[None, :], axis=-1)
-        names = [place.partition(", ")[2] for place in own.index]
+        names = [place.partition(", ")[2] for place in positions.index]
         rows += [
             (f"distance in the map of {measure} of {names[i]} and {names[j]}", square[i, j])
             for i in range(len(names))

@@ -23,7 +23,7 @@ class Audit:
         units, largest first), outlier_share (of the variance of all units), rho (held-out), top
         (most important feature), note (what is striking, in sentences)
     changes : model, layer, variant, tau (of the two profiles), top and top_before, less, more and
-        lead (two features that changed places, if any did, see `audit_marks.marks`), rho and
+        lead (two features that changed places, if any did, see `comparison`), rho and
         rho_before, same (Spearman ρ of the distances in both), rsa_change and rsa_with (where the
         layer's RSA with another layer changes most)
     pairs : model_a, layer_a, model_b, layer_b, variant, rsa, rsa_before, tau, tau_before

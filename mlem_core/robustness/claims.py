@@ -12,19 +12,21 @@ two layers (RSA or τ), a claim holds in a universe where its margin is above 0:
 
 from __future__ import annotations
 
+import contextlib
 import shlex
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from mlem_core.base.errors import InputError, unknown
-from mlem_core.base.typing import Layer
-
-if TYPE_CHECKING:
-    from mlem_core.inference.intervals import ErrorBars
-    from mlem_core.robustness.multiverse import Multiverse
+from mlem_core.base.text import minus
+from mlem_core.base.typing import Layer, layer_name, parse_layer
+from mlem_core.inference.intervals import LayerIntervals
+from mlem_core.inference.jackknife import jackknife_interval, p_value
+from mlem_core.robustness.multiverse import Multiverse
 
 # How many layers and features a claim names, and whether it is about a similarity and a threshold.
 CLAIMS = {
@@ -92,10 +94,10 @@ class Claim:
         features: list[str] = []
         more: dict[str, str | float] = {}
         for word in words:
-            model, colon, number = word.rpartition(":")
-            if colon and model and number.isdigit():
-                layers.append((model, int(number)))
-            elif similar and word in MEASURES:
+            with contextlib.suppress(InputError):
+                layers.append(parse_layer(word))
+                continue
+            if similar and word in MEASURES:
                 more["measure"] = word
             elif limited and _is_number(word):
                 more["threshold"] = float(word)
@@ -106,7 +108,7 @@ class Claim:
     @property
     def sentence(self) -> str:
         """The claim in words."""
-        a, *others = [f"{model}:{layer}" for model, layer in self.layers]
+        a, *others = [layer_name(layer) for layer in self.layers]
         if self.kind == "top":
             return f"{self.features[0]} matters most in {a}"
         if self.kind == "above":
@@ -118,7 +120,7 @@ class Claim:
             return f"{a} is more like {others[0]} than like {others[1]} {of}"
         return f"{MEASURES[self.measure]} of {a} and {others[0]} is above {self.threshold:g}"
 
-    def margins(self, found: Multiverse) -> pd.Series:
+    def margins(self, multiverse: Multiverse) -> pd.Series:
         """The margin in each universe, by its number; the claim holds where it is above 0.
 
         Raises
@@ -126,43 +128,48 @@ class Claim:
         InputError
             A layer or feature that the multiverse does not have.
         """
+        importance = multiverse.importance
+        names = dict.fromkeys(f"{row.model}:{row.layer}" for row in importance.itertuples())
+        for model, layer in self.layers:
+            if f"{model}:{layer}" not in names:
+                raise unknown("layer of the multiverse", f"{model}:{layer}", names)
+        pairs = multiverse.similarity.set_index("universe")
+
+        def profile(layer: Layer) -> pd.DataFrame:
+            chosen = (importance["model"] == layer[0]) & (importance["layer"] == layer[1])
+            table = importance[chosen]
+            wide = table.pivot(index="universe", columns="feature", values="importance")
+            return wide[list(dict.fromkeys(table["feature"]))]
+
+        def similarity(a: Layer, b: Layer) -> pd.Series:
+            ends = pairs[["model_a", "layer_a", "model_b", "layer_b"]].itertuples(index=False)
+            chosen = np.array([{(m, i), (n, j)} == {a, b} for m, i, n, j in ends], dtype=bool)
+            values: pd.Series = pairs.loc[chosen, self.measure]
+            return values
+
+        return self.margin(profile, similarity)
+
+    def margin(
+        self,
+        profile: Callable[[Layer], pd.DataFrame],
+        similarity: Callable[[Layer, Layer], pd.Series],
+    ) -> pd.Series:
+        """The margin in each row, from importances (a column a feature) and similarities."""
+        a, *others = self.layers
         if self.kind == "closer":
-            return self._similarity(found, 0, 1) - self._similarity(found, 0, 2)
+            return similarity(a, others[0]) - similarity(a, others[1])
         if self.kind == "alike":
-            return self._similarity(found, 0, 1) - self.threshold
-        first = self._profile(found, self.layers[0])
+            return similarity(a, others[0]) - self.threshold
+        first = profile(a)
+        for name in self.features:
+            if name not in first:
+                raise unknown("feature", name, list(first))
         name = self.features[0]
         if self.kind == "top":
             return first[name] - first.drop(columns=name).max(axis=1)
         if self.kind == "above":
             return first[name] - first[self.features[1]]
-        return first[name] - self._profile(found, self.layers[1])[name]
-
-    def _profile(self, found: Multiverse, layer: Layer) -> pd.DataFrame:
-        """Importances, a row a universe and a column a feature."""
-        table = found.importance
-        own = table[(table["model"] == layer[0]) & (table["layer"] == layer[1])]
-        if own.empty:
-            raise _no_layer(found, layer)
-        profile = own.pivot(index="universe", columns="feature", values="importance")
-        for name in self.features:
-            if name not in profile:
-                raise unknown("feature", name, dict.fromkeys(own["feature"]))
-        return profile
-
-    def _similarity(self, found: Multiverse, one: int, other: int) -> pd.Series:
-        a, b = self.layers[one], self.layers[other]
-        table = found.similarity.set_index("universe")
-        first = list(zip(table["model_a"], table["layer_a"], strict=True))
-        second = list(zip(table["model_b"], table["layer_b"], strict=True))
-        chosen = np.array(
-            [{x, y} == {a, b} for x, y in zip(first, second, strict=True)], dtype=bool
-        )
-        if not chosen.any():
-            present = {*first, *second}
-            raise _no_layer(found, b if a in present else a)
-        values: pd.Series = table.loc[chosen, self.measure]
-        return values
+        return first[name] - profile(others[0])[name]
 
 
 class OverStimuli(NamedTuple):
@@ -184,43 +191,31 @@ class OverStimuli(NamedTuple):
             f"In the analysis as it is the margin is {self.value:.3f}; other sentences of this "
             f"kind would put it between {self.lower:.3f} and {self.upper:.3f} (95 % interval, {p})."
         )
-        return text.replace(" -", " −")
+        return minus(text)
 
 
-def over_stimuli(claim: Claim, bars: ErrorBars) -> OverStimuli | None:
+def over_stimuli(claim: Claim, intervals: LayerIntervals) -> OverStimuli | None:
     """The margin of a claim with its interval over the sentences; None for a claim about τ.
 
     Raises
     ------
     InputError
-        A layer or feature that the error bars do not have.
+        A layer or feature that the intervals do not have.
     """
-    from mlem_core.inference.intervals import jackknife
-    from mlem_core.inference.jackknife import p_value
-
-    at = bars.places(claim.layers)
-    for name in claim.features:
-        if name not in bars.columns:
-            raise unknown("feature", name, bars.columns)
+    if claim.kind in ("closer", "alike") and claim.measure != "rsa":
+        return None
+    place = dict(zip(claim.layers, intervals.places(claim.layers), strict=True))
     # The value comes first, then what is left without each block of sentences.
-    scores = np.concatenate((bars.scores[None], bars.scores_without))[:, at, 2:]
-    rsa = np.concatenate((bars.rsa[None], bars.rsa_without))[:, at][:, :, at]
-    names = [bars.columns.index(name) for name in claim.features]
-    if claim.kind in ("closer", "alike"):
-        if claim.measure != "rsa":
-            return None
-        other = rsa[:, 0, 2] if claim.kind == "closer" else claim.threshold
-        margin = rsa[:, 0, 1] - other
-    elif claim.kind == "top":
-        margin = scores[:, 0, names[0]] - np.delete(scores[:, 0], names[0], axis=1).max(axis=1)
-    elif claim.kind == "above":
-        margin = scores[:, 0, names[0]] - scores[:, 0, names[1]]
-    else:
-        margin = scores[:, 0, names[0]] - scores[:, 1, names[0]]
+    scores = np.concatenate((intervals.scores[None], intervals.scores_without))[..., 2:]
+    rsa = np.concatenate((intervals.rsa[None], intervals.rsa_without))
+    margin = claim.margin(
+        lambda layer: pd.DataFrame(scores[:, place[layer]], columns=list(intervals.columns)),
+        lambda a, b: pd.Series(rsa[:, place[a], place[b]]),
+    ).to_numpy()
     value, without = margin[:1], margin[1:, None]
-    bounds = jackknife(value, without)
-    found = (value, bounds.lower, bounds.upper, p_value(value, without))
-    return OverStimuli(*(float(own[0]) for own in found))
+    bounds = jackknife_interval(value, without)
+    numbers = (value, bounds.lower, bounds.upper, p_value(value, without))
+    return OverStimuli(*(float(number[0]) for number in numbers))
 
 
 def _is_number(text: str) -> bool:
@@ -230,76 +225,68 @@ def _is_number(text: str) -> bool:
         return False
 
 
-def _no_layer(found: Multiverse, layer: Layer) -> InputError:
-    names = dict.fromkeys(
-        f"{model}:{number}"
-        for model, number in zip(found.layers["model"], found.layers["layer"], strict=True)
-    )
-    return unknown("layer of the multiverse", f"{layer[0]}:{layer[1]}", names)
-
-
-def curve(claim: Claim, found: Multiverse) -> pd.DataFrame:
+def curve(claim: Claim, multiverse: Multiverse) -> pd.DataFrame:
     """The universes in the order of the claim's margin: what a specification curve shows.
 
     Returns
     -------
     The columns of `Multiverse.universes`, margin, holds, place (from 0)
     """
-    table = found.universes.copy()
-    table["margin"] = claim.margins(found).reindex(table["universe"]).to_numpy()
+    table = multiverse.universes.copy()
+    table["margin"] = claim.margins(multiverse).reindex(table["universe"]).to_numpy()
     table["holds"] = table["margin"] > 0
     table = table.sort_values("margin", kind="stable", ignore_index=True)
     return table.assign(place=np.arange(len(table)))
 
 
-def by_choice(claim: Claim, found: Multiverse) -> pd.DataFrame:
+def by_choice(claim: Claim, multiverse: Multiverse) -> pd.DataFrame:
     """In how many of the universes with each choice the claim holds.
 
     Returns
     -------
     dimension, choice, holds, of, median (margin)
     """
-    table = curve(claim, found).sort_values("universe")
+    table = curve(claim, multiverse).sort_values("universe")
     rows = [
-        (name, choice, int(own["holds"].sum()), len(own), float(own["margin"].median()))
-        for name in found.dimensions
-        for choice, own in table.groupby(name, sort=False)
+        (name, choice, int(part["holds"].sum()), len(part), float(part["margin"].median()))
+        for name in multiverse.dimensions
+        for choice, part in table.groupby(name, sort=False)
     ]
     return pd.DataFrame(rows, columns=["dimension", "choice", "holds", "of", "median"])
 
 
-def verdict(claim: Claim, found: Multiverse) -> str:
+def verdict(claim: Claim, multiverse: Multiverse) -> str:
     """In how many universes a claim holds, in a sentence, and which choice matters most for it."""
-    table = curve(claim, found)
+    table = curve(claim, multiverse)
     holds, n = int(table["holds"].sum()), len(table)
     begin = f"{claim.sentence}: holds in {holds} of {n}"
-    if holds in (0, n) or not found.dimensions:
+    if holds in (0, n) or not multiverse.dimensions:
         return f"{begin}."
-    shares = by_choice(claim, found)
+    shares = by_choice(claim, multiverse)
     shares["share"] = shares["holds"] / shares["of"]
     apart = shares.groupby("dimension", sort=False)["share"].agg(np.ptp)
     name = apart.idxmax()
-    own = shares[shares["dimension"] == name]
-    listed = ", ".join(f"{row.holds} of {row.of} with {row.choice}" for row in own.itertuples())
+    rows = shares[shares["dimension"] == name].itertuples()
+    listed = ", ".join(f"{row.holds} of {row.of} with {row.choice}" for row in rows)
     return f"{begin}; it depends most on {str(name).replace('_', ' ')} ({listed})."
 
 
-def orders(found: Multiverse) -> list[str]:
+def orders(multiverse: Multiverse) -> list[str]:
     """What holds without any claim: how often each feature comes first, and how alike layers are.
 
     Returns
     -------
     A sentence a layer and a sentence a pair of layers
     """
-    said, n = [], len(found.universes)
-    for (model, layer), own in found.layers.groupby(["model", "layer"], sort=False):
-        tops = own["top"].value_counts()
+    sentences, n = [], len(multiverse.universes)
+    for (model, layer), part in multiverse.layers.groupby(["model", "layer"], sort=False):
+        tops = part["top"].value_counts()
         listed = ", ".join(f"{name} in {count}" for name, count in tops.items())
-        said.append(f"What matters most in {model}:{layer}, of {n} universes: {listed}.")
+        sentences.append(f"What matters most in {model}:{layer}, of {n} universes: {listed}.")
     ends = ["model_a", "layer_a", "model_b", "layer_b"]
-    for (m, i, other, j), own in found.similarity.groupby(ends, sort=False):
-        low, high = own["rsa"].min(), own["rsa"].max()
-        tau = f"τ from {own['tau'].min():.2f} to {own['tau'].max():.2f}"
+    for (m, i, other, j), part in multiverse.similarity.groupby(ends, sort=False):
+        low, high = part["rsa"].min(), part["rsa"].max()
+        tau = f"τ from {part['tau'].min():.2f} to {part['tau'].max():.2f}"
         text = f"{m}:{i} and {other}:{j}: RSA from {low:.2f} to {high:.2f}, {tau}."
-        said.append(text.replace("-", "−"))
-    return said
+        sentences.append(text.replace("-", "−"))
+    return sentences

@@ -1,4 +1,4 @@
-"""Which layers are marked after an audit, and the sentences that say why.
+"""Which layers an audit flags, and the sentences that say why.
 
 The thresholds are conventions, stated here and in `docs/audit.md`; the numbers behind them are in
 the tables of the audit.
@@ -7,17 +7,16 @@ the tables of the audit.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
-from mlem_core.base.typing import Layer
+from mlem_core.base.text import listed, number
+from mlem_core.base.typing import Layer, layer_name
+from mlem_core.robustness.audit_tables import Audit
 from mlem_core.robustness.variants import CONTROL, SAYS, VARIANTS
 
-if TYPE_CHECKING:
-    from mlem_core.robustness.audit_tables import Audit
-
-# From here on a layer, or a pair of layers, is marked and its sentence says so.
+# From here on a layer, or a pair of layers, is flagged and its sentence says so.
 POSITION_SHARE = 0.25  # of the variance of the ranks: as much as a whole profile often explains
 OUTLIER_SHARE = 0.25  # of the variance of all units, in units that are 1 % or less of them
 MEAN_COSINE = 0.5  # two stimuli then have more in common than what tells them apart
@@ -31,43 +30,42 @@ CONTROL_SHARE = 0.9  # of ρ, or of RSA, that random weights reach
 LEAST = 0.1  # a ρ or RSA below it is not worth a comparison with random weights
 
 
-def marks(audit: Audit) -> pd.DataFrame:
-    """Which layers, and which pairs of layers, a figure must mark, and why.
+def flags(audit: Audit) -> pd.DataFrame:
+    """Which layers, and which pairs of layers, a figure must flag, and why.
 
-    A profile is marked where two features change places, both times with a lead in importance of at
-    least `CLEAR_LEAD`; a score where ρ
-    changes by at least `RHO_CHANGE`; the RSA or τ of two layers where it changes by at least
-    `RSA_CHANGE` or `TAU_CHANGE`. Against random weights the conclusion is in doubt where they do
-    *not* change it: where ρ or RSA reaches `CONTROL_SHARE` of that of the trained weights.
+    A profile is flagged where two features change places, both times with a lead in importance of
+    at least `CLEAR_LEAD`; a score where ρ changes by at least `RHO_CHANGE`; the RSA or τ of two
+    layers where it changes by at least `RSA_CHANGE` or `TAU_CHANGE`. Against random weights the
+    conclusion is in doubt where they do *not* change it: where ρ or RSA reaches `CONTROL_SHARE` of
+    that of the trained weights.
 
     Returns
     -------
     measure ("profiles", "scores", "rsa" or "tau"), model_a, layer_a, model_b, layer_b ("" and -1
     for a layer alone), variant, reason; a row a measure and variant, sorted by layer
     """
-    rows = [*_layer_marks(audit.changes), *_pair_marks(audit.pairs)]
+    rows = [*_layer_flags(audit.changes), *_pair_flags(audit.pairs)]
     columns = ["measure", "model_a", "layer_a", "model_b", "layer_b", "variant", "reason"]
     return pd.DataFrame(rows, columns=columns)
 
 
-def reasons(marks: pd.DataFrame, measure: str) -> dict[Layer, str] | dict[tuple[Layer, Layer], str]:
-    """Why a figure of a measure marks a layer, or a pair of layers: what to show on hover.
+def reasons(flags: pd.DataFrame, measure: str) -> dict[Layer, str] | dict[tuple[Layer, Layer], str]:
+    """Why a figure of a measure flags a layer, or a pair of layers: what to show on hover.
 
     Parameters
     ----------
-    marks : of `marks`
+    flags : of `flags`
     measure : "profiles" or "scores" of layers, "rsa" or "tau" of pairs (each in both orders)
     """
-    found: dict[Any, list[str]] = {}
-    for row in marks[marks["measure"] == measure].itertuples():
-        one, other = (row.model_a, row.layer_a), (row.model_b, row.layer_b)
-        keys = [one] if row.layer_b == -1 else [(one, other), (other, one)]
-        for key in keys:
-            found.setdefault(key, []).append(row.reason)
-    return {key: "; ".join(own) for key, own in found.items()}
+    texts: dict[Any, list[str]] = {}
+    for row in flags[flags["measure"] == measure].itertuples():
+        a, b = (row.model_a, row.layer_a), (row.model_b, row.layer_b)
+        for key in [a] if row.layer_b == -1 else [(a, b), (b, a)]:
+            texts.setdefault(key, []).append(row.reason)
+    return {key: "; ".join(parts) for key, parts in texts.items()}
 
 
-def _layer_marks(changes: pd.DataFrame) -> list[tuple[Any, ...]]:
+def _layer_flags(changes: pd.DataFrame) -> list[tuple[Any, ...]]:
     rows = []
     for row in changes.itertuples():
         layer = (row.model, row.layer, "", -1, row.variant)
@@ -83,24 +81,24 @@ def _layer_marks(changes: pd.DataFrame) -> list[tuple[Any, ...]]:
             reason = f"{says} {row.more} {verb} {row.less}{'' if tops else ', before less'}"
             rows.append(("profiles", *layer, reason))
         if abs(row.rho - row.rho_before) >= RHO_CHANGE:
-            reason = f"{says} ρ is {_text(row.rho)} instead of {_text(row.rho_before)}"
+            reason = f"{says} ρ is {number(row.rho)} instead of {number(row.rho_before)}"
             rows.append(("scores", *layer, reason))
     return rows
 
 
-def _pair_marks(pairs: pd.DataFrame) -> list[tuple[Any, ...]]:
+def _pair_flags(pairs: pd.DataFrame) -> list[tuple[Any, ...]]:
     rows = []
     control = pairs["variant"] == CONTROL
     reached = control & (pairs["rsa_before"] >= LEAST)
     reached &= pairs["rsa"] >= CONTROL_SHARE * pairs["rsa_before"]
     for row in pairs[reached].itertuples():
-        reason = f"with random weights RSA is {_text(row.rsa)} (trained {_text(row.rsa_before)})"
+        reason = f"with random weights RSA is {number(row.rsa)} (trained {number(row.rsa_before)})"
         rows.append(("rsa", *_ends(row), row.variant, reason))
     for measure, name, least in (("rsa", "RSA", RSA_CHANGE), ("tau", "τ", TAU_CHANGE)):
         apart = (pairs[measure] - pairs[f"{measure}_before"]).abs() >= least
         for row in pairs[apart & ~control].itertuples():
             after, before = getattr(row, measure), getattr(row, f"{measure}_before")
-            reason = f"{SAYS[row.variant]} {name} is {_text(after)} instead of {_text(before)}"
+            reason = f"{SAYS[row.variant]} {name} is {number(after)} instead of {number(before)}"
             rows.append((measure, *_ends(row), row.variant, reason))
     return rows
 
@@ -109,38 +107,34 @@ def _ends(row: Any) -> tuple[str, int, str, int]:
     return row.model_a, row.layer_a, row.model_b, row.layer_b
 
 
-def _text(value: float) -> str:
-    return f"{value:.2f}".replace("-", "−")
-
-
 def notes(layers: pd.DataFrame, changes: pd.DataFrame) -> list[str]:
     """For each layer what is striking, in sentences, the gravest first."""
-    reasons: dict[Layer, list[tuple[str, str]]] = {}
-    for measure, model, layer, *_, variant, reason in _layer_marks(changes):
-        reasons.setdefault((model, layer), []).append((f"{measure} {variant}", reason))
-    found = []
+    reasons: dict[tuple[Layer, str], list[str]] = {}
+    for measure, model, layer, *_, reason in _layer_flags(changes):
+        reasons.setdefault(((model, layer), measure), []).append(reason)
+    texts = []
     for row in layers.itertuples():
-        said = []
+        parts = []
         if row.position0_ranks >= POSITION_SHARE:
-            said.append(
+            parts.append(
                 f"{row.position0:.0%} of the variance of the distances ({row.position0_ranks:.0%} "
                 "of that of their ranks) is whether a stimulus is at position 0"
             )
         if row.outlier_share >= OUTLIER_SHARE:
-            named = row.outliers.split()
-            units = f"unit {named[0]}" if len(named) == 1 else f"units {', '.join(named[:3])}"
-            more = f" and {len(named) - 3} others" if len(named) > 3 else ""
-            said.append(
-                f"{units}{more} of {row.n_units} "
-                f"{'has' if len(named) == 1 else 'have'} {row.outlier_share:.0%} of the variance"
+            numbers = row.outliers.split()
+            one = len(numbers) == 1
+            units = f"unit {numbers[0]}" if one else f"units {', '.join(numbers[:3])}"
+            more = f" and {len(numbers) - 3} others" if len(numbers) > 3 else ""
+            parts.append(
+                f"{units}{more} of {row.n_units} {'has' if one else 'have'} "
+                f"{row.outlier_share:.0%} of the variance"
             )
         if row.mean_cosine >= MEAN_COSINE:
-            said.append(f"all stimuli point one way (mean cosine {row.mean_cosine:.2f})")
-        own = reasons.get((row.model, row.layer), [])
+            parts.append(f"all stimuli point one way (mean cosine {row.mean_cosine:.2f})")
         for measure in ("profiles", "scores"):
-            said += [reason for kind, reason in own if kind.startswith(measure)]
-        found.append(" ".join(f"{text[0].upper()}{text[1:]}." for text in said))
-    return found
+            parts += reasons.get(((row.model, row.layer), measure), [])
+        texts.append(" ".join(f"{part[0].upper()}{part[1:]}." for part in parts))
+    return texts
 
 
 _MEASURES = {
@@ -153,58 +147,50 @@ _MEASURES = {
 
 def summary(audit: Audit) -> list[str]:
     """The audit in a few sentences, for a reader who has not seen the tables."""
-    layers, marked = audit.layers, marks(audit)
-    said = []
+    layers, flagged = audit.layers, flags(audit)
+    text = []
 
-    def of(where: pd.Series, text: str) -> None:
+    def add(where: pd.Series, finding: str) -> None:
         if where.any():
-            chosen = [f"{row.model}:{row.layer}" for row in layers[where].itertuples()]
-            said.append(f"{text}: {_spans(chosen)}.")
+            chosen = [(row.model, row.layer) for row in layers[where].itertuples()]
+            text.append(f"{finding}: {_spans(chosen)}.")
 
-    of(
+    add(
         layers["position0_ranks"] >= POSITION_SHARE,
         f"Position 0 makes at least {POSITION_SHARE:.0%} of the variance of the ranks",
     )
-    of(
+    add(
         layers["outlier_share"] >= OUTLIER_SHARE,
         f"Outlier units have at least {OUTLIER_SHARE:.0%} of the variance",
     )
-    of(
+    add(
         layers["mean_cosine"] >= MEAN_COSINE,
         f"The mean cosine of two stimuli is at least {MEAN_COSINE}",
     )
     n = {"layers": len(layers), "pairs of layers": len(layers) * (len(layers) - 1) // 2}
     for variant in VARIANTS:
-        own = marked[marked["variant"] == variant.name]
-        counts = own["measure"].value_counts()
+        counts = flagged.loc[flagged["variant"] == variant.name, "measure"].value_counts()
         parts = [
             f"the {name} of {counts[measure]} of {n[kind]} {kind}"
             for measure, (name, kind) in _MEASURES.items()
             if measure in counts
         ]
         if parts and variant.name == CONTROL:
-            said.append(f"Random weights do about as well for {_listed(parts)}.")
+            text.append(f"Random weights do about as well for {listed(parts)}.")
         elif parts:
             begin = f"{variant.says[0].upper()}{variant.says[1:]}"
-            said.append(f"{begin} there is a clear change in {_listed(parts)}.")
-    return said or ["Nothing is striking in any layer."]
+            text.append(f"{begin} there is a clear change in {listed(parts)}.")
+    return text or ["Nothing is striking in any layer."]
 
 
-def _listed(parts: Sequence[str]) -> str:
-    return " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
-
-
-def _spans(names: Sequence[str]) -> str:
-    """Layers as text, runs of consecutive ones as one: "a:0 to a:3, b:1"."""
+def _spans(layers: Sequence[Layer]) -> str:
+    """Layers as text, runs of consecutive ones as one: "a:0 to 3, b:1"."""
     runs: list[list[Layer]] = []
-    for name in names:
-        model, _, number = name.rpartition(":")
-        if runs and runs[-1][-1] == (model, int(number) - 1):
-            runs[-1].append((model, int(number)))
+    for model, layer in layers:
+        if runs and runs[-1][-1] == (model, layer - 1):
+            runs[-1].append((model, layer))
         else:
-            runs.append([(model, int(number))])
+            runs.append([(model, layer)])
     return ", ".join(
-        f"{model}:{own[0][1]}" + (f" to {own[-1][1]}" if len(own) > 1 else "")
-        for own in runs
-        for model in [own[0][0]]
+        layer_name(run[0]) + (f" to {run[-1][1]}" if len(run) > 1 else "") for run in runs
     )

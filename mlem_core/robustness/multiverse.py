@@ -29,22 +29,25 @@ from mlem_core.estimators.registry import ESTIMATORS
 from mlem_core.measures.importance import fitted
 from mlem_core.measures.similarity import weighted_tau
 from mlem_core.models.tokens import POOLING, POOLINGS, SPECIAL_TOKENS
-from mlem_core.pairs.distances import METRICS, PRECOMPUTED
+from mlem_core.pairs.distances import PRECOMPUTED, metrics
 from mlem_core.pairs.patterns import MISSING
 from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
 
-# What may be varied, in the order of the columns, and all its choices.
-DIMENSIONS: dict[str, tuple[str, ...]] = {
-    "distance": METRICS,
-    "units": UNITS,
-    "positions": POSITIONS,
-    "special_tokens": tuple(SPECIAL_TOKENS),
-    "pooling": POOLINGS,
-    "missing": MISSING,
-    "estimator": tuple(ESTIMATORS),
-}
 Choices = Mapping[str, Sequence[str]]
+
+
+def dimensions() -> dict[str, tuple[str, ...]]:
+    """What may be varied, in the order of the columns, and all its choices."""
+    return {
+        "distance": metrics(),
+        "units": UNITS,
+        "positions": POSITIONS,
+        "special_tokens": tuple(SPECIAL_TOKENS),
+        "pooling": POOLINGS,
+        "missing": MISSING,
+        "estimator": tuple(ESTIMATORS),
+    }
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,7 @@ class Multiverse:
     @property
     def dimensions(self) -> list[str]:
         """The dimensions that vary."""
-        return [name for name in self.universes.columns if name in DIMENSIONS]
+        return [name for name in self.universes.columns if name in dimensions()]
 
     def save(self, folder: Path | str) -> None:
         """Write the tables as CSV, and the notices, into an existing folder."""
@@ -84,7 +87,7 @@ class Multiverse:
     def load(cls, folder: Path | str) -> Multiverse:
         """Read what `save` wrote."""
         source = Path(folder)
-        texts = dict.fromkeys([*DIMENSIONS, "model", "model_a", "model_b", "feature"], str)
+        texts = dict.fromkeys([*dimensions(), "model", "model_a", "model_b", "feature"], str)
         tables = {
             name: pd.read_csv(source / f"{name}.csv", dtype=texts, keep_default_na=False)
             for name in _TABLES
@@ -104,12 +107,12 @@ def choices_of(analysis: Analysis) -> dict[str, tuple[str, ...]]:
 
     Every distance and estimator; both policies for missing values where a value is missing; with
     and without position 0 where some but not all stimuli are there. Units, special tokens and
-    pooling can be varied too (`DIMENSIONS`), but are not by default: the last two run the models
+    pooling can be varied too (`dimensions`), but are not by default: the last two run the models
     again, see `poolings_of`.
     """
     found: dict[str, tuple[str, ...]] = {}
     if analysis.spec.distance != PRECOMPUTED:
-        found["distance"] = METRICS
+        found["distance"] = metrics()
     index = analysis.whole.word_index
     if index is not None and 2 < np.count_nonzero(index) < len(index):
         found["positions"] = POSITIONS
@@ -144,7 +147,7 @@ def multiverse(
     Parameters
     ----------
     layers : of the analysis
-    choices : dimension (of `DIMENSIONS`) to choices; what is not in it stays as in the analysis.
+    choices : dimension (of `dimensions`) to choices; what is not in it stays as in the analysis.
         None is `choices_of`
     progress : called as the work goes on; what it raises stops the work
 
@@ -168,14 +171,15 @@ def _checked(
         raise InputError("no layer is chosen; choose at least one.")
     check_layers(layers, analysis.layers)
     asked = choices_of(analysis) if choices is None else choices
+    there = dimensions()
     for name, values in asked.items():
-        if name not in DIMENSIONS:
-            raise unknown("choice to vary", name, DIMENSIONS)
+        if name not in there:
+            raise unknown("choice to vary", name, there)
         for value in values:
-            if value not in DIMENSIONS[name]:
-                raise unknown(name.replace("_", " "), value, DIMENSIONS[name])
+            if value not in there[name]:
+                raise unknown(name.replace("_", " "), value, there[name])
     varied = {}
-    for name in DIMENSIONS:
+    for name in there:
         own = getattr(analysis.spec, name)
         if name in asked and set(asked[name]) - {own}:
             # The analysis itself is always one of them, and the first.
@@ -197,7 +201,7 @@ def depends_on(
         "folds": spec.folds,
         "seed": spec.seed,
         "dtype": spec.dtype,
-        **{name: getattr(spec, name) for name in DIMENSIONS},
+        **{name: getattr(spec, name) for name in dimensions()},
     }
 
 
@@ -248,13 +252,12 @@ def _multiverse(
             named = ", ".join(f"{name} {value}" for name, value in chosen.items())
             notices.append(f"There is no universe with {named}: {error}")
             continue
-        at = [universe.layers.index(layer) for layer in layers]
         for estimator in estimators:
             number = len(rows)
             choice = chosen | ({"estimator": estimator} if "estimator" in varied else {})
             ours = all(getattr(own, name) == value for name, value in choice.items())
             rows.append({"universe": number, **choice, "own": ours})
-            for name, table in _universe(universe, at, estimator).items():
+            for name, table in _universe(universe, layers, estimator).items():
                 table.insert(0, "universe", number)
                 tables[name].append(table)
         report(Progress("multiverse", None, done, len(combinations), "runs"))
@@ -265,15 +268,19 @@ def _multiverse(
     return Multiverse(pd.DataFrame(rows)[columns], **joined, notices=tuple(notices))
 
 
-def _universe(universe: Analysis, at: Sequence[int], estimator: str) -> dict[str, pd.DataFrame]:
-    tables = universe.tables.of_layers(at).with_interactions(universe.spec.interactions)
+def _universe(
+    universe: Analysis, layers: Sequence[Layer], estimator: str
+) -> dict[str, pd.DataFrame]:
+    # In the order that was asked for, not that of the analysis.
+    selection = replace(universe.select(estimator=estimator), layers=tuple(layers))
+    tables, rsa = universe.subset(selection)
     fits, importance = fitted(tables, estimator)
     profiles, terms = importance.mean(axis=1), np.array(tables.columns.names, dtype=object)
-    tau, rsa = weighted_tau(profiles), universe.rsa[np.ix_(at, at)]
-    models = np.array([universe.layers[i][0] for i in at], dtype=object)
-    numbers = np.array([universe.layers[i][1] for i in at])
+    tau = weighted_tau(profiles)
+    models = np.array([model for model, _ in layers], dtype=object)
+    numbers = np.array([number for _, number in layers])
     orders = [terms[np.argsort(-profile, kind="stable")] for profile in profiles]
-    a, b = np.triu_indices(len(at), 1)
+    a, b = np.triu_indices(len(layers), 1)
     return {
         "layers": pd.DataFrame(
             {
@@ -288,7 +295,7 @@ def _universe(universe: Analysis, at: Sequence[int], estimator: str) -> dict[str
             {
                 "model": np.repeat(models, len(terms)),
                 "layer": np.repeat(numbers, len(terms)),
-                "feature": np.tile(terms, len(at)),
+                "feature": np.tile(terms, len(layers)),
                 "importance": profiles.ravel(),
             }
         ),

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from mlem_core.analysis import files
 from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.run import TABLES_VERSION, run
+from mlem_core.analysis.run import TABLES, run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Report
@@ -109,7 +109,7 @@ def job_id(spec: AnalysisSpec) -> str:
     """16 hex digits that stand for the choices and for the content of the files they name."""
     files = [spec.stimuli, *(path for _, path in spec.representations)]
     about = {
-        "tables": TABLES_VERSION,
+        "tables": TABLES.version,
         "spec": spec.to_dict(),
         # A file that cannot be read is the run's to complain about.
         "files": [sha256_file(Path(p)) if Path(p).is_file() else None for p in files],

@@ -1,7 +1,7 @@
 """The example: a finished analysis in the package, so that every view shows something at once.
 
-Its error bars, its audit and the multiverse of two layers come with it, as entries of a store that
-is only read.
+Its confidence intervals, its audit and the multiverse of two layers come with it, as entries of a
+store that is only read.
 
 `make example` (or `python -m mlem_core.tasks.examples`) makes it anew.
 """
@@ -64,8 +64,8 @@ def make(
 ) -> Analysis:
     """Run it and put it in place of what was there.
 
-    With it come the maps of its stimuli, its error bars, its audit and the multiverse of `PAIR` (of
-    its first two layers where it does not have these).
+    With it come the maps of its stimuli, its confidence intervals, its audit and the multiverse of
+    `PAIR` (of its first two layers where it does not have these).
     """
     from mlem_core.inference import all_layers
     from mlem_core.robustness import audit, multiverse
@@ -81,7 +81,7 @@ def make(
     manifest = {name: value for name, value in analysis.manifest.items() if name != "machine"}
     analysis = replace(analysis, maps=maps, manifest=manifest)
     pair = PAIR if set(PAIR) <= set(analysis.layers) else tuple(analysis.layers[:2])
-    all_layers.error_bars(analysis, store, report=progress)
+    all_layers.layer_intervals(analysis, store, report=progress)
     audit.audit(analysis, store, progress)
     multiverse.multiverse(analysis, pair, store, progress=progress)
     entries = (

@@ -23,7 +23,7 @@ from mlem_core.analysis.run import model_representations
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.typing import Progress, Report
-from mlem_core.inference.refits import REFITTED
+from mlem_core.estimators.registry import estimator_named
 from mlem_core.storage.store import Store, sha256_file
 from mlem_core.tasks import analyses, examples
 from mlem_core.tasks.runner import Request, Task, carry_out
@@ -62,51 +62,43 @@ def _selected(analysis: Analysis, options: Options) -> Selection:
     return Selection.from_dict(options).checked(analysis.tables.features, analysis.layers)
 
 
-def _all_error_bars(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
-    from mlem_core.inference.all_layers import error_bars
+def _all_intervals(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
+    from mlem_core.inference.all_layers import layer_intervals
 
-    selection = _selected(analysis, options)
-    error_bars(analysis, store, selection, report=report)
+    layer_intervals(analysis, store, _selected(analysis, options), report=report)
     return {}
 
 
 def _chance(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
-    from mlem_core.estimators.registry import ESTIMATORS
-    from mlem_core.inference.bootstrap import LayerPairs
+    from mlem_core.inference.layer_pairs import LayerPairs
     from mlem_core.inference.permutation import score_above_chance
 
     selection = _selected(analysis, options)
-    rows = []
+    tables, model = [], estimator_named(selection.estimator).model()
     for done, layer in enumerate(selection.layers):
         report(Progress("permuting labels", None, done, len(selection.layers), "layers"))
         pairs = LayerPairs.of(analysis, [layer], store, selection.features, selection.interactions)
-        tested = score_above_chance(
-            pairs,
-            ESTIMATORS[selection.estimator],
-            train_ranks=selection.estimator not in REFITTED,
-            n_permutations=int(options["permutations"]),
-            correction="none",
+        tables.append(
+            score_above_chance(
+                pairs,
+                model.cross_validate,
+                train_ranks=model.needs_training_ranks,
+                n_permutations=int(options["permutations"]),
+            )
         )
-        rows.append(tested.table.drop(columns="p_corrected"))
-    return {"table": pd.concat(rows, ignore_index=True)}
+    return {"table": pd.concat(tables, ignore_index=True)}
 
 
-def _error_bars(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
-    from mlem_core.inference.explanation import explain
+def _pair_intervals(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
+    from mlem_core.inference.explanation import explain, with_intervals
+
+    a, b = [(str(model), int(layer)) for model, layer in (options["a"], options["b"])]
 
     def counted(done: int, total: int) -> None:
-        report(Progress("resampling", None, done, total, "draws"))
+        report(Progress("resampling", None, done, total, "replicates"))
 
-    (one, m), (other, n) = options["a"], options["b"]
-    why = explain(
-        analysis,
-        (str(one), int(m)),
-        (str(other), int(n)),
-        features=list(options["features"]),
-        store=store,
-        n_draws=int(options["draws"]),
-        progress=counted,
-    )
+    why = explain(analysis, a, b, list(options["features"]))
+    why = with_intervals(why, analysis, store, int(options["draws"]), progress=counted)
     notes = pd.DataFrame({"note": list(why.notes)}, dtype=object)
     return {"terms": why.terms, "whole": why.whole, "notes": notes}
 
@@ -114,10 +106,11 @@ def _error_bars(analysis: Analysis, options: Options, store: Store, report: Repo
 def _capsule(analysis: Analysis, options: Options, store: Store, report: Report) -> Made:
     from mlem_core.analysis import cached_fits
     from mlem_core.report import capsule
+    from mlem_core.report.figures import Drawing
 
     selection = _selected(analysis, options)
     results = None
-    if selection.estimator in cached_fits.SLOW:
+    if estimator_named(selection.estimator).slow:
         results = cached_fits.make(analysis, store, selection, report)
     pair = [(str(model), int(layer)) for model, layer in options["pair"]]
     with tempfile.TemporaryDirectory() as folder:
@@ -126,8 +119,7 @@ def _capsule(analysis: Analysis, options: Options, store: Store, report: Report)
             Path(folder) / CAPSULE,
             selection,
             results=results,
-            pair=(pair[0], pair[1]) if pair else None,
-            store=store,
+            drawing=Drawing((pair[0], pair[1]) if pair else None, store),
             progress=report,
         )
         return {CAPSULE: path.read_bytes()}
@@ -169,12 +161,12 @@ class Kind:
 
 
 KINDS: dict[str, Kind] = {
-    "all-error-bars": Kind(_all_error_bars, _of_layers, in_store=True),
+    "all-error-bars": Kind(_all_intervals, _of_layers, in_store=True),
     "audit": Kind(_audit, lambda analysis, _: analysis.manifest["models"], in_store=True),
     "baseline": Kind(_baseline, _of_layers),
     "capsule": Kind(_capsule),
     "chance": Kind(_chance, _of_layers),
-    "error-bars": Kind(_error_bars, lambda _, options: [options["a"][0], options["b"][0]]),
+    "error-bars": Kind(_pair_intervals, lambda _, options: [options["a"][0], options["b"][0]]),
     "fits": Kind(_fits),
     "multiverse": Kind(_multiverse, _of_layers, in_store=True),
     # They are restored before any work, and no more is asked for.

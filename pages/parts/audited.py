@@ -6,9 +6,10 @@ from typing import Any
 
 import streamlit as st
 
+from mlem_core.base.typing import parse_layer
 from pages.parts import stored
 from pages.parts.view import View
-from pages.parts.wording import as_layer, plain
+from pages.parts.wording import plain
 
 MEASURES = ("profiles", "scores", "rsa", "tau")
 Reasons = dict[str, dict[Any, str]]
@@ -17,13 +18,13 @@ Reasons = dict[str, dict[Any, str]]
 @st.cache_resource(max_entries=8, show_spinner=False)
 def _reasons(job_id: str) -> Reasons:
     from mlem_core.robustness.audit import find
-    from mlem_core.robustness.flags import marks, reasons
+    from mlem_core.robustness.flags import flags, reasons
 
     audit = find(stored.open_analysis(job_id), stored.store())
     if audit is None:
         raise LookupError("no audit yet")  # what raises is not kept
-    flags = marks(audit)
-    return {measure: dict(reasons(flags, measure)) for measure in MEASURES}
+    flagged = flags(audit)
+    return {measure: dict(reasons(flagged, measure)) for measure in MEASURES}
 
 
 def reasons(view: View) -> Reasons:
@@ -37,15 +38,15 @@ def reasons(view: View) -> Reasons:
 def of_pair(view: View, a: str, b: str) -> dict[str, str]:
     """Why the profile of "a" or "b", or the similarity of "both", is flagged."""
     by_measure = reasons(view)
-    one, other = as_layer(a), as_layer(b)
+    one, other = parse_layer(a), parse_layer(b)
     profiles = by_measure.get("profiles", {})
     similar = [
         f"{name}: {why}"
         for measure, name in (("rsa", "RSA"), ("tau", "τ"))
         if (why := by_measure.get(measure, {}).get((one, other)))
     ]
-    flags = {"a": profiles.get(one, ""), "b": profiles.get(other, ""), "both": "; ".join(similar)}
-    return {side: why for side, why in flags.items() if why}
+    flagged = {"a": profiles.get(one, ""), "b": profiles.get(other, ""), "both": "; ".join(similar)}
+    return {side: why for side, why in flagged.items() if why}
 
 
 def say_of_pair(view: View, a: str, b: str) -> None:

@@ -1,4 +1,4 @@
-"""Error bars and tests of what a view shows: where they are, and the button that makes them."""
+"""Confidence intervals and tests of what a view shows, and the button that computes them."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
+from mlem_core.base.text import minus
+from mlem_core.base.typing import parse_layer
 from pages.parts import background, choices, exporting, frame, stored
-from pages.parts.wording import as_layer, duration
+from pages.parts.wording import duration
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from mlem_core.analysis.results import Results
     from mlem_core.analysis.selection import Selection
-    from mlem_core.inference.intervals import ErrorBars
-    from mlem_core.inference.jackknife import Tested
+    from mlem_core.inference.corrections import FamilyOfTests
+    from mlem_core.inference.intervals import LayerIntervals
     from pages.parts.view import View
 
 PERMUTATIONS = 199
@@ -24,26 +26,27 @@ CORRECTION_NAMES = {
     "bonferroni": "Bonferroni (any false finding)",
     "none": "not corrected",
 }
-FOLDS = "one standard deviation over folds (not an interval: folds share training stimuli)"
 
 
 @st.cache_resource(max_entries=16, show_spinner=False)
-def _found(job_id: str, selection: Selection) -> ErrorBars:
+def _found(job_id: str, selection: Selection) -> LayerIntervals:
     from mlem_core.inference.all_layers import find
 
-    bars = find(stored.open_analysis(job_id), stored.store(), selection)
-    if bars is None:
-        raise LookupError("no error bars yet")  # what raises is not kept
-    return bars
+    intervals = find(stored.open_analysis(job_id), stored.store(), selection)
+    if intervals is None:
+        raise LookupError("no intervals yet")  # what raises is not kept
+    return intervals
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)
 def _agreement(job_id: str, selection: Selection) -> tuple[float, float]:
-    return _found(job_id, selection).agreement(selection.layers)[1:]
+    from mlem_core.inference.tables import agreement_interval
+
+    return agreement_interval(_found(job_id, selection), selection.layers)[1:]
 
 
-def of(view: View) -> ErrorBars | None:
-    """The error bars of what a view shows; None where they have not been made."""
+def of(view: View) -> LayerIntervals | None:
+    """The intervals of what a view shows; None where they have not been computed."""
     try:
         return _found(view.job_id, view.selection)
     except LookupError:
@@ -61,8 +64,8 @@ def offer(view: View) -> None:
         return
     background.offer(
         view.work("all-error-bars", view.selection.to_dict()),
-        "Add error bars and tests",
-        "Draws the sentences again, in the background: intervals and tests on all pages, for all "
+        "Add confidence intervals and tests",
+        "Resamples the sentences in the background: intervals and tests on all pages, for all "
         f"{len(view.layers)} layers. About {_minutes(view)}.",
     )
 
@@ -73,9 +76,11 @@ def _minutes(view: View) -> str:
     return duration(seconds)
 
 
-def tests(bars: ErrorBars, tested: Tested, name: str, title: str, caption: str) -> None:
+def tests(
+    intervals: LayerIntervals, family: FamilyOfTests, name: str, title: str, caption: str
+) -> None:
     """A table of intervals and tests, with the choice of how its p-values are corrected."""
-    from mlem_core.inference.jackknife import ZERO
+    from mlem_core.inference.caveats import ZERO, how_computed
 
     used = chosen_correction()
 
@@ -84,21 +89,22 @@ def tests(bars: ErrorBars, tested: Tested, name: str, title: str, caption: str) 
         if chosen_correction() != used:
             # This part is drawn alone, but figures and captions say the correction too.
             st.rerun()
-        _tests(tested, name, f"{caption} {bars.how} {ZERO}")
+        how = how_computed(intervals.estimator, intervals.n_sentences)
+        _tests(family, name, f"{caption} {how} {ZERO}")
 
     frame.folded(title, ":material/rule:", name, body)
 
 
-def _tests(tested: Tested, name: str, caption: str) -> None:
-    from mlem_core.inference.jackknife import GENERALISES
+def _tests(tests: FamilyOfTests, name: str, caption: str) -> None:
+    from mlem_core.inference.caveats import GENERALISES
 
     exporting.draw_table(
-        tested.table,
+        tests.table,
         name,
-        f"{caption} p_corrected: over a family of {tested.family}. {GENERALISES}",
+        f"{caption} p_corrected: over a family of {tests.family}. {GENERALISES}",
         column_config={
             column: st.column_config.NumberColumn(format="%.2g" if "_p" in f"_{column}" else "%.3f")
-            for column in tested.table.select_dtypes("number")
+            for column in tests.table.select_dtypes("number")
             if column != "layer"
         },
     )
@@ -115,10 +121,10 @@ def chance(view: View) -> None:
 
 
 def _chance(view: View) -> None:
-    from mlem_core.analysis import cached_fits
-    from mlem_core.inference.jackknife import tested
+    from mlem_core.estimators.registry import estimator_named
+    from mlem_core.inference.corrections import family_of_tests
 
-    if view.selection.estimator in cached_fits.SLOW:
+    if estimator_named(view.selection.estimator).slow:
         st.caption("It is tested with ridge, which is fitted quickly; choose it in the sidebar.")
         return
     task = view.work("chance", view.selection.to_dict() | {"permutations": PERMUTATIONS})
@@ -133,9 +139,8 @@ def _chance(view: View) -> None:
             task, "Test the scores", "Works in the background; about ten seconds a layer."
         )
         return
-    result = tested(made["table"], "scores", chosen_correction())
     _tests(
-        result,
+        family_of_tests(made["table"], "scores", chosen_correction()),
         "chance-tests",
         "rho: held-out ρ; chance: its mean over permuted labels, where what all labels share (the "
         "place of a word) is left as it is.",
@@ -160,12 +165,14 @@ def chosen_correction() -> str:
     return chosen if chosen in CORRECTION_NAMES else "bh"
 
 
-def profile_table(bars: ErrorBars, view: View, results: Results) -> pd.DataFrame:
+def profile_table(intervals: LayerIntervals, view: View, results: Results) -> pd.DataFrame:
     """A row a layer: held-out ρ and importances with their 95 % intervals, as text."""
-    table = bars.score_table(view.layers).table
+    from mlem_core.inference.tables import score_table
+
+    table = score_table(intervals, view.layers).table
     table = table[table["quantity"] != "ceiling"]
     cells = [
-        f"{value:.3f} [{low:.3f}, {high:.3f}]".replace("-", "−")
+        minus(f"{value:.3f} [{low:.3f}, {high:.3f}]")
         for value, low, high in zip(table["value"], table["lower"], table["upper"], strict=True)
     ]
     table = table.assign(cell=cells, feature=table["feature"].replace("", "ρ"))
@@ -175,28 +182,24 @@ def profile_table(bars: ErrorBars, view: View, results: Results) -> pd.DataFrame
     return wide.loc[order].reset_index().rename_axis(columns=None)
 
 
-def few(bars: ErrorBars) -> tuple[str, ...]:
-    """What there is to say where there are few sentences."""
-    from mlem_core.inference.jackknife import FEW, FEW_SENTENCES
-
-    return (FEW,) if bars.n_sentences < FEW_SENTENCES else ()
-
-
 def around(interval: tuple[float, float] | None) -> dict[str, Any]:
     """What a metric says of its interval: arguments of `st.metric`."""
     if interval is None or interval[0] != interval[0]:
         return {}
-    text = f"95 %: {interval[0]:.2f} to {interval[1]:.2f}".replace("-", "−")
+    text = minus(f"95 %: {interval[0]:.2f} to {interval[1]:.2f}")
     return {"delta": text, "delta_color": "off", "delta_arrow": "off"}
 
 
 def of_pair(
-    bars: ErrorBars | None, a: str, b: str
+    intervals: LayerIntervals | None, a: str, b: str
 ) -> tuple[tuple[float, float] | None, tuple[float, float] | None]:
     """Intervals of τ and RSA of two layers "model:layer"; None where there are none."""
-    if bars is None or a == b:
+    from mlem_core.inference.tables import similarity_table
+
+    if intervals is None or a == b:
         return None, None
-    row = bars.similarity_table([as_layer(a), as_layer(b)]).table.iloc[0]
+    layers = [parse_layer(a), parse_layer(b)]
+    row = similarity_table(intervals, layers).table.iloc[0]
     tau, rsa = (
         (float(row[f"{name}_lower"]), float(row[f"{name}_upper"]))
         for name in ("weighted_tau", "rsa")

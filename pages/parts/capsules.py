@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
+from mlem_core.base.text import many
+from mlem_core.base.typing import parse_layer
 from pages.parts import background, frame
-from pages.parts.wording import as_layer
 
 if TYPE_CHECKING:
     from pages.parts.view import View
@@ -36,11 +37,11 @@ def _make(view: View) -> None:
     selection, (a, b) = view.selection, view.pair
     options = {
         **selection.to_dict(),
-        "pair": [] if a == b else [list(as_layer(layer)) for layer in (a, b)],
+        "pair": [] if a == b else [list(parse_layer(layer)) for layer in (a, b)],
     }
     st.markdown(
-        f"One zip, a capsule, of what is shown: {_many(len(selection.features), 'feature')} in "
-        f"{_many(len(selection.layers), 'layer')}. In it are all tables, all figures, the stimuli, "
+        f"One zip, a capsule, of what is shown: {many(len(selection.features), 'feature')} in "
+        f"{many(len(selection.layers), 'layer')}. In it are all tables, all figures, the stimuli, "
         "a methods paragraph, the references and all versions."
     )
     task = view.work("capsule", options)
@@ -64,7 +65,3 @@ def _make(view: View) -> None:
         "`python -m mlem_core verify FILE.zip` runs it again, models included, and says which "
         "numbers differ."
     )
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
+from mlem_core.base.text import minus
+from mlem_core.report import captions
 from pages.parts import choices, frame, stored
-from pages.parts.exporting import Drawing
+from pages.parts.exporting import Panel
 from pages.parts.wording import plain
 
 if TYPE_CHECKING:
@@ -22,28 +24,16 @@ WAYS = {
     "conditional": (
         "permuted among pairs that agree on all other features",
         "conditional importance (FI)",
-        "The drop of the held-out ρ when the feature is permuted among pairs that agree on all "
-        "others. It is 0 for a feature that the others determine, however well a layer encodes it.",
     ),
-    "left_out": (
-        "left out, and the model fitted without it",
-        "importance when left out (FI)",
-        "The drop of the held-out ρ when the model is fitted without the feature. It may be below "
-        "0: a model with fewer weights may generalise better.",
-    ),
-    "group": (
-        "permuted together with others",
-        "importance of the group (FI)",
-        "The drop of the held-out ρ when these features are permuted together; their links with "
-        "each other stay.",
-    ),
+    "left_out": ("left out, and the model fitted without it", "importance when left out (FI)"),
+    "group": ("permuted together with others", "importance of the group (FI)"),
 }
 
 
 @st.cache_data(max_entries=32, show_spinner="Computing the importances …")
 def _importances(job_id: str, selection: Selection, group: tuple[str, ...]) -> pd.DataFrame:
     """model, layer, fold, feature, importance of a group; or `correlated.importances`."""
-    from mlem_core.measures.correlated import group_importance, importances
+    from mlem_core.measures.correlated import grouped_importance, importances
     from mlem_core.measures.importance import fitted
 
     tables, _ = stored.open_analysis(job_id).subset(selection)
@@ -58,7 +48,7 @@ def _importances(job_id: str, selection: Selection, group: tuple[str, ...]) -> p
         [
             (model, layer, fold, name, value)
             for (model, layer), values in zip(
-                layers, group_importance(tables, fits.weights, group), strict=True
+                layers, grouped_importance(tables, fits.weights, group), strict=True
             )
             for fold, value in enumerate(values)
         ],
@@ -72,7 +62,7 @@ def short_warning(results: Results) -> str:
 
     r = results.feature_correlations
     pairs = [
-        f"{f} and {g} (r = {r.loc[f, g]:.2f})".replace("-", "−")
+        minus(f"{f} and {g} (r = {r.loc[f, g]:.2f})")
         for at, f in enumerate(r.columns)
         for g in r.columns[at + 1 :]
         if abs(r.loc[f, g]) >= CORRELATED
@@ -105,10 +95,10 @@ def show(view: View) -> None:
 
 def _show(view: View) -> None:
     from mlem_core import figures
-    from mlem_core.analysis import cached_fits
+    from mlem_core.estimators.registry import estimator_named
 
     st.caption(plain(warning(view) or "No two of these features correlate by 0.3 or more."))
-    if view.selection.estimator in cached_fits.SLOW:
+    if estimator_named(view.selection.estimator).slow:
         st.caption("They are computed with ridge; choose it in the sidebar.")
         return
     way = choices.choose_one(
@@ -142,11 +132,12 @@ def _show(view: View) -> None:
         names = view.all_features
     scores = shown[["model", "layer", "fold"]].drop_duplicates()
     draw = partial(figures.profiles, shown, scores, names, value=WAYS[way][1])
-    Drawing(
+    Panel(
         draw(),
         table,
         f"importance-{way}",
-        f"{WAYS[way][2]} Mean over {view.analysis.tables.n_folds} folds, from the same tables, "
-        f"without sampling. Computed on {len(view.analysis.stimuli):,} stimuli.",
+        captions.importance(
+            way, view.analysis.tables.n_folds, captions.computed_on(len(view.analysis.stimuli))
+        ),
         narrow=partial(draw, across=2),
     ).show()

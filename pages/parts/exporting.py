@@ -56,7 +56,7 @@ def as_csv(table: pd.DataFrame) -> bytes:
 
 
 @dataclass(frozen=True)
-class Drawing:
+class Panel:
     """A figure of a page, how it was computed, and what leaves the page with it.
 
     Attributes
@@ -117,7 +117,7 @@ def _pick(
 
 
 @st.fragment
-def _export(drawing: Drawing) -> None:
+def _export(drawing: Panel) -> None:
     # What is in it is made only when it is opened, so that a redraw does not wait for it.
     popover = st.popover(
         "Export",
@@ -167,7 +167,7 @@ def _paper(name: str, format: str) -> Paper:
     return Paper(width_mm=WIDTHS_MM[width], font=font, points=float(points), dpi=int(dpi))
 
 
-def _download(drawing: Drawing, format: str, paper: Paper | None) -> None:
+def _download(drawing: Panel, format: str, paper: Paper | None) -> None:
     from mlem_core import figures
     from mlem_core.report import latex
 
@@ -199,7 +199,7 @@ def _download(drawing: Drawing, format: str, paper: Paper | None) -> None:
     )
 
 
-def _from_the_browser(drawing: Drawing, format: str, paper: Paper) -> None:
+def _from_the_browser(drawing: Panel, format: str, paper: Paper) -> None:
     """Without Chrome on the server, the visitor's browser writes the picture; PDF it cannot."""
     from mlem_core import figures
 

@@ -6,12 +6,6 @@ from typing import Any
 
 from pages.parts import choices
 
-ESTIMATOR_NAMES = {
-    "ridge": "ridge: least squares, weights of at least 0",
-    "ridge-rank": "ridge on the ranks of the distances",
-    "spearman": "spearman: the highest rank correlation",
-    "frrsa": "FR-RSA: the same without constraints",
-}
 MISSING_NAMES = {"ignore": "no distance to any value", "level": "a value of its own"}
 
 
@@ -24,7 +18,7 @@ def estimator(name: str, default: str) -> str:
         list(ESTIMATORS),
         name,
         default,
-        format_func=lambda one: ESTIMATOR_NAMES.get(one, one),
+        format_func=lambda one: ESTIMATORS[one].label,
         help="How the metric model is fitted: ridge as in the first paper, the highest rank "
         "correlation as in the second.",
     )

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from pages.parts.wording import as_layer
+from mlem_core.base.text import minus
+from mlem_core.base.typing import parse_layer
 
 if TYPE_CHECKING:
     from mlem_core.analysis.results import Results
@@ -25,7 +26,7 @@ def importance_of(results: Results, a: str, b: str) -> pd.DataFrame:
     """Mean importance of each feature in two layers "model:layer"; the largest in `a` first."""
     means = results.importance.groupby(["model", "layer", "feature"], sort=False)["importance"]
     table = means.mean()
-    columns = {name: table.loc[as_layer(name)] for name in dict.fromkeys((a, b))}
+    columns = {name: table.loc[parse_layer(name)] for name in dict.fromkeys((a, b))}
     return pd.DataFrame(columns).sort_values(a, ascending=False).reset_index()
 
 
@@ -33,7 +34,7 @@ def profile_table(results: Results) -> pd.DataFrame:
     """A row a layer: held-out ρ and the importance of each feature, as "mean (sd)" over folds."""
 
     def mean_sd(values: pd.Series[float]) -> str:
-        return f"{values.mean():.3f} ({values.std():.3f})".replace("-", "−")
+        return minus(f"{values.mean():.3f} ({values.std():.3f})")
 
     by = ["model", "layer"]
     scores = results.scores.groupby(by, sort=False)["rho"].agg(mean_sd).rename("ρ")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
+from mlem_core.base.typing import layer_name
 from pages.parts import background, choices, prefetch, stored
 from pages.parts.wording import layer_label
 
@@ -28,9 +29,10 @@ MOST_PREFETCHED = 12
 def _results(job_id: str, selection: Selection) -> Results | None:
     """The tables; None where they take long and are not kept yet."""
     from mlem_core.analysis import cached_fits
+    from mlem_core.estimators.registry import estimator_named
 
     analysis = stored.open_analysis(job_id)
-    if selection.estimator in cached_fits.SLOW:
+    if estimator_named(selection.estimator).slow:
         return cached_fits.find(analysis, stored.store(), selection)
     return analysis.results_of(selection)
 
@@ -68,7 +70,7 @@ class View:
     @property
     def layer_names(self) -> list[str]:
         """ "model:layer" of each kept layer."""
-        return [f"{model}:{layer}" for model, layer in self.layers]
+        return [layer_name(layer) for layer in self.layers]
 
     def results(self) -> Results | None:
         """The tables for what is kept; None while they are computed (which is shown)."""
@@ -86,11 +88,11 @@ class View:
 
     def _one_click_away(self) -> list[Selection]:
         """What is selected after a feature is ticked on or off, where that is quick."""
-        from mlem_core.analysis import cached_fits
+        from mlem_core.estimators.registry import estimator_named
 
         names = self.all_features
         if (
-            self.selection.estimator in cached_fits.SLOW
+            estimator_named(self.selection.estimator).slow
             or self.selection.interactions
             or len(names) > MOST_PREFETCHED
         ):
@@ -127,19 +129,9 @@ class View:
 
     def caption(self, results: Results) -> str:
         """How and on how much the results are computed, for a caption."""
-        how = {"ridge": "non-negative ridge regression"}.get(
-            self.selection.estimator, f"estimator {self.selection.estimator}"
-        )
-        if self.selection.interactions:
-            how += " with interactions, of which those that matter most are drawn (the CSV has all)"
-        missing = ""
-        if has_missing(self.analysis):
-            what = {"ignore": "at no distance to any value", "level": "a value of their own"}
-            missing = f"; missing values are {what[self.analysis.spec.missing]}"
-        return (
-            f"Fitted with {how}{missing}. Computed on {results.n_stimuli:,} stimuli, "
-            f"{results.n_pairs:,} pairs, {results.n_folds} folds."
-        )
+        from mlem_core.report.figures import basis
+
+        return basis(self.analysis, self.selection, results)
 
 
 def has_missing(analysis: Analysis) -> bool:
@@ -179,8 +171,7 @@ def _first_look(view: View) -> tuple[str, str]:
         from mlem_core.tasks.examples import PAIR
 
         if set(PAIR) <= set(view.layers):
-            (one, m), (other, n) = PAIR
-            return f"{one}:{m}", f"{other}:{n}"
+            return layer_name(PAIR[0]), layer_name(PAIR[1])
     return _middle(view, 0), _middle(view, -1)
 
 
@@ -189,4 +180,4 @@ def _middle(view: View, which: int) -> str:
     models = list(dict.fromkeys(model for model, _ in view.layers))
     of = [layer for model, layer in view.layers if model == models[which]]
     at = -1 if which == -1 and len(models) == 1 else len(of) // 2
-    return f"{models[which]}:{of[at]}"
+    return layer_name((models[which], of[at]))

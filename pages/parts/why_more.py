@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
+from mlem_core.base.typing import parse_layer
+from mlem_core.report import captions
 from pages.parts import frame
-from pages.parts.exporting import Drawing
-from pages.parts.wording import as_layer, layer_label, plain
+from pages.parts.exporting import Panel
+from pages.parts.wording import layer_label, plain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,17 +41,14 @@ def _tau(view: View, a: str, b: str) -> None:
         return
     means = results.importance.groupby(["model", "layer", "feature"], sort=False)["importance"]
     profiles = means.mean().unstack("feature")[list(dict.fromkeys(results.importance["feature"]))]
-    two = profiles.loc[[as_layer(a), as_layer(b)]]
+    two = profiles.loc[[parse_layer(a), parse_layer(b)]]
     terms = tau_terms(two.to_numpy())[:, 0, 1]
     table = pd.DataFrame({"term": list(two.columns), "value": terms})
-    Drawing(
+    Panel(
         figures.waterfall(table, view.all_features, "weighted Kendall τ"),
         table,
         "why-tau",
-        "Weighted Kendall τ of the two importance profiles as a sum: each feature has half of "
-        "every pair of features that it is in, + where both layers put the two in the same order, "
-        "− where not. A negative bar is a feature that the two layers rank differently. Features "
-        f"of hardly any importance change order by chance. {view.caption(results)}",
+        captions.why_tau(view.caption(results)),
     ).show()
 
 
@@ -73,15 +72,12 @@ def _alone(view: View, name: str, place: str) -> None:
         return
     table = score_table(view, name)
     st.markdown(f"**{plain(layer_label(name))}**")
-    ceiling = results.scores.groupby(["model", "layer"])["ceiling"].mean()[as_layer(name)]
-    Drawing(
+    ceiling = results.scores.groupby(["model", "layer"])["ceiling"].mean()[parse_layer(name)]
+    Panel(
         figures.waterfall(table, view.all_features, "held-out ρ"),
         table,
         f"why-score-{place}",
-        "The held-out ρ of the metric model as a sum of Shapley values, mean over folds; its "
-        f"ceiling is {ceiling:.2f}. Unlike permutation importances these add up; a "
-        "feature without weight has a bar where it correlates with one that has. "
-        f"{view.caption(results)}",
+        captions.why_score(ceiling, view.caption(results)),
     ).show()
 
 
@@ -93,7 +89,7 @@ def score_table(view: View, name: str) -> pd.DataFrame:
 
     results = view.results()
     assert results is not None
-    model, layer = as_layer(name)
+    model, layer = parse_layer(name)
     tables, _ = view.analysis.subset(replace(view.selection, layers=((model, layer),)))
     weights = results.weights
     of_layer = weights[(weights["model"] == model) & (weights["layer"] == layer)]

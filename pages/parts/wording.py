@@ -7,9 +7,11 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mlem_core.base.typing import parse_layer
+
 if TYPE_CHECKING:
     from mlem_core.analysis.spec import AnalysisSpec
-    from mlem_core.base.typing import Layer, Progress
+    from mlem_core.base.typing import Progress
 
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|~$:<>&])")
 
@@ -55,13 +57,7 @@ def describe(spec: AnalysisSpec) -> str:
     return " · ".join(parts)
 
 
-def as_layer(name: str) -> Layer:
-    """("minilm", 3) of "minilm:3"."""
-    model, _, layer = name.rpartition(":")
-    return model, int(layer)
-
-
 def layer_label(name: str) -> str:
     """ "minilm layer 3" of "minilm:3"."""
-    model, layer = as_layer(name)
+    model, layer = parse_layer(name)
     return f"{model} layer {layer}"

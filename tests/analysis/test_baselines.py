@@ -8,9 +8,10 @@ from scipy.spatial.distance import pdist
 from scipy.stats import spearmanr
 from sklearn.linear_model import LogisticRegression
 
+from mlem_core.analysis import baselines
 from mlem_core.analysis.baselines import decoding, encoded_features, random_forest, univariate
 from mlem_core.base.errors import InputError
-from mlem_core.estimators.ridge import cross_validate_ridge
+from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.patterns import PairIndex, feature_columns
 
@@ -148,11 +149,12 @@ def test_forest_importance_is_a_drop_of_the_distances_rho(planted):
         assert abs(rows["importance"] - np.mean(drops)) < 4 * error
 
 
-def test_univariate_is_a_fit_for_each_unit_alone(planted):
+def test_univariate_is_a_fit_for_each_unit_alone(planted, monkeypatch):
     features, layer, folds = planted
     layer = layer.copy()
     layer[:, 5] = 1.0
-    table = univariate(features, {("net", 2): layer}, folds, units_at_once=5)
+    monkeypatch.setattr(baselines, "UNITS_AT_ONCE", 5)
+    table = univariate(features, {("net", 2): layer}, folds)
     assert list(table.columns) == ["model", "layer", "unit", "fold", "rho"]
     assert len(table) == 12 * 5
     mean = table.groupby("unit")["rho"].mean()
@@ -160,7 +162,7 @@ def test_univariate_is_a_fit_for_each_unit_alone(planted):
     assert mean[5] == 0.0 and abs(mean[[6, 7, 8, 9, 10, 11]]).max() < 0.1
     index = PairIndex.build(feature_columns(features), folds)
     gaps = np.abs(layer[:, 2].astype(float)[:, None] - layer[:, 2].astype(float))
-    alone = cross_validate_ridge(pair_tables(index, [lambda: gaps], distance="precomputed"))
+    alone = RidgeMLEM().cross_validate(pair_tables(index, [lambda: gaps], distance="precomputed"))
     np.testing.assert_allclose(table.loc[table["unit"] == 2, "rho"], alone.rho[0], atol=1e-9)
 
 

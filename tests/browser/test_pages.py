@@ -254,7 +254,7 @@ def test_tests_are_corrected_as_the_user_chooses(app: App, page: Page) -> None:
     page.get_by_role("option", name=re.compile("Bonferroni")).click()
     expect(page.get_by_text(re.compile("importances; Bonferroni")).first).to_be_visible()
     page.wait_for_url(re.compile("correction=bonferroni"))
-    # Other features have no error bars yet: the bands are named as what they are.
+    # Other features have no intervals yet: the bands are named as what they are.
     page.goto(f"{app.url}/profiles?analysis=example&features=tense&features=number")
     expect(page.get_by_text(re.compile("one standard deviation over folds")).first).to_be_visible()
-    expect(page.get_by_role("button", name="Add error bars and tests")).to_be_visible()
+    expect(page.get_by_role("button", name="Add confidence intervals and tests")).to_be_visible()

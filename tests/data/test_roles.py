@@ -14,7 +14,6 @@ from mlem_core.data.roles import (
     apply_roles,
     as_csv,
     guess_roles,
-    kinds_to_say,
     read_table,
     template,
 )
@@ -53,9 +52,7 @@ def test_a_table_of_other_names_is_recognised():
 def test_stimuli_written_with_their_roles_are_read_back():
     table = read_table(OTHER.encode(), "other.csv")
     stimuli = apply_roles(table, {"freq": "nominal"}, "other.csv")
-    kinds = kinds_to_say(stimuli)
-    assert kinds == {"ordered": (), "nominal": ("freq",)}
-    again = read_csv(as_csv(stimuli), name="other.csv", **kinds)
+    again = read_csv(as_csv(stimuli), name="other.csv", nominal=("freq",))
     assert again.digest == stimuli.digest
 
 

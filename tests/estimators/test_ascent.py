@@ -7,7 +7,8 @@ from scipy.stats import rankdata
 from sklearn.datasets import make_spd_matrix
 
 from mlem_core.base.errors import InputError
-from mlem_core.estimators.ascent import RankObjective, Shape, maximise
+from mlem_core.estimators.ascent import Shape, maximise
+from mlem_core.estimators.rank_objective import RankObjective
 from mlem_core.pairs.terms import Columns
 
 NAMES = ("a", "b", "c")

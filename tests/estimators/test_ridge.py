@@ -10,7 +10,7 @@ from sklearn.base import clone
 from mlem_core.base.errors import InputError
 from mlem_core.data.folds import group_folds
 from mlem_core.estimators.normal_equations import moments, ridge_weights, training_blocks
-from mlem_core.estimators.ridge import ALPHAS, RidgeMLEM, cross_validate_ridge
+from mlem_core.estimators.ridge import ALPHAS, RidgeMLEM
 
 N = 75
 
@@ -35,7 +35,7 @@ def test_fit_equals_sklearn_on_the_explicit_pairs(case, left_out):
 
 def test_nested_cross_validation_equals_the_slow_way(case):
     folds, layers, tables, x = case
-    fits = cross_validate_ridge(tables)
+    fits = RidgeMLEM().cross_validate(tables)
     for layer in (0, 2):
         target = explicit.squared(layers[layer])
 
@@ -55,7 +55,7 @@ def test_nested_cross_validation_equals_the_slow_way(case):
 
 def test_no_function_of_the_features_exceeds_the_ceiling(case):
     folds, layers, tables, x = case
-    fits = cross_validate_ridge(tables)
+    fits = RidgeMLEM().cross_validate(tables)
     assert (fits.rho <= fits.ceiling + 1e-12).all()
     # The ceiling is reached by the mean rank of each pattern.
     test = explicit.held_out(folds, 2)
@@ -69,8 +69,8 @@ def test_dropping_a_feature_by_summing_out_equals_refitting_without_it(case):
     folds, layers, tables, _ = case
     keep = ["kind", "length", "frequency"]
     features = explicit.random_features(N)[keep]
-    expected = cross_validate_ridge(tables_of(features, layers, folds))
-    found = cross_validate_ridge(tables.of_features(keep))
+    expected = RidgeMLEM().cross_validate(tables_of(features, layers, folds))
+    found = RidgeMLEM().cross_validate(tables.of_features(keep))
     np.testing.assert_allclose(found.weights, expected.weights, atol=1e-9)
     np.testing.assert_allclose(found.rho, expected.rho, atol=1e-9)
 
@@ -91,7 +91,7 @@ def test_planted_weights_come_back():
     features, layer = planted(truth)
     model = RidgeMLEM(alphas=[1e-8]).fit(features, layer)
     # The target is scaled to [0, 1]: the largest distance has all features different.
-    np.testing.assert_allclose(model.weights_, truth / truth.sum(), atol=1e-8)
+    np.testing.assert_allclose(model.coef_, truth / truth.sum(), atol=1e-8)
     assert model.intercept_ == pytest.approx(0, abs=1e-8)
     assert model.score(features, layer) == pytest.approx(1)
     np.testing.assert_allclose(
@@ -105,14 +105,14 @@ def test_estimator_chooses_alpha_and_scores_new_stimuli():
     layer = layer + 0.3 * np.random.default_rng(0).standard_normal(layer.shape)
     model = RidgeMLEM(cv=4).fit(features[:200], layer[:200])
     assert model.alpha_ in ALPHAS
-    assert model.weights_.argmax() == 0 and model.weights_[1] < 0.05
+    assert model.coef_.argmax() == 0 and model.coef_[1] < 0.05
     x = explicit.feature_distances(features[200:].reset_index(drop=True)) ** 2
-    expected = explicit.rho(x @ model.weights_, explicit.squared(layer[200:]))
+    expected = explicit.rho(x @ model.coef_, explicit.squared(layer[200:]))
     assert model.score(features[200:], layer[200:]) == pytest.approx(expected, abs=1e-9)
 
 
 def test_estimator_follows_scikit_learn():
-    model = RidgeMLEM(alphas=(1.0,), distance="cosine", missing="level", cv=3, seed=4)
+    model = RidgeMLEM(alphas=(1.0,), distance="cosine", missing="level", cv=3, random_state=4)
     copy = clone(model)
     assert copy.get_params() == model.get_params()
     assert not hasattr(copy.fit(*planted(np.ones(3))), "coef")
@@ -125,17 +125,17 @@ def test_ordered_features_keep_the_range_they_were_fitted_with():
     model = RidgeMLEM(alphas=[1e-8]).fit(features, rng.standard_normal((50, 3)))
     assert model.spans_["x"] == (0.0, 49.0)
     near = pd.DataFrame({"x": [0.0, 4.9], "y": ["a", "a"]})
-    expected = model.weights_[0] * 0.1**2 + model.intercept_
+    expected = model.coef_[0] * 0.1**2 + model.intercept_
     assert model.predict(near)[0] == pytest.approx(expected)
 
 
 def test_groups_are_never_split():
     groups = np.repeat(np.arange(40), 3)
-    folds = group_folds(groups, 5, seed=1)
+    folds = group_folds(groups, 5, random_state=1)
     assert all(len(set(folds[groups == g])) == 1 for g in range(40))
     assert set(folds) == set(range(5))
-    np.testing.assert_array_equal(folds, group_folds(groups, 5, seed=1))
-    assert (folds != group_folds(groups, 5, seed=2)).any()
+    np.testing.assert_array_equal(folds, group_folds(groups, 5, random_state=1))
+    assert (folds != group_folds(groups, 5, random_state=2)).any()
 
 
 def test_too_few_groups_or_folds():
@@ -147,4 +147,4 @@ def test_too_few_groups_or_folds():
     layer = explicit.random_layer(features)
     tables = tables_of(features, [layer], explicit.random_folds(30, 2))
     with pytest.raises(InputError, match="at least 3"):
-        cross_validate_ridge(tables)
+        RidgeMLEM().cross_validate(tables)

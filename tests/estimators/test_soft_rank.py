@@ -10,20 +10,23 @@ import torch
 import torchsort
 from scipy.spatial.distance import pdist, squareform
 from scipy.stats import rankdata, spearmanr
+from sklearn.base import clone
 
 from mlem_core.base.errors import InputError
 from mlem_core.estimators.ascent import Shape
-from mlem_core.estimators.frrsa import FRRSA
 from mlem_core.estimators.soft_rank import (
+    BatchRule,
     FeatureDistances,
+    Schedule,
+    SoftRankMLEM,
     _soft_spearman,
     ascend,
-    batch_size,
-    neural_distances,
     sample_pairs,
     spacing,
+    stable_batch_size,
 )
 from mlem_core.estimators.spearman import SpearmanMLEM
+from mlem_core.pairs.distances import pair_distances
 from mlem_core.pairs.patterns import feature_columns
 from mlem_core.pairs.terms import Columns
 
@@ -45,9 +48,9 @@ def test_neural_distances_of_any_pairs(metric):
     names = {"euclidean": "sqeuclidean", "manhattan": "cityblock"}
     expected = pdist(rows, names.get(metric, metric)) ** (1 if metric == "euclidean" else 2)
     i, j = explicit.pairs(30)
-    np.testing.assert_allclose(neural_distances(rows, i, j, metric), expected, atol=1e-9)
+    np.testing.assert_allclose(pair_distances(rows, metric)(i, j), expected, atol=1e-9)
     matrix = squareform(expected)
-    np.testing.assert_allclose(neural_distances(matrix, i, j, "precomputed"), expected**2)
+    np.testing.assert_allclose(pair_distances(matrix, "precomputed")(i, j), expected**2)
 
 
 def test_sampled_pairs_are_of_two_stimuli_each_as_likely():
@@ -62,17 +65,20 @@ def test_batch_size_is_where_correlations_of_the_terms_are_stable():
     features = pd.DataFrame(rng.choice(["x", "y"], (400, 3)), columns=list("abc"))
     distances = FeatureDistances(feature_columns(features))
     columns = Columns(("a", "b", "c"))
-    size = batch_size(distances, 400, columns)
+    size = stable_batch_size(distances, 400, columns)
     # The standard deviation of a correlation near 0 is 1 / √n: 10,000 pairs for 0.01.
     assert 5_000 < size < 25_000
-    assert batch_size(distances, 400, columns, threshold=0.02) < size / 2
-    assert batch_size(distances, 400, columns, threshold=1e-4) == 50_000
-    assert batch_size(distances, 400, columns, threshold=1e-4, largest=10**6) == 400 * 399 // 2
-    assert batch_size(distances, 400, columns, seed=5) == batch_size(
+    assert stable_batch_size(distances, 400, columns, BatchRule(threshold=0.02)) < size / 2
+    assert stable_batch_size(distances, 400, columns, BatchRule(threshold=1e-4)) == 50_000
+    assert (
+        stable_batch_size(distances, 400, columns, BatchRule(threshold=1e-4, largest=10**6))
+        == 400 * 399 // 2
+    )
+    assert stable_batch_size(distances, 400, columns, seed=5) == stable_batch_size(
         distances, 400, columns, seed=5
     )
     constant = features.assign(c="x")
-    assert batch_size(FeatureDistances(feature_columns(constant)), 400, columns) < 25_000
+    assert stable_batch_size(FeatureDistances(feature_columns(constant)), 400, columns) < 25_000
 
 
 def test_a_soft_rank_of_strength_one_is_no_rank_and_ours_is():
@@ -112,48 +118,53 @@ def planted():
 
 def test_the_best_weights_are_kept(planted):
     features, matrix, _ = planted
-    arguments = (feature_columns(features), matrix, Shape(Columns(tuple("abc"), True)))
-    options = {"distance": "precomputed", "batch_size": 300, "rate": 0.3, "seed": 2}
-    whole = ascend(*arguments, **options, max_steps=60, patience=60)
+    arguments = (
+        FeatureDistances(feature_columns(features)),
+        matrix,
+        Shape(Columns(tuple("abc"), True)),
+        "precomputed",
+    )
+    options = {"batch_size": 300, "rate": 0.3, "patience": 60, "seed": 2}
+    whole = ascend(*arguments, Schedule(**options, max_steps=60))
     best = int(whole.trace.argmax())
     assert 0 < best < 59 and whole.n_steps == 60
-    until = ascend(*arguments, **options, max_steps=best + 1, patience=60)
+    until = ascend(*arguments, Schedule(**options, max_steps=best + 1))
     np.testing.assert_array_equal(whole.trace[: best + 1], until.trace)
     np.testing.assert_array_equal(whole.weights, until.weights)
-    before = ascend(*arguments, **options, max_steps=best, patience=60)
+    before = ascend(*arguments, Schedule(**options, max_steps=best))
     assert (before.weights != whole.weights).any()
 
 
 def test_it_stops_when_nothing_was_gained_for_a_while(planted):
     features, matrix, _ = planted
     found = ascend(
-        feature_columns(features),
+        FeatureDistances(feature_columns(features)),
         matrix,
         Shape(Columns(tuple("abc"))),
-        distance="precomputed",
-        batch_size=300,
-        patience=7,
+        "precomputed",
+        Schedule(batch_size=300, patience=7),
     )
     assert found.n_steps == found.trace.argmax() + 1 + 7
 
 
-@pytest.mark.parametrize("kind", [SpearmanMLEM, FRRSA])
-def test_planted_metric_comes_near(planted, kind):
+@pytest.mark.parametrize("constraint", ["metric", "none"])
+def test_planted_metric_comes_near(planted, constraint):
     features, matrix, w = planted
-    model = kind(recipe="paper", interactions=True, distance="precomputed", batch_size=2000)
+    model = SoftRankMLEM(
+        interactions=True, constraint=constraint, distance="precomputed", batch_size=2000
+    )
     model.fit(features, matrix)
     assert np.linalg.norm(model.W_ - w) < 0.15
     assert np.linalg.norm(model.W_) == pytest.approx(1)
     assert model.score(features, matrix) > 0.99
     assert 50 < model.n_steps_ <= 1000
-    if kind is SpearmanMLEM:
+    if constraint == "metric":
         assert np.linalg.eigvalsh(model.W_).min() > 0
-    again = kind(recipe="paper", interactions=True, distance="precomputed", batch_size=2000)
-    np.testing.assert_array_equal(model.weights_, again.fit(features, matrix).weights_)
+    np.testing.assert_array_equal(model.coef_, clone(model).fit(features, matrix).coef_)
 
 
 def test_without_torchsort_it_says_so(monkeypatch, planted):
     monkeypatch.setitem(sys.modules, "torchsort", None)
-    with pytest.raises(InputError, match=r"torchsort is not installed; .* the recipe 'exact'"):
-        SpearmanMLEM(recipe="paper", distance="precomputed").fit(*planted[:2])
+    with pytest.raises(InputError, match=r"torchsort is not installed; .* SpearmanMLEM"):
+        SoftRankMLEM(distance="precomputed").fit(*planted[:2])
     SpearmanMLEM(distance="precomputed").fit(*planted[:2])

@@ -11,8 +11,9 @@ from sklearn.datasets import make_spd_matrix
 
 from mlem_core.base.errors import InputError
 from mlem_core.estimators.frrsa import FRRSA
-from mlem_core.estimators.ridge import ALPHAS, RidgeMLEM, cross_validate_ridge
-from mlem_core.estimators.spearman import SpearmanMLEM, cross_validate_spearman, training_objective
+from mlem_core.estimators.ridge import ALPHAS, RidgeMLEM
+from mlem_core.estimators.soft_rank import SoftRankMLEM
+from mlem_core.estimators.spearman import SpearmanMLEM, training_objective
 from mlem_core.measures.importance import permutation_importance
 
 N = 75
@@ -43,7 +44,7 @@ def test_objective_is_the_correlation_on_the_training_pairs(case, name, interact
     for k in range(5):
         use = explicit.training(folds, k)
         assert found[k] == pytest.approx(score(x[use] @ weights, target[use]), abs=1e-9)
-    whole = training_objective(tables, 1, name, whole=True).exact(weights[None, None])
+    whole = training_objective(tables, 1, name, [None]).exact(weights[None, None])
     assert whole[0, 0] == pytest.approx(score(x @ weights, target), abs=1e-9)
 
 
@@ -52,8 +53,8 @@ def test_training_beats_ridge_and_chance_and_is_scored_on_held_out_pairs(case, i
     folds, layers, tables, distances = case
     x = products(distances) if interactions else distances**2
     tables = tables.with_interactions(interactions)
-    fits = cross_validate_spearman(tables)
-    ridge = cross_validate_ridge(tables)
+    fits = SpearmanMLEM().cross_validate(tables)
+    ridge = RidgeMLEM().cross_validate(tables)
     rng = np.random.default_rng(0)
     for layer, rows in enumerate(layers):
         objective = training_objective(tables, layer)
@@ -75,7 +76,7 @@ def test_held_out_distances_have_no_part_in_training(case):
     changed = layers[0].copy()
     changed[folds == 3] *= 10
     other = tables_of(explicit.random_features(N), [changed], folds, train_ranks=True)
-    for fit in (cross_validate_spearman, lambda t: cross_validate_ridge(t, target="rank")):
+    for fit in (SpearmanMLEM().cross_validate, RidgeMLEM(target="rank").cross_validate):
         before, after = fit(tables.of_layers([0])), fit(other)
         np.testing.assert_array_equal(before.weights[0, 3], after.weights[0, 3])
         assert (before.weights[0, 2] != after.weights[0, 2]).any()
@@ -83,14 +84,17 @@ def test_held_out_distances_have_no_part_in_training(case):
 
 def test_a_layer_s_weights_do_not_depend_on_the_other_layers(case):
     tables = case[2].with_interactions()
-    both, one = cross_validate_spearman(tables), cross_validate_spearman(tables.of_layers([1]))
+    both, one = (
+        SpearmanMLEM().cross_validate(tables),
+        SpearmanMLEM().cross_validate(tables.of_layers([1])),
+    )
     np.testing.assert_array_equal(both.weights[1], one.weights[0])
 
 
 def test_ridge_on_ranks_equals_sklearn_on_the_ranks_of_the_training_pairs(case):
     folds, layers, tables, distances = case
     x, target = distances**2, explicit.squared(layers[0])
-    fits = cross_validate_ridge(tables, target="rank")
+    fits = RidgeMLEM(target="rank").cross_validate(tables)
     for k in (0, 4):
         use = explicit.training(folds, k)
         ranks = np.zeros(len(target))
@@ -110,18 +114,18 @@ def test_ridge_with_interactions_equals_sklearn(case):
         y = rankdata(y) / len(y) - 0.5 / len(y) if target == "rank" else explicit.scaled(y)
         expected = explicit.ridge(x, y, 1.0)
         model = RidgeMLEM(alphas=[1.0], interactions=True, target=target).fit(features, layers[0])
-        np.testing.assert_allclose(model.weights_, expected.coef_, atol=1e-6)
+        np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-6)
         assert model.intercept_ == pytest.approx(expected.intercept_, abs=1e-6)
         np.testing.assert_allclose(model.predict(features), expected.predict(x), atol=1e-5)
         np.testing.assert_allclose(model.W_, model.W_.T)
-        assert model.column_names_[4] == "kind × length"
+        assert model.get_feature_names_out()[4] == "kind × length"
 
 
 @pytest.mark.parametrize("constraint", ["metric", "none"])
 def test_importance_of_interactions_equals_monte_carlo(case, constraint):
     folds, layers, tables, distances = case
     tables = tables.with_interactions()
-    fits = cross_validate_spearman(tables, constraint)
+    fits = {"metric": SpearmanMLEM, "none": FRRSA}[constraint]().cross_validate(tables)
     fold = 1
     exact = permutation_importance(tables, fits.weights)[0, fold]
     test = explicit.held_out(folds, fold)
@@ -162,9 +166,9 @@ def test_planted_metric_comes_back_with_interactions():
     assert np.linalg.norm(model.W_ - w) < 0.02
     assert np.linalg.eigvalsh(model.W_).min() > 0
     assert model.score(features, matrix) > 0.999
-    assert model.column_names_ == ("a", "b", "c", "a × b", "a × c", "b × c")
+    assert tuple(model.get_feature_names_out()) == ("a", "b", "c", "a × b", "a × c", "b × c")
     again = SpearmanMLEM(interactions=True, distance="precomputed").fit(features, matrix)
-    np.testing.assert_array_equal(model.weights_, again.weights_)
+    np.testing.assert_array_equal(model.coef_, again.coef_)
 
 
 def test_no_worse_than_ridge_on_new_stimuli_where_distances_are_distorted():
@@ -188,14 +192,14 @@ def test_fr_rsa_finds_a_negative_weight():
     )
     free = FRRSA(distance="precomputed").fit(features, matrix)
     bound = SpearmanMLEM(distance="precomputed").fit(features, matrix)
-    assert free.weights_[2] < -0.1 and bound.weights_[2] == 0
+    assert free.coef_[2] < -0.1 and bound.coef_[2] == 0
     assert free.score(features, matrix) > bound.score(features, matrix) + 0.01
-    assert np.linalg.norm(free.weights_) == pytest.approx(1)
+    assert np.linalg.norm(free.coef_) == pytest.approx(1)
 
 
 def test_estimators_follow_scikit_learn():
     for kind in (SpearmanMLEM, FRRSA):
-        model = kind(interactions=True, objective="rho", missing="level", seed=3)
+        model = kind(interactions=True, objective="rho", missing="level")
         copy = clone(model)
         assert copy.get_params() == model.get_params() and type(copy) is kind
         copy.set_params(interactions=False).fit(explicit.random_features(30), np.eye(30))
@@ -205,12 +209,12 @@ def test_estimators_follow_scikit_learn():
 
 def test_unknown_choices(case):
     features, layer = explicit.random_features(30), np.eye(30)
-    with pytest.raises(InputError, match="the choices are exact, paper"):
-        SpearmanMLEM(recipe="papre").fit(features, layer)
+    with pytest.raises(InputError, match="the choices are metric, none"):
+        SoftRankMLEM(constraint="metrc").fit(features, layer)
     with pytest.raises(InputError, match="the choices are rho_a, rho"):
         SpearmanMLEM(objective="tau").fit(features, layer)
     with pytest.raises(InputError, match="the choices are distance, rank"):
         RidgeMLEM(target="ranks").fit(features, layer)
     plain = tables_of(features, [layer], explicit.random_folds(30))
     with pytest.raises(InputError, match="without ranks among training pairs"):
-        cross_validate_spearman(plain)
+        SpearmanMLEM().cross_validate(plain)

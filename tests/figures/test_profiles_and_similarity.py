@@ -84,7 +84,7 @@ def test_a_feature_keeps_its_colour_when_another_is_dropped() -> None:
     assert not named(after, "pos")
     for name in ("tense", "number"):
         assert named(after, name)[0].line.color == named(before, name)[0].line.color
-    scatter = figures.importance_scatter(rest, ("a", 0), ("b", 1), FEATURES, 0.5, 0.5)
+    scatter = figures.importance_scatter(rest, (("a", 0), ("b", 1)), FEATURES, 0.5, 0.5)
     assert named(scatter, "tense")[0].marker.color == named(before, "tense")[0].line.color
 
 
@@ -95,7 +95,7 @@ def test_more_than_eight_features_are_told_apart_by_their_dashes() -> None:
     looks = {(named(figure, f)[0].line.color, named(figure, f)[0].line.dash) for f in many}
     assert len(looks) == 20
     scatter = figures.importance_scatter(
-        importance_of(many), ("a", 0), ("b", 0), many, 0.1, float("nan")
+        importance_of(many), (("a", 0), ("b", 0)), many, 0.1, float("nan")
     )
     assert sum(len(t.x) for t in scatter.data) == 20 + 2
     assert "not defined" in scatter.layout.title.text
@@ -238,7 +238,7 @@ def map_of() -> pd.DataFrame:
 
 def test_importance_scatter_puts_each_feature_at_its_two_means() -> None:
     importance = importance_of()
-    figure = figures.importance_scatter(importance, ("a", 2), ("b", 1), FEATURES, -0.24, 0.5)
+    figure = figures.importance_scatter(importance, (("a", 2), ("b", 1)), FEATURES, -0.24, 0.5)
     is_sound(figure)
     for name in FEATURES:
         own = importance[importance["feature"] == name]
@@ -251,10 +251,10 @@ def test_importance_scatter_puts_each_feature_at_its_two_means() -> None:
     assert "0.50" in figure.layout.title.text
 
 
-def test_marks_of_the_audit_stand_at_the_ends_of_axes_and_diagonal() -> None:
+def test_flags_of_the_audit_stand_at_the_ends_of_axes_and_diagonal() -> None:
     why = {"a": "tense leads by less", "both": "RSA falls to 0.1 <here>"}
     figure = figures.importance_scatter(
-        importance_of(), ("a", 2), ("b", 1), FEATURES, 0.3, 0.5, marks=why
+        importance_of(), (("a", 2), ("b", 1)), FEATURES, 0.3, 0.5, figures.Annotations(flags=why)
     )
     is_sound(figure)
     (audit,) = named(figure, "audit")
@@ -262,7 +262,7 @@ def test_marks_of_the_audit_stand_at_the_ends_of_axes_and_diagonal() -> None:
     assert list(zip(audit.x, audit.y, strict=True)) == [(high, low), (high, high)]
     assert "tense leads by less" in audit.hovertext[0] and "a layer 2" in audit.hovertext[0]
     assert "b layer 1" in audit.hovertext[1] and "&lt;here&gt;" in audit.hovertext[1]
-    without = figures.importance_scatter(importance_of(), ("a", 2), ("b", 1), FEATURES, 0.3, 0.5)
+    without = figures.importance_scatter(importance_of(), (("a", 2), ("b", 1)), FEATURES, 0.3, 0.5)
     assert not named(without, "audit")
 
 
@@ -360,10 +360,12 @@ def test_the_strongest_interactions_follow_the_features():
     assert figures.with_interactions(importance[:2], ["a"]) == ["a"]
 
 
-def test_marks_of_the_audit_stand_at_their_layers_and_pairs() -> None:
+def test_flags_of_the_audit_stand_at_their_layers_and_pairs() -> None:
     importance = importance_of()
-    marks = {("a", 2): "without position 0 <x> matters most", ("c", 0): "of no model here"}
-    figure = figures.profiles(importance, scores_of(importance), FEATURES, marks=marks)
+    flags = {("a", 2): "without position 0 <x> matters most", ("c", 0): "of no model here"}
+    figure = figures.profiles(
+        importance, scores_of(importance), FEATURES, annotations=figures.Annotations(flags=flags)
+    )
     is_sound(figure)
     (triangles,) = named(figure, "audit")
     assert list(triangles.x) == [2] and triangles.xaxis == "x"
@@ -371,7 +373,9 @@ def test_marks_of_the_audit_stand_at_their_layers_and_pairs() -> None:
     square = square_of({"a": 2, "b": 1})
     pair = (("a", 1), ("b", 0))
     both = {"rsa": {pair: "it changes", pair[::-1]: "it changes"}}
-    figure = figures.similarity_matrices(square, square, marks=both)
+    figure = figures.similarity_matrices(
+        square, square, annotations=figures.Annotations(flags=both)
+    )
     is_sound(figure)
     (dots,) = [trace for trace in figure.data if (trace.name or "").startswith("audit")]
     assert sorted(zip(dots.x, dots.y, strict=True)) == [(1, 2), (2, 1)] and dots.xaxis == "x2"
@@ -390,7 +394,9 @@ def test_intervals_take_the_place_of_spreads_over_folds() -> None:
     table.loc[table["feature"] == "", "p_corrected"] = np.nan
     table.loc[(table["feature"] == "pos") & (table["layer"] == 1), "p_corrected"] = 0.2
     shuffled = table.sample(frac=1, random_state=0)
-    figure = figures.profiles(importance, scores_of(importance), FEATURES, intervals=shuffled)
+    figure = figures.profiles(
+        importance, scores_of(importance), FEATURES, annotations=figures.Annotations(shuffled)
+    )
     is_sound(figure)
     line = named(figure, "pos")[0]
     assert list(line.marker.symbol) == ["circle", "circle-open", "circle"]
@@ -401,7 +407,9 @@ def test_intervals_take_the_place_of_spreads_over_folds() -> None:
     np.testing.assert_allclose(grey.y, [0.8] * 3 + [0.4] * 3)
     assert line.showlegend
     shifted = table.assign(p_corrected=table["p_corrected"].where(table["feature"] != "pos", 0.2))
-    hidden = figures.profiles(importance, scores_of(importance), FEATURES, intervals=shifted)
+    hidden = figures.profiles(
+        importance, scores_of(importance), FEATURES, annotations=figures.Annotations(shifted)
+    )
     is_sound(hidden)
     open_line, entry = named(hidden, "pos")[:2]
     assert set(open_line.marker.symbol) == {"circle-open"} and not open_line.showlegend
@@ -409,7 +417,7 @@ def test_intervals_take_the_place_of_spreads_over_folds() -> None:
     assert "above 0: p = 0.200" in line.hovertext[1] and "p < 0.001" in line.hovertext[0]
     assert "95 % interval 0.400 to 0.800" in named(figure, "held-out ρ")[0].hovertext[0]
     scatter = figures.importance_scatter(
-        importance, ("a", 0), ("b", 1), FEATURES, 0.5, 0.4, intervals=shuffled
+        importance, (("a", 0), ("b", 1)), FEATURES, 0.5, 0.4, figures.Annotations(shuffled)
     )
     is_sound(scatter)
     point = named(scatter, "tense")[0]
@@ -427,7 +435,7 @@ def test_hovering_over_two_layers_tells_their_intervals() -> None:
             "rsa_lower": [-0.5], "rsa_upper": [0.25], "rsa_p_corrected": [0.04],
         }
     )  # fmt: skip
-    figure = figures.similarity_matrices(square, square, intervals=table)
+    figure = figures.similarity_matrices(square, square, annotations=figures.Annotations(table))
     tau = named(figure, "cells by feature importance")[0].hovertext
     rsa = named(figure, "cells by neural distances (RSA)")[0].hovertext
     for cell in (2, 6):

@@ -6,12 +6,12 @@ import explicit
 import numpy as np
 import pytest
 
-from mlem_core.estimators.ridge import cross_validate_ridge
-from mlem_core.inference.bootstrap import LayerPairs, agreement_draws, score_draws, term_draws
+from mlem_core.estimators.ridge import RidgeMLEM
+from mlem_core.inference.bootstrap import score_replicates, term_replicates
+from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.refits import refitted_scores
 from mlem_core.measures.decomposition import decompose
 from mlem_core.measures.importance import permutation_importance
-from mlem_core.measures.similarity import agreement, weighted_tau
 from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.layer_sums import layer_sums
 from mlem_core.pairs.patterns import PairIndex, feature_columns
@@ -40,7 +40,7 @@ def case():
     groups = np.arange(N) // 2
     folds = groups % 3
     pairs = layer_pairs(features, layers, groups, folds)
-    return features, layers, pairs, cross_validate_ridge(pairs.tables)
+    return features, layers, pairs, RidgeMLEM().cross_validate(pairs.tables)
 
 
 def copies(features, layer, drawn):
@@ -54,27 +54,24 @@ def test_every_sentence_once_gives_what_the_tables_give(case):
     rsa = next(pairs.whole.draw(ones, products=True)).rsa()[0]
     expected = decompose(pairs.tables, rsa)
     two = layer_pairs(*case[:1], case[1][:2], pairs.groups, pairs.folds)
-    found = term_draws(two.whole, two.tables.codes, ones)
+    found = term_replicates(two.whole, two.tables.codes, ones)
     np.testing.assert_allclose(found.values[0], expected.values[:, 0, 1], atol=1e-12)
     assert found.rsa[0] == pytest.approx(rsa[0, 1])
     own = np.diagonal(expected.terms.sum(axis=0))[:2]
     np.testing.assert_allclose(found.ceilings[0], np.sqrt(own), atol=1e-12)
-    scores = score_draws(pairs, fits.weights, ones)
+    scores = score_replicates(pairs, fits.weights, ones)
     np.testing.assert_allclose(scores.rho[0], fits.rho.mean(axis=1), atol=1e-12)
     np.testing.assert_allclose(scores.ceiling[0], fits.ceiling.mean(axis=1), atol=1e-12)
     importance = permutation_importance(pairs.tables, fits.weights).mean(axis=1)
     np.testing.assert_allclose(scores.importance[0], importance, atol=1e-12)
-    np.testing.assert_allclose(scores.tau()[0], weighted_tau(importance), atol=1e-12)
-    expected = agreement(weighted_tau(importance), rsa)
-    assert agreement_draws(pairs, fits.weights, ones)[0] == pytest.approx(expected)
 
 
 def test_a_draw_of_some_sentences_is_an_analysis_of_these(case):
     features, layers, pairs, fits = case
     weights = (np.random.default_rng(0).random((3, pairs.n_groups)) < 0.6).astype(float)
     two = layer_pairs(features, layers[:2], pairs.groups, pairs.folds)
-    terms = term_draws(two.whole, two.tables.codes, weights)
-    scores = score_draws(pairs, fits.weights, weights)
+    terms = term_replicates(two.whole, two.tables.codes, weights)
+    scores = score_replicates(pairs, fits.weights, weights)
     for d, own in enumerate(weights):
         drawn = np.flatnonzero(own[pairs.groups])
         # Scaled as in the whole set, so that feature distances stay what they are.
@@ -91,8 +88,8 @@ def test_a_draw_of_some_sentences_is_an_analysis_of_these(case):
 
 def test_scores_of_a_draw_equal_those_of_explicit_copies(case):
     features, layers, pairs, fits = case
-    (draw,) = pairs.by_fold(1, np.random.default_rng(3))
-    found = score_draws(pairs, fits.weights, draw[None], importance=False)
+    (draw,) = pairs.bootstrap_weights(1, np.random.default_rng(3))
+    found = score_replicates(pairs, fits.weights, draw[None], importance=False)
     x = explicit.feature_distances(features)
     i, j = explicit.pairs(N)
     own = draw[pairs.groups]
@@ -112,8 +109,8 @@ def test_scores_of_a_draw_equal_those_of_explicit_copies(case):
 def test_interactions_are_permuted_term_by_term(case):
     features, layers, pairs, _ = case
     with_products = layer_pairs(features, layers, pairs.groups, pairs.folds, interactions=True)
-    fits = cross_validate_ridge(with_products.tables)
-    found = score_draws(with_products, fits.weights, np.ones((2, pairs.n_groups)))
+    fits = RidgeMLEM().cross_validate(with_products.tables)
+    found = score_replicates(with_products, fits.weights, np.ones((2, pairs.n_groups)))
     expected = permutation_importance(with_products.tables, fits.weights).mean(axis=1)
     np.testing.assert_allclose(found.importance[1], expected, atol=1e-12)
 
@@ -127,7 +124,7 @@ def test_the_spread_of_the_draws_is_that_of_new_stimuli():
         common = rng.standard_normal((n, 3))
         layers = [common + 0.7 * rng.standard_normal((n, 3)) for _ in range(2)]
         pairs = layer_pairs(features, layers, np.arange(n), np.zeros(n, dtype=np.int64))
-        return term_draws(pairs.whole, pairs.tables.codes, weights_of).rsa
+        return term_replicates(pairs.whole, pairs.tables.codes, weights_of).rsa
 
     new = [rsa_of(np.ones((1, n)))[0] for _ in range(60)]
     again = rsa_of(multinomial(n, 300, rng))
@@ -138,8 +135,8 @@ def test_models_that_are_fitted_anew_are_those_of_an_analysis_of_the_drawn(case)
     features, layers, pairs, _ = case
     weights = np.ones((2, pairs.n_groups))
     weights[1, ::5] = 0.0
-    found = refitted_scores(pairs, weights, cross_validate_ridge)
-    fits = cross_validate_ridge(pairs.tables)
+    found = refitted_scores(pairs, weights, RidgeMLEM().cross_validate)
+    fits = RidgeMLEM().cross_validate(pairs.tables)
     np.testing.assert_allclose(found.rho[0], fits.rho.mean(axis=1), atol=1e-5)
     np.testing.assert_allclose(found.ceiling[0], fits.ceiling.mean(axis=1), atol=1e-12)
     importance = permutation_importance(pairs.tables, fits.weights).mean(axis=1)
@@ -151,7 +148,7 @@ def test_models_that_are_fitted_anew_are_those_of_an_analysis_of_the_drawn(case)
     # Left out pairs do not change how the target is scaled; with one α that changes the penalty.
     low, high = pairs.tables.target_low, pairs.tables.target_high
     tables = replace(tables, target_low=low, target_high=high)
-    expected = cross_validate_ridge(tables)
+    expected = RidgeMLEM().cross_validate(tables)
     np.testing.assert_allclose(found.rho[1], expected.rho.mean(axis=1), atol=1e-5)
     importance = permutation_importance(tables, expected.weights).mean(axis=1)
     np.testing.assert_allclose(found.importance[1], importance, atol=1e-5)

@@ -12,14 +12,14 @@ from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.data.stimuli import from_frame
+from mlem_core.inference.caveats import FEW, GENERALISES
 from mlem_core.inference.explanation import (
     Explanation,
     contributing_pairs,
     contributions,
     explain,
-    sentence,
+    with_intervals,
 )
-from mlem_core.inference.jackknife import FEW, GENERALISES
 from mlem_core.measures.decomposition import UNEXPLAINED, decompose
 from mlem_core.storage.store import Store
 
@@ -95,7 +95,7 @@ def analysis(tmp_path_factory):
 
 def test_two_layers_of_an_analysis_are_explained(analysis):
     whole, store, layers = analysis
-    found = explain(whole, ("m", 0), ("m", 1), store=store, n_draws=100)
+    found = with_intervals(explain(whole, ("m", 0), ("m", 1)), whole, store, 100)
     expected = spearmanr(*(explicit.squared(layers[f"layer_0{k}"]) for k in (0, 1))).statistic
     assert found.rsa == pytest.approx(expected, abs=1e-9)
     assert found.terms["value"].sum() == pytest.approx(expected, abs=1e-9)
@@ -107,11 +107,11 @@ def test_two_layers_of_an_analysis_are_explained(analysis):
     assert found.notes == ()
     alone = explain(whole, ("m", 0), ("m", 1))
     pd.testing.assert_frame_equal(alone.terms, found.terms[["term", "value"]])
-    fewer = explain(whole, ("m", 0), ("m", 1), features=["size"], store=store, n_draws=50)
+    fewer = with_intervals(explain(whole, ("m", 0), ("m", 1), ["size"]), whole, store, 50)
     assert fewer.terms["term"].tolist() == ["size", UNEXPLAINED]
     assert fewer.rsa == pytest.approx(expected, abs=1e-9)
-    # The same draws give the same intervals.
-    again = explain(whole, ("m", 0), ("m", 1), store=store, n_draws=100)
+    # The same replicates give the same intervals.
+    again = with_intervals(explain(whole, ("m", 0), ("m", 1)), whole, store, 100)
     pd.testing.assert_frame_equal(again.terms, found.terms)
     assert "other" in GENERALISES and "sentences" in FEW
 
@@ -121,9 +121,7 @@ def test_what_cannot_be_explained_is_said(analysis):
     with pytest.raises(InputError, match="m:9"):
         explain(whole, ("m", 0), ("m", 9))
     with pytest.raises(InputError, match="at least 20"):
-        explain(whole, ("m", 0), ("m", 1), store=store, n_draws=3)
-    with pytest.raises(InputError, match="store"):
-        explain(whole, ("m", 0), ("m", 1), n_draws=100)
+        with_intervals(explain(whole, ("m", 0), ("m", 1)), whole, store, 3)
 
 
 def made(values, bounds=False):
@@ -137,7 +135,7 @@ def made(values, bounds=False):
 
 def test_the_sentence():
     values = {"pos": 0.2, "place": 0.1, "tense": 0.004, "length": -0.05, UNEXPLAINED: 0.06}
-    assert sentence(made(values)) == (
+    assert made(values).sentence == (
         "The RSA correlation of one:3 and two:20 is 0.314. Of the features, pos contributes 0.200 "
         "and place contributes 0.100. The two are less alike for length by 0.050. The other "
         "feature contributes 0.004. These features do not explain 0.060 of it."
@@ -147,7 +145,7 @@ def test_the_sentence():
     assert "0.143 [0.133, 0.163]" in text and "the other 2 features" in text.lower()
     assert "makes the two less alike, by 0.060 [0.040, 0.070]" in text
     assert text.endswith("they say nothing about other models.")
-    assert "None of the features" in sentence(made({"pos": 0.0, UNEXPLAINED: 0.5}))
+    assert "None of the features" in made({"pos": 0.0, UNEXPLAINED: 0.5}).sentence
 
 
 def test_the_headline_and_how_sure_it_is():

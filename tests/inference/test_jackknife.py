@@ -2,25 +2,14 @@ from __future__ import annotations
 
 import explicit
 import numpy as np
-import pandas as pd
 import pytest
 from scipy.stats import t
 from test_bootstrap import layer_pairs
 
 from mlem_core.base.errors import InputError
-from mlem_core.estimators.ridge import cross_validate_ridge
-from mlem_core.inference.jackknife import (
-    Resampling,
-    compare_importances,
-    compare_terms,
-    corrected,
-    interval,
-    p_value,
-    resampled_scores,
-    resampled_terms,
-    score_table,
-    standard_error,
-)
+from mlem_core.inference.corrections import corrected
+from mlem_core.inference.jackknife import p_value, standard_error
+from mlem_core.inference.replicates import Replicates, resampled_scores, resampled_terms
 
 
 def test_the_standard_error_of_a_mean_is_the_known_one():
@@ -37,18 +26,18 @@ def test_the_standard_error_of_a_mean_is_the_known_one():
 
 def test_an_interval_has_the_shape_of_the_bootstrap_and_the_scale_of_the_jackknife():
     rng = np.random.default_rng(0)
-    draws = rng.exponential(size=20_000) * 10
+    replicates = rng.exponential(size=20_000) * 10
     without = rng.standard_normal(5000)
-    found = interval(np.float64(2.0), draws, without)
+    found = Replicates(np.float64(2.0), replicates, without).interval()
     error = standard_error(without)
-    low, high = (np.quantile(draws, [0.025, 0.975]) - draws.mean()) / draws.std()
+    low, high = (np.quantile(replicates, [0.025, 0.975]) - replicates.mean()) / replicates.std()
     assert found.lower == pytest.approx(2 + error * low, rel=1e-2)
     assert found.upper == pytest.approx(2 + error * high, rel=1e-2)
     assert 2 - found.lower < found.upper - 2
 
 
 def test_what_no_stimulus_changes_is_certain():
-    found = interval(np.zeros(2), np.zeros((50, 2)), np.zeros((9, 2)))
+    found = Replicates(np.zeros(2), np.zeros((50, 2)), np.zeros((9, 2))).interval()
     np.testing.assert_array_equal(found.lower, found.upper)
     same = np.repeat([[0.0, 0.5]], 9, axis=0)
     np.testing.assert_array_equal(p_value(same[0], same), [1.0, 0.0])
@@ -77,55 +66,7 @@ def case():
     return features, layers, np.arange(120), np.arange(120) % 4
 
 
-@pytest.fixture(scope="module")
-def scored(case):
-    features, layers, groups, folds = case
-    pairs = layer_pairs(features, layers[:2], groups, folds)
-    return pairs, resampled_scores(pairs, "ridge", 60)
-
-
-def test_scores_have_intervals_and_tests(scored):
-    pairs, scores = scored
-    table, family = score_table(pairs, scores)
-    fits = cross_validate_ridge(pairs.tables)
-    rho = table.query("quantity == 'rho'")
-    np.testing.assert_allclose(rho["value"], fits.rho.mean(axis=1), atol=1e-9)
-    assert (table["lower"] <= table["value"]).all() and (table["value"] <= table["upper"]).all()
-    own = table.query("quantity == 'importance'").set_index(["layer", "feature"])
-    assert own.loc[(0, "kind"), "p_corrected"] < 0.01 and own.loc[(0, "frequency"), "p"] < 0.01
-    assert own.loc[(1, "frequency"), "p"] > 0.05 and own.loc[(0, "gender"), "p"] > 0.05
-    assert family == "8 importances; Benjamini-Hochberg"
-    assert rho["p"].isna().all()
-
-
-def test_importances_of_two_layers_are_compared(scored):
-    pairs, scores = scored
-    table, family = compare_importances(pairs, scores, "bonferroni")
-    own = table.set_index("feature")
-    assert own.loc["frequency", "p_corrected"] < 0.01 and own.loc["frequency", "value"] > 0.05
-    assert own.loc["gender", "p_corrected"] > 0.05
-    assert family == "4 differences of importance, m:0 less m:1; Bonferroni"
-
-
-def test_two_similarities_are_compared(case):
-    features, layers, groups, folds = case
-    one, other = (
-        resampled_terms(layer_pairs(features, [layers[a], layers[b]], groups, folds), 60, seed=3)
-        for a, b in ((0, 1), (1, 2))
-    )
-    names = tuple(features.columns)
-    table, family = compare_terms(other, one, names, "B and C less A and B")
-    own = table.set_index("term")
-    assert own.loc["RSA", "value"] == pytest.approx(other.value[5] - one.value[5])
-    assert own.loc["RSA", "p"] < 0.05 and own.loc["kind", "value"] > 0
-    assert family == "6 differences, B and C less A and B; Benjamini-Hochberg"
-    same = compare_terms(one, one, names, "the same").table
-    assert (same["value"] == 0).all() and (same["p"] == 1).all()
-    with pytest.raises(InputError, match="same draws"):
-        compare_terms(one, Resampling(one.value, one.draws[:9], one.left_out), names, "")
-
-
-def test_too_few_draws_or_sentences_are_refused(case):
+def test_too_few_replicates_or_sentences_are_refused(case):
     features, layers, groups, folds = case
     pairs = layer_pairs(features, layers[:2], groups, folds)
     with pytest.raises(InputError, match="at least 20"):
@@ -141,5 +82,4 @@ def test_other_estimators_keep_their_weights(case):
     features, layers, groups, folds = case
     pairs = layer_pairs(features, layers[:1], groups, folds, train_ranks=True)
     found = resampled_scores(pairs, "ridge-rank", 20)
-    assert isinstance(score_table(pairs, found).table, pd.DataFrame)
     assert (standard_error(found.left_out)[0, :2] > 0).all()

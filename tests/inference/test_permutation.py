@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from test_bootstrap import layer_pairs
 
-from mlem_core.estimators.ridge import cross_validate_ridge
+from mlem_core.estimators.ridge import RidgeMLEM
+from mlem_core.inference.corrections import family_of_tests
 from mlem_core.inference.permutation import permuted_labels, permuted_tables, score_above_chance
 from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.patterns import PairIndex, feature_columns
@@ -61,7 +62,8 @@ def test_tables_are_those_of_features_that_were_permuted(case, train_ranks):
 
 def test_a_planted_layer_is_above_chance_and_noise_is_not(case):
     pairs = case[2]
-    found = score_above_chance(pairs, cross_validate_ridge, n_permutations=99)
+    chances = score_above_chance(pairs, RidgeMLEM().cross_validate, n_permutations=99)
+    found = family_of_tests(chances, "layers' scores", "bh")
     p = found.table.set_index("layer")["p"]
     assert p[0] == 0.01 and p[1] > 0.05
     assert found.family == "2 layers' scores; Benjamini-Hochberg"

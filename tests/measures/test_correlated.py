@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 
 from mlem_core.base.errors import InputError
-from mlem_core.estimators.ridge import cross_validate_ridge
+from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.measures.correlated import (
     conditional_importance,
     correlated_features,
-    group_importance,
+    grouped_importance,
     importances,
-    left_out_importance,
+    loco_importance,
     warning,
 )
 from mlem_core.measures.importance import permutation_importance
@@ -33,7 +33,7 @@ def case():
     layer = explicit.random_layer(features)
     index = PairIndex.build(feature_columns(features), folds)
     tables = pair_tables(index, [lambda: layer])
-    return features, folds, layer, tables, cross_validate_ridge(tables)
+    return features, folds, layer, tables, RidgeMLEM().cross_validate(tables)
 
 
 def monte_carlo(case, fold, permute, n=400):
@@ -73,13 +73,13 @@ def test_group_importance_equals_permutations_of_the_group(case):
         return x
 
     mean, error = monte_carlo(case, 0, permute)
-    exact = group_importance(tables, fits.weights, ["kind", "noun"])[0, 0]
+    exact = grouped_importance(tables, fits.weights, ["kind", "noun"])[0, 0]
     assert exact == pytest.approx(mean, abs=4 * error)
     alone = permutation_importance(tables, fits.weights)
     for f, name in enumerate(tables.features):
-        one = group_importance(tables, fits.weights, [name])
+        one = grouped_importance(tables, fits.weights, [name])
         np.testing.assert_allclose(one, alone[..., f], atol=1e-12)
-    everything = group_importance(tables, fits.weights, list(tables.features))
+    everything = grouped_importance(tables, fits.weights, list(tables.features))
     np.testing.assert_allclose(everything, fits.rho, atol=1e-12)
 
 
@@ -89,7 +89,7 @@ def test_what_the_others_determine_has_no_importance_of_its_own():
     layer = explicit.random_layer(features)
     index = PairIndex.build(feature_columns(features), explicit.random_folds(N, 3))
     tables = pair_tables(index, [lambda: layer])
-    fits = cross_validate_ridge(tables)
+    fits = RidgeMLEM().cross_validate(tables)
     by_name = importances(tables, [("m", 4)], fits, "ridge").set_index("feature")
     assert by_name.loc[["kind", "copy"], "permuted"].min() > 0.01
     np.testing.assert_allclose(by_name.loc[["kind", "copy"], "conditional"], 0, atol=1e-12)
@@ -103,16 +103,16 @@ def test_what_the_others_determine_has_no_importance_of_its_own():
 
 def test_leaving_a_feature_out_is_a_fit_without_it(case):
     features, folds, layer, tables, fits = case
-    found = left_out_importance(tables, fits.rho, "ridge")
+    found = loco_importance(tables, fits.rho, "ridge")
     index = PairIndex.build(feature_columns(features.drop(columns="kind")), folds)
-    without = cross_validate_ridge(pair_tables(index, [lambda: layer])).rho
+    without = RidgeMLEM().cross_validate(pair_tables(index, [lambda: layer])).rho
     f = tables.features.index("kind")
     np.testing.assert_allclose(found[..., f], fits.rho - without, atol=1e-9)
 
 
 def test_interactions_count_for_their_features(case):
     tables = case[3].with_interactions()
-    fits = cross_validate_ridge(tables)
+    fits = RidgeMLEM().cross_validate(tables)
     found = importances(tables, [("m", 0)], fits, "ridge")
     assert found["feature"].tolist() == list(tables.features)
     assert np.isfinite(found[["permuted", "conditional", "left_out"]].to_numpy()).all()
@@ -120,8 +120,8 @@ def test_interactions_count_for_their_features(case):
 
 def test_wrong_groups_are_named(case):
     with pytest.raises(InputError, match="knid"):
-        group_importance(case[3], case[4].weights, ["knid"])
+        grouped_importance(case[3], case[4].weights, ["knid"])
     with pytest.raises(InputError, match="at least one"):
-        group_importance(case[3], case[4].weights, [])
+        grouped_importance(case[3], case[4].weights, [])
     with pytest.raises(InputError, match="one feature only"):
-        left_out_importance(case[3].of_features(["kind"]), case[4].rho, "ridge")
+        loco_importance(case[3].of_features(["kind"]), case[4].rho, "ridge")

@@ -9,16 +9,15 @@ import pytest
 from scipy.stats import rankdata, spearmanr
 
 from mlem_core.base.errors import InputError
-from mlem_core.estimators.ridge import cross_validate_ridge
+from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.measures import similarity
 from mlem_core.measures.decomposition import (
     UNEXPLAINED,
     decompose,
     score_terms,
     tau_terms,
-    variance_shares,
 )
-from mlem_core.pairs.build import pair_tables
+from mlem_core.pairs.build import PassOptions, pair_tables
 from mlem_core.pairs.patterns import PairIndex, feature_columns
 from mlem_core.pairs.rank_store import PairRanks
 
@@ -29,7 +28,9 @@ def made(features, layers, folds=None):
     folds = np.zeros(len(features), dtype=np.int64) if folds is None else folds
     index = PairIndex.build(feature_columns(features), folds)
     ranks = PairRanks(len(layers), len(features))
-    tables = pair_tables(index, [lambda x=x: x for x in layers], keep_ranks=ranks.put)
+    tables = pair_tables(
+        index, [lambda x=x: x for x in layers], options=PassOptions(keep_ranks=ranks.put)
+    )
     return tables, ranks.rsa()
 
 
@@ -156,21 +157,9 @@ def test_a_constant_layer_has_no_terms(case):
     assert (found.terms[:, 0, 1] == 0).all() and (found.terms[:, 1, 1] == 0).all()
 
 
-def test_shares_of_a_layer_add_up_to_the_square_of_its_ceiling(case):
-    features, layers, tables, _ = case
-    layers_of = [("m", n) for n in range(3)]
-    shares = variance_shares(tables, layers_of).pivot(index="layer", columns="term", values="share")
-    x = explicit.feature_distances(features)
-    for n, layer in enumerate(layers):
-        ranks = rankdata(explicit.squared(layer))
-        ceiling = np.corrcoef(ranks, mean_within(ranks, x, (0, 1, 2, 3)))[0, 1]
-        assert shares.loc[n].drop(UNEXPLAINED).sum() == pytest.approx(ceiling**2, abs=1e-9)
-        assert shares.loc[n].sum() == pytest.approx(1.0)
-
-
 def test_score_terms_add_up_to_rho_and_equal_every_order_over_explicit_pairs(case):
     features, layers, tables, _ = case
-    fits = cross_validate_ridge(tables)
+    fits = RidgeMLEM().cross_validate(tables)
     terms = score_terms(tables, fits.weights)
     np.testing.assert_allclose(terms.sum(axis=-1), fits.rho, atol=1e-9)
     test = explicit.held_out(explicit.random_folds(N, 3), 1)

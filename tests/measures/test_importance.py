@@ -4,7 +4,7 @@ import explicit
 import numpy as np
 import pytest
 
-from mlem_core.estimators.ridge import cross_validate_ridge
+from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.measures.importance import permutation_importance
 from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.patterns import PairIndex, feature_columns
@@ -19,7 +19,7 @@ def case():
     layer = explicit.random_layer(features)
     index = PairIndex.build(feature_columns(features), folds)
     tables = pair_tables(index, [lambda: layer])
-    return features, folds, layer, tables, cross_validate_ridge(tables)
+    return features, folds, layer, tables, RidgeMLEM().cross_validate(tables)
 
 
 @pytest.mark.parametrize("fold", [0, 3])
@@ -64,7 +64,7 @@ def test_importance_follows_what_was_planted():
     )
     index = PairIndex.build(feature_columns(features), explicit.random_folds(300))
     tables = pair_tables(index, [lambda: layer])
-    fits = cross_validate_ridge(tables)
+    fits = RidgeMLEM().cross_validate(tables)
     importance = permutation_importance(tables, fits.weights).mean(axis=(0, 1))
     by_name = dict(zip(tables.features, importance, strict=True))
     assert by_name["kind"] > 3 * by_name["gender"] > 0.1

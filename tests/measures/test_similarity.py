@@ -9,7 +9,7 @@ from scipy.stats import spearmanr
 
 from mlem_core.measures import similarity
 from mlem_core.pairs import rank_store
-from mlem_core.pairs.build import pair_tables
+from mlem_core.pairs.build import PassOptions, pair_tables
 from mlem_core.pairs.patterns import PairIndex, feature_columns
 from mlem_core.pairs.rank_store import PairRanks
 
@@ -18,7 +18,11 @@ def ranks_of(layers, n):
     features = explicit.random_features(n)
     index = PairIndex.build(feature_columns(features), np.zeros(n, dtype=np.int64))
     ranks = PairRanks(len(layers), n)
-    pair_tables(index, [lambda layer=layer: layer for layer in layers], keep_ranks=ranks.put)
+    pair_tables(
+        index,
+        [lambda layer=layer: layer for layer in layers],
+        options=PassOptions(keep_ranks=ranks.put),
+    )
     return ranks
 
 

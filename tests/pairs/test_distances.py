@@ -5,23 +5,23 @@ import pytest
 from scipy.spatial.distance import cdist, pdist, squareform
 
 from mlem_core.base.errors import InputError
-from mlem_core.pairs.distances import METRICS, condensed_from_matrix, equal_rows, squared_distances
+from mlem_core.pairs.distances import condensed_from_matrix, equal_rows, metrics, squared_distances
 
 SCIPY = {"manhattan": "cityblock"}
 
 
-@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("metric", metrics())
 def test_equals_scipy(metric):
     rows = np.random.default_rng(0).standard_normal((60, 11))
     expected = pdist(rows, SCIPY.get(metric, metric)) ** 2
     np.testing.assert_allclose(squared_distances(rows, metric), expected, rtol=1e-9)
 
 
-@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("metric", metrics())
 def test_bands_of_rows_fit_together(metric, monkeypatch):
     rows = np.random.default_rng(0).standard_normal((103, 5))
     whole = squared_distances(rows, metric)
-    monkeypatch.setattr("mlem_core.pairs.distances.CHUNK_ELEMENTS", 500)
+    monkeypatch.setattr("mlem_core.pairs.tiles.CHUNK_ELEMENTS", 500)
     np.testing.assert_allclose(squared_distances(rows, metric), whole, rtol=1e-12)
 
 

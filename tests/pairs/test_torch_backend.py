@@ -11,8 +11,8 @@ import torch
 
 from mlem_core.base.errors import InputError
 from mlem_core.pairs import torch_backend
-from mlem_core.pairs.build import pair_tables
-from mlem_core.pairs.distances import METRICS, squared_distances
+from mlem_core.pairs.build import PassOptions, pair_tables
+from mlem_core.pairs.distances import metrics, squared_distances
 from mlem_core.pairs.patterns import PairIndex, feature_columns
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
@@ -32,10 +32,10 @@ def layers_of(n: int) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("metric", metrics())
 def test_distances_are_those_of_numpy(metric: str, device: str) -> None:
     for rows in layers_of(N):
-        found = torch_backend.squared_distances(rows, metric, device)
+        found = squared_distances(rows, metric, device=device)
         np.testing.assert_allclose(found, squared_distances(rows, metric), rtol=1e-7, atol=1e-12)
 
 
@@ -47,7 +47,10 @@ def test_tables_are_those_of_numpy(device: str) -> None:
     ranks: dict[str, dict[int, np.ndarray]] = {"numpy": {}, "torch": {}}
     tables = {
         name: pair_tables(
-            index, sources, train_ranks=True, keep_ranks=ranks[name].__setitem__, device=own
+            index,
+            sources,
+            train_ranks=True,
+            options=PassOptions(keep_ranks=ranks[name].__setitem__, device=own),
         )
         for name, own in (("numpy", None), ("torch", device))
     }
@@ -65,10 +68,10 @@ def test_errors_are_those_of_numpy(device: str) -> None:
     rows = layers_of(20)[0]
     rows[3, 1] = np.inf
     with pytest.raises(InputError, match="row 4"):
-        torch_backend.squared_distances(rows, "euclidean", device)
+        squared_distances(rows, "euclidean", device=device)
     matrix = np.zeros((20, 19))
     with pytest.raises(InputError, match="square"):
-        torch_backend.squared_distances(matrix, "precomputed", device)
+        squared_distances(matrix, "precomputed", device=device)
 
 
 def test_without_a_driver_torch_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,8 +16,11 @@ from mlem_core.analysis.run import run
 from mlem_core.base.errors import InputError
 from mlem_core.report import capsule
 from mlem_core.report import verify as verifying
+from mlem_core.report.figures import Drawing
 from mlem_core.report.verify import verify
 from mlem_core.storage.store import Store
+
+HTML = Drawing(images=False)
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +49,7 @@ def analysis(folder):
 
 @pytest.fixture(scope="module")
 def path(analysis, folder):
-    return capsule.write(analysis, folder / "capsule.zip", images=False)
+    return capsule.write(analysis, folder / "capsule.zip", drawing=HTML)
 
 
 def contents(path):
@@ -93,7 +96,7 @@ def test_it_names_no_file_of_the_machine_it_was_made_on(path, analysis, folder):
 
 
 def test_the_same_analysis_gives_the_same_bytes(path, analysis, folder):
-    again = capsule.write(analysis, folder / "again.zip", images=False)
+    again = capsule.write(analysis, folder / "again.zip", drawing=HTML)
     assert again.read_bytes() == path.read_bytes()
 
 
@@ -153,7 +156,7 @@ def test_a_model_that_is_gone_is_said(path, analysis, folder, tmp_path):
 
 def test_a_large_file_is_named_by_its_digest(analysis, tmp_path, monkeypatch):
     monkeypatch.setattr(capsule, "LARGEST_FILE", 10)
-    path = capsule.write(analysis, tmp_path / "capsule.zip", images=False)
+    path = capsule.write(analysis, tmp_path / "capsule.zip", drawing=HTML)
     assert not [name for name in contents(path) if name.startswith("representations/")]
     found = verify(path)
     digest = analysis.manifest["models"]["brain"]["sha256"][:12]
@@ -167,7 +170,7 @@ def test_what_is_shown_is_what_is_written_and_verified(analysis, tmp_path):
         "estimator": "ridge-rank",
         "interactions": True,
     }
-    path = capsule.write(analysis, tmp_path / "capsule.zip", analysis.select(**shown), images=False)
+    path = capsule.write(analysis, tmp_path / "capsule.zip", analysis.select(**shown), drawing=HTML)
     table = pd.read_csv(io.BytesIO(contents(path)["tables/weights.csv"]))
     assert set(table["feature"]) == {"part_of_speech", "tense", "part_of_speech × tense"}
     assert set(table["model"]) == {"brain"}
@@ -180,7 +183,7 @@ def test_a_file_that_has_changed_since_is_not_put_in(analysis, folder, tmp_path)
     try:
         brain.write_bytes(data + b"x")
         with pytest.raises(InputError, match="gone or changed"):
-            capsule.write(analysis, tmp_path / "capsule.zip", images=False)
+            capsule.write(analysis, tmp_path / "capsule.zip", drawing=HTML)
     finally:
         brain.write_bytes(data)
     assert not list(tmp_path.iterdir())

@@ -22,8 +22,10 @@ from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.typing import Progress
 from mlem_core.data.stimuli import from_frame, write_csv
 from mlem_core.robustness import audit as audits
-from mlem_core.robustness.audit import Audit, audit, mean_cosine, position_share, stimuli_at_first
-from mlem_core.robustness.flags import POSITION_SHARE, marks, summary
+from mlem_core.robustness.audit import audit
+from mlem_core.robustness.audit_tables import Audit
+from mlem_core.robustness.flags import POSITION_SHARE, flags, summary
+from mlem_core.robustness.layer_measures import mean_cosine, position_share, stimuli_at_first
 from mlem_core.storage.store import Store
 
 SINK, OUTLIER, CLEAN = 0, 1, 2
@@ -170,8 +172,8 @@ def test_profiles_are_those_of_a_run_of_that_spec(
     assert list(tau["tau"]) == pytest.approx(list(expected))
 
 
-def test_what_is_planted_is_marked_and_said(found: Audit) -> None:
-    table = marks(found)
+def test_what_is_planted_is_flagged_and_said(found: Audit) -> None:
+    table = flags(found)
     alone = table[table["layer_b"] == -1]
     profile = alone[(alone["measure"] == "profiles") & (alone["variant"] == "without-first")]
     assert list(profile["layer_a"]) == [SINK]
@@ -233,7 +235,7 @@ def test_random_weights_are_compared_layer_by_layer(tmp_path: Path) -> None:
     # The tiny model was saved as it is initialised with the control's seed.
     np.testing.assert_allclose(control["rho"], control["rho_before"])
     np.testing.assert_allclose(control["same"], 1.0)
-    table = marks(found)
+    table = flags(found)
     table = table[table["variant"] == "random-weights"]
     worth = control["rho_before"] >= 0.1
     assert worth.any() and list(table.loc[table["measure"] == "scores", "layer_a"]) == list(
@@ -255,7 +257,7 @@ def test_sentences_have_no_position(tmp_path: Path) -> None:
     assert found.layers["position0"].isna().all()
     assert set(found.changes["variant"]) == {"without-outliers", "standardised", "cosine"}
     assert "whole sentences" in " ".join(found.notices)
-    assert found.pairs.empty and marks(found)["layer_b"].eq(-1).all()
+    assert found.pairs.empty and flags(found)["layer_b"].eq(-1).all()
     matrix = np.abs(np.subtract.outer(rankdata(frame["long"]), rng.random(40)))
     np.savez(tmp_path / "d.npz", layer_00=(matrix + matrix.T) * (1 - np.eye(40)))
     spec = replace(spec, representations=(("d", str(tmp_path / "d.npz")),), distance="precomputed")
@@ -277,7 +279,7 @@ def test_the_command_writes_its_tables_and_a_summary(
     written = pd.read_csv(tmp_path / "out" / "audit.csv")
     assert list(written.columns) == list(found.layers.columns)
     np.testing.assert_allclose(written["position0"], found.layers["position0"])
-    assert len(pd.read_csv(tmp_path / "out" / "audit_marks.csv")) == len(marks(found))
+    assert len(pd.read_csv(tmp_path / "out" / "audit_marks.csv")) == len(flags(found))
     names = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert names == [
         "audit.csv",

@@ -19,7 +19,9 @@ from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Progress
-from mlem_core.inference.all_layers import error_bars
+from mlem_core.inference.all_layers import layer_intervals
+from mlem_core.inference.jackknife import jackknife_interval, p_value
+from mlem_core.inference.tables import importance_differences
 from mlem_core.models.representations import from_model
 from mlem_core.robustness import multiverse as multiverses
 from mlem_core.robustness.claims import Claim, by_choice, curve, over_stimuli, verdict
@@ -312,25 +314,28 @@ def test_files_have_one_pooling(analysis: Analysis) -> None:
 
 
 def test_a_claim_over_other_sentences(analysis: Analysis, store: Store) -> None:
-    bars = error_bars(analysis, store)
-    closer = over_stimuli(Claim("closer", (A, B, C)), bars)
+    intervals = layer_intervals(analysis, store)
+    closer = over_stimuli(Claim("closer", (A, B, C)), intervals)
     assert closer is not None
     rsa = analysis.rsa
     at = [analysis.layers.index(layer) for layer in (A, B, C)]
     assert closer.value == pytest.approx(rsa[at[0], at[1]] - rsa[at[0], at[2]], abs=1e-6)
-    expected = bars.closer(A, B, C)
-    assert closer == pytest.approx(tuple(expected.values()))
-    alike = over_stimuli(Claim("alike", (A, B), threshold=0.9), bars)
+    a, b, c = intervals.places((A, B, C))
+    value = intervals.rsa[a, b] - intervals.rsa[a, c]
+    without = intervals.rsa_without[:, a, b] - intervals.rsa_without[:, a, c]
+    expected = (value, *jackknife_interval(value, without), float(p_value(value, without)))
+    assert closer == pytest.approx(expected)
+    alike = over_stimuli(Claim("alike", (A, B), threshold=0.9), intervals)
     assert alike is not None and alike.upper < 0 and alike.p < 0.001
     assert "p < 0.001" in alike.sentence and "−" in alike.sentence
-    top = over_stimuli(Claim("top", (B,), ("noun",)), bars)
-    others = [name for name in bars.columns if name != "noun"]
-    above = [over_stimuli(Claim("above", (B,), ("noun", name)), bars) for name in others]
+    top = over_stimuli(Claim("top", (B,), ("noun",)), intervals)
+    others = [name for name in intervals.columns if name != "noun"]
+    above = [over_stimuli(Claim("above", (B,), ("noun", name)), intervals) for name in others]
     assert top is not None and top.value == min(own.value for own in above if own is not None)
     assert top.lower > 0
-    more = over_stimuli(Claim("more-in", (B, C), ("noun",)), bars)
-    own = bars.differences(B, C).table.set_index("feature").loc["noun"]
+    more = over_stimuli(Claim("more-in", (B, C), ("noun",)), intervals)
+    own = importance_differences(intervals, B, C).table.set_index("feature").loc["noun"]
     assert more == pytest.approx(tuple(own[["value", "lower", "upper", "p"]]))
-    assert over_stimuli(Claim("closer", (A, B, C), measure="tau"), bars) is None
+    assert over_stimuli(Claim("closer", (A, B, C), measure="tau"), intervals) is None
     with pytest.raises(InputError, match="noun"):
-        over_stimuli(Claim("top", (B,), ("nuon",)), bars)
+        over_stimuli(Claim("top", (B,), ("nuon",)), intervals)

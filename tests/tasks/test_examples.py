@@ -12,6 +12,7 @@ from mlem_core.analysis.run import run
 from mlem_core.base.errors import InputError
 from mlem_core.inference import all_layers
 from mlem_core.inference.explanation import HARDLY, explain
+from mlem_core.inference.tables import terms_and_whole
 from mlem_core.robustness import audit, multiverse
 from mlem_core.robustness.variants import SAYS
 from mlem_core.storage.store import Store
@@ -34,21 +35,21 @@ def test_it_is_what_its_constants_say(example):
     assert examples.PAIR[0][0] != examples.PAIR[1][0]
 
 
-def test_its_error_bars_and_audit_are_there_on_a_machine_that_ran_nothing(example, tmp_path):
+def test_its_intervals_and_audit_are_there_on_a_machine_that_ran_nothing(example, tmp_path):
     store = Store(tmp_path)
-    bars, found = all_layers.find(example, store), audit.find(example, store)
-    assert bars is not None and bars.layers == tuple(example.layers)
+    intervals, found = all_layers.find(example, store), audit.find(example, store)
+    assert intervals is not None and intervals.layers == tuple(example.layers)
     assert found is not None and not found.notices
     assert list(zip(found.layers["model"], found.layers["layer"], strict=True)) == example.layers
     assert set(found.changes["variant"]) == set(SAYS)
-    np.testing.assert_allclose(bars.rsa, example.rsa, atol=1e-4)
+    np.testing.assert_allclose(intervals.rsa, example.rsa, atol=1e-4)
     why = explain(example, *examples.PAIR)
-    terms, whole = bars.pair(*examples.PAIR)
+    terms, whole = terms_and_whole(intervals, *examples.PAIR)
     np.testing.assert_allclose(terms["value"], why.terms["value"], atol=1e-4)
     np.testing.assert_allclose(whole["value"], why.whole["value"], atol=1e-4)
     assert whole["lower"].iloc[0] > HARDLY
     results = example.results()
-    np.testing.assert_allclose(bars.tau, results.similarity_profiles, atol=1e-3)
+    np.testing.assert_allclose(intervals.tau, results.similarity_profiles, atol=1e-3)
     universes = multiverse.find(example, examples.PAIR, store)
     assert universes is not None and len(universes.universes) == 64
     # Other features are another analysis: nothing is said of them.

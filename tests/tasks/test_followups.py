@@ -17,11 +17,12 @@ from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Progress
-from mlem_core.estimators.registry import ESTIMATORS
+from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.inference import all_layers
-from mlem_core.inference.bootstrap import LayerPairs
+from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.permutation import score_above_chance
 from mlem_core.report import capsule
+from mlem_core.report.figures import Drawing
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, examples, followups
 
@@ -112,8 +113,7 @@ def test_a_capsule_is_the_one_that_the_command_line_writes(
         job.analysis(),
         tmp_path / "expected.zip",
         job.analysis().select(["tense"], layers),
-        pair=(layers[0], layers[1]),
-        store=store,
+        drawing=Drawing((layers[0], layers[1]), store),
     )
     assert wait(task) == "done", task.status()
     assert (task.result / followups.CAPSULE).read_bytes() == expected.read_bytes()
@@ -152,15 +152,15 @@ def test_scores_are_tested_against_permuted_labels(job: analyses.Job, store: Sto
     }
     made = followups.work("chance", analysis, options, store, lambda progress: None)["table"]
     pairs = LayerPairs.of(analysis, [layer], store, ["tense", "number"])
-    expected = score_above_chance(pairs, ESTIMATORS["ridge"], n_permutations=39).table
-    pd.testing.assert_frame_equal(made, expected.drop(columns="p_corrected"))
+    expected = score_above_chance(pairs, RidgeMLEM().cross_validate, n_permutations=39)
+    pd.testing.assert_frame_equal(made, expected)
     assert made["p"].iloc[0] > 0.05  # it is noise
     with pytest.raises(InputError, match="ridge"):
         wrong = {**options, "estimator": "rigde"}
         followups.work("chance", analysis, wrong, store, lambda progress: None)
 
 
-def test_error_bars_of_all_layers_are_found_where_they_are_looked_for(
+def test_intervals_of_all_layers_are_found_where_they_are_looked_for(
     job: analyses.Job, store: Store
 ) -> None:
     analysis = job.analysis()

@@ -1,0 +1,40 @@
+"""Lists, counts, numbers and spans as sentences have them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+# A hyphen that is the sign of a number or of its exponent, not a part of a name.
+_SIGN = re.compile(r"(?<![\w-])-(?=[\d.])|(?<=\de)-(?=\d)")
+
+
+def listed(parts: Sequence[str], *, last: str = "and", most: int | None = None) -> str:
+    """ "a, b and c"; of more than `most`, "a, b and 7 more"."""
+    shown = list(parts)
+    if most is not None and len(shown) > most:
+        return f"{', '.join(shown[:most])} {last} {len(shown) - most} more"
+    return f" {last} ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+
+
+def many(n: int, noun: str) -> str:
+    """ "1 row", "2,000 rows"."""
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
+def span(numbers: Sequence[int], least: int = 3) -> str:
+    """Ascending whole numbers: "0 to 6" where at least so many follow each other, else each."""
+    if len(numbers) >= least and list(numbers) == list(range(numbers[0], numbers[-1] + 1)):
+        return f"{numbers[0]} to {numbers[-1]}"
+    return listed([str(number) for number in numbers])
+
+
+def minus(text: str) -> str:
+    """The text with true minus signs before its numbers; hyphens in names stay."""
+    return _SIGN.sub("−", text)
+
+
+def number(value: float, digits: int = 2) -> str:
+    """With so many decimals and a true minus sign; never "−0.00"."""
+    # Adding 0 makes a rounded -0.0 a plain 0.
+    return f"{round(float(value), digits) + 0.0:.{digits}f}".replace("-", "−")

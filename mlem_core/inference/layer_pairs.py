@@ -1,0 +1,160 @@
+"""All pairs of the stimuli of an analysis in some of its layers: what resampling starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.maps import representations_of
+from mlem_core.analysis.selection import check_layers
+from mlem_core.base.parallel import side_by_side
+from mlem_core.base.typing import FloatArray, IntArray, Layer
+from mlem_core.pairs.condensed import row_slices
+from mlem_core.pairs.distances import condensed_from_matrix, squared_distances
+from mlem_core.pairs.patterns import PairIndex, block_numbers, feature_columns, group_rows
+from mlem_core.pairs.ranks import average_ranks, order_pairs
+from mlem_core.pairs.resampling import RankedPairs
+from mlem_core.pairs.tables import PairTables
+from mlem_core.storage.store import Store
+
+
+@dataclass(frozen=True)
+class LayerPairs:
+    """All pairs of the stimuli of an analysis, with their ranks in some of its layers.
+
+    Attributes
+    ----------
+    layers : (model, layer) of each of the n_layers layers
+    tables : their pair tables, with the chosen features
+    ranks : for each layer (n_pairs,) twice the average rank of each pair
+    squared : for each layer (n_pairs,) squared neural distances
+    pattern : (n_pairs,) pattern of each pair, a row of `tables.codes`
+    groups, folds : (n_stimuli,) sentence and fold of each stimulus
+    """
+
+    layers: tuple[Layer, ...]
+    tables: PairTables
+    ranks: tuple[NDArray[np.uint32], ...]
+    squared: tuple[NDArray[np.float32], ...]
+    pattern: NDArray[np.int32]
+    groups: IntArray
+    folds: IntArray
+
+    @classmethod
+    def of(
+        cls,
+        analysis: Analysis,
+        layers: Sequence[Layer],
+        store: Store,
+        features: Sequence[str] | None = None,
+        interactions: bool | None = None,
+    ) -> LayerPairs:
+        """Rank the pairs of some layers again, from the representations in the store.
+
+        Parameters
+        ----------
+        features, interactions : None is what the analysis has
+
+        Raises
+        ------
+        InputError
+            A layer or feature that the analysis does not have; representations that are no longer
+            in the store.
+        """
+        check_layers(layers, analysis.layers)
+        if interactions is None:
+            interactions = analysis.spec.interactions
+
+        def ranked(layer: Layer) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
+            model, number = layer
+            rows = np.asarray(representations_of(analysis, model, store)[number])
+            name, distance = f"{model} layer {number}", analysis.spec.distance
+            if distance == "precomputed":
+                squared = condensed_from_matrix(rows, layer=name)
+            else:
+                squared = squared_distances(rows, distance, layer=name)
+            order, value = order_pairs(squared)
+            doubled = np.empty(len(squared), dtype=np.uint32)
+            doubled[order] = average_ranks(value).doubled
+            return doubled, squared.astype(np.float32)
+
+        index = PairIndex.build(
+            feature_columns(analysis.stimuli), analysis.folds, analysis.spec.missing
+        )
+        tables = analysis.tables.of_layers([analysis.layers.index(layer) for layer in layers])
+        pattern = (index.pattern_cell % index.n_patterns).astype(np.int32)
+        if features is not None:
+            chosen = tables.of_features(features)
+            if chosen is not tables:
+                columns = [tables.features.index(name) for name in chosen.features]
+                pattern = group_rows(index.codes[:, columns])[1][pattern].astype(np.int32)
+            tables = chosen
+        ranks, squared = zip(*side_by_side(ranked, layers), strict=True)
+        return cls(
+            layers=tuple(layers),
+            tables=tables.with_interactions(interactions),
+            ranks=ranks,
+            squared=squared,
+            pattern=pattern,
+            groups=np.unique(analysis.stimuli.groups, return_inverse=True)[1].astype(np.int64),
+            folds=analysis.folds,
+        )
+
+    @property
+    def n_groups(self) -> int:
+        return int(self.groups.max()) + 1
+
+    @cached_property
+    def group_folds(self) -> IntArray:
+        """(n_groups,) the fold of each sentence."""
+        folds = np.empty(self.n_groups, dtype=np.int64)
+        folds[self.groups] = self.folds
+        return folds
+
+    @cached_property
+    def cells(self) -> IntArray:
+        """(n_pairs,) the cell of `tables` (block of folds and pattern) of each pair."""
+        n_patterns, blocks = len(self.tables.codes), block_numbers(self.tables.n_folds)
+        number = np.full((int(blocks.max()) + 1) * n_patterns, -1)
+        number[self.tables.cell_block * n_patterns + self.tables.cell_pattern] = np.arange(
+            len(self.tables.counts)
+        )
+        cells = np.empty(len(self.pattern), dtype=np.int64)
+        for i, at in row_slices(len(self.folds)):
+            block = blocks[self.folds[i], self.folds[i + 1 :]]
+            cells[at] = number[block * n_patterns + self.pattern[at]]
+        return cells
+
+    @cached_property
+    def whole(self) -> RankedPairs:
+        """All pairs, ranked among each other."""
+        return RankedPairs.of(self.ranks, self.pattern, self.groups, len(self.tables.codes))
+
+    @cached_property
+    def inside(self) -> tuple[RankedPairs, ...]:
+        """For each fold its held-out pairs, ranked among each other, with their patterns only."""
+        folds = []
+        for fold in range(self.tables.n_folds):
+            stimuli = np.flatnonzero(self.folds == fold)
+            pairs = RankedPairs.of(
+                self.ranks, self.pattern, self.groups, len(self.tables.codes), stimuli
+            )
+            patterns = self.tables.cell_pattern[self.tables.held_out(fold)]
+            number = np.full(len(self.tables.codes), -1, dtype=np.int32)
+            number[patterns] = np.arange(len(patterns))
+            folds.append(replace(pairs, cells=number[pairs.cells], n_patterns=len(patterns)))
+        return tuple(folds)
+
+    def bootstrap_weights(self, n_replicates: int, rng: np.random.Generator) -> FloatArray:
+        """(n_replicates, n_groups) times each sentence counts: in a fold as many as it has."""
+        weights = np.empty((n_replicates, self.n_groups))
+        for fold in range(self.tables.n_folds):
+            members = np.flatnonzero(self.group_folds == fold)
+            n = len(members)
+            weights[:, members] = rng.multinomial(n, np.full(n, 1 / n), n_replicates)
+        return weights

@@ -1,0 +1,132 @@
+"""A statistic of all stimuli with its bootstrap and jackknife replicates, and its interval.
+
+Confidence intervals combine two ways of resampling the sentences. The delete-block jackknife gives
+the standard error: the bootstrap's own is too large here, because a bootstrap replicate counts the
+noise of a pair three times where the jackknife counts it twice. The bootstrap gives the shape: its
+quantiles, brought to the jackknife's standard error, around the value. `make validate` measures how
+often such intervals hold the truth, see docs/validation.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from mlem_core.base.errors import InputError
+from mlem_core.base.typing import Counted, FloatArray
+from mlem_core.estimators.registry import estimator_named
+from mlem_core.inference.bootstrap import score_replicates, term_replicates
+from mlem_core.inference.jackknife import (
+    BLOCKS,
+    CONFIDENCE,
+    REFITS,
+    Interval,
+    standard_error,
+    t_quantile,
+)
+from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.inference.refits import refitted_scores
+from mlem_core.pairs.resampling import leave_out, multinomial
+
+
+class Replicates(NamedTuple):
+    """One statistic of all stimuli, in bootstrap replicates, and without blocks of sentences.
+
+    value : (...)
+    bootstrap : (n_replicates, ...)
+    left_out : (n_blocks, ...)
+    """
+
+    value: FloatArray
+    bootstrap: FloatArray
+    left_out: FloatArray
+
+    def interval(self) -> Interval:
+        """Confidence interval: quantiles of the bootstrap at the scale of the jackknife."""
+        from scipy.stats import norm
+
+        tail = (1 - CONFIDENCE) / 2
+        normal = norm.ppf(1 - tail)
+        low, high = np.quantile(self.bootstrap, [tail, 1 - tail], axis=0)
+        mean, spread = self.bootstrap.mean(axis=0), self.bootstrap.std(axis=0, ddof=1)
+        varies = spread > 1e-12
+        safe = np.where(varies, spread, 1.0)
+        # A quantile in standard deviations, the normal one where no replicate differs (a model
+        # without any weight may have some without a block); a little further out for few blocks.
+        wider = standard_error(self.left_out) * t_quantile(len(self.left_out)) / normal
+        below = np.where(varies, np.minimum((low - mean) / safe, 0.0), -normal)
+        above = np.where(varies, np.maximum((high - mean) / safe, 0.0), normal)
+        return Interval(self.value + wider * below, self.value + wider * above)
+
+    def rescaled(self) -> FloatArray:
+        """(n_replicates, ...) around the value, with the jackknife's standard error."""
+        spread = self.bootstrap.std(axis=0, ddof=1)
+        error, varies = standard_error(self.left_out), spread > 1e-12
+        ratio = np.divide(error, spread, out=np.zeros_like(spread), where=varies)
+        around: FloatArray = self.value + (self.bootstrap - self.bootstrap.mean(axis=0)) * ratio
+        return around
+
+
+def _check(pairs: LayerPairs, n_replicates: int) -> None:
+    if n_replicates < 20:
+        raise InputError(
+            f"found {n_replicates} bootstrap replicates; an interval needs at least 20, a good one "
+            "1000."
+        )
+    if pairs.n_groups < 10:
+        raise InputError(f"found {pairs.n_groups} sentences; intervals over them need at least 10.")
+
+
+def resampled_terms(
+    pairs: LayerPairs, n_replicates: int = 1000, seed: int = 0, progress: Counted | None = None
+) -> Replicates:
+    """The terms of two layers, "unexplained", their RSA and both ceilings: (n_features + 4,).
+
+    Raises
+    ------
+    InputError
+        Too few replicates or sentences.
+    """
+    _check(pairs, n_replicates)
+    rng, n = np.random.default_rng(seed), pairs.n_groups
+    weights = (np.ones((1, n)), multinomial(n, n_replicates, rng), leave_out(n, BLOCKS, rng))
+    terms = term_replicates(pairs.whole, pairs.tables.codes, np.concatenate(weights), progress)
+    values = np.column_stack((terms.values, terms.rsa, terms.ceilings))
+    return Replicates(values[0], values[1 : 1 + n_replicates], values[1 + n_replicates :])
+
+
+def resampled_scores(
+    pairs: LayerPairs,
+    estimator: str = "ridge",
+    n_replicates: int = 1000,
+    seed: int = 0,
+    progress: Counted | None = None,
+) -> Replicates:
+    """ρ, ceiling, and importances of each layer, means over folds: (n_layers, 2 + n_columns).
+
+    The models keep their weights, but the standard errors of importances are those of models that
+    are fitted anew where blocks of sentences are left out (see `caveats.FITTED` for the estimators
+    that cannot be).
+
+    Parameters
+    ----------
+    estimator : one of `mlem_core.estimators.registry.ESTIMATORS`
+
+    Raises
+    ------
+    InputError
+        Too few replicates or sentences; an unknown estimator.
+    """
+    _check(pairs, n_replicates)
+    entry = estimator_named(estimator)
+    fit, rng, n = entry.model().cross_validate, np.random.default_rng(seed), pairs.n_groups
+    coefficients = fit(pairs.tables).weights
+    weights = np.concatenate((np.ones((1, n)), pairs.bootstrap_weights(n_replicates, rng)))
+    values = score_replicates(pairs, coefficients, weights).values
+    blocks = leave_out(n, REFITS, rng)
+    left_out = score_replicates(pairs, coefficients, blocks, importance=not entry.refitted).values
+    if entry.refitted:
+        # Weights are near the best for ρ, which does not notice how they vary; importances do.
+        left_out[..., 2:] = refitted_scores(pairs, blocks, fit, progress).importance
+    return Replicates(values[0], values[1:], left_out)

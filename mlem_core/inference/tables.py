@@ -1,0 +1,187 @@
+"""Tidy tables of the confidence intervals of layers, and of tests with their families."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from mlem_core.base.errors import InputError
+from mlem_core.base.typing import Layer, layer_name
+from mlem_core.inference.corrections import FamilyOfTests, family_of_tests
+from mlem_core.inference.intervals import LayerIntervals
+from mlem_core.inference.jackknife import jackknife_interval, p_value, t_interval, t_test
+from mlem_core.measures.decomposition import UNEXPLAINED
+from mlem_core.measures.shapley import EXACT_FEATURES
+from mlem_core.measures.similarity import agreement, weighted_tau
+
+
+def score_table(
+    intervals: LayerIntervals, layers: Sequence[Layer] | None = None, correction: str = "bh"
+) -> FamilyOfTests:
+    """Held-out ρ, ceiling and importances of some layers, with tests of importances above 0.
+
+    Returns
+    -------
+    model, layer, quantity ("rho", "ceiling", "importance"), feature, value, lower, upper, p,
+    p_corrected; the last two for importances only. The family is all importances of the table
+    """
+    at = intervals.places(layers)
+    names = [("rho", ""), ("ceiling", ""), *(("importance", name) for name in intervals.columns)]
+    p = p_value(intervals.scores[at], intervals.scores_without[:, at], above=True)
+    p[:, :2] = np.nan
+    table = pd.DataFrame(
+        {
+            "model": np.repeat([intervals.layers[i][0] for i in at], len(names)),
+            "layer": np.repeat([intervals.layers[i][1] for i in at], len(names)),
+            "quantity": [quantity for quantity, _ in names] * len(at),
+            "feature": [feature for _, feature in names] * len(at),
+            "value": intervals.scores[at].ravel(),
+            "lower": intervals.scores_lower[at].ravel(),
+            "upper": intervals.scores_upper[at].ravel(),
+            "p": p.ravel(),
+        }
+    )
+    return family_of_tests(table, "importances", correction)
+
+
+def similarity_table(
+    intervals: LayerIntervals, layers: Sequence[Layer] | None = None, correction: str = "bh"
+) -> FamilyOfTests:
+    """Both similarities of every two different layers, with tests of RSA against 0.
+
+    Returns
+    -------
+    layer_a, layer_b ("model:layer"), weighted_tau, weighted_tau_lower, weighted_tau_upper, rsa,
+    rsa_lower, rsa_upper, rsa_p, rsa_p_corrected; the family is all pairs of the table
+    """
+    at = np.array(intervals.places(layers), dtype=np.int64)
+    names = np.array([layer_name(intervals.layers[i]) for i in at], dtype=object)
+    first, second = np.triu_indices(len(at), 1)
+    a, b = at[first], at[second]
+    rsa, without = intervals.rsa[a, b], intervals.rsa_without[:, a, b]
+    bounds = jackknife_interval(rsa, without, -1.0, 1.0)
+    table = pd.DataFrame(
+        {
+            "layer_a": names[first],
+            "layer_b": names[second],
+            "weighted_tau": intervals.tau[a, b],
+            "weighted_tau_lower": intervals.tau_lower[a, b],
+            "weighted_tau_upper": intervals.tau_upper[a, b],
+            "rsa": rsa,
+            "rsa_lower": bounds.lower,
+            "rsa_upper": bounds.upper,
+            "rsa_p": p_value(rsa, without),
+        }
+    )
+    return family_of_tests(table, "RSA correlations", correction, "rsa_p")
+
+
+def agreement_interval(
+    intervals: LayerIntervals, layers: Sequence[Layer] | None = None
+) -> tuple[float, float, float]:
+    """How far both similarities agree, and its interval (NaN with fewer than three layers)."""
+    at = intervals.places(layers)
+    square = np.ix_(at, at)
+    value = agreement(intervals.tau[square], intervals.rsa[square])
+    without = np.array(
+        [
+            agreement(weighted_tau(scores[at, 2:]), rsa[square])
+            for scores, rsa in zip(intervals.scores_without, intervals.rsa_without, strict=True)
+        ]
+    )
+    bounds = jackknife_interval(np.array([value]), without[:, None], -1.0, 1.0)
+    return value, float(bounds.lower[0]), float(bounds.upper[0])
+
+
+def terms_and_whole(
+    intervals: LayerIntervals, a: Layer, b: Layer
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The terms of two layers, and the whole, as an `Explanation` has them.
+
+    Returns
+    -------
+    term, value, lower, upper; and quantity ("rsa", "ceiling_a", "ceiling_b"), value, lower, upper
+
+    Raises
+    ------
+    InputError
+        More than 12 features, whose terms have no intervals; an unknown layer.
+    """
+    if not len(intervals.terms):
+        raise InputError(
+            f"terms have intervals with up to {EXACT_FEATURES} features; choose fewer."
+        )
+    both = intervals.places((a, b))
+    i, j = both
+    n_blocks = len(intervals.rsa_without)
+    terms = t_interval(intervals.terms[:, i, j], intervals.terms_error[:, i, j], n_blocks)
+    rsa = jackknife_interval(intervals.rsa[i, j], intervals.rsa_without[:, i, j], -1.0, 1.0)
+    ceilings, errors = intervals.ceilings[both], intervals.ceilings_error[both]
+    around = t_interval(ceilings, errors, n_blocks, 0.0, 1.0)
+    return (
+        pd.DataFrame(
+            {
+                "term": (*intervals.features, UNEXPLAINED),
+                "value": intervals.terms[:, i, j],
+                "lower": terms.lower,
+                "upper": terms.upper,
+            }
+        ),
+        pd.DataFrame(
+            {
+                "quantity": ["rsa", "ceiling_a", "ceiling_b"],
+                "value": [intervals.rsa[i, j], *ceilings],
+                "lower": [float(rsa.lower), *around.lower],
+                "upper": [float(rsa.upper), *around.upper],
+            }
+        ),
+    )
+
+
+def term_tests(
+    intervals: LayerIntervals, a: Layer, b: Layer, correction: str = "bh"
+) -> FamilyOfTests:
+    """Whether each term of two layers is other than 0 (two-sided).
+
+    Returns
+    -------
+    term, p, p_corrected; the family is the terms
+
+    Raises
+    ------
+    InputError
+        As `terms_and_whole`.
+    """
+    terms, _ = terms_and_whole(intervals, a, b)
+    i, j = intervals.places((a, b))
+    error, n_blocks = intervals.terms_error[:, i, j], len(intervals.rsa_without)
+    p = t_test(terms["value"].to_numpy(), error, n_blocks)
+    return family_of_tests(pd.DataFrame({"term": terms["term"], "p": p}), "terms", correction)
+
+
+def importance_differences(
+    intervals: LayerIntervals, a: Layer, b: Layer, correction: str = "bh"
+) -> FamilyOfTests:
+    """Difference of each importance between two layers, the first less the second.
+
+    Returns
+    -------
+    feature, value, lower, upper, p, p_corrected; the family is the features
+    """
+    i, j = intervals.places((a, b))
+    value = intervals.scores[i, 2:] - intervals.scores[j, 2:]
+    without = intervals.scores_without[:, i, 2:] - intervals.scores_without[:, j, 2:]
+    bounds = jackknife_interval(value, without)
+    table = pd.DataFrame(
+        {
+            "feature": list(intervals.columns),
+            "value": value,
+            "lower": bounds.lower,
+            "upper": bounds.upper,
+            "p": p_value(value, without),
+        }
+    )
+    what = f"differences of importance, {layer_name(a)} less {layer_name(b)}"
+    return family_of_tests(table, what, correction)

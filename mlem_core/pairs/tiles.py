@@ -1,0 +1,111 @@
+"""Tiles of the matrix of distances, the unit of the pass over the pairs: in NumPy and in torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mlem_core.base.typing import FloatArray
+
+if TYPE_CHECKING:
+    import torch
+
+# (start, stop, squared distances of rows start..stop-1 to the rows from `start` on)
+Tiles = Iterator[tuple[int, int, FloatArray]]
+# What makes a tile: of the rows, their squared norms, start and stop.
+Tile = Callable[[Any, Any, int, int], Any]
+
+# Below this share of the squared norms, |x|² + |y|² - 2xy has lost too many digits.
+CANCELLATION = 1e-8
+CHUNK_ELEMENTS = 2**19
+TORCH_ELEMENTS = 2**24
+
+
+def tiles(rows: FloatArray, tile: Tile, squared: bool) -> Tiles:
+    """Squared distances of rows (n_rows, n_units), a band of rows at a time.
+
+    Parameters
+    ----------
+    tile : gives distances
+    squared : whether these are squared already
+    """
+    squares = np.einsum("ij,ij->i", rows, rows)
+    for start, stop in _bands(len(rows), CHUNK_ELEMENTS):
+        found = tile(rows, squares, start, stop)
+        yield start, stop, found if squared else np.square(found, out=found)
+
+
+def torch_tiles(rows: FloatArray, tile: Tile, squared: bool, device: str) -> Tiles:
+    """The same as `tiles` by a `tile` in torch, on one of its devices."""
+    import torch
+
+    there = torch.from_numpy(rows).to(device)
+    squares = (there * there).sum(dim=1)
+    for start, stop in _bands(len(rows), TORCH_ELEMENTS):
+        found = tile(there, squares, start, stop)
+        yield start, stop, (found if squared else found.square_()).cpu().numpy()
+
+
+def _bands(n: int, elements: int) -> Iterator[tuple[int, int]]:
+    height = max(16, elements // max(1, n))
+    for start in range(0, n, height):
+        yield start, min(n, start + height)
+
+
+def squared_euclidean(rows: FloatArray, squares: FloatArray, start: int, stop: int) -> FloatArray:
+    """A tile of squared Euclidean distances by one matrix product."""
+    left, right = rows[start:stop], rows[start:]
+    tile: FloatArray = left @ right.T
+    tile *= -2
+    scale = squares[start:stop, None] + squares[None, start:]
+    tile += scale
+    scale *= CANCELLATION
+    close_i, close_j = np.nonzero(tile < scale)
+    step = max(1, CHUNK_ELEMENTS // rows.shape[1])
+    for at in range(0, len(close_i), step):
+        i, j = close_i[at : at + step], close_j[at : at + step]
+        tile[i, j] = squared_difference(left[i], right[j])
+    return tile
+
+
+def squared_difference(a: FloatArray, b: FloatArray) -> FloatArray:
+    """(n,) squared Euclidean distances of the rows of a (n, n_units) to those of b."""
+    difference = a - b
+    return np.einsum("ij,ij->i", difference, difference)
+
+
+def half(tile: Tile) -> Tile:
+    """Half of what a tile is: for rows of norm 1, 1 - cos is half the squared distance."""
+
+    def halved(rows: Any, squares: Any, start: int, stop: int) -> Any:
+        found = tile(rows, squares, start, stop)
+        found /= 2
+        return found
+
+    return halved
+
+
+def torch_squared_euclidean(
+    rows: torch.Tensor, squares: torch.Tensor, start: int, stop: int
+) -> torch.Tensor:
+    """`squared_euclidean` in torch."""
+    import torch
+
+    left, right = rows[start:stop], rows[start:]
+    scale = squares[start:stop, None] + squares[None, start:]
+    tile = scale - 2.0 * (left @ right.T)
+    close_i, close_j = torch.nonzero(tile < CANCELLATION * scale, as_tuple=True)
+    step = max(1, TORCH_ELEMENTS // rows.shape[1])
+    for at in range(0, len(close_i), step):
+        i, j = close_i[at : at + step], close_j[at : at + step]
+        tile[i, j] = ((left[i] - right[j]) ** 2).sum(dim=1)
+    return tile
+
+
+def torch_cityblock(rows: torch.Tensor, _: torch.Tensor, start: int, stop: int) -> torch.Tensor:
+    """A tile of Manhattan distances in torch."""
+    import torch
+
+    return torch.cdist(rows[start:stop], rows[start:], p=1.0)

@@ -1,0 +1,230 @@
+"""What stands below each figure, on a screen as in a capsule: how it was computed, on how much.
+
+Pure functions of plain values. `basis` is the last part of a caption, see `fitted` and
+`computed_on`. Hints that make sense on a screen only ("click a cell") are the page's own.
+"""
+
+from __future__ import annotations
+
+import math
+
+FOLDS = "one standard deviation over folds (not an interval: folds share training stimuli)"
+
+
+def fitted(how: str, interactions: bool, missing: str | None) -> str:
+    """How the metric models were fitted.
+
+    Parameters
+    ----------
+    how : the estimator in words
+    missing : policy for missing values; None where no value is missing
+    """
+    if interactions:
+        how += " with interactions, of which those that matter most are drawn (the CSV has all)"
+    if missing is not None:
+        what = {"ignore": "at no distance to any value", "level": "a value of their own"}[missing]
+        how += f"; missing values are {what}"
+    return f"Fitted with {how}."
+
+
+def computed_on(n_stimuli: int, n_pairs: int = 0, n_folds: int = 0) -> str:
+    """On how much a figure rests; what is 0 is not named."""
+    counts = [f"{n_stimuli:,} stimuli"]
+    counts += [f"{n_pairs:,} pairs"] if n_pairs else []
+    counts += [f"{n_folds} folds"] if n_folds else []
+    return f"Computed on {(', ' if n_folds else ' and ').join(counts)}."
+
+
+def profiles(basis: str, family: str = "", *, flagged: bool = False, warning: str = "") -> str:
+    """Importance over the layers.
+
+    Parameters
+    ----------
+    family : what the p-values are corrected over; empty where there are no intervals
+    flagged : whether layers are flagged by an audit
+    warning : about features that correlate
+    """
+    spread = f"Bands are {FOLDS}."
+    if family:
+        spread = (
+            "Bands are 95 % confidence intervals over sentences; a marker is open where the "
+            f"importance is not above 0 (p > 0.05, corrected over a family of {family})."
+        )
+    return _joined(
+        "Feature importance (FI): the drop of Spearman ρ on pairs of held-out stimuli when the "
+        "feature is permuted, computed as an expectation; mean over folds.",
+        spread,
+        "Dashed: held-out ρ of the metric model. Dotted: the ceiling, which no function of these "
+        "features can pass.",
+        "Triangles: layers of which a conclusion changes in the audit, point at one for the reason."
+        if flagged
+        else "",
+        warning,
+        basis,
+    )
+
+
+_BASELINES = {
+    "decoding": "Accuracy of a linear classifier for each feature on held-out stimuli, less that "
+    "of always saying the most frequent value. Unlike an importance it does not say how much of "
+    "the distances a feature shapes.",
+    "random-forest": "Importance of each feature in a random forest that predicts the "
+    "representations; dashed: its held-out score.",
+    "univariate": "Held-out ρ of a metric model fitted to each unit alone, the mean over the "
+    "units.",
+}
+
+
+def baseline(name: str, basis: str) -> str:
+    """The same layers by another method."""
+    return _joined(_BASELINES[name], "Mean over folds, bands are one standard deviation.", basis)
+
+
+_IMPORTANCES = {
+    "conditional": "The drop of the held-out ρ when the feature is permuted among pairs that agree "
+    "on all others. It is 0 for a feature that the others determine, however well a layer encodes "
+    "it.",
+    "left_out": "The drop of the held-out ρ when the model is fitted without the feature. It may "
+    "be below 0: a model with fewer weights may generalise better.",
+    "group": "The drop of the held-out ρ when these features are permuted together; their links "
+    "with each other stay.",
+}
+
+
+def importance(kind: str, n_folds: int, basis: str) -> str:
+    """Importance where features correlate."""
+    how = f"Mean over {n_folds} folds, from the same tables, without sampling."
+    return _joined(_IMPORTANCES[kind], how, basis)
+
+
+def similarity(
+    basis: str, family: str = "", *, flagged: bool = False, agreement: float = math.nan
+) -> str:
+    """The two matrices of similarity; `family` and `flagged` as in `profiles`."""
+    number = "" if math.isnan(agreement) else f", here {agreement:.2f}"
+    return _joined(
+        "Feature-based: weighted Kendall τ of the importance profiles. Feature-agnostic: RSA, "
+        "Spearman ρ of the neural distances over all pairs. Their agreement is the Spearman ρ of "
+        f"the two upper triangles{number}.",
+        "Dots: pairs whose similarity changes in the audit." if flagged else "",
+        "The pointer over a cell shows its 95 % confidence interval over sentences, and p of RSA, "
+        f"corrected over a family of {family}."
+        if family
+        else "",
+        basis,
+    )
+
+
+def layer_maps(basis: str) -> str:
+    """The layers as points."""
+    return _joined(
+        "Metric MDS of 1 − similarity: layers that are alike lie close together; a line joins the "
+        "layers of a model in order. The axes have no meaning of their own.",
+        basis,
+    )
+
+
+def compare(basis: str, *, intervals: bool = False, flagged: bool = False) -> str:
+    """Two layers against each other."""
+    spread = "95 % confidence intervals over sentences" if intervals else FOLDS
+    return _joined(
+        f"Importance of each feature in the two layers: mean over folds, bars are {spread}; on the "
+        "diagonal a feature matters as much in both.",
+        "Triangles: what changes in the audit, at the end of an axis that layer's profile, at the "
+        "end of the diagonal the similarity of the two; point at one for the reason."
+        if flagged
+        else "",
+        basis,
+    )
+
+
+def stimulus_map(n_shown: int, n_stimuli: int, color: str = "") -> str:
+    """The stimuli of one layer as points; `color` where the feature is not chosen beside it."""
+    sample = f"A seeded sample of {n_shown:,} stimuli." if n_shown < n_stimuli else ""
+    return _joined(
+        "Metric MDS of the neural distances: stimuli that lie close are represented alike, those "
+        "far apart differently.",
+        sample,
+        f"Coloured by {color}." if color else "",
+        computed_on(n_stimuli),
+    )
+
+
+def why(basis: str, how: str = "") -> str:
+    """RSA of two layers as a sum; `how` its intervals were made, empty where there are none."""
+    return _joined(
+        "RSA (Spearman ρ of the neural distances of the two layers) as a sum: Shapley values of "
+        "the part that the features account for, and the part that they do not, which may be "
+        "negative. The terms add up exactly.",
+        f"Bars: 95 % confidence intervals over sentences, {how}." if how else "",
+        basis,
+    )
+
+
+def why_tau(basis: str) -> str:
+    """The weighted Kendall τ of two layers as a sum."""
+    return _joined(
+        "Weighted Kendall τ of the two importance profiles as a sum: each feature has half of "
+        "every pair of features that it is in, + where both layers put the two in the same order, "
+        "− where not. A negative bar is a feature that the two layers rank differently. Features "
+        "of hardly any importance change order by chance.",
+        basis,
+    )
+
+
+def why_score(ceiling: float, basis: str) -> str:
+    """The held-out ρ of a layer as a sum."""
+    return _joined(
+        "The held-out ρ of the metric model as a sum of Shapley values, mean over folds; its "
+        f"ceiling is {ceiling:.2f}. Unlike permutation importances these add up; a feature without "
+        "weight has a bar where it correlates with one that has.",
+        basis,
+    )
+
+
+def why_layers(basis: str) -> str:
+    """The terms of the RSA of every two layers."""
+    return _joined(
+        "What each feature contributes to the RSA correlation of every two layers (Shapley "
+        "values), and what these features do not explain. Orange: it makes the two alike; blue: it "
+        "sets them apart.",
+        basis,
+    )
+
+
+def feature_counts(n_stimuli: int) -> str:
+    """The values of the features."""
+    return f"How many of the {n_stimuli:,} stimuli have each value."
+
+
+def feature_correlations(basis: str) -> str:
+    """How far the features vary together."""
+    return _joined(
+        "Pearson correlation of the distances of two features over all pairs of stimuli; where it "
+        "is far from 0, the importances of the two cannot be told apart well.",
+        basis,
+    )
+
+
+def audit(n_stimuli: int, n_pairs: int) -> str:
+    """How much of each possible artefact there is in each layer."""
+    basis = computed_on(n_stimuli, n_pairs).removesuffix(".")
+    return (
+        "A row a possible artefact, a column a layer, from 0 (none) to 1; a dot flags a layer "
+        "about which a conclusion changes, hover for the reason. The other views flag these layers "
+        f"too. {basis} with all features of the analysis."
+    )
+
+
+def multiverse(n_stimuli: int, n_analyses: int, n_folds: int) -> str:
+    """A claim under every combination of choices."""
+    basis = computed_on(n_stimuli).removesuffix(".")
+    return (
+        "The margin of the claim in every combination of choices, in ascending order; it holds "
+        f"where the margin is above 0. Below: the choices of each. {basis}; {n_analyses} analyses, "
+        f"{n_folds} folds each."
+    )
+
+
+def _joined(*parts: str) -> str:
+    return " ".join(filter(None, parts))

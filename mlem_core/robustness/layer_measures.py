@@ -1,0 +1,157 @@
+"""What the distances of a layer are made of: position 0, outlier units, one common direction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.maps import representations_of
+from mlem_core.analysis.transforms import outlier_units, variances
+from mlem_core.base.parallel import cores
+from mlem_core.base.typing import FloatArray, Layer, Progress, Report
+from mlem_core.pairs.condensed import n_pairs, row_slices
+from mlem_core.pairs.distances import PRECOMPUTED, squared_distances
+from mlem_core.pairs.ranks import average_ranks, order_pairs
+from mlem_core.robustness.variants import CONTROL
+from mlem_core.storage.store import Store
+
+
+def position_share(values: FloatArray, number: NDArray[np.integer]) -> float:
+    """The share of the variance of values over pairs that is between three kinds of pairs.
+
+    With z the values, and the pairs in three groups by how many of their two stimuli (0, 1 or 2)
+    are at position 0: Σ_g n_g (z̄_g - z̄)² / Σ (z - z̄)².
+
+    Parameters
+    ----------
+    values : (n_pairs,)
+    number : (n_pairs,) 0, 1 or 2, see `stimuli_at_first`
+
+    Returns
+    -------
+    From 0 to 1; NaN where all values are equal or all pairs are of one kind
+    """
+    mean = float(values.mean())
+    total = float(np.square(values - mean).sum())
+    groups = [values[number == k] for k in range(3)]
+    means = [(len(group), float(group.mean())) for group in groups if len(group)]
+    if total == 0 or len(means) < 2:
+        return float("nan")
+    return sum(n * (group_mean - mean) ** 2 for n, group_mean in means) / total
+
+
+def stimuli_at_first(first: NDArray[np.bool_]) -> NDArray[np.uint8]:
+    """How many of the two stimuli of each pair are at position 0: (n_stimuli,) to (n_pairs,)."""
+    ones = first.astype(np.uint8)
+    number = np.empty(n_pairs(len(first)), dtype=np.uint8)
+    for i, where in row_slices(len(first)):
+        number[where] = ones[i] + ones[i + 1 :]
+    return number
+
+
+def mean_cosine(rows: NDArray[np.floating]) -> float:
+    """The mean cosine of every two different stimuli: how anisotropic a layer is.
+
+    (|Σ u|² - n) / (n (n - 1)) for rows u of norm 1. A row of zeros has cosine 0 with all others.
+
+    Parameters
+    ----------
+    rows : (n_stimuli, n_units)
+
+    Source: Ethayarajh (2019), section 4.1.
+    """
+    exact = rows.astype(np.float64)
+    norms = np.linalg.norm(exact, axis=1, keepdims=True)
+    units = np.divide(exact, norms, out=np.zeros_like(exact), where=norms > 0)
+    n = len(units)
+    total = units.sum(axis=0)
+    return float((total @ total - np.count_nonzero(norms)) / (n * (n - 1)))
+
+
+def layer_table(
+    analysis: Analysis, variants: Mapping[str, Analysis], store: Store, report: Report
+) -> tuple[pd.DataFrame, dict[str, pd.Series]]:
+    """The measures of every layer, and how alike its distances are in each variant.
+
+    Returns
+    -------
+    model, layer, position0, position0_ranks, mean_cosine, n_units, n_outliers, outliers,
+    outlier_share; and for each variant Spearman ρ of every layer's distances before and after (NaN
+    where the pairs are others)
+    """
+    index = analysis.stimuli.word_index
+    at_first = None if index is None else stimuli_at_first(index == 0)
+
+    def row_of(layer: Layer) -> dict[str, Any]:
+        rows = representations_of(analysis, layer[0], store)[layer[1]]
+        squared = _squared(rows, analysis.spec.distance, layer)
+        ranks = _centred_ranks(squared)
+        # Distances have no units.
+        units = rows[:, :0] if analysis.spec.distance == PRECOMPUTED else rows
+        variance = variances(units)
+        outliers = outlier_units(variance)
+        total = float(variance.sum())
+        shares = (np.nan, np.nan)
+        if at_first is not None:
+            shares = (position_share(np.sqrt(squared), at_first), position_share(ranks, at_first))
+        return {
+            "model": layer[0],
+            "layer": layer[1],
+            "position0": shares[0],
+            "position0_ranks": shares[1],
+            "mean_cosine": mean_cosine(units) if units.size else np.nan,
+            "n_units": units.shape[1],
+            "n_outliers": len(outliers),
+            "outliers": " ".join(map(str, outliers)),
+            "outlier_share": float(variance[outliers].sum()) / total if total else 0.0,
+            **{
+                f"same {name}": _correlation(ranks, name, variant, layer, store)
+                for name, variant in variants.items()
+            },
+        }
+
+    n = len(analysis.layers)
+    report(Progress("audit", None, 0, n, "layers"))
+    rows: list[dict[str, Any]] = []
+    with threadpool_limits(1), ThreadPoolExecutor(cores()) as pool:
+        try:
+            for row in pool.map(row_of, analysis.layers):
+                rows.append(row)
+                report(Progress("audit", None, len(rows), n, "layers"))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    table = pd.DataFrame(rows)
+    return table, {name: table.pop(f"same {name}") for name in variants}
+
+
+def _squared(rows: NDArray[np.floating], distance: str, layer: Layer) -> FloatArray:
+    return squared_distances(rows, distance, layer=f"{layer[0]} layer {layer[1]}")
+
+
+def _centred_ranks(squared: FloatArray) -> FloatArray:
+    order, value = order_pairs(squared)
+    ranks = np.empty(len(squared))
+    ranks[order] = average_ranks(value).doubled
+    ranks -= len(squared) + 1.0
+    return ranks
+
+
+def _correlation(
+    ranks: FloatArray, name: str, variant: Analysis, layer: Layer, store: Store
+) -> float:
+    """Spearman ρ of a layer's distances before and after; NaN where the pairs are others."""
+    model = f"{layer[0]}@random" if name == CONTROL else layer[0]
+    if (model, layer[1]) not in variant.layers or n_pairs(len(variant.stimuli)) != len(ranks):
+        return float("nan")
+    rows = representations_of(variant, model, store)[layer[1]]
+    after = _centred_ranks(_squared(rows, variant.spec.distance, layer))
+    scale = np.sqrt((ranks @ ranks) * (after @ after))
+    return float(ranks @ after / scale) if scale > 0 else float("nan")
