@@ -10,7 +10,7 @@ import streamlit as st
 
 from mlem_core.base.typing import layer_name, parse_layer
 from mlem_core.report import captions
-from pages.parts import audited, bars, choices, exporting, frame, stored, tables
+from pages.parts import audited, choices, exporting, frame, stored, tables, uncertainty
 from pages.parts.exporting import Panel
 from pages.parts.opening import open_view
 from pages.parts.view import View, two_layers
@@ -64,13 +64,15 @@ def body() -> None:
         _similarities(view, results, a, b)
     with left:
         _importances(view, results, a, b)
-        bars.offer(view)
+        uncertainty.offer(view)
     audited.say_of_pair(view, a, b)
-    sure, chosen = bars.of(view), [parse_layer(a), parse_layer(b)]
-    if sure is not None and a != b:
-        bars.tests(
-            sure,
-            importance_differences(sure, chosen[0], chosen[1], bars.chosen_correction()),
+    layer_intervals, chosen = uncertainty.of(view), [parse_layer(a), parse_layer(b)]
+    if layer_intervals is not None and a != b:
+        uncertainty.tests(
+            layer_intervals,
+            importance_differences(
+                layer_intervals, chosen[0], chosen[1], uncertainty.chosen_correction()
+            ),
             "difference-tests",
             "Where the two layers differ: intervals and tests",
             f"Importance in {plain(a)} less that in {plain(b)}, the same sentences "
@@ -81,17 +83,17 @@ def body() -> None:
 
 
 def _similarities(view: View, results: Results, a: str, b: str) -> None:
-    around_tau, around_rsa = bars.of_pair(bars.of(view), a, b)
+    around_tau, around_rsa = uncertainty.of_pair(uncertainty.of(view), a, b)
     st.metric(
         "Feature-based similarity (weighted τ)",
         f"{results.similarity_profiles.loc[a, b]:.2f}",
-        **bars.around(around_tau),
+        **uncertainty.around(around_tau),
         help="Weighted Kendall τ of the two importance profiles; 1 is the same order.",
     )
     st.metric(
         "Feature-agnostic similarity (RSA)",
         f"{results.similarity_rsa.loc[a, b]:.2f}",
-        **bars.around(around_rsa),
+        **uncertainty.around(around_rsa),
         help="Spearman ρ of the neural distances of the two layers over all pairs.",
     )
     st.dataframe(
@@ -115,9 +117,9 @@ def _importances(view: View, results: Results, a: str, b: str) -> None:
         for model, layer in dict.fromkeys(chosen)
     )
     intervals = None
-    sure = bars.of(view)
-    if sure is not None:
-        table = intervals = score_table(sure, list(dict.fromkeys(chosen))).table
+    layer_intervals = uncertainty.of(view)
+    if layer_intervals is not None:
+        table = intervals = score_table(layer_intervals, list(dict.fromkeys(chosen))).table
     flags = audited.of_pair(view, a, b)
     Panel(
         figures.importance_scatter(

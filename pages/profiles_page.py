@@ -7,7 +7,16 @@ from functools import partial
 import streamlit as st
 
 from mlem_core.report import captions
-from pages.parts import audited, background, bars, choices, correlated, exporting, frame, tables
+from pages.parts import (
+    audited,
+    background,
+    choices,
+    correlated,
+    exporting,
+    frame,
+    tables,
+    uncertainty,
+)
 from pages.parts.exporting import Panel
 from pages.parts.opening import open_view
 from pages.parts.view import View
@@ -36,9 +45,9 @@ def body() -> None:
         for layer in view.layers
         if layer in of_profile or layer in of_score
     }
-    sure = bars.of(view)
-    correction = bars.chosen_correction()
-    tested = None if sure is None else score_table(sure, view.layers, correction)
+    intervals = uncertainty.of(view)
+    correction = uncertainty.chosen_correction()
+    tested = None if intervals is None else score_table(intervals, view.layers, correction)
     draw = partial(
         figures.profiles,
         results.importance,
@@ -58,13 +67,13 @@ def body() -> None:
         ),
         narrow=partial(draw, across=2),
         table=partial(tables.profile_table, results)
-        if sure is None
-        else partial(bars.profile_table, sure, view, results),
+        if intervals is None
+        else partial(uncertainty.profile_table, intervals, view, results),
     ).show()
-    bars.offer(view)
-    if sure is not None and tested is not None:
-        bars.tests(
-            sure,
+    uncertainty.offer(view)
+    if intervals is not None and tested is not None:
+        uncertainty.tests(
+            intervals,
             tested,
             "importance-tests",
             "Intervals and tests",
@@ -78,7 +87,7 @@ def body() -> None:
         "ρ, ρ with ties at random (rho_a), the ceiling, and the ridge penalty α that the inner "
         "cross-validation chose.",
     )
-    bars.chance(view)
+    uncertainty.chance(view)
     correlated.show(view)
     frame.folded(
         "The same layers by other methods",

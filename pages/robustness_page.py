@@ -9,7 +9,7 @@ import streamlit as st
 
 from mlem_core.base.typing import parse_layer
 from mlem_core.report import captions
-from pages.parts import background, bars, choices, exporting, frame, stored
+from pages.parts import background, choices, exporting, frame, stored, uncertainty
 from pages.parts.exporting import Panel
 from pages.parts.opening import open_view
 from pages.parts.view import View, two_layers
@@ -137,8 +137,8 @@ def _show_verdict(view: View, claim: Claim, multiverse: Multiverse | None) -> No
     """Whether the claim holds: in all combinations, and over other stimuli."""
     from mlem_core.robustness.claims import over_stimuli, verdict
 
-    sure = bars.of(view)
-    stimuli = None if sure is None else over_stimuli(claim, sure)
+    intervals = uncertainty.of(view)
+    stimuli = None if intervals is None else over_stimuli(claim, intervals)
     with st.container(border=True):
         sentence = claim.sentence
         if multiverse is not None:
@@ -149,8 +149,8 @@ def _show_verdict(view: View, claim: Claim, multiverse: Multiverse | None) -> No
         st.markdown(f"##### {plain(sentence)}")
         if stimuli is not None:
             st.markdown(plain(stimuli.sentence))
-    if sure is None:
-        bars.offer(view)
+    if intervals is None:
+        uncertainty.offer(view)
 
 
 def _offer_combinations(view: View, layers: list[Layer], varied: Choices) -> None:

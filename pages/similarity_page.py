@@ -10,7 +10,7 @@ import streamlit as st
 
 from mlem_core.base.typing import layer_name
 from mlem_core.report import captions
-from pages.parts import audited, bars, choices, frame, tables
+from pages.parts import audited, choices, frame, tables, uncertainty
 from pages.parts.exporting import Panel
 from pages.parts.opening import open_view
 from pages.parts.screens import SCREENS
@@ -35,7 +35,7 @@ def body() -> None:
     st.metric(
         "Agreement of the two (Spearman ρ)",
         "–" if math.isnan(results.agreement) else f"{results.agreement:.2f}",
-        **bars.around(bars.agreement(view)),
+        **uncertainty.around(uncertainty.agreement(view)),
         help="Spearman ρ of the upper triangles of the two matrices: 1 where the features order "
         "the pairs of layers as their distances do. It needs three layers.",
     )
@@ -51,9 +51,9 @@ def _matrices(view: View, results: Results) -> None:
     from mlem_core.inference.tables import similarity_table
 
     flags = audited.reasons(view)
-    sure = bars.of(view)
-    correction = bars.chosen_correction()
-    tested = None if sure is None else similarity_table(sure, view.layers, correction)
+    intervals = uncertainty.of(view)
+    correction = uncertainty.chosen_correction()
+    tested = None if intervals is None else similarity_table(intervals, view.layers, correction)
     draw = partial(
         figures.similarity_matrices,
         results.similarity_profiles,
@@ -71,10 +71,10 @@ def _matrices(view: View, results: Results) -> None:
         f"Click a cell to choose its two layers. {caption}",
         narrow=partial(draw, across=1),
     ).select("points")
-    bars.offer(view)
-    if sure is not None and tested is not None:
-        bars.tests(
-            sure,
+    uncertainty.offer(view)
+    if intervals is not None and tested is not None:
+        uncertainty.tests(
+            intervals,
             tested,
             "similarity-tests",
             "Intervals and tests",
@@ -126,7 +126,7 @@ def _pair(view: View, results: Results, a: str, b: str, where: str) -> None:
     rsa = float(results.similarity_rsa.loc[a, b])
     around_tau, around_rsa = (
         "" if interval is None else f" [{interval[0]:.2f}, {interval[1]:.2f}]"
-        for interval in bars.of_pair(bars.of(view), a, b)
+        for interval in uncertainty.of_pair(uncertainty.of(view), a, b)
     )
     with st.container(border=True, horizontal=True, vertical_alignment="center"):
         st.markdown(

@@ -1,4 +1,4 @@
-"""Why two layers are alike: their similarity as a sum over the features, and how sure that is."""
+"""Why two layers are alike: their similarity as a sum over the features, and its intervals."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import streamlit as st
 
 from mlem_core.base.typing import parse_layer
 from mlem_core.report import captions
-from pages.parts import audited, background, bars, choices, frame, stored, why_more
+from pages.parts import audited, background, choices, frame, stored, uncertainty, why_more
 from pages.parts.exporting import Panel
 from pages.parts.opening import open_view
 from pages.parts.view import View, two_layers
@@ -88,24 +88,24 @@ def _two(view: View, a: str, b: str) -> None:
     }
     task = view.work("error-bars", options)
     made = background.tables(task)
-    sure, how = bars.of(view), ""
+    intervals, how = uncertainty.of(view), ""
     if made is not None:
         why = replace(
             why, terms=made["terms"], whole=made["whole"], notes=tuple(made["notes"]["note"])
         )
         how = f"{REPLICATES:,} bootstrap replicates"
-    elif sure is not None and len(sure.terms):
-        terms, whole = terms_and_whole(sure, *why.layers)
+    elif intervals is not None and len(intervals.terms):
+        terms, whole = terms_and_whole(intervals, *why.layers)
         why = replace(
             why,
             terms=why.terms.assign(lower=terms["lower"], upper=terms["upper"]),
             whole=why.whole.assign(lower=whole["lower"], upper=whole["upper"]),
-            notes=caveats.of_size(sure.n_sentences),
+            notes=caveats.of_size(intervals.n_sentences),
         )
-        how = f"{len(sure.rsa_without)} blocks of sentences left out in turn"
+        how = f"{len(intervals.rsa_without)} blocks of sentences left out in turn"
     table = why.terms
-    if sure is not None and len(sure.terms):
-        tests, family = term_tests(sure, *why.layers, bars.chosen_correction())
+    if intervals is not None and len(intervals.terms):
+        tests, family = term_tests(intervals, *why.layers, uncertainty.chosen_correction())
         table = table.merge(tests, on="term")
         how += f"; p in the exported table: term other than 0, over a family of {family}"
     with st.container(border=True):
