@@ -118,3 +118,46 @@ def rho_a(prediction: np.ndarray, target: np.ndarray) -> float:
     a, b = rankdata(np.round(prediction, 12)), rankdata(target)
     n = len(a)
     return float((a - a.mean()) @ (b - b.mean()) / ((n**3 - n) / 12))
+
+
+def cross_fitted(
+    x: np.ndarray,
+    a: np.ndarray,
+    b: np.ndarray,
+    folds: np.ndarray,
+    chosen: Sequence[int],
+    priorities: Sequence[Sequence[int]],
+) -> float:
+    """v(S): means of one layer's ranks outside a fold, with ranks of the other inside it.
+
+    Parameters
+    ----------
+    x : (n_pairs, n_features) feature distances
+    a, b : (n_pairs,) ranks
+    chosen : the features in S
+    priorities : for each layer all features, the one that is dropped last first
+    """
+    one_way = []
+    for ranks, others, priority in ((a, b, priorities[0]), (b, a, priorities[1])):
+        kept = [f for f in priority if f in chosen]
+        for fold in sorted(set(folds.tolist())):
+            inside = np.flatnonzero(held_out(folds, fold))
+            outside = np.flatnonzero(training(folds, fold))
+            mean, own = ranks[outside].mean(), others[inside] - others[inside].mean()
+            total = 0.0
+            for pair, other in zip(inside, own, strict=True):
+                for size in range(len(kept), -1, -1):
+                    same = np.isclose(x[outside][:, kept[:size]], x[pair, kept[:size]])
+                    alike = ranks[outside][same.all(axis=1)]
+                    if len(alike):
+                        total += (alike.mean() - mean) * other
+                        break
+            one_way.append(total / len(inside))
+    return float(np.mean(one_way) / (a.std() * b.std()))
+
+
+def priority(x: np.ndarray, ranks: np.ndarray, folds: np.ndarray) -> list[int]:
+    """The features by what each alone explains of a layer, the most first."""
+    n = x.shape[1]
+    alone = [cross_fitted(x, ranks, ranks, folds, [f], [range(n)] * 2) for f in range(n)]
+    return sorted(range(n), key=lambda f: -round(alone[f], 9))

@@ -49,7 +49,7 @@ def _load(folder: Path) -> Fits:
         return FoldFits(*(arrays[name] for name in _PARTS)), arrays["importance"]
 
 
-STAGE = Stage("fits", 1, _save, _load)
+STAGE = Stage("fits", 2, _save, _load)
 
 
 def find(analysis: Analysis, store: Store, selection: Selection) -> Results | None:

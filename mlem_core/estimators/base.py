@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.pairs.build import pair_tables
+from mlem_core.pairs.crossfit import fold_ceilings
 from mlem_core.pairs.patterns import PairIndex, feature_columns
 from mlem_core.pairs.ranks import Score, score_patterns
 from mlem_core.pairs.tables import PairTables
@@ -27,8 +28,9 @@ class FoldFits:
     """Metric models of n_layers layers, one a fold, each tested on that fold's pairs.
 
     weights : (n_layers, n_folds, n_columns), see `mlem_core.pairs.terms.Columns`
-    alpha, rho, rho_a, ceiling : (n_layers, n_folds); ρ, ρ_a and the feature ceiling are held-out;
-        α is NaN where the estimator has none
+    alpha, rho, rho_a, ceiling : (n_layers, n_folds); ρ, ρ_a and the cross-fitted feature ceiling
+        (see `mlem_core.pairs.crossfit.fold_ceilings`) are held-out; α is NaN where the estimator
+        has none
     """
 
     weights: FloatArray
@@ -60,21 +62,6 @@ def held_out_scores(tables: PairTables, weights: FloatArray, fold: int, series: 
     return Score(rho, rho_a)
 
 
-def feature_ceiling(tables: PairTables, fold: int) -> FloatArray:
-    """Highest ρ that any function of these features can have on the pairs inside a fold.
-
-    The square root of the share of the ranks' variance that lies between covariate patterns.
-
-    Returns
-    -------
-    (n_layers,)
-    """
-    at = tables.held_out(fold)
-    between = (tables.within_sums[:, at] ** 2 / tables.counts[at]).sum(axis=-1)
-    total = tables.within_squares[:, fold]
-    return np.sqrt(np.divide(between, total, out=np.zeros_like(between), where=total > 0))
-
-
 def tested(tables: PairTables, weights: FloatArray, alpha: FloatArray | None = None) -> FoldFits:
     """Held-out scores of weights (n_layers, n_folds, n_columns), each fold's on its own pairs."""
     n_folds = tables.n_folds
@@ -84,7 +71,7 @@ def tested(tables: PairTables, weights: FloatArray, alpha: FloatArray | None = N
         alpha=np.full(weights.shape[:2], np.nan) if alpha is None else alpha,
         rho=np.concatenate([score.rho for score in scores], axis=1),
         rho_a=np.concatenate([score.rho_a for score in scores], axis=1),
-        ceiling=np.stack([feature_ceiling(tables, k) for k in range(n_folds)], axis=1),
+        ceiling=fold_ceilings(tables),
     )
 
 

@@ -16,21 +16,25 @@ import numpy as np
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError
-from mlem_core.base.typing import FloatArray, IntArray, Progress, Report
+from mlem_core.base.parallel import side_by_side
+from mlem_core.base.typing import FloatArray, Progress, Report
 from mlem_core.inference.bootstrap import REPLICATES
 from mlem_core.inference.intervals import LayerIntervals, load, save
 from mlem_core.inference.jackknife import CONFIDENCE, REFITS, standard_error
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.replicates import resampled_scores
+from mlem_core.measures.decomposition import ceilings_of, divide
 from mlem_core.measures.importance import fitted
-from mlem_core.measures.shapley import EXACT_FEATURES, shapley
+from mlem_core.measures.shapley import EXACT_FEATURES, Shapley
 from mlem_core.measures.similarity import weighted_tau
 from mlem_core.pairs.condensed import n_pairs
+from mlem_core.pairs.crossfit import CrossFit
 from mlem_core.pairs.resampling import Draws, RankedPairs, leave_out
+from mlem_core.pairs.tables import PairTables
 from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
 
-STAGE = Stage("error-bars", 1, save, load)
+STAGE = Stage("error-bars", 2, save, load)
 _SEED = 0
 # Layers whose pairs are in memory together, by what their ranks and distances may take.
 CHUNK_BYTES = 2**30
@@ -148,7 +152,12 @@ def _compute(
         scores_without=without + shift,
         n_sentences=pairs.n_groups,
         **_tau(exact[:, 2:], np.concatenate(profiles, axis=1) + shift[:, 2:]),
-        **_rsa_and_terms(whole, pairs, _blocks(pairs, n_replicates), report),
+        **_rsa_and_terms(
+            whole,
+            selection.of_tables(analysis.tables, analysis.layers),
+            _blocks(pairs, n_replicates),
+            report,
+        ),
     )
 
 
@@ -179,12 +188,18 @@ def _blocks(pairs: LayerPairs, n_replicates: int) -> FloatArray:
 
 
 def _rsa_and_terms(
-    whole: RankedPairs, pairs: LayerPairs, blocks: FloatArray, report: Report
+    whole: RankedPairs, tables: PairTables, blocks: FloatArray, report: Report
 ) -> dict[str, FloatArray]:
-    """RSA, its terms and the ceilings of all pairs: the values and the jackknife."""
-    codes, n_layers = pairs.tables.codes, whole.n_layers
-    exact = codes.shape[1] <= EXACT_FEATURES
+    """RSA, its terms and the ceilings of all pairs: the values and the jackknife.
+
+    Parameters
+    ----------
+    whole : all pairs by cells of the tables, which are of the same layers
+    """
+    n_layers, exact = whole.n_layers, tables.codes.shape[1] <= EXACT_FEATURES
+    priority = CrossFit.of(tables).priority
     of_features: list[FloatArray] = []
+    explained: list[FloatArray] = []
     squares: list[FloatArray] = []
 
     def counted(done: int, total: int) -> None:
@@ -193,14 +208,21 @@ def _rsa_and_terms(
     weights = np.concatenate((np.ones((1, whole.n_groups)), blocks))
     for sums in whole.draw(weights, products=True, progress=counted):
         squares.extend(sums.rsa())
-        if exact:
-            of_features.extend(_terms(sums, row, codes) for row in range(len(sums.counts)))
+        if not exact:
+            continue
+
+        def terms_of(row: int, sums: Draws = sums) -> Shapley:
+            drawn = (sums.counts[[row]], sums.sums[[row]], sums.squares[[row]])
+            return divide(CrossFit.of_draws(tables, *drawn, priority))
+
+        for divided in side_by_side(terms_of, range(len(sums.counts))):
+            of_features.append(divided.terms[:, 0])
+            explained.append(divided.whole[0])
     rsa = np.stack(squares)
     if exact:
-        explained = np.stack(of_features)
-        rest = rsa - explained.sum(axis=1)
-        terms = np.concatenate((explained, rest[:, None]), axis=1)
-        ceilings = np.sqrt(np.maximum(1.0 - np.diagonal(rest, axis1=1, axis2=2), 0.0))
+        rest = rsa - np.stack(explained)
+        terms = np.concatenate((np.stack(of_features), rest[:, None]), axis=1)
+        ceilings = ceilings_of(np.stack(explained))
     else:
         terms = np.zeros((len(weights), 0, n_layers, n_layers))
         ceilings = np.zeros((len(weights), n_layers))
@@ -212,17 +234,3 @@ def _rsa_and_terms(
         "ceilings": ceilings[0],
         "ceilings_error": standard_error(ceilings[1:]),
     }
-
-
-def _terms(sums: Draws, row: int, codes: IntArray) -> FloatArray:
-    """(n_features, n_layers, n_layers) terms of every two layers in one replicate."""
-    squares = np.sqrt(np.outer(sums.squares[row], sums.squares[row]))
-
-    def explained(stacked: FloatArray, _: object) -> FloatArray:
-        counts, ranks = stacked[:, :1], stacked[:, 1:]
-        products = (ranks / np.where(counts > 0, counts, 1.0)).T @ ranks
-        return np.divide(products, squares, out=np.zeros_like(products), where=squares > 0)
-
-    stacked = np.concatenate((sums.counts[row][:, None], sums.sums[row].T), axis=1)
-    terms: FloatArray = shapley(codes, stacked, explained).terms
-    return terms

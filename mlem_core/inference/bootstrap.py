@@ -10,15 +10,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlem_core.base.parallel import side_by_side
+from mlem_core.base.parallel import cores, side_by_side
 from mlem_core.base.typing import Counted, FloatArray, IntArray
 from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.measures.decomposition import ceilings_of, divide
 from mlem_core.measures.importance import feature_distribution
-from mlem_core.measures.shapley import shapley, summed
-from mlem_core.pairs.patterns import group_rows
+from mlem_core.pairs.crossfit import CrossFit, ceiling, outside_means
+from mlem_core.pairs.patterns import group_rows, summed
 from mlem_core.pairs.ranks import tied_order
 from mlem_core.pairs.resampling import Draws, RankedPairs
-from mlem_core.pairs.tables import HeldOut
+from mlem_core.pairs.tables import HeldOut, PairTables
 
 # Bootstrap replicates for the shape of the intervals of scores and importances of all layers, and
 # for those of τ; as many as the calibration has (docs/validation).
@@ -27,11 +28,11 @@ REPLICATES = 200
 
 @dataclass(frozen=True)
 class TermReplicates:
-    """The decomposition of two layers in each replicate.
+    """The cross-fitted decomposition of two layers in each replicate.
 
     terms : (n_replicates, n_features)
     unexplained, rsa : (n_replicates,)
-    ceilings : (n_replicates, 2) √ of the share of each layer's rank variance between patterns
+    ceilings : (n_replicates, 2) cross-fitted feature ceilings of all pairs
     """
 
     terms: FloatArray
@@ -46,36 +47,31 @@ class TermReplicates:
 
 
 def term_replicates(
-    pairs: RankedPairs, codes: IntArray, weights: FloatArray, progress: Counted | None = None
+    pairs: RankedPairs, tables: PairTables, weights: FloatArray, progress: Counted | None = None
 ) -> TermReplicates:
     """The terms of the RSA correlation of two layers in each replicate.
 
     Parameters
     ----------
-    pairs : of two layers
-    codes : (n_patterns, n_features), see `mlem_core.measures.shapley.shapley`
+    pairs : of two layers, by cells of the tables
+    tables : of these layers. Features keep the priority that they have there
     weights : (n_replicates, n_groups) how often each sentence counts
     """
+    priority = CrossFit.of(tables).priority
     parts = []
     for sums in pairs.draw(weights, products=True, progress=progress):
-        n = len(sums.counts)
-        first, second = sums.squares.T
-        scales = np.sqrt(np.stack((first * second, first * first, second * second)))
 
-        def value(
-            stacked: FloatArray, _: object, n: int = n, scales: FloatArray = scales
-        ) -> FloatArray:
-            counts, a, b = stacked[:, :n], stacked[:, n : 2 * n], stacked[:, 2 * n :]
-            # A pattern that no resampled pair has sums to 0.
-            share = 1.0 / np.where(counts > 0, counts, 1.0)
-            products = np.stack([(x * y * share).sum(axis=0) for x, y in ((a, b), (a, a), (b, b))])
-            return np.divide(products, scales, out=np.zeros_like(products), where=scales > 0)
+        def split(at: IntArray, sums: Draws = sums) -> list[FloatArray]:
+            drawn = (sums.counts[at], sums.sums[at], sums.squares[at])
+            divided = divide(CrossFit.of_draws(tables, *drawn, priority))
+            terms, whole = divided.terms[:, :, 0, 1].T, divided.whole
+            return [terms, whole[:, 0, 1], ceilings_of(whole)]
 
-        stacked = np.concatenate((sums.counts, sums.sums[:, 0], sums.sums[:, 1])).T
-        split = shapley(codes, np.ascontiguousarray(stacked), value)
+        shares = np.array_split(np.arange(len(sums.counts)), min(cores(), len(sums.counts)))
+        columns = zip(*side_by_side(split, shares), strict=True)
+        terms, explained, ceilings = (np.concatenate(column) for column in columns)
         rsa = sums.rsa()[:, 0, 1]
-        ceilings = np.sqrt(split.whole[1:]).T
-        parts.append((split.terms[:, 0].T, rsa - split.whole[0], rsa, ceilings))
+        parts.append((terms, rsa - explained, rsa, ceilings))
     return TermReplicates(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
@@ -103,7 +99,8 @@ def score_replicates(
 ) -> ScoreReplicates:
     """ρ, ceiling and importance on the held-out pairs of each replicate, the models as they are.
 
-    A fold of which a replicate has fewer than two stimuli counts as 0 there.
+    So are the means by pattern of the pairs outside a fold, with which the ceiling compares. A fold
+    of which a replicate has fewer than two stimuli counts as 0 there.
 
     Parameters
     ----------
@@ -114,13 +111,14 @@ def score_replicates(
     importance : False leaves it 0, which is quicker
     """
     n_layers, n_folds, _ = coefficients.shape
+    means = outside_means(pairs.tables)
     folds: list[list[FloatArray]] = []
     for fold in range(n_folds):
         inside, held_out = pairs.inside[fold], pairs.tables.inside(fold)
         parts: list[list[FloatArray]] = []
         for sums in inside.draw(weights[:, np.flatnonzero(pairs.group_folds == fold)]):
-            between = sums.sums**2 / np.where(sums.counts > 0, sums.counts, 1.0)[:, None]
-            ceiling = _root_share(between.sum(axis=-1), sums.squares)
+            pairs_inside = sums.counts.sum(axis=1)[:, None]
+            ceilings = ceiling(means[fold], sums.sums, sums.squares, pairs_inside)
 
             def scores_of(
                 layer: int, fold: int = fold, held_out: HeldOut = held_out, sums: Draws = sums
@@ -131,13 +129,9 @@ def score_replicates(
                 np.stack(column, axis=1)
                 for column in zip(*side_by_side(scores_of, range(n_layers)), strict=True)
             )
-            parts.append([rho, ceiling, drops])
+            parts.append([rho, ceilings, drops])
         folds.append([np.concatenate(column) for column in zip(*parts, strict=True)])
     return ScoreReplicates(*(np.mean(column, axis=0) for column in zip(*folds, strict=True)))
-
-
-def _root_share(part: FloatArray, whole: FloatArray) -> FloatArray:
-    return np.sqrt(np.divide(part, whole, out=np.zeros_like(part), where=whole > 0))
 
 
 def _scores(

@@ -12,14 +12,15 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.selection import check_layers
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.text import listed, number
-from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer, layer_name
+from mlem_core.base.typing import Counted, FloatArray, Layer, layer_name
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.inference import caveats
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.replicates import resampled_terms
-from mlem_core.measures.decomposition import UNEXPLAINED, by_pattern, decompose
-from mlem_core.measures.shapley import EXACT_FEATURES, shapley
-from mlem_core.pairs.condensed import ends_of
+from mlem_core.measures.decomposition import SAMPLED, UNEXPLAINED, ceilings_of, decompose
+from mlem_core.measures.shapley import EXACT_FEATURES, FeatureSet, shapley
+from mlem_core.pairs.condensed import ends_of, pairs_among
+from mlem_core.pairs.crossfit import CrossFit
 from mlem_core.storage.store import Store
 
 # Terms below this share of the largest are summed up in the sentence.
@@ -177,7 +178,7 @@ def explain(
     if features is not None:
         tables = tables.of_features(features)
     split = decompose(tables, analysis.rsa[np.ix_(at, at)], seed=seed)
-    ceilings = np.sqrt(np.diagonal(split.terms.sum(axis=0)).clip(0.0))
+    ceilings = ceilings_of(split.terms.sum(axis=0))
     quantities = ["rsa", "ceiling_a", "ceiling_b"]
     whole = pd.DataFrame({"quantity": quantities, "value": [split.rsa[0, 1], *ceilings]})
     return Explanation((a, b), split.pair(0, 1), whole)
@@ -241,10 +242,11 @@ def _short(value: float) -> str:
 def contributions(pairs: LayerPairs, term: str) -> FloatArray:
     """What each pair of stimuli adds to a term of two layers' RSA correlation, in units of ρ.
 
-    With m_fᴬ the Shapley value of feature f for the mean rank in layer A of a pattern's pairs, a
-    pair adds ½ (rᴬ m_fᴮ + rᴮ m_fᴬ) to the term of f: its own rank in one layer, with what the
-    feature makes of it in the other. "unexplained" is the rest of rᴬ rᴮ. The sum over all pairs
-    is the term.
+    With m_fᴬ the Shapley value of feature f for the mean rank in layer A, outside a fold, of a
+    pattern, a pair inside the fold adds ½ (rᴬ m_fᴮ + rᴮ m_fᴬ) to the term of f: its own rank in one
+    layer, with what the feature makes of it in the other, learnt from other stimuli. A pair of two
+    folds adds nothing to a feature. "unexplained" is the rest of rᴬ rᴮ. The sum over all pairs is
+    the term.
 
     Parameters
     ----------
@@ -258,26 +260,38 @@ def contributions(pairs: LayerPairs, term: str) -> FloatArray:
     Raises
     ------
     InputError
-        An unknown term.
+        An unknown term; fewer than two folds.
     """
-    features = pairs.tables.features
-    if term not in (*features, UNEXPLAINED):
-        raise unknown("term", term, (*features, UNEXPLAINED))
-    counts, sums = by_pattern(pairs.tables)
+    tables, n_pairs = pairs.tables, len(pairs.pattern)
+    if term not in (*tables.features, UNEXPLAINED):
+        raise unknown("term", term, (*tables.features, UNEXPLAINED))
+    fit = CrossFit.of(tables)
 
-    def means(stacked: FloatArray, group: IntArray) -> FloatArray:
-        by_group: FloatArray = (stacked[:, 1:] / np.maximum(stacked[:, :1], 1.0))[group]
-        return by_group
+    def means(chosen: FeatureSet) -> FloatArray:
+        of_set = fit.means(chosen.features, chosen.codes, chosen.sums)[..., 0]
+        by_pattern: FloatArray = of_set[chosen.group]
+        return by_pattern
 
-    split = shapley(pairs.tables.codes, np.column_stack((counts, sums)), means)
-    of_features = split.whole if term == UNEXPLAINED else split.terms[features.index(term)]
-    middle = len(pairs.pattern) + 1.0
+    split = shapley(tables.codes, fit.flat, means, orders=SAMPLED)
+    of_features = split.whole if term == UNEXPLAINED else split.terms[tables.features.index(term)]
+    middle = n_pairs + 1.0
     a, b = (0.5 * (ranks - middle) for ranks in pairs.ranks)
-    fitted = 0.5 * (a * of_features[pairs.pattern, 1] + b * of_features[pairs.pattern, 0])
-    scale = np.sqrt((a @ a) * (b @ b))
+    scale = fit.spread[0].prod()
     if scale == 0:
-        return np.zeros(len(a))
-    added: FloatArray = (a * b - fitted if term == UNEXPLAINED else fitted) / scale
+        return np.zeros(n_pairs)
+    fitted = np.zeros(n_pairs)
+    inside = [
+        pairs_among(np.flatnonzero(pairs.folds == k), len(pairs.folds))
+        for k in range(tables.n_folds)
+    ]
+    used = sum(len(at) > 0 for at in inside)
+    for fold, at in enumerate(inside):
+        pattern = pairs.pattern[at]
+        for own, other in ((a, 1), (b, 0)):
+            if len(at):
+                centred = own[at] - own[at].mean()
+                fitted[at] += centred * of_features[pattern, other, fold] / (2 * len(at) * used)
+    added: FloatArray = (a * b / n_pairs - fitted if term == UNEXPLAINED else fitted) / scale
     return added
 
 

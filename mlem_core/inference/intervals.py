@@ -31,7 +31,7 @@ class LayerIntervals:
     rsa : (n_layers, n_layers); rsa_without : (n_blocks, n_layers, n_layers)
     terms, terms_error : (n_features + 1, n_layers, n_layers) the terms, the last one
         "unexplained", and their standard errors; none with more than 12 features
-    ceilings, ceilings_error : (n_layers,) √ of the share of the rank variance between patterns
+    ceilings, ceilings_error : (n_layers,) cross-fitted feature ceilings of all pairs
     n_sentences : that were resampled
     """
 

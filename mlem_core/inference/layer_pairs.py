@@ -132,8 +132,8 @@ class LayerPairs:
 
     @cached_property
     def whole(self) -> RankedPairs:
-        """All pairs, ranked among each other."""
-        return RankedPairs.of(self.ranks, self.pattern, self.groups, len(self.tables.codes))
+        """All pairs, ranked among each other, with their cells of `tables`."""
+        return RankedPairs.of(self.ranks, self.cells, self.groups, len(self.tables.counts))
 
     @cached_property
     def inside(self) -> tuple[RankedPairs, ...]:

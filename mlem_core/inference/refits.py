@@ -17,13 +17,14 @@ from mlem_core.estimators.base import FoldFits
 from mlem_core.inference.bootstrap import ScoreReplicates
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.measures.importance import permutation_importance
+from mlem_core.pairs.crossfit import fold_ceilings
 from mlem_core.pairs.tables import PairTables
 
 
 def replicate_tables(pairs: LayerPairs, weights: FloatArray) -> Iterator[PairTables]:
     """The pair tables of each replicate, one after the other; cells without pairs are left out.
 
-    The target is scaled as on all stimuli. There are no ranks among all or among training pairs.
+    The target is scaled as on all stimuli. There are no ranks among training pairs.
 
     Parameters
     ----------
@@ -38,6 +39,7 @@ def replicate_tables(pairs: LayerPairs, weights: FloatArray) -> Iterator[PairTab
         counts, targets = np.zeros(n_cells), np.zeros((n_layers, n_cells))
         times = np.ascontiguousarray(row)
         weighted_sums(times, pairs.groups, pairs.cells, distances, counts, targets)
+        (of_all,) = pairs.whole.draw(row[None])
         within = np.zeros((n_layers, n_cells))
         squares = np.zeros((n_layers, tables.n_folds))
         for fold, inside in enumerate(pairs.inside):
@@ -51,7 +53,8 @@ def replicate_tables(pairs: LayerPairs, weights: FloatArray) -> Iterator[PairTab
             cell_pattern=tables.cell_pattern[filled],
             counts=counts[filled],
             target_sums=targets[:, filled],
-            rank_sums=np.zeros((n_layers, int(filled.sum()))),
+            rank_sums=of_all.sums[0][:, filled],
+            rank_squares=of_all.squares[0],
             within_sums=within[:, filled],
             within_squares=squares,
             train_sums=None,
@@ -83,3 +86,14 @@ def refitted_scores(
         if progress is not None:
             progress(done, len(weights))
     return ScoreReplicates(*(np.stack(column) for column in zip(*scores, strict=True)))
+
+
+def replicated_ceilings(pairs: LayerPairs, weights: FloatArray) -> FloatArray:
+    """Cross-fitted ceilings (n_replicates, n_layers), means over folds, without fitting a model.
+
+    Parameters
+    ----------
+    weights : as in `refitted_scores`
+    """
+    tables = replicate_tables(pairs, weights)
+    return np.stack([fold_ceilings(own).mean(axis=1) for own in tables])

@@ -26,7 +26,7 @@ from mlem_core.inference.jackknife import (
     t_quantile,
 )
 from mlem_core.inference.layer_pairs import LayerPairs
-from mlem_core.inference.refits import refitted_scores
+from mlem_core.inference.refits import refitted_scores, replicated_ceilings
 from mlem_core.pairs.resampling import leave_out, multinomial
 
 
@@ -91,7 +91,7 @@ def resampled_terms(
     _check(pairs, n_replicates)
     rng, n = np.random.default_rng(seed), pairs.n_groups
     weights = (np.ones((1, n)), multinomial(n, n_replicates, rng), leave_out(n, BLOCKS, rng))
-    terms = term_replicates(pairs.whole, pairs.tables.codes, np.concatenate(weights), progress)
+    terms = term_replicates(pairs.whole, pairs.tables, np.concatenate(weights), progress)
     values = np.column_stack((terms.values, terms.rsa, terms.ceilings))
     return Replicates(values[0], values[1 : 1 + n_replicates], values[1 + n_replicates :])
 
@@ -107,7 +107,7 @@ def resampled_scores(
 
     The models keep their weights, but the standard errors of importances are those of models that
     are fitted anew where blocks of sentences are left out (see `caveats.FITTED` for the estimators
-    that cannot be).
+    that cannot be), and those of ceilings of means by pattern that are made anew.
 
     Parameters
     ----------
@@ -126,7 +126,10 @@ def resampled_scores(
     values = score_replicates(pairs, coefficients, weights).values
     blocks = leave_out(n, REFITS, rng)
     left_out = score_replicates(pairs, coefficients, blocks, importance=not entry.refitted).values
+    # Weights are near the best for ρ, which does not notice how they vary; importances do. So does
+    # the ceiling notice how the means by pattern vary, with which it compares.
     if entry.refitted:
-        # Weights are near the best for ρ, which does not notice how they vary; importances do.
-        left_out[..., 2:] = refitted_scores(pairs, blocks, fit, progress).importance
+        left_out[..., 1:] = refitted_scores(pairs, blocks, fit, progress).values[..., 1:]
+    else:
+        left_out[..., 1] = replicated_ceilings(pairs, blocks)
     return Replicates(values[0], values[1:], left_out)

@@ -1,11 +1,11 @@
 """Why two layers are alike: their RSA correlation, divided over the features.
 
-The rank of a pair's distance in a layer is, for its pattern p of feature differences, the mean
-r̄_p of that pattern's pairs and a rest. By the law of total covariance the sum of products of ranks
-of two layers A and B is Σ_p n_p r̄_pᴬ r̄_pᴮ, what the features account for, and the same sum of the
-rests, what they do not. v(S), the first sum when only the features S tell pairs apart, is divided
-over the features by Shapley values. Everything is divided by √(Σ rᴬ² Σ rᴮ²), so that all terms are
-in units of ρ and add up to the RSA correlation.
+v(S) is what the features S explain of the correlation of the ranks of two layers A and B, computed
+between disjoint sets of stimuli: the mean rank in A of a pattern of feature differences comes from
+the stimuli outside a fold, the ranks in B are those of the pairs inside it, and both ways are
+averaged (`mlem_core.pairs.crossfit`). A feature of pure noise therefore adds 0 on average, however
+many patterns it makes. v is divided over the features by Shapley values; what is left of the RSA
+correlation is not explained by these features. Everything is in units of ρ and adds up to RSA.
 """
 
 from __future__ import annotations
@@ -17,12 +17,16 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.base.errors import unknown
-from mlem_core.base.typing import FloatArray, Layer, layer_name
-from mlem_core.measures.shapley import EXACT_FEATURES, ORDERS, shapley, summed
+from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
+from mlem_core.measures.shapley import EXACT_FEATURES, FeatureSet, Shapley, shapley
+from mlem_core.pairs.crossfit import CrossFit, outside_cells
+from mlem_core.pairs.patterns import summed
 from mlem_core.pairs.ranks import predicted_ranks
 from mlem_core.pairs.tables import PairTables
 
 UNEXPLAINED = "unexplained"
+# With more than `EXACT_FEATURES` features so many random orders, each with its reverse.
+SAMPLED = 10
 
 
 @dataclass(frozen=True)
@@ -142,47 +146,96 @@ def by_pattern(tables: PairTables) -> tuple[FloatArray, FloatArray]:
     return counts, sums
 
 
+def in_sample_bound(tables: PairTables) -> FloatArray:
+    """An upper bound on ρ over all pairs: (n_layers,).
+
+    √ of the share of the rank variance that lies between patterns. No function of which features
+    differ, and by how much, can do better on these pairs; it is in-sample, and grows with the
+    number of patterns, whatever makes them.
+    """
+    counts, sums = by_pattern(tables)
+    between = (sums**2 / np.maximum(counts, 1.0)[:, None]).sum(axis=0)
+    return np.sqrt(_ratio(between, tables.rank_squares))
+
+
 def decompose(
     tables: PairTables,
     rsa: FloatArray,
     *,
+    priority: IntArray | None = None,
     exact_up_to: int = EXACT_FEATURES,
-    orders: int = ORDERS,
+    orders: int = SAMPLED,
     seed: int = 0,
 ) -> Decomposition:
     """The RSA correlation of every two layers as a sum over the features of the tables.
 
-    Exact up to `EXACT_FEATURES` features; with more, Shapley values are means over sampled orders
-    of the features, with their standard errors, and still add up exactly.
+    Terms are cross-fitted. Exact up to `EXACT_FEATURES` features; with more, Shapley values are
+    means over sampled orders of the features, with their standard errors, and still add up exactly.
 
     Parameters
     ----------
     tables : pair tables of n_layers layers; `of_layers` and `of_features` choose
     rsa : (n_layers, n_layers) their RSA correlations
+    priority : see `mlem_core.pairs.crossfit.CrossFit`
     orders : sampled orders, each with its reverse
+
+    Raises
+    ------
+    InputError
+        Tables of one fold.
 
     Source: Salle et al. 2024, section 4 (feature-agnostic similarity), divided over the features.
     """
-    counts, sums = by_pattern(tables)
-    squares = np.outer(tables.rank_squares, tables.rank_squares) ** 0.5
-
-    def explained(sums: FloatArray, _: object) -> FloatArray:
-        n, ranks = sums[:, :1], sums[:, 1:]
-        return _ratio((ranks / np.maximum(n, 1.0)).T @ ranks, squares)
-
-    stacked = np.concatenate((counts[:, None], sums), axis=1)
-    divided = shapley(
-        tables.codes, stacked, explained, exact_up_to=exact_up_to, orders=orders, seed=seed
+    divided = divide(
+        CrossFit.of(tables, priority), exact_up_to=exact_up_to, orders=orders, seed=seed
     )
-    return Decomposition(tables.features, divided.terms, rsa - divided.whole, rsa, divided.error)
+    terms, whole = divided.terms[:, 0], divided.whole[0]
+    error = None if divided.error is None else divided.error[:, 0]
+    return Decomposition(tables.features, terms, rsa - whole, rsa, error)
+
+
+def divide(
+    fit: CrossFit,
+    *,
+    exact_up_to: int = EXACT_FEATURES,
+    orders: int = SAMPLED,
+    seed: int = 0,
+) -> Shapley:
+    """Shapley values of what features explain, in each draw of the stimuli.
+
+    Returns
+    -------
+    Shapley of arrays (n_draws, n_layers, n_layers)
+    """
+
+    def explained(chosen: FeatureSet) -> FloatArray:
+        return fit.explained(chosen.features, chosen.codes, chosen.sums)
+
+    return shapley(
+        fit.codes, fit.flat, explained, exact_up_to=exact_up_to, orders=orders, seed=seed
+    )
+
+
+def ceilings_of(whole: FloatArray) -> FloatArray:
+    """Cross-fitted feature ceilings (..., n_layers), from what all features explain of each layer.
+
+    Parameters
+    ----------
+    whole : (..., n_layers, n_layers) v of all features. Below 0 it counts as 0
+    """
+    own: FloatArray = np.diagonal(whole, axis1=-2, axis2=-1)
+    return np.sqrt(np.maximum(own, 0.0))
 
 
 def score_terms(tables: PairTables, weights: FloatArray) -> FloatArray:
     """How the held-out ρ of each layer's model divides over the features.
 
-    The decomposition of the layer with its model: the predicted ranks are constant within a
-    pattern, so nothing is unexplained, and the terms of a fold add up to its ρ. A feature without
-    weight has a term too where it correlates with one that has.
+    v(S) is the covariance of the true ranks of a fold's pairs with what the model predicts for them
+    when it knows the features S only: the mean of its predictions over pairs of stimuli outside the
+    fold that have the pattern, the others of their features as they come. (Means over the fold's
+    own pairs would give a feature of pure noise that tells all pairs apart as much as the features
+    of the model.) With all features that is the prediction itself, so the terms of a fold add up to
+    its ρ. A feature without weight has a term too where it correlates with one that has.
 
     Parameters
     ----------
@@ -193,22 +246,36 @@ def score_terms(tables: PairTables, weights: FloatArray) -> FloatArray:
     (n_layers, n_folds, n_features)
     """
     n_layers, n_folds, _ = weights.shape
-    terms = np.zeros((n_layers, n_folds, len(tables.features)))
+    n, n_features = tables.codes.shape
+    terms = np.zeros((n_layers, n_folds, n_features))
     for fold in range(n_folds):
-        at = tables.held_out(fold)
-        pattern = tables.cell_pattern[at]
-        counts = tables.counts[at]
-        ranks = predicted_ranks(weights[:, fold] @ tables.terms[pattern].T, counts)
-        squares = ((ranks**2) @ counts) * tables.within_squares[:, fold]
-        stacked = np.concatenate(
-            (counts[:, None], tables.within_sums[:, at].T, (ranks * counts).T), axis=1
-        )
+        at, outside = tables.held_out(fold), outside_cells(tables, fold)
+        sums = np.zeros((n, 2, 1 + n_layers))
+        sums[tables.cell_pattern[at], 0, 0] = tables.counts[at]
+        sums[tables.cell_pattern[at], 0, 1:] = tables.within_sums[:, at].T
+        # Predictions are ranked among those of the fold's pairs, whichever pairs they are of.
+        ranks = predicted_ranks(weights[:, fold] @ tables.terms.T, sums[:, 0, 0]).T
+        sums[:, 1, 0] = np.bincount(tables.cell_pattern[outside], tables.counts[outside], n)
+        sums[:, 1, 1:] = ranks * sums[:, 1, :1]
+        squares = (ranks**2 * sums[:, 0, :1]).sum(axis=0) * tables.within_squares[:, fold]
+        scale = np.sqrt(squares)
+        fit = CrossFit.of_sums(tables.codes, sums[..., None, None], np.ones((1, n_layers)))
 
-        def explained(sums: FloatArray, _: object, squares: FloatArray = squares) -> FloatArray:
-            n, true, predicted = np.split(sums, [1, 1 + n_layers], axis=1)
-            return _ratio((true * predicted / np.maximum(n, 1.0)).sum(axis=0), np.sqrt(squares))
+        def explained(
+            chosen: FeatureSet,
+            fit: CrossFit = fit,
+            ranks: FloatArray = ranks,
+            scale: FloatArray = scale,
+        ) -> FloatArray:
+            inside = chosen.sums.reshape(len(chosen.sums), 2, -1)[:, 0, 1:]
+            if len(chosen.features) == n_features:
+                predicted = np.empty_like(ranks)
+                predicted[chosen.group] = ranks
+            else:
+                predicted = fit.means(chosen.features, chosen.codes, chosen.sums)[:, :, 0, 0]
+            return _ratio((predicted * inside).sum(axis=0), scale)
 
-        terms[:, fold] = shapley(tables.codes[pattern], stacked, explained).terms.T
+        terms[:, fold] = shapley(tables.codes, fit.flat, explained).terms.T
     return terms
 
 

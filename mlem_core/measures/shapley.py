@@ -9,14 +9,33 @@ from math import factorial
 import numpy as np
 
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.pairs.patterns import group_rows
+from mlem_core.pairs.patterns import group_rows, summed
 
 # Up to this many features every set of them is looked at: 4,096 sets.
 EXACT_FEATURES = 12
 # Beyond, this many random orders of the features and their reverses.
 ORDERS = 100
 
-Value = Callable[[FloatArray, IntArray], FloatArray]
+
+@dataclass(frozen=True)
+class FeatureSet:
+    """Some of the features, and the sums by the patterns that they tell apart.
+
+    Attributes
+    ----------
+    features : (n_chosen,) which, by number
+    codes : (n_groups, n_chosen) their distinct patterns
+    sums : (n_groups, n) what was summed, by these patterns
+    group : (n_patterns,) which of them each pattern of all features falls into
+    """
+
+    features: IntArray
+    codes: IntArray
+    sums: FloatArray
+    group: IntArray
+
+
+Value = Callable[[FeatureSet], FloatArray]
 
 
 @dataclass(frozen=True)
@@ -54,8 +73,7 @@ def shapley(
     ----------
     codes : (n_patterns, n_features) a number for each level of each feature distance
     sums : (n_patterns, n) what is summed when patterns fall together
-    value : given the sums (n_groups, n) of a set of features and the group of each pattern
-        (n_patterns,), the value of the set; of any shape, the same for all sets
+    value : of a set of features; of any shape, the same for all sets
     exact_up_to : with more features, random orders are sampled
     orders : how many, each with its reverse (which makes the error smaller)
 
@@ -70,11 +88,12 @@ def _exact(codes: IntArray, sums: FloatArray, value: Value) -> Shapley:
     n = codes.shape[1]
     terms: FloatArray | None = None
     whole = np.empty(0)
-    for chosen, set_sums, group in _subsets(codes, sums):
-        set_value = np.asarray(value(set_sums, group))
+    for subset in _subsets(codes, sums):
+        set_value = np.asarray(value(subset))
         if terms is None:
             whole, terms = set_value, np.zeros((n, *set_value.shape))
-        size = int(chosen.sum())
+        size = len(subset.features)
+        chosen = np.isin(np.arange(n), subset.features)
         # A set counts for its members as the larger one, for the others as the smaller one.
         inside = factorial(size - 1) * factorial(n - size) / factorial(n) if size else 0.0
         outside = factorial(size) * factorial(n - size - 1) / factorial(n) if size < n else 0.0
@@ -84,10 +103,8 @@ def _exact(codes: IntArray, sums: FloatArray, value: Value) -> Shapley:
     return Shapley(terms, whole)
 
 
-def _subsets(
-    codes: IntArray, sums: FloatArray
-) -> Iterator[tuple[np.ndarray, FloatArray, IntArray]]:
-    """Every set of features: which are in it, its sums, and the group of each pattern."""
+def _subsets(codes: IntArray, sums: FloatArray) -> Iterator[FeatureSet]:
+    """Every set of features, that of all features first."""
     n = codes.shape[1]
     # The features that make most patterns are left out first: then most sets are small tables.
     levels = [len(np.unique(column)) for column in codes.T]
@@ -95,10 +112,8 @@ def _subsets(
 
     def visit(
         members: IntArray, set_codes: IntArray, set_sums: FloatArray, group: IntArray, start: int
-    ) -> Iterator[tuple[np.ndarray, FloatArray, IntArray]]:
-        chosen = np.zeros(n, dtype=bool)
-        chosen[order[members]] = True
-        yield chosen, set_sums, group
+    ) -> Iterator[FeatureSet]:
+        yield FeatureSet(order[members], set_codes, set_sums, group)
         for leave in range(start, n):
             at = np.flatnonzero(members != leave)
             first, merged = group_rows(set_codes[:, at])
@@ -112,20 +127,6 @@ def _subsets(
 
     first, group = group_rows(codes)
     yield from visit(np.arange(n), codes[first][:, order], summed(group, sums), group, 0)
-
-
-def summed(group: IntArray, values: FloatArray) -> FloatArray:
-    """Sums of rows (n, k) by group: (n_groups, k).
-
-    Parameters
-    ----------
-    group : (n,) numbers of the groups, 0 to n_groups - 1
-    """
-    from scipy.sparse import csr_array
-
-    n = len(group)
-    total: FloatArray = csr_array((np.ones(n), group, np.arange(n + 1))).T @ values
-    return total
 
 
 def _sampled(
@@ -148,7 +149,8 @@ def _sampled(
                 group = merged[group]
             key = frozenset(int(f) for f in remaining)
             if key not in known:
-                set_value = np.asarray(value(set_sums, group))
+                subset = FeatureSet(remaining, set_codes, set_sums, group)
+                set_value = np.asarray(value(subset))
                 if len(key) in (0, 1, n):
                     known[key] = set_value
                 values.append(set_value)

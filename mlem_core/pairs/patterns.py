@@ -360,9 +360,14 @@ def group_rows(codes: IntArray) -> tuple[IntArray, IntArray]:
     sizes = codes.max(axis=0, initial=0) + 1
     total = np.prod(sizes.astype(object))
     if total >= 2**62:
-        _, first, inverse = np.unique(codes, axis=0, return_index=True, return_inverse=True)
-        return first.astype(np.int64), inverse.astype(np.int64)
-    keys = codes @ np.concatenate(([1], np.cumprod(sizes[:-1])))
+        # Too many combinations to number: sums of random 64-bit numbers tell them apart.
+        rng = np.random.default_rng(0)
+        terms = [rng.integers(-(2**62), 2**62, size) for size in sizes]
+        keys = np.zeros(len(codes), dtype=np.int64)
+        for term, column in zip(terms, codes.T, strict=True):
+            keys += term[column]
+    else:
+        keys = codes @ np.concatenate(([1], np.cumprod(sizes[:-1])))
     if total <= 2**16:
         # Few enough to look up: several times faster than sorting.
         at = np.full(int(total), -1)
@@ -387,3 +392,17 @@ def sums_by(group: IntArray, values: FloatArray) -> FloatArray:
     rows = np.ascontiguousarray(values, dtype=np.float64).reshape(-1, len(group))
     group_sums(group, rows, sums.reshape(len(rows), -1))
     return sums
+
+
+def summed(group: IntArray, values: FloatArray) -> FloatArray:
+    """Sums of rows (n, k) by group: (n_groups, k).
+
+    Parameters
+    ----------
+    group : (n,) numbers of the groups, 0 to n_groups - 1
+    """
+    from scipy.sparse import csr_array
+
+    n = len(group)
+    total: FloatArray = csr_array((np.ones(n), group, np.arange(n + 1))).T @ values
+    return total

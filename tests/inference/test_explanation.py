@@ -30,7 +30,7 @@ N = 60
 def case():
     features = explicit.random_features(N)
     layers = [explicit.random_layer(features, seed) for seed in range(2)]
-    folds = np.zeros(N, dtype=np.int64)
+    folds = explicit.random_folds(N, 3)
     return features, layers, layer_pairs(features, layers, np.arange(N), folds)
 
 

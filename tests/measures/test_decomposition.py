@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import lru_cache
 
 import explicit
 import numpy as np
@@ -14,14 +15,16 @@ from mlem_core.measures import similarity
 from mlem_core.measures.decomposition import (
     UNEXPLAINED,
     decompose,
+    in_sample_bound,
     score_terms,
     tau_terms,
 )
 from mlem_core.pairs.build import PassOptions, pair_tables
-from mlem_core.pairs.patterns import PairIndex, feature_columns
+from mlem_core.pairs.crossfit import CrossFit, fold_ceilings
+from mlem_core.pairs.patterns import PairIndex, feature_columns, group_rows, summed
 from mlem_core.pairs.rank_store import PairRanks
 
-N = 60
+N = 45
 
 
 def made(features, layers, folds=None):
@@ -55,13 +58,12 @@ def mean_within(values, x, chosen):
     return pd.Series(values).groupby(groups).transform("mean").to_numpy()
 
 
-def explicit_terms(features, a, b):
+def explicit_terms(features, a, b, folds):
     x = explicit.feature_distances(features)
     ra, rb = (rankdata(explicit.squared(layer)) for layer in (a, b))
-    ra, rb = ra - ra.mean(), rb - rb.mean()
-    scale = np.sqrt((ra @ ra) * (rb @ rb))
+    orders = [explicit.priority(x, ranks, folds) for ranks in (ra, rb)]
     return by_permutations(
-        lambda s: mean_within(ra, x, s) @ mean_within(rb, x, s) / scale, x.shape[1]
+        lru_cache(lambda s: explicit.cross_fitted(x, ra, rb, folds, s, orders)), x.shape[1]
     )
 
 
@@ -74,10 +76,86 @@ def case():
 
 def test_terms_equal_those_of_every_order_of_the_features_over_explicit_pairs(case):
     features, layers, tables, rsa = case
+    folds = explicit.random_folds(N, 3)
     found = decompose(tables, rsa)
-    for a, b in ((0, 1), (2, 0), (1, 1)):
-        expected = explicit_terms(features, layers[a], layers[b])
+    for a, b in ((0, 1), (1, 1)):
+        expected = explicit_terms(features, layers[a], layers[b], folds)
         np.testing.assert_allclose(found.terms[:, a, b], expected, atol=1e-9)
+
+
+def test_patterns_that_no_other_stimuli_have_fall_back_on_coarser_ones():
+    rng = np.random.default_rng(3)
+    n, folds = 36, explicit.random_folds(36, 3)
+    # Hardly a pattern has pairs both inside and outside a fold; the layers have other features.
+    features = pd.DataFrame(
+        {
+            "fine": rng.normal(size=n).round(2),
+            "kind": rng.choice(list("abcd"), n),
+            "size": rng.integers(0, 5, n).astype(float),
+            "odd": [None if i % 5 == 0 else str(i % 7) for i in range(n)],
+        }
+    )
+    layers = [rng.standard_normal((n, 3)) for _ in range(2)]
+    layers[0][:, 0] += 3.0 * (features["kind"] == "a")
+    layers[1][:, 0] += 1.5 * features["size"]
+    x = explicit.feature_distances(features)
+    ra, rb = (rankdata(explicit.squared(layer)) for layer in layers)
+    orders = [explicit.priority(x, ranks, folds) for ranks in (ra, rb)]
+    assert orders[0][0] == 1 and orders[1][0] == 2
+    tables, _ = made(features, layers, folds)
+    fit = CrossFit.of(tables)
+    np.testing.assert_array_equal(np.argsort(fit.priority, axis=1), orders)
+    for chosen in ((0, 1, 2, 3), (0, 3), (0, 2, 3), (1, 2)):
+        first, group = group_rows(tables.codes[:, chosen])
+        own = fit.explained(
+            np.array(chosen), tables.codes[first][:, chosen], summed(group, fit.flat)
+        )[0, 0, 1]
+        expected = explicit.cross_fitted(x, ra, rb, folds, chosen, orders)
+        assert own == pytest.approx(expected, abs=1e-9)
+
+
+def test_a_layer_s_terms_do_not_depend_on_the_other_layers(case):
+    _, _, tables, rsa = case
+    whole, two = decompose(tables, rsa), decompose(tables.of_layers([2, 0]), rsa[:2, :2])
+    np.testing.assert_allclose(two.terms[:, 0, 1], whole.terms[:, 2, 0], atol=1e-12)
+    np.testing.assert_allclose(fold_ceilings(tables)[[2]], fold_ceilings(tables.of_layers([2])))
+
+
+def test_one_fold_cannot_be_cross_fitted(case):
+    features, layers, *_ = case
+    with pytest.raises(InputError, match="at least two"):
+        decompose(*made(features, layers))
+
+
+def test_the_ceiling_of_a_fold_is_that_of_explicit_pairs(case):
+    features, layers, tables, _ = case
+    folds, x = explicit.random_folds(N, 3), explicit.feature_distances(features)
+    for layer, rows in enumerate(layers[:2]):
+        target = explicit.squared(rows)
+        ranks = rankdata(target)
+        order = explicit.priority(x, ranks, folds)
+        for fold in range(3):
+            inside = np.flatnonzero(explicit.held_out(folds, fold))
+            outside = np.flatnonzero(explicit.training(folds, fold))
+            own = rankdata(target[inside]) - (len(inside) + 1) / 2
+            total = 0.0
+            for pair, rank in zip(inside, own, strict=True):
+                for size in range(len(order), -1, -1):
+                    same = np.isclose(x[outside][:, order[:size]], x[pair, order[:size]])
+                    alike = ranks[outside][same.all(axis=1)]
+                    if len(alike):
+                        total += (alike.mean() - ranks[outside].mean()) * rank
+                        break
+            share = total / len(inside) / (ranks.std() * own.std())
+            found = fold_ceilings(tables)[layer, fold]
+            assert found == pytest.approx(np.sqrt(max(0.0, share)), abs=1e-9)
+
+
+def test_the_in_sample_bound_is_the_correlation_with_the_mean_of_each_pattern(case):
+    features, layers, tables, _ = case
+    ranks = rankdata(explicit.squared(layers[1]))
+    best = mean_within(ranks, explicit.feature_distances(features), range(4))
+    assert in_sample_bound(tables)[1] == pytest.approx(np.corrcoef(best, ranks)[0, 1], abs=1e-9)
 
 
 def test_terms_and_the_unexplained_add_up_to_the_rsa_correlation(case):
@@ -88,7 +166,7 @@ def test_terms_and_the_unexplained_add_up_to_the_rsa_correlation(case):
     np.testing.assert_allclose(found.values.sum(axis=0), rsa, atol=1e-12)
     assert found.error is None
     fewer = decompose(tables.of_features(["kind", "gender"]), rsa)
-    own, _ = made(features[["kind", "gender"]], layers)
+    own, _ = made(features[["kind", "gender"]], layers, explicit.random_folds(N, 3))
     np.testing.assert_allclose(fewer.terms, decompose(own, rsa).terms, atol=1e-12)
 
 
@@ -103,6 +181,10 @@ def test_sampled_orders_come_within_their_error_and_still_add_up(case):
     assert (found.terms != decompose(tables, rsa, exact_up_to=2, orders=40).terms).any()
 
 
+def in_folds(features, layers):
+    return made(features, layers, explicit.random_folds(len(features)))
+
+
 def planted(n=800, seed=0):
     """Balanced, independent binary features a, b, c and a copy of a."""
     values = np.array(list(itertools.product("xy", repeat=3)))[np.arange(n) % 8]
@@ -114,7 +196,7 @@ def test_a_feature_that_two_layers_share_is_given_everything():
     features, rng = planted()
     shared = 3.0 * (features[["a"]] == "x").to_numpy()
     layers = [np.hstack((shared, rng.standard_normal((len(features), 5)))) for _ in range(2)]
-    tables, rsa = made(features[["a", "b", "c"]], layers)
+    tables, rsa = in_folds(features[["a", "b", "c"]], layers)
     found = decompose(tables, rsa).pair(0, 1).set_index("term")["value"]
     assert found["a"] == pytest.approx(rsa[0, 1], abs=0.02) and found["a"] > 0.2
     assert found.drop("a").abs().max() < 0.02
@@ -126,8 +208,8 @@ def test_copies_of_a_feature_share_equally():
         4.0 * (features[["a", "b"]] == "x").to_numpy() + rng.standard_normal((len(features), 2))
         for _ in range(2)
     ]
-    found = decompose(*made(features, layers)).pair(0, 1).set_index("term")["value"]
-    alone = decompose(*made(features.drop(columns="copy"), layers)).pair(0, 1)
+    found = decompose(*in_folds(features, layers)).pair(0, 1).set_index("term")["value"]
+    alone = decompose(*in_folds(features.drop(columns="copy"), layers)).pair(0, 1)
     assert found["a"] == pytest.approx(found["copy"], abs=1e-12)
     assert found["a"] + found["copy"] > 0.2
     assert alone["value"].sum() == pytest.approx(found.sum(), abs=1e-12)
@@ -138,7 +220,7 @@ def test_a_feature_in_one_layer_only_gives_nothing():
     a, b = (2.0 * (features[[name]] == "x").to_numpy() for name in "ab")
     noise = rng.standard_normal((2, len(features), 3))
     layers = [np.hstack((a, b, noise[0])), np.hstack((a, noise[1]))]
-    found = decompose(*made(features[["a", "b", "c"]], layers)).pair(0, 1).set_index("term")
+    found = decompose(*in_folds(features[["a", "b", "c"]], layers)).pair(0, 1).set_index("term")
     assert abs(found.loc["b", "value"]) < 0.01 and found.loc["a", "value"] > 0.15
 
 
@@ -146,14 +228,14 @@ def test_what_is_common_but_no_feature_is_unexplained():
     features, rng = planted()
     common = rng.standard_normal((len(features), 4))
     layers = [common + 0.3 * rng.standard_normal(common.shape) for _ in range(2)]
-    tables, rsa = made(features, layers)
+    tables, rsa = in_folds(features, layers)
     found = decompose(tables, rsa).pair(0, 1).set_index("term")["value"]
     assert found[UNEXPLAINED] == pytest.approx(rsa[0, 1], abs=0.02) and rsa[0, 1] > 0.7
 
 
 def test_a_constant_layer_has_no_terms(case):
     features, layers, *_ = case
-    found = decompose(*made(features, [layers[0], np.ones((N, 2))]))
+    found = decompose(*in_folds(features, [layers[0], np.ones((N, 2))]))
     assert (found.terms[:, 0, 1] == 0).all() and (found.terms[:, 1, 1] == 0).all()
 
 
@@ -162,16 +244,95 @@ def test_score_terms_add_up_to_rho_and_equal_every_order_over_explicit_pairs(cas
     fits = RidgeMLEM().cross_validate(tables)
     terms = score_terms(tables, fits.weights)
     np.testing.assert_allclose(terms.sum(axis=-1), fits.rho, atol=1e-9)
-    test = explicit.held_out(explicit.random_folds(N, 3), 1)
-    x = explicit.feature_distances(features)[test]
-    predicted = rankdata(np.round(x**2 @ fits.weights[0, 1], 12))
+    folds = explicit.random_folds(N, 3)
+    test, other = explicit.held_out(folds, 1), explicit.training(folds, 1)
+    x = explicit.feature_distances(features)
+    predicted = np.round(x**2 @ fits.weights[0, 1], 12)
     true = rankdata(explicit.squared(layers[0])[test])
-    ranks = [r - r.mean() for r in (predicted, true)]
-    scale = np.sqrt((ranks[0] @ ranks[0]) * (ranks[1] @ ranks[1]))
-    expected = by_permutations(
-        lambda s: mean_within(ranks[0], x, s) @ mean_within(ranks[1], x, s) / scale, x.shape[1]
-    )
+    own = rankdata(predicted[test])
+    # The rank that any pair's prediction has among those of the fold's pairs.
+    below = (predicted[:, None] > predicted[test]).sum(axis=1)
+    tied = (predicted[:, None] == predicted[test]).sum(axis=1)
+    ranks, true = below + tied / 2, true - true.mean()
+    scale = own.std() * true.std() * len(own)
+
+    def value(chosen, order):
+        """The covariance with the mean prediction that the chosen features alone allow."""
+        kept, total = [f for f in order if f in chosen], 0.0
+        if len(chosen) == x.shape[1]:
+            return (own - own.mean()) @ true / scale
+        for pair, rank in zip(np.flatnonzero(test), true, strict=True):
+            for size in range(len(kept), -1, -1):
+                alike = ranks[other][
+                    np.isclose(x[other][:, kept[:size]], x[pair, kept[:size]]).all(axis=1)
+                ]
+                if len(alike):
+                    total += alike.mean() * rank
+                    break
+        return total / scale
+
+    alone = [round(value((f,), (f,)), 9) for f in range(x.shape[1])]
+    order = sorted(range(x.shape[1]), key=lambda f: -alone[f])
+    expected = by_permutations(lru_cache(lambda s: value(s, order)), x.shape[1])
     np.testing.assert_allclose(terms[0, 1], expected, atol=1e-9)
+
+
+def with_noise(n, extra, seed=0):
+    """A balanced feature that two layers have, beside features of pure noise."""
+    rng = np.random.default_rng(seed)
+    features = pd.DataFrame({"true": np.array(list("xy"))[np.arange(n) % 2]})
+    shared = 2.5 * (features[["true"]] == "x").to_numpy()
+    layers = [np.hstack((shared, rng.standard_normal((n, 3)))) for _ in range(2)]
+    return features, features.assign(**extra(rng, n)), layers
+
+
+# Stimuli, noise, data sets, and by how much at least the in-sample bound rises.
+NOISE = {
+    "a normal number with three decimals": (
+        450, lambda rng, n: {"noise": rng.normal(size=n).round(3)}, 1, 0.03,
+    ),
+    "five nominal features": (
+        300, lambda rng, n: {f"n{k}": rng.choice(list("abc"), n) for k in range(5)}, 1, 0.0,
+    ),
+    "forty nominal features of 60 stimuli": (
+        60, lambda rng, n: {f"n{k}": rng.choice(list("abc"), n) for k in range(40)}, 8, 0.2,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NOISE)
+def test_features_of_pure_noise_leave_terms_ceilings_and_the_unexplained_as_they_were(name):
+    n, extra, data_sets, rise = NOISE[name]
+    changes = []
+    for seed in range(data_sets):
+        *both, layers = with_noise(n, extra, seed)
+        made_of = [in_folds(features, layers) for features in both]
+        before, after = (decompose(*made, orders=2) for made in made_of)
+        assert before.terms[0, 0, 1] > 0.1
+        ceilings = [fold_ceilings(tables).mean() for tables, _ in made_of]
+        bounds = [in_sample_bound(tables).mean() for tables, _ in made_of]
+        assert bounds[1] > bounds[0] + rise
+        changes.append(
+            (
+                after.terms[0, 0, 1] - before.terms[0, 0, 1],
+                after.terms[1:, 0, 1].sum(),
+                after.unexplained[0, 1] - before.unexplained[0, 1],
+                ceilings[1] - ceilings[0],
+            )
+        )
+    # One data set decides where there are many pairs; else the mean of some, within its error.
+    error = np.std(changes, axis=0, ddof=1) / np.sqrt(data_sets) if data_sets > 1 else np.zeros(4)
+    assert (np.abs(np.mean(changes, axis=0)) < np.maximum(0.01, 3 * error)).all()
+    assert (error < 0.02).all()
+
+
+def test_noise_that_tells_all_pairs_apart_has_no_part_in_a_score():
+    _, noisy, layers = with_noise(450, lambda rng, n: {"noise": rng.normal(size=n).round(3)})
+    tables, _ = in_folds(noisy, layers)
+    fits = RidgeMLEM().cross_validate(tables)
+    terms = score_terms(tables, fits.weights).mean(axis=1)
+    np.testing.assert_allclose(terms.sum(axis=1), fits.rho.mean(axis=1), atol=1e-9)
+    assert np.abs(terms[:, 1]).max() < 0.01 and terms[:, 0].min() > 0.3
 
 
 def test_tau_terms_add_up_to_tau_and_show_what_is_ranked_differently():

@@ -1,0 +1,296 @@
+"""Cross-fitted means: what patterns of feature differences say of pairs of other stimuli.
+
+A mean over the pairs of a pattern follows the noise of these very pairs, the more the fewer there
+are. So the pairs inside a fold are compared with means over the pairs of stimuli outside that fold,
+which have no stimulus in common with them. Where no pair outside the fold has the pattern, the mean
+is that of a coarser pattern: without the last feature in the layer's order of priority, without the
+last two, and so on, down to the mean of all pairs. The priority of a feature is what it alone
+explains in the layer, so it does not depend on which other layers are looked at.
+
+Arrays of sums are (n_patterns, 2, 1 + n_layers, n_folds, n_draws): of the pairs inside each fold
+(0) and of those outside it (1), their number and the sums of their ranks in each layer, the ranks
+centred on their mean inside and outside each fold. n_draws is 1, but for resampled stimuli.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlem_core.base.errors import InputError
+from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.pairs.patterns import block_numbers, summed
+from mlem_core.pairs.tables import PairTables
+
+# What features explain is compared to so many decimals: copies of a feature stay in their order.
+_DECIMALS = 9
+
+
+@dataclass(frozen=True)
+class CrossFit:
+    """Sums of n_layers layers by fold and pattern, and what follows from them.
+
+    Attributes
+    ----------
+    codes : (n_patterns, n_features) a number for each level of each feature distance
+    sums : (n_patterns, 2, 1 + n_layers, n_folds, n_draws), see the module
+    spread : (n_draws, n_layers) root mean square of the centred ranks of all pairs
+    priority : (n_layers, n_features) place of each feature in the order in which features are
+        dropped last: 0 for the one that explains most
+    """
+
+    codes: IntArray
+    sums: FloatArray
+    spread: FloatArray
+    priority: IntArray
+
+    @classmethod
+    def of(cls, tables: PairTables, priority: IntArray | None = None) -> CrossFit:
+        """The sums of pair tables.
+
+        Parameters
+        ----------
+        priority : by default what each feature alone explains in these tables
+
+        Raises
+        ------
+        InputError
+            Fewer than two folds.
+        """
+        squares = tables.rank_squares[None]
+        return cls.of_draws(tables, tables.counts[None], tables.rank_sums[None], squares, priority)
+
+    @classmethod
+    def of_draws(
+        cls,
+        tables: PairTables,
+        counts: FloatArray,
+        rank_sums: FloatArray,
+        squares: FloatArray,
+        priority: IntArray | None,
+    ) -> CrossFit:
+        """Those of draws of the stimuli, by the cells of the tables.
+
+        Parameters
+        ----------
+        tables : of the layers, or of any; their cells, codes and folds count
+        counts : (n_draws, n_cells) weight of the pairs of each cell
+        rank_sums : (n_draws, n_layers, n_cells) sums of their centred average ranks
+        squares : (n_draws, n_layers) sum of the squared ranks of all pairs
+        priority : as in `of`; by default that of the first draw
+
+        Raises
+        ------
+        InputError
+            Fewer than two folds.
+        """
+        if tables.n_folds < 2:
+            raise InputError(
+                "found one fold; what features explain is computed between the stimuli of "
+                "different folds, so it needs at least two."
+            )
+        total = np.maximum(counts.sum(axis=1), 1.0)
+        sums = _fold_sums(tables, counts, rank_sums)
+        return cls.of_sums(tables.codes, sums, np.sqrt(squares / total[:, None]), priority)
+
+    @classmethod
+    def of_sums(
+        cls,
+        codes: IntArray,
+        sums: FloatArray,
+        spread: FloatArray,
+        priority: IntArray | None = None,
+    ) -> CrossFit:
+        """From the sums; the priority is by default that of the first draw."""
+        some = np.zeros((sums.shape[2] - 1, codes.shape[1]), dtype=np.int64)
+        made = cls(codes, sums, spread, some if priority is None else priority)
+        return made if priority is not None else replace(made, priority=made._priority())
+
+    @property
+    def flat(self) -> FloatArray:
+        """(n_patterns, n) the sums as rows, which can be added up."""
+        return self.sums.reshape(len(self.sums), -1)
+
+    def _priority(self) -> IntArray:
+        n_layers, n_features = self.priority.shape
+        alone = np.zeros((n_layers, n_features))
+        for f in range(n_features):
+            levels, group = np.unique(self.codes[:, f], return_inverse=True)
+            sums = summed(group, self.flat)
+            whole = self.explained(np.array([f]), levels[:, None], sums)[0]
+            alone[:, f] = np.round(np.diagonal(whole), _DECIMALS)
+        order = np.argsort(-alone, axis=1, kind="stable")
+        return np.argsort(order, axis=1, kind="stable")
+
+    def means(self, features: IntArray, codes: IntArray, sums: FloatArray) -> FloatArray:
+        """Mean centred rank, outside each fold, of the patterns of some features.
+
+        Parameters
+        ----------
+        features : (n_chosen,) by number
+        codes : (n_groups, n_chosen) their distinct patterns
+        sums : (n_groups, n) the rows of `flat`, added up by these patterns
+
+        Returns
+        -------
+        (n_groups, n_layers, n_folds, n_draws); 0 where it is not needed: where no pair, neither
+        inside the fold nor outside it, has the pattern
+        """
+        from mlem_core.pairs.kernels import fill_missing
+
+        both = sums.reshape(len(sums), *self.sums.shape[1:])
+        pairs = both[:, 1, :1]
+        found = np.divide(both[:, 1, 1:], pairs, out=np.zeros_like(both[:, 1, 1:]), where=pairs > 0)
+        missing = (both[:, 1, 0] <= 0) & (both[:, 0, 0] > 0)
+        if not len(features) or not missing.any():
+            return found
+        n, n_columns = len(sums), missing[0].size
+        orders, own = np.unique(
+            np.argsort(self.priority[:, features], axis=1), axis=0, return_inverse=True
+        )
+        for number, order in enumerate(orders):
+            place, shared = _sorted(codes[:, order])
+            fill_missing(
+                place,
+                shared,
+                len(order),
+                np.flatnonzero(own.ravel() == number),
+                both.reshape(n, 2, -1, n_columns),
+                missing.reshape(n, n_columns),
+                found.reshape(n, -1, n_columns),
+            )
+        return found
+
+    def explained(self, features: IntArray, codes: IntArray, sums: FloatArray) -> FloatArray:
+        """What some features explain of the correlation of every two layers, in units of ρ.
+
+        The mean over the folds (that have pairs), and over both ways of choosing the layer whose
+        means are taken: Σ_p m_p(A, outside) · Σ ranks of B inside / number of pairs inside.
+
+        Parameters
+        ----------
+        features, codes, sums : see `means`
+
+        Returns
+        -------
+        (n_draws, n_layers, n_layers)
+        """
+        means = self.means(features, codes, sums)
+        inside = sums.reshape(len(sums), *self.sums.shape[1:])[:, 0]
+        pairs, ranks = inside[:, 0].sum(axis=0), inside[:, 1:]
+        n_layers = ranks.shape[1]
+        if ranks.shape[-1] == 1:
+            products = np.matmul(
+                np.moveaxis(means[..., 0], (2, 1), (0, 1)), np.moveaxis(ranks[..., 0], 2, 0)
+            )[..., None]
+        else:
+            products = np.empty((ranks.shape[2], n_layers, n_layers, ranks.shape[3]))
+            for a in range(n_layers):
+                for b in range(n_layers):
+                    products[:, a, b] = np.einsum("gkd,gkd->kd", means[:, a], ranks[:, b])
+        # (n_folds, n_layers, n_layers, n_draws) to the mean over folds.
+        weight = (pairs > 0) / np.maximum((pairs > 0).sum(axis=0), 1) / np.maximum(pairs, 1.0)
+        one_way = np.einsum("kabd,kd->dab", products, weight)
+        scale = self.spread[:, :, None] * self.spread[:, None, :]
+        both = one_way + one_way.transpose(0, 2, 1)
+        return np.divide(both, 2 * scale, out=np.zeros_like(both), where=scale > 0)
+
+
+def outside_cells(tables: PairTables, fold: int) -> IntArray:
+    """The cells of the pairs of which no stimulus is in a fold."""
+    return np.flatnonzero(~np.isin(tables.cell_block, block_numbers(tables.n_folds)[fold]))
+
+
+def _fold_sums(tables: PairTables, counts: FloatArray, rank_sums: FloatArray) -> FloatArray:
+    """(n_patterns, 2, 1 + n_layers, n_folds, n_draws) centred sums, see the module."""
+    n_draws, n_layers, n_cells = rank_sums.shape
+    values = np.empty((n_cells, 1 + n_layers, n_draws))
+    values[:, 0], values[:, 1:] = counts.T, rank_sums.transpose(2, 1, 0)
+    found = np.zeros((len(tables.codes), 2, 1 + n_layers, tables.n_folds, n_draws))
+    for fold in range(tables.n_folds):
+        inside = np.arange(n_cells)[tables.held_out(fold)]
+        for side, at in enumerate((inside, outside_cells(tables, fold))):
+            own = summed(tables.cell_pattern[at], values[at].reshape(len(at), -1))
+            own = own.reshape(len(own), 1 + n_layers, n_draws)
+            mean = own[:, 1:].sum(axis=0) / np.maximum(own[:, 0].sum(axis=0), 1.0)
+            own[:, 1:] -= own[:, :1] * mean
+            found[: len(own), side, :, fold] = own
+    return found
+
+
+def _sorted(codes: IntArray) -> tuple[IntArray, IntArray]:
+    """Sort distinct rows (n, n_columns), the first column counting most.
+
+    Returns
+    -------
+    (n,) which row stands at each place, and (n + 1,) in how many leading columns the row at a place
+    agrees with the one before it; -1 at both ends
+    """
+    keys: list[NDArray[np.int64]] = []
+    key, size = np.zeros(len(codes), dtype=np.int64), 1
+    for column in codes.T:
+        levels = int(column.max(initial=0)) + 1
+        if size * levels >= 2**62:
+            keys.append(key)
+            key, size = np.zeros(len(codes), dtype=np.int64), 1
+        key, size = key * levels + column, size * levels
+    place = np.lexsort((key, *reversed(keys)))
+    ordered = codes[place]
+    shared = np.full(len(codes) + 1, -1)
+    shared[1:-1] = np.argmin(ordered[1:] == ordered[:-1], axis=1)
+    return place, shared
+
+
+def outside_means(tables: PairTables) -> list[FloatArray]:
+    """For each fold the mean rank, outside it, of the patterns of the pairs inside it.
+
+    Returns
+    -------
+    for each fold (n_layers, n_cells of the pairs inside it), in standard deviations of the ranks of
+    all pairs; 0 in tables of one fold, or without ranks of all pairs
+    """
+    folds = range(tables.n_folds)
+    patterns = [tables.cell_pattern[tables.held_out(fold)] for fold in folds]
+    if tables.n_folds < 2 or not tables.rank_squares.any():
+        return [np.zeros((tables.n_layers, len(own))) for own in patterns]
+    fit = CrossFit.of(tables)
+    means = fit.means(np.arange(tables.codes.shape[1]), fit.codes, fit.flat)[..., 0]
+    spread = fit.spread[0][:, None]
+    return [
+        np.divide(own, spread, out=np.zeros_like(own), where=spread > 0)
+        for own in (means[patterns[fold], :, fold].T for fold in folds)
+    ]
+
+
+def fold_ceilings(tables: PairTables) -> FloatArray:
+    """The cross-fitted feature ceiling of each layer in each fold: (n_layers, n_folds).
+
+    √ of what the means of the pairs outside a fold explain of the ranks among the pairs inside it,
+    by all features. It is 0 where they explain nothing, or less, and in tables without ranks of all
+    pairs.
+    """
+    ceilings = np.zeros((tables.n_layers, tables.n_folds))
+    for fold, means in enumerate(outside_means(tables)):
+        at = tables.held_out(fold)
+        pairs, squares = tables.counts[at].sum(), tables.within_squares[:, fold]
+        ceilings[:, fold] = ceiling(means, tables.within_sums[:, at], squares, pairs)
+    return ceilings
+
+
+def ceiling(
+    means: FloatArray, rank_sums: FloatArray, squares: FloatArray, pairs: FloatArray | float
+) -> FloatArray:
+    """The ceiling of the pairs inside a fold: (...).
+
+    Parameters
+    ----------
+    means : (..., n_cells) of `outside_means`
+    rank_sums : (..., n_cells) sums of the ranks of the pairs inside the fold, centred
+    squares, pairs : (...) sum of the squared ranks, and how many pairs there are
+    """
+    shared = (means * rank_sums).sum(axis=-1)
+    scale = np.sqrt(squares * pairs)
+    part = np.divide(shared, scale, out=np.zeros_like(shared), where=scale > 0)
+    return np.sqrt(np.maximum(part, 0.0))
