@@ -18,8 +18,8 @@ from mlem_core.analysis.results import Results, results_from_tables
 from mlem_core.base.parallel import cores
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.ridge import ALPHAS
-from mlem_core.models.registry import LoadedModel
-from mlem_core.models.representations import extract
+from mlem_core.models.extraction import extract
+from mlem_core.models.loaded import LoadedModel
 from mlem_core.pairs.build import PassOptions, pair_tables
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.patterns import PairIndex, feature_columns

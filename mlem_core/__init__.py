@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from mlem_core.analysis.spec import AnalysisSpec
     from mlem_core.base.errors import InputError
     from mlem_core.base.typing import Progress
-    from mlem_core.data.stimuli import Feature, StimulusSet, read_csv, write_csv
+    from mlem_core.data.stimuli import Feature, StimulusSet
+    from mlem_core.data.stimulus_csv import read_csv, write_csv
     from mlem_core.estimators.frrsa import FRRSA
     from mlem_core.estimators.ridge import RidgeMLEM
     from mlem_core.estimators.soft_rank import SoftRankMLEM
@@ -62,7 +63,8 @@ _HOMES = {
     "analysis.spec": ("AnalysisSpec",),
     "base.errors": ("InputError",),
     "base.typing": ("Progress",),
-    "data.stimuli": ("Feature", "StimulusSet", "read_csv", "write_csv"),
+    "data.stimuli": ("Feature", "StimulusSet"),
+    "data.stimulus_csv": ("read_csv", "write_csv"),
     "estimators.frrsa": ("FRRSA",),
     "estimators.ridge": ("RidgeMLEM",),
     "estimators.soft_rank": ("SoftRankMLEM",),

@@ -16,10 +16,8 @@ from pages.parts.wording import describe, plain
 if TYPE_CHECKING:
     from mlem_core.analysis.spec import AnalysisSpec
     from mlem_core.data.stimuli import StimulusSet
-    from mlem_core.models.registry import ModelInfo
     from mlem_core.tasks.analyses import Job
 
-DEFAULT_MODELS = ("mini-bert", "mini-gpt2", "mini-mamba", "minilm", "smollm2")
 TITLES = {
     "queued": ":material/hourglass: Waiting:",
     "running": ":material/hourglass: Running:",
@@ -30,10 +28,10 @@ TITLES = {
 
 
 @st.cache_resource(ttl=60, show_spinner="Looking for models …")
-def _known() -> list[ModelInfo]:
-    from mlem_core.models import registry
+def _available() -> dict[str, bool]:
+    from mlem_core.models.registry import MODELS
 
-    return registry.known()
+    return {name: model.available() for name, model in MODELS.items()}
 
 
 def body() -> None:
@@ -70,17 +68,18 @@ def body() -> None:
 
 
 def _choose_models() -> tuple[list[str], list[str]]:
-    infos = {info.name: info for info in _known()}
+    from mlem_core.models.registry import MODELS, defaults
+
+    available = _available()
 
     def label(name: str) -> str:
-        away = name in infos and not infos[name].available
-        return f"{name} (not reachable now)" if away else name
+        return name if available.get(name, True) else f"{name} (not reachable now)"
 
     models = choices.choose_many(
         "Models",
-        list(dict.fromkeys([*infos, *(choices.get("models") or [])])),
+        list(dict.fromkeys([*available, *(choices.get("models") or [])])),
         "models",
-        DEFAULT_MODELS,
+        defaults(),
         format_func=label,
         accept_new_options=True,
         wrap=True,
@@ -88,19 +87,19 @@ def _choose_models() -> tuple[list[str], list[str]]:
         help="Models of this list, or type any id of the Hugging Face hub or a folder with a "
         "model (safetensors or GGUF).",
     )
-    about = []
+    lines = []
     for name in models:
-        info = infos.get(name)
-        if info is None:
-            about.append(f"{name}: a hub id or a folder.")
-        elif info.available:
-            about.append(f"{name}: {info.label}.")
+        if name not in available:
+            lines.append(f"{name}: a hub id or a folder.")
+        elif available[name]:
+            lines.append(f"{name}: {MODELS[name].label}.")
         else:
-            about.append(
-                f"{name}: {info.label}, {info.note}; it cannot be reached now, and the run leaves "
-                "it out if that stays so."
+            origin = MODELS[name].package or "the Hugging Face hub"
+            lines.append(
+                f"{name}: {MODELS[name].label}, from {origin}; it cannot be reached now, and the "
+                "run leaves it out if that stays so."
             )
-    st.caption("  \n".join(plain(line) for line in about))
+    st.caption("  \n".join(plain(line) for line in lines))
     choices.write(
         "Layers",
         "layers",
@@ -187,7 +186,7 @@ def _choose_features(stimuli: StimulusSet | None) -> dict[str, Any]:
 
 
 def _choose_method() -> dict[str, Any]:
-    from mlem_core.models.registry import DTYPES
+    from mlem_core.models.loading import DTYPES
     from mlem_core.models.tokens import SPECIAL_TOKENS
     from mlem_core.pairs.distances import DISTANCES
 
@@ -257,11 +256,11 @@ def _spec(models: list[str], files: list[str], options: dict[str, Any]) -> Analy
     from mlem_core.analysis.spec import AnalysisSpec
     from mlem_core.data import datasets
 
-    name = choices.get_one("stimuli", datasets.NAMES[0])
+    name = choices.get_one("stimuli", next(iter(datasets.SETS)))
     if options["features"] == ():
         raise InputError("no feature is chosen; choose at least one under More options.")
     return AnalysisSpec(
-        stimuli=name if name in datasets.NAMES else str(stored.upload_path(name)),
+        stimuli=name if name in datasets.SETS else str(stored.upload_path(name)),
         models=tuple(models),
         representations=tuple(
             (one.partition("=")[0], str(stored.upload_path(one.partition("=")[2]))) for one in files

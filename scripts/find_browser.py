@@ -15,6 +15,10 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 MACOS = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
 
 
+# Of the widths of Arial and Times; and what lists fonts.
+FONTS = ("fonts-liberation", "fontconfig")
+
+
 def find_browser() -> str | None:
     """Path of the first browser that starts: on the PATH, in macOS's place, or Playwright's own."""
     found = [path for name in NAMES if (path := shutil.which(name))]
@@ -52,20 +56,13 @@ def _playwrights_own() -> str | None:
 
 def _install() -> str | None:
     """Try Debian's package where that is allowed, then Playwright's download."""
-    root = bool(launch_arguments())
-    apt = root and shutil.which("apt-get") is not None
-    if apt and _is_debian():
+    if _may_use_apt():
         print("browser: installing Debian's chromium", file=sys.stderr)
-        environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-        for command in (
-            ["apt-get", "-qq", "update"],
-            ["apt-get", "-qq", "install", "-y", "--no-install-recommends", "chromium"],
-        ):
-            subprocess.run(command, env=environment, capture_output=True)
+        _apt_install("chromium", *FONTS)
         if path := find_browser():
             return path
     print("browser: installing Playwright's Chromium", file=sys.stderr)
-    dependencies = ["--with-deps"] if apt else []
+    dependencies = ["--with-deps"] if launch_arguments() and shutil.which("apt-get") else []
     subprocess.run(
         [sys.executable, "-m", "playwright", "install", *dependencies, "chromium"],
         capture_output=True,
@@ -73,16 +70,40 @@ def _install() -> str | None:
     return find_browser()
 
 
-def _is_debian() -> bool:
-    """Ubuntu's package of the same name is only a pointer to a snap."""
+def _apt_install(*packages: str) -> None:
+    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+    for command in (
+        ["apt-get", "-qq", "update"],
+        ["apt-get", "-qq", "install", "-y", "--no-install-recommends", *packages],
+    ):
+        subprocess.run(command, env=environment, capture_output=True)
+
+
+def _has_fonts() -> bool:
+    """Whether PDFs can be written in the fonts that they name (or ones of the same widths)."""
+    if shutil.which("fc-list") is None:
+        return False
+    listed = subprocess.run(["fc-list", "Liberation Sans"], capture_output=True).stdout
+    return bool(listed.strip())
+
+
+def _may_use_apt() -> bool:
+    """On Debian, as root. Ubuntu's chromium is only a pointer to a snap."""
     try:
-        return "ID=debian" in Path("/etc/os-release").read_text().splitlines()
+        return (
+            bool(launch_arguments())
+            and "ID=debian" in Path("/etc/os-release").read_text().splitlines()
+        )
     except OSError:
         return False
 
 
 def main() -> int:
-    if find_browser() or _install():
+    found = find_browser() or _install()
+    if found and not _has_fonts() and _may_use_apt():
+        print("browser: installing Liberation's fonts, which PDFs are written in", file=sys.stderr)
+        _apt_install(*FONTS)
+    if found:
         return 0
     print(
         "browser: the browser tests need Chrome or Chromium; none is installed and none could be "

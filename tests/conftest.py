@@ -10,7 +10,8 @@ import tiny
 from find_browser import find_browser, launch_arguments
 from playwright.sync_api import Browser, sync_playwright
 
-from mlem_core.models.registry import LoadedModel, open_model
+from mlem_core.models.loaded import LoadedModel
+from mlem_core.models.loading import open_model
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from explicit import feature_distances, random_features, random_folds, random_la
 
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.data import datasets
-from mlem_core.data.stimuli import write_csv
+from mlem_core.data.stimulus_csv import write_csv
 from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.patterns import PairIndex, feature_columns
 from mlem_core.pairs.tables import PairTables

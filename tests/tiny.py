@@ -11,8 +11,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mlem_core.data.stimuli import StimulusSet, from_frame
-from mlem_core.models.registry import LoadedModel, open_model, quiet
+from mlem_core.data.stimuli import StimulusSet
+from mlem_core.data.stimulus_csv import from_frame
+from mlem_core.models.loaded import LoadedModel, quiet
+from mlem_core.models.loading import open_model
 
 SENTENCES = [
     "The old dog sees a cat.",

@@ -20,8 +20,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from mlem_core.data.datasets import probing
-from mlem_core.data.datasets.probing import PLURAL, SINGULAR
+from grammars import probing
+from grammars.probing import PLURAL, SINGULAR
 
 KNOWN = 5
 SEED = 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 
-from mlem_core.data.datasets import probing, relative_clauses
+from grammars import probing, relative_clauses
 
 CHAT = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n{}"
 

@@ -15,7 +15,7 @@ import pandas as pd
 
 from mlem_core import AnalysisSpec, Store, figures, run
 from mlem_core.analysis.analysis import Analysis
-from mlem_core.data.stimuli import write_table
+from mlem_core.data.csvfile import write_table
 from mlem_core.measures.decomposition import decompose
 
 TRIO = ("mini-bert", "mini-gpt2", "mini-mamba")

@@ -10,7 +10,7 @@ import numpy as np
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.analysis.transforms import stimuli_kept
-from mlem_core.data.stimuli import read_csv, write_csv
+from mlem_core.data.stimulus_csv import read_csv, write_csv
 from mlem_core.pairs import tables_io
 
 

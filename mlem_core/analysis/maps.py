@@ -85,14 +85,7 @@ def representations_of(analysis: Analysis, model: str, store: Store) -> Represen
     if model in files:
         found = from_file(analysis.spec, analysis.whole, files[model], model)
     else:
-        found = representations.find(
-            analysis.whole,
-            model,
-            store,
-            dtype=analysis.spec.dtype,
-            special_tokens=analysis.spec.special_tokens,
-            pooling=analysis.spec.pooling,
-        )
+        found = representations.find(analysis.whole, model, store, analysis.spec.extraction)
     if found is None:
         raise InputError(
             f"the representations of {model} are no longer in the store; run the analysis "

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
-from mlem_core.data.stimuli import write_table
+from mlem_core.data.csvfile import write_table
 from mlem_core.estimators.base import FoldFits
 from mlem_core.measures import similarity
 from mlem_core.measures.importance import fitted

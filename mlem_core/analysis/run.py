@@ -99,16 +99,7 @@ def model_representations(
     def sentences(done: int, total: int) -> None:
         report(Progress("representations", name, done, total, "sentences"))
 
-    return representations.from_model(
-        stimuli,
-        name,
-        store,
-        device=spec.device,
-        dtype=spec.dtype,
-        special_tokens=spec.special_tokens,
-        pooling=spec.pooling,
-        progress=sentences,
-    )
+    return representations.from_model(stimuli, name, store, spec.extraction, sentences)
 
 
 def _all_representations(

@@ -1,107 +1,211 @@
-"""What an analysis is: everything that decides what it gives."""
+"""What an analysis is: everything that decides what it gives, and how each of it is asked for."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from mlem_core.analysis.transforms import POSITIONS, UNITS
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.data import datasets
-from mlem_core.data.stimuli import StimulusSet, read_csv
+from mlem_core.data.stimuli import StimulusSet
+from mlem_core.data.stimulus_csv import read_csv
 from mlem_core.estimators.registry import ESTIMATORS
-from mlem_core.models.registry import DTYPES
+from mlem_core.models.extraction import ExtractionOptions
+from mlem_core.models.loading import DEVICES, DTYPES
+from mlem_core.models.registry import packaged
 from mlem_core.models.tokens import POOLINGS, SPECIAL_TOKENS
 from mlem_core.pairs.distances import DISTANCES, PRECOMPUTED, metrics
 from mlem_core.pairs.patterns import MISSING
 
 
 @dataclass(frozen=True)
-class AnalysisSpec:
-    """Everything that decides what an analysis gives.
+class Parameter:
+    """How a parameter of an analysis is asked for, on the command line and in the form.
 
     Attributes
     ----------
-    stimuli : name of a built-in set, or path of a stimulus CSV
-    models : names of models, see `mlem_core.models.registry`
-    representations : (name, path) of files that stand for models
-    layers : layers to use of each model that has them; None is all
-    features : features to use; None is all
-    ordered, nominal : features whose kind is not what their values suggest
-    missing : "ignore" or "level", see `mlem_core.pairs.patterns.PairIndex`
-    estimator : name, see `mlem_core.estimators.registry`
-    interactions : whether products of two features are weighed too
-    distance : a name in `mlem_core.pairs.distances.DISTANCES`; "precomputed" where all that is
-        compared are files whose arrays are distances (n_stimuli, n_stimuli)
-    folds : number of folds of the cross-validation
-    seed : seed of the folds
-    device : "auto", "cpu" or "cuda"
-    positions : "all" stimuli, or "without-first": without the words at position 0
-    units : "raw", "standardised" (each of variance 1 over the stimuli) or "without-outliers", see
-        `mlem_core.analysis.transforms`
-    special_tokens : start and end tokens of a sentence: "model", as its tokenizer adds them,
-        "none", or "start", with a start token in any case
-    pooling : what of a model stands for a stimulus: "standard" (a word's last sub-token, the mean
-        of a sentence), "mean" (of a word's sub-tokens) or "last" (token of a sentence)
-    dtype : "float32" or "bfloat16", the numbers that models compute with
+    label : its name in the form
+    help : what it is; a function where that depends on what is registered
+    noun : what a message calls a value, where that is not the field's name
+    choices : gives the values that can be chosen; asked each time, as others may be registered
+    metavar : what the command line shows for a value; "" shows the choices
+    parse : the value that a text on the command line stands for; raises InputError
+    option : its name on the command line, where that is not its own
+    repeated : whether the option may be given several times, a value each time
     """
 
-    stimuli: str = "probing"
-    models: tuple[str, ...] = ()
-    representations: tuple[tuple[str, str], ...] = ()
-    layers: tuple[int, ...] | None = None
-    features: tuple[str, ...] | None = None
-    ordered: tuple[str, ...] = ()
-    nominal: tuple[str, ...] = ()
-    missing: str = "ignore"
-    estimator: str = "ridge"
-    distance: str = "euclidean"
-    folds: int = 5
-    seed: int = 0
-    device: str = "auto"
-    interactions: bool = False
-    positions: str = "all"
-    units: str = "raw"
-    special_tokens: str = "model"
-    pooling: str = "standard"
-    dtype: str = "float32"
+    label: str
+    help: str | Callable[[], str]
+    noun: str = ""
+    choices: Callable[[], Iterable[str]] | None = None
+    metavar: str = ""
+    parse: Callable[[str], Any] = str
+    option: str = ""
+    repeated: bool = False
+
+
+def parse_names(text: str) -> tuple[str, ...]:
+    """("a", "b") of "a, b"."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _parse_layers(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(sorted({int(part) for part in parse_names(text)}))
+    except ValueError:
+        raise InputError(f"{text!r} is not a list of layer numbers such as 0,3,6") from None
+
+
+def _parse_named_file(text: str) -> tuple[str, str]:
+    name, equals, path = text.partition("=")
+    if not (name and equals and path):
+        raise InputError(f"{text!r} is not of the form NAME=FILE")
+    return name, path
+
+
+def _asked(default: Any, label: str, help: str | Callable[[], str], **more: Any) -> Any:
+    """A field with its description."""
+    return field(default=default, metadata={"parameter": Parameter(label, help, **more)})
+
+
+def _models_help() -> str:
+    named = ", ".join(sorted(packaged()))
+    return f"{named}, a hub id or a local folder; may be given several times"
+
+
+@dataclass(frozen=True)
+class AnalysisSpec:
+    """Everything that decides what an analysis gives; `parameters` describes its fields."""
+
+    stimuli: str = _asked(
+        "probing", "Stimulus set", "a stimulus CSV or a built-in set", metavar="FILE.csv|NAME"
+    )
+    models: tuple[str, ...] = _asked(
+        (), "Models", _models_help, option="model", metavar="NAME", repeated=True
+    )
+    representations: tuple[tuple[str, str], ...] = _asked(
+        (),
+        "Representations",
+        ".npz or .safetensors with layer_00, layer_01, ..., or a .csv of one layer; may be given "
+        "several times",
+        metavar="NAME=FILE",
+        parse=_parse_named_file,
+        repeated=True,
+    )
+    layers: tuple[int, ...] | None = _asked(
+        None, "Layers", "default: all", metavar="0,3,6", parse=_parse_layers
+    )
+    features: tuple[str, ...] | None = _asked(
+        None, "Features", "default: all", metavar="a,b", parse=parse_names
+    )
+    ordered: tuple[str, ...] = _asked(
+        (),
+        "Ordered features",
+        "features that differ by how far apart their values are; default: the numeric ones",
+        metavar="a,b",
+        parse=parse_names,
+    )
+    nominal: tuple[str, ...] = _asked(
+        (),
+        "Nominal features",
+        "features that are equal or not, though they are numbers",
+        metavar="a,b",
+        parse=parse_names,
+    )
+    missing: str = _asked(
+        "ignore",
+        "Missing values",
+        "a missing value differs from none (ignore, the default), or is a value of its own (level)",
+        noun="policy for missing values",
+        choices=lambda: MISSING,
+    )
+    estimator: str = _asked(
+        "ridge",
+        "Estimator",
+        lambda: "; ".join(each.label for each in ESTIMATORS.values()) + "; default: ridge",
+        choices=lambda: ESTIMATORS,
+    )
+    interactions: bool = _asked(False, "Interactions", "weigh products of two features too")
+    distance: str = _asked(
+        "euclidean",
+        "Distance of representations",
+        "precomputed: the arrays of the representations files are distances",
+        choices=lambda: DISTANCES,
+    )
+    folds: int = _asked(5, "Folds", "of the cross-validation; default: 5", metavar="N", parse=int)
+    seed: int = _asked(
+        0, "Seed", "of the folds and of resampling; default: 0", metavar="N", parse=int
+    )
+    device: str = _asked(
+        "auto",
+        "Device",
+        "where models are run and pairs compared; auto (the default) takes a GPU if there is one",
+        choices=lambda: DEVICES,
+    )
+    dtype: str = _asked(
+        "float32",
+        "Numbers of the models",
+        "numbers that models compute with; default: float32",
+        choices=lambda: DTYPES,
+    )
+    special_tokens: str = _asked(
+        "model",
+        "Start and end tokens",
+        "start and end tokens of a sentence: as the model's tokenizer adds them, none, or a start "
+        "token in any case",
+        noun="choice of special tokens",
+        choices=lambda: SPECIAL_TOKENS,
+    )
+    pooling: str = _asked(
+        "standard",
+        "Pooling",
+        "what stands for a stimulus: standard (a word's last sub-token, the mean of a sentence), "
+        "mean (of a word's sub-tokens) or last (token of a sentence)",
+        choices=lambda: POOLINGS,
+    )
+    positions: str = _asked(
+        "all",
+        "Positions",
+        "without-first leaves out the words at position 0",
+        noun="choice of positions",
+        choices=lambda: POSITIONS,
+    )
+    units: str = _asked(
+        "raw",
+        "Units",
+        "of a layer: as they are (raw, the default), each with variance 1, or without those of "
+        "outlying variance",
+        noun="choice of units",
+        choices=lambda: UNITS,
+    )
+
+    @property
+    def extraction(self) -> ExtractionOptions:
+        """How hidden states are taken from the models."""
+        return ExtractionOptions(self.special_tokens, self.pooling, self.dtype, self.device)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it."""
-        kept: dict[str, Any] = json.loads(json.dumps(asdict(self)))
-        return kept
+        return cast("dict[str, Any]", json.loads(json.dumps(asdict(self))))
 
     @classmethod
-    def from_dict(cls, kept: Mapping[str, Any]) -> AnalysisSpec:
+    def from_dict(cls, values: Mapping[str, Any]) -> AnalysisSpec:
         """What `to_dict` gave; an unknown entry is an error."""
-        names = [field.name for field in fields(cls)]
-        for name in kept:
-            if name not in names:
-                raise unknown("entry of an analysis", name, names)
-
-        def frozen(value: Any) -> Any:
-            return tuple(frozen(v) for v in value) if isinstance(value, list | tuple) else value
-
-        return cls(**{name: frozen(value) for name, value in kept.items()})
+        for name in values:
+            if name not in parameters():
+                raise unknown("entry of an analysis", name, parameters())
+        return cls(**{name: _frozen(value) for name, value in values.items()})
 
     def check(self) -> None:
         """Raise InputError for a choice that does not exist, before anything is computed."""
-        for kind, value, choices in (
-            ("policy for missing values", self.missing, MISSING),
-            ("estimator", self.estimator, ESTIMATORS),
-            ("distance", self.distance, DISTANCES),
-            ("device", self.device, ("auto", "cpu", "cuda")),
-            ("choice of positions", self.positions, POSITIONS),
-            ("choice of units", self.units, UNITS),
-            ("choice of special tokens", self.special_tokens, SPECIAL_TOKENS),
-            ("pooling", self.pooling, POOLINGS),
-            ("dtype", self.dtype, DTYPES),
-        ):
-            if value not in choices:
-                raise unknown(kind, value, choices)
+        for name, described in parameters().items():
+            value = getattr(self, name)
+            if described.choices is not None and value not in described.choices():
+                raise unknown(described.noun or name, value, described.choices())
         if self.folds < 3:
             raise InputError(
                 f"found {self.folds} folds; at least 3 are needed, one to test and one to choose α."
@@ -109,25 +213,39 @@ class AnalysisSpec:
         names = [*self.models, *(name for name, _ in self.representations)]
         if not names:
             raise InputError("no model is chosen; name at least one model or representations file.")
-        if self.distance == PRECOMPUTED and self.models:
-            raise InputError(
-                f"the distance {PRECOMPUTED} goes with representations files only, whose arrays "
-                f"are distances already; found the model {self.models[0]!r} beside it: leave it "
-                f"out, or choose one of {', '.join(metrics())}."
-            )
-        if self.distance == PRECOMPUTED and self.units != "raw":
-            raise InputError(
-                f"the units cannot be {self.units} where the distance is {PRECOMPUTED}: distances "
-                "have no units; the only choice is raw."
-            )
+        if self.distance == PRECOMPUTED:
+            _check_precomputed(self)
         for name in names:
             if names.count(name) > 1:
                 raise InputError(f"the model {name!r} is named twice; each name must be its own.")
 
     def load_stimuli(self) -> StimulusSet:
         """The stimuli with the kinds of their features, all features."""
-        if self.stimuli in datasets.NAMES:
+        if self.stimuli in datasets.SETS:
             return datasets.load(self.stimuli).with_kinds(self.ordered, self.nominal)
         if not Path(self.stimuli).exists() and not self.stimuli.lower().endswith(".csv"):
-            raise unknown("stimulus set", self.stimuli, [*datasets.NAMES, "the path of a CSV"])
+            raise unknown("stimulus set", self.stimuli, [*datasets.SETS, "the path of a CSV"])
         return read_csv(Path(self.stimuli), ordered=self.ordered, nominal=self.nominal)
+
+
+def parameters() -> dict[str, Parameter]:
+    """How each field of an `AnalysisSpec` is asked for, in the order of a form."""
+    return {each.name: each.metadata["parameter"] for each in fields(AnalysisSpec)}
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
+
+
+def _check_precomputed(spec: AnalysisSpec) -> None:
+    if spec.models:
+        raise InputError(
+            f"the distance {PRECOMPUTED} goes with representations files only, whose arrays are "
+            f"distances already; found the model {spec.models[0]!r} beside it: leave it out, or "
+            f"choose one of {', '.join(metrics())}."
+        )
+    if spec.units != "raw":
+        raise InputError(
+            f"the units cannot be {spec.units} where the distance is {PRECOMPUTED}: distances have "
+            "no units; the only choice is raw."
+        )

@@ -67,9 +67,9 @@ def _analyze(options: argparse.Namespace) -> None:
             def layers(done: int, total: int, name: str = name) -> None:
                 bars.show(Progress(name, None, done, total, "layers"))
 
-            found = of_analysis(analysis, name, store, progress=layers)
-            extra[f"{name.replace('-', '_')}.csv"] = found.table
-            notices += found.notices
+            baseline = of_analysis(analysis, name, store, progress=layers)
+            extra[f"{name.replace('-', '_')}.csv"] = baseline.table
+            notices += baseline.notices
         if options.bootstrap:
             bounds = layer_intervals(
                 analysis, store, n_replicates=options.bootstrap, report=bars.show
@@ -108,23 +108,23 @@ def _audit(options: argparse.Namespace) -> None:
     store = Store()
     with _Bars() as bars:
         analysis = run(spec_of(options), store, bars.show)
-        found = audit(analysis, store, bars.show)
-    for notice in [*analysis.notices, *found.notices]:
+        result = audit(analysis, store, bars.show)
+    for notice in [*analysis.notices, *result.notices]:
         print(notice, file=sys.stderr)
     tables = {
-        "audit.csv": found.layers,
-        "audit_changes.csv": found.changes,
-        "audit_pairs.csv": found.pairs,
-        "audit_marks.csv": flags(found),
+        "audit.csv": result.layers,
+        "audit_changes.csv": result.changes,
+        "audit_pairs.csv": result.pairs,
+        "audit_marks.csv": flags(result),
     }
     write_tables(options.out, tables, analysis.manifest)
-    print("\n".join(summary(found)))
+    print("\n".join(summary(result)))
 
 
 def _why(options: argparse.Namespace) -> None:
     from mlem_core.analysis.run import run
     from mlem_core.base.typing import Progress
-    from mlem_core.data.stimuli import write_table
+    from mlem_core.data.csvfile import write_table
     from mlem_core.inference.caveats import GENERALISES
     from mlem_core.inference.explanation import explain, with_intervals
     from mlem_core.storage.store import Store
@@ -171,27 +171,27 @@ def _multiverse(options: argparse.Namespace) -> None:
         varied = dict(options.vary) or None
         spec = spec_of(options)
         analysis = run(narrowed(spec, asked) if asked else spec, store, bars.show)
-        found = multiverse(analysis, asked, store, varied, bars.show)
-    for notice in [*analysis.notices, *found.notices]:
+        result = multiverse(analysis, asked, store, varied, bars.show)
+    for notice in [*analysis.notices, *result.notices]:
         print(notice, file=sys.stderr)
-    universes = found.universes
+    universes = result.universes
     for number, claim in enumerate(claims, 1):
-        margins = claim.margins(found).reindex(universes["universe"]).to_numpy()
+        margins = claim.margins(result).reindex(universes["universe"]).to_numpy()
         universes = universes.assign(**{f"margin_{number}": margins})
     tables = {
         "universes.csv": universes,
-        "universe_layers.csv": found.layers,
-        "universe_importance.csv": found.importance,
-        "universe_similarity.csv": found.similarity,
+        "universe_layers.csv": result.layers,
+        "universe_importance.csv": result.importance,
+        "universe_similarity.csv": result.similarity,
     }
     write_tables(options.out, tables, analysis.manifest)
-    said = [verdict(claim, found) for claim in claims]
-    print("\n".join(said or orders(found)))
+    verdicts = [verdict(claim, result) for claim in claims]
+    print("\n".join(verdicts or orders(result)))
 
 
 def _stimuli(options: argparse.Namespace) -> None:
     from mlem_core.data import datasets
-    from mlem_core.data.stimuli import write_csv
+    from mlem_core.data.stimulus_csv import write_csv
 
     write_csv(datasets.load(options.name), options.out)
 
@@ -200,9 +200,9 @@ def _verify(options: argparse.Namespace) -> int:
     from mlem_core.report.verify import verify
 
     with _Bars() as bars:
-        found = verify(options.capsule, bars.show)
-    print("\n".join(found.lines()))
-    return 0 if found.same else DIFFERS
+        result = verify(options.capsule, bars.show)
+    print("\n".join(result.lines()))
+    return 0 if result.same else DIFFERS
 
 
 _COMMANDS: dict[str, Callable[[argparse.Namespace], int | None]] = {

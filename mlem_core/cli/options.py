@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import fields
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Callable
+from typing import Any, NoReturn
 
+from mlem_core.analysis.spec import AnalysisSpec, parameters, parse_names
 from mlem_core.base.errors import InputError
-from mlem_core.base.typing import Layer, parse_layer
-from mlem_core.estimators.registry import ESTIMATORS
-from mlem_core.pairs.distances import DISTANCES
-
-if TYPE_CHECKING:
-    from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.base.typing import parse_layer
+from mlem_core.data.datasets import SETS
 
 BAD_INPUT = 2
 _FOLDER = "folder for the tables, made if it is not there"
@@ -27,31 +24,21 @@ class Parser(argparse.ArgumentParser):
         raise SystemExit(BAD_INPUT)
 
 
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
+def _typed(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """For argparse, which keeps the message of its own error only."""
+    if parse in (int, str):
+        return parse
+
+    def typed(text: str) -> Any:
+        try:
+            return parse(text)
+        except InputError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return typed
 
 
-def _numbers(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(sorted({int(part) for part in _names(text)}))
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a list of layer numbers such as 0,3,6"
-        ) from None
-
-
-def _named_file(text: str) -> tuple[str, str]:
-    name, equals, path = text.partition("=")
-    if not (name and equals and path):
-        raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAME=FILE")
-    return name, path
-
-
-def _layer(text: str) -> Layer:
-    try:
-        return parse_layer(text)
-    except InputError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+_layer = _typed(parse_layer)
 
 
 def _add_bootstrap(command: argparse.ArgumentParser, what: str) -> None:
@@ -66,131 +53,58 @@ def _add_bootstrap(command: argparse.ArgumentParser, what: str) -> None:
 
 def _variation(text: str) -> tuple[str, tuple[str, ...]]:
     name, equals, values = text.partition("=")
-    if not (name and equals and _names(values)):
+    if not (name and equals and parse_names(values)):
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form distance=euclidean,cosine")
-    return name.replace("-", "_"), _names(values)
+    return name.replace("-", "_"), parse_names(values)
 
 
 def _add_inputs(command: argparse.ArgumentParser) -> None:
     """What an analysis is of and how it is done: the same options for every command."""
+    defaults = AnalysisSpec()
+    for name, described in parameters().items():
+        default = getattr(defaults, name)
+        text = described.help() if callable(described.help) else described.help
+        help = text.replace("%", "%%")
+        options: dict[str, Any] = {"dest": name, "default": default, "help": help}
+        if isinstance(default, bool):
+            options["action"] = "store_true"
+        else:
+            options["metavar"] = described.metavar or "|".join((described.choices or tuple)())
+            options["type"] = _typed(described.parse)
+        if described.repeated:
+            options |= {"action": "append", "default": []}
+        if name == "stimuli":
+            options |= {"required": True, "default": None}
+        command.add_argument(f"--{(described.option or name).replace('_', '-')}", **options)
+
+
+def _add_claims(command: argparse.ArgumentParser) -> None:
+    """What is claimed of which layers, and what is varied."""
     command.add_argument(
-        "--stimuli", required=True, metavar="FILE.csv|NAME", help="a stimulus CSV or a built-in set"
+        "layers_in_question",
+        nargs="*",
+        type=_layer,
+        metavar="minilm:3",
+        help="layers in question, beside those of the claims",
     )
     command.add_argument(
-        "--model",
-        dest="models",
+        "--claim", dest="claims", action="append", default=[], help="may be given several times"
+    )
+    command.add_argument(
+        "--vary",
         action="append",
         default=[],
-        metavar="NAME",
-        help="mini-bert, mini-gpt2, mini-mamba, minilm, smollm2, a hub id or a local folder; "
-        "may be given several times",
-    )
-    command.add_argument(
-        "--representations",
-        action="append",
-        default=[],
-        type=_named_file,
-        metavar="NAME=FILE",
-        help=".npz or .safetensors with layer_00, layer_01, ..., or a .csv of one layer; may be "
-        "given several times",
-    )
-    command.add_argument("--layers", type=_numbers, metavar="0,3,6", help="default: all")
-    command.add_argument("--features", type=_names, metavar="a,b", help="default: all")
-    command.add_argument(
-        "--ordered",
-        type=_names,
-        default=(),
-        metavar="a,b",
-        help="features that differ by how far apart their values are; default: the numeric ones",
-    )
-    command.add_argument(
-        "--nominal",
-        type=_names,
-        default=(),
-        metavar="a,b",
-        help="features that are equal or not, though they are numbers",
-    )
-    command.add_argument(
-        "--missing",
-        default="ignore",
-        metavar="ignore|level",
-        help="a missing value differs from none (ignore, the default), or is a value of its own "
-        "(level)",
-    )
-    command.add_argument(
-        "--estimator",
-        default="ridge",
-        metavar="|".join(ESTIMATORS),
-        help="; ".join(spec.label.replace("%", "%%") for spec in ESTIMATORS.values())
-        + "; default: ridge",
-    )
-    command.add_argument(
-        "--interactions", action="store_true", help="weigh products of two features too"
-    )
-    command.add_argument(
-        "--distance",
-        default="euclidean",
-        metavar="|".join(DISTANCES),
-        help="precomputed: the arrays of the representations files are distances",
-    )
-    command.add_argument(
-        "--folds", type=int, default=5, metavar="N", help="of the cross-validation; default: 5"
-    )
-    command.add_argument(
-        "--seed",
-        type=int,
-        default=0,
-        metavar="N",
-        help="of the folds and of resampling; default: 0",
-    )
-    command.add_argument(
-        "--device",
-        default="auto",
-        metavar="auto|cpu|cuda",
-        help="where models are run and pairs compared; auto (the default) takes a GPU if there is "
-        "one",
-    )
-    command.add_argument(
-        "--dtype",
-        default="float32",
-        metavar="float32|bfloat16",
-        help="numbers that models compute with; default: float32",
-    )
-    command.add_argument(
-        "--special-tokens",
-        default="model",
-        metavar="model|none|start",
-        help="start and end tokens of a sentence: as the model's tokenizer adds them, none, or a "
-        "start token in any case",
-    )
-    command.add_argument(
-        "--pooling",
-        default="standard",
-        metavar="standard|mean|last",
-        help="what stands for a stimulus: standard (a word's last sub-token, the mean of a "
-        "sentence), mean (of a word's sub-tokens) or last (token of a sentence)",
-    )
-    command.add_argument(
-        "--positions",
-        default="all",
-        metavar="all|without-first",
-        help="without-first leaves out the words at position 0",
-    )
-    command.add_argument(
-        "--units",
-        default="raw",
-        metavar="raw|standardised|without-outliers",
-        help="of a layer: as they are (raw, the default), each with variance 1, or without those "
-        "of outlying variance",
+        type=_variation,
+        metavar="distance=euclidean,cosine",
+        help="what to vary (distance, units, positions, special_tokens, pooling, missing, "
+        "estimator); may be given several times; default: every distance and estimator, and, "
+        "where they matter, positions and missing",
     )
 
 
 def spec_of(options: argparse.Namespace) -> AnalysisSpec:
     """The analysis that the options of a command ask for."""
-    from mlem_core.analysis.spec import AnalysisSpec
-
-    names = {field.name for field in fields(AnalysisSpec)}
-    return AnalysisSpec.from_dict({k: v for k, v in vars(options).items() if k in names})
+    return AnalysisSpec.from_dict({k: v for k, v in vars(options).items() if k in parameters()})
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
@@ -204,7 +118,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     _add_inputs(analyze)
     analyze.add_argument(
         "--baselines",
-        type=_names,
+        type=parse_names,
         default=(),
         metavar="decoding,random-forest,univariate",
         help="baselines to compute and write too, a CSV each; they take seconds to minutes a layer",
@@ -239,30 +153,11 @@ def parser(description: str | None) -> argparse.ArgumentParser:
         "written minilm:3.",
     )
     _add_inputs(multiverse)
-    multiverse.add_argument(
-        "layers_in_question",
-        nargs="*",
-        type=_layer,
-        metavar="minilm:3",
-        help="layers in question, beside those of the claims",
-    )
-    multiverse.add_argument(
-        "--claim", dest="claims", action="append", default=[], help="may be given several times"
-    )
-    multiverse.add_argument(
-        "--vary",
-        action="append",
-        default=[],
-        type=_variation,
-        metavar="distance=euclidean,cosine",
-        help="what to vary (distance, units, positions, special_tokens, pooling, missing, "
-        "estimator); may be given several times; default: every distance and estimator, and, "
-        "where they matter, positions and missing",
-    )
+    _add_claims(multiverse)
     multiverse.add_argument("--out", required=True, metavar="DIR", help=_FOLDER)
 
     stimuli = commands.add_parser("stimuli", help="write a built-in stimulus set as CSV")
-    stimuli.add_argument("name", metavar="NAME", help="probing or relative-clauses")
+    stimuli.add_argument("name", metavar="NAME", help=" or ".join(SETS))
     stimuli.add_argument("--out", required=True, metavar="FILE.csv", help="the file to write")
 
     verify = commands.add_parser(

@@ -43,8 +43,8 @@ def read_rows(
     InputError
         The file is missing, over `MAX_BYTES` or `MAX_ROWS`, no UTF-8, no CSV or ragged.
     """
-    data, found = _content(source)
-    name = name or found
+    data, file_name = _content(source)
+    name = name or file_name
     return (name, *_parse(_decode(data, name), name))
 
 

@@ -16,7 +16,8 @@ import pandas as pd
 
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.data.csvfile import NUMBER, read_rows, short, some
-from mlem_core.data.stimuli import StimulusSet, from_frame, write_csv
+from mlem_core.data.stimuli import StimulusSet
+from mlem_core.data.stimulus_csv import from_frame, write_csv
 
 # In the order in which a list shows them, each with the sentence that explains it.
 ROLES = {
@@ -53,17 +54,17 @@ def read_table(source: str | Path | bytes | BinaryIO, name: str | None = None) -
     Raises
     ------
     InputError
-        As `mlem_core.data.stimuli.read_csv`, for the file itself; a column without a name
+        As `mlem_core.data.stimulus_csv.read_csv`, for the file itself; a column without a name
         or two with
         the same.
     """
     name, header, rows = read_rows(source, name)
     for position, column in enumerate(header, start=1):
         if not column or column in header[: position - 1]:
-            found = f"the name {column!r} twice" if column else "no name"
+            problem = f"the name {column!r} twice" if column else "no name"
             raise InputError(
-                f"column {position} of {name} has {found} in the header; every column needs a name "
-                "of its own."
+                f"column {position} of {name} has {problem} in the header; every column needs a "
+                "name of its own."
             )
     return pd.DataFrame(rows, columns=header, dtype=object)
 
@@ -120,7 +121,7 @@ def apply_roles(
     ------
     InputError
         An unknown column or role; no text or more than one; a word that is not in its sentence, or
-        is there twice; and as `mlem_core.data.stimuli.from_frame`.
+        is there twice; and as `mlem_core.data.stimulus_csv.from_frame`.
     """
     if isinstance(table, StimulusSet):
         name = table.name if name == "the CSV" else name
@@ -200,7 +201,7 @@ def _word_index(column: pd.Series[str], sentences: pd.Series[str], name: str) ->
     cells = ["" if pd.isna(cell) else str(cell).strip() for cell in column]
     if all(NUMBER.fullmatch(cell) for cell in cells):
         return cells
-    found = []
+    indices = []
     for row, (cell, sentence) in enumerate(zip(cells, sentences, strict=True), start=1):
         words = [_bare(word) for word in str(sentence).split()]
         at = [i for i, word in enumerate(words) if word == _bare(cell)]
@@ -210,8 +211,8 @@ def _word_index(column: pd.Series[str], sentences: pd.Series[str], name: str) ->
                 f"the word {short(cell)} in row {row} of the column {name!r} {times} in "
                 f"{short(str(sentence))}; give the number of the word, from 0."
             )
-        found.append(str(at[0]))
-    return found
+        indices.append(str(at[0]))
+    return indices
 
 
 def _bare(word: str) -> str:

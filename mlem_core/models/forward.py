@@ -105,11 +105,11 @@ def is_causal(model: Any, n_layers: int) -> bool:
 
 def installed_kernels() -> dict[str, str]:
     """The packages with fast kernels for Mamba that are installed, with their versions."""
-    found = {}
+    versions = {}
     for package in KERNELS:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[package] = importlib.metadata.version(package)
-    return found
+            versions[package] = importlib.metadata.version(package)
+    return versions
 
 
 def longest_input(model: Any, tokenizer: Any) -> int | None:

@@ -1,11 +1,12 @@
-"""Models from the Hugging Face hub: which commit, fetched into the hub's own cache, quickly no.
+"""Models on the Hugging Face hub, fetched into the cache of its client; a silent hub is given up.
 
-Where the network is missing, the hub's own client tries for half a minute a model; here a
-single question with a limit comes first, and the answer "nobody there" is kept for a while.
+Where the network is missing, the hub's client tries for half a minute a model; here one question
+with a time limit comes first, and the answer "nobody there" holds for a while.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
@@ -15,7 +16,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from mlem_core.models.files import READ, first_line
 
@@ -24,6 +25,16 @@ T = TypeVar("T")
 _PATIENCE = 8.0  # seconds for the hub to answer before it counts as out of reach
 _REST = 30.0  # seconds before it is asked again
 _silent_since = float("-inf")  # when nobody answered, on the monotonic clock
+
+# The files that are fetched: on the top level of a repository, one copy of the weights.
+_FILES: dict[str, Any] = {
+    "allow_patterns": [
+        *(f"*{suffix}" for suffix in READ if suffix != ".safetensors"),
+        "model.safetensors",
+        "model-[0-9]*-of-[0-9]*.safetensors",
+    ],
+    "ignore_patterns": ["*/*"],
+}
 
 
 class NoSuchModel(LookupError):
@@ -38,18 +49,22 @@ class OutOfReach(ConnectionError):
     """No answer, or one that breaks off; the message says how in a few words."""
 
 
-def snapshot(name: str) -> tuple[Path, str]:
-    """(folder, commit) of a hub model, fetched where it is not in the hub's cache.
+def snapshot(name: str) -> Path:
+    """The folder of a hub model, named by its commit, fetched where it is not in the hub's cache.
 
     Without network, the commit that was fetched last. Raises `NoSuchModel`, `NotAllowed` or
     `OutOfReach`.
     """
-    from huggingface_hub import errors, snapshot_download
+    from huggingface_hub import errors
 
     if not re.fullmatch(r"[\w.-]{1,96}(/[\w.-]{1,96})?", name, re.ASCII):
         raise NoSuchModel(name)
     try:
-        commit, files = _commit_and_files(name, endpoint())
+        folder = _fetched(name, endpoint())
+        if not folder.exists():  # removed while the program runs
+            _fetched.cache_clear()
+            folder = _fetched(name, endpoint())
+        return folder
     except errors.HFValidationError as error:
         raise NoSuchModel(name) from error
     except errors.GatedRepoError as error:  # a kind of RepositoryNotFoundError
@@ -57,37 +72,21 @@ def snapshot(name: str) -> tuple[Path, str]:
     except errors.RepositoryNotFoundError as error:
         raise NoSuchModel(name) from error
     except Exception as error:  # of whatever library is in between
-        folder = cached(name)
-        if folder is None:
+        cached_folder = cached(name)
+        if cached_folder is None:
             raise OutOfReach(first_line(error)) from error
-        return folder, folder.name
-    wanted = _wanted(files)
-    folder = cached(name)
-    if folder is not None and folder.name == commit:
-        missing = [file for file in wanted if not (folder / file).exists()]
-        if not missing:
-            return folder, commit
-    try:
-        fetched = snapshot_download(
-            name, revision=commit, allow_patterns=wanted, endpoint=endpoint()
-        )
-    except Exception as error:
-        raise OutOfReach(first_line(error)) from error
-    _remember(Path(fetched), commit)
-    return Path(fetched), commit
+        return cached_folder
 
 
 def cached(name: str) -> Path | None:
     """The folder of a hub model fetched before, at the commit last seen on `main`, or None."""
-    from huggingface_hub import constants
+    from huggingface_hub import errors, snapshot_download
 
-    repository = Path(constants.HF_HUB_CACHE) / f"models--{name.replace('/', '--')}"
     try:
-        commit = (repository / "refs" / "main").read_text().strip()
-    except OSError:
+        folder = Path(snapshot_download(name, local_files_only=True, **_FILES))
+    except (errors.LocalEntryNotFoundError, errors.IncompleteSnapshotError, OSError):
         return None
-    folder = repository / "snapshots" / commit
-    return folder if commit and (folder / "config.json").exists() else None
+    return folder if (folder / "config.json").exists() else None
 
 
 def answers() -> bool:
@@ -115,34 +114,19 @@ def _answers(half_minute: int, address: str) -> bool:
 
 
 @functools.lru_cache(maxsize=64)
-def _commit_and_files(name: str, address: str) -> tuple[str, list[str]]:
-    """What `main` is now; kept, so that one run sees one commit."""
-    from huggingface_hub import HfApi
+def _fetched(name: str, address: str) -> Path:
+    """The files of `main` as it is now; asked for once, so that one run sees one commit."""
+    from huggingface_hub import HfApi, errors, get_cached_repo_tree, snapshot_download
 
-    def ask() -> tuple[str, list[str]]:
-        info = HfApi(endpoint=address).model_info(name, timeout=_PATIENCE)
-        return str(info.sha), [file.rfilename for file in info.siblings or []]
-
-    return _within(_PATIENCE, ask)
-
-
-def _wanted(files: list[str]) -> list[str]:
-    """The files of a repository that are read: on its top level, one copy of the weights."""
-    weights = re.compile(r"model(-\d+-of-\d+)?\.safetensors")
-    return [
-        file
-        for file in files
-        if "/" not in file
-        and file.endswith(READ)
-        and (not file.endswith(".safetensors") or weights.fullmatch(file))
-    ]
-
-
-def _remember(folder: Path, commit: str) -> None:
-    """Note the commit as `main`'s, which the hub's client does not do for a named commit."""
-    refs = folder.parent.parent / "refs"
-    refs.mkdir(exist_ok=True)
-    (refs / "main").write_text(commit)
+    hub = HfApi(endpoint=address)
+    commit = _within(_PATIENCE, lambda: hub.model_info(name, timeout=_PATIENCE).sha)
+    folder = cached(name)
+    if folder is not None and folder.name == commit:
+        # Without a list of the commit's files nobody knows whether all of them are there.
+        with contextlib.suppress(errors.CachedRepoTreeNotFoundError):
+            get_cached_repo_tree(name)
+            return folder
+    return Path(snapshot_download(name, endpoint=address, **_FILES))
 
 
 def _within(seconds: float, call: Callable[[], T]) -> T:

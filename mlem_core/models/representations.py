@@ -1,53 +1,35 @@
-"""Hidden states of the stimuli, one array a layer, from a model or from a file.
-
-From a model: every different sentence goes through it once, all layers come from that one
-forward pass, and each layer is a memory-mapped file in the store. Batches hold sentences of
-equally many tokens, so that nothing is ever padded: no mask and no position has to be given,
-and models that know neither (Mamba, RWKV) need no other way.
-"""
+"""Representations: one array a layer, from a model (through the store) or from a file."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.errors import unknown
 from mlem_core.data.stimuli import StimulusSet
-from mlem_core.models import forward, registry
 from mlem_core.models.arrays import open_arrays
-from mlem_core.models.tokens import SPECIAL_TOKENS, TokenizedStimuli, pooling_text, tokenize
+from mlem_core.models.extraction import (
+    STANDARD,
+    ExtractionOptions,
+    Progress,
+    extract,
+    layer_file,
+)
+from mlem_core.models.loaded import LoadedModel
+from mlem_core.models.loading import open_model
+from mlem_core.models.registry import identity
+from mlem_core.models.tokens import SPECIAL_TOKENS, pooling_text
 from mlem_core.storage.store import Store
-
-if TYPE_CHECKING:
-    import torch
-
-__all__ = [
-    "Representations",
-    "batches",
-    "extract",
-    "find",
-    "from_file",
-    "from_model",
-    "input_batches",
-]
-
-Progress = Callable[[int, int], None]
 
 _STAGE = "representations"
 VERSION = 2  # counted up when the same inputs give other arrays
-_FLOP_PER_BATCH = {"cpu": 5e10, "cuda": 5e12}  # well under a second: how soon a cancel is heard
-_MAX_TOKENS = {"cpu": 4096, "cuda": 65536}  # more at a time makes no pass faster
-_WORKING = 24  # copies of a token's state that a block makes at its widest, about
-_FREE_PART = 0.8  # of the free memory of a GPU that a batch may take
-_MAPPED = 64 * 2**20  # bytes written before the files are mapped anew
 
 
 @dataclass(frozen=True)
@@ -88,13 +70,9 @@ class Representations:
 
 def from_model(
     stimuli: StimulusSet,
-    name: str | registry.LoadedModel,
+    model: str | LoadedModel,
     store: Store,
-    *,
-    device: str = "auto",
-    dtype: str = "float32",
-    special_tokens: str = "model",
-    pooling: str = "standard",
+    options: ExtractionOptions = STANDARD,
     progress: Progress | None = None,
 ) -> Representations:
     """All layers' hidden states of the stimuli, from the store or else from the model.
@@ -105,80 +83,74 @@ def from_model(
 
     Parameters
     ----------
-    name : see `registry.open_model`; or a model that is already open (its own device and
-        dtype hold).
-    device, dtype : see `registry.open_model`.
-    special_tokens : start and end tokens, see `mlem_core.models.tokens.tokenize`.
-    pooling : what stands for a stimulus, see `mlem_core.models.tokens.POOLING`.
+    model : a name, see `mlem_core.models.registry`; or a model that is already open.
     progress : called with (done, total) sentences, at least once a second on a usual machine;
         what it raises stops the work and leaves nothing behind.
 
     Raises
     ------
-    ModelUnavailable, InputError : as `registry.open_model`; and naming the row, for a sentence
-        longer than the model reads or a word that the tokenizer has no token for.
+    ModelUnavailable, InputError : as `open_model`; and naming the row, for a sentence longer than
+        the model reads or a word that the tokenizer has no token for.
     """
     report = progress or (lambda done, total: None)
     n_sentences = len(set(stimuli.sentences))
-    depends_on = _depends_on(stimuli, name, dtype, special_tokens, pooling)
+    depends_on = _depends_on(stimuli, model, options)
 
+    # No `Stage`: the arrays are larger than memory and written as they are computed.
     def make(folder: Path) -> None:
         report(0, n_sentences)
-        loaded = registry.open_model(name, device, dtype) if isinstance(name, str) else name
-        facts = extract(stimuli, loaded, folder, report, special_tokens, pooling)
+        loaded = (
+            open_model(model, options.device, options.dtype) if isinstance(model, str) else model
+        )
+        facts = extract(stimuli, loaded, folder, options, report)
         (folder / "facts.json").write_text(json.dumps(facts, indent=1))
 
     folder = store.entry(_STAGE, VERSION, make, lambda: report(0, n_sentences), **depends_on)
     report(n_sentences, n_sentences)
-    return _stored(folder, stimuli, name, store.key(_STAGE, VERSION, **depends_on))
+    return _stored(folder, stimuli, model)
 
 
 def find(
     stimuli: StimulusSet,
-    name: str | registry.LoadedModel,
+    model: str | LoadedModel,
     store: Store,
-    *,
-    dtype: str = "float32",
-    special_tokens: str = "model",
-    pooling: str = "standard",
+    options: ExtractionOptions = STANDARD,
 ) -> Representations | None:
     """What `from_model` would give if that is in the store, else None; loads no model."""
-    depends_on = _depends_on(stimuli, name, dtype, special_tokens, pooling)
-    folder = store.find(_STAGE, VERSION, **depends_on)
-    if folder is None:
-        return None
-    return _stored(folder, stimuli, name, store.key(_STAGE, VERSION, **depends_on))
+    folder = store.find(_STAGE, VERSION, **_depends_on(stimuli, model, options))
+    return None if folder is None else _stored(folder, stimuli, model)
 
 
 def _depends_on(
-    stimuli: StimulusSet,
-    name: str | registry.LoadedModel,
-    dtype: str,
-    special_tokens: str,
-    pooling: str,
+    stimuli: StimulusSet, model: str | LoadedModel, options: ExtractionOptions
 ) -> dict[str, str]:
-    if special_tokens not in SPECIAL_TOKENS:
-        raise unknown("choice of special tokens", special_tokens, SPECIAL_TOKENS)
+    if options.special_tokens not in SPECIAL_TOKENS:
+        raise unknown("choice of special tokens", options.special_tokens, SPECIAL_TOKENS)
     return {
         "stimuli": _digest(stimuli),
-        "model": registry.identity(name) if isinstance(name, str) else name.identity,
-        "pooling": pooling_text(stimuli.level, pooling),
-        "special_tokens": SPECIAL_TOKENS[special_tokens],
-        "dtype": dtype if isinstance(name, str) else name.dtype,
+        "model": identity(model) if isinstance(model, str) else model.identity,
+        "pooling": pooling_text(stimuli.level, options.pooling),
+        "special_tokens": SPECIAL_TOKENS[options.special_tokens],
+        "dtype": options.dtype if isinstance(model, str) else model.dtype,
     }
 
 
-def _stored(
-    folder: Path, stimuli: StimulusSet, name: str | registry.LoadedModel, key: str
-) -> Representations:
+def _digest(stimuli: StimulusSet) -> str:
+    """Of what the hidden states depend on: not the features, so that those may change."""
+    words = None if stimuli.word_index is None else stimuli.word_index.tolist()
+    content = json.dumps([stimuli.sentences, words])
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def _stored(folder: Path, stimuli: StimulusSet, model: str | LoadedModel) -> Representations:
     facts = json.loads((folder / "facts.json").read_text())
     return Representations(
-        name=name if isinstance(name, str) else name.name,
-        identity=key,
+        name=model if isinstance(model, str) else model.name,
+        identity=folder.name,  # the key
         layers=tuple(range(len(facts["units"]))),
         n_stimuli=len(stimuli),
         facts=facts,
-        _read=lambda layer: np.load(_file(folder, layer), mmap_mode="r", allow_pickle=False),
+        _read=lambda layer: np.load(layer_file(folder, layer), mmap_mode="r", allow_pickle=False),
     )
 
 
@@ -216,274 +188,3 @@ def from_file(
         left_out=arrays.left_out,
         distances=distances,
     )
-
-
-def batches(lengths: NDArray[np.integer], max_tokens: int) -> list[NDArray[np.int64]]:
-    """Group equally long inputs, longest first.
-
-    Parameters
-    ----------
-    lengths : (n_inputs,) tokens of each input.
-    max_tokens : tokens a batch may have in all; a batch has at least one input.
-
-    Returns
-    -------
-    Indices into `lengths`, each in exactly one batch.
-    """
-    order = np.argsort(-lengths, kind="stable")
-    groups = np.split(order, np.flatnonzero(np.diff(lengths[order])) + 1) if len(order) else []
-    result: list[NDArray[np.int64]] = []
-    for group in groups:
-        size = max(1, max_tokens // max(1, int(lengths[group[0]])))
-        result.extend(group[begin : begin + size] for begin in range(0, len(group), size))
-    return result
-
-
-def input_batches(stimuli: StimulusSet, loaded: registry.LoadedModel) -> list[torch.Tensor]:
-    """The inputs (n_sentences, n_tokens) of the forward passes that `extract` makes, in order."""
-    tokenized = tokenize(stimuli, loaded)
-    return [_inputs(tokenized, batch, loaded) for batch in _plan(tokenized, loaded)]
-
-
-def extract(
-    stimuli: StimulusSet,
-    loaded: registry.LoadedModel,
-    folder: Path,
-    progress: Progress | None = None,
-    special_tokens: str = "model",
-    pooling: str = "standard",
-) -> dict[str, Any]:
-    """Write `layer_00.npy` ... (n_stimuli, n_units) float32 into `folder`; returns the facts.
-
-    What is kept in memory is one batch, however many stimuli there are. A batch that does not
-    fit into memory is halved, and so are those that are still to come. In a causal model words
-    with the same left context have one representation; batches would make it differ in its last
-    bits, so it is kept once for all of them.
-    """
-    import torch
-    import transformers
-
-    tokenized = tokenize(stimuli, loaded, special_tokens)
-    total, done = len(tokenized.tokens), 0
-    files: _LayerFiles | None = None
-    waiting = _plan(tokenized, loaded)[::-1]
-    while waiting:
-        if progress is not None:
-            progress(done, total)
-        batch = waiting.pop()
-        result: tuple[NDArray[np.int64], list[NDArray[np.float32]]] | None = None
-        try:
-            result = _run(tokenized, batch, loaded, pooling)
-        except RuntimeError as error:
-            if not _out_of_memory(error):
-                raise
-        # Only here, where nothing of a failed pass is held any more, can its memory be freed.
-        if result is None:
-            if loaded.device != "cpu":
-                torch.cuda.empty_cache()
-            if len(batch) == 1:
-                row = tokenized.stimuli[batch[0]][0] + 1
-                raise InputError(
-                    f"row {row}: the sentence does not fit into the memory of {loaded.device} "
-                    f"beside the model {loaded.name}."
-                )
-            # Whatever is still to come would not fit either.
-            waiting = [half for full in [*waiting, batch] for half in _halves(full, len(batch))]
-            continue
-        rows, values = result
-        if files is None:
-            files = _LayerFiles(folder, len(stimuli), [value.shape[1] for value in values])
-        for layer, value in enumerate(values):
-            bad = ~np.isfinite(value).all(axis=1)
-            if bad.any():
-                raise InputError(
-                    f"row {int(rows[bad].min()) + 1}: the model {loaded.name} gives NaN or "
-                    f"infinity in layer {layer}."
-                )
-        files.write(rows, values)
-        done += len(batch)
-    assert files is not None  # a stimulus set is never empty
-    if loaded.causal:
-        files.repeat(_first_of_context(tokenized))
-    files.close()
-    if progress is not None:
-        progress(done, total)
-    start, end = tokenized.special
-    return {
-        "weights": loaded.identity,
-        "revision": loaded.revision,
-        "note": loaded.note,
-        "architecture": type(loaded.model).__name__,
-        "units": files.widths,
-        "dtype": loaded.dtype,
-        "pooling": pooling_text(stimuli.level, pooling),
-        "special_tokens": {
-            "choice": SPECIAL_TOKENS[special_tokens],
-            "start": start,
-            "end": end,
-        },
-        "unknown_words": tokenized.n_unknown,
-        "max_tokens": loaded.max_tokens,
-        "device": loaded.device,
-        "torch": torch.__version__,
-        "transformers": transformers.__version__,
-        "kernels": forward.installed_kernels(),
-    }
-
-
-def _digest(stimuli: StimulusSet) -> str:
-    """Of what the hidden states depend on: not the features, so that those may change."""
-    words = None if stimuli.word_index is None else stimuli.word_index.tolist()
-    content = json.dumps([stimuli.sentences, words])
-    return hashlib.sha256(content.encode()).hexdigest()
-
-
-def _plan(tokenized: TokenizedStimuli, loaded: registry.LoadedModel) -> list[NDArray[np.int64]]:
-    import torch
-
-    kind = loaded.device.partition(":")[0]
-    embedded = loaded.model.get_input_embeddings().weight.numel()
-    weights = max(1, sum(p.numel() for p in loaded.model.parameters()) - embedded)
-    budget = min(_MAX_TOKENS[kind], _FLOP_PER_BATCH[kind] / (2 * weights))
-    if kind == "cuda":
-        free, _ = torch.cuda.mem_get_info(loaded.device)
-        budget = min(budget, tokens_that_fit(free, loaded))
-    return batches(np.array([len(ids) for ids in tokenized.tokens]), int(budget))
-
-
-def tokens_that_fit(free: int, loaded: registry.LoadedModel) -> int:
-    """How many tokens a batch may have where `free` bytes are free (an estimate, at least 1).
-
-    What a token needs is its state of every layer, and the working copies of one block; a
-    recurrent block without its own kernels keeps an inner state for each token too.
-    """
-    config = loaded.model.config
-    width = int(config.hidden_size)
-    inner = int(getattr(config, "intermediate_size", None) or 4 * width)
-    state = int(getattr(config, "state_size", 0) or 0)
-    values = (loaded.n_layers + 1 + _WORKING) * width + 4 * inner * (1 + state)
-    return max(1, int(_FREE_PART * free / (4 * values)))
-
-
-def _inputs(
-    tokenized: TokenizedStimuli, batch: NDArray[np.int64], loaded: registry.LoadedModel
-) -> torch.Tensor:
-    import torch
-
-    ids = np.stack([tokenized.tokens[sentence] for sentence in batch])
-    return torch.from_numpy(ids).to(loaded.device)
-
-
-def _run(
-    tokenized: TokenizedStimuli,
-    batch: NDArray[np.int64],
-    loaded: registry.LoadedModel,
-    pooling: str,
-) -> tuple[NDArray[np.int64], list[NDArray[np.float32]]]:
-    """The stimuli (rows) of a batch of sentences and their arrays (n_rows, n_units), by layer."""
-    import torch
-
-    rows = np.concatenate([tokenized.stimuli[sentence] for sentence in batch])
-    inputs = _inputs(tokenized, batch, loaded)
-    states = forward.hidden_states(loaded.model, loaded.n_layers, inputs)
-    # Which sentence of the batch each stimulus is in.
-    places = np.repeat(np.arange(len(batch)), [len(tokenized.stimuli[s]) for s in batch])
-    at = torch.from_numpy(places).to(loaded.device)
-    first, last = _spans(tokenized, rows, batch[places], pooling)
-    with torch.inference_mode():
-        if (first == last).all():
-            tokens = torch.from_numpy(last).to(loaded.device)
-            chosen = [state[at, tokens] for state in states]
-        else:
-            place = np.arange(inputs.shape[1])
-            inside = (place >= first[:, None]) & (place <= last[:, None])
-            share = inside / inside.sum(axis=1, keepdims=True)
-            shares = torch.from_numpy(share.astype(np.float32)).to(loaded.device)[:, None, :]
-            chosen = [torch.matmul(shares, state.float()[at])[:, 0] for state in states]
-        return rows, [state.float().cpu().numpy() for state in chosen]
-
-
-def _spans(
-    tokenized: TokenizedStimuli,
-    rows: NDArray[np.int64],
-    sentences: NDArray[np.int64],
-    pooling: str,
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The first and last of the tokens whose mean stands for each stimulus (row)."""
-    if tokenized.positions is not None and tokenized.starts is not None:
-        last = tokenized.positions[rows]
-        return (last if pooling == "standard" else tokenized.starts[rows]), last
-    content = np.array([tokenized.content[sentence] for sentence in sentences], dtype=np.int64)
-    first, last = content.T
-    return (first if pooling == "standard" else last), last
-
-
-def _first_of_context(tokenized: TokenizedStimuli) -> NDArray[np.int64]:
-    """(n_stimuli,) the first stimulus with the same tokens up to and with its own."""
-    if tokenized.positions is None:
-        return np.arange(sum(map(len, tokenized.stimuli)))
-    first = np.arange(len(tokenized.positions))
-    seen: dict[bytes, int] = {}
-    for ids, rows in zip(tokenized.tokens, tokenized.stimuli, strict=True):
-        for row in rows:
-            first[row] = seen.setdefault(ids[: tokenized.positions[row] + 1].tobytes(), row)
-    return first
-
-
-def _halves(batch: NDArray[np.int64], too_many: int) -> Iterator[NDArray[np.int64]]:
-    if len(batch) < max(2, too_many):
-        yield batch
-    else:
-        yield batch[len(batch) // 2 :]
-        yield batch[: len(batch) // 2]
-
-
-def _out_of_memory(error: RuntimeError) -> bool:
-    import torch
-
-    # On the CPU it is a RuntimeError like any other, and in CUDA's libraries too.
-    said = str(error)
-    return isinstance(error, torch.OutOfMemoryError) or any(
-        sign in said
-        for sign in ("not enough memory", "can't allocate memory", "out of memory", "ALLOC_FAILED")
-    )
-
-
-def _file(folder: Path, layer: int) -> Path:
-    return folder / f"layer_{layer:02d}.npy"
-
-
-class _LayerFiles:
-    """One memory-mapped file (n_stimuli, n_units) float32 a layer, filled row by row."""
-
-    def __init__(self, folder: Path, n_stimuli: int, widths: list[int]) -> None:
-        self.widths = widths
-        self._paths = [_file(folder, layer) for layer in range(len(widths))]
-        self._written = 0
-        for path, width in zip(self._paths, widths, strict=True):
-            np.lib.format.open_memmap(path, "w+", dtype=np.float32, shape=(n_stimuli, width))
-            if hasattr(os, "posix_fallocate"):
-                # A full disk is an error here and a killed process once it is mapped.
-                with path.open("rb+") as file:
-                    os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
-        self._maps = self._map()
-
-    def _map(self) -> list[Any]:
-        return [np.load(path, mmap_mode="r+", allow_pickle=False) for path in self._paths]
-
-    def write(self, rows: NDArray[np.int64], values: list[NDArray[np.float32]]) -> None:
-        for target, value in zip(self._maps, values, strict=True):
-            target[rows] = value
-            self._written += value.nbytes
-        if self._written > _MAPPED:
-            # Mapped pages count as ours until they are let go.
-            self._maps, self._written = self._map(), 0
-
-    def repeat(self, first: NDArray[np.int64]) -> None:
-        """Make each row what the row `first` of it is."""
-        rows = np.flatnonzero(first != np.arange(len(first)))
-        for target in self._maps:
-            target[rows] = target[first[rows]]
-
-    def close(self) -> None:
-        self._maps = []

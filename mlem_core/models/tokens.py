@@ -10,7 +10,7 @@ import numpy as np
 
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.data.stimuli import StimulusSet
-from mlem_core.models.registry import LoadedModel, quiet
+from mlem_core.models.loaded import LoadedModel, quiet
 
 # Which tokens are added before and after a sentence, and how the manifest says it.
 SPECIAL_TOKENS = {
@@ -42,8 +42,7 @@ class TokenizedStimuli:
     tokens : per sentence its token ids, start and end tokens included.
     content : per sentence the (first, last) token that is not a start or end token.
     stimuli : per sentence the rows of its stimuli.
-    positions : (n_stimuli,) the last token of each word stimulus; None for a sentence-level set.
-    starts : (n_stimuli,) the first one; None for a sentence-level set.
+    words : (n_stimuli, 2) first and last token of each word stimulus; None for sentences.
     special : the tokens added before and after a sentence.
     n_unknown : how many word stimuli end in the tokenizer's unknown token.
     """
@@ -51,8 +50,7 @@ class TokenizedStimuli:
     tokens: list[np.ndarray]
     content: list[tuple[int, int]]
     stimuli: list[np.ndarray]
-    positions: np.ndarray | None
-    starts: np.ndarray | None
+    words: np.ndarray | None
     special: tuple[list[str], list[str]]
     n_unknown: int
 
@@ -79,8 +77,7 @@ def tokenize(
     sentences = list(rows_of)
     rows = [np.array(indices) for indices in rows_of.values()]
     words = stimuli.word_index
-    positions = None if words is None else np.zeros(len(stimuli), dtype=np.int64)
-    starts = None if words is None else np.zeros(len(stimuli), dtype=np.int64)
+    word_spans = None if words is None else np.zeros((len(stimuli), 2), dtype=np.int64)
     unknown = loaded.tokenizer.unk_token_id
     tokens: list[np.ndarray] = []
     content: list[tuple[int, int]] = []
@@ -88,24 +85,22 @@ def tokenize(
     n_unknown = 0
     for begin in range(0, len(sentences), _CHUNK):
         batch = sentences[begin : begin + _CHUNK]
-        added = special_tokens != "none"
-        made = _encode(loaded.tokenizer, batch, added, before)
-        for sentence, encoded in zip(batch, made, strict=True):
-            ids, first, last, spans = encoded
-            own = rows[len(tokens)]
+        encoded = _encode(loaded.tokenizer, batch, special_tokens != "none", before)
+        for sentence, (ids, first, last, spans) in zip(batch, encoded, strict=True):
+            its_rows = rows[len(tokens)]
             if first > last:
                 raise InputError(
-                    f"row {own[0] + 1}: the tokenizer of {loaded.name} finds nothing in the "
+                    f"row {its_rows[0] + 1}: the tokenizer of {loaded.name} finds nothing in the "
                     f"sentence {sentence[:60]!r}."
                 )
             if loaded.max_tokens is not None and len(ids) > loaded.max_tokens:
                 raise InputError(
-                    f"row {own[0] + 1}: the sentence has {len(ids)} tokens for {loaded.name}, "
+                    f"row {its_rows[0] + 1}: the sentence has {len(ids)} tokens for {loaded.name}, "
                     f"which reads at most {loaded.max_tokens}."
                 )
-            if words is not None and positions is not None and starts is not None:
+            if words is not None and word_spans is not None:
                 of_words = _tokens_of_words(loaded.tokenizer, sentence, ids, first, spans)
-                for row in own:
+                for row in its_rows:
                     place = of_words[int(words[row])]
                     if place is None:
                         word = sentence.split()[int(words[row])]
@@ -113,14 +108,14 @@ def tokenize(
                             f"row {row + 1}: the tokenizer of {loaded.name} has no token that "
                             f"ends with the word {word!r} (word_index {words[row]})."
                         )
-                    starts[row], positions[row] = place
+                    word_spans[row] = place
                     n_unknown += bool(unknown is not None and ids[place[1]] == unknown)
             if not tokens:
                 names = loaded.tokenizer.convert_ids_to_tokens
                 special = (names(ids[:first].tolist()), names(ids[last + 1 :].tolist()))
             tokens.append(ids)
             content.append((first, last))
-    return TokenizedStimuli(tokens, content, rows, positions, starts, special, n_unknown)
+    return TokenizedStimuli(tokens, content, rows, word_spans, special, n_unknown)
 
 
 def _start_token(loaded: LoadedModel, special_tokens: str) -> list[int]:
@@ -157,8 +152,8 @@ def _encode(
     result = []
     for row, ids in enumerate(encoded["input_ids"]):
         mask = encoded["special_tokens_mask"][row] if special else [0] * len(ids)
-        own = [i for i, added in enumerate(mask, len(before)) if not added]
-        first, last = (own[0], own[-1]) if own else (0, -1)
+        content = [i for i, added in enumerate(mask, len(before)) if not added]
+        first, last = (content[0], content[-1]) if content else (0, -1)
         spans = None
         if tokenizer.is_fast:
             spans = [(0, 0)] * len(before) + list(encoded["offset_mapping"][row])
@@ -202,8 +197,8 @@ def _tokens_by_prefix(
     for end in ends:
         start = tokenizer(sentence[:end], add_special_tokens=False)["input_ids"]
         same = list(ids[first : first + len(start)]) == list(start)
-        found = same and len(start) > before
-        result.append((first + before, first + len(start) - 1) if found else None)
+        whole = same and len(start) > before
+        result.append((first + before, first + len(start) - 1) if whole else None)
         before = len(start)
     return result
 

@@ -33,8 +33,8 @@ from mlem_core.analysis.selection import Selection
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Progress, Report
+from mlem_core.data.csvfile import write_table
 from mlem_core.data.roles import as_csv
-from mlem_core.data.stimuli import write_table
 from mlem_core.report.figures import Drawing, Shown, all_figures
 from mlem_core.report.methods import methods_paragraph, versions_text
 from mlem_core.report.references import bibtex

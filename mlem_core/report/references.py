@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mlem_core.estimators.registry import ESTIMATORS
+from mlem_core.models.registry import MODELS
 
 # Key -> its entry in BibTeX; one field a line, names as "Family, Given".
 _ENTRIES = {
@@ -20,10 +21,6 @@ _ENTRIES = {
 }
 KEYS = tuple(_ENTRIES)
 METHOD = ("salle2024", "jalouzot2024", "vigna2015", "kriegeskorte2008")
-_BY_NAME = (
-    (r"minilm", ("wang2020minilm", "reimers2019")),
-    (r"smollm2", ("allal2025smollm2",)),
-)
 _BY_ARCHITECTURE = {
     "BertModel": ("devlin2019bert",),
     "GPT2Model": ("radford2019gpt2",),
@@ -38,9 +35,9 @@ def of_model(name: str, facts: Mapping[str, Any]) -> tuple[str, ...]:
     ----------
     facts : of the manifest's `models`
     """
-    for pattern, keys in _BY_NAME:
-        if re.search(pattern, name.casefold()):
-            return keys
+    for model in MODELS.values():
+        if model.references and model.name in name.casefold():
+            return model.references
     return _BY_ARCHITECTURE.get(str(facts.get("architecture")), ())
 
 

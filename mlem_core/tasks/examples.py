@@ -22,16 +22,16 @@ from mlem_core.analysis.maps import stimulus_map
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.typing import Progress, Report
+from mlem_core.models.registry import defaults
 from mlem_core.storage.store import Store
 
 # What stands in an address for it.
 ID = "example"
 FOLDER = Path(__file__).resolve().parent / "example_data"
 
-MODELS = ("mini-bert", "mini-gpt2", "mini-mamba", "minilm", "smollm2")
 # Some layers of each depth: a few MB instead of many.
 LAYERS = (0, 1, 3, 6, 9, 11, 18, 30)
-SPEC = AnalysisSpec(stimuli="probing", models=MODELS, layers=LAYERS)
+SPEC = AnalysisSpec(stimuli="probing", models=defaults(), layers=LAYERS)
 # What a first look at two layers shows: the last layers of two architectures that have learned from
 # the same text. Look at their audit when the example is made from other weights.
 PAIR = (("mini-gpt2", 6), ("mini-mamba", 11))

@@ -48,7 +48,7 @@ FORMATS = {
 
 def as_csv(table: pd.DataFrame) -> bytes:
     """A table as CSV; cells that a spreadsheet would run are escaped."""
-    from mlem_core.data.stimuli import write_table
+    from mlem_core.data.csvfile import write_table
 
     buffer = io.BytesIO()
     write_table(table, buffer)

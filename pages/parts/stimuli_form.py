@@ -26,9 +26,9 @@ ROLE_ICONS = {"problem": "error", "caution": "warning", "note": "info"}
 def read(name: str) -> StimulusSet:
     """The stimuli of a built-in set or of an upload."""
     from mlem_core.data import datasets
-    from mlem_core.data.stimuli import read_csv
+    from mlem_core.data.stimulus_csv import read_csv
 
-    if name in datasets.NAMES:
+    if name in datasets.SETS:
         return datasets.load(name)
     return read_csv(stored.upload_path(name))
 
@@ -71,7 +71,7 @@ def choose() -> StimulusSet | None:
             _roles(file)
         except InputError as error:
             wrong = f"{file.name}: {error}"
-    options = list(datasets.NAMES)
+    options = list(datasets.SETS)
     for name in (*st.session_state.get("uploaded", []), choices.get_one("stimuli", options[0])):
         if name not in options:
             options.append(name)
@@ -194,7 +194,7 @@ def _examples() -> None:
             on_click="ignore",
             help="Nine words of four sentences, to be replaced by yours.",
         )
-        for name in datasets.NAMES:
+        for name in datasets.SETS:
             st.download_button(
                 name,
                 data=partial(_as_csv, name),
@@ -231,7 +231,7 @@ def tell(options: dict[str, Any]) -> None:
     asked = {name: options[name] for name in names}
     if asked["features"] == ():
         return
-    chosen = choices.get_one("stimuli", datasets.NAMES[0])
+    chosen = choices.get_one("stimuli", next(iter(datasets.SETS)))
     lint = _lint(chosen, json.dumps(asked))
     if not lint.findings:
         st.caption(":material/check: Nothing in the stimuli stands in the way.")

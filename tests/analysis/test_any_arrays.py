@@ -21,7 +21,7 @@ from mlem_core.analysis.maps import stimulus_map
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
-from mlem_core.data.stimuli import write_csv
+from mlem_core.data.stimulus_csv import write_csv
 from mlem_core.storage.store import Store
 
 SENTENCES = [

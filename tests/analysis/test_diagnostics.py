@@ -10,7 +10,7 @@ from mlem_core.analysis import diagnostics
 from mlem_core.analysis.diagnostics import lint
 from mlem_core.base.errors import InputError
 from mlem_core.data import datasets
-from mlem_core.data.stimuli import from_frame
+from mlem_core.data.stimulus_csv import from_frame
 
 N = 240
 

@@ -18,7 +18,7 @@ from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.data import datasets
-from mlem_core.data.stimuli import read_csv, write_csv
+from mlem_core.data.stimulus_csv import read_csv, write_csv
 from mlem_core.storage.store import Store
 
 FILES = {

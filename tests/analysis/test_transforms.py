@@ -20,7 +20,7 @@ from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.analysis.transforms import changed_units, kept_stimuli, outlier_units, variances
 from mlem_core.base.errors import InputError
-from mlem_core.data.stimuli import from_frame, write_csv
+from mlem_core.data.stimulus_csv import from_frame, write_csv
 from mlem_core.storage.store import Store
 
 

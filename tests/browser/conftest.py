@@ -18,7 +18,7 @@ from driving import ROOT, SCRIPT, SMALL, START, TAG, App, picture, run, upload
 from playwright.sync_api import Browser, Page, expect
 
 from mlem_core.data import datasets
-from mlem_core.data.stimuli import write_csv
+from mlem_core.data.stimulus_csv import write_csv
 
 expect.set_options(timeout=START)
 

@@ -10,7 +10,7 @@ import pytest
 from driving import SMALL, START, TAG, App, picture, run, settled, traces, upload
 from playwright.sync_api import Page, expect
 
-from mlem_core.data.stimuli import read_csv
+from mlem_core.data.stimulus_csv import read_csv
 
 pytestmark = pytest.mark.browser
 VIEWS = ("profiles", "similarity", "compare", "why", "stimuli")

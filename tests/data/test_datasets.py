@@ -10,11 +10,12 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from grammars import probing
+from grammars.balance import PairSums
 from mlem_core.base.errors import InputError
 from mlem_core.data import datasets
-from mlem_core.data.datasets import probing
-from mlem_core.data.datasets.balance import PairSums
-from mlem_core.data.stimuli import StimulusSet, read_csv, write_csv
+from mlem_core.data.stimuli import StimulusSet
+from mlem_core.data.stimulus_csv import read_csv, write_csv
 
 
 def distances(stimuli: StimulusSet) -> dict[str, np.ndarray]:
@@ -53,7 +54,7 @@ def test_an_unknown_set_names_the_nearest():
         datasets.load("probin")
 
 
-@pytest.mark.parametrize("name", datasets.NAMES)
+@pytest.mark.parametrize("name", datasets.SETS)
 def test_a_set_is_the_same_in_every_process(name):
     code = f"from mlem_core.data import datasets; print(datasets.load({name!r}).digest)"
     digests = {python(code, PYTHONHASHSEED=seed) for seed in ("1", "2")}
@@ -61,7 +62,14 @@ def test_a_set_is_the_same_in_every_process(name):
     assert datasets.load(name) is datasets.load(name)
 
 
-@pytest.mark.parametrize("name", datasets.NAMES)
+@pytest.mark.parametrize("name", datasets.SETS)
+def test_what_ships_is_what_its_grammar_makes(name):
+    code = f"from grammars.__main__ import MAKERS; print(MAKERS[{name!r}]().digest)"
+    digests = {python(code, PYTHONHASHSEED=seed) for seed in ("1", "2")}
+    assert digests == {datasets.load(name).digest}
+
+
+@pytest.mark.parametrize("name", datasets.SETS)
 def test_a_set_survives_being_written_and_read(name):
     stimuli = datasets.load(name)
     file = io.BytesIO()
@@ -73,7 +81,7 @@ def test_a_set_survives_being_written_and_read(name):
 def test_loading_needs_no_torch():
     code = (
         "import sys; from mlem_core.data import datasets\n"
-        "for name in datasets.NAMES: datasets.load(name)\n"
+        "for name in datasets.SETS: datasets.load(name)\n"
         "print('torch' in sys.modules or 'transformers' in sys.modules)"
     )
     assert python(code) == "False"

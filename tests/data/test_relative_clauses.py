@@ -8,9 +8,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from grammars import relative_clauses as rc
 from mlem_core.data import datasets
-from mlem_core.data.datasets import relative_clauses as rc
-from mlem_core.data.stimuli import StimulusSet, write_csv
+from mlem_core.data.stimuli import StimulusSet
+from mlem_core.data.stimulus_csv import write_csv
 
 # Table 1 of Jalouzot et al. 2024: attachment site, type, template, example.
 TABLE_1 = [

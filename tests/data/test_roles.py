@@ -17,7 +17,7 @@ from mlem_core.data.roles import (
     read_table,
     template,
 )
-from mlem_core.data.stimuli import read_csv
+from mlem_core.data.stimulus_csv import read_csv
 
 OTHER = """\
 Text,target,Case,freq,note,constant,item

@@ -9,8 +9,9 @@ import pandas as pd
 import pytest
 
 from mlem_core.base.errors import InputError
-from mlem_core.data.csvfile import MAX_BYTES
-from mlem_core.data.stimuli import Feature, from_frame, read_csv, write_csv, write_table
+from mlem_core.data.csvfile import MAX_BYTES, write_table
+from mlem_core.data.stimuli import Feature
+from mlem_core.data.stimulus_csv import from_frame, read_csv, write_csv
 
 GOOD = """sentence,word_index,word,length,gender,asked,_note
 the woman plays,1,woman,5,female,False,a

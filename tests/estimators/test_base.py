@@ -14,7 +14,8 @@ from sklearn.model_selection import GroupKFold, ShuffleSplit, cross_val_score, t
 
 from mlem_core.base.errors import InputError
 from mlem_core.data.folds import group_folds
-from mlem_core.data.stimuli import StimulusSet, from_frame
+from mlem_core.data.stimuli import StimulusSet
+from mlem_core.data.stimulus_csv import from_frame
 from mlem_core.estimators.base import MetricModel
 from mlem_core.estimators.frrsa import FRRSA
 from mlem_core.estimators.ridge import RidgeMLEM

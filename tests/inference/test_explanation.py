@@ -11,7 +11,7 @@ from mlem_core.__main__ import main
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
-from mlem_core.data.stimuli import from_frame
+from mlem_core.data.stimulus_csv import from_frame
 from mlem_core.inference.caveats import FEW, GENERALISES
 from mlem_core.inference.explanation import (
     Explanation,

@@ -18,8 +18,10 @@ from tiny import close, sentence_stimuli, told, word_stimuli
 
 from mlem_core.base.errors import InputError
 from mlem_core.models import registry, representations
+from mlem_core.models.extraction import ExtractionOptions, input_batches
 from mlem_core.models.forward import hidden_states
-from mlem_core.models.registry import LoadedModel, open_model
+from mlem_core.models.loaded import LoadedModel, quiet
+from mlem_core.models.loading import DTYPES, open_model
 from mlem_core.models.representations import from_model
 from mlem_core.models.tokens import tokenize
 from mlem_core.storage.store import Store
@@ -68,7 +70,7 @@ def padded_states(
 
 @pytest.mark.parametrize("side", ["left", "right"])
 # transformers counts the layers of Mamba otherwise: its class is held to that below.
-@pytest.mark.parametrize("name", [name for name in registry.PACKAGED if name != "mini-mamba"])
+@pytest.mark.parametrize("name", [name for name in registry.packaged() if name != "mini-mamba"])
 def test_a_packaged_model_gives_what_a_padded_batch_gives(name, side, tmp_path):
     loaded = tiny.opened(name)
     stimuli = word_stimuli()
@@ -87,13 +89,13 @@ def test_a_packaged_model_gives_what_a_padded_batch_gives(name, side, tmp_path):
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
-@pytest.mark.parametrize("name", registry.PACKAGED)
+@pytest.mark.parametrize("name", registry.packaged())
 def test_a_batch_gives_what_single_sentences_give(name, side, tmp_path):
     loaded = tiny.opened(name)
     loaded.tokenizer.padding_side = side
     sentences = ["The old dog sees a cat.", "One new man hears a car.", "She runs."]
     together = from_model(word_stimuli(sentences), loaded, Store(tmp_path))
-    batched = representations.input_batches(word_stimuli(sentences), loaded)
+    batched = input_batches(word_stimuli(sentences), loaded)
     assert len(batched) == 2  # the first two share a batch
     begin = 0
     for sentence in sentences:
@@ -112,7 +114,7 @@ def test_a_tiny_batch_gives_what_single_sentences_give(kind, side, architectures
     loaded, store = dataclasses.replace(architectures[kind], tokenizer=tokenizer), Store(tmp_path)
     sentences = ["the dog sees the cat too", "the cat sees the dog too", "a cat"]
     together = from_model(word_stimuli(sentences), loaded, store)
-    made = representations.input_batches(word_stimuli(sentences), loaded)
+    made = input_batches(word_stimuli(sentences), loaded)
     assert [len(batch) for batch in made] == [2, 1]
     alone = [from_model(word_stimuli([sentence]), loaded, store) for sentence in sentences]
     for layer in together.layers:
@@ -170,13 +172,13 @@ def test_the_last_sub_token_is_where_the_word_ends(kind, architectures):
     loaded = architectures[kind]
     stimuli = word_stimuli(["Did they see theyverya elephants?", "The old dogs and cats run."])
     tokenized = tokenize(stimuli, loaded)
-    assert tokenized.positions is not None
+    assert tokenized.words is not None
     bare = str.maketrans("", "", "▁Ġ#")
     n_pieces: list[int] = []
     for sentence, rows in zip(tokenized.tokens, tokenized.stimuli, strict=True):
         begin = tokenized.content[0][0]
         for row in rows:
-            end = tokenized.positions[row] + 1
+            end = tokenized.words[row, 1] + 1
             pieces = loaded.tokenizer.convert_ids_to_tokens(sentence[begin:end].tolist())
             text = re.sub("<0x(..)>", lambda byte: chr(int(byte[1], 16)), "".join(pieces))
             word = stimuli.sentences[row].split()[stimuli.word_index[row]]
@@ -192,7 +194,7 @@ def test_other_poolings_are_means_and_last_tokens_of_transformers_states(
 ):
     loaded, store = architectures[kind], Store(tmp_path)
     stimuli = word_stimuli(["Did they see theyverya elephants?", "The old dogs and cats run."])
-    ours = from_model(stimuli, loaded, store, pooling="mean")
+    ours = from_model(stimuli, loaded, store, ExtractionOptions(pooling="mean"))
     last = from_model(stimuli, loaded, store)
     pieces = []
     for row, (sentence, word) in enumerate(zip(stimuli.sentences, stimuli.word_index, strict=True)):
@@ -210,7 +212,7 @@ def test_other_poolings_are_means_and_last_tokens_of_transformers_states(
     assert max(pieces) > 2 and min(pieces) >= 1
     assert not np.allclose(ours[3], last[3])
     sentences = sentence_stimuli(["Did they see it?", "The old dogs and cats run."])
-    found = from_model(sentences, loaded, store, pooling="last")
+    found = from_model(sentences, loaded, store, ExtractionOptions(pooling="last"))
     for row, sentence in enumerate(sentences.sentences):
         ids = loaded.tokenizer(sentence, return_tensors="pt")["input_ids"]
         with torch.inference_mode():
@@ -218,7 +220,7 @@ def test_other_poolings_are_means_and_last_tokens_of_transformers_states(
         at = last_token(loaded, sentence, len(sentence.split()) - 1)
         close(found[3][[row]], state[[at]].numpy())
     with pytest.raises(InputError, match="pooling of a sentence"):
-        from_model(sentences, loaded, store, pooling="mean")
+        from_model(sentences, loaded, store, ExtractionOptions(pooling="mean"))
 
 
 @pytest.mark.parametrize("kind", tiny.ARCHITECTURES)
@@ -291,9 +293,9 @@ def test_start_and_end_tokens_are_a_choice(kind, choice, architectures, tmp_path
     before, after = ADDED.get(kind, (0, 0))
     if choice == "start" and kind == "t5":
         with pytest.raises(InputError, match=r"names no start token; the choices.*model and none"):
-            from_model(stimuli, loaded, store, special_tokens=choice)
+            from_model(stimuli, loaded, store, ExtractionOptions(special_tokens=choice))
         return
-    ours = from_model(stimuli, loaded, store, special_tokens=choice)
+    ours = from_model(stimuli, loaded, store, ExtractionOptions(special_tokens=choice))
     start = [] if choice == "none" else [loaded.tokenizer.convert_tokens_to_ids("[CLS]")]
     end = [loaded.tokenizer.convert_tokens_to_ids("[SEP]")] * (after if choice == "start" else 0)
     for row, (sentence, word) in enumerate(zip(stimuli.sentences, stimuli.word_index, strict=True)):
@@ -306,10 +308,10 @@ def test_start_and_end_tokens_are_a_choice(kind, choice, architectures, tmp_path
     assert (special["start"], special["end"]) == (["[CLS]"] * len(start), ["[SEP]"] * len(end))
     as_trained = from_model(stimuli, loaded, store)
     assert as_trained.identity != ours.identity
-    found = representations.find(stimuli, loaded, store, special_tokens=choice)
+    found = representations.find(stimuli, loaded, store, ExtractionOptions(special_tokens=choice))
     assert found is not None and found.identity == ours.identity
     # A sentence is the mean over its own tokens whatever is around them.
-    means = from_model(sentence_stimuli(), loaded, store, special_tokens=choice)
+    means = from_model(sentence_stimuli(), loaded, store, ExtractionOptions(special_tokens=choice))
     own = loaded.tokenizer(tiny.SENTENCES[0], add_special_tokens=False)["input_ids"]
     with torch.inference_mode():
         state = loaded.model(torch.tensor([[*start, *own, *end]])).last_hidden_state[0].numpy()
@@ -318,7 +320,12 @@ def test_start_and_end_tokens_are_a_choice(kind, choice, architectures, tmp_path
 
 def test_an_unknown_choice_of_special_tokens(architectures, tmp_path):
     with pytest.raises(InputError, match="choices are model, none, start") as error:
-        from_model(word_stimuli(), architectures["gpt2"], Store(tmp_path), special_tokens="bos")
+        from_model(
+            word_stimuli(),
+            architectures["gpt2"],
+            Store(tmp_path),
+            ExtractionOptions(special_tokens="bos"),
+        )
     told(error)
 
 
@@ -329,7 +336,7 @@ def test_a_tokenizer_that_does_not_tell_where_its_tokens_are(tmp_path):
     folder = tiny.save("t5", tmp_path / "model", vocab_size=384)
     for path in folder.glob("tokenizer*"):
         path.unlink()
-    with registry.quiet():
+    with quiet():
         transformers.ByT5Tokenizer().save_pretrained(folder)
     loaded = open_model(str(folder), "cpu")
     assert not loaded.tokenizer.is_fast
@@ -339,7 +346,10 @@ def test_a_tokenizer_that_does_not_tell_where_its_tokens_are(tmp_path):
         state = loaded.model(ids).last_hidden_state[0].numpy()
     close(ours[3], state[[2, 9, 14]])  # ï has two bytes
     bare = from_model(
-        word_stimuli(["The naïve cat."]), loaded, Store(tmp_path), special_tokens="none"
+        word_stimuli(["The naïve cat."]),
+        loaded,
+        Store(tmp_path),
+        ExtractionOptions(special_tokens="none"),
     )
     with torch.inference_mode():
         state = loaded.model(ids[:, :-1]).last_hidden_state[0].numpy()
@@ -360,7 +370,7 @@ def test_an_encoder_saved_without_its_decoder(tmp_path):
     import transformers
 
     whole = open_model(str(tiny.save("t5", tmp_path / "whole")), "cpu")
-    with registry.quiet():
+    with quiet():
         encoder = transformers.T5EncoderModel.from_pretrained(tmp_path / "whole")
         encoder.save_pretrained(tmp_path / "half")
     for path in (tmp_path / "whole").glob("tokenizer*"):
@@ -379,11 +389,13 @@ def test_an_encoder_saved_without_its_decoder(tmp_path):
 def test_bfloat16(kind, architectures, tmp_path):
     store, stimuli = Store(tmp_path / "store"), word_stimuli()
     folder = tiny.save(kind, tmp_path / "model")
-    ours = from_model(stimuli, str(folder), store, device="cpu", dtype="bfloat16")
-    full = from_model(stimuli, str(folder), store, device="cpu")
+    ours = from_model(
+        stimuli, str(folder), store, ExtractionOptions(device="cpu", dtype="bfloat16")
+    )
+    full = from_model(stimuli, str(folder), store, ExtractionOptions(device="cpu"))
     assert (ours.facts["dtype"], full.facts["dtype"]) == ("bfloat16", "float32")
     assert ours.identity != full.identity
-    found = representations.find(stimuli, str(folder), store, dtype="bfloat16")
+    found = representations.find(stimuli, str(folder), store, ExtractionOptions(dtype="bfloat16"))
     assert found is not None and found.identity == ours.identity
     for layer in full.layers:
         assert ours[layer].dtype == np.float32
@@ -394,7 +406,7 @@ def test_bfloat16(kind, architectures, tmp_path):
 CAUSAL = ("gpt2", "gpt-neox", "llama", "mamba", "mamba2", "rwkv")
 
 
-@pytest.mark.parametrize("dtype", registry.DTYPES)
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("kind", tiny.ARCHITECTURES)
 def test_one_left_context_is_one_representation(kind, dtype, architectures, tmp_path):
     """Exactly, where the model sees nothing else, though batches differ in the last bits."""
@@ -450,7 +462,7 @@ def test_installed_kernels_are_used(broken, tmp_path):
         "import sys; import causal_conv1d\n"
         "from mlem_core.base.errors import InputError\n"
         "from mlem_core.models.forward import installed_kernels\n"
-        "from mlem_core.models.registry import open_model\n"
+        "from mlem_core.models.loading import open_model\n"
         "try:\n    open_model(sys.argv[1], 'cpu')\n"
         "except InputError as error:\n    print(error)\n"
         "print(len(causal_conv1d.calls), installed_kernels())"

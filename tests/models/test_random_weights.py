@@ -11,8 +11,12 @@ import torch
 
 from mlem_core.base.errors import InputError
 from mlem_core.models import registry
+from mlem_core.models.extraction import ExtractionOptions
+from mlem_core.models.loading import open_model
 from mlem_core.models.representations import find, from_model
 from mlem_core.storage.store import Store
+
+CPU = ExtractionOptions(device="cpu")
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +25,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def weights(name: str) -> dict[str, torch.Tensor]:
-    opened = registry.open_model(name, "cpu")
+    opened = open_model(name, "cpu")
     return {key: value for key, value in opened.model.state_dict().items() if value.ndim == 2}
 
 
@@ -41,7 +45,7 @@ def test_a_seed_is_one_set_of_weights(folder: str) -> None:
 
 
 def test_a_control_says_what_it_is(folder: str) -> None:
-    opened = registry.open_model(f"{folder}@random2", "cpu")
+    opened = open_model(f"{folder}@random2", "cpu")
     assert opened.note == "random weights, seed 2"
     names = [folder, f"{folder}@random", f"{folder}@random2"]
     assert len({registry.identity(name) for name in names}) == 3
@@ -52,8 +56,8 @@ def test_a_control_says_what_it_is(folder: str) -> None:
 
 def test_a_control_has_representations_of_its_own(folder: str, tmp_path: Path) -> None:
     store, stimuli = Store(tmp_path), tiny.word_stimuli()
-    trained = from_model(stimuli, folder, store, device="cpu")
+    trained = from_model(stimuli, folder, store, CPU)
     assert find(stimuli, f"{folder}@random1", store) is None
-    control = from_model(stimuli, f"{folder}@random1", store, device="cpu")
+    control = from_model(stimuli, f"{folder}@random1", store, CPU)
     assert control.layers == trained.layers and control.facts["note"] == "random weights, seed 1"
     assert all(not np.allclose(control[n], trained[n]) for n in control.layers)

@@ -16,7 +16,9 @@ import tiny
 
 from mlem_core.base.errors import InputError
 from mlem_core.models import forward, hub, registry
-from mlem_core.models.registry import ModelUnavailable, open_model
+from mlem_core.models.loaded import quiet
+from mlem_core.models.loading import open_model, resolve_device
+from mlem_core.models.registry import ModelUnavailable
 
 ROOT = Path(__file__).parents[2]
 
@@ -43,9 +45,9 @@ def sentence(error: pytest.ExceptionInfo[BaseException]) -> str:
 
 def test_known_models_are_listed_without_torch():
     code = (
-        "import sys; from mlem_core.models import registry; known = registry.known();"
+        "import sys; from mlem_core.models import registry;"
         "registry.identity('minilm');"
-        "print([k.name for k in known if k.available], 'torch' in sys.modules)"
+        "print([m.name for m in registry.MODELS.values() if m.available()], 'torch' in sys.modules)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -54,12 +56,13 @@ def test_known_models_are_listed_without_torch():
         cwd=ROOT,
         env={**os.environ, "HF_ENDPOINT": "http://127.0.0.1:9"},
     )
-    assert done.stdout.strip() == f"{list(registry.PACKAGED)} False", done.stderr
+    assert done.stdout.strip() == f"{list(registry.packaged())} False", done.stderr
 
 
 def test_every_known_model_says_what_it_is():
-    known = {info.name: info for info in registry.known()}
-    assert set(known) == {*registry.PACKAGED, *registry.PAPER_TRIO}
+    known = registry.MODELS
+    assert set(known) == {*registry.packaged(), *registry.on_hub()}
+    assert all(model.label for model in known.values())
     assert known["smollm2"].note == "4-bit weights"
     assert "4-bit" in known["smollm2"].label
 
@@ -111,14 +114,14 @@ def test_a_name_that_can_be_none():
 
 def test_an_unknown_device():
     with pytest.raises(InputError, match="did you mean cuda"):
-        registry.resolve_device("cudda")
+        resolve_device("cudda")
     with pytest.raises(InputError, match="CUDA devices"):
-        registry.resolve_device("cuda:99")
-    assert registry.resolve_device("auto") in ("cpu", "cuda")
+        resolve_device("cuda:99")
+    assert resolve_device("auto") in ("cpu", "cuda")
 
 
 def test_loading_is_silent(folder):
-    code = f"from mlem_core.models.registry import open_model; open_model({str(folder)!r}, 'cpu')"
+    code = f"from mlem_core.models.loading import open_model; open_model({str(folder)!r}, 'cpu')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
@@ -133,15 +136,15 @@ def fresh_hub(monkeypatch, tmp_path):
 
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setattr(hub, "_silent_since", float("-inf"))
-    hub._commit_and_files.cache_clear()
+    hub._fetched.cache_clear()
     yield
-    hub._commit_and_files.cache_clear()
+    hub._fetched.cache_clear()
 
 
 def test_no_network_is_told_at_once(fresh_hub, monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     begun = time.monotonic()
-    for name in registry.PAPER_TRIO:
+    for name in registry.on_hub():
         with pytest.raises(ModelUnavailable, match="hub cannot be reached") as error:
             open_model(name)
         assert "mini-gpt2 and mini-mamba need no network" in sentence(error)
@@ -155,7 +158,7 @@ def test_a_hub_that_never_answers_is_given_up(fresh_hub, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
         begun = time.monotonic()
-        for name in registry.PAPER_TRIO:
+        for name in registry.on_hub():
             with pytest.raises(ModelUnavailable, match="cannot be reached"):
                 registry.identity(name)
         assert time.monotonic() - begun < 2
@@ -225,6 +228,10 @@ def test_a_hub_model_is_fetched_once_and_then_needs_no_network(served, monkeypat
     assert (loaded.identity, loaded.revision, loaded.n_layers) == (COMMIT, COMMIT, 3)
     assert any("model.safetensors" in path for path in served)
     assert not any("pytorch_model.bin" in path for path in served)
+    served.clear()
+    hub._fetched.cache_clear()
+    assert registry.identity("someone/bert") == COMMIT
+    assert served == ["/api/models/someone/bert"]  # all that is asked where the files are there
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     assert registry.identity("someone/bert") == COMMIT
     assert open_model("someone/bert", "cpu").n_layers == 3
@@ -400,7 +407,7 @@ def test_a_model_of_pictures_is_refused(folder):
     config = transformers.ViTConfig(
         hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
     )
-    with registry.quiet():
+    with quiet():
         transformers.ViTModel(config).save_pretrained(folder)
     with pytest.raises(InputError, match="reads pixel_values, not text") as error:
         open_model(str(folder), "cpu")

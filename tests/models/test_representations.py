@@ -19,10 +19,12 @@ from tiny import close, sentence_stimuli, told, word_stimuli
 
 from mlem_core.base.errors import InputError
 from mlem_core.data import datasets
-from mlem_core.data.stimuli import from_frame
-from mlem_core.models import representations
-from mlem_core.models.registry import LoadedModel, open_model
-from mlem_core.models.representations import batches, from_model, tokens_that_fit
+from mlem_core.data.stimulus_csv import from_frame
+from mlem_core.models import extraction, representations
+from mlem_core.models.extraction import batches, tokens_that_fit
+from mlem_core.models.loaded import LoadedModel
+from mlem_core.models.loading import open_model
+from mlem_core.models.representations import from_model
 from mlem_core.models.tokens import tokenize
 from mlem_core.storage.store import Store
 
@@ -90,7 +92,7 @@ def test_what_is_in_the_store_needs_no_torch(tmp_path):
     code = (
         "import sys, pandas as pd\n"
         "from mlem_core.models.representations import from_model\n"
-        "from mlem_core.data.stimuli import from_frame\n"
+        "from mlem_core.data.stimulus_csv import from_frame\n"
         "from mlem_core.storage.store import Store\n"
         "t = pd.DataFrame({'sentence': ['A cat.', 'She runs.'], 'length': [1, 2]})\n"
         "r = from_model(from_frame(t, 'two'), 'minilm', Store(sys.argv[1]))\n"
@@ -201,7 +203,7 @@ def test_a_gpu_gets_batches_by_its_memory(architectures, monkeypatch):
     sizes = {}
     for free in (2**40, 20_000):
         monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device, free=free: (free, 2**40))
-        plan = representations._plan(tokenize(stimuli, loaded), loaded)
+        plan = extraction._plan(tokenize(stimuli, loaded), loaded)
         sizes[free] = max(map(len, plan))
         assert sorted(np.concatenate(plan)) == list(range(len(ALIKE)))
     assert sizes == {2**40: len(ALIKE), 20_000: 1}
@@ -222,7 +224,7 @@ def test_layers_are_read_from_mapped_files(architectures, tmp_path):
 
 def test_files_are_mapped_anew_without_loss(architectures, tmp_path, monkeypatch):
     expected = from_model(word_stimuli(), architectures["bert"], Store(tmp_path / "a"))
-    monkeypatch.setattr(representations, "_MAPPED", 1)
+    monkeypatch.setattr(extraction, "_MAPPED", 1)
     mapped = from_model(word_stimuli(), architectures["bert"], Store(tmp_path / "b"))
     for layer in expected.layers:
         assert np.array_equal(mapped[layer], expected[layer])

@@ -39,7 +39,7 @@ def project() -> dict:
 
 
 def product_code() -> list[Path]:
-    folders = ("mlem_core", "pages", "scripts", "benchmarks")
+    folders = ("mlem_core", "pages", "scripts", "benchmarks", "grammars")
     return [
         *ROOT.glob("*.py"),
         *(path for folder in folders for path in ROOT.glob(f"{folder}/**/*.py")),

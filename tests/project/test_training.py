@@ -18,9 +18,10 @@ import torch
 import transformers as hf
 from safetensors import safe_open
 
-from mlem_core.data.datasets import probing
-from mlem_core.models import registry
+from grammars import probing
 from mlem_core.models.forward import hidden_states
+from mlem_core.models.loaded import quiet
+from mlem_core.models.loading import open_model
 from training import evaluate, ngram, recipe, scan, text, train, writer
 from training.cards import card, goals
 from training.networks import NAMES, Shape, build, for_training, mask, masked_losses
@@ -53,7 +54,7 @@ def test_the_scan_gives_the_outputs_and_gradients_of_transformers(kind, monkeypa
         out.loss.backward()
         return [out.logits.detach(), *(p.grad.clone() for p in model.parameters())]
 
-    with registry.quiet():
+    with quiet():
         theirs = both()
     scan.quicken(model)
     for ours, expected in zip(both(), theirs, strict=True):
@@ -367,7 +368,7 @@ def test_the_recipe_from_the_text_to_models_that_open(tmp_path):
     assert list(results) == list(NAMES) and len(results["mini-gpt2"]["baselines"]) == 4
     assert "tokens seen" in (tmp_path / "results.md").read_text()
     for name in NAMES:
-        loaded = registry.open_model(str(tmp_path / "models" / name), "cpu")
+        loaded = open_model(str(tmp_path / "models" / name), "cpu")
         assert loaded.n_layers == (3 if name == "mini-mamba" else 2)
         card = (tmp_path / "models" / name / "README.md").read_text()
         assert "points short" in card  # after four steps

@@ -20,7 +20,7 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.typing import Progress
-from mlem_core.data.stimuli import from_frame, write_csv
+from mlem_core.data.stimulus_csv import from_frame, write_csv
 from mlem_core.robustness import audit as audits
 from mlem_core.robustness.audit import audit
 from mlem_core.robustness.audit_tables import Audit

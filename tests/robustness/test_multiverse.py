@@ -22,6 +22,7 @@ from mlem_core.base.typing import Progress
 from mlem_core.inference.all_layers import layer_intervals
 from mlem_core.inference.jackknife import jackknife_interval, p_value
 from mlem_core.inference.tables import importance_differences
+from mlem_core.models.extraction import ExtractionOptions
 from mlem_core.models.representations import from_model
 from mlem_core.robustness import multiverse as multiverses
 from mlem_core.robustness.claims import Claim, by_choice, curve, over_stimuli, verdict
@@ -301,7 +302,8 @@ def test_pooling_is_a_dimension_of_models(tmp_path: Path) -> None:
     assert found.universes["own"].tolist() == [True, False]
     values = []
     for pooling, row in zip(("standard", "mean"), found.similarity.itertuples(), strict=True):
-        states = [from_model(analysis.whole, name, store, pooling=pooling) for name in names]
+        options = ExtractionOptions(pooling=pooling)
+        states = [from_model(analysis.whole, name, store, options) for name in names]
         values.append(rho(*(pdist(np.asarray(own[3], dtype=float)) for own in states)))
         assert row.rsa == pytest.approx(values[-1], abs=1e-4)
     assert abs(values[0] - values[1]) > 1e-3

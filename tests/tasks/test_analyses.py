@@ -19,7 +19,7 @@ from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.data import datasets
-from mlem_core.data.stimuli import write_csv
+from mlem_core.data.stimulus_csv import write_csv
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, runner
 from mlem_core.tasks.analyses import Job

@@ -28,7 +28,7 @@ def example():
 
 def test_it_is_what_its_constants_say(example):
     assert example.spec == examples.SPEC
-    assert {model for model, _ in example.layers} == set(examples.MODELS)
+    assert {model for model, _ in example.layers} == set(examples.SPEC.models)
     assert set(example.maps) == set(example.layers)
     assert examples.size() < 10e6
     assert set(examples.PAIR) <= set(example.layers)

@@ -34,8 +34,9 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from mlem_core.data.datasets.balance import pick
-from mlem_core.data.stimuli import StimulusSet, from_frame
+from grammars.balance import pick
+from mlem_core.data.stimuli import StimulusSet
+from mlem_core.data.stimulus_csv import from_frame
 
 SEED = 0
 REPEATS = 60

@@ -63,8 +63,9 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from mlem_core.data.datasets.balance import Row, Share, choose, pick
-from mlem_core.data.stimuli import StimulusSet, from_frame
+from grammars.balance import Row, Share, choose, pick
+from mlem_core.data.stimuli import StimulusSet
+from mlem_core.data.stimulus_csv import from_frame
 
 FEATURES = (
     "word_length",

@@ -1,0 +1,1 @@
+"""How the built-in stimulus sets were made: seeded grammars, the same on every machine."""

@@ -1,0 +1,26 @@
+"""`python -m grammars` writes the built-in stimulus sets anew."""
+
+from __future__ import annotations
+
+import gzip
+from io import BytesIO
+
+from grammars import probing, relative_clauses
+from mlem_core.data.datasets import SETS
+from mlem_core.data.stimuli import StimulusSet
+from mlem_core.data.stimulus_csv import write_csv
+
+MAKERS = {"probing": probing.make, "relative-clauses": relative_clauses.make}
+
+
+def packed(stimuli: StimulusSet) -> bytes:
+    """A set as the file that ships: the same bytes each time."""
+    content = BytesIO()
+    write_csv(stimuli, content)
+    return gzip.compress(content.getvalue(), mtime=0)
+
+
+if __name__ == "__main__":
+    for name, make in MAKERS.items():
+        SETS[name].file.parent.mkdir(exist_ok=True)
+        SETS[name].file.write_bytes(packed(make()))

@@ -1,0 +1,47 @@
+"""The built-in stimulus sets: files that come with the program."""
+
+from __future__ import annotations
+
+import gzip
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from mlem_core.base.errors import unknown
+from mlem_core.data.stimuli import StimulusSet
+from mlem_core.data.stimulus_csv import read_csv
+
+
+@dataclass(frozen=True)
+class BuiltInSet:
+    """A stimulus CSV, packed by gzip, and the features that are nominal though they are numbers."""
+
+    file: Path
+    nominal: tuple[str, ...] = ()
+
+
+_FOLDER = Path(__file__).parent / "sets"
+# The first is the default; `grammars/` has what made them. More may be added as the program runs.
+SETS: dict[str, BuiltInSet] = {
+    "probing": BuiltInSet(_FOLDER / "probing.csv.gz", nominal=("person",)),
+    "relative-clauses": BuiltInSet(_FOLDER / "relative-clauses.csv.gz"),
+}
+
+
+def load(name: str) -> StimulusSet:
+    """A built-in stimulus set, the same on every call and every machine.
+
+    Raises
+    ------
+    InputError
+        No built-in set has this name.
+    """
+    if name not in SETS:
+        raise unknown("stimulus set", name, SETS)
+    return _read(name, SETS[name])
+
+
+@cache
+def _read(name: str, entry: BuiltInSet) -> StimulusSet:
+    content = gzip.decompress(entry.file.read_bytes())
+    return read_csv(content, name=name, nominal=entry.nominal)

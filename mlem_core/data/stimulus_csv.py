@@ -1,0 +1,236 @@
+"""The stimulus CSV: read and checked into a `StimulusSet`, and written.
+
+In messages, row 1 is the first stimulus below the header.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import IO, Any, BinaryIO, cast
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from mlem_core.base.errors import InputError
+from mlem_core.data.columns import guess_kind, override_kinds, text_of, typed_column
+from mlem_core.data.csvfile import MAX_ROWS, NUMBER, Rows, read_rows, short, some, write_table
+from mlem_core.data.stimuli import Feature, StimulusSet
+
+CARRIED = ("sentence", "word_index", "word", "sentence_id")
+
+_EDGES = re.compile(r"^\W+|\W+$")
+
+
+def from_frame(
+    frame: pd.DataFrame,
+    name: str,
+    *,
+    ordered: Iterable[str] = (),
+    nominal: Iterable[str] = (),
+) -> StimulusSet:
+    """A checked stimulus set from a table with the columns of the stimulus CSV.
+
+    Parameters
+    ----------
+    frame : one row a stimulus; cells are str, numbers, booleans, or missing (None, NaN, "")
+    name : how messages call the set
+    ordered, nominal : features whose kind is not what their values suggest
+
+    Raises
+    ------
+    InputError
+        As `read_csv`, for everything but the file itself.
+    """
+    rows = [[text_of(cell) for cell in row] for row in frame.itertuples(index=False, name=None)]
+    return _build([str(c) for c in frame.columns], rows, name, ordered, nominal)
+
+
+def read_csv(
+    source: str | Path | bytes | BinaryIO,
+    *,
+    name: str | None = None,
+    ordered: Iterable[str] = (),
+    nominal: Iterable[str] = (),
+) -> StimulusSet:
+    """Read and check a stimulus CSV (UTF-8, commas, a header).
+
+    A feature whose cells are all plain numbers is ordered, any other one nominal (True and False
+    too), unless `ordered` or `nominal` names it. Space around the value of a feature does not
+    count. An apostrophe before a character that begins a formula (`'=`) is taken away, as
+    `write_csv` put it there.
+
+    Parameters
+    ----------
+    source : path, content, or binary file
+    name : how the set is called; by default the file's name
+    ordered, nominal : features whose kind is not what their values suggest
+
+    Raises
+    ------
+    InputError
+        The file is missing, over `MAX_BYTES` or `MAX_ROWS`, no UTF-8, no CSV, or its content
+        breaks the contract; one sentence says where and what was expected.
+    """
+    name, header, rows = read_rows(source, name)
+    return _build(header, rows, name, ordered, nominal)
+
+
+def write_csv(stimuli: StimulusSet | pd.DataFrame, target: str | Path | IO[Any]) -> None:
+    """Write stimuli so that `read_csv` gives them back and a spreadsheet runs no cell.
+
+    Cells (and column names) that a spreadsheet would take for a formula get an apostrophe in
+    front. A path is written under another name first and then renamed.
+
+    Parameters
+    ----------
+    stimuli : a set, or a table with the columns of the stimulus CSV
+    target : path, or an open text or binary file
+    """
+    frame = stimuli.table if isinstance(stimuli, StimulusSet) else stimuli
+    write_table(frame, target)
+
+
+def _build(
+    header: list[str],
+    rows: Rows,
+    name: str,
+    ordered: Iterable[str],
+    nominal: Iterable[str],
+) -> StimulusSet:
+    _check_header(header, name)
+    if len(rows) < 2:
+        size = "one row" if rows else "a header and no rows"
+        raise InputError(f"{name} has {size}; at least two stimuli are needed to compare.")
+    if len(rows) > MAX_ROWS:
+        raise InputError(
+            f"{name} has {len(rows):,} stimuli; the limit is {MAX_ROWS:,}, as every pair of "
+            "stimuli is compared."
+        )
+    texts = {column: [row[i] for row in rows] for i, column in enumerate(header)}
+    names = [c for c in header if c not in CARRIED and not c.startswith("_")]
+    if not names:
+        raise InputError(
+            f"{name} has no feature: its columns are {some(header)}; every column but "
+            f"{', '.join(CARRIED)} and those that begin with _ is one."
+        )
+    for column in names:
+        texts[column] = [(cell or "").strip() or None for cell in texts[column]]
+    sentences = _sentences(texts["sentence"])
+    word_index = None
+    if "word_index" in texts:
+        word_index = _word_indices(texts["word_index"], sentences)
+        if "word" in texts:
+            _check_words(texts["word"], sentences, word_index)
+    kinds = {column: guess_kind(texts[column]) for column in names}
+    override_kinds(kinds, ordered, nominal)
+    columns: dict[str, pd.Series[Any]] = {}
+    for column in header:
+        if column == "word_index":
+            columns[column] = pd.Series(word_index)
+        else:
+            columns[column] = typed_column(column, texts[column], kinds.get(column))
+    for row in range(len(rows)):
+        if all(texts[column][row] is None for column in names):
+            raise InputError(
+                f"row {row + 1} has no value for any feature ({some(names)}); give it at least "
+                "one or remove the row."
+            )
+    for column in names:
+        distinct = columns[column].dropna().unique()
+        if len(distinct) < 2:
+            values = (
+                f"only the value {short(str(text_of(distinct[0])))}"
+                if len(distinct)
+                else "no value"
+            )
+            raise InputError(
+                f"the feature {column!r} has {values}, so that it tells no two stimuli apart; "
+                "remove the column or rename it with a leading underscore to carry it along."
+            )
+    table = pd.DataFrame(columns)
+    features = tuple(Feature(column, kind) for column, kind in kinds.items())
+    groups = _groups(texts.get("sentence_id"), sentences)
+    return StimulusSet(name, table, features, word_index, groups)
+
+
+def _check_header(header: list[str], name: str) -> None:
+    for position, column in enumerate(header, start=1):
+        if not column:
+            raise InputError(
+                f"column {position} of {name} has no name in the header; every column needs one."
+            )
+        if column in header[: position - 1]:
+            raise InputError(
+                f"{name} has two columns named {column!r} (columns {header.index(column) + 1} and "
+                f"{position}); every name may occur once."
+            )
+    if "sentence" in header:
+        return
+    near = [c for c in header if c.strip("_ ").casefold().rstrip("s") in ("sentence", "text")]
+    hint = f"did you mean {near[0]!r}? rename it; " if near else ""
+    raise InputError(
+        f"{name} has no column 'sentence': {hint}the columns found are {some(header)}."
+    )
+
+
+def _sentences(cells: list[str | None]) -> list[str]:
+    for row, cell in enumerate(cells, start=1):
+        if cell is None or not cell.strip():
+            raise InputError(
+                f"the sentence in row {row} is empty; every row needs one in the column 'sentence'."
+            )
+    return cast("list[str]", cells)
+
+
+def _word_indices(cells: list[str | None], sentences: list[str]) -> NDArray[np.int64]:
+    indices = np.empty(len(cells), dtype=np.int64)
+    for row, (cell, sentence) in enumerate(zip(cells, sentences, strict=True)):
+        n_words = len(sentence.split())
+        allowed = (
+            f"0 to {n_words - 1}, a whole number, for the {n_words} words of {short(sentence)}"
+        )
+        text = (cell or "").strip()
+        number = float(text) if NUMBER.fullmatch(text) else math.nan
+        if not number.is_integer():
+            shown = short(text) if text else "empty"
+            raise InputError(f"word_index in row {row + 1} is {shown}; expected {allowed}.")
+        if not 0 <= number < n_words:
+            raise InputError(
+                f"word_index in row {row + 1} is {short(text)}, outside the sentence; "
+                f"expected {allowed}."
+            )
+        indices[row] = int(number)
+    return indices
+
+
+def _check_words(
+    cells: list[str | None], sentences: list[str], word_index: NDArray[np.int64]
+) -> None:
+    for row, (cell, sentence, index) in enumerate(
+        zip(cells, sentences, word_index, strict=True), start=1
+    ):
+        word = sentence.split()[index]
+        if cell is not None and _bare(cell) != _bare(word):
+            raise InputError(
+                f"the word in row {row} is {short(cell)}, but word_index {index} of "
+                f"{short(sentence)} is {short(word)}; one of them must be corrected."
+            )
+
+
+def _bare(word: str) -> str:
+    """A word without case and surrounding punctuation (unless it is nothing else)."""
+    return (_EDGES.sub("", word) or word.strip()).casefold()
+
+
+def _groups(ids: list[str | None] | None, sentences: list[str]) -> NDArray[np.int64]:
+    if ids is not None and None in ids:
+        raise InputError(
+            f"sentence_id in row {ids.index(None) + 1} is empty; give every row one or remove "
+            "the column."
+        )
+    codes, _ = pd.factorize(np.array(sentences if ids is None else ids, dtype=object))
+    return np.asarray(codes, dtype=np.int64)

@@ -1,0 +1,57 @@
+"""A model that is ready to run, and transformers kept off the user's screen around it."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from logging import CRITICAL
+from typing import Any
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model ready to run, in evaluation mode, its numbers of the type `dtype`.
+
+    `identity` is what the weights and the tokenizer are (a digest or a hub commit), `n_layers`
+    the number of blocks (there is one more layer than blocks: layer 0, the embeddings),
+    `max_tokens` the longest input or None where there is no limit, `note` what must be said
+    wherever the model is named, `causal` whether a token sees only what comes before it.
+    """
+
+    name: str
+    model: Any
+    tokenizer: Any
+    identity: str
+    revision: str
+    n_layers: int
+    max_tokens: int | None
+    device: str
+    note: str
+    dtype: str = "float32"
+    causal: bool = False
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Keep transformers' reports, warnings and progress bars off the user's screen."""
+    from transformers import modeling_gguf_pytorch_utils
+    from transformers.utils import logging
+
+    gguf: Any = modeling_gguf_pytorch_utils
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    gguf_bar = gguf.tqdm  # heeds no setting
+    logging.set_verbosity(CRITICAL)
+    logging.disable_progress_bar()
+    gguf.tqdm = functools.partial(gguf_bar, disable=True)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        gguf.tqdm = gguf_bar
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()

@@ -1,0 +1,173 @@
+"""How a model is loaded: its tokenizer and its weights, checked, on the device that is asked for.
+
+Only safetensors and GGUF files are read, never pickled ones, and no code that comes with a model
+is run.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from mlem_core.base.errors import InputError, unknown
+from mlem_core.models.files import check_folder, check_gguf, first_line
+from mlem_core.models.forward import count_blocks, is_causal, longest_input
+from mlem_core.models.loaded import LoadedModel, quiet
+from mlem_core.models.registry import ModelFiles, locate
+
+DTYPES = ("float32", "bfloat16")
+DEVICES = ("auto", "cpu", "cuda")
+
+
+def open_model(name: str, device: str = "auto", dtype: str = "float32") -> LoadedModel:
+    """Load a model by name.
+
+    Parameters
+    ----------
+    name : as `mlem_core.models.registry` says.
+    device : "auto" (CUDA where there is one), "cpu", "cuda" or "cuda:1".
+    dtype : one of `DTYPES`: of the weights and of everything computed from them.
+
+    Raises
+    ------
+    ModelUnavailable : the hub cannot be reached or does not let us have the model.
+    InputError : no such model, or its files cannot be used; the sentence says why.
+    """
+    if dtype not in DTYPES:
+        raise unknown("dtype", dtype, DTYPES)
+    files = locate(name)
+    if files.gguf is not None:
+        check_gguf(name, files.folder / files.gguf)
+    else:
+        check_folder(name, files.folder)
+    device = resolve_device(device)
+    with quiet():
+        tokenizer = _load_tokenizer(name, files)
+        model = _load_weights(name, files, dtype)
+        _check_vocabulary(name, tokenizer, model)
+        try:
+            model = model.to(device)
+        except RuntimeError as error:
+            raise InputError(
+                f"the model {name!r} does not fit into the memory of {device}: {first_line(error)}."
+            ) from error
+        n_layers = count_blocks(name, model)
+    identity = files.identity
+    return LoadedModel(
+        name=name,
+        model=model,
+        tokenizer=tokenizer,
+        identity=identity,
+        revision=files.version or identity[:12],
+        n_layers=n_layers,
+        max_tokens=longest_input(model, tokenizer),
+        device=device,
+        note=files.note,
+        dtype=dtype,
+        causal=is_causal(model, n_layers),
+    )
+
+
+def resolve_device(device: str) -> str:
+    """The device to use: "auto" takes CUDA where there is one. Raises `InputError`."""
+    import torch
+
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
+        raise unknown("device", device, DEVICES)
+    number = int(device.partition(":")[2] or 0)
+    if device != "cpu" and number >= torch.cuda.device_count():
+        raise InputError(
+            f"device {device!r}: torch finds {torch.cuda.device_count()} CUDA devices here; "
+            "the choices are auto and cpu" + (", cuda." if torch.cuda.is_available() else ".")
+        )
+    return device
+
+
+def _load_tokenizer(name: str, files: ModelFiles) -> Any:
+    from transformers import AutoTokenizer
+
+    options = {"gguf_file": files.gguf} if files.gguf else {}
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(
+            files.folder, local_files_only=True, trust_remote_code=False, **options
+        )
+    except Exception as error:  # transformers raises nearly anything for a broken file
+        raise InputError(
+            f"the tokenizer of the model {name!r} cannot be read: {first_line(error)}."
+        ) from error
+    if set(tokenizer.get_vocab()) <= {*tokenizer.all_special_tokens, "▁", " "}:
+        # What transformers makes up where the vocabulary itself is missing.
+        raise InputError(f"the tokenizer of the model {name!r} has no vocabulary.")
+    return tokenizer
+
+
+def _load_weights(name: str, files: ModelFiles, dtype: str) -> Any:
+    import torch
+    from transformers import AutoModel
+
+    # Formats are told apart by what is in the folder, never by what transformers prefers.
+    options = {"gguf_file": files.gguf} if files.gguf else {"use_safetensors": True}
+    try:
+        if files.seed is not None:
+            model, report = _fresh(files, files.seed).to(getattr(torch, dtype)), {}
+        else:
+            model, report = AutoModel.from_pretrained(
+                files.folder,
+                dtype=getattr(torch, dtype),
+                local_files_only=True,
+                trust_remote_code=False,
+                output_loading_info=True,
+                **options,
+            )
+    except Exception as error:
+        if "ignore_mismatched_sizes" in str(error):
+            reason = "its weights have other shapes than its config.json says"
+        else:
+            reason = first_line(error)
+        raise InputError(f"the model {name!r} cannot be loaded: {reason}.") from error
+    # The pooler is fitted after pre-training and has no part in the hidden states; nor has the
+    # decoder of a model of two halves, of which the encoder is used (and may be all there is).
+    halves = all(getattr(model, half, None) is not None for half in ("encoder", "decoder"))
+    missing = sorted(
+        key
+        for key in report.get("missing_keys", ())
+        if "pooler" not in key and not (halves and key.startswith("decoder."))
+    )
+    if missing:
+        raise InputError(
+            f"the model {name!r} cannot be used: its weights lack {len(missing)} of the tensors "
+            f"that its config.json asks for, such as {missing[0]}."
+        )
+    if halves:
+        model = model.get_encoder()
+    if model.main_input_name != "input_ids":
+        raise InputError(f"the model {name!r} reads {model.main_input_name}, not text.")
+    model.config.use_cache = False
+    return model.eval().requires_grad_(False)
+
+
+def _fresh(files: ModelFiles, seed: int) -> Any:
+    """The architecture with the weights that its training would start from, in float32."""
+    import torch
+    from transformers import AutoConfig, AutoModel
+
+    options = {"gguf_file": files.gguf} if files.gguf else {}
+    config = AutoConfig.from_pretrained(
+        files.folder, local_files_only=True, trust_remote_code=False, **options
+    )
+    # The random numbers of whoever calls stay as they were.
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return AutoModel.from_config(config, dtype=torch.float32)
+
+
+def _check_vocabulary(name: str, tokenizer: Any, model: Any) -> None:
+    highest = max(tokenizer.get_vocab().values())
+    rows = model.get_input_embeddings().num_embeddings
+    if highest >= rows:
+        raise InputError(
+            f"the tokenizer of the model {name!r} is another model's: its vocabulary goes up to "
+            f"token {highest}, but the model has embeddings for {rows} tokens."
+        )
