@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from mlem_core.base.errors import InputError
-from pages import capsules, choices, stimuli_form
-from pages import shared as screen
-from pages.view import whole_view
+from pages.parts import background, capsules, choices, frame, method, stimuli_form, stored
+from pages.parts.opening import whole_view
+from pages.parts.screens import SCREENS
+from pages.parts.wording import describe, plain
 
 if TYPE_CHECKING:
     from mlem_core.analysis.spec import AnalysisSpec
@@ -24,7 +25,6 @@ TITLES = {
     "cancelled": ":material/cancel: Cancelled:",
     "failed": ":material/error: Not done:",
 }
-ICONS = ("show_chart", "grid_on", "compare_arrows", "account_tree", "verified", "table")
 
 
 @st.cache_resource(ttl=60, show_spinner="Looking for models …")
@@ -51,7 +51,7 @@ def body() -> None:
     with st.expander("More options", icon=":material/tune:"):
         options = _choose_options(stimuli)
     if stimuli is not None:
-        screen.attempt(lambda: stimuli_form.tell(options))
+        frame.attempt(lambda: stimuli_form.tell(options))
     if st.button(
         "Run",
         type="primary",
@@ -60,11 +60,11 @@ def body() -> None:
         help="Runs in the background; you may leave this page. What an earlier run left in the "
         "store is used again.",
     ):
-        screen.attempt(lambda: _start(models, files, options))
-    if choices.get_one("analysis") not in ("", screen.EXAMPLE):
+        frame.attempt(lambda: _start(models, files, options))
+    if choices.get_one("analysis") not in ("", stored.EXAMPLE):
         # Above the form: there it is seen without scrolling.
         with run, st.container(border=True):
-            screen.attempt(_show_job)
+            frame.attempt(_show_job)
 
 
 def _choose_models() -> tuple[list[str], list[str]]:
@@ -99,7 +99,7 @@ def _choose_models() -> tuple[list[str], list[str]]:
                 f"{name}: {MODELS[name].label}, from {origin}; it cannot be reached now, and the "
                 "run leaves it out if that stays so."
             )
-    st.caption("  \n".join(choices.plain(line) for line in lines))
+    st.caption("  \n".join(plain(line) for line in lines))
     choices.write(
         "Layers",
         "layers",
@@ -114,10 +114,7 @@ def _choose_files() -> list[str]:
     files = choices.get("files") or []
     with st.expander("Representations from a file", icon=":material/upload_file:", expanded=False):
         name = st.text_input(
-            "Name",
-            value="recording",
-            key="representations name",
-            help="What the figures call it.",
+            "Name", value="recording", key="representations name", help="What the figures call it."
         )
         # An equals sign parts the name from the file in the URL.
         name = name.replace("=", " ").strip()
@@ -150,60 +147,53 @@ def _choose_files() -> list[str]:
 
 
 def _choose_options(stimuli: StimulusSet | None) -> dict[str, Any]:
-    from mlem_core.estimators.registry import ESTIMATORS
+    """The fields of `AnalysisSpec` that are chosen under More options."""
+    _forget_kinds()
+    a, b = st.columns(2, gap="large")
+    with a:
+        of_features = _choose_features(stimuli)
+    with b:
+        return of_features | _choose_method()
+
+
+def _choose_features(stimuli: StimulusSet | None) -> dict[str, Any]:
+    from mlem_core.pairs.patterns import MISSING
+
+    names = [feature.name for feature in stimuli.features] if stimuli is not None else []
+    ordered = [f.name for f in stimuli.features if f.kind == "ordered"] if stimuli else []
+    columns = choices.choose_many(
+        "Features",
+        names,
+        "columns",
+        names,
+        help="The features that the analysis knows. Leaving one out later, in the views, needs "
+        "no new run.",
+    )
+    as_ordered = choices.choose_many(
+        "Ordered features",
+        names,
+        "ordered",
+        ordered,
+        help="The distance of two values is their difference, scaled by the range. The values "
+        "must be numbers. All other features are nominal: a distance of 0 or 1.",
+    )
+    return {
+        "features": None if columns == names else tuple(n for n in names if n in columns),
+        "ordered": tuple(n for n in names if n in as_ordered and n not in ordered),
+        "nominal": tuple(n for n in names if n not in as_ordered and n in ordered),
+        "missing": method.missing("missing", MISSING[0], "What an empty cell means."),
+    }
+
+
+def _choose_method() -> dict[str, Any]:
     from mlem_core.models.loading import DTYPES
     from mlem_core.models.tokens import SPECIAL_TOKENS
     from mlem_core.pairs.distances import DISTANCES
-    from mlem_core.pairs.patterns import MISSING
 
-    _forget_kinds()
-    names = [feature.name for feature in stimuli.features] if stimuli is not None else []
-    ordered = [f.name for f in stimuli.features if f.kind == "ordered"] if stimuli else []
-    a, b = st.columns(2, gap="large")
-    with a:
-        columns = choices.choose_many(
-            "Features",
-            names,
-            "columns",
-            names,
-            help="The features that the analysis knows. Leaving one out later, in the views, needs "
-            "no new run.",
-        )
-        as_ordered = choices.choose_many(
-            "Ordered features",
-            names,
-            "ordered",
-            ordered,
-            help="The distance of two values is their difference, scaled by the range. The values "
-            "must be numbers. All other features are nominal: a distance of 0 or 1.",
-        )
-        missing = choices.choose_one(
-            "Missing values",
-            MISSING,
-            "missing",
-            MISSING[0],
-            format_func=lambda one: screen.MISSING_NAMES.get(one, one),
-            help="What an empty cell means.",
-        )
-    with b:
-        estimator = choices.choose_one(
-            "Estimator",
-            list(ESTIMATORS),
-            "estimator",
-            "ridge",
-            format_func=lambda one: ESTIMATORS[one].label,
-            help="How the metric model is fitted: ridge as in the first paper, the highest rank "
-            "correlation as in the second.",
-        )
-        interactions = choices.choose_one(
-            "Interactions",
-            ["no", "yes"],
-            "interactions",
-            "no",
-            help="Whether the metric model weighs products of two features too; importances then "
-            "have a line for each.",
-        )
-        distance = choices.choose_one(
+    return {
+        "estimator": method.estimator("estimator", "ridge"),
+        "interactions": method.interactions("interactions", False),
+        "distance": choices.choose_one(
             "Distance of representations",
             list(DISTANCES),
             "distance",
@@ -211,8 +201,8 @@ def _choose_options(stimuli: StimulusSet | None) -> dict[str, Any]:
             format_func=lambda one: DISTANCES[one].label,
             help="The neural distance of two stimuli. `precomputed` goes with files alone, whose "
             "arrays are then distances of shape (stimuli, stimuli).",
-        )
-        special = choices.choose_one(
+        ),
+        "special_tokens": choices.choose_one(
             "Start and end tokens",
             list(SPECIAL_TOKENS),
             "special_tokens",
@@ -224,35 +214,23 @@ def _choose_options(stimuli: StimulusSet | None) -> dict[str, Any]:
             }.get(one, one),
             help="What stands before and after a sentence. The first position of many decoders is "
             "an outlier: with a start token no word is there.",
-        )
-        dtype = choices.choose_one(
+        ),
+        "dtype": choices.choose_one(
             "Numbers of the models",
             list(DTYPES),
             "dtype",
             DTYPES[0],
             help="What a model computes with. bfloat16 halves its memory and keeps 8 bits of each "
             "number.",
-        )
-        folds = choices.number(
+        ),
+        "folds": choices.number(
             "Folds", "folds", 5, 3, 20, help="Folds of the cross-validation; a stimulus is tested "
             "in one of them, all words of a sentence together.",
-        )  # fmt: skip
-        seed = choices.number(
+        ),
+        "seed": choices.number(
             "Seed", "seed", 0, 0, 999_999, help="Decides which stimuli are in which fold."
-        )
-    return {
-        "features": None if columns == names else tuple(n for n in names if n in columns),
-        "ordered": tuple(n for n in names if n in as_ordered and n not in ordered),
-        "nominal": tuple(n for n in names if n not in as_ordered and n in ordered),
-        "missing": missing,
-        "estimator": estimator,
-        "interactions": interactions == "yes",
-        "distance": distance,
-        "special_tokens": special,
-        "dtype": dtype,
-        "folds": folds,
-        "seed": seed,
-    }
+        ),
+    }  # fmt: skip
 
 
 def _forget_kinds() -> None:
@@ -282,10 +260,10 @@ def _spec(models: list[str], files: list[str], options: dict[str, Any]) -> Analy
     if options["features"] == ():
         raise InputError("no feature is chosen; choose at least one under More options.")
     return AnalysisSpec(
-        stimuli=name if name in datasets.SETS else str(screen.upload_path(name)),
+        stimuli=name if name in datasets.SETS else str(stored.upload_path(name)),
         models=tuple(models),
         representations=tuple(
-            (one.partition("=")[0], str(screen.upload_path(one.partition("=")[2]))) for one in files
+            (one.partition("=")[0], str(stored.upload_path(one.partition("=")[2]))) for one in files
         ),
         layers=_layers(choices.get_one("layers")),
         **options,
@@ -297,7 +275,7 @@ def _start(models: list[str], files: list[str], options: dict[str, Any]) -> None
 
     spec = _spec(models, files, options)
     spec.check()
-    job = analyses.start(spec, screen.store())
+    job = analyses.start(spec, stored.store())
     choices.open_job(job.id)
     if job.status().state in ("queued", "running"):
         # Whoever has scrolled down to the button does not see the progress appear.
@@ -308,7 +286,7 @@ def _start(models: list[str], files: list[str], options: dict[str, Any]) -> None
 
 
 def _show_job() -> None:
-    job = screen.find_job(choices.get_one("analysis"))
+    job = stored.find_job(choices.get_one("analysis"))
     status = job.status()
     if status.state in ("queued", "running"):
         _progress(job.id)
@@ -316,25 +294,24 @@ def _show_job() -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         _title(job, status.state)
         if status.state == "done":
-            view = whole_view(job.id)
-            capsules.offer(view.job_id, view.selection, view.pair)
+            capsules.offer(whole_view(job.id))
     if status.state == "done":
         _done(job)
     elif status.state == "cancelled":
         st.caption("What it had finished is kept; Run goes on from there.")
     else:
-        st.error(choices.plain(status.message), icon=":material/error:")
+        st.error(plain(status.message), icon=":material/error:")
 
 
 def _title(job: Job, state: str) -> None:
-    text = choices.plain(screen.describe(job.spec))
+    text = plain(describe(job.spec))
     st.markdown(f"**{TITLES[state]}** {text}", width="content")
 
 
 @st.fragment(run_every=0.5)
 def _progress(job_id: str) -> None:
     # A fragment runs again without the page around it.
-    screen.attempt(lambda: _show_progress(screen.find_job(job_id)))
+    frame.attempt(lambda: _show_progress(stored.find_job(job_id)))
 
 
 def _show_progress(job: Job) -> None:
@@ -343,28 +320,18 @@ def _show_progress(job: Job) -> None:
         st.toast(TITLES[status.state].rstrip(":"))
         st.rerun()
     _title(job, status.state)
-    if status.state == "queued":
-        st.progress(0.0, text="Waiting for its turn …")
-    elif not status.stages:
-        st.progress(0.0, text="Starting …")
-    for i, stage in enumerate(status.stages):
-        left = status.seconds_left if i == len(status.stages) - 1 else None
-        st.progress(min(1.0, stage.done / max(stage.total, 1)), text=screen.stage(stage, left))
-    if st.button(
-        "Cancel",
-        icon=":material/stop_circle:",
-        help="Stops the run within two seconds; finished parts are kept.",
-    ):
-        job.cancel()
-        st.rerun()
+    waiting = "Waiting for its turn …" if status.state == "queued" else "Starting …"
+    background.show_progress(status, status.stages, waiting)
+    background.offer_cancel(job, "Stops the run within two seconds; finished parts are kept.")
 
 
 def _done(job: Job) -> None:
-    for notice in screen.open_analysis(job.id).notices:
-        st.warning(choices.plain(notice), icon=":material/info:")
+    for notice in stored.open_analysis(job.id).notices:
+        st.warning(plain(notice), icon=":material/info:")
     with st.container(horizontal=True):
-        for (label, path), icon in zip(screen.PAGES.items(), ICONS, strict=True):
-            st.page_link(path, label=label, icon=f":material/{icon}:")
+        for screen in SCREENS.values():
+            if screen.is_view:
+                st.page_link(screen.file, label=screen.title, icon=screen.icon)
 
 
-screen.page(body)
+frame.page(body)

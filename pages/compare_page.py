@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING
 import pandas as pd
 import streamlit as st
 
-from mlem_core.base.typing import parse_layer
+from mlem_core.base.typing import layer_name, parse_layer
 from mlem_core.report import captions
-from pages import audited, bars, choices
-from pages import shared as screen
-from pages.view import View, open_view, two_layers
+from pages.parts import audited, choices, exporting, frame, stored, tables, uncertainty
+from pages.parts.exporting import Panel
+from pages.parts.opening import open_view
+from pages.parts.view import View, two_layers
+from pages.parts.wording import layer_label, plain
 
 if TYPE_CHECKING:
+    from mlem_core.analysis.results import Results
     from mlem_core.base.typing import Layer
 
 
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 def _map(job_id: str, model: str, layer: int) -> pd.DataFrame:
     from mlem_core.analysis.maps import stimulus_map
 
-    return stimulus_map(screen.open_analysis(job_id), model, layer, screen.store())
+    return stimulus_map(stored.open_analysis(job_id), model, layer, stored.store())
 
 
 def _first_nominal(view: View) -> str:
@@ -36,12 +39,11 @@ def _first_nominal(view: View) -> str:
 
 def body() -> None:
     view = open_view(
-        "Compare", "Two layers: which features matter in each, and how each lays out the stimuli."
+        "compare", "Two layers: which features matter in each, and how each lays out the stimuli."
     )
     if view is None:
         return
-    from mlem_core import figures
-    from mlem_core.inference.tables import importance_differences, score_table
+    from mlem_core.inference.tables import importance_differences
 
     two, third = st.columns([2, 1])
     with two:
@@ -57,72 +59,84 @@ def body() -> None:
     results = view.results()
     if results is None:
         return
-    tau = float(results.similarity_profiles.loc[a, b])
-    rsa = float(results.similarity_rsa.loc[a, b])
-    sure = bars.of(view)
-    around_tau, around_rsa = bars.of_pair(sure, a, b)
     left, right = st.columns([3, 2], gap="large")
     with right:
-        st.metric(
-            "Feature-based similarity (weighted τ)",
-            f"{tau:.2f}",
-            **bars.around(around_tau),
-            help="Weighted Kendall τ of the two importance profiles; 1 is the same order.",
-        )
-        st.metric(
-            "Feature-agnostic similarity (RSA)",
-            f"{rsa:.2f}",
-            **bars.around(around_rsa),
-            help="Spearman ρ of the neural distances of the two layers over all pairs.",
-        )
-        st.dataframe(
-            screen.importance_of(results, a, b),
-            hide_index=True,
-            key="importances",
-            column_config={
-                name: st.column_config.NumberColumn(format="%.3f") for name in dict.fromkeys((a, b))
-            },
-        )
-    chosen = [parse_layer(a), parse_layer(b)]
-    kept = [results.importance[
-        (results.importance["model"] == model) & (results.importance["layer"] == layer)
-    ] for model, layer in dict.fromkeys(chosen)]  # fmt: skip
-    table = pd.concat(kept)
-    intervals = None
-    if sure is not None:
-        intervals = score_table(sure, list(dict.fromkeys(chosen))).table
-        table = intervals
-    flags = audited.of_pair(view, a, b)
+        _similarities(view, results, a, b)
     with left:
-        screen.show_figure(
-            figures.importance_scatter(
-                results.importance,
-                (chosen[0], chosen[1]),
-                figures.with_interactions(results.importance, view.all_features),
-                tau,
-                rsa,
-                figures.Annotations(intervals, flags),
-            ),
-            table,
-            "compare",
-            captions.compare(
-                view.caption(results), intervals=intervals is not None, flagged=bool(flags)
-            ),
-            table=partial(screen.importance_of, results, a, b),
-        )
-        bars.offer(view)
+        _importances(view, results, a, b)
+        uncertainty.offer(view)
     audited.say_of_pair(view, a, b)
-    if sure is not None and a != b:
-        bars.tests(
-            sure,
-            importance_differences(sure, chosen[0], chosen[1], bars.chosen_correction()),
+    layer_intervals, chosen = uncertainty.of(view), [parse_layer(a), parse_layer(b)]
+    if layer_intervals is not None and a != b:
+        uncertainty.tests(
+            layer_intervals,
+            importance_differences(
+                layer_intervals, chosen[0], chosen[1], uncertainty.chosen_correction()
+            ),
             "difference-tests",
             "Where the two layers differ: intervals and tests",
-            f"Importance in {choices.plain(a)} less that in {choices.plain(b)}, the same sentences "
+            f"Importance in {plain(a)} less that in {plain(b)}, the same sentences "
             "left out on both sides (two-sided).",
         )
     st.subheader("Maps of the stimuli")
     _maps(view, chosen, colour)
+
+
+def _similarities(view: View, results: Results, a: str, b: str) -> None:
+    around_tau, around_rsa = uncertainty.of_pair(uncertainty.of(view), a, b)
+    st.metric(
+        "Feature-based similarity (weighted τ)",
+        f"{results.similarity_profiles.loc[a, b]:.2f}",
+        **uncertainty.around(around_tau),
+        help="Weighted Kendall τ of the two importance profiles; 1 is the same order.",
+    )
+    st.metric(
+        "Feature-agnostic similarity (RSA)",
+        f"{results.similarity_rsa.loc[a, b]:.2f}",
+        **uncertainty.around(around_rsa),
+        help="Spearman ρ of the neural distances of the two layers over all pairs.",
+    )
+    st.dataframe(
+        tables.importance_of(results, a, b),
+        hide_index=True,
+        key="importances",
+        column_config={
+            name: st.column_config.NumberColumn(format="%.3f") for name in dict.fromkeys((a, b))
+        },
+    )
+
+
+def _importances(view: View, results: Results, a: str, b: str) -> None:
+    from mlem_core import figures
+    from mlem_core.inference.tables import score_table
+
+    chosen = [parse_layer(a), parse_layer(b)]
+    rows = results.importance
+    table = pd.concat(
+        rows[(rows["model"] == model) & (rows["layer"] == layer)]
+        for model, layer in dict.fromkeys(chosen)
+    )
+    intervals = None
+    layer_intervals = uncertainty.of(view)
+    if layer_intervals is not None:
+        table = intervals = score_table(layer_intervals, list(dict.fromkeys(chosen))).table
+    flags = audited.of_pair(view, a, b)
+    Panel(
+        figures.importance_scatter(
+            rows,
+            (chosen[0], chosen[1]),
+            figures.with_interactions(rows, view.all_features),
+            float(results.similarity_profiles.loc[a, b]),
+            float(results.similarity_rsa.loc[a, b]),
+            figures.Annotations(intervals, flags),
+        ),
+        table,
+        "compare",
+        captions.compare(
+            view.caption(results), intervals=intervals is not None, flagged=bool(flags)
+        ),
+        table=partial(tables.importance_of, results, a, b),
+    ).show()
 
 
 @st.fragment
@@ -132,13 +146,9 @@ def _maps(view: View, chosen: list[Layer], colour: str) -> None:
     key = f"marked {view.job_id} {chosen}"
     marked: list[int] = st.session_state.setdefault(key, [])
     sides = st.columns(2, gap="large")
-    for side, (model, layer), place in zip(sides, chosen, "ab", strict=True):
+    for side, layer, place in zip(sides, chosen, "ab", strict=True):
         with side:
-            screen.attempt(
-                lambda model=model, layer=layer, place=place: _show_map(
-                    view, model, layer, colour, place, marked, key
-                )
-            )
+            frame.attempt(partial(_show_map, view, layer, colour, place, key))
     if not marked:
         st.caption(
             "Click a stimulus, or draw a box or a lasso around some: they are marked in both maps "
@@ -154,7 +164,7 @@ def _maps(view: View, chosen: list[Layer], colour: str) -> None:
     )
     shown = stimuli.table.iloc[marked]
     columns = [c for c in ("word", "sentence") if c in shown.columns]
-    screen.show_table(
+    exporting.show_table(
         shown[[*columns, *view.all_features]],
         "marked-stimuli",
         f"{len(marked):,} stimuli are marked",
@@ -163,20 +173,13 @@ def _maps(view: View, chosen: list[Layer], colour: str) -> None:
     )
 
 
-def _show_map(
-    view: View,
-    model: str,
-    layer: int,
-    colour: str,
-    place: str,
-    marked: list[int],
-    key: str,
-) -> None:
+def _show_map(view: View, layer: Layer, colour: str, place: str, key: str) -> None:
     from mlem_core import figures
 
     stimuli = view.analysis.stimuli
-    with st.spinner(f"Laying out the stimuli of {choices.plain(model)} layer {layer} …"):
-        points = _map(view.job_id, model, layer)
+    label = layer_label(layer_name(layer))
+    with st.spinner(f"Laying out the stimuli of {plain(label)} …"):
+        points = _map(view.job_id, *layer)
     shown = points["stimulus"].to_numpy()
     words, sentences = stimuli.words, stimuli.sentences
     labels = [
@@ -186,14 +189,13 @@ def _show_map(
     values = stimuli.values(colour)[shown]
     kind = next(feature.kind for feature in stimuli.features if feature.name == colour)
     table = points.assign(label=labels, **{colour: values})
-    chosen = screen.show_figure(
-        figures.stimulus_map(table, colour, kind, f"{model} layer {layer}", marked=marked),
+    chosen = Panel(
+        figures.stimulus_map(table, colour, kind, label, marked=st.session_state[key]),
         table,
         f"stimuli-{place}",
         captions.stimulus_map(len(shown), len(stimuli)),
-        select=("points", "box", "lasso"),
-    )
-    now = sorted({int(point["customdata"][0]) for point in chosen["selection"]["points"]})
+    ).select("points", "box", "lasso")
+    now = sorted({int(point["customdata"][0]) for point in chosen})
     # A map that is drawn anew reports no selection: only a new one counts, "Mark none" ends it.
     last = f"{key} last"
     if now and st.session_state.get(last) != (place, now):
@@ -202,4 +204,4 @@ def _show_map(
         st.rerun(scope="fragment")
 
 
-screen.page(body)
+frame.page(body)

@@ -7,14 +7,25 @@ from functools import partial
 import streamlit as st
 
 from mlem_core.report import captions
-from pages import audited, background, bars, choices, correlated
-from pages import shared as screen
-from pages.view import View, open_view
+from pages.parts import (
+    audited,
+    background,
+    choices,
+    correlated,
+    exporting,
+    frame,
+    tables,
+    uncertainty,
+)
+from pages.parts.exporting import Panel
+from pages.parts.opening import open_view
+from pages.parts.view import View
+from pages.parts.wording import plain
 
 
 def body() -> None:
     view = open_view(
-        "Profiles",
+        "profiles",
         "Which features shape each layer: how much of the held-out ρ is lost when a feature is "
         "permuted.",
     )
@@ -27,15 +38,16 @@ def body() -> None:
     if results is None:
         return
     drawn = figures.with_interactions(results.importance, view.all_features)
-    found = audited.reasons(view)
+    reasons = audited.reasons(view)
+    of_profile, of_score = reasons.get("profiles", {}), reasons.get("scores", {})
     flags = {
-        layer: "; ".join(filter(None, (found["profiles"].get(layer), found["scores"].get(layer))))
+        layer: "; ".join(filter(None, (of_profile.get(layer), of_score.get(layer))))
         for layer in view.layers
-        if found and (layer in found["profiles"] or layer in found["scores"])
+        if layer in of_profile or layer in of_score
     }
-    sure = bars.of(view)
-    correction = bars.chosen_correction()
-    tested = None if sure is None else score_table(sure, view.layers, correction)
+    intervals = uncertainty.of(view)
+    correction = uncertainty.chosen_correction()
+    tested = None if intervals is None else score_table(intervals, view.layers, correction)
     draw = partial(
         figures.profiles,
         results.importance,
@@ -43,7 +55,7 @@ def body() -> None:
         drawn,
         annotations=figures.Annotations(None if tested is None else tested.table, flags),
     )
-    screen.show_figure(
+    Panel(
         draw(),
         results.importance if tested is None else tested.table,
         "profiles",
@@ -54,34 +66,34 @@ def body() -> None:
             warning=correlated.short_warning(results),
         ),
         narrow=partial(draw, across=2),
-        table=partial(screen.profile_table, results)
-        if sure is None
-        else partial(bars.profile_table, sure, view, results),
-    )
-    bars.offer(view)
-    if sure is not None and tested is not None:
-        bars.tests(
-            sure,
+        table=partial(tables.profile_table, results)
+        if intervals is None
+        else partial(uncertainty.profile_table, intervals, view, results),
+    ).show()
+    uncertainty.offer(view)
+    if intervals is not None and tested is not None:
+        uncertainty.tests(
+            intervals,
             tested,
             "importance-tests",
             "Intervals and tests",
             "Of each layer's held-out ρ, ceiling and importances; p says whether an importance is "
             "above 0 (one-sided).",
         )
-    screen.show_table(
+    exporting.show_table(
         results.scores,
         "scores",
         "Held-out scores of each layer and fold",
         "ρ, ρ with ties at random (rho_a), the ceiling, and the ridge penalty α that the inner "
         "cross-validation chose.",
     )
-    bars.chance(view)
+    uncertainty.chance(view)
     correlated.show(view)
-    screen.folded(
+    frame.folded(
         "The same layers by other methods",
         ":material/balance:",
         "baselines",
-        lambda: screen.attempt(lambda: _baseline(view)),
+        lambda: _baseline(view),
     )
 
 
@@ -106,13 +118,11 @@ def _baseline(view: View) -> None:
         format_func=lambda one: BASELINES[one][0],
         help="A method to put beside the metric model, on the same stimuli and folds.",
     )
-    options = {"name": name, "layers": view.layers}
-    made = background.tables("baseline", view.job_id, options)
+    task = view.work("baseline", {"name": name, "layers": view.layers})
+    made = background.tables(task)
     if made is None:
         background.offer(
-            "baseline",
-            view.job_id,
-            options,
+            task,
             "Compute it",
             "Computes this method for the layers that are shown, in the background; what is done "
             "is kept.",
@@ -133,15 +143,15 @@ def _baseline(view: View) -> None:
         features = view.all_features
     draw = partial(figures.profiles, shown, scores, features, value=value)
     n = len(view.analysis.stimuli)
-    screen.show_figure(
+    Panel(
         draw(),
         table,
         f"baseline-{name}",
         captions.baseline(name, captions.computed_on(n, n_folds=view.analysis.tables.n_folds)),
         narrow=partial(draw, across=2),
-    )
+    ).show()
     for notice in made["notices"]["notice"]:
-        st.caption(choices.plain(notice))
+        st.caption(plain(notice))
 
 
-screen.page(body)
+frame.page(body)

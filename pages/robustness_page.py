@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
 from mlem_core.base.typing import parse_layer
 from mlem_core.report import captions
-from pages import background, bars, choices
-from pages import shared as screen
-from pages.view import View, open_view, two_layers
+from pages.parts import background, choices, exporting, frame, stored, uncertainty
+from pages.parts.exporting import Panel
+from pages.parts.opening import open_view
+from pages.parts.view import View, two_layers
+from pages.parts.wording import layer_label, plain
 
 if TYPE_CHECKING:
+    from mlem_core.base.typing import Layer
     from mlem_core.robustness.claims import Claim
+    from mlem_core.robustness.multiverse import Choices, Multiverse
 
 KINDS = {
     "top": "a feature matters most in the first layer",
@@ -26,15 +31,15 @@ KINDS = {
 
 def body() -> None:
     view = open_view(
-        "Robustness",
+        "robustness",
         "What an artefact could have made, and whether a finding holds when the analysis is done "
         "in another way.",
     )
     if view is None:
         return
-    screen.attempt(lambda: _audit(view))
+    frame.attempt(lambda: _audit(view))
     st.divider()
-    screen.attempt(lambda: _claim(view))
+    frame.attempt(lambda: _claim(view))
 
 
 def _audit(view: View) -> None:
@@ -44,7 +49,7 @@ def _audit(view: View) -> None:
     from mlem_core.robustness.variants import CONTROL, SAYS
 
     st.subheader("Audit of every layer")
-    audit = find(view.analysis, screen.store())
+    audit = find(view.analysis, stored.store())
     if audit is None:
         st.markdown(
             "Runs the analysis again without the words at position 0, with cosine distance, with "
@@ -52,9 +57,7 @@ def _audit(view: View) -> None:
             "conclusions change."
         )
         background.offer(
-            "audit",
-            view.job_id,
-            {},
+            view.work("audit", {}),
             "Audit every layer",
             "Works in the background on stored representations; only the control with random "
             "weights runs the models again. It takes a few minutes.",
@@ -62,22 +65,22 @@ def _audit(view: View) -> None:
         return
     flagged = flags(audit)
     with st.container(border=True):
-        st.markdown("\n".join(f"- {choices.plain(one)}" for one in summary(audit)))
+        st.markdown("\n".join(f"- {plain(one)}" for one in summary(audit)))
     for notice in audit.notices:
-        st.caption(choices.plain(notice))
-    screen.show_figure(
+        st.caption(plain(notice))
+    Panel(
         figures.audit_map(audit.layers, audit.changes, flagged, SAYS, CONTROL),
         audit.layers,
         "audit",
         captions.audit(len(view.analysis.stimuli), view.analysis.tables.n_pairs),
-    )
-    screen.show_table(
+    ).show()
+    exporting.show_table(
         flagged,
         "audit-marks",
         "What changes, and why it is flagged",
         "A row a layer (or pair of layers) and variant whose conclusion changes.",
     )
-    screen.show_table(
+    exporting.show_table(
         audit.changes,
         "audit-changes",
         "Every layer in every variant",
@@ -87,18 +90,25 @@ def _audit(view: View) -> None:
 
 
 def _claim(view: View) -> None:
-    from mlem_core import figures
-    from mlem_core.robustness.claims import (
-        MEASURES,
-        by_choice,
-        curve,
-        orders,
-        over_stimuli,
-        verdict,
-    )
-    from mlem_core.robustness.multiverse import choices_of, find
+    from mlem_core.robustness.multiverse import find
 
     st.subheader("A finding under other choices")
+    asked = _ask(view)
+    if asked is None:
+        return
+    claim, layers, varied = asked
+    multiverse = find(view.analysis, layers, stored.store(), varied)
+    _show_verdict(view, claim, multiverse)
+    if multiverse is None:
+        _offer_combinations(view, layers, varied)
+    else:
+        _show_combinations(view, claim, multiverse)
+
+
+def _ask(view: View) -> tuple[Claim, list[Layer], Choices] | None:
+    """The claim, its layers and the choices to vary; None where they make no question yet."""
+    from mlem_core.robustness.multiverse import choices_of
+
     a, b = two_layers(view)
     # A claim about three layers has one more choice in its row.
     three = choices.get_one("claim") == "closer"
@@ -108,79 +118,87 @@ def _claim(view: View) -> None:
             "Claim", list(KINDS), "claim", "top", format_func=lambda one: KINDS[one],
             help="What is said of the layers.",
         )  # fmt: skip
-    third = None
+    names = [a, b]
     if kind == "closer":
         with row[1]:
-            third = _third(view, a, b)
+            names.append(_third(view, a, b))
     with row[-1]:
         pooled = _with_pooling(view)
-    names = [a, b] if third is None else [a, b, third]
     if len(set(names)) < len(names):
         st.info(f"Choose {len(names)} different layers.", icon=":material/info:")
-        return
+        return None
     varied = choices_of(view.analysis) | ({"pooling": pooled} if pooled else {})
     layers = [parse_layer(name) for name in names]
     claim = _chosen_claim(view, kind, layers)
-    if claim is None:
-        return
-    sure = bars.of(view)
-    stimuli = None if sure is None else over_stimuli(claim, sure)
-    found = find(view.analysis, layers, screen.store(), varied)
+    return None if claim is None else (claim, layers, varied)
+
+
+def _show_verdict(view: View, claim: Claim, multiverse: Multiverse | None) -> None:
+    """Whether the claim holds: in all combinations, and over other stimuli."""
+    from mlem_core.robustness.claims import over_stimuli, verdict
+
+    intervals = uncertainty.of(view)
+    stimuli = None if intervals is None else over_stimuli(claim, intervals)
     with st.container(border=True):
-        said = claim.sentence
-        if found is not None:
-            said = verdict(claim, found)
+        sentence = claim.sentence
+        if multiverse is not None:
+            sentence = verdict(claim, multiverse)
         elif stimuli is not None:
             holds = "holds" if stimuli.value > 0 else "does not hold"
-            said = f"{said}: {holds} in the analysis as it is."
-        st.markdown(f"##### {choices.plain(said)}")
+            sentence = f"{sentence}: {holds} in the analysis as it is."
+        st.markdown(f"##### {plain(sentence)}")
         if stimuli is not None:
-            st.markdown(choices.plain(stimuli.sentence))
-    if sure is None:
-        bars.offer(view)
-    if found is None:
-        n = 1
-        for options in varied.values():
-            n *= len(options)
-        st.markdown(
-            f"Analyses these {len(layers)} layers in all {n} combinations of "
-            + choices.plain(", ".join(f"{len(o)} × {name}" for name, o in varied.items()))
-            + "."
-        )
-        background.offer(
-            "multiverse",
-            view.job_id,
-            {"layers": [list(layer) for layer in layers]} | ({"choices": varied} if pooled else {}),
-            "Run all combinations",
-            "Works in the background on stored representations; "
-            + ("the models run once for each pooling." if pooled else "no model runs for it."),
-        )
-        return
-    table = curve(claim, found)
-    screen.show_figure(
-        figures.specification_curve(table, found.dimensions, claim.sentence),
+            st.markdown(plain(stimuli.sentence))
+    if intervals is None:
+        uncertainty.offer(view)
+
+
+def _offer_combinations(view: View, layers: list[Layer], varied: Choices) -> None:
+    pooled = "pooling" in varied
+    n = math.prod(len(options) for options in varied.values())
+    st.markdown(
+        f"Analyses these {len(layers)} layers in all {n} combinations of "
+        + plain(", ".join(f"{len(o)} × {name}" for name, o in varied.items()))
+        + "."
+    )
+    options: dict[str, Any] = {"layers": layers} | ({"choices": varied} if pooled else {})
+    background.offer(
+        view.work("multiverse", options),
+        "Run all combinations",
+        "Works in the background on stored representations; "
+        + ("the models run once for each pooling." if pooled else "no model runs for it."),
+    )
+
+
+def _show_combinations(view: View, claim: Claim, multiverse: Multiverse) -> None:
+    from mlem_core import figures
+    from mlem_core.robustness.claims import MEASURES, by_choice, curve, orders
+
+    table = curve(claim, multiverse)
+    Panel(
+        figures.specification_curve(table, multiverse.dimensions, claim.sentence),
         table,
         "multiverse",
         captions.multiverse(len(view.analysis.stimuli), len(table), view.analysis.spec.folds),
-    )
-    screen.show_table(
-        by_choice(claim, found),
+    ).show()
+    exporting.show_table(
+        by_choice(claim, multiverse),
         "multiverse-choices",
         "By choice",
         "In how many of the analyses with each choice the claim holds, and its median margin.",
     )
     with st.expander("Without any claim", icon=":material/list:"):
-        st.markdown("\n".join(f"- {choices.plain(one)}" for one in orders(found)))
+        st.markdown("\n".join(f"- {plain(one)}" for one in orders(multiverse)))
         st.caption(f"RSA: Spearman ρ; {MEASURES['tau']}: weighted Kendall τ of the profiles.")
-    for notice in found.notices:
-        st.caption(choices.plain(notice))
+    for notice in multiverse.notices:
+        st.caption(plain(notice))
 
 
 def _third(view: View, a: str, b: str) -> str:
     """The third layer of a claim that has one."""
     others = [name for name in view.layer_names if name not in (a, b)]
     return choices.choose_one(
-        "Third layer", view.layer_names, "c", (others or [a])[0], format_func=screen.layer_label,
+        "Third layer", view.layer_names, "c", (others or [a])[0], format_func=layer_label,
         help="The layer that the first one is less like.",
     )  # fmt: skip
 
@@ -189,8 +207,8 @@ def _with_pooling(view: View) -> tuple[str, ...]:
     """The choices of pooling, if the user wants them varied and there are several."""
     from mlem_core.robustness.multiverse import poolings_of
 
-    found = poolings_of(view.analysis)
-    if len(found) < 2:
+    poolings = poolings_of(view.analysis)
+    if len(poolings) < 2:
         return ()
     words = view.analysis.stimuli.word_index is not None
     wanted = choices.choose_one(
@@ -204,10 +222,10 @@ def _with_pooling(view: View) -> tuple[str, ...]:
             else "A sentence is the mean over its tokens; varied, it is its last token too."
         ),
     )
-    return found if wanted == "varied too" else ()
+    return poolings if wanted == "varied too" else ()
 
 
-def _chosen_claim(view: View, kind: str, layers: list[tuple[str, int]]) -> Claim | None:
+def _chosen_claim(view: View, kind: str, layers: list[Layer]) -> Claim | None:
     from mlem_core.robustness.claims import MEASURES, Claim
 
     names = view.all_features
@@ -230,9 +248,9 @@ def _chosen_claim(view: View, kind: str, layers: list[tuple[str, int]]) -> Claim
         return None
     means = results.importance
     model, layer = layers[0]
-    own = means[(means["model"] == model) & (means["layer"] == layer)]
-    order = own.groupby("feature")["importance"].mean().sort_values(ascending=False)
-    ranked = [name for name in order.index if name in names] or names
+    of_layer = means[(means["model"] == model) & (means["layer"] == layer)]
+    mean = of_layer.groupby("feature")["importance"].mean().sort_values(ascending=False)
+    ranked = [name for name in mean.index if name in names] or names
     with middle:
         feature = choices.choose_one(
             "Feature", names, "feature", ranked[0], help="The feature that it is about."
@@ -252,4 +270,4 @@ def _chosen_claim(view: View, kind: str, layers: list[tuple[str, int]]) -> Claim
     return Claim("top", (layers[0],), (feature,))
 
 
-screen.page(body)
+frame.page(body)

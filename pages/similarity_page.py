@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import streamlit as st
 
 from mlem_core.base.typing import layer_name
 from mlem_core.report import captions
-from pages import audited, bars, choices
-from pages import shared as screen
-from pages.view import View, open_view
+from pages.parts import audited, choices, frame, tables, uncertainty
+from pages.parts.exporting import Panel
+from pages.parts.opening import open_view
+from pages.parts.screens import SCREENS
+from pages.parts.view import View
+from pages.parts.wording import layer_label, plain
 
 if TYPE_CHECKING:
     from mlem_core.analysis.results import Results
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
 
 def body() -> None:
     view = open_view(
-        "Similarity",
+        "similarity",
         "How alike any two layers are: by the features that shape them (left) and by their "
         "distances alone (right).",
     )
@@ -32,7 +35,7 @@ def body() -> None:
     st.metric(
         "Agreement of the two (Spearman ρ)",
         "–" if math.isnan(results.agreement) else f"{results.agreement:.2f}",
-        **bars.around(bars.agreement(view)),
+        **uncertainty.around(uncertainty.agreement(view)),
         help="Spearman ρ of the upper triangles of the two matrices: 1 where the features order "
         "the pairs of layers as their distances do. It needs three layers.",
     )
@@ -48,9 +51,9 @@ def _matrices(view: View, results: Results) -> None:
     from mlem_core.inference.tables import similarity_table
 
     flags = audited.reasons(view)
-    sure = bars.of(view)
-    correction = bars.chosen_correction()
-    tested = None if sure is None else similarity_table(sure, view.layers, correction)
+    intervals = uncertainty.of(view)
+    correction = uncertainty.chosen_correction()
+    tested = None if intervals is None else similarity_table(intervals, view.layers, correction)
     draw = partial(
         figures.similarity_matrices,
         results.similarity_profiles,
@@ -61,18 +64,17 @@ def _matrices(view: View, results: Results) -> None:
         view.caption(results), "" if tested is None else tested.family, flagged=bool(flags)
     )
     place = st.container()
-    chosen = screen.show_figure(
+    chosen = Panel(
         draw(),
-        screen.pairs_of_layers(results) if tested is None else tested.table,
+        tables.pairs_of_layers(results) if tested is None else tested.table,
         "similarity",
         f"Click a cell to choose its two layers. {caption}",
         narrow=partial(draw, across=1),
-        select=("points",),
-    )
-    bars.offer(view)
-    if sure is not None and tested is not None:
-        bars.tests(
-            sure,
+    ).select("points")
+    uncertainty.offer(view)
+    if intervals is not None and tested is not None:
+        uncertainty.tests(
+            intervals,
             tested,
             "similarity-tests",
             "Intervals and tests",
@@ -80,7 +82,7 @@ def _matrices(view: View, results: Results) -> None:
             "The interval of τ is that of profiles drawn with the errors of their importances; it "
             "is a rough guide where few features matter.",
         )
-    points = [tuple(point["customdata"]) for point in _points(chosen) if "customdata" in point]
+    points = [tuple(point["customdata"]) for point in chosen if "customdata" in point]
     if points:
         a, b, c, d = points[0][:4]
         with place:
@@ -93,34 +95,29 @@ def _maps(view: View, results: Results) -> None:
 
     draw = partial(figures.layer_maps, results.layer_map, results.importance)
     place = st.container()
-    chosen = screen.show_figure(
+    chosen = Panel(
         draw(),
         results.layer_map,
         "layer-map",
         "Click two layers, one after the other, to compare them; the pointer over a layer shows "
         f"its most important features. {captions.layer_maps(view.caption(results))}",
         narrow=partial(draw, across=1),
-        select=("points", "lasso"),
-    )
-    now = [layer_name(point["customdata"][:2]) for point in _points(chosen)]
+    ).select("points", "lasso")
+    now = [layer_name(point["customdata"][:2]) for point in chosen]
     now = [layer for layer in dict.fromkeys(now) if layer in view.layer_names]
     # One click after the other: the layer of the click before is the other one of the pair.
-    kept = st.session_state.setdefault(f"clicked {view.job_id}", [])
-    if now and now != kept[-len(now) :]:
-        kept[:] = [*(layer for layer in kept if layer not in now), *now][-2:]
-    kept[:] = [layer for layer in kept if layer in view.layer_names]
+    clicked = st.session_state.setdefault(f"clicked {view.job_id}", [])
+    if now and now != clicked[-len(now) :]:
+        clicked[:] = [*(layer for layer in clicked if layer not in now), *now][-2:]
+    clicked[:] = [layer for layer in clicked if layer in view.layer_names]
     with place:
-        if len(kept) == 2:
-            _pair(view, results, kept[0], kept[1], "map")
-        elif kept:
+        if len(clicked) == 2:
+            _pair(view, results, clicked[0], clicked[1], "map")
+        elif clicked:
             st.info(
-                f"{choices.plain(screen.layer_label(kept[0]))} is chosen; click a second layer.",
+                f"{plain(layer_label(clicked[0]))} is chosen; click a second layer.",
                 icon=":material/ads_click:",
             )
-
-
-def _points(chosen: Any) -> list[dict[str, Any]]:
-    return list(chosen["selection"]["points"]) if chosen else []
 
 
 def _pair(view: View, results: Results, a: str, b: str, where: str) -> None:
@@ -128,30 +125,28 @@ def _pair(view: View, results: Results, a: str, b: str, where: str) -> None:
     tau = float(results.similarity_profiles.loc[a, b])
     rsa = float(results.similarity_rsa.loc[a, b])
     around_tau, around_rsa = (
-        "" if own is None else f" [{own[0]:.2f}, {own[1]:.2f}]"
-        for own in bars.of_pair(bars.of(view), a, b)
+        "" if interval is None else f" [{interval[0]:.2f}, {interval[1]:.2f}]"
+        for interval in uncertainty.of_pair(uncertainty.of(view), a, b)
     )
     with st.container(border=True, horizontal=True, vertical_alignment="center"):
         st.markdown(
-            f"**{choices.plain(screen.layer_label(a))}** and "
-            f"**{choices.plain(screen.layer_label(b))}**: weighted Kendall τ "
-            + choices.plain(f"{tau:.2f}{around_tau}, RSA Spearman ρ {rsa:.2f}{around_rsa}"),
+            f"**{plain(layer_label(a))}** and "
+            f"**{plain(layer_label(b))}**: weighted Kendall τ "
+            + plain(f"{tau:.2f}{around_tau}, RSA Spearman ρ {rsa:.2f}{around_rsa}"),
             width="content",
         )
-        for label, page, icon in (
-            ("Compare these two", "Compare", "compare_arrows"),
-            ("Why alike?", "Why alike", "account_tree"),
-        ):
+        for label, url_path in (("Compare these two", "compare"), ("Why alike?", "why")):
+            screen = SCREENS[url_path]
             if st.button(
                 label,
-                icon=f":material/{icon}:",
-                key=f"{page} {where}",
-                type="primary" if page == "Compare" else "secondary",
-                help=f"Opens the page {page} with these two layers.",
+                icon=screen.icon,
+                key=f"{screen.title} {where}",
+                type="primary" if url_path == "compare" else "secondary",
+                help=f"Opens the page {screen.title} with these two layers.",
             ):
                 choices.choose_now("a", [a])
                 choices.choose_now("b", [b])
-                st.switch_page(screen.PAGES[page])
+                st.switch_page(screen.file)
 
 
-screen.page(body)
+frame.page(body)

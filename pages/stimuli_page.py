@@ -9,9 +9,11 @@ import pandas as pd
 import streamlit as st
 
 from mlem_core.report import captions
-from pages import choices
-from pages import shared as screen
-from pages.view import View, open_view
+from pages.parts import exporting, frame
+from pages.parts.exporting import Panel
+from pages.parts.opening import open_view
+from pages.parts.view import View
+from pages.parts.wording import plain
 
 
 def _counts(view: View) -> pd.DataFrame:
@@ -29,7 +31,7 @@ def _counts(view: View) -> pd.DataFrame:
 
 def body() -> None:
     view = open_view(
-        "Stimuli",
+        "stimuli",
         "The stimuli of the analysis, the values of their features, and how far the features "
         "vary together.",
         layers=False,
@@ -44,10 +46,10 @@ def body() -> None:
         view, selection=replace(view.selection, estimator="ridge", interactions=False)
     ).results()
     assert results is not None
-    screen.show_table(
+    exporting.show_table(
         stimuli.table,
         "stimuli",
-        choices.plain(stimuli.name),
+        plain(stimuli.name),
         f"{len(stimuli):,} stimuli. An empty cell is a missing value.",
         first=True,
     )
@@ -59,20 +61,20 @@ def body() -> None:
         [(f.name, f.kind) for f in stimuli.features if f.name in view.features],
         [f.name for f in stimuli.features],
     )
-    screen.show_figure(
+    Panel(
         draw(),
         counts,
         "feature-counts",
         captions.feature_counts(len(stimuli)),
         narrow=partial(draw, across=2),
-    )
+    ).show()
     st.subheader("Correlations between the feature distances")
-    screen.show_figure(
+    Panel(
         figures.feature_correlations(results.feature_correlations),
         results.feature_correlations.rename_axis("feature").reset_index(),
         "feature-correlations",
         captions.feature_correlations(captions.computed_on(results.n_stimuli, results.n_pairs)),
-    )
+    ).show()
 
 
-screen.page(body)
+frame.page(body)

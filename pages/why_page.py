@@ -1,4 +1,4 @@
-"""Why two layers are alike: their similarity as a sum over the features, and how sure that is."""
+"""Why two layers are alike: their similarity as a sum over the features, and its intervals."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import streamlit as st
 
 from mlem_core.base.typing import parse_layer
 from mlem_core.report import captions
-from pages import audited, background, bars, choices, why_more
-from pages import shared as screen
-from pages.view import View, open_view, two_layers
+from pages.parts import audited, background, choices, frame, stored, uncertainty, why_more
+from pages.parts.exporting import Panel
+from pages.parts.opening import open_view
+from pages.parts.view import View, two_layers
+from pages.parts.wording import plain
 
 if TYPE_CHECKING:
     from mlem_core.inference.explanation import Explanation
@@ -27,7 +29,7 @@ def _explanation(job_id: str, a: str, b: str, features: tuple[str, ...]) -> Expl
     from mlem_core.inference.explanation import explain
 
     sides = parse_layer(a), parse_layer(b)
-    return explain(screen.open_analysis(job_id), *sides, features=features)
+    return explain(stored.open_analysis(job_id), *sides, features=features)
 
 
 @st.cache_data(max_entries=8, show_spinner="Dividing all similarities over the features …")
@@ -36,7 +38,7 @@ def _decomposition(
 ) -> Decomposition:
     from mlem_core.measures.decomposition import decompose
 
-    analysis = screen.open_analysis(job_id)
+    analysis = stored.open_analysis(job_id)
     at = [analysis.layers.index(parse_layer(layer)) for layer in layers]
     tables = analysis.tables.of_layers(at).of_features(features)
     return decompose(tables, analysis.rsa[at][:, at])
@@ -49,15 +51,15 @@ def _examples(
     from mlem_core.inference.explanation import contributing_pairs
     from mlem_core.inference.layer_pairs import LayerPairs
 
-    analysis = screen.open_analysis(job_id)
+    analysis = stored.open_analysis(job_id)
     sides = [parse_layer(a), parse_layer(b)]
-    pairs = LayerPairs.of(analysis, sides, screen.store(), features)
+    pairs = LayerPairs.of(analysis, sides, stored.store(), features)
     return contributing_pairs(pairs, analysis.stimuli, term, n=EXAMPLES, most=most)
 
 
 def body() -> None:
     view = open_view(
-        "Why alike",
+        "why",
         "Why two layers represent the stimuli alike: their similarity as a sum of what each "
         "feature contributes, and of what no feature explains.",
     )
@@ -67,9 +69,9 @@ def body() -> None:
     if a == b:
         st.info("Choose two different layers.", icon=":material/info:")
         return
-    screen.attempt(lambda: _two(view, a, b))
+    frame.attempt(lambda: _two(view, a, b))
     st.divider()
-    screen.attempt(lambda: _all(view))
+    frame.attempt(lambda: _all(view))
 
 
 def _two(view: View, a: str, b: str) -> None:
@@ -77,52 +79,51 @@ def _two(view: View, a: str, b: str) -> None:
     from mlem_core.inference import caveats
     from mlem_core.inference.tables import term_tests, terms_and_whole
 
-    why = _explanation(view.job_id, a, b, tuple(view.features))
+    why = _explanation(view.job_id, a, b, view.selection.features)
     options = {
         "a": list(parse_layer(a)),
         "b": list(parse_layer(b)),
         "features": view.features,
         "draws": REPLICATES,
     }
-    made = background.tables("error-bars", view.job_id, options)
-    sure, how = bars.of(view), ""
+    task = view.work("error-bars", options)
+    made = background.tables(task)
+    intervals, how = uncertainty.of(view), ""
     if made is not None:
         why = replace(
             why, terms=made["terms"], whole=made["whole"], notes=tuple(made["notes"]["note"])
         )
         how = f"{REPLICATES:,} bootstrap replicates"
-    elif sure is not None and len(sure.terms):
-        terms, whole = terms_and_whole(sure, *why.layers)
+    elif intervals is not None and len(intervals.terms):
+        terms, whole = terms_and_whole(intervals, *why.layers)
         why = replace(
             why,
             terms=why.terms.assign(lower=terms["lower"], upper=terms["upper"]),
             whole=why.whole.assign(lower=whole["lower"], upper=whole["upper"]),
-            notes=caveats.of_size(sure.n_sentences),
+            notes=caveats.of_size(intervals.n_sentences),
         )
-        how = f"{len(sure.rsa_without)} blocks of sentences left out in turn"
+        how = f"{len(intervals.rsa_without)} blocks of sentences left out in turn"
     table = why.terms
-    if sure is not None and len(sure.terms):
-        tests, family = term_tests(sure, *why.layers, bars.chosen_correction())
+    if intervals is not None and len(intervals.terms):
+        tests, family = term_tests(intervals, *why.layers, uncertainty.chosen_correction())
         table = table.merge(tests, on="term")
         how += f"; p in the exported table: term other than 0, over a family of {family}"
     with st.container(border=True):
         # A share stays on one line with its sign.
-        st.markdown(f"##### {choices.plain(why.headline)}".replace(" %", "\u00a0%"))
-        st.markdown(choices.plain(f"{why.how_sure} {why.sentence}"))
+        st.markdown(f"##### {plain(why.headline)}".replace(" %", "\u00a0%"))
+        st.markdown(plain(f"{why.how_sure} {why.sentence}"))
     left, right = st.columns([3, 1], gap="large", vertical_alignment="top")
     with left:
-        screen.show_figure(
+        Panel(
             figures.waterfall(why.terms, view.all_features),
             table,
             "why",
             captions.why(_computed_on(view), how),
-        )
+        ).show()
     with right:
         _numbers(why, a, b)
         background.offer(
-            "error-bars",
-            view.job_id,
-            options,
+            task,
             "Finer confidence intervals" if how else "Add confidence intervals",
             f"{REPLICATES:,} bootstrap replicates, in the background; about half a minute.",
         )
@@ -131,7 +132,7 @@ def _two(view: View, a: str, b: str) -> None:
     audited.say_of_pair(view, a, b)
     why_more.tau(view, a, b)
     why_more.alone(view, a, b)
-    screen.attempt(lambda: _pairs(view, why, a, b))
+    frame.attempt(lambda: _pairs(view, why, a, b))
 
 
 def _computed_on(view: View) -> str:
@@ -185,33 +186,31 @@ def _pairs(view: View, why: Explanation, a: str, b: str) -> None:
     if not _there(view, models):
         st.caption(
             "The pairs are looked up in the representations of "
-            f"{choices.plain(' and '.join(models))}, which are not on this machine yet."
+            f"{plain(' and '.join(models))}, which are not on this machine yet."
         )
         background.offer(
-            "representations",
-            view.job_id,
-            {"models": models},
+            view.work("representations", {"models": models}),
             "Get the representations",
             "Runs the models on the stimuli, in the background; some seconds for a small model.",
         )
         return
-    found = _examples(view.job_id, a, b, tuple(view.features), term, which == "add most")
-    if found.empty:
+    pairs = _examples(view.job_id, a, b, view.selection.features, term, which == "add most")
+    if pairs.empty:
         st.caption("There are no such pairs.")
         return
     words = view.analysis.stimuli.word_index is not None
     table = pd.DataFrame(
         {
-            "first": found["first_text"] if words else found["first_sentence"],
-            "second": found["second_text"] if words else found["second_sentence"],
-            f"apart in {a}": found["distance_a"],
-            f"apart in {b}": found["distance_b"],
-            "contribution": found["contribution"] * 1e6,
+            "first": pairs["first_text"] if words else pairs["first_sentence"],
+            "second": pairs["second_text"] if words else pairs["second_sentence"],
+            f"apart in {a}": pairs["distance_a"],
+            f"apart in {b}": pairs["distance_b"],
+            "contribution": pairs["contribution"] * 1e6,
         }
     )
     if words:
-        table.insert(1, "in", found["first_sentence"])
-        table.insert(3, "in ", found["second_sentence"])
+        table.insert(1, "in", pairs["first_sentence"])
+        table.insert(3, "in ", pairs["second_sentence"])
     share: Any = st.column_config.ProgressColumn(
         format="percent", min_value=0.0, max_value=1.0,
         help="The share of all pairs that are nearer to one another in this layer.",
@@ -229,8 +228,8 @@ def _pairs(view: View, why: Explanation, a: str, b: str) -> None:
         },
     )
     st.caption(
-        f"The {len(found)} pairs that {which} of the term "
-        f"{choices.plain(term)}, each stimulus in one of them at most; one pair contributes "
+        f"The {len(pairs)} pairs that {which} of the term "
+        f"{plain(term)}, each stimulus in one of them at most; one pair contributes "
         "very little, they show the kind."
     )
 
@@ -242,7 +241,7 @@ def _there(view: View, models: list[str]) -> bool:
 
     try:
         for model in models:
-            representations_of(view.analysis, model, screen.store())
+            representations_of(view.analysis, model, stored.store())
     except InputError:
         return False
     return True
@@ -255,14 +254,14 @@ def _all(view: View) -> None:
     if len(view.layers) < 2:
         st.info("It needs at least two layers.", icon=":material/info:")
         return
-    found = _decomposition(view.job_id, tuple(view.features), tuple(view.layer_names))
-    means = found.summary(view.layers)
+    decomposition = _decomposition(view.job_id, view.selection.features, tuple(view.layer_names))
+    means = decomposition.summary(view.layers)
     pairs = (means["model_a"] + " and " + means["model_b"]).where(
         means["model_a"] != means["model_b"], "within " + means["model_a"]
     )
     st.dataframe(
         means.assign(pair=pairs).pivot(index="term", columns="pair", values="mean")
-        .loc[list(found.names), pairs.unique()].reset_index(),
+        .loc[list(decomposition.names), pairs.unique()].reset_index(),
         hide_index=True,
         key="models alike",
         column_config={
@@ -274,12 +273,14 @@ def _all(view: View) -> None:
         "over their pairs of layers; a column adds up to the mean RSA correlation. "
         + _computed_on(view)
     )
-    screen.show_figure(
-        figures.term_matrices({term: found.matrix(term, view.layers) for term in found.names}),
-        found.table(view.layers),
+    Panel(
+        figures.term_matrices(
+            {term: decomposition.matrix(term, view.layers) for term in decomposition.names}
+        ),
+        decomposition.table(view.layers),
         "why-layers",
         captions.why_layers(_computed_on(view)),
-    )
+    ).show()
 
 
-screen.page(body)
+frame.page(body)

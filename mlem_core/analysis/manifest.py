@@ -27,6 +27,17 @@ def _version(package: str) -> str | None:
         return None
 
 
+def source_identity(model: Mapping[str, Any]) -> str:
+    """The identity of the stored representations of a model, of which an analysis has a view.
+
+    Parameters
+    ----------
+    model : of the manifest's `models`
+    """
+    # Manifests of older versions have it at the beginning of the view's identity only.
+    return str(model.get("source_identity") or model["identity"].partition(" view=")[0])
+
+
 def manifest_of(
     spec: AnalysisSpec,
     whole: StimulusSet,

@@ -139,6 +139,7 @@ def view(source: Representations, rows: IntArray, positions: str, units: str) ->
     return replace(
         source,
         identity=f"{source.identity} view={VERSION} positions={positions} units={units}",
+        facts={**source.facts, "source_identity": source.identity},
         n_stimuli=len(rows),
         _read=changed,
     )

@@ -50,7 +50,7 @@ class Job(Task):
 
 @dataclass(frozen=True)
 class _Example(Job):
-    """The analysis that ships with the program: done, and not to be written to."""
+    """The example: done, and not to be written to."""
 
     def analysis(self) -> Analysis:
         try:
@@ -77,7 +77,7 @@ def start(spec: AnalysisSpec, store: Store) -> Job:
 def find(job_id: str, store: Store) -> Job | None:
     """The job of that id, or None; any text may be asked for.
 
-    `mlem_core.tasks.examples.ID` is the analysis that ships with the program, in every store.
+    `mlem_core.tasks.examples.ID` is the example, in every store.
     """
     if job_id == examples.ID and examples.is_there():
         return _Example(job_id, examples.FOLDER, examples.SPEC)
@@ -93,16 +93,16 @@ def find(job_id: str, store: Store) -> Job | None:
 
 
 def recent(store: Store) -> list[Job]:
-    """All jobs that are kept, the latest started first; last the example that ships."""
+    """All jobs in the store, the latest started first; last the example."""
     asked = []
     for path in (store.root / "jobs").glob("*/spec.json"):
         job = find(path.parent.name, store)
         if job is not None:
             with contextlib.suppress(OSError):
                 asked.append((path.stat().st_mtime_ns, job.id, job))
-    own = [job for *_, job in sorted(asked, key=lambda one: one[:2], reverse=True)]
+    jobs = [job for *_, job in sorted(asked, key=lambda one: one[:2], reverse=True)]
     example = find(examples.ID, store)
-    return own if example is None else [*own, example]
+    return jobs if example is None else [*jobs, example]
 
 
 def job_id(spec: AnalysisSpec) -> str:

@@ -1,9 +1,9 @@
-"""The finished analysis that comes with the program, so that every view shows something at once.
+"""The example: a finished analysis in the package, so that every view shows something at once.
 
 Its confidence intervals, its audit and the multiverse of two layers come with it, as entries of a
 store that is only read.
 
-`make example` (or `python -m mlem_core.tasks.example`) makes it anew.
+`make example` (or `python -m mlem_core.tasks.examples`) makes it anew.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def is_there() -> bool:
 
 
 def size() -> int:
-    """The bytes of all that ships."""
+    """The bytes of its files."""
     return sum(path.stat().st_size for path in FOLDER.rglob("*") if path.is_file())
 
 
@@ -78,7 +78,7 @@ def make(
         points = stimulus_map(analysis, model, layer, store)
         maps[(model, layer)] = points[["x", "y"]].to_numpy()
     # Which machine made it is of no interest to those who get it.
-    manifest = {name: told for name, told in analysis.manifest.items() if name != "machine"}
+    manifest = {name: value for name, value in analysis.manifest.items() if name != "machine"}
     analysis = replace(analysis, maps=maps, manifest=manifest)
     pair = PAIR if set(PAIR) <= set(analysis.layers) else tuple(analysis.layers[:2])
     all_layers.layer_intervals(analysis, store, report=progress)

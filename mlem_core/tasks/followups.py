@@ -1,8 +1,7 @@
 """Work on a finished analysis that takes longer than a page may wait: in the background, kept.
 
-A follow-up is a task as a job is one (`mlem_core.tasks.runner`), in the same queue, and what it
-makes
-are tidy tables, or a capsule.
+A follow-up is a task as a job is one (`mlem_core.tasks.runner`), in the same queue. It makes tidy
+tables, a capsule, or entries of the store.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from typing import Any
 import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.manifest import source_identity
 from mlem_core.analysis.run import model_representations
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError, unknown
@@ -42,20 +42,19 @@ def _baseline(analysis: Analysis, options: Options, store: Store, report: Report
 
     name = options["name"]
     layers = [(str(model), int(layer)) for model, layer in options["layers"]]
-    restore(analysis, [model for model, _ in layers], store, report)
 
     def counted(done: int, total: int) -> None:
         report(Progress(name, None, done, total, "layers"))
 
-    found = of_analysis(analysis, name, store, layers, counted)
-    return {"table": found.table, "notices": pd.DataFrame({"notice": list(found.notices)})}
+    baseline = of_analysis(analysis, name, store, layers, counted)
+    return {"table": baseline.table, "notices": pd.DataFrame({"notice": list(baseline.notices)})}
 
 
 def _fits(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
     from mlem_core.analysis import cached_fits
 
-    found = cached_fits.make(analysis, store, _selected(analysis, options), report)
-    return {"scores": found.scores}
+    fits = cached_fits.make(analysis, store, _selected(analysis, options), report)
+    return {"scores": fits.scores}
 
 
 def _selected(analysis: Analysis, options: Options) -> Selection:
@@ -63,39 +62,10 @@ def _selected(analysis: Analysis, options: Options) -> Selection:
     return Selection.from_dict(options).checked(analysis.tables.features, analysis.layers)
 
 
-def restore(analysis: Analysis, names: Iterable[str], store: Store, report: Report) -> None:
-    """Run models of an analysis again whose representations are not in the store.
-
-    The store may have been emptied, and that of a new installation never had those of the example.
-
-    Raises
-    ------
-    InputError
-        A model that is no longer there, or no longer the one that was analysed.
-    """
-    spec, files = analysis.spec, dict(analysis.spec.representations)
-    for name in dict.fromkeys(names):
-        if name in files:
-            continue
-        found = model_representations(spec, analysis.whole, name, store, report)
-        analysed = str(analysis.manifest["models"][name]["identity"])
-        if found.identity != analysed.partition(" view=")[0]:
-            raise InputError(
-                f"the model {name} is no longer the one that was analysed; run the analysis again."
-            )
-
-
-def _representations(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
-    restore(analysis, [str(name) for name in options["models"]], store, report)
-    return {}
-
-
 def _all_intervals(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
     from mlem_core.inference.all_layers import layer_intervals
 
-    selection = _selected(analysis, options)
-    restore(analysis, [model for model, _ in selection.layers], store, report)
-    layer_intervals(analysis, store, selection, report=report)
+    layer_intervals(analysis, store, _selected(analysis, options), report=report)
     return {}
 
 
@@ -104,7 +74,6 @@ def _chance(analysis: Analysis, options: Options, store: Store, report: Report) 
     from mlem_core.inference.permutation import score_above_chance
 
     selection = _selected(analysis, options)
-    restore(analysis, [model for model, _ in selection.layers], store, report)
     tables, model = [], estimator_named(selection.estimator).model()
     for done, layer in enumerate(selection.layers):
         report(Progress("permuting labels", None, done, len(selection.layers), "layers"))
@@ -124,7 +93,6 @@ def _pair_intervals(analysis: Analysis, options: Options, store: Store, report: 
     from mlem_core.inference.explanation import explain, with_intervals
 
     a, b = [(str(model), int(layer)) for model, layer in (options["a"], options["b"])]
-    restore(analysis, [a[0], b[0]], store, report)
 
     def counted(done: int, total: int) -> None:
         report(Progress("resampling", None, done, total, "replicates"))
@@ -160,7 +128,6 @@ def _capsule(analysis: Analysis, options: Options, store: Store, report: Report)
 def _audit(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
     from mlem_core.robustness.audit import audit
 
-    restore(analysis, [model for model, _ in analysis.layers], store, report)
     audit(analysis, store, report)  # keeps its tables in the store
     return {}
 
@@ -169,27 +136,94 @@ def _multiverse(analysis: Analysis, options: Options, store: Store, report: Repo
     from mlem_core.robustness.multiverse import multiverse
 
     layers = [(str(model), int(layer)) for model, layer in options["layers"]]
-    restore(analysis, [model for model, _ in layers], store, report)
     multiverse(analysis, layers, store, options.get("choices"), report)
     return {}
 
 
-KINDS: dict[str, Make] = {
-    "all-error-bars": _all_intervals,
-    "audit": _audit,
-    "baseline": _baseline,
-    "capsule": _capsule,
-    "chance": _chance,
-    "error-bars": _pair_intervals,
-    "fits": _fits,
-    "multiverse": _multiverse,
-    "representations": _representations,
+def _of_layers(analysis: Analysis, options: Options) -> list[str]:
+    return [str(model) for model, _ in options["layers"]]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of work.
+
+    Attributes
+    ----------
+    make : does it
+    models : names of the models whose representations it reads
+    in_store : whether what it makes lies in the store, so that the task has no tables of its own
+    """
+
+    make: Make
+    models: Callable[[Analysis, Options], Iterable[str]] = lambda analysis, options: ()
+    in_store: bool = False
+
+
+KINDS: dict[str, Kind] = {
+    "all-error-bars": Kind(_all_intervals, _of_layers, in_store=True),
+    "audit": Kind(_audit, lambda analysis, _: analysis.manifest["models"], in_store=True),
+    "baseline": Kind(_baseline, _of_layers),
+    "capsule": Kind(_capsule),
+    "chance": Kind(_chance, _of_layers),
+    "error-bars": Kind(_pair_intervals, lambda _, options: [options["a"][0], options["b"][0]]),
+    "fits": Kind(_fits),
+    "multiverse": Kind(_multiverse, _of_layers, in_store=True),
+    # They are restored before any work, and no more is asked for.
+    "representations": Kind(lambda *_: {}, lambda _, options: options["models"], in_store=True),
 }
+
+
+def work(kind: str, analysis: Analysis, options: Options, store: Store, report: Report) -> Made:
+    """Do a kind of work on an analysis, with the representations that it reads in the store.
+
+    Raises
+    ------
+    InputError
+        As `restore`, or what the options ask for is not in the analysis.
+    """
+    restore(analysis, KINDS[kind].models(analysis, options), store, report)
+    return KINDS[kind].make(analysis, options, store, report)
+
+
+def restore(analysis: Analysis, names: Iterable[str], store: Store, report: Report) -> None:
+    """Run models of an analysis again whose representations are not in the store.
+
+    The store may have been emptied, and that of a new installation never had those of the example.
+
+    Raises
+    ------
+    InputError
+        A model that is not in the analysis, no longer there, or no longer the one that was
+        analysed.
+    """
+    files, analysed = dict(analysis.spec.representations), analysis.manifest["models"]
+    for name in dict.fromkeys(names):
+        if name in files:
+            continue
+        if name not in analysed:
+            raise unknown("model", name, analysed)
+        source = model_representations(analysis.spec, analysis.whole, name, store, report)
+        if source.identity != source_identity(analysed[name]):
+            raise InputError(
+                f"the model {name} is no longer the one that was analysed; run the analysis again."
+            )
 
 
 @dataclass(frozen=True)
 class Followup(Task):
     """A piece of work on a finished analysis, in the background."""
+
+    request: Request
+
+    @property
+    def kind(self) -> Kind:
+        """What is done."""
+        return KINDS[self.request["kind"]]
+
+    def begin(self) -> None:
+        """Start it, or attach to the same work that was asked for before."""
+        self.start(self.request, "mlem_core.tasks.followups")
 
     def tables(self) -> Tables:
         """What it has made, by name.
@@ -228,9 +262,13 @@ def find(kind: str, job_id: str, options: Options, store: Store) -> Followup:
     """
     if kind not in KINDS:
         raise unknown("kind of work", kind, KINDS)
-    about = json.dumps(_request(kind, job_id, options), sort_keys=True, separators=(",", ":"))
+    request = {"version": VERSION, "kind": kind, "analysis": job_id, "options": dict(options)}
+    if job_id == examples.ID:
+        # Another version of the program has another example under the same name.
+        request["example"] = sha256_file(examples.FOLDER / "result" / "analysis.json")
+    about = json.dumps(request, sort_keys=True, separators=(",", ":"))
     name = f"{kind}-{hashlib.sha256(about.encode()).hexdigest()[:16]}"
-    return Followup(name, store.root / "jobs" / name)
+    return Followup(name, store.root / "jobs" / name, request)
 
 
 def start(kind: str, job_id: str, options: Options, store: Store) -> Followup:
@@ -242,16 +280,8 @@ def start(kind: str, job_id: str, options: Options, store: Store) -> Followup:
         An unknown kind.
     """
     task = find(kind, job_id, options, store)
-    task.start(_request(kind, job_id, options), "mlem_core.tasks.followups")
+    task.begin()
     return task
-
-
-def _request(kind: str, job_id: str, options: Options) -> Request:
-    request = {"version": VERSION, "kind": kind, "analysis": job_id, "options": dict(options)}
-    if job_id == examples.ID:
-        # Another version of the program ships another example under the same name.
-        request["example"] = sha256_file(examples.FOLDER / "result" / "analysis.json")
-    return request
 
 
 def make(request: Request, folder: Path, report: Report) -> None:
@@ -261,8 +291,8 @@ def make(request: Request, folder: Path, report: Report) -> None:
     job = analyses.find(request["analysis"], store)
     if job is None:
         raise InputError("the analysis is no longer in the store; run it again.")
-    made = KINDS[request["kind"]](job.analysis(), request["options"], store, report)
-    for name, content in made.items():
+    results = work(request["kind"], job.analysis(), request["options"], store, report)
+    for name, content in results.items():
         if isinstance(content, bytes):
             (folder / name).write_bytes(content)
         else:

@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import filelock
+import psutil
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Progress, Report
@@ -81,8 +82,8 @@ class Task:
         """What the files say now."""
         # Looked at first: a process that ends after this look has left its result or failure.
         alive = _live_pid(self.folder) is not None
-        kept = read_json(self.folder / "progress.json")
-        stages, left = _stages(kept)
+        progress = read_json(self.folder / "progress.json")
+        stages, left = _stages(progress)
         if self.result.is_dir():
             return Status("done", stages)
         if (self.folder / "cancelled").exists():
@@ -91,7 +92,7 @@ class Task:
         if failed:
             return Status("failed", stages, str(failed))
         if alive:
-            if kept.get("state") == "running":
+            if progress.get("state") == "running":
                 return Status("running", stages, seconds_left=left)
             return Status("queued", stages)
         why = f"the run stopped without a result; see {self.folder / 'log'}"
@@ -229,10 +230,10 @@ def _turn(folder: Path) -> Iterator[None]:
 
 
 def _someone_before(folder: Path) -> bool:
-    own = _asked(folder)
+    asked = _asked(folder)
     for path in folder.parent.glob("*/pid.json"):
         other = path.parent
-        if other != folder and _asked(other) < own and _live_pid(other) is not None:
+        if other != folder and _asked(other) < asked and _live_pid(other) is not None:
             waiting = read_json(other / "progress.json").get("state") != "running"
             if waiting and not (other / "cancelled").exists():
                 return True
@@ -253,30 +254,26 @@ def _write_pid(folder: Path, pid: int) -> None:
     write_json(folder / "pid.json", {"pid": pid, "started": _started(pid)})
 
 
-def _started(pid: int) -> str | None:
-    """When a live process was started, as its system tells it; None where there is none.
+def _started(pid: int) -> float | None:
+    """When a live process was started, in seconds; None where there is none.
 
     Process numbers are used again; with this a stranger is not taken for the job.
     """
     try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        if Path("/proc/self/stat").exists():
+        process = psutil.Process(pid)
+        if process.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
             return None
-        told = subprocess.run(
-            ["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True
-        ).stdout.strip()
-        state, _, began = told.partition(" ")
-        return None if not told or state.startswith("Z") else began.strip()
-    # The command, in parentheses, may hold anything; the state and the start come after it.
-    fields = text.rpartition(")")[2].split()
-    return None if fields[0] in "ZX" else fields[19]
+        # Linux counts from the boot, the date of which moves when the clock is set.
+        boot = psutil.boot_time() if psutil.LINUX else 0.0
+        return round(process.create_time() - boot, 2)
+    except psutil.NoSuchProcess:
+        return None
 
 
 def _live_pid(folder: Path) -> int | None:
     """The number of the job's process if it is still there."""
-    kept = read_json(folder / "pid.json")
-    pid, started = kept.get("pid"), kept.get("started")
+    process = read_json(folder / "pid.json")
+    pid, started = process.get("pid"), process.get("started")
     if not isinstance(pid, int) or pid <= 1:
         return None
     child = _children.get(pid)
@@ -309,9 +306,9 @@ def _starting(folder: Path) -> filelock.BaseFileLock:
 # Files
 
 
-def _stages(kept: dict[str, Any]) -> tuple[list[Progress], float | None]:
+def _stages(progress: dict[str, Any]) -> tuple[list[Progress], float | None]:
     try:
-        rows = kept.get("stages", [])
+        rows = progress.get("stages", [])
         stages = [
             Progress(row["stage"], row["model"], row["done"], row["total"], row["unit"])
             for row in rows
@@ -331,10 +328,10 @@ def _stages(kept: dict[str, Any]) -> tuple[list[Progress], float | None]:
 def read_json(path: Path, *, strict: bool = False) -> dict[str, Any]:
     """A JSON object; {} where there is none, or an error if `strict`."""
     try:
-        kept = json.loads(path.read_bytes())
-        if not isinstance(kept, dict):
+        content = json.loads(path.read_bytes())
+        if not isinstance(content, dict):
             raise ValueError(f"{path} holds no JSON object")
-        return kept
+        return content
     except (OSError, ValueError):
         if strict:
             raise

@@ -248,6 +248,8 @@ def test_tests_are_corrected_as_the_user_chooses(app: App, page: Page) -> None:
     expect(page.get_by_text(re.compile("importances; Benjamini-Hochberg")).first).to_be_visible()
     settled(page)
     page.get_by_text("Intervals and tests").click()
+    # A list that opens while the part is still being drawn closes again.
+    settled(page)
     page.get_by_role("combobox", name=re.compile("Correction for many tests")).click()
     page.get_by_role("option", name=re.compile("Bonferroni")).click()
     expect(page.get_by_text(re.compile("importances; Bonferroni")).first).to_be_visible()

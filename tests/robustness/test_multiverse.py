@@ -28,7 +28,7 @@ from mlem_core.robustness import multiverse as multiverses
 from mlem_core.robustness.claims import Claim, by_choice, curve, over_stimuli, verdict
 from mlem_core.robustness.multiverse import Multiverse, choices_of, multiverse
 from mlem_core.storage.store import Store
-from mlem_core.tasks.followups import KINDS
+from mlem_core.tasks import followups
 
 A, B, C = ("brain", 0), ("brain", 2), ("other", 1)
 CHOICES = {
@@ -281,7 +281,7 @@ def test_in_the_background_it_is_kept_where_it_is_looked_for(
     choices = {"estimator": ["ridge", "ridge-rank"]}
     options = {"layers": [list(B)], "choices": choices}
     assert multiverses.find(analysis, [B], store, choices) is None
-    assert KINDS["multiverse"](analysis, options, store, lambda progress: None) == {}
+    assert followups.work("multiverse", analysis, options, store, lambda progress: None) == {}
     seen = multiverses.find(analysis, [B], store, choices)
     assert seen is not None and list(seen.universes["estimator"]) == ["ridge", "ridge-rank"]
 

@@ -132,7 +132,7 @@ def test_representations_that_have_gone_are_made_again(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no longer in the store"):
         representations_of(analysis, name, empty)
     seen: list[Progress] = []
-    made = followups.KINDS["representations"](analysis, {"models": [name]}, empty, seen.append)
+    made = followups.work("representations", analysis, {"models": [name]}, empty, seen.append)
     assert made == {} and {step.stage for step in seen} == {"representations"}
     before = representations_of(analysis, name, Store(tmp_path / "first"))
     np.testing.assert_array_equal(representations_of(analysis, name, empty)[2], before[2])
@@ -150,14 +150,14 @@ def test_scores_are_tested_against_permuted_labels(job: analyses.Job, store: Sto
         "interactions": False,
         "permutations": 39,
     }
-    made = followups.KINDS["chance"](analysis, options, store, lambda progress: None)["table"]
+    made = followups.work("chance", analysis, options, store, lambda progress: None)["table"]
     pairs = LayerPairs.of(analysis, [layer], store, ["tense", "number"])
     expected = score_above_chance(pairs, RidgeMLEM().cross_validate, n_permutations=39)
     pd.testing.assert_frame_equal(made, expected)
     assert made["p"].iloc[0] > 0.05  # it is noise
     with pytest.raises(InputError, match="ridge"):
         wrong = {**options, "estimator": "rigde"}
-        followups.KINDS["chance"](analysis, wrong, store, lambda progress: None)
+        followups.work("chance", analysis, wrong, store, lambda progress: None)
 
 
 def test_intervals_of_all_layers_are_found_where_they_are_looked_for(
@@ -167,6 +167,6 @@ def test_intervals_of_all_layers_are_found_where_they_are_looked_for(
     asked = {"features": ["tense"], "estimator": "ridge", "interactions": False}
     options = {**asked, "layers": [list(layer) for layer in analysis.layers]}
     assert all_layers.find(analysis, store, analysis.select(**asked)) is None
-    made = followups.KINDS["all-error-bars"](analysis, options, store, lambda progress: None)
+    made = followups.work("all-error-bars", analysis, options, store, lambda progress: None)
     found = all_layers.find(analysis, store, analysis.select(**asked))
     assert made == {} and found is not None and found.columns == ("tense",)

@@ -12,6 +12,8 @@ from typing import Any
 
 import streamlit as st
 
+from pages.parts.wording import plain
+
 # What the URL may hold; every one is a list of texts.
 FORM = (
     "stimuli", "models", "files", "layers", "columns",
@@ -26,33 +28,26 @@ VIEW = (
 
 MOST_PILLS = 20
 
-_MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|~$:<>&])")
 
-
-def plain(text: object) -> str:
-    """Text as it is, for a place that would read it as Markdown."""
-    return _MARKDOWN.sub(r"\\\1", " ".join(str(text).split()))
-
-
-def _kept() -> dict[str, list[str]]:
-    kept: dict[str, list[str]] = st.session_state.setdefault("state", {})
-    return kept
+def _state() -> dict[str, list[str]]:
+    state: dict[str, list[str]] = st.session_state.setdefault("state", {})
+    return state
 
 
 def sync() -> None:
     """Take what the URL says, and write back what it lost when the page changed."""
-    kept = _kept()
+    state = _state()
     for name in (*FORM, *VIEW):
         values = st.query_params.get_all(name)
         if values:
-            kept[name] = values
-        elif name in kept:
-            st.query_params[name] = kept[name]
+            state[name] = values
+        elif name in state:
+            st.query_params[name] = state[name]
 
 
 def get(name: str) -> list[str] | None:
     """The values of a part of the state; None where it is not set."""
-    return _kept().get(name)
+    return _state().get(name)
 
 
 def get_one(name: str, default: str = "") -> str:
@@ -63,11 +58,11 @@ def get_one(name: str, default: str = "") -> str:
 def put(name: str, values: Sequence[str] | None) -> None:
     """Set a part of the state, in the session and in the URL; None: back to the default."""
     if values is None or list(values) == []:
-        _kept().pop(name, None)
+        _state().pop(name, None)
         if name in st.query_params:
             del st.query_params[name]
     else:
-        _kept()[name] = list(values)
+        _state()[name] = list(values)
         st.query_params[name] = list(values)
 
 
@@ -89,45 +84,34 @@ def choose_many(
     label: str, options: Sequence[str], name: str, default: Sequence[str], **more: Any
 ) -> list[str]:
     """A multiselect that is part of the state; its default is not written into the URL."""
-    key, remember = _prepare_many(
-        options, name, default, open_ended=more.get("accept_new_options", False)
-    )
-    return list(st.multiselect(label, options, key=key, on_change=remember, **more))
+    known = None if more.get("accept_new_options") else options
+    more |= _prepare_many(known, name, default)
+    return list(st.multiselect(label, options, **more))
 
 
 def toggle_many(label: str, options: Sequence[str], name: str, help: str) -> list[str]:
     """As `choose_many` with all as the default; a few options are all in sight."""
     if len(options) > MOST_PILLS:
         return choose_many(label, options, name, options, help=help)
-    key, remember = _prepare_many(options, name, options)
-    chosen = st.pills(
-        label,
-        options,
-        selection_mode="multi",
-        format_func=plain,
-        key=key,
-        on_change=remember,
-        help=help,
-    )
+    more = _prepare_many(options, name, options)
+    chosen = st.pills(label, options, selection_mode="multi", format_func=plain, help=help, **more)
     return [option for option in options if option in chosen]
 
 
 def _prepare_many(
-    options: Sequence[str], name: str, default: Sequence[str], *, open_ended: bool = False
-) -> tuple[str, Callable[[], None]]:
+    options: Sequence[str] | None, name: str, default: Sequence[str]
+) -> dict[str, Any]:
+    """Key and callback of a widget of many; without `options` any text may be chosen."""
     key = key_of(name)
-    if key in st.session_state:
-        chosen = list(st.session_state[key])
-    else:
-        wanted = get(name) or []
-        chosen = [one for one in wanted if open_ended or one in options] or list(default)
-    st.session_state[key] = [one for one in chosen if open_ended or one in options]
+    first = [one for one in get(name) or [] if options is None or one in options] or list(default)
+    chosen = st.session_state.get(key, first)
+    st.session_state[key] = [one for one in chosen if options is None or one in options]
 
     def remember() -> None:
-        now = list(st.session_state[key])
+        now = st.session_state[key]
         put(name, None if set(now) == set(default) else now)
 
-    return key, remember
+    return {"key": key, "on_change": remember}
 
 
 def choose_one(label: str, options: Sequence[str], name: str, default: str, **more: Any) -> str:
@@ -135,38 +119,32 @@ def choose_one(label: str, options: Sequence[str], name: str, default: str, **mo
     key = key_of(name)
     chosen = st.session_state.get(key, get_one(name, default))
     st.session_state[key] = chosen if chosen in options else default
-
-    def remember() -> None:
-        now = st.session_state[key]
-        put(name, None if now == default else [now])
-
-    return str(st.selectbox(label, options, key=key, on_change=remember, **more))
+    return str(st.selectbox(label, options, **_remembered(name, default), **more))
 
 
 def write(label: str, name: str, default: str = "", **more: Any) -> str:
     """A text field that is part of the state."""
-    key = key_of(name)
-    st.session_state.setdefault(key, get_one(name, default))
-
-    def remember() -> None:
-        now = st.session_state[key].strip()
-        put(name, None if now == default else [now])
-
-    return str(st.text_input(label, key=key, on_change=remember, **more)).strip()
+    st.session_state.setdefault(key_of(name), get_one(name, default))
+    return str(st.text_input(label, **_remembered(name, default, str.strip), **more)).strip()
 
 
 def number(label: str, name: str, default: int, low: int, high: int, **more: Any) -> int:
     """A whole number that is part of the state."""
-    key = key_of(name)
     text = get_one(name, str(default))
     value = int(text) if re.fullmatch(r"\d{1,9}", text) else default
-    st.session_state.setdefault(key, min(max(value, low), high))
+    st.session_state.setdefault(key_of(name), min(max(value, low), high))
+    return int(st.number_input(label, low, high, **_remembered(name, default), **more))
+
+
+def _remembered(name: str, default: object, text: Callable[[Any], str] = str) -> dict[str, Any]:
+    """Key and callback of a widget of one value; the default is not written into the URL."""
+    key = key_of(name)
 
     def remember() -> None:
-        now = str(st.session_state[key])
+        now = text(st.session_state[key])
         put(name, None if now == str(default) else [now])
 
-    return int(st.number_input(label, low, high, key=key, on_change=remember, **more))
+    return {"key": key, "on_change": remember}
 
 
 def choose_now(name: str, values: Sequence[str] | None) -> None:

@@ -19,7 +19,7 @@ _one_at_a_time = threading.Lock()
 
 def stop() -> None:
     """Leave it: the user has clicked, and all of the machine is needed for that."""
-    stopped: threading.Event | None = st.session_state.get("ahead")
+    stopped: threading.Event | None = st.session_state.get("prefetch")
     if stopped is not None:
         stopped.set()
 
@@ -27,7 +27,7 @@ def stop() -> None:
 def prepare(calls: Sequence[Callable[[], object]]) -> None:
     """Make these calls, whose results are kept, after a pause and until the next `stop`."""
     stop()
-    stopped = st.session_state["ahead"] = threading.Event()
+    stopped = st.session_state["prefetch"] = threading.Event()
     threading.Thread(target=_make, args=(stopped, calls), daemon=True).start()
 
 

@@ -1,4 +1,4 @@
-"""What the audit of an analysis has flagged, for the figures that show it."""
+"""What the audit of an analysis flags, for the figures that show it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 import streamlit as st
 
 from mlem_core.base.typing import parse_layer
-from pages import choices
-from pages import shared as screen
-from pages.view import View
+from pages.parts import stored
+from pages.parts.view import View
+from pages.parts.wording import plain
 
 MEASURES = ("profiles", "scores", "rsa", "tau")
 Reasons = dict[str, dict[Any, str]]
@@ -20,7 +20,7 @@ def _reasons(job_id: str) -> Reasons:
     from mlem_core.robustness.audit import find
     from mlem_core.robustness.flags import flags, reasons
 
-    audit = find(screen.open_analysis(job_id), screen.store())
+    audit = find(stored.open_analysis(job_id), stored.store())
     if audit is None:
         raise LookupError("no audit yet")  # what raises is not kept
     flagged = flags(audit)
@@ -37,13 +37,13 @@ def reasons(view: View) -> Reasons:
 
 def of_pair(view: View, a: str, b: str) -> dict[str, str]:
     """Why the profile of "a" or "b", or the similarity of "both", is flagged."""
-    found = reasons(view)
+    by_measure = reasons(view)
     one, other = parse_layer(a), parse_layer(b)
-    profiles = found.get("profiles", {})
+    profiles = by_measure.get("profiles", {})
     similar = [
         f"{name}: {why}"
         for measure, name in (("rsa", "RSA"), ("tau", "τ"))
-        if (why := found.get(measure, {}).get((one, other)))
+        if (why := by_measure.get(measure, {}).get((one, other)))
     ]
     flagged = {"a": profiles.get(one, ""), "b": profiles.get(other, ""), "both": "; ".join(similar)}
     return {side: why for side, why in flagged.items() if why}
@@ -56,7 +56,7 @@ def say_of_pair(view: View, a: str, b: str) -> None:
         "b": f"The profile of {b}",
         "both": f"The similarity of {a} and {b}",
     }
-    said = [choices.plain(f"{names[side]}: {why}.") for side, why in of_pair(view, a, b).items()]
-    if said:
+    sentences = [plain(f"{names[side]}: {why}.") for side, why in of_pair(view, a, b).items()]
+    if sentences:
         with st.expander("The audit flags these layers", icon=":material/warning:"):
-            st.markdown("\n".join(f"- {one}" for one in said))
+            st.markdown("\n".join(f"- {one}" for one in sentences))

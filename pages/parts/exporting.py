@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import streamlit as st
+
+from pages.parts import frame
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -15,49 +18,48 @@ if TYPE_CHECKING:
 
     from mlem_core.figures import Paper
 
-FORMATS = ["PDF", "SVG", "PNG", "HTML", "CSV", "LaTeX"]
-ABOUT = {
-    "PDF": "For papers: lines and text stay sharp at any size, and the fonts are in the file.",
-    "SVG": "For papers and for drawing programs: lines and text stay sharp and can be edited.",
-    "PNG": "For slides and web pages: pixels.",
-    "HTML": "An interactive page that needs no network (5 MB).",
-    "CSV": "The table that the figure is drawn from. Cells that a spreadsheet would run as "
-    "formulas are escaped.",
-    "LaTeX": "The numbers of the figure as a table for a paper; it needs the package booktabs.",
-}
-ENDINGS = {"LaTeX": "tex"}
-MIME = {
-    "PDF": "application/pdf",
-    "SVG": "image/svg+xml",
-    "PNG": "image/png",
-    "HTML": "text/html",
-    "CSV": "text/csv",
-    "LaTeX": "application/x-tex",
+# Of each format: file ending, MIME type, and what it is for.
+FORMATS = {
+    "PDF": (
+        "pdf",
+        "application/pdf",
+        "For papers: lines and text stay sharp at any size, and the fonts are in the file.",
+    ),
+    "SVG": (
+        "svg",
+        "image/svg+xml",
+        "For papers and for drawing programs: lines and text stay sharp and can be edited.",
+    ),
+    "PNG": ("png", "image/png", "For slides and web pages: pixels."),
+    "HTML": ("html", "text/html", "An interactive page that needs no network (5 MB)."),
+    "CSV": (
+        "csv",
+        "text/csv",
+        "The table that the figure is drawn from. Cells that a spreadsheet would run as formulas "
+        "are escaped.",
+    ),
+    "LaTeX": (
+        "tex",
+        "application/x-tex",
+        "The numbers of the figure as a table for a paper; it needs the package booktabs.",
+    ),
 }
 
 
-def as_csv(frame: pd.DataFrame) -> bytes:
+def as_csv(table: pd.DataFrame) -> bytes:
     """A table as CSV; cells that a spreadsheet would run are escaped."""
     from mlem_core.data.csvfile import write_table
 
     buffer = io.BytesIO()
-    write_table(frame, buffer)
+    write_table(table, buffer)
     return buffer.getvalue()
 
 
-def show_figure(
-    figure: Figure,
-    data: pd.DataFrame,
-    name: str,
-    caption: str,
-    *,
-    narrow: Callable[[], Figure] | None = None,
-    table: Callable[[], pd.DataFrame] | None = None,
-    select: tuple[str, ...] = (),
-) -> Any:
-    """A figure, how it was computed, and its export.
+@dataclass(frozen=True)
+class Panel:
+    """A figure of a page, how it was computed, and what leaves the page with it.
 
-    Parameters
+    Attributes
     ----------
     figure : what is drawn
     data : the table that it is drawn from
@@ -65,43 +67,49 @@ def show_figure(
     caption : how it was computed, and on how much
     narrow : gives the figure for one column of a journal, where it is another one
     table : gives the LaTeX table, where it is not `data`
-    select : how points can be selected ("points", "box", "lasso")
-
-    Returns
-    -------
-    What is selected, as `st.plotly_chart` gives it; None where nothing can be.
     """
-    state = st.plotly_chart(
-        figure,
-        key=f"figure {name}",
-        theme="streamlit",
-        on_select="rerun" if select else "ignore",
-        selection_mode=select or ("points",),
-        config={"displaylogo": False, "modeBarButtonsToRemove": ["toImage"]},
-        alt=caption,
-    )
-    st.caption(caption)
-    _export(figure, data, name, caption, narrow, table)
-    return state if select else None
+
+    figure: Figure
+    data: pd.DataFrame
+    name: str
+    caption: str
+    narrow: Callable[[], Figure] | None = None
+    table: Callable[[], pd.DataFrame] | None = None
+
+    def show(self) -> None:
+        """Draw it, with its caption and its export."""
+        self._chart(on_select="ignore")
+
+    def select(self, *ways: Literal["points", "box", "lasso"]) -> list[dict[str, Any]]:
+        """Draw it with points that can be selected in these ways; the points that are."""
+        state = self._chart(on_select="rerun", selection_mode=ways)
+        return list(state["selection"]["points"]) if state else []
+
+    def _chart(self, **selecting: Any) -> Any:
+        state = st.plotly_chart(
+            self.figure,
+            key=f"figure {self.name}",
+            theme="streamlit",
+            config={"displaylogo": False, "modeBarButtonsToRemove": ["toImage"]},
+            alt=self.caption,
+            **selecting,
+        )
+        st.caption(self.caption)
+        _export(self)
+        return state
 
 
 def _pick(
-    label: str,
-    options: list[Any],
-    name: str,
-    setting: str,
-    help: str,
-    first: int = 0,
-    **more: Any,
+    label: str, options: list[Any], name: str, setting: str, help: str, first: int = 0, **more: Any
 ) -> Any:
     """A choice that is the same in the export of all figures; `first` is taken until it is made."""
-    kept = st.session_state.setdefault("export", {})
+    settings = st.session_state.setdefault("export", {})
     key = f"export {setting} {name}"
-    chosen = kept.get(setting)
+    chosen = settings.get(setting)
     st.session_state[key] = chosen if chosen in options else options[first]
 
     def remember() -> None:
-        kept[setting] = st.session_state[key]
+        settings[setting] = st.session_state[key]
 
     return st.segmented_control(
         label, options, key=key, required=True, on_change=remember, help=help, **more
@@ -109,30 +117,24 @@ def _pick(
 
 
 @st.fragment
-def _export(
-    figure: Figure,
-    data: pd.DataFrame,
-    name: str,
-    caption: str,
-    narrow: Callable[[], Figure] | None,
-    table: Callable[[], pd.DataFrame] | None,
-) -> None:
+def _export(drawing: Panel) -> None:
     # What is in it is made only when it is opened, so that a redraw does not wait for it.
     popover = st.popover(
         "Export",
         icon=":material/download:",
-        key=f"export {name}",
+        key=f"export {drawing.name}",
         on_change="rerun",
         help="This figure as a file for a paper, and the numbers behind it.",
     )
     if not popover.open:
         return
     with popover:
-        format = _pick("Format", FORMATS, name, "format", "What the file is.")
-        st.caption(ABOUT[format])
-        paper = _paper(name, format) if format in ("PDF", "SVG", "PNG") else None
-        drawn = narrow() if paper is not None and paper.narrow and narrow is not None else figure
-        _download(format, paper, drawn, data, name, caption, table)
+        format = _pick("Format", list(FORMATS), drawing.name, "format", "What the file is.")
+        st.caption(FORMATS[format][2])
+        paper = _paper(drawing.name, format) if format in ("PDF", "SVG", "PNG") else None
+        if paper is not None and paper.narrow and drawing.narrow is not None:
+            drawing = replace(drawing, figure=drawing.narrow())
+        _download(drawing, format, paper)
 
 
 def _paper(name: str, format: str) -> Paper:
@@ -165,35 +167,30 @@ def _paper(name: str, format: str) -> Paper:
     return Paper(width_mm=WIDTHS_MM[width], font=font, points=float(points), dpi=int(dpi))
 
 
-def _download(
-    format: str,
-    paper: Paper | None,
-    figure: Figure,
-    data: pd.DataFrame,
-    name: str,
-    caption: str,
-    table: Callable[[], pd.DataFrame] | None,
-) -> None:
+def _download(drawing: Panel, format: str, paper: Paper | None) -> None:
     from mlem_core import figures
     from mlem_core.report import latex
 
     if paper is not None and not figures.can_write_images():
-        _from_the_browser(format, paper, figure, name)
+        _from_the_browser(drawing, format, paper)
         return
+    name, (ending, mime, _) = drawing.name, FORMATS[format]
 
     def content() -> bytes:
         if format == "CSV":
-            return as_csv(data)
+            return as_csv(drawing.data)
         if format == "LaTeX":
-            frame = data if table is None else table()
-            return latex.table(frame, caption, f"tab:{name}").encode()
-        return figures.as_file(figure, format.lower(), paper, title=name, caption=caption)
+            table = drawing.data if drawing.table is None else drawing.table()
+            return latex.table(table, drawing.caption, f"tab:{name}").encode()
+        return figures.as_file(
+            drawing.figure, format.lower(), paper, title=name, caption=drawing.caption
+        )
 
     st.download_button(
         f"Download {format}",
         data=content,
-        file_name=f"{name}.{ENDINGS.get(format, format.lower())}",
-        mime=MIME[format],
+        file_name=f"{name}.{ending}",
+        mime=mime,
         key=f"download {name}",
         type="primary",
         icon=":material/download:",
@@ -202,7 +199,7 @@ def _download(
     )
 
 
-def _from_the_browser(format: str, paper: Paper, figure: Figure, name: str) -> None:
+def _from_the_browser(drawing: Panel, format: str, paper: Paper) -> None:
     """Without Chrome on the server, the visitor's browser writes the picture; PDF it cannot."""
     from mlem_core import figures
 
@@ -213,19 +210,19 @@ def _from_the_browser(format: str, paper: Paper, figure: Figure, name: str) -> N
             icon=":material/info:",
         )
         return
-    drawn = figures.on_paper(figure, paper)
+    drawn = figures.on_paper(drawing.figure, paper)
     scale = paper.scale * (paper.dpi / 96 if format == "PNG" else 1)
     st.plotly_chart(
         drawn,
         theme=None,
-        key=f"preview {name}",
+        key=f"preview {drawing.name}",
         config={
             "displaylogo": False,
             "displayModeBar": True,
             "modeBarButtons": [["toImage"]],
             "toImageButtonOptions": {
                 "format": format.lower(),
-                "filename": name,
+                "filename": drawing.name,
                 "width": paper.width,
                 "height": drawn.layout.height,
                 "scale": scale,
@@ -235,33 +232,27 @@ def _from_the_browser(format: str, paper: Paper, figure: Figure, name: str) -> N
     st.caption(f"The camera over the picture saves it as {format}, from your browser.")
 
 
-@st.fragment
-def folded(title: str, icon: str, name: str, body: Callable[[], None]) -> None:
-    """A part of a page that is folded away, and drawn only when it is opened."""
-    part = st.expander(title, icon=icon, key=f"folded {name}", on_change="rerun")
-    if part.open:
-        with part:
-            body()
-
-
 def show_table(
-    frame: pd.DataFrame, name: str, title: str, caption: str, *, first: bool = False
+    table: pd.DataFrame, name: str, title: str, caption: str, *, first: bool = False
 ) -> None:
     """A table with its download, folded away unless it comes first on the page."""
     if first:
         st.subheader(title)
-        _table(frame, name, caption, 380)
+        draw_table(table, name, caption, height=380)
     else:
-        draw = partial(_table, frame, name, caption, 300)
-        folded(title, ":material/table:", name, draw)
+        draw = partial(draw_table, table, name, caption)
+        frame.folded(title, ":material/table:", name, draw)
 
 
-def _table(frame: pd.DataFrame, name: str, caption: str, height: int) -> None:
-    st.dataframe(frame, hide_index=True, placeholder="", key=f"table {name}", height=height)
+def draw_table(
+    table: pd.DataFrame, name: str, caption: str, height: int = 300, **more: Any
+) -> None:
+    """A table with its download; `more` goes to `st.dataframe`."""
+    st.dataframe(table, hide_index=True, placeholder="", key=f"table {name}", height=height, **more)
     st.caption(caption)
     st.download_button(
         "CSV",
-        data=lambda: as_csv(frame),
+        data=lambda: as_csv(table),
         file_name=f"{name}.csv",
         mime="text/csv",
         key=f"table csv {name}",

@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import streamlit as st
 
 from mlem_core.base.typing import parse_layer
 from mlem_core.report import captions
-from pages import choices
-from pages import shared as screen
+from pages.parts import frame
+from pages.parts.exporting import Panel
+from pages.parts.wording import layer_label, plain
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from pages.view import View
+    from pages.parts.view import View
 
 
 def tau(view: View, a: str, b: str) -> None:
     """The feature-based similarity as a sum over the features."""
-    screen.folded(
+    frame.folded(
         "The same for τ, the feature-based similarity",
         ":material/swap_vert:",
         "tau terms",
-        lambda: screen.attempt(lambda: _tau(view, a, b)),
+        lambda: _tau(view, a, b),
     )
 
 
@@ -42,12 +44,12 @@ def _tau(view: View, a: str, b: str) -> None:
     two = profiles.loc[[parse_layer(a), parse_layer(b)]]
     terms = tau_terms(two.to_numpy())[:, 0, 1]
     table = pd.DataFrame({"term": list(two.columns), "value": terms})
-    screen.show_figure(
+    Panel(
         figures.waterfall(table, view.all_features, "weighted Kendall τ"),
         table,
         "why-tau",
         captions.why_tau(view.caption(results)),
-    )
+    ).show()
 
 
 def alone(view: View, a: str, b: str) -> None:
@@ -57,9 +59,9 @@ def alone(view: View, a: str, b: str) -> None:
         sides = st.columns(2, gap="large")
         for side, name, place in zip(sides, (a, b), "ab", strict=True):
             with side:
-                screen.attempt(lambda name=name, place=place: _alone(view, name, place))
+                frame.attempt(partial(_alone, view, name, place))
 
-    screen.folded("What each layer alone is made of", ":material/bar_chart:", "alone", both)
+    frame.folded("What each layer alone is made of", ":material/bar_chart:", "alone", both)
 
 
 def _alone(view: View, name: str, place: str) -> None:
@@ -69,15 +71,14 @@ def _alone(view: View, name: str, place: str) -> None:
     if results is None:
         return
     table = score_table(view, name)
-    st.markdown(f"**{choices.plain(screen.layer_label(name))}**")
-    own = results.scores[results.scores["model"] == parse_layer(name)[0]]
-    own = own[own["layer"] == parse_layer(name)[1]]
-    screen.show_figure(
+    st.markdown(f"**{plain(layer_label(name))}**")
+    ceiling = results.scores.groupby(["model", "layer"])["ceiling"].mean()[parse_layer(name)]
+    Panel(
         figures.waterfall(table, view.all_features, "held-out ρ"),
         table,
         f"why-score-{place}",
-        captions.why_score(own["ceiling"].mean(), view.caption(results)),
-    )
+        captions.why_score(ceiling, view.caption(results)),
+    ).show()
 
 
 def score_table(view: View, name: str) -> pd.DataFrame:
@@ -91,7 +92,7 @@ def score_table(view: View, name: str) -> pd.DataFrame:
     model, layer = parse_layer(name)
     tables, _ = view.analysis.subset(replace(view.selection, layers=((model, layer),)))
     weights = results.weights
-    own = weights[(weights["model"] == model) & (weights["layer"] == layer)]
-    wide = own.pivot(index="fold", columns="feature", values="weight").sort_index()
-    found = score_terms(tables, wide[list(tables.columns.names)].to_numpy()[None])
-    return pd.DataFrame({"term": list(tables.features), "value": found[0].mean(axis=0)})
+    of_layer = weights[(weights["model"] == model) & (weights["layer"] == layer)]
+    wide = of_layer.pivot(index="fold", columns="feature", values="weight").sort_index()
+    terms = score_terms(tables, wide[list(tables.columns.names)].to_numpy()[None])
+    return pd.DataFrame({"term": list(tables.features), "value": terms[0].mean(axis=0)})

@@ -1,15 +1,16 @@
-"""The form's part about stimuli: choose a set or bring one, say what its columns are, be told."""
+"""The part of the form about stimuli: a set is chosen or uploaded, and its columns get roles."""
 
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
 from mlem_core.base.errors import InputError
-from pages import choices
-from pages import shared as screen
+from pages.parts import choices, stored
+from pages.parts.wording import plain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,29 +30,29 @@ def read(name: str) -> StimulusSet:
 
     if name in datasets.SETS:
         return datasets.load(name)
-    return read_csv(screen.upload_path(name))
+    return read_csv(stored.upload_path(name))
 
 
 @st.cache_resource(max_entries=8, show_spinner="Reading the table …")
 def _table(name: str) -> pd.DataFrame:
     from mlem_core.data.roles import read_table
 
-    return read_table(screen.upload_path(name))
+    return read_table(stored.upload_path(name))
 
 
 def keep(file: Any) -> str:
     """Keep an uploaded file once; how the URL names it."""
     from mlem_core.tasks import analyses
 
-    kept = st.session_state.setdefault("uploads", {})
-    if file.file_id not in kept:
-        path = analyses.keep_upload(file.getvalue(), file.name, screen.store())
-        kept[file.file_id] = screen.upload_name(path)
-    return str(kept[file.file_id])
+    names = st.session_state.setdefault("uploads", {})
+    if file.file_id not in names:
+        path = analyses.keep_upload(file.getvalue(), file.name, stored.store())
+        names[file.file_id] = stored.upload_name(path)
+    return str(names[file.file_id])
 
 
 def choose() -> StimulusSet | None:
-    """The chosen stimuli; None where they cannot be read (and it is said why)."""
+    """The chosen stimuli; None where they cannot be read (and it says why)."""
     from mlem_core.data import datasets
 
     place = st.container()
@@ -63,7 +64,7 @@ def choose() -> StimulusSet | None:
         "others are you can say once the file is here.",
     )
     # Above the table of columns: there it is seen.
-    said = st.container()
+    message = st.container()
     wrong = None
     if file is not None:
         try:
@@ -71,7 +72,7 @@ def choose() -> StimulusSet | None:
         except InputError as error:
             wrong = f"{file.name}: {error}"
     options = list(datasets.SETS)
-    for name in (*st.session_state.get("own", []), choices.get_one("stimuli", options[0])):
+    for name in (*st.session_state.get("uploaded", []), choices.get_one("stimuli", options[0])):
         if name not in options:
             options.append(name)
     with place:
@@ -84,22 +85,20 @@ def choose() -> StimulusSet | None:
             help="A built-in set, or a CSV that you have uploaded.",
         )
     if wrong:
-        said.error(
-            f"{choices.plain(wrong)} The stimulus set stays as it was.", icon=":material/error:"
-        )
+        message.error(f"{plain(wrong)} The stimulus set stays as it was.", icon=":material/error:")
     _examples()
     stimuli: StimulusSet | None = None
     try:
         stimuli = read(chosen)
     except InputError as error:
         with place:
-            st.error(choices.plain(error), icon=":material/error:")
+            st.error(plain(error), icon=":material/error:")
     if stimuli is not None:
         with place:
             st.caption(
                 f"{len(stimuli):,} stimuli ({LEVELS[stimuli.level]}), "
                 f"{len(stimuli.features)} features: "
-                + choices.plain(", ".join(feature.name for feature in stimuli.features))
+                + plain(", ".join(feature.name for feature in stimuli.features))
             )
     return stimuli
 
@@ -120,7 +119,7 @@ def _roles(file: Any) -> None:
     raw = keep(file)
     table = _table(raw)
     guessed = roles.guess_roles(table)
-    with st.expander(f"Columns of {choices.plain(file.name)}", icon=":material/view_column:",
+    with st.expander(f"Columns of {plain(file.name)}", icon=":material/view_column:",
                      expanded=True):  # fmt: skip
         edited = st.data_editor(
             pd.DataFrame(
@@ -152,13 +151,13 @@ def _roles(file: Any) -> None:
     stimuli = roles.apply_roles(table, chosen, file.name)
     name = raw
     if chosen != guessed or not _as_it_is(raw, stimuli):
-        name = screen.upload_name(
-            analyses.keep_upload(roles.as_csv(stimuli), file.name, screen.store())
+        name = stored.upload_name(
+            analyses.keep_upload(roles.as_csv(stimuli), file.name, stored.store())
         )
     done[raw] = chosen
-    own = st.session_state.setdefault("own", [])
-    if name not in own:
-        own.append(name)
+    uploaded = st.session_state.setdefault("uploaded", [])
+    if name not in uploaded:
+        uploaded.append(name)
     choices.choose_now("stimuli", [name])
     kinds = [feature.name for feature in stimuli.features if feature.kind == "ordered"]
     suggested = [f.name for f in read(name).features if f.kind == "ordered"]
@@ -174,8 +173,8 @@ def _as_it_is(name: str, stimuli: StimulusSet) -> bool:
 
 
 def _some_values(cells: pd.Series[Any]) -> str:
-    found = list(dict.fromkeys(str(cell) for cell in cells.head(200) if cell))
-    return ", ".join(value[:40] for value in found[:4]) + (" …" if len(found) > 4 else "")
+    values = list(dict.fromkeys(str(cell) for cell in cells.head(200) if cell))
+    return ", ".join(value[:40] for value in values[:4]) + (" …" if len(values) > 4 else "")
 
 
 def _examples() -> None:
@@ -198,7 +197,7 @@ def _examples() -> None:
         for name in datasets.SETS:
             st.download_button(
                 name,
-                data=lambda name=name: roles.as_csv(read(name)),
+                data=partial(_as_csv, name),
                 file_name=f"{name}.csv",
                 mime="text/csv",
                 icon=":material/download:",
@@ -206,6 +205,12 @@ def _examples() -> None:
                 key=f"example {name}",
                 help=f"The built-in set {name}, as the program uses it.",
             )
+
+
+def _as_csv(name: str) -> bytes:
+    from mlem_core.data import roles
+
+    return roles.as_csv(read(name))
 
 
 @st.cache_data(max_entries=32, show_spinner="Looking at the stimuli …")
@@ -227,34 +232,31 @@ def tell(options: dict[str, Any]) -> None:
     if asked["features"] == ():
         return
     chosen = choices.get_one("stimuli", next(iter(datasets.SETS)))
-    found = _lint(chosen, json.dumps(asked))
-    if not found.findings:
+    lint = _lint(chosen, json.dumps(asked))
+    if not lint.findings:
         st.caption(":material/check: Nothing in the stimuli stands in the way.")
         return
-    worst = found.findings[0].severity
-    n = len(found.findings)
+    worst = lint.findings[0].severity
+    n = len(lint.findings)
     with st.expander(
         f"{n} thing{'s' if n > 1 else ''} to know about these stimuli before a run",
         icon=f":material/{ROLE_ICONS[worst]}:",
         expanded=worst == "problem",
     ):
-        for finding in found.findings:
+        for finding in lint.findings:
             rows = ", ".join(str(row) for row in finding.rows)
             where = f" (rows {rows})" if 0 < len(finding.rows) <= 8 else ""
             say = {"problem": st.error, "caution": st.warning, "note": st.info}[finding.severity]
-            say(
-                choices.plain(finding.sentence + where),
-                icon=f":material/{ROLE_ICONS[finding.severity]}:",
-            )
-        if any(finding.kind == "correlated" for finding in found.findings):
+            say(plain(finding.sentence + where), icon=f":material/{ROLE_ICONS[finding.severity]}:")
+        if any(finding.kind == "correlated" for finding in lint.findings):
             st.plotly_chart(
-                figures.feature_correlations(found.correlations),
+                figures.feature_correlations(lint.correlations),
                 key="lint correlations",
                 config={"displaylogo": False},
                 alt="Correlations between the feature distances",
             )
             st.caption(
                 "Pearson correlation of the distances of two features, over the pairs of "
-                f"{found.n_stimuli:,} stimuli. Above 0.3, or below −0.3, the importances of the "
+                f"{lint.n_stimuli:,} stimuli. Above 0.3, or below −0.3, the importances of the "
                 "two are hard to tell apart."
             )

@@ -8,9 +8,8 @@ import streamlit as st
 
 from mlem_core.base.text import minus
 from mlem_core.base.typing import parse_layer
-from pages import background, choices
-from pages import shared as screen
-from pages.exporting import as_csv
+from pages.parts import background, choices, exporting, frame, stored
+from pages.parts.wording import duration
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,9 +18,8 @@ if TYPE_CHECKING:
     from mlem_core.analysis.selection import Selection
     from mlem_core.inference.corrections import FamilyOfTests
     from mlem_core.inference.intervals import LayerIntervals
-    from pages.view import View
+    from pages.parts.view import View
 
-KIND = "all-error-bars"
 PERMUTATIONS = 199
 CORRECTION_NAMES = {
     "bh": "Benjamini-Hochberg (false discoveries)",
@@ -34,7 +32,7 @@ CORRECTION_NAMES = {
 def _found(job_id: str, selection: Selection) -> LayerIntervals:
     from mlem_core.inference.all_layers import find
 
-    intervals = find(screen.open_analysis(job_id), screen.store(), selection)
+    intervals = find(stored.open_analysis(job_id), stored.store(), selection)
     if intervals is None:
         raise LookupError("no intervals yet")  # what raises is not kept
     return intervals
@@ -65,9 +63,7 @@ def offer(view: View) -> None:
     if of(view) is not None:
         return
     background.offer(
-        KIND,
-        view.job_id,
-        view.selection.to_dict(),
+        view.work("all-error-bars", view.selection.to_dict()),
         "Add confidence intervals and tests",
         "Resamples the sentences in the background: intervals and tests on all pages, for all "
         f"{len(view.layers)} layers. About {_minutes(view)}.",
@@ -77,7 +73,7 @@ def offer(view: View) -> None:
 def _minutes(view: View) -> str:
     """By the pairs and layers; a guess from what the probing set took on two cores."""
     seconds = 20 + view.analysis.tables.n_pairs * len(view.layers) * 2.0e-6
-    return screen.duration(seconds)
+    return duration(seconds)
 
 
 def tests(
@@ -96,44 +92,31 @@ def tests(
         how = how_computed(intervals.estimator, intervals.n_sentences)
         _tests(family, name, f"{caption} {how} {ZERO}")
 
-    screen.folded(title, ":material/rule:", name, body)
+    frame.folded(title, ":material/rule:", name, body)
 
 
 def _tests(tests: FamilyOfTests, name: str, caption: str) -> None:
     from mlem_core.inference.caveats import GENERALISES
 
-    st.dataframe(
+    exporting.draw_table(
         tests.table,
-        hide_index=True,
-        placeholder="",
-        key=f"table {name}",
-        height=300,
+        name,
+        f"{caption} p_corrected: over a family of {tests.family}. {GENERALISES}",
         column_config={
             column: st.column_config.NumberColumn(format="%.2g" if "_p" in f"_{column}" else "%.3f")
             for column in tests.table.select_dtypes("number")
             if column != "layer"
         },
     )
-    st.caption(f"{caption} p_corrected: over a family of {tests.family}. {GENERALISES}")
-    st.download_button(
-        "CSV",
-        data=lambda: as_csv(tests.table),
-        file_name=f"{name}.csv",
-        mime="text/csv",
-        key=f"table csv {name}",
-        icon=":material/download:",
-        on_click="ignore",
-        help="This table.",
-    )
 
 
 def chance(view: View) -> None:
     """Whether each layer's score is above chance; folded away."""
-    screen.folded(
+    frame.folded(
         "Is each layer's score above chance?",
         ":material/casino:",
         "chance",
-        lambda: screen.attempt(lambda: _chance(view)),
+        lambda: _chance(view),
     )
 
 
@@ -144,8 +127,8 @@ def _chance(view: View) -> None:
     if estimator_named(view.selection.estimator).slow:
         st.caption("It is tested with ridge, which is fitted quickly; choose it in the sidebar.")
         return
-    options = view.selection.to_dict() | {"permutations": PERMUTATIONS}
-    made = background.tables("chance", view.job_id, options)
+    task = view.work("chance", view.selection.to_dict() | {"permutations": PERMUTATIONS})
+    made = background.tables(task)
     if made is None:
         st.markdown(
             "Sentences of the same fold and length change their labels, and every model is fitted "
@@ -153,11 +136,7 @@ def _chance(view: View) -> None:
             "high."
         )
         background.offer(
-            "chance",
-            view.job_id,
-            options,
-            "Test the scores",
-            "Works in the background; about ten seconds a layer.",
+            task, "Test the scores", "Works in the background; about ten seconds a layer."
         )
         return
     _tests(
@@ -182,8 +161,8 @@ def _correction() -> None:
 
 def chosen_correction() -> str:
     """How p-values are corrected, the same on all pages."""
-    found = choices.get_one("correction", "bh")
-    return found if found in CORRECTION_NAMES else "bh"
+    chosen = choices.get_one("correction", "bh")
+    return chosen if chosen in CORRECTION_NAMES else "bh"
 
 
 def profile_table(intervals: LayerIntervals, view: View, results: Results) -> pd.DataFrame:

@@ -9,15 +9,14 @@ import streamlit as st
 
 from mlem_core.base.text import many
 from mlem_core.base.typing import parse_layer
-from pages import background
-from pages import shared as screen
+from pages.parts import background, frame
 
 if TYPE_CHECKING:
-    from mlem_core.analysis.selection import Selection
+    from pages.parts.view import View
 
 
 @st.fragment
-def offer(job_id: str, selection: Selection, pair: tuple[str, str]) -> None:
+def offer(view: View) -> None:
     """A button behind which the capsule is made, in the background, and downloaded."""
     popover = st.container(horizontal=True, horizontal_alignment="right").popover(
         "Download everything",
@@ -29,13 +28,13 @@ def offer(job_id: str, selection: Selection, pair: tuple[str, str]) -> None:
     )
     if popover.open:
         with popover:
-            screen.attempt(lambda: _make(job_id, selection, pair))
+            frame.attempt(lambda: _make(view))
 
 
-def _make(job_id: str, selection: Selection, pair: tuple[str, str]) -> None:
+def _make(view: View) -> None:
     from mlem_core.tasks import followups
 
-    a, b = pair
+    selection, (a, b) = view.selection, view.pair
     options = {
         **selection.to_dict(),
         "pair": [] if a == b else [list(parse_layer(layer)) for layer in (a, b)],
@@ -45,20 +44,16 @@ def _make(job_id: str, selection: Selection, pair: tuple[str, str]) -> None:
         f"{many(len(selection.layers), 'layer')}. In it are all tables, all figures, the stimuli, "
         "a methods paragraph, the references and all versions."
     )
-    task = followups.find("capsule", job_id, options, screen.store())
+    task = view.work("capsule", options)
     background.offer(
-        "capsule",
-        job_id,
-        options,
-        "Make the capsule",
-        "Draws all figures in the background; about half a minute.",
+        task, "Make the capsule", "Draws all figures in the background; about half a minute."
     )
     if task.status().state == "done":
         path = task.result / followups.CAPSULE
         st.download_button(
             f"Download the capsule ({path.stat().st_size / 1e6:.1f} MB)",
             data=path.read_bytes,
-            file_name=f"{Path(screen.open_analysis(job_id).stimuli.name).stem}-capsule.zip",
+            file_name=f"{Path(view.analysis.stimuli.name).stem}-capsule.zip",
             mime="application/zip",
             key="download capsule",
             type="primary",

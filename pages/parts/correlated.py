@@ -9,15 +9,16 @@ import streamlit as st
 
 from mlem_core.base.text import minus
 from mlem_core.report import captions
-from pages import choices
-from pages import shared as screen
+from pages.parts import choices, frame, stored
+from pages.parts.exporting import Panel
+from pages.parts.wording import plain
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from mlem_core.analysis.results import Results
     from mlem_core.analysis.selection import Selection
-    from pages.view import View
+    from pages.parts.view import View
 
 WAYS = {
     "conditional": (
@@ -35,11 +36,11 @@ def _importances(job_id: str, selection: Selection, group: tuple[str, ...]) -> p
     from mlem_core.measures.correlated import grouped_importance, importances
     from mlem_core.measures.importance import fitted
 
-    tables, _ = screen.open_analysis(job_id).subset(selection)
-    kept = list(selection.layers)
+    tables, _ = stored.open_analysis(job_id).subset(selection)
+    layers = list(selection.layers)
     fits, _ = fitted(tables, selection.estimator)
     if not group:
-        return importances(tables, kept, fits, selection.estimator)
+        return importances(tables, layers, fits, selection.estimator)
     import pandas as pd
 
     name = " + ".join(group)
@@ -47,7 +48,7 @@ def _importances(job_id: str, selection: Selection, group: tuple[str, ...]) -> p
         [
             (model, layer, fold, name, value)
             for (model, layer), values in zip(
-                kept, grouped_importance(tables, fits.weights, group), strict=True
+                layers, grouped_importance(tables, fits.weights, group), strict=True
             )
             for fold, value in enumerate(values)
         ],
@@ -70,7 +71,7 @@ def short_warning(results: Results) -> str:
         return ""
     return (
         f"The distances of {', '.join(pairs)} correlate: permuting one alone may mislead, see the "
-        "other importances below."
+        "other importances below. "
     )
 
 
@@ -84,11 +85,11 @@ def warning(view: View) -> str:
 
 def show(view: View) -> None:
     """The other importances, of the layers that are shown; folded away."""
-    screen.folded(
+    frame.folded(
         "Where features correlate: other importances",
         ":material/link:",
         "correlated",
-        lambda: screen.attempt(lambda: _show(view)),
+        lambda: _show(view),
     )
 
 
@@ -96,8 +97,7 @@ def _show(view: View) -> None:
     from mlem_core import figures
     from mlem_core.estimators.registry import estimator_named
 
-    said = warning(view)
-    st.caption(choices.plain(said or "No two of these features correlate by 0.3 or more."))
+    st.caption(plain(warning(view) or "No two of these features correlate by 0.3 or more."))
     if estimator_named(view.selection.estimator).slow:
         st.caption("They are computed with ridge; choose it in the sidebar.")
         return
@@ -132,14 +132,12 @@ def _show(view: View) -> None:
         names = view.all_features
     scores = shown[["model", "layer", "fold"]].drop_duplicates()
     draw = partial(figures.profiles, shown, scores, names, value=WAYS[way][1])
-    screen.show_figure(
+    Panel(
         draw(),
         table,
         f"importance-{way}",
         captions.importance(
-            way,
-            view.analysis.tables.n_folds,
-            captions.computed_on(len(view.analysis.stimuli)),
+            way, view.analysis.tables.n_folds, captions.computed_on(len(view.analysis.stimuli))
         ),
         narrow=partial(draw, across=2),
-    )
+    ).show()

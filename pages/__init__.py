@@ -1,0 +1,1 @@
+"""The screens: a file each, which selects, calls and draws; `parts` has what they share."""

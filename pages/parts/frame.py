@@ -1,0 +1,54 @@
+"""The frame of a page: its state and its errors, and what is folded away in it."""
+
+from __future__ import annotations
+
+import gc
+import logging
+from collections.abc import Callable
+
+import streamlit as st
+
+from mlem_core.base.errors import InputError
+from pages.parts import choices
+from pages.parts.wording import plain
+
+
+def page(body: Callable[[], None]) -> None:
+    """Draw a page; what goes wrong is one sentence in it, the details go to the log."""
+    choices.sync()
+    attempt(body)
+    _keep_what_is_loaded(body.__code__.co_filename)
+
+
+@st.cache_resource(show_spinner=False)
+def _keep_what_is_loaded(page: str) -> None:
+    """Leave what the first visit of a page has loaded out of later collections of garbage.
+
+    Streamlit collects after every run of a page; looking through all modules each time took longer
+    than drawing a figure, and the browser waited for it.
+    """
+    gc.collect()
+    gc.freeze()
+
+
+def attempt(body: Callable[[], None]) -> None:
+    """Draw a part of a page; its errors leave the other parts alone."""
+    try:
+        body()
+    except InputError as error:
+        st.error(plain(error), icon=":material/error:")
+    except Exception:
+        logging.getLogger(__name__).exception("unexpected error in a page")
+        st.error(
+            "Something unexpected happened; the log of the server has the details.",
+            icon=":material/error:",
+        )
+
+
+@st.fragment
+def folded(title: str, icon: str, name: str, body: Callable[[], None]) -> None:
+    """A part of a page that is folded away, and drawn only when it is opened."""
+    part = st.expander(title, icon=icon, key=f"folded {name}", on_change="rerun")
+    if part.open:
+        with part:
+            attempt(body)

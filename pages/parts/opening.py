@@ -1,0 +1,278 @@
+"""How a page opens its view: the sidebar, where the analysis and what is kept of it are chosen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import streamlit as st
+
+from mlem_core.base.errors import InputError
+from pages.parts import background, capsules, choices, method, stored
+from pages.parts.screens import SCREENS
+from pages.parts.view import View, has_missing
+from pages.parts.wording import describe, plain
+
+if TYPE_CHECKING:
+    from mlem_core.analysis.analysis import Analysis
+    from mlem_core.analysis.selection import Selection
+    from mlem_core.base.typing import Layer
+    from mlem_core.tasks.analyses import Job
+
+NOT_DONE = {
+    "queued": "is waiting for its turn; its progress is on the page Analysis.",
+    "running": "is still running; its progress is on the page Analysis.",
+    "cancelled": "was cancelled; run it again on the page Analysis.",
+    "failed": "did not finish; the page Analysis says why.",
+}
+
+
+def open_view(url_path: str, lead: str, *, layers: bool = True) -> View | None:
+    """Head and sidebar of a view; None where there is nothing to show yet, which it says.
+
+    Parameters
+    ----------
+    url_path : of the screen
+    lead : the sentence below the title
+    layers : whether models and layers can be chosen
+    """
+    head = st.container(horizontal=True, vertical_alignment="center")
+    head.title(SCREENS[url_path].title, width="content")
+    st.markdown(lead)
+    done = _finished()
+    job_id = _chosen(done)
+    if job_id is None:
+        return None
+    with st.sidebar:
+        _choose_analysis(job_id, done)
+        analysis = stored.open_analysis(job_id)
+        selection, missing = _choose_selection(analysis, layers)
+    if job_id == stored.EXAMPLE:
+        _about_the_example(analysis)
+    _show_notices(analysis)
+    if not selection.features or not selection.layers:
+        what = "feature" if not selection.features else "model and one layer"
+        st.info(f"Choose at least one {what} in the sidebar.", icon=":material/info:")
+        return None
+    if missing != analysis.spec.missing:
+        other = _with_missing(job_id, missing)
+        if other is not None:
+            job_id, analysis = other, stored.open_analysis(other)
+            there = tuple(layer for layer in selection.layers if layer in analysis.layers)
+            selection = replace(selection, layers=there)
+    view = View(job_id, analysis, selection)
+    with head:
+        capsules.offer(view)
+    return view
+
+
+def whole_view(job_id: str) -> View:
+    """A finished analysis with everything in it, as it was run."""
+    analysis = stored.open_analysis(job_id)
+    return View(job_id, analysis, analysis.select())
+
+
+def _finished() -> dict[str, Job]:
+    """The analyses that are done, the latest first; last the example."""
+    from mlem_core.tasks import analyses
+
+    recent = analyses.recent(stored.store())
+    return {job.id: job for job in recent if job.status().state == "done"}
+
+
+def _chosen(done: dict[str, Job]) -> str | None:
+    """The analysis that the state names, else the example; None where it cannot be shown."""
+    job_id = choices.get_one("analysis")
+    latest = next(iter(done.values()), None)
+    if not job_id and stored.EXAMPLE in done:
+        choices.open_job(stored.EXAMPLE)
+        return stored.EXAMPLE
+    if not job_id:
+        what = "No analysis is chosen: open the latest one, or run a new one"
+        if not done:
+            what = "There is no analysis yet: choose stimuli and models and run it"
+        st.info(f"{what} on the page Analysis.", icon=":material/info:")
+    elif job_id not in done:
+        try:
+            job = stored.find_job(job_id)
+            state = job.status().state
+            if state == "done":  # since a moment ago
+                done[job_id] = job
+            else:
+                st.info(f"The analysis {NOT_DONE[state]}", icon=":material/info:")
+        except InputError as error:
+            st.error(plain(error), icon=":material/error:")
+    if job_id in done:
+        return job_id
+    _ways_on(latest)
+    return None
+
+
+def _choose_analysis(job_id: str, done: dict[str, Job]) -> None:
+    key = choices.key_of("which analysis")
+    st.session_state[key] = job_id
+    labels = _labels(done)
+    st.selectbox(
+        "Analysis",
+        list(done),
+        format_func=lambda one: labels[one],
+        key=key,
+        on_change=lambda: choices.open_job(st.session_state[key]),
+        help="Which of the finished analyses is shown. A new one is started on the page Analysis.",
+    )
+
+
+def _choose_selection(analysis: Analysis, layers: bool) -> tuple[Selection, str]:
+    """What the user keeps of an analysis, and the policy for missing values."""
+    from mlem_core.analysis.selection import Selection
+
+    names = [feature.name for feature in analysis.stimuli.features]
+    features = choices.toggle_many(
+        "Features",
+        names,
+        "features",
+        help="The metric model is fitted again with the features that you keep, from the "
+        "pair tables; no language model runs for it.",
+    )
+    shown = _choose_layers(analysis) if layers else analysis.layers
+    spec = analysis.spec
+    with st.expander("How it is computed", icon=":material/tune:"):
+        estimator = method.estimator("fit", spec.estimator)
+        interactions = method.interactions("products", spec.interactions)
+        none = not has_missing(analysis)
+        missing = method.missing(
+            "cells",
+            spec.missing,
+            "No value is missing here."
+            if none
+            else "What an empty cell means. Another answer needs other pair tables, which are "
+            "made once, in the background, from the representations in the store.",
+            disabled=none,
+        )
+    ordered = tuple(name for name in names if name in features)
+    return Selection(ordered, tuple(shown), estimator, interactions), missing
+
+
+def _choose_layers(analysis: Analysis) -> list[Layer]:
+    models = list(dict.fromkeys(model for model, _ in analysis.layers))
+    numbers = [str(n) for n in sorted({layer for _, layer in analysis.layers})]
+    shown = choices.toggle_many(
+        "Models", models, "show_models", help="The models whose layers are shown."
+    )
+    at = choices.choose_many(
+        "Layers",
+        numbers,
+        "show_layers",
+        [],
+        placeholder="All layers",
+        help="Layer 0 is the embeddings, layer k is what leaves block k. Leave it empty for all "
+        "layers.",
+    )
+    return [
+        (model, layer)
+        for model, layer in analysis.layers
+        if model in shown and (not at or str(layer) in at)
+    ]
+
+
+def _show_notices(analysis: Analysis) -> None:
+    if not analysis.notices:
+        return
+    many = f"{len(analysis.notices)} notes" if len(analysis.notices) > 1 else "1 note"
+    with st.expander(f"{many} on this analysis", icon=":material/info:"):
+        for notice in analysis.notices:
+            st.markdown(f"- {plain(notice)}")
+
+
+def _about_the_example(analysis: Analysis) -> None:
+    models = {model for model, _ in analysis.layers}
+    with st.container(border=True):
+        text, button = st.columns([5, 1.5], vertical_alignment="center")
+    text.markdown(
+        f"This is an example: {len(analysis.stimuli):,} words in their sentences, each with "
+        f"{len(analysis.stimuli.features)} features, in {len(analysis.layers)} layers of "
+        f"{len(models)} models. All of it answers to the choices on the left, as it will for your "
+        "own stimuli and models."
+    )
+    if button.button(
+        "Analyse your own",
+        type="primary",
+        icon=":material/play_circle:",
+        width="stretch",
+        help="Opens the page Analysis, where stimuli and models are chosen.",
+    ):
+        st.switch_page(SCREENS["analysis"].file)
+
+
+def _with_missing(job_id: str, missing: str) -> str | None:
+    """The same analysis with another policy for missing values; None while there is none."""
+    from mlem_core.tasks import analyses
+
+    spec = replace(stored.find_job(job_id).spec, missing=missing)
+    other = analyses.find(analyses.job_id(spec), stored.store())
+    if other is not None and other.status().state == "done":
+        return other.id
+    if other is None:
+        other = analyses.start(spec, stored.store())
+    _until_made(other.id)
+    return None
+
+
+@st.fragment(run_every=0.5)
+def _until_made(job_id: str) -> None:
+    from mlem_core.tasks import analyses
+
+    job = stored.find_job(job_id)
+    status = job.status()
+    if status.state == "done":
+        st.rerun()
+    with st.container(border=True):
+        if status.state in ("queued", "running"):
+            st.markdown(
+                "The other treatment of missing values needs pair tables of its own, which are "
+                "made once. Until then the figures below are those of the analysis as it was run."
+            )
+            background.show_progress(status, status.stages[-1:], "Starting …")
+            background.offer_cancel(job, "Stops this work; the analysis stays as it is.")
+            return
+        if status.state == "failed":
+            st.error(plain(status.message), icon=":material/error:")
+        if st.button(
+            "Make these tables",
+            icon=":material/play_arrow:",
+            key=f"start {job_id}",
+            help="Makes the pair tables for this treatment of missing values, in the background.",
+        ):
+            analyses.start(job.spec, stored.store())
+            st.rerun()
+
+
+def _labels(done: dict[str, Job]) -> dict[str, str]:
+    """What each job is called in a list; the browser answers with it, so no two may be alike."""
+    names = {job_id: _name(job) for job_id, job in done.items()}
+    again = {name for name in names.values() if list(names.values()).count(name) > 1}
+    return {
+        job_id: f"{name} · {job_id[:6]}" if name in again else name
+        for job_id, name in names.items()
+    }
+
+
+def _name(job: Job) -> str:
+    if job.id == stored.EXAMPLE:
+        return f"Example: {job.spec.stimuli}, {len(job.spec.models)} models"
+    return describe(job.spec)
+
+
+def _ways_on(latest: Job | None) -> None:
+    with st.container(horizontal=True, vertical_alignment="center"):
+        if latest is not None:
+            st.button(
+                f"Open {plain(_name(latest))}",
+                icon=":material/folder_open:",
+                type="primary",
+                on_click=lambda: choices.open_job(latest.id),
+                help="Shows the latest analysis that is done.",
+            )
+        st.page_link(
+            SCREENS["analysis"].file, label="Go to Analysis", icon=SCREENS["analysis"].icon
+        )

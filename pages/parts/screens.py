@@ -1,0 +1,47 @@
+"""The screens, an entry each: the navigation, the links and the titles are made from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Screen:
+    """A screen.
+
+    Attributes
+    ----------
+    url_path : its address; its file is `pages/{url_path}_page.py`
+    title : in the navigation, on links and above the page
+    symbol : name of a Material symbol
+    is_view : whether it shows a finished analysis
+    """
+
+    url_path: str
+    title: str
+    symbol: str
+    is_view: bool = True
+
+    @property
+    def file(self) -> str:
+        # Its stem is not the url_path: otherwise a bare `streamlit run app.py` would run a page
+        # that is opened by its address on a fresh server without app.py.
+        return f"pages/{self.url_path}_page.py"
+
+    @property
+    def icon(self) -> str:
+        return f":material/{self.symbol}:"
+
+
+SCREENS = {
+    screen.url_path: screen
+    for screen in (
+        Screen("analysis", "Analysis", "play_circle", is_view=False),
+        Screen("profiles", "Profiles", "show_chart"),
+        Screen("similarity", "Similarity", "grid_on"),
+        Screen("compare", "Compare", "compare_arrows"),
+        Screen("why", "Why alike", "account_tree"),
+        Screen("robustness", "Robustness", "verified"),
+        Screen("stimuli", "Stimuli", "table"),
+    )
+}

@@ -1,0 +1,67 @@
+"""What this server's store has: analyses, and files that users have uploaded."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import streamlit as st
+
+from mlem_core.base.errors import InputError
+from mlem_core.storage.store import Store
+
+if TYPE_CHECKING:
+    from mlem_core.analysis.analysis import Analysis
+    from mlem_core.tasks.analyses import Job
+
+EXAMPLE = "example"  # `mlem_core.tasks.examples.ID`, without its imports
+
+_UPLOAD = re.compile(r"[0-9a-f]{64}/[^/\\]+")
+
+
+@st.cache_resource
+def store() -> Store:
+    """The store of this server."""
+    return Store()
+
+
+def upload_name(path: str | Path) -> str:
+    """How the URL names an uploaded file: its digest and its name."""
+    return "/".join(Path(path).parts[-2:])
+
+
+def upload_path(name: str) -> Path:
+    """The file of an upload named in a URL.
+
+    Raises
+    ------
+    InputError
+        No such upload is in this machine's store.
+    """
+    path = store().root / "uploads" / name
+    if not _UPLOAD.fullmatch(name) or name.endswith(("/.", "/..")) or not path.is_file():
+        raise InputError(
+            f"the uploaded file {name.rpartition('/')[2]!r} is not on this machine; upload it "
+            "again."
+        )
+    return path
+
+
+def find_job(job_id: str) -> Job:
+    """The job that the state names; InputError where this machine has none such."""
+    from mlem_core.tasks import analyses
+
+    job = analyses.find(job_id, store()) if re.fullmatch(r"[0-9a-zA-Z_-]+", job_id) else None
+    if job is None:
+        raise InputError(
+            "The analysis in this address is not on this machine; run it again on the page "
+            "Analysis."
+        )
+    return job
+
+
+@st.cache_resource(max_entries=8, show_spinner="Opening the analysis …")
+def open_analysis(job_id: str) -> Analysis:
+    """A finished analysis, loaded once for all visitors."""
+    return find_job(job_id).analysis()

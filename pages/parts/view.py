@@ -1,0 +1,183 @@
+"""What a view shows: an analysis, what the user keeps of it, its results and its two layers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import streamlit as st
+
+from mlem_core.base.typing import layer_name
+from pages.parts import background, choices, prefetch, stored
+from pages.parts.wording import layer_label
+
+if TYPE_CHECKING:
+    from mlem_core.analysis.analysis import Analysis
+    from mlem_core.analysis.results import Results
+    from mlem_core.analysis.selection import Selection
+    from mlem_core.base.typing import Layer
+    from mlem_core.tasks.followups import Followup
+
+
+# With more features than this what one click may ask for is not prefetched.
+MOST_PREFETCHED = 12
+
+
+@st.cache_resource(max_entries=256, show_spinner=False)
+def _results(job_id: str, selection: Selection) -> Results | None:
+    """The tables; None where they take long and are not kept yet."""
+    from mlem_core.analysis import cached_fits
+    from mlem_core.estimators.registry import estimator_named
+
+    analysis = stored.open_analysis(job_id)
+    if estimator_named(selection.estimator).slow:
+        return cached_fits.find(analysis, stored.store(), selection)
+    return analysis.results_of(selection)
+
+
+@dataclass(frozen=True)
+class View:
+    """The analysis that a view shows, and what the user keeps of it.
+
+    Attributes
+    ----------
+    job_id : of the analysis
+    analysis : as loaded
+    selection : what the user keeps of it
+    """
+
+    job_id: str
+    analysis: Analysis
+    selection: Selection
+
+    @property
+    def features(self) -> list[str]:
+        """Kept by the user, in the order of the analysis."""
+        return list(self.selection.features)
+
+    @property
+    def layers(self) -> list[Layer]:
+        """(model, layer) kept by the user."""
+        return list(self.selection.layers)
+
+    @property
+    def all_features(self) -> list[str]:
+        """Of the analysis, in its order; their place decides the colours."""
+        return [feature.name for feature in self.analysis.stimuli.features]
+
+    @property
+    def layer_names(self) -> list[str]:
+        """ "model:layer" of each kept layer."""
+        return [layer_name(layer) for layer in self.layers]
+
+    def results(self) -> Results | None:
+        """The tables for what is kept; None while they are computed (which is shown)."""
+        prefetch.stop()
+        results = _results(self.job_id, self.selection)
+        if results is None:
+            # Not kept in memory, so that the next look finds what was computed meanwhile.
+            _results.clear(self.job_id, self.selection)
+            self._compute()
+        else:
+            prefetch.prepare(
+                [partial(_results, self.job_id, one) for one in self._one_click_away()]
+            )
+        return results
+
+    def _one_click_away(self) -> list[Selection]:
+        """What is selected after a feature is ticked on or off, where that is quick."""
+        from mlem_core.estimators.registry import estimator_named
+
+        names = self.all_features
+        if (
+            estimator_named(self.selection.estimator).slow
+            or self.selection.interactions
+            or len(names) > MOST_PREFETCHED
+        ):
+            return []
+        near = [[n for n in names if (n in self.features) != (n == one)] for one in names]
+        return [replace(self.selection, features=tuple(one)) for one in near if one]
+
+    def work(self, kind: str, options: Mapping[str, Any]) -> Followup:
+        """Work on the analysis that goes on in the background, whether it was started or not."""
+        from mlem_core.tasks import followups
+
+        return followups.find(kind, self.job_id, options, stored.store())
+
+    def _compute(self) -> None:
+        st.info(
+            f"The estimator {self.selection.estimator} takes about a second a layer. It is "
+            "computed once; after that every look is quick.",
+            icon=":material/hourglass:",
+        )
+        task = self.work("fits", self.selection.to_dict())
+        if not task.folder.exists():
+            task.begin()
+        background.offer(
+            task, "Fit the metric models", "Fits every layer that is shown, in the background."
+        )
+
+    @property
+    def pair(self) -> tuple[str, str]:
+        """The two layers "model:layer" that Compare and Why alike look at."""
+        defaults = _first_look(self)
+        a, b = (choices.get_one(name, one) for name, one in zip("ab", defaults, strict=True))
+        there = self.layer_names
+        return a if a in there else defaults[0], b if b in there else defaults[1]
+
+    def caption(self, results: Results) -> str:
+        """How and on how much the results are computed, for a caption."""
+        from mlem_core.report.figures import basis
+
+        return basis(self.analysis, self.selection, results)
+
+
+def has_missing(analysis: Analysis) -> bool:
+    """Whether a feature of the analysis has a missing value."""
+    names = [feature.name for feature in analysis.stimuli.features]
+    return bool(analysis.stimuli.table[names].isna().to_numpy().any())
+
+
+def two_layers(view: View) -> tuple[str, str]:
+    """The pair of layers "model:layer" that Compare and Why alike look at."""
+    one, other = _first_look(view)
+    first, second = st.columns(2)
+    with first:
+        a = choices.choose_one(
+            "First layer",
+            view.layer_names,
+            "a",
+            one,
+            format_func=layer_label,
+            help="One of the two layers that are compared.",
+        )
+    with second:
+        b = choices.choose_one(
+            "Second layer",
+            view.layer_names,
+            "b",
+            other,
+            format_func=layer_label,
+            help="The other one.",
+        )
+    return a, b
+
+
+def _first_look(view: View) -> tuple[str, str]:
+    """The two layers that are looked at before any are chosen."""
+    if view.job_id == stored.EXAMPLE:
+        from mlem_core.tasks.examples import PAIR
+
+        if set(PAIR) <= set(view.layers):
+            return layer_name(PAIR[0]), layer_name(PAIR[1])
+    return _middle(view, 0), _middle(view, -1)
+
+
+def _middle(view: View, which: int) -> str:
+    """The middle layer of the first or the last model (of one model: the last layer)."""
+    models = list(dict.fromkeys(model for model, _ in view.layers))
+    of = [layer for model, layer in view.layers if model == models[which]]
+    at = -1 if which == -1 and len(models) == 1 else len(of) // 2
+    return layer_name((models[which], of[at]))
