@@ -106,23 +106,12 @@ class CrossFit:
         """From the sums; the priority is by default that of the first draw."""
         some = np.zeros((sums.shape[2] - 1, codes.shape[1]), dtype=np.int64)
         made = cls(codes, sums, spread, some if priority is None else priority)
-        return made if priority is not None else replace(made, priority=made._priority())
+        return made if priority is not None else replace(made, priority=_priority(made))
 
     @property
     def flat(self) -> FloatArray:
         """(n_patterns, n) the sums as rows, which can be added up."""
         return self.sums.reshape(len(self.sums), -1)
-
-    def _priority(self) -> IntArray:
-        n_layers, n_features = self.priority.shape
-        alone = np.zeros((n_layers, n_features))
-        for f in range(n_features):
-            levels, group = np.unique(self.codes[:, f], return_inverse=True)
-            sums = summed(group, self.flat)
-            whole = self.explained(np.array([f]), levels[:, None], sums)[0]
-            alone[:, f] = np.round(np.diagonal(whole), _DECIMALS)
-        order = np.argsort(-alone, axis=1, kind="stable")
-        return np.argsort(order, axis=1, kind="stable")
 
     def means(self, features: IntArray, codes: IntArray, sums: FloatArray) -> FloatArray:
         """Mean centred rank, outside each fold, of the patterns of some features.
@@ -196,6 +185,18 @@ class CrossFit:
         scale = self.spread[:, :, None] * self.spread[:, None, :]
         both = one_way + one_way.transpose(0, 2, 1)
         return np.divide(both, 2 * scale, out=np.zeros_like(both), where=scale > 0)
+
+
+def _priority(fit: CrossFit) -> IntArray:
+    """(n_layers, n_features) by what each feature alone explains."""
+    n_layers, n_features = fit.priority.shape
+    alone = np.zeros((n_layers, n_features))
+    for f in range(n_features):
+        levels, group = np.unique(fit.codes[:, f], return_inverse=True)
+        whole = fit.explained(np.array([f]), levels[:, None], summed(group, fit.flat))[0]
+        alone[:, f] = np.round(np.diagonal(whole), _DECIMALS)
+    order = np.argsort(-alone, axis=1, kind="stable")
+    return np.argsort(order, axis=1, kind="stable")
 
 
 def outside_cells(tables: PairTables, fold: int) -> IntArray:
