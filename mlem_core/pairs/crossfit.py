@@ -169,22 +169,35 @@ class CrossFit:
         means = self.means(features, codes, sums)
         inside = sums.reshape(len(sums), *self.sums.shape[1:])[:, 0]
         pairs, ranks = inside[:, 0].sum(axis=0), inside[:, 1:]
-        n_layers = ranks.shape[1]
-        if ranks.shape[-1] == 1:
-            products = np.matmul(
-                np.moveaxis(means[..., 0], (2, 1), (0, 1)), np.moveaxis(ranks[..., 0], 2, 0)
-            )[..., None]
-        else:
-            products = np.empty((ranks.shape[2], n_layers, n_layers, ranks.shape[3]))
-            for a in range(n_layers):
-                for b in range(n_layers):
-                    products[:, a, b] = np.einsum("gkd,gkd->kd", means[:, a], ranks[:, b])
-        # (n_folds, n_layers, n_layers, n_draws) to the mean over folds.
+        products = _products(means, ranks)
+        # To the mean over the folds that have pairs.
         weight = (pairs > 0) / np.maximum((pairs > 0).sum(axis=0), 1) / np.maximum(pairs, 1.0)
         one_way = np.einsum("kabd,kd->dab", products, weight)
         scale = self.spread[:, :, None] * self.spread[:, None, :]
         both = one_way + one_way.transpose(0, 2, 1)
         return np.divide(both, 2 * scale, out=np.zeros_like(both), where=scale > 0)
+
+
+def _products(means: FloatArray, ranks: FloatArray) -> FloatArray:
+    """Sums over the patterns of means times ranks, of every two layers.
+
+    Parameters
+    ----------
+    means, ranks : (n_groups, n_layers, n_folds, n_draws)
+
+    Returns
+    -------
+    (n_folds, n_layers, n_layers, n_draws)
+    """
+    if ranks.shape[-1] == 1:
+        one, other = np.moveaxis(means[..., 0], 2, 0), np.moveaxis(ranks[..., 0], 2, 0)
+        return np.matmul(one.transpose(0, 2, 1), other)[..., None]
+    _, n_layers, n_folds, n_draws = ranks.shape
+    products = np.empty((n_folds, n_layers, n_layers, n_draws))
+    for a in range(n_layers):
+        for b in range(n_layers):
+            products[:, a, b] = np.einsum("gkd,gkd->kd", means[:, a], ranks[:, b])
+    return products
 
 
 def _priority(fit: CrossFit) -> IntArray:
