@@ -22,10 +22,7 @@ ZERO = (
     "Where the truth is exactly 0 (a feature that a layer does not have), intervals are wider than "
     "they need be: they hold 0 more often than 95 times in 100."
 )
-FEW = (
-    f"With fewer than {FEW_SENTENCES} sentences intervals are a rough guide, and the ceiling is "
-    "too high."
-)
+FEW = f"With fewer than {FEW_SENTENCES} sentences intervals and ceilings are a rough guide."
 HOW = (
     f"Confidence intervals are over sentences: {REFITS} blocks of them are left out in turn, and "
     f"{REPLICATES} bootstrap replicates give those of scores and importances their shape."

@@ -16,6 +16,7 @@ from mlem_core.base.typing import Counted, FloatArray, Layer, layer_name
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.inference import caveats
 from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.inference.permutation import chance_terms, permuted_terms
 from mlem_core.inference.replicates import resampled_terms
 from mlem_core.measures.decomposition import SAMPLED, UNEXPLAINED, ceilings_of, decompose
 from mlem_core.measures.shapley import EXACT_FEATURES, FeatureSet, shapley
@@ -38,11 +39,12 @@ class Explanation:
     Attributes
     ----------
     layers : the two, (model, layer)
-    terms : term (the features and "unexplained"), value; with `lower`, `upper` (95 % interval) if
-        stimuli were resampled, and `error` (of sampled orders) with more than 12 features. The
-        values add up to the RSA correlation
+    terms : term (the features and "unexplained"), value; with `lower`, `upper` (95 % interval) and
+        `chance` (what labels that are permuted give, see `chance_terms`) if stimuli were resampled,
+        and `error` (of sampled orders) with more than 12 features. The values add up to the RSA
+        correlation
     whole : quantity ("rsa", "ceiling_a", "ceiling_b"), value, and lower, upper. The ceilings are
-        those of all pairs: √ of the share of the layer's rank variance that the features explain
+        cross-fitted and those of all pairs
     notes : sentences about how far this holds
     """
 
@@ -66,35 +68,68 @@ class Explanation:
         return self.terms[self.terms["term"] == UNEXPLAINED].iloc[0]
 
     @property
+    def sure(self) -> pd.DataFrame | None:
+        """The features whose term is more than chance, the largest first; None: not known yet.
+
+        A term above what permuted labels give where that is known, else one whose interval is
+        above 0.
+        """
+        own = self.features
+        if "chance" in own:
+            own = own[own["value"] > own["chance"]]
+        elif "lower" in own:
+            own = own[own["lower"] > 0]
+        else:
+            return None
+        return own.sort_values("value", ascending=False, kind="stable")
+
+    @property
     def headline(self) -> str:
         """What the two layers have most in common, in one or two short sentences.
 
         They count as hardly alike where their RSA correlation is below `HARDLY`, or its interval
-        goes below 0.
+        goes below 0. Only a feature whose term is more than chance is named.
         """
         a, b = (f"{model} layer {layer}" for model, layer in self.layers)
         rsa, whole = self.rsa, self.whole.iloc[0]
         if rsa < HARDLY or ("lower" in self.whole and whole["lower"] <= 0):
             return f"{a} and {b} are hardly alike (RSA {number(rsa)})."
-        top = self.features.loc[self.features["value"].idxmax()]
+        text = f"{a} and {b} are alike (RSA {number(rsa)}){self._most_of_all()}"
         rest = float(self.unexplained["value"]) / rsa
-        text = f"{a} and {b} are alike (RSA {number(rsa)})"
-        if top["value"] >= SMALL * rsa:
-            share = _share(top["value"] / rsa)
-            text += f", most of all in {top['term']}, which makes {share} of it."
-        else:
-            text += ", but hardly for any of these features."
         if rest < 0:
             return f"{text} What these features do not explain sets the two apart."
+        if rest > 1:
+            return f"{text} None of it is explained by these features."
         return f"{text} {_share(rest)} of it is not explained by these features."
+
+    def _most_of_all(self) -> str:
+        """The rest of the headline's first sentence: the feature that explains most."""
+        sure, least = self.sure, SMALL * self.rsa
+        largest = self.features.loc[self.features["value"].idxmax()]
+        if largest["value"] < least:
+            return ", but hardly for any of these features."
+        if sure is None:
+            return ". Add confidence intervals to see in which feature most of all."
+        sure = sure[sure["value"] >= least]
+        if sure.empty:
+            return ", but for none of these features more than by chance."
+        top = sure.iloc[0]
+        share = _share(top["value"] / self.rsa)
+        text = f", most of all in {top['term']}, which makes {share} of it"
+        if largest["term"] == top["term"]:
+            return f"{text}."
+        why = "permuted labels give as much" if "chance" in top.index else "it may be chance"
+        return f"{text}. More goes with {largest['term']}, but {why}."
 
     @property
     def how_sure(self) -> str:
         """What other sentences would change, in a sentence; empty without intervals."""
         if "lower" not in self.whole:
             return ""
-        top = self.features.loc[self.features["value"].idxmax()]
-        parts = [("their RSA", self.whole.iloc[0]), (f"what {top['term']} adds", top)]
+        parts = [("their RSA", self.whole.iloc[0])]
+        if self.sure is not None and len(self.sure):
+            top = self.sure.iloc[0]
+            parts.append((f"what {top['term']} adds", top))
         bounds = " and ".join(
             f"{name} between {number(row['lower'])} and {number(row['upper'])}"
             for name, row in parts
@@ -192,7 +227,7 @@ def with_intervals(
     seed: int = 0,
     progress: Counted | None = None,
 ) -> Explanation:
-    """An explanation with confidence intervals over the sentences.
+    """An explanation with confidence intervals over the sentences, and what chance gives.
 
     Parameters
     ----------
@@ -214,9 +249,12 @@ def with_intervals(
         )
     pairs = LayerPairs.of(analysis, why.layers, store, features)
     bounds = resampled_terms(pairs, n_replicates, seed, progress).interval()
+    chance = chance_terms(permuted_terms(pairs, seed=seed))
     return replace(
         why,
-        terms=why.terms.assign(lower=bounds.lower[:n], upper=bounds.upper[:n]),
+        terms=why.terms.assign(
+            lower=bounds.lower[:n], upper=bounds.upper[:n], chance=[*chance, np.nan]
+        ),
         whole=why.whole.assign(lower=bounds.lower[n:], upper=bounds.upper[n:]),
         notes=caveats.of_size(pairs.n_groups),
     )

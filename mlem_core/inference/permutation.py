@@ -1,4 +1,4 @@
-"""Whether a layer's held-out score is above chance: the sentences' labels permuted.
+"""What scores and terms are by chance: the sentences' labels permuted.
 
 Under the hypothesis that a layer has nothing to do with the features, sentences of the same fold
 and of as many stimuli can change their labels (all feature values, word by word). For each
@@ -17,13 +17,18 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
+from mlem_core.base.parallel import cores, side_by_side
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.estimators.base import FoldFits
 from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.measures.decomposition import divide
+from mlem_core.pairs.crossfit import CrossFit
 from mlem_core.pairs.tables import LazyArray, PairTables
 
 # Permuted tables at once hold at most this many sums.
 CHUNK = 2**24
+# Permutations for what terms are by chance.
+TERM_PERMUTATIONS = 99
 
 
 def permuted_labels(
@@ -130,3 +135,57 @@ def score_above_chance(
         p = (1 + above) / (1 + n_permutations)
         rows.append((model, number, observed[at], chance.mean(), p))
     return pd.DataFrame(rows, columns=["model", "layer", "rho", "chance", "p"])
+
+
+def permuted_terms(
+    pairs: LayerPairs, n_permutations: int = TERM_PERMUTATIONS, seed: int = 0
+) -> FloatArray:
+    """The terms of two layers' RSA correlation under permuted labels.
+
+    Parameters
+    ----------
+    pairs : of two layers
+
+    Returns
+    -------
+    (n_permutations, n_features)
+    """
+    from mlem_core.pairs.kernels import permuted_sums
+
+    tables, n_cells = pairs.tables, len(pairs.tables.counts)
+    rng = np.random.default_rng(seed)
+    labels = permuted_labels(pairs.groups, pairs.folds, n_permutations, rng)
+    middle = len(pairs.pattern) + 1.0
+    ranks = np.stack([0.5 * (own - middle) for own in pairs.ranks])
+    priority = CrossFit.of(tables).priority
+    step = max(1, min(CHUNK // (3 * n_cells), -(-n_permutations // cores())))
+    starts = range(0, n_permutations, step)
+
+    def terms_of(start: int) -> FloatArray:
+        part = labels[start : start + step]
+        sums = np.zeros((len(part), len(ranks), n_cells))
+        for permutation, row in zip(part, sums, strict=True):
+            permuted_sums(permutation, pairs.cells, ranks, row)
+        # Sentences change labels within their fold, so a cell has as many pairs as before.
+        counts = np.broadcast_to(tables.counts, (len(part), n_cells))
+        squares = np.broadcast_to(tables.rank_squares, (len(part), len(ranks)))
+        drawn = CrossFit.of_draws(tables, counts, sums, squares, priority)
+        return divide(drawn).terms[:, :, 0, 1].T
+
+    return np.concatenate(side_by_side(terms_of, starts))
+
+
+def chance_terms(permuted: FloatArray) -> FloatArray:
+    """How large a term must be to be more than chance: (n_features,).
+
+    A term's mean under permuted labels (not 0 where sentences share labels: the place of a word),
+    and the 95th percentile of how far, at most, any feature's term is above its own mean: with
+    labels that mean nothing, in 5 of 100 analyses some term is above its bound.
+
+    Parameters
+    ----------
+    permuted : (n_permutations, n_features) of `permuted_terms`
+    """
+    mean = permuted.mean(axis=0)
+    bound: FloatArray = mean + np.quantile((permuted - mean).max(axis=1), 0.95)
+    return bound

@@ -33,7 +33,7 @@ Tables = dict[str, pd.DataFrame]
 Made = Mapping[str, pd.DataFrame | bytes]
 Options = Mapping[str, Any]
 Make = Callable[[Analysis, Options, Store, Report], Made]
-VERSION = 1
+VERSION = 2
 CAPSULE = "capsule.zip"
 
 

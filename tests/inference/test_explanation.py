@@ -99,7 +99,7 @@ def test_two_layers_of_an_analysis_are_explained(analysis):
     expected = spearmanr(*(explicit.squared(layers[f"layer_0{k}"]) for k in (0, 1))).statistic
     assert found.rsa == pytest.approx(expected, abs=1e-9)
     assert found.terms["value"].sum() == pytest.approx(expected, abs=1e-9)
-    assert list(found.terms.columns) == ["term", "value", "lower", "upper"]
+    assert list(found.terms.columns) == ["term", "value", "lower", "upper", "chance"]
     for table in (found.terms, found.whole):
         assert (table["lower"] <= table["value"]).all() and (table["value"] <= table["upper"]).all()
     colour = found.terms.set_index("term").loc["colour"]
@@ -124,12 +124,14 @@ def test_what_cannot_be_explained_is_said(analysis):
         with_intervals(explain(whole, ("m", 0), ("m", 1)), whole, store, 3)
 
 
-def made(values, bounds=False):
+def made(values, bounds=False, chance=None):
     terms = pd.DataFrame({"term": list(values), "value": list(values.values())})
     whole = pd.DataFrame({"quantity": ["rsa"], "value": [sum(values.values())]})
     if bounds:
         terms = terms.assign(lower=terms["value"] - 0.01, upper=terms["value"] + 0.02)
         whole = whole.assign(lower=whole["value"] - 0.01, upper=whole["value"] + 0.02)
+    if chance is not None:
+        terms = terms.assign(chance=[*chance, np.nan])
     return Explanation((("one", 3), ("two", 20)), terms, whole)
 
 
@@ -150,7 +152,7 @@ def test_the_sentence():
 
 def test_the_headline_and_how_sure_it_is():
     values = {"pos": 0.2, "place": 0.1, "length": -0.05, UNEXPLAINED: 0.06}
-    assert made(values).headline == (
+    assert made(values, bounds=True).headline == (
         "one layer 3 and two layer 20 are alike (RSA 0.31), most of all in pos, which makes 65 % "
         "of it. 19 % of it is not explained by these features."
     )
@@ -160,9 +162,30 @@ def test_the_headline_and_how_sure_it_is():
         "pos adds between 0.19 and 0.22 (95 % intervals)."
     )
     assert "sets the two apart" in made({"pos": 0.5, UNEXPLAINED: -0.1}).headline
+    assert "None of it is explained" in made({"pos": -0.1, UNEXPLAINED: 0.5}).headline
     assert "but hardly for any" in made({"pos": 0.001, UNEXPLAINED: 0.5}).headline
     unlike = made({"pos": 0.03, UNEXPLAINED: 0.01}, bounds=True).headline
     assert unlike == "one layer 3 and two layer 20 are hardly alike (RSA 0.04)."
+
+
+def test_the_headline_names_no_feature_that_may_be_there_by_chance():
+    values = {"place": 0.2, "pos": 0.1, "length": -0.05, UNEXPLAINED: 0.06}
+    # Nothing is known of chance, neither from labels nor from intervals.
+    unknown = made(values).headline
+    assert "Add confidence intervals" in unknown and "place" not in unknown
+    # What labels give that are permuted counts for more than intervals.
+    above = made(values, bounds=True, chance=[0.21, 0.03, 0.03])
+    assert (
+        "(RSA 0.31), most of all in pos, which makes 32 % of it. More goes with place, but "
+        "permuted labels give as much." in above.headline
+    )
+    assert "what pos adds between 0.09 and 0.12" in above.how_sure
+    none = made(values, bounds=True, chance=[0.21, 0.11, 0.03])
+    assert "for none of these features more than by chance" in none.headline
+    assert "pos" not in none.headline and "adds" not in none.how_sure
+    unsure = made({"pos": 0.2, UNEXPLAINED: 0.06}, bounds=True)
+    unsure.terms.loc[0, "lower"] = -0.02
+    assert "for none of these features more than by chance" in unsure.headline
 
 
 def test_the_command_line_says_the_same(analysis, tmp_path, capsys, monkeypatch):
@@ -180,7 +203,7 @@ def test_the_command_line_says_the_same(analysis, tmp_path, capsys, monkeypatch)
     assert written["value"].sum() == pytest.approx(found.rsa, abs=1e-9)
     assert main([*arguments, "--bootstrap", "30"]) == 0
     written = pd.read_csv(tmp_path / "why.csv")
-    assert list(written.columns) == ["term", "value", "lower", "upper"]
+    assert list(written.columns) == ["term", "value", "lower", "upper", "chance"]
     assert GENERALISES in capsys.readouterr().err
     assert main(["why", "m:0", "m:7", *inputs]) == 2
     assert capsys.readouterr().err.strip().splitlines()[-1].count("m:7") == 1
