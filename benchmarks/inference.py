@@ -71,11 +71,11 @@ def measure(table: Table, runs: int) -> str:
     weights = multinomial(pairs.n_groups, REPLICATES, np.random.default_rng(0))
     codes = pairs.tables.codes
     # Compiles, and ranks the pairs.
-    found = term_replicates(pairs.whole, codes, weights[:2]).rsa[0]
+    found = term_replicates(pairs.whole, pairs.tables, weights[:2]).rsa[0]
     off = abs(found - _copied(pairs, squared, weights[0]))
     print(f"  the same answer: RSA of a replicate differs by {off:.1e}")
     start = time.process_time()
-    took = seconds(lambda: term_replicates(pairs.whole, codes, weights))
+    took = seconds(lambda: term_replicates(pairs.whole, pairs.tables, weights))
     processor = time.process_time() - start
     table.add(
         f"{REPLICATES:,} bootstrap replicates, all terms of two layers",
@@ -84,7 +84,7 @@ def measure(table: Table, runs: int) -> str:
     )
     few = weights[:20]
     ours, theirs = in_turn(
-        lambda: term_replicates(pairs.whole, codes, few),
+        lambda: term_replicates(pairs.whole, pairs.tables, few),
         lambda: _copied(pairs, squared, few[0]),
         runs,
     )

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 
 REPLICATES = 1_000
 EXAMPLES = 8
+CEILING = (
+    "How far a function of which features differ, and by how much, can correlate with the {} "
+    "layer's distances: an estimate, from means by pattern that other stimuli give. Another coding "
+    "of the same features may reach more."
+)
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
@@ -77,6 +82,7 @@ def body() -> None:
 def _two(view: View, a: str, b: str) -> None:
     from mlem_core import figures
     from mlem_core.inference import caveats
+    from mlem_core.inference.permutation import TERM_PERMUTATIONS
     from mlem_core.inference.tables import term_tests, terms_and_whole
 
     why = _explanation(view.job_id, a, b, view.selection.features)
@@ -93,7 +99,10 @@ def _two(view: View, a: str, b: str) -> None:
         why = replace(
             why, terms=made["terms"], whole=made["whole"], notes=tuple(made["notes"]["note"])
         )
-        how = f"{REPLICATES:,} bootstrap replicates"
+        how = (
+            f"{REPLICATES:,} bootstrap replicates; chance in the exported table: what a term is to "
+            f"be above, from labels permuted {TERM_PERMUTATIONS} times between sentences"
+        )
     elif intervals is not None and len(intervals.terms):
         terms, whole = terms_and_whole(intervals, *why.layers)
         why = replace(
@@ -125,7 +134,8 @@ def _two(view: View, a: str, b: str) -> None:
         background.offer(
             task,
             "Finer confidence intervals" if how else "Add confidence intervals",
-            f"{REPLICATES:,} bootstrap replicates, in the background; about half a minute.",
+            f"{REPLICATES:,} bootstrap replicates, and labels permuted {TERM_PERMUTATIONS} times, "
+            "in the background; about a minute.",
         )
         for note in why.notes:
             st.caption(note)
@@ -143,10 +153,8 @@ def _numbers(why: Explanation, a: str, b: str) -> None:
     names = {"rsa": "RSA", "ceiling_a": f"Ceiling of {a}", "ceiling_b": f"Ceiling of {b}"}
     helps = {
         "rsa": "Spearman ρ of the neural distances of the two layers over all pairs.",
-        "ceiling_a": "No function of these features can correlate with the first layer's "
-        "distances more than this.",
-        "ceiling_b": "No function of these features can correlate with the second layer's "
-        "distances more than this.",
+        "ceiling_a": CEILING.format("first"),
+        "ceiling_b": CEILING.format("second"),
     }
     for _, row in why.whole.iterrows():
         interval = ""

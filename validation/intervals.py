@@ -17,14 +17,14 @@ from mlem_core.inference.jackknife import REFITS, jackknife_interval, p_value
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.permutation import score_above_chance
 from mlem_core.inference.replicates import Replicates, resampled_scores, resampled_terms
-from mlem_core.measures.decomposition import UNEXPLAINED, decompose
+from mlem_core.measures.decomposition import UNEXPLAINED, ceilings_of, decompose
 from mlem_core.measures.importance import permutation_importance
 from mlem_core.pairs.build import PassOptions, pair_tables
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.layer_sums import layer_sums
 from mlem_core.pairs.patterns import PairIndex, feature_columns
 from mlem_core.pairs.rank_store import PairRanks
-from mlem_core.pairs.resampling import RankedPairs, leave_out
+from mlem_core.pairs.resampling import leave_out
 from mlem_core.pairs.tables import PairTables
 from validation.work import Row, Task
 
@@ -91,7 +91,7 @@ def tables_of(
 
 @lru_cache(maxsize=1)
 def populations() -> list[tuple[PairTables, FloatArray]]:
-    """Large sets from the same source, each one fold: what a small one is a sample of."""
+    """Large sets from the same source: what a small one is a sample of."""
     found = []
     for seed in range(POPULATIONS):
         features, layers = simulated(POPULATION, [2, seed])
@@ -103,7 +103,7 @@ def terms_of(tables: PairTables, rsa: FloatArray) -> FloatArray:
     """(n_features + 3,): terms, "unexplained", RSA and ceiling of the first layer, of A and B."""
     whole = decompose(tables, rsa)
     b = LAYERS.index("B")
-    ceiling = np.sqrt(whole.terms[:, 0, 0].sum())
+    ceiling = ceilings_of(whole.terms.sum(axis=0))[0]
     return np.array([*whole.values[:, 0, b], rsa[0, b], ceiling])
 
 
@@ -118,7 +118,8 @@ def truth(first: int, n: int) -> list[Row]:
     found: list[Row] = []
     for seed in range(first, first + n):
         features, layers = simulated(POPULATION, [2, seed])
-        tables, rsa, _ = tables_of(features, layers[:4], np.zeros(len(features)))
+        folds = group_folds(np.repeat(np.arange(POPULATION), WORDS), 5, seed)
+        tables, rsa, _ = tables_of(features, layers[:4], folds)
         row = {"sentences": POPULATION, "seed": seed, "kind": "truth"}
         names = term_names(tables.features)
         values = terms_of(tables, rsa)
@@ -225,11 +226,14 @@ def blocks_alone(n_sentences: int, first: int, n: int) -> list[Row]:
         groups = np.repeat(np.arange(n_sentences), WORDS)
         tables, _, index = tables_of(features, layers, group_folds(groups, 5, seed))
         ranks = [layer_sums(index, squared_distances(rows))[1] for rows in layers]
-        pattern = index.pattern_cell % index.n_patterns
-        pairs = RankedPairs.of(ranks, pattern, groups, index.n_patterns)
+        pattern = (index.pattern_cell % index.n_patterns).astype(np.int32)
+        folds = group_folds(groups, 5, seed)
+        pairs = LayerPairs(
+            tuple(("m", n) for n in range(2)), tables, tuple(ranks), (), pattern, groups, folds
+        )
         without = leave_out(n_sentences, REFITS, np.random.default_rng(seed))
         weights = np.concatenate((np.ones((1, n_sentences)), without))
-        terms = term_replicates(pairs, tables.codes, weights)
+        terms = term_replicates(pairs.whole, tables, weights)
         values = np.column_stack((terms.values, terms.rsa, terms.ceilings[:, 0]))
         bounds = jackknife_interval(values[0], values[1:])
         row = {"sentences": n_sentences, "seed": seed, "kind": "interval", "truth": np.nan}

@@ -94,32 +94,13 @@ class Explanation:
         rsa, whole = self.rsa, self.whole.iloc[0]
         if rsa < HARDLY or ("lower" in self.whole and whole["lower"] <= 0):
             return f"{a} and {b} are hardly alike (RSA {number(rsa)})."
-        text = f"{a} and {b} are alike (RSA {number(rsa)}){self._most_of_all()}"
+        text = f"{a} and {b} are alike (RSA {number(rsa)}){_most_of_all(self)}"
         rest = float(self.unexplained["value"]) / rsa
         if rest < 0:
             return f"{text} What these features do not explain sets the two apart."
         if rest > 1:
             return f"{text} None of it is explained by these features."
         return f"{text} {_share(rest)} of it is not explained by these features."
-
-    def _most_of_all(self) -> str:
-        """The rest of the headline's first sentence: the feature that explains most."""
-        sure, least = self.sure, SMALL * self.rsa
-        largest = self.features.loc[self.features["value"].idxmax()]
-        if largest["value"] < least:
-            return ", but hardly for any of these features."
-        if sure is None:
-            return ". Add confidence intervals to see in which feature most of all."
-        sure = sure[sure["value"] >= least]
-        if sure.empty:
-            return ", but for none of these features more than by chance."
-        top = sure.iloc[0]
-        share = _share(top["value"] / self.rsa)
-        text = f", most of all in {top['term']}, which makes {share} of it"
-        if largest["term"] == top["term"]:
-            return f"{text}."
-        why = "permuted labels give as much" if "chance" in top.index else "it may be chance"
-        return f"{text}. More goes with {largest['term']}, but {why}."
 
     @property
     def how_sure(self) -> str:
@@ -152,6 +133,10 @@ class Explanation:
         if len(down):
             parts = [f"{row['term']} by {_number(row, -1)}" for _, row in down.iterrows()]
             text.append(f"The two are less alike for {listed(parts)}.")
+        if "chance" in large:
+            weak = list(up[~(up["value"] > up["chance"])]["term"])
+            if weak:
+                text.append(f"Permuted labels give as much for {listed(weak)}.")
         if not len(large):
             text.append("None of the features contributes much.")
         elif len(others):
@@ -185,6 +170,26 @@ class Explanation:
                 line += f"  {_short(row['lower']):>7} to {_short(row['upper']):>6}"
             lines.append(line)
         return "\n".join((*lines, "", self.sentence))
+
+
+def _most_of_all(why: Explanation) -> str:
+    """The rest of the headline's first sentence: the feature that explains most."""
+    sure, least = why.sure, SMALL * why.rsa
+    largest = why.features.loc[why.features["value"].idxmax()]
+    if largest["value"] < least:
+        return ", but hardly for any of these features."
+    if sure is None:
+        return ". Add confidence intervals to see in which feature most of all."
+    sure = sure[sure["value"] >= least]
+    if sure.empty:
+        return ", but for none of these features more than by chance."
+    top = sure.iloc[0]
+    share = _share(top["value"] / why.rsa)
+    text = f", most of all in {top['term']}, which makes {share} of it"
+    if largest["term"] == top["term"]:
+        return f"{text}."
+    but = "permuted labels give as much" if "chance" in top.index else "it may be chance"
+    return f"{text}. More goes with {largest['term']}, but {but}."
 
 
 def explain(

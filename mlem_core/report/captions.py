@@ -54,8 +54,9 @@ def profiles(basis: str, family: str = "", *, flagged: bool = False, warning: st
         "Feature importance (FI): the drop of Spearman ρ on pairs of held-out stimuli when the "
         "feature is permuted, computed as an expectation; mean over folds.",
         spread,
-        "Dashed: held-out ρ of the metric model. Dotted: the ceiling, which no function of these "
-        "features can pass.",
+        "Dashed: held-out ρ of the metric model. Dotted: the ceiling, an estimate (from means that "
+        "other stimuli give) of the ρ that a function of which features differ, and by how much, "
+        "can reach; it knows nothing of which values differ.",
         "Triangles: layers of which a conclusion changes in the audit, point at one for the reason."
         if flagged
         else "",
@@ -154,8 +155,9 @@ def why(basis: str, how: str = "") -> str:
     """RSA of two layers as a sum; `how` its intervals were made, empty where there are none."""
     return _joined(
         "RSA (Spearman ρ of the neural distances of the two layers) as a sum: Shapley values of "
-        "the part that the features account for, and the part that they do not, which may be "
-        "negative. The terms add up exactly.",
+        "the part that the features account for, between disjoint sets of stimuli (a feature of "
+        "pure noise adds 0 on average), and the part that they do not, which may be negative. The "
+        "terms add up exactly.",
         f"Bars: 95 % confidence intervals over sentences, {how}." if how else "",
         basis,
     )
@@ -175,9 +177,9 @@ def why_tau(basis: str) -> str:
 def why_score(ceiling: float, basis: str) -> str:
     """The held-out ρ of a layer as a sum."""
     return _joined(
-        "The held-out ρ of the metric model as a sum of Shapley values, mean over folds; its "
-        f"ceiling is {ceiling:.2f}. Unlike permutation importances these add up; a feature without "
-        "weight has a bar where it correlates with one that has.",
+        "The held-out ρ of the metric model as a sum of Shapley values, mean over folds; the "
+        f"estimated ceiling is {ceiling:.2f}. Unlike permutation importances these add up; a "
+        "feature without weight has a bar where it correlates with one that has.",
         basis,
     )
 
@@ -186,8 +188,8 @@ def why_layers(basis: str) -> str:
     """The terms of the RSA of every two layers."""
     return _joined(
         "What each feature contributes to the RSA correlation of every two layers (Shapley "
-        "values), and what these features do not explain. Orange: it makes the two alike; blue: it "
-        "sets them apart.",
+        "values, cross-fitted), and what these features do not explain. Orange: it makes the two "
+        "alike; blue: it sets them apart.",
         basis,
     )
 

@@ -183,6 +183,8 @@ def test_the_headline_names_no_feature_that_may_be_there_by_chance():
     none = made(values, bounds=True, chance=[0.21, 0.11, 0.03])
     assert "for none of these features more than by chance" in none.headline
     assert "pos" not in none.headline and "adds" not in none.how_sure
+    assert "Permuted labels give as much for place and pos." in none.sentence
+    assert "Permuted" not in made(values, bounds=True, chance=[0.1, 0.05, 0.0]).sentence
     unsure = made({"pos": 0.2, UNEXPLAINED: 0.06}, bounds=True)
     unsure.terms.loc[0, "lower"] = -0.02
     assert "for none of these features more than by chance" in unsure.headline
