@@ -1,8 +1,8 @@
 """Stimuli and their features.
 
 One row is one stimulus. The column `sentence` is required; `word_index` (0-based, counting
-whitespace-separated words) makes the set word-level. `word`, `sentence_id` and names that begin
-with `_` are carried along; every other column is a feature. An empty cell is a missing value.
+whitespace-separated words) makes the set word-level. `word`, `sentence_id`, `item` and names that
+begin with `_` are carried along; every other column is a feature. An empty cell is a missing value.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError, unknown
-from mlem_core.data.columns import Kind, override_kinds, text_of, typed_column
+from mlem_core.data.columns import Kind, bare, override_kinds, text_of, typed_column
 from mlem_core.data.csvfile import some
+
+# The column that says what recurs from sentence to sentence, where that is not the word.
+ITEM = "item"
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,29 @@ class StimulusSet:
         if self.word_index is None:
             return self.sentences
         return [s.split()[i] for s, i in zip(self.sentences, self.word_index, strict=True)]
+
+    @property
+    def item_name(self) -> str:
+        """What an item is called: "item" where the CSV names them, else "word"."""
+        return ITEM if ITEM in self.table else "word"
+
+    @cached_property
+    def items(self) -> NDArray[np.int64] | None:
+        """What recurs from sentence to sentence: (n_stimuli,) a number for each item.
+
+        The column `item`, else the word without case and surrounding punctuation; None for whole
+        sentences without that column, and where no item occurs in two groups: then only sentences
+        are drawn, each with items of its own.
+        """
+        if ITEM in self.table:
+            names = self.table[ITEM].astype(str).tolist()
+        elif self.word_index is not None:
+            names = [bare(word) for word in self.words]
+        else:
+            return None
+        codes = pd.factorize(np.array(names, dtype=object))[0].astype(np.int64)
+        in_groups = np.unique(np.column_stack((codes, self.groups)), axis=0)
+        return codes if len(in_groups) > len(np.unique(codes)) else None
 
     def values(self, name: str) -> NDArray[Any]:
         """A feature's values: (n_stimuli,).

@@ -14,6 +14,7 @@ from mlem_core.analysis.maps import representations_of
 from mlem_core.analysis.selection import check_layers
 from mlem_core.base.parallel import side_by_side
 from mlem_core.base.typing import FloatArray, IntArray, Layer
+from mlem_core.inference.units import Blocks, Units, blocks_left_out
 from mlem_core.pairs.condensed import row_slices
 from mlem_core.pairs.distances import condensed_from_matrix, squared_distances
 from mlem_core.pairs.patterns import PairIndex, block_numbers, feature_columns, group_rows
@@ -35,6 +36,7 @@ class LayerPairs:
     squared : for each layer (n_pairs,) squared neural distances
     pattern : (n_pairs,) pattern of each pair, a row of `tables.codes`
     groups, folds : (n_stimuli,) sentence and fold of each stimulus
+    items : (n_stimuli,) word, or other item, of each stimulus; None where sentences alone are drawn
     """
 
     layers: tuple[Layer, ...]
@@ -44,6 +46,7 @@ class LayerPairs:
     pattern: NDArray[np.int32]
     groups: IntArray
     folds: IntArray
+    items: IntArray | None = None
 
     @classmethod
     def of(
@@ -103,11 +106,28 @@ class LayerPairs:
             pattern=pattern,
             groups=np.unique(analysis.stimuli.groups, return_inverse=True)[1].astype(np.int64),
             folds=analysis.folds,
+            items=analysis.stimuli.items if Units.of(analysis.stimuli).two_way else None,
         )
 
     @property
     def n_groups(self) -> int:
         return int(self.groups.max()) + 1
+
+    @cached_property
+    def by_stimulus(self) -> LayerPairs:
+        """The same pairs, each stimulus a group of its own, so that any of them can be left out.
+
+        See `mlem_core.pairs.resampling.RankedPairs.by_stimulus`.
+        """
+        alone = replace(self, groups=np.arange(len(self.groups)))
+        # What does not depend on the groups is not made again.
+        inside = tuple(pairs.by_stimulus for pairs in self.inside)
+        vars(alone).update(cells=self.cells, whole=self.whole.by_stimulus, inside=inside)
+        return alone
+
+    def blocks(self, n_blocks: int, rng: np.random.Generator) -> Blocks:
+        """The stimuli that are left out in turn, for `by_stimulus`: see `blocks_left_out`."""
+        return blocks_left_out(self.groups, self.items, n_blocks, rng)
 
     @cached_property
     def group_folds(self) -> IntArray:
