@@ -50,6 +50,7 @@ def _analyze(options: argparse.Namespace) -> None:
     from mlem_core.analysis.run import run
     from mlem_core.base.typing import Progress
     from mlem_core.inference.all_layers import layer_intervals
+    from mlem_core.inference.caveats import generalises
     from mlem_core.inference.tables import score_table, similarity_table
     from mlem_core.storage.store import Store
 
@@ -80,6 +81,7 @@ def _analyze(options: argparse.Namespace) -> None:
             ):
                 extra[name] = table
                 notices.append(f"The tests in {name} are a family: {family}.")
+            notices.append(generalises(bounds.units))
     for notice in notices:
         print(notice, file=sys.stderr)
     results = analysis.results()
@@ -125,8 +127,9 @@ def _why(options: argparse.Namespace) -> None:
     from mlem_core.analysis.run import run
     from mlem_core.base.typing import Progress
     from mlem_core.data.csvfile import write_table
-    from mlem_core.inference.caveats import GENERALISES
+    from mlem_core.inference.caveats import generalises
     from mlem_core.inference.explanation import explain, with_intervals
+    from mlem_core.inference.units import Units
     from mlem_core.storage.store import Store
 
     both = (options.first, options.second)
@@ -152,7 +155,8 @@ def _why(options: argparse.Namespace) -> None:
     if options.out:
         write_table(why.terms, options.out)
     print(why.text)
-    for note in (*why.notes, *((GENERALISES,) if options.bootstrap else ())):
+    claimed = (generalises(Units.of(analysis.stimuli)),) if options.bootstrap else ()
+    for note in (*why.notes, *claimed):
         print(note, file=sys.stderr)
 
 

@@ -148,8 +148,8 @@ def apply_roles(
     for role, what in once.items():
         if len(by[role]) > 1:
             raise InputError(
-                f"the columns {some(by[role])} of {name} are all said to be the {what}; choose one of "
-                "them and ignore the others."
+                f"the columns {some(by[role])} of {name} are all said to be the {what}; choose one "
+                "of them and ignore the others."
             )
     if not by["text"]:
         raise InputError(

@@ -17,6 +17,7 @@ from mlem_core.data.stimuli import StimulusSet
 from mlem_core.inference import caveats
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.replicates import resampled_terms
+from mlem_core.inference.units import Units
 from mlem_core.measures.decomposition import UNEXPLAINED, by_pattern, decompose
 from mlem_core.measures.shapley import EXACT_FEATURES, shapley
 from mlem_core.pairs.condensed import ends_of
@@ -43,12 +44,14 @@ class Explanation:
     whole : quantity ("rsa", "ceiling_a", "ceiling_b"), value, and lower, upper. The ceilings are
         those of all pairs: √ of the share of the layer's rank variance that the features explain
     notes : sentences about how far this holds
+    others : what intervals speak of, see `mlem_core.inference.units.Units.others`
     """
 
     layers: tuple[Layer, Layer]
     terms: pd.DataFrame
     whole: pd.DataFrame
     notes: tuple[str, ...] = ()
+    others: str = "other sentences of this kind"
 
     @property
     def rsa(self) -> float:
@@ -89,7 +92,7 @@ class Explanation:
 
     @property
     def how_sure(self) -> str:
-        """What other sentences would change, in a sentence; empty without intervals."""
+        """What other stimuli would change, in a sentence; empty without intervals."""
         if "lower" not in self.whole:
             return ""
         top = self.features.loc[self.features["value"].idxmax()]
@@ -98,7 +101,7 @@ class Explanation:
             f"{name} between {number(row['lower'])} and {number(row['upper'])}"
             for name, row in parts
         )
-        return f"How sure: other sentences of this kind would put {bounds} (95 % intervals)."
+        return f"How sure: {self.others} would put {bounds} (95 % intervals)."
 
     @property
     def sentence(self) -> str:
@@ -131,8 +134,8 @@ class Explanation:
             )
         if "lower" in self.terms:
             text.append(
-                "Brackets are 95 % intervals for other stimuli of this kind; they say nothing "
-                "about other models."
+                f"Brackets are 95 % intervals for {self.others}; they say nothing about other "
+                "models."
             )
         return " ".join(text)
 
@@ -180,7 +183,8 @@ def explain(
     ceilings = np.sqrt(np.diagonal(split.terms.sum(axis=0)).clip(0.0))
     quantities = ["rsa", "ceiling_a", "ceiling_b"]
     whole = pd.DataFrame({"quantity": quantities, "value": [split.rsa[0, 1], *ceilings]})
-    return Explanation((a, b), split.pair(0, 1), whole)
+    others = Units.of(analysis.stimuli).others
+    return Explanation((a, b), split.pair(0, 1), whole, others=others)
 
 
 def with_intervals(
@@ -191,7 +195,7 @@ def with_intervals(
     seed: int = 0,
     progress: Counted | None = None,
 ) -> Explanation:
-    """An explanation with confidence intervals over the sentences.
+    """An explanation with confidence intervals over sentences and, where they recur, words.
 
     Parameters
     ----------
@@ -217,7 +221,7 @@ def with_intervals(
         why,
         terms=why.terms.assign(lower=bounds.lower[:n], upper=bounds.upper[:n]),
         whole=why.whole.assign(lower=bounds.lower[n:], upper=bounds.upper[n:]),
-        notes=caveats.of_size(pairs.n_groups),
+        notes=caveats.of_size(Units.of(analysis.stimuli)),
     )
 
 

@@ -1,11 +1,11 @@
 """A statistic of all stimuli with its bootstrap and jackknife replicates, and its interval.
 
 Confidence intervals combine two ways of resampling. The delete-block jackknife, of sentences and,
-where words recur, of words (`mlem_core.inference.units`), gives the standard error: the bootstrap's own is too large here, because a bootstrap replicate counts the
-noise of a pair three times where the jackknife counts it twice. The bootstrap of the sentences gives
-the shape: its
-quantiles, brought to the jackknife's standard error, around the value. `make validate` measures how
-often such intervals hold the truth, see docs/validation.
+where words recur, of words (`mlem_core.inference.units`), gives the standard error: the bootstrap's
+own is too large here, because a bootstrap replicate counts the noise of a pair three times where
+the jackknife counts it twice. The bootstrap of the sentences gives the shape: its quantiles,
+brought to the jackknife's standard error, around the value. `make validate` measures how often such
+intervals hold the truth, see docs/validation.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def resampled_scores(
     """ρ, ceiling, and importances of each layer, means over folds: (n_layers, 2 + n_columns).
 
     The models keep their weights, but the standard errors of importances are those of models that
-    are fitted anew where blocks of sentences are left out (see `caveats.FITTED` for the estimators
+    are fitted anew where blocks are left out (see `caveats.FITTED` for the estimators
     that cannot be).
 
     Parameters

@@ -50,6 +50,11 @@ class Units:
         return self.n_items >= FEWEST_ITEMS
 
     @property
+    def each(self) -> str:
+        """What the blocks that are left out are of, after `over`."""
+        return "each" if self.two_way else "them"
+
+    @property
     def over(self) -> str:
         """What intervals are over."""
         return f"sentences and {self.item}s" if self.two_way else "sentences"
@@ -60,7 +65,11 @@ class Units:
         if self.two_way:
             return f"other sentences and other {self.item}s"
         made = "made of these" if self.item == "word" else "with these"
-        return f"other sentences {made} {self.item}s" if self.n_items else "other sentences"
+        return (
+            f"other sentences {made} {self.item}s"
+            if self.n_items
+            else "other sentences of this kind"
+        )
 
 
 @dataclass(frozen=True)
