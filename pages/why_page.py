@@ -78,7 +78,7 @@ def _two(view: View, a: str, b: str) -> None:
     from mlem_core import figures
     from mlem_core.inference import caveats
     from mlem_core.inference.tables import term_tests, terms_and_whole
-    from mlem_core.inference.units import Units
+    from mlem_core.pairs.units import Units
 
     why = _explanation(view.job_id, a, b, view.selection.features)
     options = {

@@ -129,7 +129,7 @@ def _why(options: argparse.Namespace) -> None:
     from mlem_core.data.csvfile import write_table
     from mlem_core.inference.caveats import generalises
     from mlem_core.inference.explanation import explain, with_intervals
-    from mlem_core.inference.units import Units
+    from mlem_core.pairs.units import Units
     from mlem_core.storage.store import Store
 
     both = (options.first, options.second)

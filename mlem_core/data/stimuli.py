@@ -115,14 +115,10 @@ class StimulusSet:
         are drawn, each with items of its own.
         """
         if ITEM in self.table:
-            names = self.table[ITEM].astype(str).tolist()
-        elif self.word_index is not None:
-            names = [bare(word) for word in self.words]
-        else:
-            return None
-        codes = pd.factorize(np.array(names, dtype=object))[0].astype(np.int64)
-        in_groups = np.unique(np.column_stack((codes, self.groups)), axis=0)
-        return codes if len(in_groups) > len(np.unique(codes)) else None
+            return _recurring(self.table[ITEM].astype(str).tolist(), self.groups)
+        if self.word_index is not None:
+            return _recurring([bare(word) for word in self.words], self.groups)
+        return None
 
     def values(self, name: str) -> NDArray[Any]:
         """A feature's values: (n_stimuli,).
@@ -187,3 +183,10 @@ class StimulusSet:
             columns[name] = typed_column(name, texts, kind)
         features = tuple(Feature(name, kind) for name, kind in kinds.items())
         return replace(self, table=pd.DataFrame(columns), features=features)
+
+
+def _recurring(names: list[str], groups: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    """Codes of names (n_stimuli,); None where no name occurs in two groups."""
+    codes = pd.factorize(np.array(names, dtype=object))[0].astype(np.int64)
+    in_groups = np.unique(np.column_stack((codes, groups)), axis=0)
+    return codes if len(in_groups) > len(np.unique(codes)) else None

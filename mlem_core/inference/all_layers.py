@@ -22,12 +22,12 @@ from mlem_core.inference.intervals import LayerIntervals, load, save
 from mlem_core.inference.jackknife import CONFIDENCE, REFITS, standard_error
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.replicates import resampled_scores
-from mlem_core.inference.units import Blocks, Units
 from mlem_core.measures.importance import fitted
 from mlem_core.measures.shapley import EXACT_FEATURES, shapley
 from mlem_core.measures.similarity import weighted_tau
 from mlem_core.pairs.condensed import n_pairs
 from mlem_core.pairs.resampling import Draws, RankedPairs
+from mlem_core.pairs.units import Blocks, Units
 from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
 

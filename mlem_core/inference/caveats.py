@@ -5,7 +5,7 @@ from __future__ import annotations
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.inference.bootstrap import REPLICATES
 from mlem_core.inference.jackknife import REFITS
-from mlem_core.inference.units import Units
+from mlem_core.pairs.units import Units
 
 # With fewer sentences an interval is a rough guide; see docs/validation.
 FEW_SENTENCES = 80

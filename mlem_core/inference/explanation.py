@@ -17,10 +17,10 @@ from mlem_core.data.stimuli import StimulusSet
 from mlem_core.inference import caveats
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.replicates import resampled_terms
-from mlem_core.inference.units import Units
 from mlem_core.measures.decomposition import UNEXPLAINED, by_pattern, decompose
 from mlem_core.measures.shapley import EXACT_FEATURES, shapley
 from mlem_core.pairs.condensed import ends_of
+from mlem_core.pairs.units import Units
 from mlem_core.storage.store import Store
 
 # Terms below this share of the largest are summed up in the sentence.
@@ -44,7 +44,7 @@ class Explanation:
     whole : quantity ("rsa", "ceiling_a", "ceiling_b"), value, and lower, upper. The ceilings are
         those of all pairs: √ of the share of the layer's rank variance that the features explain
     notes : sentences about how far this holds
-    others : what intervals speak of, see `mlem_core.inference.units.Units.others`
+    others : what intervals speak of, see `mlem_core.pairs.units.Units.others`
     """
 
     layers: tuple[Layer, Layer]

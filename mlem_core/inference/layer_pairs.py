@@ -14,13 +14,13 @@ from mlem_core.analysis.maps import representations_of
 from mlem_core.analysis.selection import check_layers
 from mlem_core.base.parallel import side_by_side
 from mlem_core.base.typing import FloatArray, IntArray, Layer
-from mlem_core.inference.units import Blocks, Units, blocks_left_out
 from mlem_core.pairs.condensed import row_slices
 from mlem_core.pairs.distances import condensed_from_matrix, squared_distances
 from mlem_core.pairs.patterns import PairIndex, block_numbers, feature_columns, group_rows
 from mlem_core.pairs.ranks import average_ranks, order_pairs
 from mlem_core.pairs.resampling import RankedPairs
 from mlem_core.pairs.tables import PairTables
+from mlem_core.pairs.units import Blocks, Units, blocks_left_out
 from mlem_core.storage.store import Store
 
 
@@ -73,19 +73,6 @@ class LayerPairs:
         if interactions is None:
             interactions = analysis.spec.interactions
 
-        def ranked(layer: Layer) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
-            model, number = layer
-            rows = np.asarray(representations_of(analysis, model, store)[number])
-            name, distance = f"{model} layer {number}", analysis.spec.distance
-            if distance == "precomputed":
-                squared = condensed_from_matrix(rows, layer=name)
-            else:
-                squared = squared_distances(rows, distance, layer=name)
-            order, value = order_pairs(squared)
-            doubled = np.empty(len(squared), dtype=np.uint32)
-            doubled[order] = average_ranks(value).doubled
-            return doubled, squared.astype(np.float32)
-
         index = PairIndex.build(
             feature_columns(analysis.stimuli), analysis.folds, analysis.spec.missing
         )
@@ -97,7 +84,8 @@ class LayerPairs:
                 columns = [tables.features.index(name) for name in chosen.features]
                 pattern = group_rows(index.codes[:, columns])[1][pattern].astype(np.int32)
             tables = chosen
-        ranks, squared = zip(*side_by_side(ranked, layers), strict=True)
+        ranked = side_by_side(lambda layer: _ranked(analysis, layer, store), layers)
+        ranks, squared = zip(*ranked, strict=True)
         return cls(
             layers=tuple(layers),
             tables=tables.with_interactions(interactions),
@@ -178,3 +166,20 @@ class LayerPairs:
             n = len(members)
             weights[:, members] = rng.multinomial(n, np.full(n, 1 / n), n_replicates)
         return weights
+
+
+def _ranked(
+    analysis: Analysis, layer: Layer, store: Store
+) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
+    """Twice the average rank of each pair of stimuli in a layer, and their squared distance."""
+    model, number = layer
+    rows = np.asarray(representations_of(analysis, model, store)[number])
+    name, distance = f"{model} layer {number}", analysis.spec.distance
+    if distance == "precomputed":
+        squared = condensed_from_matrix(rows, layer=name)
+    else:
+        squared = squared_distances(rows, distance, layer=name)
+    order, value = order_pairs(squared)
+    doubled = np.empty(len(squared), dtype=np.uint32)
+    doubled[order] = average_ranks(value).doubled
+    return doubled, squared.astype(np.float32)

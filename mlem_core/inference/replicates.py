@@ -1,7 +1,7 @@
 """A statistic of all stimuli with its bootstrap and jackknife replicates, and its interval.
 
 Confidence intervals combine two ways of resampling. The delete-block jackknife, of sentences and,
-where words recur, of words (`mlem_core.inference.units`), gives the standard error: the bootstrap's
+where words recur, of words (`mlem_core.pairs.units`), gives the standard error: the bootstrap's
 own is too large here, because a bootstrap replicate counts the noise of a pair three times where
 the jackknife counts it twice. The bootstrap of the sentences gives the shape: its quantiles,
 brought to the jackknife's standard error, around the value. `make validate` measures how often such

@@ -43,7 +43,7 @@ def profiles(
     Parameters
     ----------
     family, over : what the p-values are corrected over, and what is drawn anew, see
-        `mlem_core.inference.units.Units.over`; empty where there are no intervals
+        `mlem_core.pairs.units.Units.over`; empty where there are no intervals
     flagged : whether layers are flagged by an audit
     warning : about features that correlate
     """

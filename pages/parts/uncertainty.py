@@ -60,7 +60,7 @@ def agreement(view: View) -> tuple[float, float] | None:
 
 def offer(view: View) -> None:
     """The button that makes them, or its progress; nothing where they are there."""
-    from mlem_core.inference.units import Units
+    from mlem_core.pairs.units import Units
 
     if of(view) is not None:
         return

@@ -27,10 +27,10 @@ from mlem_core.inference.tables import (
     term_tests,
     terms_and_whole,
 )
-from mlem_core.inference.units import Units
 from mlem_core.measures.decomposition import UNEXPLAINED
 from mlem_core.measures.similarity import agreement
 from mlem_core.pairs.resampling import leave_out
+from mlem_core.pairs.units import Units
 from mlem_core.robustness.claims import Claim, over_stimuli
 from mlem_core.storage.store import Store
 
@@ -218,7 +218,7 @@ def test_what_cannot_be_is_said(analysis, intervals, monkeypatch):
 
 @pytest.fixture(scope="module")
 def of_words(tmp_path_factory):
-    """Words of 60 sentences, of 15 forms: the layers share the form, and two of three its colour."""
+    """Words of 60 sentences, of 15 forms; two of three layers share the form and its colour."""
     folder = tmp_path_factory.mktemp("words")
     rng = np.random.default_rng(0)
     words = np.stack([rng.choice(15, 2, replace=False) for _ in range(60)]).ravel()

@@ -22,8 +22,8 @@ from mlem_core.inference.explanation import (
     explain,
     with_intervals,
 )
-from mlem_core.inference.units import Units
 from mlem_core.measures.decomposition import UNEXPLAINED, decompose
+from mlem_core.pairs.units import Units
 from mlem_core.storage.store import Store
 
 N = 60

@@ -23,7 +23,7 @@ from mlem_core.inference.jackknife import (
 )
 from mlem_core.inference.refits import refitted_scores
 from mlem_core.inference.replicates import resampled_scores, resampled_terms
-from mlem_core.inference.units import Units, blocks_left_out
+from mlem_core.pairs.units import Units, blocks_left_out
 
 # Words of 14 sentences, of 11 forms, of which some are twice in a sentence.
 N = 42

@@ -64,12 +64,10 @@ class Units:
         """What else there could have been, and an interval speaks of."""
         if self.two_way:
             return f"other sentences and other {self.item}s"
-        made = "made of these" if self.item == "word" else "with these"
-        return (
-            f"other sentences {made} {self.item}s"
-            if self.n_items
-            else "other sentences of this kind"
-        )
+        if not self.n_items:
+            return "other sentences of this kind"
+        made = "made of" if self.item == "word" else "with"
+        return f"other sentences {made} these {self.item}s"
 
 
 @dataclass(frozen=True)
