@@ -186,6 +186,7 @@ def _choose_features(stimuli: StimulusSet | None) -> dict[str, Any]:
 
 
 def _choose_method() -> dict[str, Any]:
+    from mlem_core.data.folds import FOLDS_OVER
     from mlem_core.models.loading import DTYPES
     from mlem_core.models.tokens import SPECIAL_TOKENS
     from mlem_core.pairs.distances import DISTANCES
@@ -225,7 +226,12 @@ def _choose_method() -> dict[str, Any]:
         ),
         "folds": choices.number(
             "Folds", "folds", 5, 3, 20, help="Folds of the cross-validation; a stimulus is tested "
-            "in one of them, all words of a sentence together.",
+            "in one of them, all words of a sentence (or all stimuli of an item) together.",
+        ),
+        "folds_over": choices.choose_one(
+            "Folds over", list(FOLDS_OVER), "folds_over", FOLDS_OVER[0],
+            help="What a stimulus is tested without having seen in training: its sentence, or its "
+            "word (or what the column item says).",
         ),
         "seed": choices.number(
             "Seed", "seed", 0, 0, 999_999, help="Decides which stimuli are in which fold."

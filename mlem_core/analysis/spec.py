@@ -11,6 +11,7 @@ from typing import Any, cast
 from mlem_core.analysis.transforms import POSITIONS, UNITS
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.data import datasets
+from mlem_core.data.folds import FOLDS_OVER
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.data.stimulus_csv import read_csv
 from mlem_core.estimators.registry import ESTIMATORS
@@ -137,6 +138,14 @@ class AnalysisSpec:
         choices=lambda: DISTANCES,
     )
     folds: int = _asked(5, "Folds", "of the cross-validation; default: 5", metavar="N", parse=int)
+    folds_over: str = _asked(
+        "sentences",
+        "Folds over",
+        "what a stimulus is tested without having seen in training: its sentence (sentences, the "
+        "default), or its word or what the column item says (items)",
+        noun="choice of folds",
+        choices=lambda: FOLDS_OVER,
+    )
     seed: int = _asked(
         0, "Seed", "of the folds and of resampling; default: 0", metavar="N", parse=int
     )
@@ -188,9 +197,15 @@ class AnalysisSpec:
         """How hidden states are taken from the models."""
         return ExtractionOptions(self.special_tokens, self.pooling, self.dtype, self.device)
 
+    @property
+    def fold_choices(self) -> dict[str, Any]:
+        """What decides the folds, for the keys of what is kept."""
+        found = {"folds": self.folds, "seed": self.seed, "folds_over": self.folds_over}
+        return _without_defaults(found)
+
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it."""
-        return cast("dict[str, Any]", json.loads(json.dumps(asdict(self))))
+        return _without_defaults(cast("dict[str, Any]", json.loads(json.dumps(asdict(self)))))
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> AnalysisSpec:
@@ -231,6 +246,19 @@ class AnalysisSpec:
 def parameters() -> dict[str, Parameter]:
     """How each field of an `AnalysisSpec` is asked for, in the order of a form."""
     return {each.name: each.metadata["parameter"] for each in fields(AnalysisSpec)}
+
+
+# Choices that came later: left out where they are the default, so that what was kept is found.
+_LATER = ("folds_over",)
+
+
+def _without_defaults(values: dict[str, Any]) -> dict[str, Any]:
+    default = {each.name: each.default for each in fields(AnalysisSpec) if each.name in _LATER}
+    return {
+        name: value
+        for name, value in values.items()
+        if name not in default or value != default[name]
+    }
 
 
 def _frozen(value: Any) -> Any:

@@ -97,8 +97,7 @@ def depends_on(analysis: Analysis, selection: Selection) -> dict[str, Any]:
         "missing": spec.missing,
         "distance": spec.distance,
         "units": spec.units,
-        "folds": spec.folds,
-        "seed": spec.seed,
+        **spec.fold_choices,
     }
 
 

@@ -118,7 +118,7 @@ def score_replicates(
     for fold in range(n_folds):
         inside, held_out = pairs.inside[fold], pairs.tables.inside(fold)
         parts: list[list[FloatArray]] = []
-        for sums in inside.draw(weights[:, np.flatnonzero(pairs.group_folds == fold)]):
+        for sums in inside.draw(weights[:, pairs.groups_in(fold)]):
             between = sums.sums**2 / np.where(sums.counts > 0, sums.counts, 1.0)[:, None]
             ceiling = _root_share(between.sum(axis=-1), sums.squares)
 

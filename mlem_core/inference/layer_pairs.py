@@ -20,7 +20,7 @@ from mlem_core.pairs.patterns import PairIndex, block_numbers, feature_columns, 
 from mlem_core.pairs.ranks import average_ranks, order_pairs
 from mlem_core.pairs.resampling import RankedPairs
 from mlem_core.pairs.tables import PairTables
-from mlem_core.pairs.units import Blocks, Units, blocks_left_out
+from mlem_core.pairs.units import Blocks, blocks_left_out
 from mlem_core.storage.store import Store
 
 
@@ -36,7 +36,7 @@ class LayerPairs:
     squared : for each layer (n_pairs,) squared neural distances
     pattern : (n_pairs,) pattern of each pair, a row of `tables.codes`
     groups, folds : (n_stimuli,) sentence and fold of each stimulus
-    items : (n_stimuli,) word, or other item, of each stimulus; None where sentences alone are drawn
+    items : (n_stimuli,) word, or other item, of each stimulus; None where none recurs
     """
 
     layers: tuple[Layer, ...]
@@ -94,7 +94,7 @@ class LayerPairs:
             pattern=pattern,
             groups=np.unique(analysis.stimuli.groups, return_inverse=True)[1].astype(np.int64),
             folds=analysis.folds,
-            items=analysis.stimuli.items if Units.of(analysis.stimuli).two_way else None,
+            items=analysis.stimuli.items,
         )
 
     @property
@@ -117,12 +117,15 @@ class LayerPairs:
         """The stimuli that are left out in turn, for `by_stimulus`: see `blocks_left_out`."""
         return blocks_left_out(self.groups, self.items, n_blocks, rng)
 
-    @cached_property
-    def group_folds(self) -> IntArray:
-        """(n_groups,) the fold of each sentence."""
-        folds = np.empty(self.n_groups, dtype=np.int64)
-        folds[self.groups] = self.folds
-        return folds
+    def groups_in(self, fold: int) -> IntArray:
+        """The sentences with stimuli in a fold, ascending, as `inside` numbers them."""
+        return np.unique(self.groups[self.folds == fold])
+
+    @property
+    def fold_units(self) -> IntArray:
+        """(n_stimuli,) what stays together in a fold: the sentence, or the item."""
+        n_parts = sum(len(self.groups_in(fold)) for fold in range(self.tables.n_folds))
+        return self.groups if n_parts == self.n_groups or self.items is None else self.items
 
     @cached_property
     def cells(self) -> IntArray:
@@ -159,10 +162,13 @@ class LayerPairs:
         return tuple(folds)
 
     def bootstrap_weights(self, n_replicates: int, rng: np.random.Generator) -> FloatArray:
-        """(n_replicates, n_groups) times each sentence counts: in a fold as many as it has."""
+        """(n_replicates, n_groups) times each sentence counts: in a fold as many as it has.
+
+        Where folds are over items, and a sentence is in several, as many as there are in all.
+        """
+        folds = [self.groups_in(fold) for fold in range(self.tables.n_folds)]
         weights = np.empty((n_replicates, self.n_groups))
-        for fold in range(self.tables.n_folds):
-            members = np.flatnonzero(self.group_folds == fold)
+        for members in folds if self.fold_units is self.groups else [np.arange(self.n_groups)]:
             n = len(members)
             weights[:, members] = rng.multinomial(n, np.full(n, 1 / n), n_replicates)
         return weights

@@ -95,12 +95,13 @@ def blocks_left_out(
 
     Parameters
     ----------
-    groups, items : (n_stimuli,) sentence and item of each stimulus; None: sentences alone
+    groups, items : (n_stimuli,) sentence and item of each stimulus; with fewer than `FEWEST_ITEMS`
+        items, or None, sentences alone are left out
     n_blocks : of each kind, at most
     """
     sentence = np.unique(groups, return_inverse=True)[1]
     by_sentence = leave_out(int(sentence.max()) + 1, n_blocks, rng)[:, sentence]
-    if items is None:
+    if items is None or len(np.unique(items)) < FEWEST_ITEMS:
         return Blocks(by_sentence, (len(by_sentence),))
     item = np.unique(items, return_inverse=True)[1]
     by_item = leave_out(int(item.max()) + 1, n_blocks, rng)[:, item]
