@@ -26,10 +26,9 @@ if TYPE_CHECKING:
     from mlem_core.base.typing import Progress
     from mlem_core.data.stimuli import Feature, StimulusSet
     from mlem_core.data.stimulus_csv import read_csv, write_csv
-    from mlem_core.estimators.frrsa import FRRSA
     from mlem_core.estimators.ridge import RidgeMLEM
     from mlem_core.estimators.soft_rank import SoftRankMLEM
-    from mlem_core.estimators.spearman import SpearmanMLEM
+    from mlem_core.estimators.spearman import FRRSA, SpearmanMLEM
     from mlem_core.inference.explanation import Explanation, explain, with_intervals
     from mlem_core.storage.store import Store
 
@@ -65,10 +64,9 @@ _HOMES = {
     "base.typing": ("Progress",),
     "data.stimuli": ("Feature", "StimulusSet"),
     "data.stimulus_csv": ("read_csv", "write_csv"),
-    "estimators.frrsa": ("FRRSA",),
     "estimators.ridge": ("RidgeMLEM",),
     "estimators.soft_rank": ("SoftRankMLEM",),
-    "estimators.spearman": ("SpearmanMLEM",),
+    "estimators.spearman": ("FRRSA", "SpearmanMLEM"),
     "inference.explanation": ("Explanation", "explain", "with_intervals"),
     "storage.store": ("Store",),
 }

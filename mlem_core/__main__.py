@@ -2,7 +2,17 @@
 
 import sys
 
-from mlem_core.cli.commands import main
+INTERRUPTED = 130
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        # Imports take seconds; Ctrl-C ends them as it ends a command.
+        from mlem_core.cli.commands import main
+
+        sys.exit(main())
+    except KeyboardInterrupt:
+        # Python remembers a Ctrl-C that came while it ran source text (as it does to make a
+        # dataclass), and would die of the signal though we caught it; running any text forgets it.
+        exec("")
+        print("stopped", file=sys.stderr)
+        sys.exit(INTERRUPTED)

@@ -157,8 +157,6 @@ def _choose_options(stimuli: StimulusSet | None) -> dict[str, Any]:
 
 
 def _choose_features(stimuli: StimulusSet | None) -> dict[str, Any]:
-    from mlem_core.pairs.patterns import MISSING
-
     names = [feature.name for feature in stimuli.features] if stimuli is not None else []
     ordered = [f.name for f in stimuli.features if f.kind == "ordered"] if stimuli else []
     columns = choices.choose_many(
@@ -181,62 +179,55 @@ def _choose_features(stimuli: StimulusSet | None) -> dict[str, Any]:
         "features": None if columns == names else tuple(n for n in names if n in columns),
         "ordered": tuple(n for n in names if n in as_ordered and n not in ordered),
         "nominal": tuple(n for n in names if n not in as_ordered and n in ordered),
-        "missing": method.missing("missing", MISSING[0], "What an empty cell means."),
+        "missing": method.missing("What an empty cell means."),
     }
 
 
 def _choose_method() -> dict[str, Any]:
-    from mlem_core.data.folds import FOLDS_OVER
-    from mlem_core.models.loading import DTYPES
-    from mlem_core.models.tokens import SPECIAL_TOKENS
     from mlem_core.pairs.distances import DISTANCES
 
+    tokens = {
+        "model": "as the model's tokenizer adds them",
+        "start": "a start token in any case",
+    }
     return {
-        "estimator": method.estimator("estimator", "ridge"),
-        "interactions": method.interactions("interactions", False),
-        "distance": choices.choose_one(
-            "Distance of representations",
-            list(DISTANCES),
+        "estimator": method.estimator(),
+        "interactions": method.interactions("interactions"),
+        "distance": method.choose(
             "distance",
-            next(iter(DISTANCES)),
-            format_func=lambda one: DISTANCES[one].label,
-            help="The neural distance of two stimuli. `precomputed` goes with files alone, whose "
+            "The neural distance of two stimuli. `precomputed` goes with files alone, whose "
             "arrays are then distances of shape (stimuli, stimuli).",
+            label=lambda one: DISTANCES[one].label,
         ),
-        "special_tokens": choices.choose_one(
-            "Start and end tokens",
-            list(SPECIAL_TOKENS),
+        "special_tokens": method.choose(
             "special_tokens",
-            "model",
-            format_func=lambda one: {
-                "model": "as the model's tokenizer adds them",
-                "none": "none",
-                "start": "a start token in any case",
-            }.get(one, one),
-            help="What stands before and after a sentence. The first position of many decoders is "
+            "What stands before and after a sentence. The first position of many decoders is "
             "an outlier: with a start token no word is there.",
+            label=lambda one: tokens.get(one, one),
         ),
-        "dtype": choices.choose_one(
-            "Numbers of the models",
-            list(DTYPES),
+        "dtype": method.choose(
             "dtype",
-            DTYPES[0],
-            help="What a model computes with. bfloat16 halves its memory and keeps 8 bits of each "
+            "What a model computes with. bfloat16 halves its memory and keeps 8 bits of each "
             "number.",
         ),
         "folds": choices.number(
-            "Folds", "folds", 5, 3, 20, help="Folds of the cross-validation; a stimulus is tested "
-            "in one of them, all words of a sentence (or all stimuli of an item) together.",
+            "Folds",
+            "folds",
+            5,
+            3,
+            20,
+            help="Folds of the cross-validation; a stimulus is tested in one of them, all words of "
+            "a sentence (or all stimuli of an item) together.",
         ),
-        "folds_over": choices.choose_one(
-            "Folds over", list(FOLDS_OVER), "folds_over", FOLDS_OVER[0],
-            help="What a stimulus is tested without having seen in training: its sentence, or its "
-            "word (or what the column item says).",
+        "folds_over": method.choose(
+            "folds_over",
+            "What a stimulus is tested without having seen in training: its sentence, or its word "
+            "(or what the column item says).",
         ),
         "seed": choices.number(
             "Seed", "seed", 0, 0, 999_999, help="Decides which stimuli are in which fold."
         ),
-    }  # fmt: skip
+    }
 
 
 def _forget_kinds() -> None:

@@ -10,10 +10,9 @@ import pandas as pd
 
 from mlem_core.base.typing import FloatArray
 from mlem_core.estimators.base import MetricModel
-from mlem_core.estimators.frrsa import FRRSA
 from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.estimators.soft_rank import SoftRankMLEM
-from mlem_core.estimators.spearman import SpearmanMLEM
+from mlem_core.estimators.spearman import FRRSA, SpearmanMLEM
 from mlem_core.pairs.terms import Columns
 from validation.work import Row, Task
 

@@ -6,19 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mlem_core.analysis.results import Results, results_from_tables
+import numpy as np
+
+from mlem_core.analysis.results import Fits, Results, results_from_tables
 from mlem_core.analysis.selection import Selection
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.analysis.transforms import kept_stimuli
 from mlem_core.base.typing import FloatArray, IntArray, Layer
 from mlem_core.data.stimuli import StimulusSet
-from mlem_core.estimators.base import FoldFits
 from mlem_core.pairs.tables import PairTables
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """A finished run: pair tables of all layers, from which every result follows.
+    """A finished run.
 
     Attributes
     ----------
@@ -75,10 +76,8 @@ class Analysis:
 
     def subset(self, selection: Selection) -> tuple[PairTables, FloatArray]:
         """The pair tables of a selection, and the RSA (n_layers, n_layers) of its layers."""
-        return (
-            selection.of_tables(self.tables, self.layers),
-            selection.of_square(self.rsa, self.layers),
-        )
+        places = selection.places(self.layers)
+        return selection.of_tables(self.tables, self.layers), self.rsa[np.ix_(places, places)]
 
     def results(
         self,
@@ -87,9 +86,7 @@ class Analysis:
         estimator: str | None = None,
         interactions: bool | None = None,
     ) -> Results:
-        """All tables for some features and layers, from the pair tables alone.
-
-        The same as a run with only these features, or with this estimator, would have given.
+        """All tables of a selection, as a run with only these features and layers would give.
 
         Raises
         ------
@@ -98,17 +95,10 @@ class Analysis:
         """
         return self.results_of(self.select(features, layers, estimator, interactions))
 
-    def results_of(
-        self, selection: Selection, fits: tuple[FoldFits, FloatArray] | None = None
-    ) -> Results:
-        """All tables of a selection.
-
-        Parameters
-        ----------
-        fits : of this selection, where they have been computed before
-        """
+    def results_of(self, selection: Selection, fits: Fits | None = None) -> Results:
+        """All tables of a selection; `fits` as for `results_from_tables`."""
         tables, rsa = self.subset(selection)
-        found = results_from_tables(
+        results = results_from_tables(
             tables, selection.layers, rsa, self.folds, selection.estimator, fits
         )
-        return replace(found, folds=found.folds.assign(stimulus=self.rows))
+        return replace(results, folds=results.folds.assign(stimulus=self.rows))

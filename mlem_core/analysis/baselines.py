@@ -8,7 +8,7 @@ fold leaves out, and give tidy tables.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from mlem_core.analysis.maps import representations_of
 from mlem_core.base.errors import InputError, unknown
-from mlem_core.base.typing import FloatArray, IntArray, Layer
+from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.pairs.build import pair_tables
@@ -85,12 +85,12 @@ def decoding(
     folds: IntArray,
     *,
     classifier: ClassifierMixin | None = None,
-    max_levels: int = MAX_LEVELS,
 ) -> Baseline:
     """Accuracy of a linear classifier for each feature, layer and fold.
 
     The classifier sees the units standardised (by its training stimuli) and none of the stimuli
-    whose feature is missing. An ordered feature is decoded as its distinct values.
+    whose feature is missing. An ordered feature is decoded as its distinct values; one with more
+    than `MAX_LEVELS` of them is left out, with a notice.
 
     Parameters
     ----------
@@ -101,7 +101,6 @@ def decoding(
     classifier : a scikit-learn classifier; by default `RidgeClassifier()`, which on the probing set
         is mostly within 3 points of accuracy of `LogisticRegression` and 10 to 100 times faster
         (every class of a feature shares one factorisation)
-    max_levels : ordered features with more distinct values are left out, with a notice
 
     Returns
     -------
@@ -125,10 +124,10 @@ def decoding(
     for column in feature_columns(stimuli):
         classes = _classes(column)
         n_levels = int(classes.max(initial=-1)) + 1
-        if column.kind == "ordered" and n_levels > max_levels:
+        if column.kind == "ordered" and n_levels > MAX_LEVELS:
             notices.append(
                 f"The feature {column.name!r} was not decoded: it has {n_levels} distinct values, "
-                f"and ordered features are decoded up to {max_levels}."
+                f"and ordered features are decoded up to {MAX_LEVELS}."
             )
         elif n_levels < 2:
             notices.append(f"The feature {column.name!r} was not decoded: it has one level.")
@@ -194,9 +193,7 @@ def random_forest(
 
     Parameters
     ----------
-    stimuli : the features of n_stimuli stimuli, see `encoded_features`
-    layer_rows : (model, layer) to representations (n_stimuli, n_units)
-    folds : (n_stimuli,) the fold that tests each stimulus
+    stimuli, layer_rows, folds : as in `decoding`; inputs are the `encoded_features`
     repeats : permutations a feature, whose drops are averaged
     seed : of the forest and the permutations
     forest : arguments of scikit-learn's `RandomForestRegressor`
@@ -238,9 +235,8 @@ def random_forest(
             ) -> float:
                 # A permutation repeats most rows: each different one goes through the trees once.
                 distinct, again = np.unique(own, axis=0, return_inverse=True)
-                predicted = centred_ranks(
-                    fitted.predict(distinct).reshape(len(distinct), -1)[again]
-                )
+                rows = fitted.predict(distinct).reshape(len(distinct), -1)
+                predicted = centred_ranks(rows[again])
                 norm = np.sqrt((true @ true) * (predicted @ predicted))
                 return float(true @ predicted / norm) if norm > 0 else 0.0
 
@@ -272,9 +268,7 @@ def univariate(
 
     Parameters
     ----------
-    stimuli : the features of n_stimuli stimuli
-    layer_rows : (model, layer) to representations (n_stimuli, n_units)
-    folds : (n_stimuli,) the fold that tests each stimulus
+    stimuli, layer_rows, folds : as in `decoding`
     missing : see `mlem_core.pairs.patterns.PairIndex`
     units : numbers of the units to fit; by default all
 
@@ -323,7 +317,7 @@ def of_analysis(
     name: str,
     store: Store,
     layers: Sequence[Layer] | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Counted | None = None,
 ) -> Baseline:
     """A baseline on the stimuli, features and folds of an analysis; each layer is kept in `store`.
 
@@ -332,10 +326,6 @@ def of_analysis(
     name : one of `BASELINES`
     layers : of the analysis; None is all
     progress : called with the number of layers done and their total
-
-    Returns
-    -------
-    The table of `decoding`, `random_forest` or `univariate`, and its notices
 
     Raises
     ------
@@ -376,13 +366,12 @@ def of_analysis(
 
 
 def _of_layer(analysis: Analysis, name: str, rows: LayerRows) -> Baseline:
+    stimuli, folds = analysis.stimuli, analysis.folds
     if name == "decoding":
-        return decoding(analysis.stimuli, rows, analysis.folds)
+        return decoding(stimuli, rows, folds)
     if name == "random-forest":
-        table = random_forest(analysis.stimuli, rows, analysis.folds, n_jobs=-1)
-    else:
-        table = univariate(analysis.stimuli, rows, analysis.folds, missing=analysis.spec.missing)
-    return Baseline(table, ())
+        return Baseline(random_forest(stimuli, rows, folds, n_jobs=-1), ())
+    return Baseline(univariate(stimuli, rows, folds, missing=analysis.spec.missing), ())
 
 
 def _save(found: Baseline, folder: Path) -> None:

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.results import Results
+from mlem_core.analysis.results import Fits, Results
 from mlem_core.analysis.selection import Selection
-from mlem_core.base.typing import FloatArray, Layer, Progress, Report
+from mlem_core.base.typing import Layer, Progress, Report
 from mlem_core.estimators.base import FoldFits
 from mlem_core.measures.importance import fitted
 from mlem_core.storage.stage import Stage
@@ -34,8 +34,6 @@ _NOT_IN_KEY = (
     "representations",
     "layers",
 )
-
-Fits = tuple[FoldFits, FloatArray]
 
 
 def _save(layer_fits: Fits, folder: Path) -> None:
@@ -68,19 +66,12 @@ def make(
 ) -> Results:
     """The results of a selection; fits that are not cached yet are computed first.
 
-    Parameters
-    ----------
-    report : called as the layers are done
-
-    Raises
-    ------
-    InputError
-        As `Analysis.results`.
+    `report` is called as the layers are done. Raises as `Analysis.results`.
     """
     cached, total = [], len(selection.layers)
+    report = report or (lambda _: None)
     for done, layer in enumerate(selection.layers):
-        if report is not None:
-            report(Progress("fits", None, done, total, "layers"))
+        report(Progress("fits", None, done, total, "layers"))
         tables, _ = analysis.subset(replace(selection, layers=(layer,)))
         cached.append(
             STAGE.get(
@@ -89,8 +80,7 @@ def make(
                 lambda tables=tables: fitted(tables, selection.estimator),  # type: ignore[misc]
             )
         )
-    if report is not None:
-        report(Progress("fits", None, total, total, "layers"))
+    report(Progress("fits", None, total, total, "layers"))
     return analysis.results_of(selection, _joined(cached))
 
 

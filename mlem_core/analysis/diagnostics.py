@@ -5,26 +5,25 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from mlem_core.analysis.results import correlations_of_features
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import listed, many
 from mlem_core.base.typing import IntArray
 from mlem_core.data.folds import fold_groups, group_folds
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.normal_equations import training_blocks
-from mlem_core.measures.similarity import feature_correlations
 from mlem_core.pairs.build import tables_without_layers
 from mlem_core.pairs.patterns import PairIndex, feature_columns
 from mlem_core.pairs.tables import PairTables
 from mlem_core.pairs.terms import Columns
 
 Severity = Literal["problem", "caution", "note"]
-SEVERITIES: tuple[Severity, ...] = ("problem", "caution", "note")
 
 # Distances of two features that correlate above this are named (Salle et al. 2024, figure S5, has
 # the table; the bound is ours).
@@ -63,14 +62,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class Lint:
-    """What `lint` found.
+    """What `lint` found, the gravest first.
 
-    Attributes
-    ----------
-    findings : the gravest first
-    correlations : square, Pearson correlations of the feature distances over all pairs; NaN for a
-        feature whose distance is the same in all pairs
-    n_stimuli : how many stimuli the correlations are from
+    `correlations` are those of the feature distances over all pairs of n_stimuli stimuli, see
+    `mlem_core.measures.similarity.feature_correlations`.
     """
 
     findings: list[Finding]
@@ -108,7 +103,8 @@ def lint(
     try:
         fold_of = group_folds(fold_groups(stimuli, folds_over), folds, seed, folds_over)
     except InputError as error:
-        findings.append(Finding("problem", "folds", _sentence(error)))
+        text = str(error)
+        findings.append(Finding("problem", "folds", text[:1].upper() + text[1:]))
         fold_of = np.arange(n) % min(max(folds, 2), n)
     rows = np.sort(np.random.default_rng(seed).permutation(n)[:MOST_STIMULI])
     fold_of = np.unique(fold_of[rows], return_inverse=True)[1].astype(np.int64)
@@ -116,16 +112,11 @@ def lint(
     findings += [Finding("note", "bins", note) for note in index.notes]
     tables = tables_without_layers(index).with_interactions(interactions)
     findings += feature_findings(tables)
-    correlations = _correlations(tables)
+    correlations = correlations_of_features(tables)
     of = "all pairs of stimuli" if len(rows) == n else f"the pairs of {len(rows):,} of the stimuli"
     findings += _correlated(correlations, findings, of)
-    findings.sort(key=lambda finding: SEVERITIES.index(finding.severity))
+    findings.sort(key=lambda finding: get_args(Severity).index(finding.severity))
     return Lint(findings, correlations, len(rows))
-
-
-def feature_notices(tables: PairTables) -> list[str]:
-    """The sentences of `feature_findings`."""
-    return [finding.sentence for finding in feature_findings(tables)]
 
 
 def feature_findings(tables: PairTables) -> Iterator[Finding]:
@@ -184,20 +175,12 @@ def feature_findings(tables: PairTables) -> Iterator[Finding]:
         )
 
 
-def _correlations(tables: PairTables) -> pd.DataFrame:
-    counts = np.bincount(tables.cell_pattern, tables.counts, len(tables.codes)).astype(np.float64)
-    square = feature_correlations(tables.patterns, counts)
-    names = list(tables.features)
-    return pd.DataFrame(square, index=names, columns=names)
-
-
 def _correlated(table: pd.DataFrame, known: Sequence[Finding], of: str) -> list[Finding]:
     copies = {finding.features for finding in known if finding.kind == "copies"}
-    values = table.to_numpy()
     pairs = [
-        (values[f, g], (str(table.index[f]), str(table.index[g])))
-        for f, g in itertools.combinations(range(len(values)), 2)
-        if abs(values[f, g]) > CORRELATED
+        (table.loc[pair], pair)
+        for pair in itertools.combinations(table.index, 2)
+        if abs(table.loc[pair]) > CORRELATED
     ]
     return [
         Finding(
@@ -214,14 +197,14 @@ def _correlated(table: pd.DataFrame, known: Sequence[Finding], of: str) -> list[
 
 
 def _duplicates(stimuli: StimulusSet) -> Iterator[Finding]:
-    index = stimuli.word_index
     table = pd.DataFrame({"sentence": stimuli.sentences})
-    table["word"] = np.zeros(len(stimuli), dtype=np.int64) if index is None else index
+    if stimuli.level == "word":
+        table["word"] = stimuli.word_index
     again = np.flatnonzero(table.duplicated(keep="first").to_numpy())
     if not len(again):
         return
     same = (table == table.iloc[again[0]]).all(axis=1).to_numpy()
-    what = "sentence" if index is None else "word of the same sentence"
+    what = "sentence" if stimuli.level == "sentence" else "word of the same sentence"
     rows = _rows(again)
     yield Finding(
         "caution",
@@ -328,10 +311,8 @@ def _stretched(name: str, values: pd.Series[Any]) -> Iterator[Finding]:
 
 
 def _size(stimuli: StimulusSet, folds: int, interactions: bool) -> Iterator[Finding]:
-    n, n_weights = (
-        len(stimuli),
-        len(Columns(tuple(feature.name for feature in stimuli.features), interactions)),
-    )
+    n = len(stimuli)
+    n_weights = len(Columns(tuple(feature.name for feature in stimuli.features), interactions))
     if n < PER_WEIGHT * n_weights:
         yield Finding(
             "caution",
@@ -367,8 +348,3 @@ def _size(stimuli: StimulusSet, folds: int, interactions: bool) -> Iterator[Find
 
 def _rows(positions: IntArray) -> tuple[int, ...]:
     return tuple(int(position) + 1 for position in positions[:MOST_ROWS])
-
-
-def _sentence(error: InputError) -> str:
-    text = str(error)
-    return text[:1].upper() + text[1:]

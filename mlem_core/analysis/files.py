@@ -41,13 +41,12 @@ def load(folder: Path | str) -> Analysis:
     """Read what `save` wrote."""
     source = Path(folder)
     about = json.loads((source / "analysis.json").read_text(encoding="utf-8"))
-    kinds = about["kinds"]
-    spec = AnalysisSpec.from_dict(about["spec"])
+    spec, kinds = AnalysisSpec.from_dict(about["spec"]), about["kinds"]
+    ordered, nominal = (
+        [name for name in kinds if kinds[name] == kind] for kind in ("ordered", "nominal")
+    )
     whole = read_csv(
-        source / "stimuli.csv",
-        name=about["stimuli"],
-        ordered=[name for name, kind in kinds.items() if kind == "ordered"],
-        nominal=[name for name, kind in kinds.items() if kind == "nominal"],
+        source / "stimuli.csv", name=about["stimuli"], ordered=ordered, nominal=nominal
     ).select(list(kinds))
     layers = [(str(model), int(layer)) for model, layer in about["layers"]]
     maps = {}

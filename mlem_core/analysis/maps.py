@@ -80,18 +80,18 @@ def representations_of(analysis: Analysis, model: str, store: Store) -> Represen
     InputError
         They are no longer in the store, or the file has gone.
     """
-    files = dict(analysis.spec.representations)
-    found: Representations | None
+    spec, files = analysis.spec, dict(analysis.spec.representations)
+    source: Representations | None
     if model in files:
-        found = from_file(analysis.spec, analysis.whole, files[model], model)
+        source = from_file(spec, analysis.whole, files[model], model)
     else:
-        found = representations.find(analysis.whole, model, store, analysis.spec.extraction)
-    if found is None:
+        source = representations.find(analysis.whole, model, store, spec.extraction)
+    if source is None:
         raise InputError(
             f"the representations of {model} are no longer in the store; run the analysis "
             "again to have them."
         )
-    return view(found, analysis.rows, analysis.spec.positions, analysis.spec.units)
+    return view(source, analysis.rows, spec.positions, spec.units)
 
 
 def from_file(spec: AnalysisSpec, stimuli: StimulusSet, path: str, name: str) -> Representations:

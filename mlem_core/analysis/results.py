@@ -21,6 +21,8 @@ from mlem_core.measures.importance import fitted
 from mlem_core.pairs.tables import PairTables
 from mlem_core.storage.files import replacing
 
+Fits = tuple[FoldFits, FloatArray]  # as `mlem_core.measures.importance.fitted` gives them
+
 
 @dataclass(frozen=True)
 class Results:
@@ -71,14 +73,7 @@ class Results:
         manifest: dict[str, Any],
         extra: Mapping[str, pd.DataFrame] | None = None,
     ) -> None:
-        """Write the files of the command line's contract; each appears whole or not at all.
-
-        Parameters
-        ----------
-        folder : made if it is not there
-        manifest : goes into manifest.json as it is
-        extra : further tables by their file names
-        """
+        """Write `tables`, and further ones by their file names, as `write_tables` does."""
         write_tables(folder, {**self.tables(), **(extra or {})}, manifest)
 
     def tables(self) -> dict[str, pd.DataFrame]:
@@ -99,9 +94,7 @@ def write_tables(
 ) -> None:
     """Write tables by their file names, and manifest.json; each appears whole or not at all.
 
-    Parameters
-    ----------
-    folder : made if it is not there
+    A folder that is not there is made.
     """
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
@@ -112,6 +105,13 @@ def write_tables(
         text = json.dumps(manifest, indent=2, ensure_ascii=False)
         path = writing.enter_context(replacing(target / "manifest.json"))
         path.write_text(text + "\n", encoding="utf-8")
+
+
+def correlations_of_features(tables: PairTables) -> pd.DataFrame:
+    """`mlem_core.measures.similarity.feature_correlations` of pair tables, with names."""
+    counts = np.bincount(tables.cell_pattern, tables.counts, len(tables.codes)).astype(np.float64)
+    square = similarity.feature_correlations(tables.patterns, counts)
+    return pd.DataFrame(square, index=list(tables.features), columns=list(tables.features))
 
 
 def _with_names(square: pd.DataFrame) -> pd.DataFrame:
@@ -136,7 +136,7 @@ def results_from_tables(
     rsa: FloatArray,
     folds: IntArray,
     estimator: str = "ridge",
-    fits: tuple[FoldFits, FloatArray] | None = None,
+    fits: Fits | None = None,
 ) -> Results:
     """Fit, score, permute and compare all layers from their pair tables.
 
@@ -147,26 +147,16 @@ def results_from_tables(
     rsa : (n_layers, n_layers) from `mlem_core.pairs.rank_store.PairRanks.rsa`
     folds : (n_stimuli,) the fold that tests each stimulus
     estimator : name, see `mlem_core.estimators.registry`
-    fits : what `fitted` gives, where it has been computed before
+    fits : of these tables by this estimator, where they have been computed before
     """
     fold_fits, importance = fitted(tables, estimator) if fits is None else fits
     terms = tables.columns.names
     tau = similarity.weighted_tau(importance.mean(axis=1))
     names = [layer_name(layer) for layer in layers]
     by = {"fold": range(tables.n_folds)}
-    counts = np.bincount(tables.cell_pattern, tables.counts, len(tables.codes)).astype(np.float64)
-    correlations = similarity.feature_correlations(tables.patterns, counts)
+    scores = {name: getattr(fold_fits, name) for name in ("rho", "rho_a", "ceiling", "alpha")}
     return Results(
-        scores=_long(
-            layers,
-            {
-                "rho": fold_fits.rho,
-                "rho_a": fold_fits.rho_a,
-                "ceiling": fold_fits.ceiling,
-                "alpha": fold_fits.alpha,
-            },
-            **by,
-        ),
+        scores=_long(layers, scores, **by),
         importance=_long(layers, {"importance": importance}, **by, feature=terms),
         weights=_long(layers, {"weight": fold_fits.weights}, **by, feature=terms),
         folds=pd.DataFrame({"stimulus": np.arange(len(folds)), "fold": folds}),
@@ -174,9 +164,7 @@ def results_from_tables(
         similarity_rsa=pd.DataFrame(rsa, index=names, columns=names),
         layers=list(layers),
         agreement=similarity.agreement(tau, rsa),
-        feature_correlations=pd.DataFrame(
-            correlations, index=list(tables.features), columns=list(tables.features)
-        ),
+        feature_correlations=correlations_of_features(tables),
         n_stimuli=tables.n_stimuli,
         n_pairs=tables.n_pairs,
         n_folds=tables.n_folds,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.diagnostics import feature_notices
+from mlem_core.analysis.diagnostics import feature_findings
 from mlem_core.analysis.manifest import manifest_of
 from mlem_core.analysis.maps import from_file
 from mlem_core.analysis.spec import AnalysisSpec
@@ -62,7 +62,8 @@ def run(spec: AnalysisSpec, store: Store, progress: Report | None = None) -> Ana
     by_layer = {layer: sources[layer[0]] for layer in layers}
     tables, rsa, notes, kept = _tables(spec, stimuli, folds, by_layer, store, report)
     layers = [layers[i] for i in kept]
-    notices += notes + feature_notices(tables.with_interactions(spec.interactions))
+    findings = feature_findings(tables.with_interactions(spec.interactions))
+    notices += [*notes, *(finding.sentence for finding in findings)]
     for (model, layer), squares in zip(layers, tables.rank_squares, strict=True):
         if squares == 0:
             notices.append(
@@ -90,13 +91,7 @@ def _folds(whole: StimulusSet, spec: AnalysisSpec) -> IntArray:
 def model_representations(
     spec: AnalysisSpec, stimuli: StimulusSet, name: str, store: Store, report: Report
 ) -> Representations:
-    """What one model of an analysis makes of its stimuli, from the store where it is kept.
-
-    Raises
-    ------
-    InputError
-        As `mlem_core.models.representations.from_model`.
-    """
+    """`mlem_core.models.representations.from_model` for one model of an analysis."""
 
     def sentences(done: int, total: int) -> None:
         report(Progress("representations", name, done, total, "sentences"))
@@ -195,13 +190,7 @@ def _tables(
     store: Store,
     report: Report,
 ) -> _LayerTables:
-    """The tables, RSA and notices of the layers that can be used.
-
-    Raises
-    ------
-    InputError
-        What is wrong with the first layer, if none can be used.
-    """
+    """The tables of the layers that can be used; if none can, what is wrong with the first one."""
 
     def progress(done: int, total: int) -> None:
         report(Progress("pair tables", None, done, total, "layers"))

@@ -6,10 +6,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from mlem_core.base.errors import InputError, unknown
-from mlem_core.base.typing import FloatArray, Layer, layer_name
+from mlem_core.base.typing import Layer, layer_name
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.pairs.tables import PairTables
 
@@ -58,11 +56,6 @@ class Selection:
         """The pair tables of the selection, from those of n_layers layers."""
         own = tables.of_layers(self.places(layers)).of_features(self.features)
         return own.with_interactions(self.interactions)
-
-    def of_square(self, square: FloatArray, layers: Sequence[Layer]) -> FloatArray:
-        """The rows and columns of the selection in a matrix (n_layers, n_layers)."""
-        at = self.places(layers)
-        return square[np.ix_(at, at)]
 
     def places(self, layers: Sequence[Layer]) -> list[int]:
         """Where the layers of the selection stand among n_layers layers."""

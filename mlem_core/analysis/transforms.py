@@ -34,7 +34,7 @@ LEAST_SPREAD = 0.1
 
 
 def kept_stimuli(stimuli: StimulusSet, positions: str) -> IntArray:
-    """The rows of the stimuli that a choice of `POSITIONS` keeps.
+    """The rows of the stimuli that a choice of `POSITIONS` keeps, ascending.
 
     Raises
     ------
@@ -78,10 +78,6 @@ def outlier_units(variance: FloatArray) -> IntArray:
     ----------
     variance : (n_units,) see `variances`
 
-    Returns
-    -------
-    Numbers of units
-
     Source: outlier dimensions are described by Kovaleva et al. (2021) and, as what dominates
     similarities, by Timkey and van Schijndel (2021).
     """
@@ -96,19 +92,11 @@ def outlier_units(variance: FloatArray) -> IntArray:
 
 
 def changed_units(rows: NDArray[np.floating], units: str) -> NDArray[np.floating]:
-    """A layer after a choice of `UNITS`.
+    """A layer (n_stimuli, n_units) after a choice of `UNITS`.
 
     "standardised" gives each unit mean 0 and variance 1 over the stimuli (a unit that does not vary
     is 0); "without-outliers" drops `outlier_units`. Rows that are equal up to the precision of
     their type stay equal.
-
-    Parameters
-    ----------
-    rows : (n_stimuli, n_units)
-
-    Returns
-    -------
-    (n_stimuli, n_units), or fewer units
     """
     if units == "raw":
         return rows
@@ -124,12 +112,7 @@ def changed_units(rows: NDArray[np.floating], units: str) -> NDArray[np.floating
 
 
 def view(source: Representations, rows: IntArray, positions: str, units: str) -> Representations:
-    """The same representations as an analysis with these choices sees them.
-
-    Parameters
-    ----------
-    rows : of `kept_stimuli`
-    """
+    """The same representations as an analysis with these choices sees them; `kept_stimuli` rows."""
     if positions == "all" and units == "raw":
         return source
 

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.cli.options import BAD_INPUT, parser, spec_of
 
 if TYPE_CHECKING:
-    from mlem_core.base.typing import Progress
+    from mlem_core.base.typing import Counted, Progress
 
 DESCRIPTION = "The command line: `python -m mlem_core COMMAND ...`."
 DIFFERS = 1
-INTERRUPTED = 130
 
 
 class _Bars:
     """A progress bar a stage on stderr, if it is a terminal."""
 
-    def __init__(self) -> None:
-        self._bar: Any = None
-        self._title = ""
+    _bar: Any = None
+    _title = ""
 
     def __enter__(self) -> Self:
         return self
@@ -44,11 +42,21 @@ class _Bars:
             self._title = title
         self._bar.update(progress.done - self._bar.n)
 
+    def counter(self, stage: str, unit: str) -> Counted:
+        """Shows a stage that says only how many of how many units are done."""
+        from mlem_core.base.typing import Progress
+
+        return lambda done, total: self.show(Progress(stage, None, done, total, unit))
+
+
+def _notify(notices: Iterable[str]) -> None:
+    for notice in notices:
+        print(notice, file=sys.stderr)
+
 
 def _analyze(options: argparse.Namespace) -> None:
     from mlem_core.analysis.baselines import BASELINES, of_analysis
     from mlem_core.analysis.run import run
-    from mlem_core.base.typing import Progress
     from mlem_core.inference.all_layers import layer_intervals
     from mlem_core.inference.caveats import generalises
     from mlem_core.inference.tables import score_table, similarity_table
@@ -64,26 +72,22 @@ def _analyze(options: argparse.Namespace) -> None:
         analysis = run(spec, store, bars.show)
         notices += analysis.notices
         for name in options.baselines:
-
-            def layers(done: int, total: int, name: str = name) -> None:
-                bars.show(Progress(name, None, done, total, "layers"))
-
-            baseline = of_analysis(analysis, name, store, progress=layers)
+            baseline = of_analysis(analysis, name, store, progress=bars.counter(name, "layers"))
             extra[f"{name.replace('-', '_')}.csv"] = baseline.table
             notices += baseline.notices
         if options.bootstrap:
             bounds = layer_intervals(
                 analysis, store, n_replicates=options.bootstrap, report=bars.show
             )
-            for name, (table, family) in (
-                ("intervals.csv", score_table(bounds)),
-                ("similarity_intervals.csv", similarity_table(bounds)),
-            ):
+            tests = {
+                "intervals.csv": score_table(bounds),
+                "similarity_intervals.csv": similarity_table(bounds),
+            }
+            for name, (table, family) in tests.items():
                 extra[name] = table
                 notices.append(f"The tests in {name} are a family: {family}.")
             notices.append(generalises(bounds.units))
-    for notice in notices:
-        print(notice, file=sys.stderr)
+    _notify(notices)
     results = analysis.results()
     results.write(options.out, analysis.manifest, extra)
     if options.capsule:
@@ -91,12 +95,9 @@ def _analyze(options: argparse.Namespace) -> None:
         from mlem_core.report.figures import Drawing
 
         with _Bars() as bars:
+            drawing = Drawing(store=store)
             capsule.write(
-                analysis,
-                options.capsule,
-                results=results,
-                drawing=Drawing(store=store),
-                progress=bars.show,
+                analysis, options.capsule, results=results, drawing=drawing, progress=bars.show
             )
 
 
@@ -111,8 +112,7 @@ def _audit(options: argparse.Namespace) -> None:
     with _Bars() as bars:
         analysis = run(spec_of(options), store, bars.show)
         result = audit(analysis, store, bars.show)
-    for notice in [*analysis.notices, *result.notices]:
-        print(notice, file=sys.stderr)
+    _notify([*analysis.notices, *result.notices])
     tables = {
         "audit.csv": result.layers,
         "audit_changes.csv": result.changes,
@@ -125,7 +125,6 @@ def _audit(options: argparse.Namespace) -> None:
 
 def _why(options: argparse.Namespace) -> None:
     from mlem_core.analysis.run import run
-    from mlem_core.base.typing import Progress
     from mlem_core.data.csvfile import write_table
     from mlem_core.inference.caveats import generalises
     from mlem_core.inference.explanation import explain, with_intervals
@@ -143,21 +142,16 @@ def _why(options: argparse.Namespace) -> None:
     store = Store()
     with _Bars() as bars:
         analysis = run(spec_of(options), store, bars.show)
-        for notice in analysis.notices:
-            print(notice, file=sys.stderr)
+        _notify(analysis.notices)
         why = explain(analysis, *both, seed=options.seed)
         if options.bootstrap:
-
-            def resampled(done: int, total: int) -> None:
-                bars.show(Progress("intervals", None, done, total, "replicates"))
-
-            why = with_intervals(why, analysis, store, options.bootstrap, options.seed, resampled)
+            count = bars.counter("intervals", "replicates")
+            why = with_intervals(why, analysis, store, options.bootstrap, options.seed, count)
     if options.out:
         write_table(why.terms, options.out)
     print(why.text)
-    claimed = (generalises(Units.of(analysis.stimuli)),) if options.bootstrap else ()
-    for note in (*why.notes, *claimed):
-        print(note, file=sys.stderr)
+    claimed = [generalises(Units.of(analysis.stimuli))] if options.bootstrap else []
+    _notify([*why.notes, *claimed])
 
 
 def _multiverse(options: argparse.Namespace) -> None:
@@ -176,8 +170,7 @@ def _multiverse(options: argparse.Namespace) -> None:
         spec = spec_of(options)
         analysis = run(narrowed(spec, asked) if asked else spec, store, bars.show)
         result = multiverse(analysis, asked, store, varied, bars.show)
-    for notice in [*analysis.notices, *result.notices]:
-        print(notice, file=sys.stderr)
+    _notify([*analysis.notices, *result.notices])
     universes = result.universes
     for number, claim in enumerate(claims, 1):
         margins = claim.margins(result).reindex(universes["universe"]).to_numpy()
@@ -222,8 +215,8 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace], int | None]] = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command.
 
-    Returns 0, 1 where a capsule differs from its new run, 2 for bad input (one line on stderr), or
-    130 on Ctrl-C.
+    Returns 0, 1 where a capsule differs from its new run, or 2 for bad input (one line on stderr).
+    Ctrl-C passes through to `mlem_core.__main__`, which exits with 130.
     """
     options = parser(DESCRIPTION).parse_args(arguments)
     try:
@@ -234,6 +227,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         print(f"{error.filename or 'a file'}: {error.strerror or error}.", file=sys.stderr)
         return BAD_INPUT
-    except KeyboardInterrupt:
-        print("stopped", file=sys.stderr)
-        return INTERRUPTED

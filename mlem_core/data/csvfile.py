@@ -49,7 +49,7 @@ def read_rows(
 
 
 def write_table(frame: pd.DataFrame, target: str | Path | IO[Any]) -> None:
-    """Write any table as CSV with cells that a spreadsheet runs as a formula escaped.
+    """Write any table as CSV; cells (and column names) that a spreadsheet runs get an apostrophe.
 
     An index other than 0, 1, 2, ... is written as the first column, under the index's name.
 
@@ -129,17 +129,19 @@ def _decode(data: bytes, name: str) -> str:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        row = data[: error.start].count(b"\n")
-        where = f"in row {row}" if row else "in the header"
+        where = _row_after(data[: error.start].count(b"\n"))
         raise InputError(
             f"{name} is not UTF-8: byte {error.start + 1:,} ({where}) is "
             f"0x{data[error.start]:02x}; save it as CSV in UTF-8."
         ) from error
     if "\0" in text:
-        row = text[: text.index("\0")].count("\n")
-        where = f"in row {row}" if row else "in the header"
+        where = _row_after(text[: text.index("\0")].count("\n"))
         raise InputError(f"{name} is not a CSV: {where} is a null character; expected plain text.")
     return text
+
+
+def _row_after(n_lines: int) -> str:
+    return f"in row {n_lines}" if n_lines else "in the header"
 
 
 def _parse(text: str, name: str) -> tuple[list[str], Rows]:
@@ -153,12 +155,7 @@ def _parse(text: str, name: str) -> tuple[list[str], Rows]:
                 continue
             if not header:
                 header = [_unescape(cell).strip() for cell in cells]
-                for separator, kind in ((";", "semicolons"), ("\t", "tabs")):
-                    if len(header) == 1 and separator in header[0]:
-                        raise InputError(
-                            f"the header of {name} seems to be separated by {kind}; the cells "
-                            "must be separated by commas."
-                        )
+                check_separator(header, f"the header of {name}")
                 continue
             if len(rows) == MAX_ROWS:
                 raise InputError(
@@ -178,6 +175,15 @@ def _parse(text: str, name: str) -> tuple[list[str], Rows]:
             "commas, and a closing quotation mark for each opening one."
         ) from error
     return header, rows
+
+
+def check_separator(cells: Sequence[str], what: str) -> None:
+    """Raise `InputError` where the only cell of the first line has another separator in it."""
+    for separator, kind in ((";", "semicolons"), ("\t", "tabs")):
+        if len(cells) == 1 and separator in cells[0]:
+            raise InputError(
+                f"{what} seems to be separated by {kind}; the cells must be separated by commas."
+            )
 
 
 def short(text: str, length: int = 60) -> str:

@@ -36,7 +36,8 @@ _INDICES = ("word_index", "word_idx", "word_number", "position_in_sentence")
 _WORDS = ("word", "target", "target_word", "token")
 _GROUPS = ("sentence_id", "group", "item_id", "sentence_number")
 
-_TEMPLATE = """\
+# A small stimulus CSV to begin with: words, both kinds of features, and empty cells.
+TEMPLATE = b"""\
 sentence,word_index,part_of_speech,number,tense,word_length
 the cat sleeps,1,noun,singular,,3
 the cat sleeps,2,verb,singular,present,6
@@ -56,9 +57,8 @@ def read_table(source: str | Path | bytes | BinaryIO, name: str | None = None) -
     Raises
     ------
     InputError
-        As `mlem_core.data.stimulus_csv.read_csv`, for the file itself; a column without a name
-        or two with
-        the same.
+        As `mlem_core.data.stimulus_csv.read_csv`, for the file itself; a column without a name or
+        two with the same.
     """
     name, header, rows = read_rows(source, name)
     for position, column in enumerate(header, start=1):
@@ -187,11 +187,6 @@ def as_csv(stimuli: StimulusSet) -> bytes:
     file = io.BytesIO()
     write_csv(stimuli, file)
     return file.getvalue()
-
-
-def template() -> bytes:
-    """A small stimulus CSV to begin with: words, both kinds of features, and empty cells."""
-    return _TEMPLATE.encode()
 
 
 def _first(names: list[str], known: tuple[str, ...]) -> str | None:

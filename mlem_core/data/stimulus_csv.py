@@ -35,7 +35,7 @@ def from_frame(
     ----------
     frame : one row a stimulus; cells are str, numbers, booleans, or missing (None, NaN, "")
     name : how messages call the set
-    ordered, nominal : features whose kind is not what their values suggest
+    ordered, nominal : as in `read_csv`
 
     Raises
     ------
@@ -77,18 +77,13 @@ def read_csv(
 
 
 def write_csv(stimuli: StimulusSet | pd.DataFrame, target: str | Path | IO[Any]) -> None:
-    """Write stimuli so that `read_csv` gives them back and a spreadsheet runs no cell.
-
-    Cells (and column names) that a spreadsheet would take for a formula get an apostrophe in
-    front. A path is written under another name first and then renamed.
+    """Write stimuli so that `read_csv` gives them back, as `csvfile.write_table` does.
 
     Parameters
     ----------
     stimuli : a set, or a table with the columns of the stimulus CSV
-    target : path, or an open text or binary file
     """
-    frame = stimuli.table if isinstance(stimuli, StimulusSet) else stimuli
-    write_table(frame, target)
+    write_table(stimuli.table if isinstance(stimuli, StimulusSet) else stimuli, target)
 
 
 def _build(
@@ -139,11 +134,8 @@ def _build(
     for column in names:
         distinct = columns[column].dropna().unique()
         if len(distinct) < 2:
-            values = (
-                f"only the value {short(str(text_of(distinct[0])))}"
-                if len(distinct)
-                else "no value"
-            )
+            only = [f"only the value {short(str(text_of(value)))}" for value in distinct]
+            values = only[0] if only else "no value"
             raise InputError(
                 f"the feature {column!r} has {values}, so that it tells no two stimuli apart; "
                 "remove the column or rename it with a leading underscore to carry it along."

@@ -105,9 +105,7 @@ def climb(
     ----------
     parameters : (n_problems, n_columns) where to start
 
-    Returns
-    -------
-    (n_problems, n_columns) parameters and (n_problems,) their exact objective
+    Returns (n_problems, n_columns) parameters and (n_problems,) their exact objective.
     """
     best = parameters
     value = objective.exact(shape.weights(parameters)[:, None])[:, 0]
@@ -143,15 +141,7 @@ def polish(
     Steps grow where they help and shrink where they do not. A diagonal metric is first tried with
     each weight at 0, at sizes over four decades, and at the other weights: a small weight orders
     what the others leave tied, and at equal weights patterns tie, neither of which a smoothed
-    objective sees.
-
-    Parameters
-    ----------
-    parameters : (n_problems, n_columns)
-
-    Returns
-    -------
-    (n_problems, n_columns)
+    objective sees. Parameters and result are (n_problems, n_columns).
     """
     parameters = shape.settled(parameters)
     value = objective.exact(shape.weights(parameters)[:, None])[:, 0]
@@ -198,9 +188,7 @@ def maximise(objective: RankObjective, shape: Shape) -> FloatArray:
     ----------
     objective : of n_problems problems, with the terms of `shape.columns`
 
-    Returns
-    -------
-    (n_problems, n_columns) with Frobenius norm 1
+    Returns (n_problems, n_columns) with Frobenius norm 1.
 
     Source: Jalouzot et al. 2024, section 2.1.2 (the objective; the search is ours).
     """

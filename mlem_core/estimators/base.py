@@ -39,16 +39,10 @@ class FoldFits:
 
 
 def held_out_scores(tables: PairTables, weights: FloatArray, fold: int, series: int = 1) -> Score:
-    """ρ and ρ_a of weights on the pairs inside a fold.
+    """ρ and ρ_a (n_layers, n_predictions) of weights on the pairs inside a fold.
 
-    Parameters
-    ----------
-    weights : (n_layers, n_predictions, n_features)
-    series : see `mlem_core.pairs.ranks.score_patterns`
-
-    Returns
-    -------
-    Score of arrays (n_layers, n_predictions)
+    Weights are (n_layers, n_predictions, n_features); `series` as in
+    `mlem_core.pairs.ranks.score_patterns`.
     """
     inside = tables.inside(fold)
     rho, rho_a = np.empty(weights.shape[:2]), np.empty(weights.shape[:2])
@@ -61,13 +55,9 @@ def held_out_scores(tables: PairTables, weights: FloatArray, fold: int, series: 
 
 
 def feature_ceiling(tables: PairTables, fold: int) -> FloatArray:
-    """Highest ρ that any function of these features can have on the pairs inside a fold.
+    """(n_layers,) highest ρ that any function of these features can have inside a fold.
 
     The square root of the share of the ranks' variance that lies between covariate patterns.
-
-    Returns
-    -------
-    (n_layers,)
     """
     at = tables.held_out(fold)
     between = (tables.within_sums[:, at] ** 2 / tables.counts[at]).sum(axis=-1)
@@ -104,6 +94,7 @@ class MetricModel(BaseEstimator):
     ----------
     coef_ : (n_columns,) weights of the terms that `get_feature_names_out` names: W_ff of Δ_f² and,
         with interactions, W_fg of 2 Δ_f Δ_g
+    W_ : (n_features, n_features) the same as a symmetric matrix
     intercept_ : float
     feature_names_in_ : (n_features,)
     spans_ : lowest and highest value of each feature, which scale ordered features
@@ -124,12 +115,7 @@ class MetricModel(BaseEstimator):
         self.missing = missing
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
-        """Names of the weighed terms: (n_columns,), "a" for Δ_a², "a × b" for 2 Δ_a Δ_b.
-
-        Parameters
-        ----------
-        input_features : not used, there for scikit-learn
-        """
+        """(n_columns,) names of the terms; `input_features` is there for scikit-learn only."""
         check_is_fitted(self)
         return np.array(self._columns.names, dtype=object)
 
@@ -142,9 +128,7 @@ class MetricModel(BaseEstimator):
     def predict(self, X: StimulusSet | pd.DataFrame) -> FloatArray:
         """Predicted squared distance of every pair, up to the scale of the fitted target.
 
-        Returns
-        -------
-        (n_pairs,) in the order (0,1), (0,2), ..., (1,2), ...
+        Returns (n_pairs,) in the order (0,1), (0,2), ..., (1,2), ...
         """
         check_is_fitted(self)
         index = PairIndex.build(
@@ -239,10 +223,8 @@ class TableModel(MetricModel, ABC):
     def cross_validate(self, tables: PairTables) -> FoldFits:
         """Fit every layer once a fold, on the pairs that leave out the fold, and test it there.
 
-        Raises
-        ------
-        InputError
-            A parameter that cannot be used; ranks among training pairs that the tables lack.
+        Raises InputError: a parameter that cannot be used; ranks among training pairs that the
+        tables lack.
         """
         self.check()
         solution = self.solve(tables, range(tables.n_folds))
@@ -263,10 +245,7 @@ class TableModel(MetricModel, ABC):
         groups : (n_stimuli,) groups that folds keep together; by default those of the StimulusSet,
             else every stimulus is its own. Of no effect where nothing is cross-validated
 
-        Raises
-        ------
-        InputError
-            A parameter that cannot be used.
+        Raises InputError: a parameter that cannot be used.
         """
         self.check()
         self._begin(X)

@@ -37,9 +37,7 @@ def training_blocks(n_folds: int, left_out: Sequence[Sequence[int]]) -> NDArray[
     ----------
     left_out : for each training set, the folds whose stimuli are in none of its pairs
 
-    Returns
-    -------
-    (n_sets, n_blocks) True where both folds of the block stay
+    Returns (n_sets, n_blocks) True where both folds of the block stay.
     """
     numbers = block_numbers(n_folds)
     blocks = np.zeros((len(left_out), int(numbers.max()) + 1), dtype=bool)
@@ -111,10 +109,7 @@ def rank_moments(
     ranked_without : for each training set, the fold that the pairs leave out among which distances
         are ranked, or None for ranks among all pairs. The set is these pairs or a part of them
 
-    Raises
-    ------
-    InputError
-        The tables have no ranks among training pairs.
+    Raises InputError: the tables have no ranks among training pairs.
     """
     equations = moments(tables, blocks)
     moment, y_mean = np.zeros_like(equations.moment), np.zeros_like(equations.y_mean)
@@ -146,9 +141,7 @@ def ridge_weights(equations: Moments, alphas: Sequence[float]) -> FloatArray:
     Minimises ||y - Xw - b||² + α ||w||² over w >= 0 and b, the objective of scikit-learn's
     `Ridge(positive=True)`, on the pairs of each training set.
 
-    Returns
-    -------
-    (n_layers, n_sets, n_alphas, n_features)
+    Returns (n_layers, n_sets, n_alphas, n_features).
     """
     n_features = equations.gram.shape[-1]
     penalty = np.asarray(alphas)[:, None, None] * np.eye(n_features)

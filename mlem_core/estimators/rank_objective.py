@@ -62,16 +62,7 @@ class RankObjective:
         return divisors((total**3 - total) / 12)
 
     def exact(self, weights: FloatArray) -> FloatArray:
-        """The objective of several weights a problem.
-
-        Parameters
-        ----------
-        weights : (n_problems, n_tries, n_columns)
-
-        Returns
-        -------
-        (n_problems, n_tries)
-        """
+        """The objective (n_problems, n_tries) of weights (n_problems, n_tries, n_columns)."""
         n_tries = weights.shape[1]
         step = max(1, CHUNK // (len(weights) * len(self.terms)))
         parts = [
@@ -112,17 +103,9 @@ class RankObjective:
         """Gradient of the objective with the steps of its staircase made smooth.
 
         The rank of a prediction is the number of pairs below it. Here a pair counts by how far
-        below it is, in a window whose half width is a share of the range of the predictions. For
-        "rho" the result is proportional to the gradient.
-
-        Parameters
-        ----------
-        weights : (n_problems, n_columns)
-        width : above 0 and below 1
-
-        Returns
-        -------
-        (n_problems, n_columns)
+        below it is, in a window whose half width is a share of the range of the predictions:
+        `width`, between 0 and 1. For "rho" the result is proportional to the gradient. Weights and
+        result are (n_problems, n_columns).
         """
         predictions = weights @ self.terms.T
         counts, sums = self.counts, self.sums

@@ -61,7 +61,7 @@ def _spearman() -> TableModel:
 
 
 def _frrsa() -> TableModel:
-    from mlem_core.estimators.frrsa import FRRSA
+    from mlem_core.estimators.spearman import FRRSA
 
     return FRRSA()
 
@@ -77,17 +77,14 @@ def register(spec: EstimatorSpec) -> None:
 def estimator_named(name: str) -> EstimatorSpec:
     """The entry of an estimator.
 
-    Raises
-    ------
-    InputError
-        No estimator has this name.
+    Raises InputError: no estimator has this name.
     """
     if name not in ESTIMATORS:
         raise unknown("estimator", name, ESTIMATORS)
     return ESTIMATORS[name]
 
 
-register(
+for _spec in (
     EstimatorSpec(
         name="ridge",
         model=_ridge,
@@ -97,9 +94,7 @@ register(
         "scaled to [0, 1] over the training pairs",
         reference="salle2024",
         refitted=True,
-    )
-)
-register(
+    ),
     EstimatorSpec(
         name="ridge-rank",
         model=partial(_ridge, "rank"),
@@ -107,9 +102,7 @@ register(
         caption="estimator ridge-rank",
         sentence="non-negative ridge regression with an intercept on the ranks of the neural "
         "distances among the training pairs",
-    )
-)
-register(
+    ),
     EstimatorSpec(
         name="spearman",
         model=_spearman,
@@ -121,9 +114,7 @@ register(
         constraint_with_interactions=", with a symmetric positive definite matrix of weights",
         reference="jalouzot2024",
         slow=True,
-    )
-)
-register(
+    ),
     EstimatorSpec(
         name="frrsa",
         model=_frrsa,
@@ -132,5 +123,6 @@ register(
         sentence="maximising the rank correlation ρ_a with the neural distances over the training "
         "pairs, the weights free (feature-reweighted RSA)",
         slow=True,
-    )
-)
+    ),
+):
+    register(_spec)

@@ -45,12 +45,7 @@ class RidgeMLEM(TableModel):
         each stimulus once. `cross_validate` uses the folds of the tables instead
     random_state : of the folds where `cv` is a number
 
-    Attributes
-    ----------
-    coef_ : (n_columns,) of at least 0
-    W_ : (n_features, n_features) the same as a matrix
-    alpha_ : float
-    intercept_, feature_names_in_, spans_ : as in `mlem_core.estimators.base.MetricModel`
+    Attributes are those of `mlem_core.estimators.base.MetricModel` and alpha_; coef_ >= 0.
 
     Source: Salle et al. 2024, appendix B.
     """
@@ -99,10 +94,8 @@ class RidgeMLEM(TableModel):
         the ranks are those among the pairs that leave out the tested fold; the pairs that choose α
         have a part in them, the tested ones have none.
 
-        Raises
-        ------
-        InputError
-            Fewer than three folds for nested cross-validation; ranks that the tables lack.
+        Raises InputError: fewer than three folds for nested cross-validation; ranks that the tables
+        lack.
         """
         alphas = tuple(self.alphas)
         several, ranked = len(alphas) > 1, self.target == "rank"

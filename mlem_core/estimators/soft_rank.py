@@ -20,11 +20,14 @@ from mlem_core.estimators.ascent import Shape
 from mlem_core.estimators.base import MetricModel
 from mlem_core.pairs.condensed import n_pairs
 from mlem_core.pairs.distances import pair_distances
-from mlem_core.pairs.patterns import MISSING, FeatureColumn, feature_columns
+from mlem_core.pairs.patterns import MISSING, FeatureColumn, feature_columns, value_codes
 from mlem_core.pairs.terms import Columns
 
 if TYPE_CHECKING:
     import torch
+
+# Batch sizes are tried from the first on, with so many batches of each.
+FIRST_BATCH, N_BATCHES = 1_000.0, 20
 
 
 def sample_pairs(n_stimuli: int, size: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
@@ -36,10 +39,7 @@ def sample_pairs(n_stimuli: int, size: int, rng: np.random.Generator) -> tuple[I
 class FeatureDistances:
     """Feature distances of any pairs of stimuli.
 
-    Parameters
-    ----------
-    columns : n_features columns of n_stimuli values
-    missing : "ignore" or "level", see `mlem_core.pairs.patterns.PairIndex`
+    Columns and `missing` are as in `mlem_core.pairs.patterns.PairIndex.build`.
     """
 
     def __init__(self, columns: Sequence[FeatureColumn], missing: str = "ignore") -> None:
@@ -48,17 +48,10 @@ class FeatureDistances:
         self.missing = missing
         self._values: list[tuple[bool, FloatArray]] = []
         for column in columns:
-            if column.kind == "ordered":
-                low, high = column.span
-                scaled = (np.asarray(column.values, dtype=np.float64) - low) / (
-                    high - low if high > low else 1.0
-                )
-                self._values.append((True, scaled))
-            else:
-                gone = np.array([value is None for value in column.values])
-                codes = np.full(len(gone), np.nan)
-                codes[~gone] = np.unique(column.values[~gone].astype(str), return_inverse=True)[1]
-                self._values.append((False, codes))
+            codes, scaled = value_codes(column)
+            values = codes.astype(np.float64) if scaled is None else np.append(scaled, 0.0)[codes]
+            values[codes < 0] = np.nan
+            self._values.append((scaled is not None, values))
 
     def of(self, i: IntArray, j: IntArray) -> FloatArray:
         """(n_pairs, n_features) distances of the pairs (i, j)."""
@@ -73,44 +66,31 @@ class FeatureDistances:
         return distances
 
 
-@dataclass(frozen=True)
-class BatchRule:
+def stable_batch_size(
+    distances: FeatureDistances,
+    n_stimuli: int,
+    columns: Columns,
+    seed: int = 0,
+    threshold: float = 0.01,
+    largest: int = 50_000,
+) -> int:
     """How many pairs a batch needs for the correlations of the terms to be stable.
 
-    The smallest size, growing by a factor from the first, at which no correlation of two terms has
-    a standard deviation over batches above the threshold; at most the largest. The rule and its
+    The smallest size, growing by a fifth from the first, at which no correlation of two terms has
+    a standard deviation over batches above the threshold; at most the largest, and the number of
+    pairs. Correlations of a term that does not vary in a batch do not count. The rule and its
     threshold are published, the sizes and the number of batches are ours: where features are
     sparse the rule alone may ask for more pairs than a step can rank in time.
 
     Source: Jalouzot et al. 2024, appendix C.
     """
-
-    first: int = 1_000
-    largest: int = 50_000
-    growth: float = 1.2
-    threshold: float = 0.01
-    n_batches: int = 20
-
-
-def stable_batch_size(
-    distances: FeatureDistances,
-    n_stimuli: int,
-    columns: Columns,
-    rule: BatchRule | None = None,
-    seed: int = 0,
-) -> int:
-    """Pairs in a batch by the rule; at most the number of pairs.
-
-    Correlations of a term that does not vary in a batch do not count.
-    """
-    rule = rule or BatchRule()
     rng = np.random.default_rng(seed)
-    limit = min(rule.largest, n_pairs(n_stimuli))
+    limit = min(largest, n_pairs(n_stimuli))
     upper = np.triu_indices(len(columns), 1)
-    size = float(rule.first)
+    size = FIRST_BATCH
     while size < limit:
         correlations = []
-        for _ in range(rule.n_batches):
+        for _ in range(N_BATCHES):
             terms = columns.values(distances.of(*sample_pairs(n_stimuli, int(size), rng)))
             terms = terms - terms.mean(axis=0)
             spread = np.sqrt((terms**2).sum(axis=0))
@@ -121,9 +101,9 @@ def stable_batch_size(
             correlations.append(products[upper])
         varying = np.array(correlations)
         varying = varying[:, ~np.isnan(varying).any(axis=0)]
-        if varying.std(axis=0).max(initial=0.0) <= rule.threshold:
+        if varying.std(axis=0).max(initial=0.0) <= threshold:
             return int(size)
-        size *= rule.growth
+        size *= 1.2
     return limit
 
 
@@ -171,7 +151,7 @@ class Schedule:
         [0, 1]; None: see `spacing` for the predictions, and average ranks for the distances. With
         torchsort's default of 1.0 a soft rank is the value itself up to scale, and what is
         maximised is Pearson's correlation
-    batch_size : pairs in a batch; None follows `BatchRule`
+    batch_size : pairs in a batch; None is `stable_batch_size`
     rate : of Adam. Not published: on layers of the probing set 0.05 ends higher, and sooner, than
         0.01
     max_steps : most steps
@@ -212,10 +192,7 @@ def ascend(
     representations : (n_stimuli, n_units), or distances (n_stimuli, n_stimuli) if "precomputed"
     shape : the terms and the constraint
 
-    Raises
-    ------
-    InputError
-        torch or torchsort is not installed.
+    Raises InputError: torch or torchsort is not installed.
 
     Source: Jalouzot et al. 2024, section 2.2, appendices B and C; Blondel et al. 2020.
     """
@@ -268,20 +245,13 @@ class SoftRankMLEM(MetricModel):
 
     Parameters
     ----------
-    interactions : whether W is full
     constraint : "metric" (weights of at least 0; with interactions W positive definite), or "none"
         (feature-reweighted RSA)
     strength, batch_size : see `Schedule`
-    distance, missing : as in `mlem_core.estimators.base.MetricModel`
     random_state : seed of the start and the sampled pairs
 
-    Attributes
-    ----------
-    coef_ : (n_columns,)
-    W_ : (n_features, n_features)
-    n_steps_ : steps taken
-    intercept_ : 0
-    feature_names_in_, spans_ : as in `mlem_core.estimators.base.MetricModel`
+    The other parameters and the attributes are those of
+    `mlem_core.estimators.spearman.SpearmanMLEM`; n_steps_ is the number of steps taken.
 
     Source: Jalouzot et al. 2024, section 2.2, appendices B and C.
     """
@@ -313,15 +283,10 @@ class SoftRankMLEM(MetricModel):
     ) -> Self:
         """Fit the metric on sampled pairs of the stimuli.
 
-        Parameters
-        ----------
-        X, y : as in `mlem_core.estimators.base.TableModel.fit`
-        groups : not used; there is nothing to choose by cross-validation
+        X and y as in `mlem_core.estimators.base.TableModel.fit`; `groups` is not used, since there
+        is nothing to choose by cross-validation.
 
-        Raises
-        ------
-        InputError
-            torch or torchsort is not installed; an unknown constraint.
+        Raises InputError: torch or torchsort is not installed; an unknown constraint.
         """
         self._begin(X)
         ascent = ascend(

@@ -34,10 +34,7 @@ def training_objective(
     left_out : the fold that each training set leaves out, or None for all pairs; by default each
         fold in turn
 
-    Raises
-    ------
-    InputError
-        The tables have no ranks among training pairs.
+    Raises InputError: the tables have no ranks among training pairs.
     """
     chosen = range(tables.n_folds) if left_out is None else left_out
     n_patterns = len(tables.codes)
@@ -75,17 +72,13 @@ class SpearmanMLEM(TableModel):
         ranks, which rewards a prediction for its ties and so tends to leave features out
     distance, missing : as in `mlem_core.estimators.base.MetricModel`
 
-    Attributes
-    ----------
-    coef_ : (n_columns,)
-    W_ : (n_features, n_features)
-    intercept_ : 0
-    feature_names_in_, spans_ : as in `mlem_core.estimators.base.MetricModel`
+    Attributes are those of `mlem_core.estimators.base.MetricModel`; intercept_ is 0.
 
     Source: Jalouzot et al. 2024, sections 2.1.2 and 2.2.
     """
 
     _constraint = "metric"
+    needs_training_ranks = True
 
     def __init__(
         self,
@@ -99,10 +92,6 @@ class SpearmanMLEM(TableModel):
         self.objective = objective
         self.distance = distance
         self.missing = missing
-
-    @property
-    def needs_training_ranks(self) -> bool:
-        return True
 
     def check(self) -> None:
         if self.objective not in OBJECTIVES:
@@ -122,3 +111,15 @@ class SpearmanMLEM(TableModel):
         # Many small products: threads of their own would only be in each other's way.
         with threadpool_limits(1):
             return Solution(np.stack(side_by_side(one, range(tables.n_layers))))
+
+
+class FRRSA(SpearmanMLEM):
+    """Feature-reweighted RSA, the baseline: the same model and fit without constraint on W.
+
+    Weights of any sign; with interactions (FR-RSA-I) W is symmetric but need not be positive
+    definite, so that predictions may be no distance. The rest is as in `SpearmanMLEM`.
+
+    Source: Jalouzot et al. 2024, section 2.4.
+    """
+
+    _constraint = "none"

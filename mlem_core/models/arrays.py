@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
+from mlem_core.data.csvfile import check_separator
 from mlem_core.models.files import first_line
 from mlem_core.storage.store import sha256_file
 
@@ -44,12 +45,7 @@ class Arrays:
 
 
 def open_arrays(path: Path, n_stimuli: int, *, distances: bool = False) -> Arrays:
-    """Check every layer of a file, one at a time; raises `InputError` with one sentence.
-
-    `distances`: each array holds the distances of the stimuli, (n_stimuli, n_stimuli). A CSV is
-    layer 0: a row a stimulus, a column a unit, with or without a header. A layer with values that
-    are not finite is left out, unless there is no other.
-    """
+    """Check every layer of a file, one at a time; `representations.from_file` says which fit."""
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise InputError(
@@ -160,11 +156,7 @@ def _describe_npz(path: Path) -> _Described:
                     if version not in ((1, 0), (2, 0)):
                         described[name] = ((), f"has npy format {version}", "")
                         continue
-                    header = (
-                        np.lib.format.read_array_header_1_0
-                        if version == (1, 0)
-                        else np.lib.format.read_array_header_2_0
-                    )
+                    header = getattr(np.lib.format, f"read_array_header_{version[0]}_0")
                     shape, _, dtype = header(file)
                     described[name] = (shape, _problem(dtype), str(dtype))
     except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, RuntimeError) as error:
@@ -237,12 +229,7 @@ def _parse_csv(path: Path, size: int, mtime: int) -> NDArray[np.float64]:
         raise _damaged(path, "CSV", error) from error
     if not lines:
         raise InputError(f"{path.name} is empty; expected a row of numbers for each stimulus.")
-    for separator, kind in ((";", "semicolons"), ("\t", "tabs")):
-        if len(lines[0]) == 1 and separator in lines[0][0]:
-            raise InputError(
-                f"{path.name} seems to be separated by {kind}; the cells must be separated by "
-                "commas."
-            )
+    check_separator(lines[0], path.name)
     # A header is a first row with a name in it, or the numbers 0, 1, 2 ... of the columns.
     named = any(_number(cell) is None for cell in lines[0])
     header = named or (len(lines[0]) > 1 and lines[0] == [str(i) for i in range(len(lines[0]))])

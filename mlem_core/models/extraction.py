@@ -8,7 +8,7 @@ position has to be given, and models that know neither (Mamba, RWKV) need no oth
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
+from mlem_core.base.typing import Counted, IntArray
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.models import forward
 from mlem_core.models.loaded import LoadedModel
@@ -24,8 +25,6 @@ from mlem_core.models.tokens import SPECIAL_TOKENS, TokenizedStimuli, pooling_te
 
 if TYPE_CHECKING:
     import torch
-
-Progress = Callable[[int, int], None]
 
 _FLOP_PER_BATCH = {"cpu": 5e10, "cuda": 5e12}  # well under a second: how soon a cancel is heard
 _MAX_TOKENS = {"cpu": 4096, "cuda": 65536}  # more at a time makes no pass faster
@@ -60,7 +59,7 @@ def extract(
     loaded: LoadedModel,
     folder: Path,
     options: ExtractionOptions = STANDARD,
-    progress: Progress | None = None,
+    progress: Counted | None = None,
 ) -> dict[str, Any]:
     """Write `layer_00.npy` ... (n_stimuli, n_units) float32 into `folder`; returns the facts.
 
@@ -100,6 +99,7 @@ def extract(
         files.repeat(_first_of_context(tokenized))
     files.close()
     report(len(tokenized.tokens), len(tokenized.tokens))
+    choice = SPECIAL_TOKENS[options.special_tokens]
     start, end = tokenized.special
     return {
         "weights": loaded.identity,
@@ -109,11 +109,7 @@ def extract(
         "units": files.widths,
         "dtype": loaded.dtype,
         "pooling": pooling_text(stimuli.level, options.pooling),
-        "special_tokens": {
-            "choice": SPECIAL_TOKENS[options.special_tokens],
-            "start": start,
-            "end": end,
-        },
+        "special_tokens": {"choice": choice, "start": start, "end": end},
         "unknown_words": tokenized.n_unknown,
         "max_tokens": loaded.max_tokens,
         "device": loaded.device,
@@ -124,8 +120,8 @@ def extract(
 
 
 def _passes(
-    tokenized: TokenizedStimuli, loaded: LoadedModel, pooling: str, report: Progress
-) -> Iterator[tuple[NDArray[np.int64], list[NDArray[np.float32]]]]:
+    tokenized: TokenizedStimuli, loaded: LoadedModel, pooling: str, report: Counted
+) -> Iterator[tuple[IntArray, list[NDArray[np.float32]]]]:
     """What `_run` gives for one batch after another.
 
     A batch that does not fit into memory is halved, and so are those that are still to come.
@@ -137,7 +133,7 @@ def _passes(
     while waiting:
         report(done, total)
         batch = waiting.pop()
-        result: tuple[NDArray[np.int64], list[NDArray[np.float32]]] | None = None
+        result: tuple[IntArray, list[NDArray[np.float32]]] | None = None
         try:
             result = _run(tokenized, batch, loaded, pooling)
         except RuntimeError as error:
@@ -160,7 +156,7 @@ def _passes(
         waiting = [half for full in [*waiting, batch] for half in _halves(full, len(batch))]
 
 
-def batches(lengths: NDArray[np.integer], max_tokens: int) -> list[NDArray[np.int64]]:
+def batches(lengths: NDArray[np.integer], max_tokens: int) -> list[IntArray]:
     """Group equally long inputs, longest first.
 
     Parameters
@@ -174,7 +170,7 @@ def batches(lengths: NDArray[np.integer], max_tokens: int) -> list[NDArray[np.in
     """
     order = np.argsort(-lengths, kind="stable")
     groups = np.split(order, np.flatnonzero(np.diff(lengths[order])) + 1) if len(order) else []
-    result: list[NDArray[np.int64]] = []
+    result: list[IntArray] = []
     for group in groups:
         size = max(1, max_tokens // max(1, int(lengths[group[0]])))
         result.extend(group[begin : begin + size] for begin in range(0, len(group), size))
@@ -187,7 +183,7 @@ def input_batches(stimuli: StimulusSet, loaded: LoadedModel) -> list[torch.Tenso
     return [_inputs(tokenized, batch, loaded) for batch in _plan(tokenized, loaded)]
 
 
-def _plan(tokenized: TokenizedStimuli, loaded: LoadedModel) -> list[NDArray[np.int64]]:
+def _plan(tokenized: TokenizedStimuli, loaded: LoadedModel) -> list[IntArray]:
     import torch
 
     kind = loaded.device.partition(":")[0]
@@ -214,9 +210,7 @@ def tokens_that_fit(free: int, loaded: LoadedModel) -> int:
     return max(1, int(_FREE_PART * free / (4 * values)))
 
 
-def _inputs(
-    tokenized: TokenizedStimuli, batch: NDArray[np.int64], loaded: LoadedModel
-) -> torch.Tensor:
+def _inputs(tokenized: TokenizedStimuli, batch: IntArray, loaded: LoadedModel) -> torch.Tensor:
     import torch
 
     ids = np.stack([tokenized.tokens[sentence] for sentence in batch])
@@ -224,11 +218,8 @@ def _inputs(
 
 
 def _run(
-    tokenized: TokenizedStimuli,
-    batch: NDArray[np.int64],
-    loaded: LoadedModel,
-    pooling: str,
-) -> tuple[NDArray[np.int64], list[NDArray[np.float32]]]:
+    tokenized: TokenizedStimuli, batch: IntArray, loaded: LoadedModel, pooling: str
+) -> tuple[IntArray, list[NDArray[np.float32]]]:
     """The stimuli (rows) of a batch of sentences and their arrays (n_rows, n_units), by layer."""
     import torch
 
@@ -253,11 +244,8 @@ def _run(
 
 
 def _spans(
-    tokenized: TokenizedStimuli,
-    rows: NDArray[np.int64],
-    sentences: NDArray[np.int64],
-    pooling: str,
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    tokenized: TokenizedStimuli, rows: IntArray, sentences: IntArray, pooling: str
+) -> tuple[IntArray, IntArray]:
     """The first and last of the tokens whose mean stands for each stimulus (row)."""
     if tokenized.words is not None:
         first, last = tokenized.words[rows].T
@@ -267,7 +255,7 @@ def _spans(
     return (first if pooling == "standard" else last), last
 
 
-def _first_of_context(tokenized: TokenizedStimuli) -> NDArray[np.int64]:
+def _first_of_context(tokenized: TokenizedStimuli) -> IntArray:
     """(n_stimuli,) the first stimulus with the same tokens up to and with its own."""
     if tokenized.words is None:
         return np.arange(sum(map(len, tokenized.stimuli)))
@@ -279,7 +267,7 @@ def _first_of_context(tokenized: TokenizedStimuli) -> NDArray[np.int64]:
     return first
 
 
-def _halves(batch: NDArray[np.int64], too_many: int) -> Iterator[NDArray[np.int64]]:
+def _halves(batch: IntArray, too_many: int) -> Iterator[IntArray]:
     if len(batch) < max(2, too_many):
         yield batch
     else:
@@ -291,11 +279,8 @@ def _out_of_memory(error: RuntimeError) -> bool:
     import torch
 
     # On the CPU it is a RuntimeError like any other, and in CUDA's libraries too.
-    message = str(error)
-    return isinstance(error, torch.OutOfMemoryError) or any(
-        sign in message
-        for sign in ("not enough memory", "can't allocate memory", "out of memory", "ALLOC_FAILED")
-    )
+    signs = ("not enough memory", "can't allocate memory", "out of memory", "ALLOC_FAILED")
+    return isinstance(error, torch.OutOfMemoryError) or any(sign in str(error) for sign in signs)
 
 
 def layer_file(folder: Path, layer: int) -> Path:
@@ -321,7 +306,7 @@ class _LayerFiles:
     def _map(self) -> list[Any]:
         return [np.load(path, mmap_mode="r+", allow_pickle=False) for path in self._paths]
 
-    def write(self, rows: NDArray[np.int64], values: list[NDArray[np.float32]]) -> None:
+    def write(self, rows: IntArray, values: list[NDArray[np.float32]]) -> None:
         for target, value in zip(self._maps, values, strict=True):
             target[rows] = value
             self._written += value.nbytes
@@ -329,7 +314,7 @@ class _LayerFiles:
             # Mapped pages count as ours until they are let go.
             self._maps, self._written = self._map(), 0
 
-    def repeat(self, first: NDArray[np.int64]) -> None:
+    def repeat(self, first: IntArray) -> None:
         """Make each row what the row `first` of it is."""
         rows = np.flatnonzero(first != np.arange(len(first)))
         for target in self._maps:

@@ -12,9 +12,6 @@ from mlem_core.models.files import first_line
 if TYPE_CHECKING:
     import torch
 
-# transformers' Mamba and Mamba-2 use these as soon as they are installed, whatever the device.
-KERNELS = ("mamba-ssm", "causal-conv1d")
-
 
 def hidden_states(model: Any, n_layers: int, input_ids: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """The hidden states of a batch of equally long inputs, from one forward pass.
@@ -43,11 +40,8 @@ def hidden_states(model: Any, n_layers: int, input_ids: torch.Tensor) -> tuple[t
     try:
         # No padding, so no mask and no positions to give: each model's own are the right ones.
         with torch.inference_mode(), torch.backends.cudnn.flags(allow_tf32=False):
-            states = tuple(
-                model(
-                    input_ids=input_ids, output_hidden_states=True, return_dict=True
-                ).hidden_states
-            )
+            given = model(input_ids=input_ids, output_hidden_states=True, return_dict=True)
+            states = tuple(given.hidden_states)
     finally:
         if hook is not None:
             hook.remove()
@@ -70,11 +64,8 @@ def count_blocks(name: str, model: Any) -> int:
         ids = torch.zeros((1, 2), dtype=torch.long, device=model.device)
         states = hidden_states(model, n_layers, ids)
     except Exception as error:
-        if (
-            model.device.type == "cpu"
-            and "mamba" in model.config.model_type
-            and installed_kernels()
-        ):
+        mamba = "mamba" in model.config.model_type
+        if mamba and model.device.type == "cpu" and installed_kernels():
             raise InputError(
                 f"the model {name!r} cannot be run on the CPU while mamba-ssm or causal-conv1d is "
                 f"installed, which need a GPU: {first_line(error)}."
@@ -104,9 +95,12 @@ def is_causal(model: Any, n_layers: int) -> bool:
 
 
 def installed_kernels() -> dict[str, str]:
-    """The packages with fast kernels for Mamba that are installed, with their versions."""
+    """The packages with fast kernels for Mamba that are installed, with their versions.
+
+    transformers' Mamba and Mamba-2 use them as soon as they are there, whatever the device.
+    """
     versions = {}
-    for package in KERNELS:
+    for package in ("mamba-ssm", "causal-conv1d"):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions[package] = importlib.metadata.version(package)
     return versions

@@ -60,16 +60,12 @@ def snapshot(name: str) -> Path:
     if not re.fullmatch(r"[\w.-]{1,96}(/[\w.-]{1,96})?", name, re.ASCII):
         raise NoSuchModel(name)
     try:
-        folder = _fetched(name, endpoint())
-        if not folder.exists():  # removed while the program runs
+        if not _fetched(name, endpoint()).exists():  # removed while the program runs
             _fetched.cache_clear()
-            folder = _fetched(name, endpoint())
-        return folder
-    except errors.HFValidationError as error:
-        raise NoSuchModel(name) from error
+        return _fetched(name, endpoint())
     except errors.GatedRepoError as error:  # a kind of RepositoryNotFoundError
         raise NotAllowed(name) from error
-    except errors.RepositoryNotFoundError as error:
+    except (errors.HFValidationError, errors.RepositoryNotFoundError) as error:
         raise NoSuchModel(name) from error
     except Exception as error:  # of whatever library is in between
         cached_folder = cached(name)

@@ -52,13 +52,12 @@ def open_model(name: str, device: str = "auto", dtype: str = "float32") -> Loade
                 f"the model {name!r} does not fit into the memory of {device}: {first_line(error)}."
             ) from error
         n_layers = count_blocks(name, model)
-    identity = files.identity
     return LoadedModel(
         name=name,
         model=model,
         tokenizer=tokenizer,
-        identity=identity,
-        revision=files.version or identity[:12],
+        identity=files.identity,
+        revision=files.version or files.identity[:12],
         n_layers=n_layers,
         max_tokens=longest_input(model, tokenizer),
         device=device,
@@ -85,14 +84,17 @@ def resolve_device(device: str) -> str:
     return device
 
 
+def _reading(files: ModelFiles) -> dict[str, Any]:
+    """How transformers reads anything of a model."""
+    options = {"gguf_file": files.gguf} if files.gguf else {}
+    return {"local_files_only": True, "trust_remote_code": False, **options}
+
+
 def _load_tokenizer(name: str, files: ModelFiles) -> Any:
     from transformers import AutoTokenizer
 
-    options = {"gguf_file": files.gguf} if files.gguf else {}
     try:
-        tokenizer = AutoTokenizer.from_pretrained(
-            files.folder, local_files_only=True, trust_remote_code=False, **options
-        )
+        tokenizer = AutoTokenizer.from_pretrained(files.folder, **_reading(files))
     except Exception as error:  # transformers raises nearly anything for a broken file
         raise InputError(
             f"the tokenizer of the model {name!r} cannot be read: {first_line(error)}."
@@ -107,25 +109,20 @@ def _load_weights(name: str, files: ModelFiles, dtype: str) -> Any:
     import torch
     from transformers import AutoModel
 
+    numbers = getattr(torch, dtype)
     # Formats are told apart by what is in the folder, never by what transformers prefers.
-    options = {"gguf_file": files.gguf} if files.gguf else {"use_safetensors": True}
+    options = _reading(files) if files.gguf else {**_reading(files), "use_safetensors": True}
     try:
         if files.seed is not None:
-            model, report = _fresh(files, files.seed).to(getattr(torch, dtype)), {}
+            model, report = _fresh(files, files.seed).to(numbers), {}
         else:
             model, report = AutoModel.from_pretrained(
-                files.folder,
-                dtype=getattr(torch, dtype),
-                local_files_only=True,
-                trust_remote_code=False,
-                output_loading_info=True,
-                **options,
+                files.folder, dtype=numbers, output_loading_info=True, **options
             )
     except Exception as error:
+        reason = first_line(error)
         if "ignore_mismatched_sizes" in str(error):
             reason = "its weights have other shapes than its config.json says"
-        else:
-            reason = first_line(error)
         raise InputError(f"the model {name!r} cannot be loaded: {reason}.") from error
     # The pooler is fitted after pre-training and has no part in the hidden states; nor has the
     # decoder of a model of two halves, of which the encoder is used (and may be all there is).
@@ -153,10 +150,7 @@ def _fresh(files: ModelFiles, seed: int) -> Any:
     import torch
     from transformers import AutoConfig, AutoModel
 
-    options = {"gguf_file": files.gguf} if files.gguf else {}
-    config = AutoConfig.from_pretrained(
-        files.folder, local_files_only=True, trust_remote_code=False, **options
-    )
+    config = AutoConfig.from_pretrained(files.folder, **_reading(files))
     # The random numbers of whoever calls stay as they were.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

@@ -152,9 +152,7 @@ class ModelFiles:
         if self.gguf:
             files = [self.folder / self.gguf]
         else:
-            files = sorted(
-                file for file in self.folder.iterdir() if file.is_file() and file.suffix in READ
-            )
+            files = sorted(f for f in self.folder.iterdir() if f.is_file() and f.suffix in READ)
         digest = hashlib.sha256()
         for file in files:
             stat = file.stat()
@@ -168,13 +166,7 @@ def _digest(file: Path, size: int, mtime: int) -> str:
 
 
 def identity(name: str) -> str:
-    """What the weights and the tokenizer of a model are, without loading it.
-
-    Raises
-    ------
-    InputError, ModelUnavailable
-        As `locate`.
-    """
+    """What the weights and the tokenizer of a model are, without loading it; raises as `locate`."""
     return locate(name).identity
 
 

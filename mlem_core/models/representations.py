@@ -13,15 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import unknown
+from mlem_core.base.typing import Counted
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.models.arrays import open_arrays
-from mlem_core.models.extraction import (
-    STANDARD,
-    ExtractionOptions,
-    Progress,
-    extract,
-    layer_file,
-)
+from mlem_core.models.extraction import STANDARD, ExtractionOptions, extract, layer_file
 from mlem_core.models.loaded import LoadedModel
 from mlem_core.models.loading import open_model
 from mlem_core.models.registry import identity
@@ -73,7 +68,7 @@ def from_model(
     model: str | LoadedModel,
     store: Store,
     options: ExtractionOptions = STANDARD,
-    progress: Progress | None = None,
+    progress: Counted | None = None,
 ) -> Representations:
     """All layers' hidden states of the stimuli, from the store or else from the model.
 
@@ -99,9 +94,9 @@ def from_model(
     # No `Stage`: the arrays are larger than memory and written as they are computed.
     def make(folder: Path) -> None:
         report(0, n_sentences)
-        loaded = (
-            open_model(model, options.device, options.dtype) if isinstance(model, str) else model
-        )
+        loaded = model
+        if isinstance(loaded, str):
+            loaded = open_model(loaded, options.device, options.dtype)
         facts = extract(stimuli, loaded, folder, options, report)
         (folder / "facts.json").write_text(json.dumps(facts, indent=1))
 
@@ -138,8 +133,7 @@ def _depends_on(
 def _digest(stimuli: StimulusSet) -> str:
     """Of what the hidden states depend on: not the features, so that those may change."""
     words = None if stimuli.word_index is None else stimuli.word_index.tolist()
-    content = json.dumps([stimuli.sentences, words])
-    return hashlib.sha256(content.encode()).hexdigest()
+    return hashlib.sha256(json.dumps([stimuli.sentences, words]).encode()).hexdigest()
 
 
 def _stored(folder: Path, stimuli: StimulusSet, model: str | LoadedModel) -> Representations:
@@ -155,11 +149,7 @@ def _stored(folder: Path, stimuli: StimulusSet, model: str | LoadedModel) -> Rep
 
 
 def from_file(
-    path: str | Path,
-    stimuli: StimulusSet,
-    name: str | None = None,
-    *,
-    distances: bool = False,
+    path: str | Path, stimuli: StimulusSet, name: str | None = None, *, distances: bool = False
 ) -> Representations:
     """Representations that something else made: a network, a brain recording.
 
@@ -172,9 +162,8 @@ def from_file(
     distances : the arrays hold distances, (n_stimuli, n_stimuli), and no representations.
 
     Raises `InputError` naming array and row where the file cannot be used. A layer with values
-    that are not finite is left out (see `Representations.left_out`), unless all are so.
-    Floating-point
-    arrays keep their precision (at least float32), whole numbers become float64.
+    that are not finite is left out (see `Representations.left_out`), unless all are so. Floats
+    keep their precision (at least float32), whole numbers become float64.
     """
     path = Path(path)
     arrays = open_arrays(path, len(stimuli), distances=distances)

@@ -30,6 +30,7 @@ POOLING = {
     },
 }
 POOLINGS = ("standard", "mean", "last")
+Span = tuple[int, int]  # first and last token, or begin and end in the text
 _CHUNK = 1000  # sentences tokenised at a time
 
 
@@ -48,7 +49,7 @@ class TokenizedStimuli:
     """
 
     tokens: list[np.ndarray]
-    content: list[tuple[int, int]]
+    content: list[Span]
     stimuli: list[np.ndarray]
     words: np.ndarray | None
     special: tuple[list[str], list[str]]
@@ -80,7 +81,7 @@ def tokenize(
     word_spans = None if words is None else np.zeros((len(stimuli), 2), dtype=np.int64)
     unknown = loaded.tokenizer.unk_token_id
     tokens: list[np.ndarray] = []
-    content: list[tuple[int, int]] = []
+    content: list[Span] = []
     special: tuple[list[str], list[str]] = ([], [])
     n_unknown = 0
     for begin in range(0, len(sentences), _CHUNK):
@@ -136,7 +137,7 @@ def _start_token(loaded: LoadedModel, special_tokens: str) -> list[int]:
 
 def _encode(
     tokenizer: Any, sentences: list[str], special: bool, before: list[int]
-) -> list[tuple[np.ndarray, int, int, list[tuple[int, int]] | None]]:
+) -> list[tuple[np.ndarray, int, int, list[Span] | None]]:
     """Per sentence (ids, first and last token of the sentence itself, character spans).
 
     `special`: with the tokens that the tokenizer adds; `before`: what comes before all of it.
@@ -162,12 +163,8 @@ def _encode(
 
 
 def _tokens_of_words(
-    tokenizer: Any,
-    sentence: str,
-    ids: np.ndarray,
-    first: int,
-    spans: list[tuple[int, int]] | None,
-) -> list[tuple[int, int] | None]:
+    tokenizer: Any, sentence: str, ids: np.ndarray, first: int, spans: list[Span] | None
+) -> list[Span | None]:
     """For each word of a sentence the first and the last token that has some of it, or None.
 
     None also where the last token goes on into the next word: it stands for both.
@@ -175,24 +172,22 @@ def _tokens_of_words(
     words = [match.span() for match in re.finditer(r"\S+", sentence)]
     if spans is None:
         return _tokens_by_prefix(tokenizer, sentence, [end for _, end in words], ids, first)
-    result: list[tuple[int, int] | None] = []
+    result: list[Span | None] = []
     for begin, end in words:
         inside = [i for i, (a, b) in enumerate(spans) if a < end and b > begin and a < b]
-        if inside and sentence[end : spans[inside[-1]][1]].strip() == "":
-            result.append((inside[0], inside[-1]))
-        else:
-            result.append(None)
+        whole = inside and not sentence[end : spans[inside[-1]][1]].strip()
+        result.append((inside[0], inside[-1]) if whole else None)
     return result
 
 
 def _tokens_by_prefix(
     tokenizer: Any, sentence: str, ends: list[int], ids: np.ndarray, first: int
-) -> list[tuple[int, int] | None]:
+) -> list[Span | None]:
     """The same for tokenizers that do not tell where in the text a token is.
 
     The tokens of the sentence up to a word's end must be how the sentence's tokens begin.
     """
-    result: list[tuple[int, int] | None] = []
+    result: list[Span | None] = []
     before = 0
     for end in ends:
         start = tokenizer(sentence[:end], add_special_tokens=False)["input_ids"]
@@ -204,13 +199,7 @@ def _tokens_by_prefix(
 
 
 def pooling_text(level: str, pooling: str) -> str:
-    """What stands for a stimulus of a set of words or sentences, in words.
-
-    Raises
-    ------
-    InputError
-        A choice that there is not at this level.
-    """
+    """What stands for a stimulus, in words; `InputError` where its level has no such choice."""
     if pooling not in POOLING[level]:
         raise unknown(f"pooling of a {level}", pooling, POOLING[level])
     return POOLING[level][pooling]

@@ -71,10 +71,8 @@ def pair_tables(
     train_ranks : also sum the ranks among the training pairs of each fold, which the estimators
         that fit ranks need
 
-    Raises
-    ------
-    InputError
-        As `squared_distances`; a layer whose number of rows is not that of the stimuli.
+    Raises InputError: as `squared_distances`; a layer whose number of rows is not that of the
+    stimuli.
     """
     options = options or PassOptions()
     names = names or [f"layer {i}" for i in range(len(layers))]

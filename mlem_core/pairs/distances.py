@@ -81,10 +81,7 @@ DISTANCES: dict[str, Distance] = {}
 def register(distance: Distance) -> None:
     """Make a distance known by its name to everything that asks for one.
 
-    Raises
-    ------
-    ValueError
-        Another distance has this name.
+    Raises ValueError: another distance has this name.
     """
     if distance.name in DISTANCES:
         raise ValueError(f"there is a distance {distance.name!r} already.")
@@ -104,15 +101,9 @@ def metrics() -> tuple[str, ...]:
 
 
 def equal_rows(rows: NDArray[np.floating]) -> NDArray[np.int64]:
-    """The first row that each row is equal to, up to the precision of its type.
+    """The first row that each of rows (n_stimuli, n_units) equals, up to its type's precision.
 
-    Parameters
-    ----------
-    rows : (n_stimuli, n_units)
-
-    Returns
-    -------
-    (n_stimuli,) row numbers; a row that equals no earlier one has its own number.
+    Returns (n_stimuli,) row numbers; a row that equals no earlier one has its own number.
     """
     tolerance = EQUAL_ROWS.get(rows.dtype.itemsize, 1e-12)
     exact = rows.astype(np.float64, copy=False)
@@ -186,15 +177,10 @@ def squared_distances(
     layer : how an error message calls these representations
     device : of torch, for distances that have a version for it; None is NumPy
 
-    Returns
-    -------
-    (n_pairs,) float64, in the order (0,1), (0,2), ..., (1,2), ...
+    Returns (n_pairs,) float64, in the order (0,1), (0,2), ..., (1,2), ...
 
-    Raises
-    ------
-    InputError
-        An unknown metric, values that are not finite, or a row for which the distance is not
-        defined; as `condensed_from_matrix`.
+    Raises InputError: an unknown metric, values that are not finite, or a row for which the
+    distance is not defined; as `condensed_from_matrix`.
 
     Source: Jalouzot et al. 2024, section 2.1.1; Salle et al. 2024, appendix B.
     """
@@ -268,20 +254,9 @@ def pair_distances(
 
 
 def condensed_from_matrix(matrix: NDArray[np.floating], *, layer: str = "the layer") -> FloatArray:
-    """Squared distances from a precomputed distance matrix.
+    """Squared distances (n_pairs,) from a matrix of distances (n_stimuli, n_stimuli).
 
-    Parameters
-    ----------
-    matrix : (n_stimuli, n_stimuli) distances, symmetric, zero on the diagonal
-
-    Returns
-    -------
-    (n_pairs,) squared distances
-
-    Raises
-    ------
-    InputError
-        Not square, not finite, negative, not symmetric, or not zero on the diagonal.
+    Raises InputError: not square, not finite, negative, not symmetric, or not zero on the diagonal.
     """
     square: FloatArray = np.asarray(matrix, dtype=np.float64)
     if square.ndim != 2 or square.shape[0] != square.shape[1]:
@@ -316,8 +291,16 @@ def _unit_centred_rows(rows: FloatArray) -> FloatArray:
     return _unit_rows(rows - rows.mean(axis=1, keepdims=True))
 
 
-def _half_squared_difference(a: FloatArray, b: FloatArray) -> FloatArray:
-    return squared_difference(a, b) / 2
+def _angular(name: str, prepare: Callable[[FloatArray], FloatArray], undefined: str) -> Distance:
+    """1 - cos: half the squared distance of the rows, which `prepare` brings to norm 1."""
+    return Distance(
+        name,
+        prepare=prepare,
+        undefined=undefined,
+        tile=half(squared_euclidean),
+        torch_tile=half(torch_squared_euclidean),
+        pairwise=lambda a, b: squared_difference(a, b) / 2,
+    )
 
 
 def _cityblock(rows: FloatArray) -> FloatArray:
@@ -326,7 +309,7 @@ def _cityblock(rows: FloatArray) -> FloatArray:
     return pdist(rows, "cityblock")
 
 
-register(
+for _distance in (
     Distance(
         "euclidean",
         squared=True,
@@ -335,42 +318,21 @@ register(
         torch_tile=torch_squared_euclidean,
         pairwise=squared_difference,
         phrase="the Euclidean distance",
-    )
-)
-register(
-    Distance(
-        "cosine",
-        prepare=_unit_rows,
-        undefined="zeros only",
-        tile=half(squared_euclidean),
-        torch_tile=half(torch_squared_euclidean),
-        pairwise=_half_squared_difference,
-    )
-)
-register(
+    ),
+    _angular("cosine", _unit_rows, "zeros only"),
     Distance(
         "manhattan",
         condensed=_cityblock,
         torch_tile=torch_cityblock,
         pairwise=lambda a, b: np.abs(a - b).sum(axis=1),
-    )
-)
-register(
-    Distance(
-        "correlation",
-        prepare=_unit_centred_rows,
-        undefined="one and the same value",
-        tile=half(squared_euclidean),
-        torch_tile=half(torch_squared_euclidean),
-        pairwise=_half_squared_difference,
-    )
-)
-register(
+    ),
+    _angular("correlation", _unit_centred_rows, "one and the same value"),
     Distance(
         PRECOMPUTED,
         condensed=condensed_from_matrix,
         squared=True,
         label="precomputed: the files hold distances",
         phrase="the distance given in the file",
-    )
-)
+    ),
+):
+    register(_distance)

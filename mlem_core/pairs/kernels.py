@@ -23,6 +23,19 @@ def _row(
         w[b] = own[a] if group[b] == group[a] else own[a] * own[b]
 
 
+@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
+def _to_ranks(weights: Array, total: float) -> float:
+    """Turn the weight of each class into its centred average rank; Σ of the squared ranks."""
+    below, squares = -total / 2, 0.0
+    for c in range(len(weights)):
+        tied = weights[c]
+        rank = below + tied / 2
+        weights[c] = rank
+        below += tied
+        squares += tied * rank * rank
+    return squares
+
+
 # boundscheck off, no fastmath: sums are in one order, so a result does not depend on threads.
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
 def weighted_pairs(
@@ -55,9 +68,7 @@ def weighted_pairs(
     products : (n_layers, n_layers) zeros, filled with sums of products of ranks of two layers; or
         (0, 0) where they are not wanted
 
-    Returns
-    -------
-    The weight of all pairs.
+    Returns the weight of all pairs.
     """
     n_stimuli, n_layers = len(groups), len(classes)
     kept = np.flatnonzero(weights[groups] > 0)
@@ -77,15 +88,7 @@ def weighted_pairs(
             for b in range(a + 1, n):
                 rank[layer, classes[layer, at[b]]] += w[b]
     for layer in range(n_layers):
-        below = -total / 2
-        square = 0.0
-        for c in range(n_classes):
-            tied = rank[layer, c]
-            r = below + tied / 2
-            rank[layer, c] = r
-            below += tied
-            square += tied * r * r
-        squares[layer] = square
+        squares[layer] = _to_ranks(rank[layer], total)
     together = len(products) > 0
     row = np.empty((n_layers, n))
     for a in range(n - 1):
@@ -259,9 +262,7 @@ def weighted_sums(
 
     Parameters
     ----------
-    weights : (n_groups,) float64, at least 0
-    groups : (n_stimuli,)
-    cells : (n_pairs,) in condensed order
+    weights, groups, cells : as in `weighted_pairs`
     values : (n_values, n_pairs)
     counts : (n_cells,) zeros, filled
     sums : (n_values, n_cells) zeros, filled

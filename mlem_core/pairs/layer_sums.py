@@ -69,17 +69,10 @@ def sums_of(pairs: SortedPairs, n_folds: int, train_ranks: bool) -> LayerSums:
 def layer_sums(
     index: PairIndex, squared: FloatArray, train_ranks: bool = False
 ) -> tuple[LayerSums, NDArray[np.uint32]]:
-    """One pass over the pairs of a layer: sums by cell, and the doubled average rank of each pair.
+    """One pass over the squared distances (n_pairs,) of a layer: the sums by cell.
 
-    Parameters
-    ----------
-    index : the pairs' patterns and blocks
-    squared : (n_pairs,) squared neural distances
-    train_ranks : also sum the ranks among the pairs that leave out each fold
-
-    Returns
-    -------
-    LayerSums, and (n_pairs,) uint32, twice the average rank of each pair among all pairs
+    With `train_ranks` also those of the ranks among the pairs that leave out each fold. Returned
+    too is twice the average rank (n_pairs,) of each pair among all pairs.
     """
     pairs = _Sorted(index, squared)
     return sums_of(pairs, index.n_folds, train_ranks), pairs.doubled

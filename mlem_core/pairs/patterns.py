@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.data.columns import Kind
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.pairs.condensed import n_pairs, row_slices
 
@@ -50,28 +51,14 @@ def feature_columns(
 ) -> list[FeatureColumn]:
     """The features of a stimulus set, or of a table with a column a feature.
 
-    Parameters
-    ----------
-    stimuli : a StimulusSet, or a DataFrame of shape (n_stimuli, n_features) whose numeric columns
-        are ordered and whose others are nominal
-    spans : for ordered features, the range that scales them to [0, 1]; by default their own
+    The numeric columns of a table (n_stimuli, n_features) are ordered, the others nominal; `spans`
+    are the ranges that scale ordered features to [0, 1], by default their own.
     """
     columns = []
     if isinstance(stimuli, StimulusSet):
         raw = [(f.name, f.kind, stimuli.values(f.name)) for f in stimuli.features]
     else:
-        raw = []
-        for name in stimuli.columns:
-            column = stimuli[name]
-            ordered = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(
-                column
-            )
-            values = (
-                column.to_numpy(np.float64)
-                if ordered
-                else np.array([None if pd.isna(v) else str(v) for v in column], dtype=object)
-            )
-            raw.append((str(name), "ordered" if ordered else "nominal", values))
+        raw = [(str(name), *_kind_and_values(stimuli[name])) for name in stimuli.columns]
     for name, kind, values in raw:
         span = (0.0, 1.0)
         if kind == "ordered":
@@ -82,7 +69,13 @@ def feature_columns(
     return columns
 
 
-def _value_codes(column: FeatureColumn) -> tuple[IntArray, FloatArray | None]:
+def _kind_and_values(column: pd.Series) -> tuple[Kind, NDArray[Any]]:
+    if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
+        return "ordered", column.to_numpy(np.float64)
+    return "nominal", np.array([None if pd.isna(v) else str(v) for v in column], dtype=object)
+
+
+def value_codes(column: FeatureColumn) -> tuple[IntArray, FloatArray | None]:
     """Each stimulus's value as a code (-1 missing) and, if ordered, the scaled values."""
     if column.kind == "nominal":
         return pd.factorize(column.values)[0].astype(np.int64), None
@@ -205,10 +198,7 @@ class PairIndex(Patterns):
             section 2.1.1); "level": missing is a value of its own, at distance 1 from all others
         max_patterns : beyond it, distances of features with many values are put into bins
 
-        Raises
-        ------
-        InputError
-            An unknown policy, no features, or fewer than two stimuli.
+        Raises InputError: an unknown policy, no features, or fewer than two stimuli.
         """
         if missing not in MISSING:
             raise unknown("policy for missing values", missing, MISSING)
@@ -216,7 +206,7 @@ class PairIndex(Patterns):
             raise InputError("no feature is left; choose at least one.")
         if len(folds) < 2:
             raise InputError(f"found {len(folds)} stimuli; at least 2 are needed to form a pair.")
-        coded = [_value_codes(c) for c in columns]
+        coded = [value_codes(c) for c in columns]
         for bins in (None, *BINS):
             codes, levels, errors = [], [], []
             for values, scaled in coded:
@@ -349,12 +339,7 @@ def _pair_cells(
 
 
 def group_rows(codes: IntArray) -> tuple[IntArray, IntArray]:
-    """The first of each distinct row and, for every row, the number of its group.
-
-    Parameters
-    ----------
-    codes : (n_rows, n_columns) whole numbers of at least 0
-    """
+    """The first of each distinct row of codes (n_rows, n_columns) >= 0, and each row's group."""
     if codes.shape[1] == 0:
         return np.zeros(1, dtype=np.int64), np.zeros(len(codes), dtype=np.int64)
     sizes = codes.max(axis=0, initial=0) + 1
@@ -374,13 +359,7 @@ def group_rows(codes: IntArray) -> tuple[IntArray, IntArray]:
 
 
 def sums_by(group: IntArray, values: FloatArray) -> FloatArray:
-    """Sums of the last axis by group: (..., n) to (..., n_groups).
-
-    Parameters
-    ----------
-    group : (n,) numbers of the groups, 0 to n_groups - 1
-    values : (..., n)
-    """
+    """Sums (..., n_groups) of values (..., n) by the group (n,), from 0 on, of each column."""
     from mlem_core.pairs.kernels import group_sums
 
     sums = np.zeros((*values.shape[:-1], int(group.max(initial=-1)) + 1))

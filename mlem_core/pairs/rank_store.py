@@ -22,13 +22,7 @@ BAND = 2**13
 
 
 class PairRanks:
-    """The ranks of all pairs in all layers, kept until the layers have been compared.
-
-    Parameters
-    ----------
-    n_layers, n_stimuli : sizes
-    folder : where a temporary file goes if the ranks are too large for memory
-    """
+    """The ranks of all pairs; `folder` gets a temporary file if they are too large for memory."""
 
     def __init__(self, n_layers: int, n_stimuli: int, folder: Path | None = None) -> None:
         self.n_layers, self.n_pairs = n_layers, n_pairs(n_stimuli)
@@ -74,9 +68,7 @@ class PairRanks:
 
         A layer whose distances are all equal has ρ = 0 with every other and 1 with itself.
 
-        Returns
-        -------
-        (n_layers, n_layers)
+        Returns (n_layers, n_layers).
 
         Source: Salle et al. 2024, section 4 (feature-agnostic similarity).
         """

@@ -11,7 +11,8 @@ from mlem_core.base.typing import FloatArray
 
 # Temporary arrays stay this small (1 MB) to be reused from the cache, not mapped afresh.
 CHUNK = 2**17
-# Predictions that differ by less than this part of their range are ties.
+# Predictions that differ by less than this part of their range differ only in how the sum was
+# rounded: they are ties.
 TIE = 1e-12
 
 
@@ -33,11 +34,7 @@ def order_pairs(distances: FloatArray) -> PairOrder:
     bits that are left, into the high ones, so that one sort does the work of a slower argsort.
     2 million pairs leave 32 bits of mantissa: distances that differ by less than a relative 2e-10,
     which is finer than any model computes, are ties (as they should be where only the order of
-    summation tells them apart).
-
-    Parameters
-    ----------
-    distances : (n_pairs,) distances or squared distances, at least 0
+    summation tells them apart). Distances (n_pairs,) may be squared; they are at least 0.
     """
     n = len(distances)
     number_bits = np.uint64(max(1, (n - 1).bit_length()))
@@ -98,12 +95,7 @@ class Ranks(NamedTuple):
 
 
 def average_ranks(ascending: NDArray[np.uint64]) -> Ranks:
-    """Average ranks of values that are already in ascending order.
-
-    Parameters
-    ----------
-    ascending : (n,)
-    """
+    """Average ranks of values (n,) that are already in ascending order."""
     n = len(ascending)
     doubled = np.arange(2, 2 * n + 2, 2, dtype=np.uint32)
     tied = ties(ascending)
@@ -141,9 +133,7 @@ def score_patterns(
     series : the predictions of a layer come in series of so many that are mostly alike (weights for
         neighbouring α); changes the time only
 
-    Returns
-    -------
-    Score of arrays (n_layers, n_predictions)
+    Returns Score of arrays (n_layers, n_predictions).
 
     Source: Jalouzot et al. 2024, section 2.3.
     """
@@ -170,20 +160,15 @@ def score_patterns(
 def tied_order(predictions: FloatArray) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
     """The ascending order of predictions (n,), and which of them, in it, begin a new tie."""
     order = np.argsort(predictions, kind="stable")
-    return order, _ties(predictions[order])
+    ascending, begins = predictions[order], np.ones(len(predictions), dtype=bool)
+    np.greater(np.diff(ascending), TIE * np.ptp(ascending), out=begins[1:])
+    return order, begins
 
 
 def predicted_ranks(predictions: FloatArray, counts: FloatArray) -> FloatArray:
-    """Centred average ranks, over the pairs, of predictions that are constant within a pattern.
+    """Centred average ranks, over the pairs, of predictions (n_predictions, n_patterns).
 
-    Parameters
-    ----------
-    predictions : (n_predictions, n_patterns)
-    counts : (n_patterns,) pairs a pattern (may be fractional)
-
-    Returns
-    -------
-    (n_predictions, n_patterns)
+    `counts` are the pairs (n_patterns,) that have each pattern, as in `score_patterns`.
     """
     ranks = np.empty_like(predictions)
     for row, values in zip(ranks, predictions, strict=True):
@@ -192,14 +177,3 @@ def predicted_ranks(predictions: FloatArray, counts: FloatArray) -> FloatArray:
         n = np.bincount(tie, counts[order])
         row[order] = (np.cumsum(n) - n / 2 - n.sum() / 2)[tie]
     return ranks
-
-
-def _ties(ascending: FloatArray) -> NDArray[np.bool_]:
-    """(n_patterns,) whether each of the ascending predictions begins a new tie.
-
-    Predictions that differ by less than `TIE` of their range differ only in how the sum was
-    rounded: they are ties.
-    """
-    begins = np.ones(len(ascending), dtype=bool)
-    np.greater(np.diff(ascending), TIE * np.ptp(ascending), out=begins[1:])
-    return begins

@@ -164,19 +164,13 @@ class RankedPairs:
 def rank_classes(ascending: NDArray[np.integer]) -> NDArray[np.uint16]:
     """Classes of ranks: a number for each value if these are few, else classes of equal size.
 
-    Parameters
-    ----------
-    ascending : (n_pairs,) doubled average ranks, or other whole numbers of at least 0 that ascend
-        with the distance
+    The numbers (n_pairs,), of at least 0, ascend with the distance, as doubled average ranks do.
     """
-    n = len(ascending)
-    if n == 0:
-        return np.zeros(0, dtype=np.uint16)
     values, counts = np.unique(ascending, return_counts=True)
     if len(values) <= CLASSES:
         number = np.arange(len(values))
     else:
-        number = ((np.cumsum(counts) - counts / 2) * CLASSES / n).astype(np.int64)
+        number = ((np.cumsum(counts) - counts / 2) * CLASSES / len(ascending)).astype(np.int64)
     return number.astype(np.uint16)[np.searchsorted(values, ascending)]
 
 

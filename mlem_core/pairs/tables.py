@@ -218,10 +218,7 @@ class PairTables(Patterns):
     def of_features(self, features: Sequence[str]) -> PairTables:
         """The tables that these features alone would have given: the others are summed out.
 
-        Raises
-        ------
-        InputError
-            An unknown feature, or none.
+        Raises InputError: an unknown feature, or none.
         """
         for name in features:
             if name not in self.features:

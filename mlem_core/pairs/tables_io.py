@@ -13,7 +13,7 @@ import io
 import zipfile
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,26 +34,20 @@ BY_LAYER = ("rank_squares", "within_squares", "target_low", "target_high")
 def save(tables: PairTables, path: Path) -> None:
     """Write pair tables as an .npz without pickles.
 
-    Raises
-    ------
-    ValueError
-        Sums of ranks that are no half-integers.
+    Raises ValueError: sums of ranks that are no half-integers.
     """
     doubled = _doubled(tables.rank_sums)
     arrays: dict[str, Any] = {name: getattr(tables, name) for name in (*PLAIN, *BY_LAYER)}
     arrays |= {f"level_{f:03d}": level for f, level in enumerate(tables.levels)}
     arrays["target_sums"] = pack(_rounded(tables.target_sums))
     arrays["rank_sums"] = pack(doubled)
-    cells = _cells(tables.cell_block, tables.n_folds)
-    shares = _shares(tables.counts, cells)
-    for k in range(tables.n_folds):
-        own, training = cells[k]
-        expected = _expected(doubled[:, own], shares[k][0])
-        arrays[f"within_{k:02d}"] = pack(_doubled(tables.within_sums[:, own]) - expected)
+    parts = _parts(tables.cell_block, tables.counts, tables.n_folds)
+    for k, (inside, training) in enumerate(parts):
+        sums = _doubled(tables.within_sums[:, inside.cells])
+        arrays[f"within_{k:02d}"] = pack(sums - inside.expected(doubled))
         if tables.train_sums is not None:
-            expected = _expected(doubled[:, training], shares[k][1])
-            sums = tables.train_sums()[:, k, training]
-            arrays[f"train_{k:02d}"] = pack(_doubled(sums) - expected)
+            sums = _doubled(tables.train_sums()[:, k, training.cells])
+            arrays[f"train_{k:02d}"] = pack(sums - training.expected(doubled))
     if tables.train_squares is not None:
         arrays["train_squares"] = tables.train_squares
     np.savez_compressed(
@@ -70,25 +64,21 @@ def load(path: Path) -> PairTables:
 
     Ranks among training pairs, the larger part, are read from memory when they are first asked for.
 
-    Raises
-    ------
-    OSError, ValueError, KeyError
-        The file is damaged, or not of this form.
+    Raises OSError, ValueError, KeyError: the file is damaged, or not of this form.
     """
     data = path.read_bytes()
     try:
-        with _opened(data) as kept:
+        with np.load(io.BytesIO(data), allow_pickle=False) as kept:
             features = tuple(str(name) for name in kept["features"])
             found: dict[str, Any] = {name: kept[name] for name in (*PLAIN, *BY_LAYER)}
             n_stimuli, n_folds = (int(size) for size in kept["size"])
             shape = len(found["rank_squares"]), len(found["counts"])
-            cells = _cells(found["cell_block"], n_folds)
-            shares = _shares(found["counts"], cells)
+            parts = _parts(found["cell_block"], found["counts"], n_folds)
             doubled = unpack(kept["rank_sums"]).reshape(shape)
             within = np.zeros(shape)
-            for k, (own, _) in enumerate(cells):
-                part = unpack(kept[f"within_{k:02d}"]).reshape(shape[0], -1)
-                within[:, own] = (part + _expected(doubled[:, own], shares[k][0])) / 2
+            for k, (inside, _) in enumerate(parts):
+                sums = unpack(kept[f"within_{k:02d}"]).reshape(shape[0], -1)
+                within[:, inside.cells] = (sums + inside.expected(doubled)) / 2
             target = unpack(kept["target_sums"]).reshape(shape) << DROPPED
             squares = kept.get("train_squares")
             levels = tuple(kept[f"level_{f:03d}"] for f in range(len(features)))
@@ -99,11 +89,10 @@ def load(path: Path) -> PairTables:
     def train_sums() -> FloatArray:
         sums = np.zeros((shape[0], n_folds, shape[1]))
         try:
-            with _opened(data) as kept:
-                for k, (_, training) in enumerate(cells):
+            with np.load(io.BytesIO(data), allow_pickle=False) as kept:
+                for k, (_, training) in enumerate(parts):
                     part = unpack(kept[f"train_{k:02d}"]).reshape(shape[0], -1)
-                    part += _expected(doubled[:, training], shares[k][1])
-                    sums[:, k, training] = part / 2
+                    sums[:, k, training.cells] = (part + training.expected(doubled)) / 2
         except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, KeyError) as error:
             raise InputError(
                 "the pair tables of this analysis are damaged; run it again."
@@ -123,10 +112,6 @@ def load(path: Path) -> PairTables:
         train_sums=None if squares is None else LazyArray(train_sums),
         train_squares=squares,
     )
-
-
-def _opened(data: bytes) -> Any:
-    return np.load(io.BytesIO(data), allow_pickle=False)
 
 
 def pack(numbers: IntArray) -> NDArray[np.uint8]:
@@ -162,29 +147,25 @@ def _rounded(sums: FloatArray) -> IntArray:
     return (bits + (np.int64(1) << (DROPPED - 1))) >> DROPPED
 
 
-def _cells(cell_block: IntArray, n_folds: int) -> list[tuple[IntArray, IntArray]]:
-    """For each fold the cells of the pairs inside it, and of those that it is no part of."""
+class _Part(NamedTuple):
+    """Cells of some of the pairs, and the share that these have in all pairs."""
+
+    cells: IntArray
+    share: float
+
+    def expected(self, doubled: IntArray) -> IntArray:
+        # One product and one rounding: the same on every machine.
+        return np.rint(doubled[:, self.cells] * self.share).astype(np.int64)
+
+
+def _parts(cell_block: IntArray, counts: FloatArray, n_folds: int) -> list[tuple[_Part, _Part]]:
+    """For each fold the pairs inside it, and those that it is no part of."""
     numbers = block_numbers(n_folds)
+
+    def part(chosen: NDArray[np.bool_]) -> _Part:
+        return _Part(np.flatnonzero(chosen), float(counts[chosen].sum() / counts.sum()))
+
     return [
-        (
-            np.flatnonzero(cell_block == numbers[k, k]),
-            np.flatnonzero(~np.isin(cell_block, numbers[k])),
-        )
+        (part(cell_block == numbers[k, k]), part(~np.isin(cell_block, numbers[k])))
         for k in range(n_folds)
     ]
-
-
-def _shares(
-    counts: FloatArray, cells: list[tuple[IntArray, IntArray]]
-) -> list[tuple[float, float]]:
-    """Which part of all pairs those are."""
-    total = counts.sum()
-    return [
-        (float(counts[own].sum() / total), float(counts[training].sum() / total))
-        for own, training in cells
-    ]
-
-
-def _expected(doubled: IntArray, share: float) -> IntArray:
-    # One product and one rounding: the same on every machine.
-    return np.rint(doubled * share).astype(np.int64)

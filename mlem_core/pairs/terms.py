@@ -62,16 +62,7 @@ class Columns:
         return len(self.first)
 
     def values(self, patterns: FloatArray) -> FloatArray:
-        """The terms of feature distances.
-
-        Parameters
-        ----------
-        patterns : (n_patterns, n_features) feature distances
-
-        Returns
-        -------
-        (n_patterns, n_columns)
-        """
+        """The terms (n_patterns, n_columns) of feature distances (n_patterns, n_features)."""
         twice = np.where(self.first == self.second, 1.0, 2.0)
         return patterns[:, self.first] * patterns[:, self.second] * twice
 

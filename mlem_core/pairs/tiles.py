@@ -26,10 +26,7 @@ TORCH_ELEMENTS = 2**24
 def tiles(rows: FloatArray, tile: Tile, squared: bool) -> Tiles:
     """Squared distances of rows (n_rows, n_units), a band of rows at a time.
 
-    Parameters
-    ----------
-    tile : gives distances
-    squared : whether these are squared already
+    `squared` says whether those that `tile` gives are squared already.
     """
     squares = np.einsum("ij,ij->i", rows, rows)
     for start, stop in _bands(len(rows), CHUNK_ELEMENTS):

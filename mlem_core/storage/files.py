@@ -21,10 +21,7 @@ def replacing(path: Path | str, *, private: bool = False) -> Iterator[Path]:
     path : the file to replace or to make; its folder must be there
     private : only its owner may read it; otherwise its permissions are those of any new file
 
-    Raises
-    ------
-    OSError
-        The folder is not there or cannot be written; the error names `path`.
+    Raises OSError: the folder is not there or cannot be written; the error names `path`.
     """
     target = Path(path)
     temporary = target.parent / f".{target.name}.{secrets.token_hex(4)}"

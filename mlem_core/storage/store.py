@@ -88,14 +88,9 @@ class Store:
 
     def find(self, stage: str, version: int, /, **depends_on: Any) -> Path | None:
         """The folder of a finished and sound entry, or None."""
-        return self._find(stage, _identity(stage, version, depends_on))
-
-    def _find(self, stage: str, identity: dict[str, Any]) -> Path | None:
-        for root in (self.root, *self._overlays):
-            found = _sound_entry(root, stage, identity)
-            if found is not None:
-                return found
-        return None
+        identity = _identity(stage, version, depends_on)
+        entries = (_sound_entry(root, stage, identity) for root in (self.root, *self._overlays))
+        return next((folder for folder in entries if folder is not None), None)
 
     def entry(
         self,
@@ -114,10 +109,10 @@ class Store:
 
         Raises `InputError` where the disk is full.
         """
-        identity = _identity(stage, version, depends_on)
-        found = self._find(stage, identity)
+        found = self.find(stage, version, **depends_on)
         if found is not None:
             return found
+        identity = _identity(stage, version, depends_on)
         key = self.key(stage, version, **depends_on)
         with self._locked(key, waiting):
             # Another process may have made it while we waited.

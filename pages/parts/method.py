@@ -1,7 +1,8 @@
-"""How the metric model is fitted: the choices of a new analysis, and of what a view shows."""
+"""Parameters of an analysis as they are chosen on a screen, in a form and beside a view."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from pages.parts import choices
@@ -9,22 +10,39 @@ from pages.parts import choices
 MISSING_NAMES = {"ignore": "no distance to any value", "level": "a value of its own"}
 
 
-def estimator(name: str, default: str) -> str:
-    """The estimator; `name` is that of the choice in the URL."""
+def choose(
+    parameter: str, help: str, name: str = "", *, label: Callable[[str], str] = str, **more: Any
+) -> str:
+    """One of the values of a field of `AnalysisSpec`.
+
+    Parameters
+    ----------
+    name : in the URL, where that is not the field's
+    label : gives what the screen calls a value
+    more : `default`, where that is not the field's; the rest goes to the widget
+    """
+    from mlem_core.analysis.spec import AnalysisSpec, parameters
+
+    described = parameters()[parameter]
+    assert described.choices is not None
+    default = more.pop("default", getattr(AnalysisSpec, parameter))
+    options = list(described.choices())
+    more |= {"help": help, "format_func": label}
+    return choices.choose_one(described.label, options, name or parameter, default, **more)
+
+
+def estimator(name: str = "", **more: Any) -> str:
+    """The estimator; `name` and `more` as in `choose`."""
     from mlem_core.estimators.registry import ESTIMATORS
 
-    return choices.choose_one(
-        "Estimator",
-        list(ESTIMATORS),
-        name,
-        default,
-        format_func=lambda one: ESTIMATORS[one].label,
-        help="How the metric model is fitted: ridge as in the first paper, the highest rank "
-        "correlation as in the second.",
+    help = (
+        "How the metric model is fitted: ridge as in the first paper, the highest rank "
+        "correlation as in the second."
     )
+    return choose("estimator", help, name, label=lambda one: ESTIMATORS[one].label, **more)
 
 
-def interactions(name: str, default: bool) -> bool:
+def interactions(name: str, default: bool = False) -> bool:
     """Whether products of two features are weighed."""
     chosen = choices.choose_one(
         "Interactions",
@@ -37,16 +55,6 @@ def interactions(name: str, default: bool) -> bool:
     return chosen == "yes"
 
 
-def missing(name: str, default: str, help: str, **more: Any) -> str:
-    """The policy for missing values."""
-    from mlem_core.pairs.patterns import MISSING
-
-    return choices.choose_one(
-        "Missing values",
-        MISSING,
-        name,
-        default,
-        format_func=lambda one: MISSING_NAMES.get(one, one),
-        help=help,
-        **more,
-    )
+def missing(help: str, name: str = "", **more: Any) -> str:
+    """The policy for missing values; `name` and `more` as in `choose`."""
+    return choose("missing", help, name, label=lambda one: MISSING_NAMES.get(one, one), **more)

@@ -137,16 +137,16 @@ def _choose_selection(analysis: Analysis, layers: bool) -> tuple[Selection, str]
     shown = _choose_layers(analysis) if layers else analysis.layers
     spec = analysis.spec
     with st.expander("How it is computed", icon=":material/tune:"):
-        estimator = method.estimator("fit", spec.estimator)
+        estimator = method.estimator("fit", default=spec.estimator)
         interactions = method.interactions("products", spec.interactions)
         none = not has_missing(analysis)
         missing = method.missing(
-            "cells",
-            spec.missing,
             "No value is missing here."
             if none
             else "What an empty cell means. Another answer needs other pair tables, which are "
             "made once, in the background, from the representations in the store.",
+            "cells",
+            default=spec.missing,
             disabled=none,
         )
     ordered = tuple(name for name in names if name in features)

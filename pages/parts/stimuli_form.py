@@ -187,7 +187,7 @@ def _examples() -> None:
     ):
         st.download_button(
             "Template",
-            data=roles.template,
+            data=roles.TEMPLATE,
             file_name="template.csv",
             mime="text/csv",
             icon=":material/download:",

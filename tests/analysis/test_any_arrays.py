@@ -15,12 +15,12 @@ import tiny
 from scipy.spatial.distance import pdist, squareform
 from tiny import told, word_stimuli
 
-from mlem_core.__main__ import main
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.maps import stimulus_map
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
+from mlem_core.cli.commands import main
 from mlem_core.data.stimulus_csv import write_csv
 from mlem_core.storage.store import Store
 

@@ -365,6 +365,17 @@ def test_stimuli_command_writes_a_csv_that_is_read_back(tmp_path):
     assert again.digest == datasets.load("probing").digest
 
 
+def test_ctrl_c_while_source_text_runs_is_130():
+    """As in the making of a dataclass, after which Python used to die of the signal."""
+    program = (
+        "import runpy, mlem_core.cli.commands as commands\n"
+        "commands.main = lambda: exec('raise KeyboardInterrupt')\n"
+        "runpy.run_module('mlem_core', run_name='__main__')"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "stopped\n")
+
+
 def test_ctrl_c_leaves_nothing_half_written(folder, tmp_path):
     import signal
     import time

@@ -11,11 +11,11 @@ from mlem_core.base.errors import InputError
 from mlem_core.data import datasets
 from mlem_core.data.roles import (
     ROLES,
+    TEMPLATE,
     apply_roles,
     as_csv,
     guess_roles,
     read_table,
-    template,
 )
 from mlem_core.data.stimulus_csv import read_csv
 
@@ -105,9 +105,9 @@ def test_columns_without_a_name_of_their_own():
 
 
 def test_the_template_is_read_and_every_role_is_explained():
-    stimuli = read_csv(template(), name="template.csv")
+    stimuli = read_csv(TEMPLATE, name="template.csv")
     assert stimuli.level == "word" and {f.kind for f in stimuli.features} == {"ordered", "nominal"}
     assert {finding.kind for finding in lint(stimuli, folds=3).findings} >= {"few", "missing"}
-    table = read_table(io.BytesIO(template()))
+    table = read_table(io.BytesIO(TEMPLATE))
     assert apply_roles(table, guess_roles(table)).features == stimuli.features
     assert set(guess_roles(table).values()) <= set(ROLES)

@@ -17,10 +17,9 @@ from mlem_core.data.folds import group_folds
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.data.stimulus_csv import from_frame
 from mlem_core.estimators.base import MetricModel
-from mlem_core.estimators.frrsa import FRRSA
 from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.estimators.soft_rank import SoftRankMLEM
-from mlem_core.estimators.spearman import SpearmanMLEM
+from mlem_core.estimators.spearman import FRRSA, SpearmanMLEM
 
 
 @pytest.fixture(scope="module")

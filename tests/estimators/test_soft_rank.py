@@ -15,7 +15,6 @@ from sklearn.base import clone
 from mlem_core.base.errors import InputError
 from mlem_core.estimators.ascent import Shape
 from mlem_core.estimators.soft_rank import (
-    BatchRule,
     FeatureDistances,
     Schedule,
     SoftRankMLEM,
@@ -68,11 +67,10 @@ def test_batch_size_is_where_correlations_of_the_terms_are_stable():
     size = stable_batch_size(distances, 400, columns)
     # The standard deviation of a correlation near 0 is 1 / √n: 10,000 pairs for 0.01.
     assert 5_000 < size < 25_000
-    assert stable_batch_size(distances, 400, columns, BatchRule(threshold=0.02)) < size / 2
-    assert stable_batch_size(distances, 400, columns, BatchRule(threshold=1e-4)) == 50_000
+    assert stable_batch_size(distances, 400, columns, threshold=0.02) < size / 2
+    assert stable_batch_size(distances, 400, columns, threshold=1e-4) == 50_000
     assert (
-        stable_batch_size(distances, 400, columns, BatchRule(threshold=1e-4, largest=10**6))
-        == 400 * 399 // 2
+        stable_batch_size(distances, 400, columns, threshold=1e-4, largest=10**6) == 400 * 399 // 2
     )
     assert stable_batch_size(distances, 400, columns, seed=5) == stable_batch_size(
         distances, 400, columns, seed=5

@@ -10,10 +10,9 @@ from sklearn.base import clone
 from sklearn.datasets import make_spd_matrix
 
 from mlem_core.base.errors import InputError
-from mlem_core.estimators.frrsa import FRRSA
 from mlem_core.estimators.ridge import ALPHAS, RidgeMLEM
 from mlem_core.estimators.soft_rank import SoftRankMLEM
-from mlem_core.estimators.spearman import SpearmanMLEM, training_objective
+from mlem_core.estimators.spearman import FRRSA, SpearmanMLEM, training_objective
 from mlem_core.measures.importance import permutation_importance
 
 N = 75

@@ -9,10 +9,10 @@ import pytest
 from scipy.stats import rankdata, spearmanr
 from test_bootstrap import layer_pairs
 
-from mlem_core.__main__ import main
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
+from mlem_core.cli.commands import main
 from mlem_core.data.stimulus_csv import from_frame
 from mlem_core.inference.caveats import generalises
 from mlem_core.inference.explanation import (

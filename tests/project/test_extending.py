@@ -22,6 +22,7 @@ from mlem_core.estimators.normal_equations import moments, training_blocks
 from mlem_core.estimators.registry import ESTIMATORS, EstimatorSpec, estimator_named, register
 from mlem_core.pairs.tables import PairTables
 from mlem_core.report import capsule
+from mlem_core.report.figures import Drawing
 from mlem_core.report.verify import verify
 from mlem_core.robustness.multiverse import multiverse
 from mlem_core.storage.store import Store
@@ -98,7 +99,7 @@ def test_a_registered_estimator_goes_into_a_capsule_and_is_verified(
 ) -> None:
     analysis = run(spec, Store())
     shown = analysis.select(estimator="clipped")
-    path = capsule.write(analysis, tmp_path / "capsule.zip", shown, images=False)
+    path = capsule.write(analysis, tmp_path / "capsule.zip", shown, drawing=Drawing(images=False))
     assert verify(path).same
     text = capsule.methods_paragraph(analysis, analysis.results_of(shown), estimator="clipped")
     assert "was fitted by least squares with negative weights set to 0, in 3-fold" in text

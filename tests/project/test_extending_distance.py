@@ -24,6 +24,7 @@ from mlem_core.pairs.distances import (
     squared_distances,
 )
 from mlem_core.report import capsule
+from mlem_core.report.figures import Drawing
 from mlem_core.report.methods import methods_paragraph
 from mlem_core.robustness.multiverse import choices_of, multiverse
 from mlem_core.storage.store import Store
@@ -97,7 +98,9 @@ def test_it_goes_through_the_command_line_and_a_capsule(tmp_path, spec, toy, mon
     with np.load(spec.representations[0][1]) as layers:
         one, other = (pdist(layers[name], "chebyshev") for name in ("layer_00", "layer_01"))
     assert rsa.loc["brain:0", "brain:1"] == pytest.approx(spearmanr(one, other)[0], abs=1e-9)
-    path = capsule.write(run(spec, Store()), tmp_path / "capsule.zip", images=False)
+    path = capsule.write(
+        run(spec, Store()), tmp_path / "capsule.zip", drawing=Drawing(images=False)
+    )
     assert main(["verify", str(path)]) == 0
     assert "nothing differs" in capsys.readouterr().out
 

@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 from inputs import in_files, noise, probing
 
-from mlem_core.__main__ import main
 from mlem_core.analysis.files import load
 from mlem_core.analysis.run import run
 from mlem_core.base.errors import InputError
+from mlem_core.cli.commands import main
 from mlem_core.report import capsule
 from mlem_core.report import verify as verifying
 from mlem_core.report.figures import Drawing

@@ -15,11 +15,11 @@ from inputs import in_files, words
 from scipy.spatial.distance import cosine, pdist
 from scipy.stats import rankdata, weightedtau
 
-from mlem_core.__main__ import main
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.typing import Progress
+from mlem_core.cli.commands import main
 from mlem_core.data.stimulus_csv import from_frame, write_csv
 from mlem_core.robustness import audit as audits
 from mlem_core.robustness.audit import audit

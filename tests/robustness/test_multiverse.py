@@ -13,12 +13,12 @@ from explicit import rho
 from inputs import in_files, words
 from scipy.spatial.distance import pdist
 
-from mlem_core.__main__ import main
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Progress
+from mlem_core.cli.commands import main
 from mlem_core.inference.all_layers import layer_intervals
 from mlem_core.inference.jackknife import jackknife_interval, p_value
 from mlem_core.inference.tables import importance_differences
