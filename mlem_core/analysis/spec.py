@@ -141,8 +141,7 @@ class AnalysisSpec:
     folds_over: str = _asked(
         "sentences",
         "Folds over",
-        "what a stimulus is tested without having seen in training: its sentence (sentences, the "
-        "default), or its word or what the column item says (items)",
+        "what training has not seen of a stimulus: its sentence (default), or its word or item",
         noun="choice of folds",
         choices=lambda: FOLDS_OVER,
     )
@@ -200,8 +199,8 @@ class AnalysisSpec:
     @property
     def fold_choices(self) -> dict[str, Any]:
         """What decides the folds, for the keys of what is kept."""
-        found = {"folds": self.folds, "seed": self.seed, "folds_over": self.folds_over}
-        return _without_defaults(found)
+        asked = {"folds": self.folds, "seed": self.seed, "folds_over": self.folds_over}
+        return _without_defaults(asked)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it."""
@@ -221,18 +220,7 @@ class AnalysisSpec:
             value = getattr(self, name)
             if described.choices is not None and value not in described.choices():
                 raise unknown(described.noun or name, value, described.choices())
-        if self.folds < 3:
-            raise InputError(
-                f"found {self.folds} folds; at least 3 are needed, one to test and one to choose α."
-            )
-        names = [*self.models, *(name for name, _ in self.representations)]
-        if not names:
-            raise InputError("no model is chosen; name at least one model or representations file.")
-        if self.distance == PRECOMPUTED:
-            _check_precomputed(self)
-        for name in names:
-            if names.count(name) > 1:
-                raise InputError(f"the model {name!r} is named twice; each name must be its own.")
+        _check_folds_and_models(self)
 
     def load_stimuli(self) -> StimulusSet:
         """The stimuli with the kinds of their features, all features."""
@@ -263,6 +251,21 @@ def _without_defaults(values: dict[str, Any]) -> dict[str, Any]:
 
 def _frozen(value: Any) -> Any:
     return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
+
+
+def _check_folds_and_models(spec: AnalysisSpec) -> None:
+    if spec.folds < 3:
+        raise InputError(
+            f"found {spec.folds} folds; at least 3 are needed, one to test and one to choose α."
+        )
+    names = [*spec.models, *(name for name, _ in spec.representations)]
+    if not names:
+        raise InputError("no model is chosen; name at least one model or representations file.")
+    if spec.distance == PRECOMPUTED:
+        _check_precomputed(spec)
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"the model {name!r} is named twice; each name must be its own.")
 
 
 def _check_precomputed(spec: AnalysisSpec) -> None:

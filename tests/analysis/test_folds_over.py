@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from inputs import in_files
 
-from mlem_core.__main__ import main
+from mlem_core.cli.commands import main
 from mlem_core.analysis.baselines import decoding, of_analysis
 from mlem_core.analysis.diagnostics import lint
 from mlem_core.analysis.run import run
