@@ -216,8 +216,13 @@ def _choose_method() -> dict[str, Any]:
             5,
             3,
             20,
-            help="Folds of the cross-validation; a stimulus is tested "
-            "in one of them, all words of a sentence together.",
+            help="Folds of the cross-validation; a stimulus is tested in one of them, all words of "
+            "a sentence (or all stimuli of an item) together.",
+        ),
+        "folds_over": method.choose(
+            "folds_over",
+            "What a stimulus is tested without having seen in training: its sentence, or its word "
+            "(or what the column item says).",
         ),
         "seed": choices.number(
             "Seed", "seed", 0, 0, 999_999, help="Decides which stimuli are in which fold."

@@ -133,7 +133,9 @@ def _importances(view: View, results: Results, a: str, b: str) -> None:
         table,
         "compare",
         captions.compare(
-            view.caption(results), intervals=intervals is not None, flagged=bool(flags)
+            view.caption(results),
+            "" if layer_intervals is None else layer_intervals.units.over,
+            flagged=bool(flags),
         ),
         table=partial(tables.importance_of, results, a, b),
     ).show()

@@ -62,6 +62,7 @@ def body() -> None:
         captions.profiles(
             view.caption(results),
             "" if tested is None else tested.family,
+            "" if intervals is None else intervals.units.over,
             flagged=bool(flags),
             warning=correlated.short_warning(results),
         ),

@@ -61,7 +61,10 @@ def _matrices(view: View, results: Results) -> None:
         annotations=figures.Annotations(None if tested is None else tested.table, flags),
     )
     caption = captions.similarity(
-        view.caption(results), "" if tested is None else tested.family, flagged=bool(flags)
+        view.caption(results),
+        "" if tested is None else tested.family,
+        "" if intervals is None else intervals.units.over,
+        flagged=bool(flags),
     )
     place = st.container()
     chosen = Panel(

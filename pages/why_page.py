@@ -84,6 +84,7 @@ def _two(view: View, a: str, b: str) -> None:
     from mlem_core.inference import caveats
     from mlem_core.inference.permutation import TERM_PERMUTATIONS
     from mlem_core.inference.tables import term_tests, terms_and_whole
+    from mlem_core.pairs.units import Units
 
     why = _explanation(view.job_id, a, b, view.selection.features)
     options = {
@@ -94,7 +95,7 @@ def _two(view: View, a: str, b: str) -> None:
     }
     task = view.work("error-bars", options)
     made = background.tables(task)
-    intervals, how = uncertainty.of(view), ""
+    intervals, how, units = uncertainty.of(view), "", Units.of(view.analysis.stimuli)
     if made is not None:
         why = replace(
             why, terms=made["terms"], whole=made["whole"], notes=tuple(made["notes"]["note"])
@@ -109,9 +110,9 @@ def _two(view: View, a: str, b: str) -> None:
             why,
             terms=why.terms.assign(lower=terms["lower"], upper=terms["upper"]),
             whole=why.whole.assign(lower=whole["lower"], upper=whole["upper"]),
-            notes=caveats.of_size(intervals.n_sentences),
+            notes=caveats.of_size(intervals.units),
         )
-        how = f"{len(intervals.rsa_without)} blocks of sentences left out in turn"
+        how = f"blocks of {units.each} left out in turn"
     table = why.terms
     if intervals is not None and len(intervals.terms):
         tests, family = term_tests(intervals, *why.layers, uncertainty.chosen_correction())
@@ -127,7 +128,7 @@ def _two(view: View, a: str, b: str) -> None:
             figures.waterfall(why.terms, view.all_features),
             table,
             "why",
-            captions.why(_computed_on(view), how),
+            captions.why(_computed_on(view), how, units.over),
         ).show()
     with right:
         _numbers(why, a, b)

@@ -96,7 +96,8 @@ def decoding(
     ----------
     stimuli : the features of n_stimuli stimuli
     layer_rows : (model, layer) to representations (n_stimuli, n_units)
-    folds : (n_stimuli,) the fold that tests each stimulus; words of a sentence share one
+    folds : (n_stimuli,) the fold that tests each stimulus; those of an analysis keep together
+        what its metric models are not to have seen
     classifier : a scikit-learn classifier; by default `RidgeClassifier()`, which on the probing set
         is mostly within 3 points of accuracy of `LogisticRegression` and 10 to 100 times faster
         (every class of a feature shares one factorisation)
@@ -348,8 +349,7 @@ def of_analysis(
             "stimuli": analysis.stimuli.digest,
             "layer": [source.identity, number],
             "missing": analysis.spec.missing if name == "univariate" else None,
-            "folds": analysis.spec.folds,
-            "seed": analysis.spec.seed,
+            **analysis.spec.fold_choices,
         }
 
         def make(layer: Layer = (model, number), source: Representations = source) -> Baseline:

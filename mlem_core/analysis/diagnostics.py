@@ -15,7 +15,7 @@ from mlem_core.analysis.results import correlations_of_features
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import listed, many
 from mlem_core.base.typing import IntArray
-from mlem_core.data.folds import group_folds
+from mlem_core.data.folds import fold_groups, group_folds
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.normal_equations import training_blocks
 from mlem_core.pairs.build import tables_without_layers
@@ -80,6 +80,7 @@ def lint(
     seed: int = 0,
     missing: str = "ignore",
     interactions: bool = False,
+    folds_over: str = "sentences",
 ) -> Lint:
     """Look at stimuli as a careful colleague would before a run.
 
@@ -89,7 +90,7 @@ def lint(
     Parameters
     ----------
     stimuli : with the features that are to be used (`StimulusSet.select`)
-    folds, seed, missing, interactions : as in `AnalysisSpec`
+    folds, seed, missing, interactions, folds_over : as in `AnalysisSpec`
 
     Raises
     ------
@@ -100,7 +101,7 @@ def lint(
     findings = [*_duplicates(stimuli), *_missing(stimuli, missing), *_values(stimuli, folds)]
     findings += _size(stimuli, folds, interactions)
     try:
-        fold_of = group_folds(stimuli.groups, folds, seed)
+        fold_of = group_folds(fold_groups(stimuli, folds_over), folds, seed, folds_over)
     except InputError as error:
         text = str(error)
         findings.append(Finding("problem", "folds", text[:1].upper() + text[1:]))

@@ -18,7 +18,7 @@ from mlem_core.analysis.transforms import kept_stimuli, stimuli_kept, view
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import span
 from mlem_core.base.typing import FloatArray, IntArray, Layer, Progress, Report
-from mlem_core.data.folds import group_folds
+from mlem_core.data.folds import fold_groups, group_folds
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.models import representations
 from mlem_core.models.representations import Representations
@@ -76,7 +76,9 @@ def run(spec: AnalysisSpec, store: Store, progress: Report | None = None) -> Ana
 
 def _folds(whole: StimulusSet, spec: AnalysisSpec) -> IntArray:
     """Those of all stimuli, so that a sentence is in the same fold whichever words are left out."""
-    folds = group_folds(whole.groups, spec.folds, spec.seed)[kept_stimuli(whole, spec.positions)]
+    groups = fold_groups(whole, spec.folds_over)
+    every = group_folds(groups, spec.folds, spec.seed, spec.folds_over)
+    folds = every[kept_stimuli(whole, spec.positions)]
     smallest = int(np.bincount(folds, minlength=spec.folds).min())
     if smallest < 3:
         raise InputError(
@@ -223,7 +225,6 @@ def _tables(
         "layers": [[source.identity, n] for (_, n), source in sources.items()],
         "missing": spec.missing,
         "distance": spec.distance,
-        "folds": spec.folds,
-        "seed": spec.seed,
+        **spec.fold_choices,
     }
     return TABLES.get(store, depends_on, make)

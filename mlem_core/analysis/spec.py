@@ -11,6 +11,7 @@ from typing import Any, cast
 from mlem_core.analysis.transforms import POSITIONS, UNITS
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.data import datasets
+from mlem_core.data.folds import FOLDS_OVER
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.data.stimulus_csv import read_csv
 from mlem_core.estimators.registry import ESTIMATORS
@@ -137,6 +138,13 @@ class AnalysisSpec:
         choices=lambda: DISTANCES,
     )
     folds: int = _asked(5, "Folds", "of the cross-validation; default: 5", metavar="N", parse=int)
+    folds_over: str = _asked(
+        "sentences",
+        "Folds over",
+        "what training has not seen of a stimulus: its sentence (default), or its word or item",
+        noun="choice of folds",
+        choices=lambda: FOLDS_OVER,
+    )
     seed: int = _asked(
         0, "Seed", "of the folds and of resampling; default: 0", metavar="N", parse=int
     )
@@ -188,9 +196,15 @@ class AnalysisSpec:
         """How hidden states are taken from the models."""
         return ExtractionOptions(self.special_tokens, self.pooling, self.dtype, self.device)
 
+    @property
+    def fold_choices(self) -> dict[str, Any]:
+        """What decides the folds, for the keys of what is kept."""
+        asked = {"folds": self.folds, "seed": self.seed, "folds_over": self.folds_over}
+        return _without_defaults(asked)
+
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it."""
-        return cast("dict[str, Any]", json.loads(json.dumps(asdict(self))))
+        return _without_defaults(cast("dict[str, Any]", json.loads(json.dumps(asdict(self)))))
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> AnalysisSpec:
@@ -206,18 +220,7 @@ class AnalysisSpec:
             value = getattr(self, name)
             if described.choices is not None and value not in described.choices():
                 raise unknown(described.noun or name, value, described.choices())
-        if self.folds < 3:
-            raise InputError(
-                f"found {self.folds} folds; at least 3 are needed, one to test and one to choose α."
-            )
-        names = [*self.models, *(name for name, _ in self.representations)]
-        if not names:
-            raise InputError("no model is chosen; name at least one model or representations file.")
-        if self.distance == PRECOMPUTED:
-            _check_precomputed(self)
-        for name in names:
-            if names.count(name) > 1:
-                raise InputError(f"the model {name!r} is named twice; each name must be its own.")
+        _check_folds_and_models(self)
 
     def load_stimuli(self) -> StimulusSet:
         """The stimuli with the kinds of their features, all features."""
@@ -233,8 +236,36 @@ def parameters() -> dict[str, Parameter]:
     return {each.name: each.metadata["parameter"] for each in fields(AnalysisSpec)}
 
 
+# Choices that came later: left out where they are the default, so that what was kept is found.
+_LATER = ("folds_over",)
+
+
+def _without_defaults(values: dict[str, Any]) -> dict[str, Any]:
+    default = {each.name: each.default for each in fields(AnalysisSpec) if each.name in _LATER}
+    return {
+        name: value
+        for name, value in values.items()
+        if name not in default or value != default[name]
+    }
+
+
 def _frozen(value: Any) -> Any:
     return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
+
+
+def _check_folds_and_models(spec: AnalysisSpec) -> None:
+    if spec.folds < 3:
+        raise InputError(
+            f"found {spec.folds} folds; at least 3 are needed, one to test and one to choose α."
+        )
+    names = [*spec.models, *(name for name, _ in spec.representations)]
+    if not names:
+        raise InputError("no model is chosen; name at least one model or representations file.")
+    if spec.distance == PRECOMPUTED:
+        _check_precomputed(spec)
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"the model {name!r} is named twice; each name must be its own.")
 
 
 def _check_precomputed(spec: AnalysisSpec) -> None:

@@ -58,6 +58,7 @@ def _analyze(options: argparse.Namespace) -> None:
     from mlem_core.analysis.baselines import BASELINES, of_analysis
     from mlem_core.analysis.run import run
     from mlem_core.inference.all_layers import layer_intervals
+    from mlem_core.inference.caveats import generalises
     from mlem_core.inference.tables import score_table, similarity_table
     from mlem_core.storage.store import Store
 
@@ -85,6 +86,7 @@ def _analyze(options: argparse.Namespace) -> None:
             for name, (table, family) in tests.items():
                 extra[name] = table
                 notices.append(f"The tests in {name} are a family: {family}.")
+            notices.append(generalises(bounds.units))
     _notify(notices)
     results = analysis.results()
     results.write(options.out, analysis.manifest, extra)
@@ -124,8 +126,9 @@ def _audit(options: argparse.Namespace) -> None:
 def _why(options: argparse.Namespace) -> None:
     from mlem_core.analysis.run import run
     from mlem_core.data.csvfile import write_table
-    from mlem_core.inference.caveats import GENERALISES
+    from mlem_core.inference.caveats import generalises
     from mlem_core.inference.explanation import explain, with_intervals
+    from mlem_core.pairs.units import Units
     from mlem_core.storage.store import Store
 
     both = (options.first, options.second)
@@ -147,7 +150,8 @@ def _why(options: argparse.Namespace) -> None:
     if options.out:
         write_table(why.terms, options.out)
     print(why.text)
-    _notify([*why.notes, *([GENERALISES] if options.bootstrap else [])])
+    claimed = [generalises(Units.of(analysis.stimuli))] if options.bootstrap else []
+    _notify([*why.notes, *claimed])
 
 
 def _multiverse(options: argparse.Namespace) -> None:

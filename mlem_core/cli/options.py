@@ -47,7 +47,7 @@ def _add_bootstrap(command: argparse.ArgumentParser, what: str) -> None:
         type=int,
         default=0,
         metavar="N",
-        help=f"{what} from N bootstrap replicates of the sentences",
+        help=f"{what} over sentences and recurring words, with N bootstrap replicates",
     )
 
 

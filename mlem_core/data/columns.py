@@ -17,6 +17,7 @@ Kind = Literal["ordered", "nominal"]
 
 LARGEST = 1e300  # so that the range of a feature is finite
 
+_EDGES = re.compile(r"^\W+|\W+$")
 _INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
 _MISSING_WORDS = frozenset({"nan", "na", "n/a", "#n/a", "null", "none", "?", "-"})
 
@@ -80,6 +81,11 @@ def _numbers(name: str, cells: list[str | None]) -> pd.Series[Any]:
         numbers[row] = number + 0.0  # -0.0 is 0
     whole = np.isfinite(numbers) & (numbers == np.rint(numbers)) & (np.abs(numbers) < 2**53)
     return pd.Series(numbers.astype(np.int64) if whole.all() else numbers)
+
+
+def bare(word: str) -> str:
+    """A word without case and surrounding punctuation (unless it is nothing else)."""
+    return (_EDGES.sub("", word) or word.strip()).casefold()
 
 
 def text_of(value: Any) -> str | None:

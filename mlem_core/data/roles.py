@@ -16,7 +16,7 @@ import pandas as pd
 
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.data.csvfile import NUMBER, read_rows, short, some
-from mlem_core.data.stimuli import StimulusSet
+from mlem_core.data.stimuli import ITEM, StimulusSet
 from mlem_core.data.stimulus_csv import from_frame, write_csv
 
 # In the order in which a list shows them, each with the sentence that explains it.
@@ -26,13 +26,15 @@ ROLES = {
     "ordered": "A feature whose values are numbers; two differ by their distance.",
     "nominal": "A feature whose values are names; two differ or do not.",
     "group": "Stimuli with the same value stay together in every split.",
+    "item": "What recurs from sentence to sentence, where that is not the word; intervals speak of "
+    "other items too.",
     "ignore": "Carried along, but no feature.",
 }
 
 _TEXTS = ("sentence", "text", "sentences", "texts", "stimulus", "stimuli", "phrase")
 _INDICES = ("word_index", "word_idx", "word_number", "position_in_sentence")
 _WORDS = ("word", "target", "target_word", "token")
-_GROUPS = ("sentence_id", "group", "item", "item_id", "sentence_number")
+_GROUPS = ("sentence_id", "group", "item_id", "sentence_number")
 
 # A small stimulus CSV to begin with: words, both kinds of features, and empty cells.
 TEMPLATE = b"""\
@@ -95,6 +97,8 @@ def guess_roles(table: pd.DataFrame) -> dict[str, str]:
             roles[name] = "word"
         elif name == group:
             roles[name] = "group"
+        elif name == ITEM:
+            roles[name] = "item"
         elif name.startswith("_") or name in _WORDS or len(set(cells)) < 2:
             roles[name] = "ignore"
         else:
@@ -108,8 +112,8 @@ def apply_roles(
 ) -> StimulusSet:
     """The stimuli that a table is with these roles of its columns.
 
-    The text becomes the column `sentence`, the word `word_index`, the group `sentence_id`; what is
-    ignored keeps its name with an underscore in front.
+    The text becomes the column `sentence`, the word `word_index`, the group `sentence_id`, the
+    item `item`; what is ignored keeps its name with an underscore in front.
 
     Parameters
     ----------
@@ -140,11 +144,12 @@ def apply_roles(
     by: dict[str, list[str]] = {role: [] for role in ROLES}
     for column in names:
         by[chosen[column]].append(column)
-    for role, what in (("text", "the sentence"), ("word", "the word"), ("group", "the group")):
+    once = {"text": "sentence", "word": "word", "group": "group", "item": "item"}
+    for role, what in once.items():
         if len(by[role]) > 1:
             raise InputError(
-                f"the columns {some(by[role])} of {name} are all said to be {what}; choose one of "
-                "them and ignore the others."
+                f"the columns {some(by[role])} of {name} are all said to be the {what}; choose one "
+                "of them and ignore the others."
             )
     if not by["text"]:
         raise InputError(
@@ -156,7 +161,9 @@ def apply_roles(
         columns["word_index"] = _word_index(table[by["word"][0]], sentences, by["word"][0])
     if by["group"]:
         columns["sentence_id"] = table[by["group"][0]]
-    taken = {"sentence", "word_index", "word", "sentence_id"}
+    if by["item"]:
+        columns[ITEM] = table[by["item"][0]]
+    taken = {"sentence", "word_index", "word", "sentence_id", ITEM}
     for column in [*by["ordered"], *by["nominal"]]:
         if column in taken or column.startswith("_"):
             raise InputError(

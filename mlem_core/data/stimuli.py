@@ -1,8 +1,8 @@
 """Stimuli and their features.
 
 One row is one stimulus. The column `sentence` is required; `word_index` (0-based, counting
-whitespace-separated words) makes the set word-level. `word`, `sentence_id` and names that begin
-with `_` are carried along; every other column is a feature. An empty cell is a missing value.
+whitespace-separated words) makes the set word-level. `word`, `sentence_id`, `item` and names that
+begin with `_` are carried along; every other column is a feature. An empty cell is a missing value.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError, unknown
-from mlem_core.data.columns import Kind, override_kinds, text_of, typed_column
+from mlem_core.data.columns import Kind, bare, override_kinds, text_of, typed_column
 from mlem_core.data.csvfile import some
+
+# The column that says what recurs from sentence to sentence, where that is not the word.
+ITEM = "item"
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,25 @@ class StimulusSet:
             return self.sentences
         return [s.split()[i] for s, i in zip(self.sentences, self.word_index, strict=True)]
 
+    @property
+    def item_name(self) -> str:
+        """What an item is called: "item" where the CSV names them, else "word"."""
+        return ITEM if ITEM in self.table else "word"
+
+    @cached_property
+    def items(self) -> NDArray[np.int64] | None:
+        """What recurs from sentence to sentence: (n_stimuli,) a number for each item.
+
+        The column `item`, else the word without case and surrounding punctuation; None for whole
+        sentences without that column, and where no item occurs in two groups: then only sentences
+        are drawn, each with items of its own.
+        """
+        if ITEM in self.table:
+            return _recurring(self.table[ITEM].astype(str).tolist(), self.groups)
+        if self.word_index is not None:
+            return _recurring([bare(word) for word in self.words], self.groups)
+        return None
+
     def values(self, name: str) -> NDArray[Any]:
         """A feature's values: (n_stimuli,).
 
@@ -161,3 +183,10 @@ class StimulusSet:
             columns[name] = typed_column(name, texts, kind)
         features = tuple(Feature(name, kind) for name, kind in kinds.items())
         return replace(self, table=pd.DataFrame(columns), features=features)
+
+
+def _recurring(names: list[str], groups: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    """Codes of names (n_stimuli,); None where no name occurs in two groups."""
+    codes = pd.factorize(np.array(names, dtype=object))[0].astype(np.int64)
+    in_groups = np.unique(np.column_stack((codes, groups)), axis=0)
+    return codes if len(in_groups) > len(np.unique(codes)) else None

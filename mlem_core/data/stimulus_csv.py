@@ -6,7 +6,6 @@ In messages, row 1 is the first stimulus below the header.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
@@ -16,13 +15,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
-from mlem_core.data.columns import guess_kind, override_kinds, text_of, typed_column
+from mlem_core.data.columns import bare, guess_kind, override_kinds, text_of, typed_column
 from mlem_core.data.csvfile import MAX_ROWS, NUMBER, Rows, read_rows, short, some, write_table
-from mlem_core.data.stimuli import Feature, StimulusSet
+from mlem_core.data.stimuli import ITEM, Feature, StimulusSet
 
-CARRIED = ("sentence", "word_index", "word", "sentence_id")
-
-_EDGES = re.compile(r"^\W+|\W+$")
+CARRIED = ("sentence", "word_index", "word", "sentence_id", ITEM)
 
 
 def from_frame(
@@ -145,7 +142,8 @@ def _build(
             )
     table = pd.DataFrame(columns)
     features = tuple(Feature(column, kind) for column, kind in kinds.items())
-    groups = _groups(texts.get("sentence_id"), sentences)
+    groups = _groups(_complete(texts, "sentence_id"), sentences)
+    _complete(texts, ITEM)
     return StimulusSet(name, table, features, word_index, groups)
 
 
@@ -206,23 +204,24 @@ def _check_words(
         zip(cells, sentences, word_index, strict=True), start=1
     ):
         word = sentence.split()[index]
-        if cell is not None and _bare(cell) != _bare(word):
+        if cell is not None and bare(cell) != bare(word):
             raise InputError(
                 f"the word in row {row} is {short(cell)}, but word_index {index} of "
                 f"{short(sentence)} is {short(word)}; one of them must be corrected."
             )
 
 
-def _bare(word: str) -> str:
-    """A word without case and surrounding punctuation (unless it is nothing else)."""
-    return (_EDGES.sub("", word) or word.strip()).casefold()
+def _complete(texts: dict[str, list[str | None]], name: str) -> list[str | None] | None:
+    """A column that says what belongs together, None where there is none."""
+    cells = texts.get(name)
+    if cells is not None and None in cells:
+        raise InputError(
+            f"{name} in row {cells.index(None) + 1} is empty; give every row one or remove "
+            "the column."
+        )
+    return cells
 
 
 def _groups(ids: list[str | None] | None, sentences: list[str]) -> NDArray[np.int64]:
-    if ids is not None and None in ids:
-        raise InputError(
-            f"sentence_id in row {ids.index(None) + 1} is empty; give every row one or remove "
-            "the column."
-        )
     codes, _ = pd.factorize(np.array(sentences if ids is None else ids, dtype=object))
     return np.asarray(codes, dtype=np.int64)

@@ -2,8 +2,8 @@
 
 Two layers can be looked at with many bootstrap replicates (`mlem_core.inference.explanation`). For
 every layer and every pair of layers this is the same method where it is affordable, and the
-jackknife alone where it is not: for RSA and its terms (50 blocks of sentences left out, all pairs
-ranked again each time).
+jackknife alone where it is not: for RSA and its terms (50 blocks of sentences left out, and as many
+of words where words recur, all pairs ranked again each time).
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ from mlem_core.measures.shapley import EXACT_FEATURES, Shapley
 from mlem_core.measures.similarity import weighted_tau
 from mlem_core.pairs.condensed import n_pairs
 from mlem_core.pairs.crossfit import CrossFit
-from mlem_core.pairs.resampling import Draws, RankedPairs, leave_out
+from mlem_core.pairs.resampling import Draws, RankedPairs
 from mlem_core.pairs.tables import PairTables
+from mlem_core.pairs.units import Blocks, Units
 from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
 
@@ -100,8 +101,7 @@ def depends_on(analysis: Analysis, selection: Selection) -> dict[str, Any]:
         "missing": spec.missing,
         "distance": spec.distance,
         "units": spec.units,
-        "folds": spec.folds,
-        "seed": spec.seed,
+        **spec.fold_choices,
     }
 
 
@@ -117,15 +117,14 @@ def _compute(
         )
     step = max(2, CHUNK_BYTES // (16 * n))
     classes, chunks, profiles = [], [], []
-    total = len(layers) * REFITS
     for start in range(0, len(layers), step):
         chunk = layers[start : start + step]
 
-        def counted(done: int, _: int, start: int = start, size: int = len(chunk)) -> None:
-            done = start * REFITS + done * size
+        def counted(done: int, n: int, start: int = start, size: int = len(chunk)) -> None:
+            done, total = start * n + done * size, len(layers) * n
             report(Progress("confidence intervals of scores", None, done, total, "fits"))
 
-        counted(0, 0)
+        counted(0, REFITS)
         pairs = LayerPairs.of(analysis, chunk, store, selection.features, selection.interactions)
         scores = resampled_scores(pairs, estimator, n_replicates, _SEED, counted)
         chunks.append((scores.value, *scores.interval(), scores.left_out))
@@ -141,6 +140,7 @@ def _compute(
     shift = exact - values
     lower, upper = np.minimum(lower + shift, exact), np.maximum(upper + shift, exact)
     whole = replace(pairs.whole, classes=np.concatenate(classes))
+    blocks = _blocks(pairs, n_replicates)
     return LayerIntervals(
         layers=layers,
         features=tuple(pairs.tables.features),
@@ -150,13 +150,11 @@ def _compute(
         scores_lower=lower,
         scores_upper=upper,
         scores_without=without + shift,
-        n_sentences=pairs.n_groups,
+        units=Units.of(analysis.stimuli),
+        sizes=blocks.sizes,
         **_tau(exact[:, 2:], np.concatenate(profiles, axis=1) + shift[:, 2:]),
         **_rsa_and_terms(
-            whole,
-            selection.of_tables(analysis.tables, analysis.layers),
-            _blocks(pairs, n_replicates),
-            report,
+            whole, selection.of_tables(analysis.tables, analysis.layers), blocks, report
         ),
     )
 
@@ -180,15 +178,15 @@ def _tau(profiles: FloatArray, replicates: FloatArray) -> dict[str, FloatArray]:
     }
 
 
-def _blocks(pairs: LayerPairs, n_replicates: int) -> FloatArray:
-    """The blocks of sentences that `resampled_scores` leaves out: (n_blocks, n_groups) weights."""
+def _blocks(pairs: LayerPairs, n_replicates: int) -> Blocks:
+    """The blocks that `resampled_scores` leaves out."""
     rng = np.random.default_rng(_SEED)
     pairs.bootstrap_weights(n_replicates, rng)
-    return leave_out(pairs.n_groups, REFITS, rng)
+    return pairs.blocks(REFITS, rng)
 
 
 def _rsa_and_terms(
-    whole: RankedPairs, tables: PairTables, blocks: FloatArray, report: Report
+    whole: RankedPairs, tables: PairTables, blocks: Blocks, report: Report
 ) -> dict[str, FloatArray]:
     """RSA, its terms and the ceilings of all pairs: the values and the jackknife.
 
@@ -205,8 +203,8 @@ def _rsa_and_terms(
     def counted(done: int, total: int) -> None:
         report(Progress("confidence intervals of RSA", None, done, total, "blocks"))
 
-    weights = np.concatenate((np.ones((1, whole.n_groups)), blocks))
-    for sums in whole.draw(weights, products=True, progress=counted):
+    weights = np.concatenate((np.ones((1, len(whole.groups))), blocks.weights))
+    for sums in whole.by_stimulus.draw(weights, products=True, progress=counted):
         squares.extend(sums.rsa())
         if not exact:
             continue
@@ -230,7 +228,7 @@ def _rsa_and_terms(
         "rsa": rsa[0],
         "rsa_without": rsa[1:],
         "terms": terms[0],
-        "terms_error": standard_error(terms[1:]),
+        "terms_error": standard_error(terms[1:], blocks.sizes),
         "ceilings": ceilings[0],
-        "ceilings_error": standard_error(ceilings[1:]),
+        "ceilings_error": standard_error(ceilings[1:], blocks.sizes),
     }

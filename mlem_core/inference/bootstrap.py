@@ -116,7 +116,7 @@ def score_replicates(
     for fold in range(n_folds):
         inside, held_out = pairs.inside[fold], pairs.tables.inside(fold)
         parts: list[list[FloatArray]] = []
-        for sums in inside.draw(weights[:, np.flatnonzero(pairs.group_folds == fold)]):
+        for sums in inside.draw(weights[:, pairs.groups_in(fold)]):
             pairs_inside = sums.counts.sum(axis=1)[:, None]
             ceilings = ceiling(means[fold], sums.sums, sums.squares, pairs_inside)
 

@@ -22,6 +22,7 @@ from mlem_core.measures.decomposition import SAMPLED, UNEXPLAINED, ceilings_of, 
 from mlem_core.measures.shapley import EXACT_FEATURES, FeatureSet, shapley
 from mlem_core.pairs.condensed import ends_of, pairs_among
 from mlem_core.pairs.crossfit import CrossFit
+from mlem_core.pairs.units import Units
 from mlem_core.storage.store import Store
 
 # Terms below this share of the largest are summed up in the sentence.
@@ -46,12 +47,14 @@ class Explanation:
     whole : quantity ("rsa", "ceiling_a", "ceiling_b"), value, and lower, upper. The ceilings are
         cross-fitted and those of all pairs
     notes : sentences about how far this holds
+    others : what intervals speak of, see `mlem_core.pairs.units.Units.others`
     """
 
     layers: tuple[Layer, Layer]
     terms: pd.DataFrame
     whole: pd.DataFrame
     notes: tuple[str, ...] = ()
+    others: str = "other sentences of this kind"
 
     @property
     def rsa(self) -> float:
@@ -104,7 +107,7 @@ class Explanation:
 
     @property
     def how_sure(self) -> str:
-        """What other sentences would change, in a sentence; empty without intervals."""
+        """What other stimuli would change, in a sentence; empty without intervals."""
         if "lower" not in self.whole:
             return ""
         parts = [("their RSA", self.whole.iloc[0])]
@@ -115,7 +118,7 @@ class Explanation:
             f"{name} between {number(row['lower'])} and {number(row['upper'])}"
             for name, row in parts
         )
-        return f"How sure: other sentences of this kind would put {bounds} (95 % intervals)."
+        return f"How sure: {self.others} would put {bounds} (95 % intervals)."
 
     @property
     def sentence(self) -> str:
@@ -152,8 +155,8 @@ class Explanation:
             )
         if "lower" in self.terms:
             text.append(
-                "Brackets are 95 % intervals for other stimuli of this kind; they say nothing "
-                "about other models."
+                f"Brackets are 95 % intervals for {self.others}; they say nothing about other "
+                "models."
             )
         return " ".join(text)
 
@@ -221,7 +224,8 @@ def explain(
     ceilings = ceilings_of(split.terms.sum(axis=0))
     quantities = ["rsa", "ceiling_a", "ceiling_b"]
     whole = pd.DataFrame({"quantity": quantities, "value": [split.rsa[0, 1], *ceilings]})
-    return Explanation((a, b), split.pair(0, 1), whole)
+    others = Units.of(analysis.stimuli).others
+    return Explanation((a, b), split.pair(0, 1), whole, others=others)
 
 
 def with_intervals(
@@ -232,7 +236,9 @@ def with_intervals(
     seed: int = 0,
     progress: Counted | None = None,
 ) -> Explanation:
-    """An explanation with confidence intervals over the sentences, and what chance gives.
+    """An explanation with confidence intervals, and what chance gives.
+
+    Intervals are over sentences and, where they recur, words.
 
     Parameters
     ----------
@@ -261,7 +267,7 @@ def with_intervals(
             lower=bounds.lower[:n], upper=bounds.upper[:n], chance=[*chance, np.nan]
         ),
         whole=why.whole.assign(lower=bounds.lower[n:], upper=bounds.upper[n:]),
-        notes=caveats.of_size(pairs.n_groups),
+        notes=caveats.of_size(Units.of(analysis.stimuli)),
     )
 
 

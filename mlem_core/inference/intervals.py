@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 
 from mlem_core.analysis.selection import check_layers
 from mlem_core.base.typing import FloatArray, Layer
+from mlem_core.pairs.units import Units
 
 
 @dataclass(frozen=True)
 class LayerIntervals:
-    """What is known of n_layers layers, with confidence intervals over the sentences.
+    """What is known of n_layers layers, with confidence intervals over sentences and words.
 
     Attributes
     ----------
@@ -26,13 +27,15 @@ class LayerIntervals:
     features, columns : of the terms; of the importances (interactions among them)
     estimator : of the metric models
     scores, scores_lower, scores_upper : (n_layers, 2 + n_columns) ρ, ceiling and importances
-    scores_without : (n_blocks, n_layers, 2 + n_columns) without each block of sentences
+    scores_without : (n_blocks, n_layers, 2 + n_columns) without each block of stimuli
     tau, tau_lower, tau_upper : (n_layers, n_layers)
     rsa : (n_layers, n_layers); rsa_without : (n_blocks, n_layers, n_layers)
     terms, terms_error : (n_features + 1, n_layers, n_layers) the terms, the last one
         "unexplained", and their standard errors; none with more than 12 features
     ceilings, ceilings_error : (n_layers,) cross-fitted feature ceilings of all pairs
-    n_sentences : that were resampled
+    units : what was drawn
+    sizes : how many of the n_blocks blocks are of each kind of unit, see
+        `mlem_core.inference.jackknife.standard_error`
     """
 
     layers: tuple[Layer, ...]
@@ -52,7 +55,8 @@ class LayerIntervals:
     terms_error: FloatArray
     ceilings: FloatArray
     ceilings_error: FloatArray
-    n_sentences: int
+    units: Units
+    sizes: tuple[int, ...]
 
     def places(self, layers: Sequence[Layer] | None = None) -> list[int]:
         """Where layers stand (None: all); InputError for one that is not there."""
@@ -78,8 +82,8 @@ _OF_PAIRS = {
 
 def save(intervals: LayerIntervals, folder: Path | str) -> None:
     """Write intervals into an existing folder: one .npz and one JSON."""
-    names = ("layers", "features", "columns", "estimator", "n_sentences")
-    about = {name: getattr(intervals, name) for name in names}
+    names = ("layers", "features", "columns", "estimator", "sizes")
+    about = {name: getattr(intervals, name) for name in names} | {"units": asdict(intervals.units)}
     (Path(folder) / _ABOUT).write_text(json.dumps(about), encoding="utf-8")
     upper = np.triu_indices(len(intervals.layers), 1)
     arrays = {name: getattr(intervals, name) for name in _OF_LAYERS}
@@ -107,7 +111,8 @@ def load(folder: Path | str) -> LayerIntervals:
         features=tuple(about["features"]),
         columns=tuple(about["columns"]),
         estimator=str(about["estimator"]),
-        n_sentences=int(about["n_sentences"]),
+        units=Units(**about["units"]),
+        sizes=tuple(int(size) for size in about["sizes"]),
         **arrays,
     )
 

@@ -1,11 +1,19 @@
 """Delete-block jackknife: standard error, confidence interval and p-value of a statistic of pairs.
 
-Blocks of sentences are left out in turn. Source: Efron and Stein (1981); for statistics of pairs
-the standard error is too large rather than too small.
+Blocks of sentences are left out in turn. Where words recur, so are blocks of words, and blocks of
+what a sentence and a word have in common (the stimulus): a statistic of stimuli that share
+sentences and words varies as V_sentence + V_word - V_both, since what one stimulus adds is in both
+of the first two. Rows of left-out values are those of `mlem_core.pairs.units.Blocks`, and
+`sizes` says which are which; None stands for blocks of sentences alone.
+
+Sources: Efron and Stein (1981), by whom the standard error of statistics of pairs is too large
+rather than too small; Cameron, Gelbach and Miller (2011), equation 2.13, for two kinds of units;
+MacKinnon, Nielsen and Webb (2023) for the jackknife in it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +21,7 @@ import numpy as np
 from mlem_core.base.typing import FloatArray
 
 CONFIDENCE = 0.95
-# Blocks of sentences that are left out in turn (single sentences if there are fewer).
+# Blocks of each kind of unit that are left out in turn (single units if there are fewer).
 BLOCKS = 200
 # The same where every model is fitted without each block, or all layers are ranked without it.
 REFITS = 50
@@ -26,13 +34,36 @@ class Interval(NamedTuple):
     upper: FloatArray
 
 
-def standard_error(left_out: FloatArray) -> FloatArray:
-    """The standard error (...) from a value without each block (n_blocks, ...)."""
+def standard_error(left_out: FloatArray, sizes: Sequence[int] | None = None) -> FloatArray:
+    """The standard error (...) from a value without each block (n_blocks, ...).
+
+    With two kinds of units √(V_sentence + V_item - V_both), but at least that of either alone: the
+    difference of two estimates may fall below 0 by chance.
+
+    Parameters
+    ----------
+    sizes : how many of the blocks are of sentences, of items and of both; None: all of sentences
+    """
+    if sizes is None or len(sizes) == 1:
+        return np.sqrt(_variance(left_out))
+    parts = np.split(left_out, np.cumsum(sizes)[:-1])
+    sentence, item, both = (_variance(part) for part in parts)
+    error: FloatArray = np.sqrt(np.maximum(sentence + item - both, np.maximum(sentence, item)))
+    return error
+
+
+def _variance(left_out: FloatArray) -> FloatArray:
+    """Delete-block jackknife variance (...) over the blocks (n_blocks, ...) of one kind of unit."""
     n = len(left_out)
     if n < 2:
         return np.full(left_out.shape[1:], np.nan)
-    error: FloatArray = np.sqrt((n - 1) * left_out.var(axis=0))
-    return error
+    variance: FloatArray = (n - 1) * left_out.var(axis=0)
+    return variance
+
+
+def fewest(left_out: FloatArray, sizes: Sequence[int] | None = None) -> int:
+    """How many blocks there are of the kind of unit that has fewest; t has one degree less."""
+    return len(left_out) if sizes is None else min(sizes)
 
 
 def t_quantile(n_blocks: int) -> float:
@@ -80,12 +111,28 @@ def t_test(value: FloatArray, error: FloatArray, n_blocks: int, above: bool = Fa
 
 
 def jackknife_interval(
-    value: FloatArray, left_out: FloatArray, low: float = -np.inf, high: float = np.inf
+    value: FloatArray,
+    left_out: FloatArray,
+    low: float = -np.inf,
+    high: float = np.inf,
+    sizes: Sequence[int] | None = None,
 ) -> Interval:
-    """`t_interval` of a value (...), from the value without each block (n_blocks, ...)."""
-    return t_interval(value, standard_error(left_out), len(left_out), low, high)
+    """`t_interval` of a value (...), from the value without each block (n_blocks, ...).
+
+    `sizes` as in `standard_error`.
+    """
+    error = standard_error(left_out, sizes)
+    return t_interval(value, error, fewest(left_out, sizes), low, high)
 
 
-def p_value(value: FloatArray, left_out: FloatArray, above: bool = False) -> FloatArray:
-    """`t_test` of a value (...), from the value without each block (n_blocks, ...)."""
-    return t_test(value, standard_error(left_out), len(left_out), above)
+def p_value(
+    value: FloatArray,
+    left_out: FloatArray,
+    above: bool = False,
+    sizes: Sequence[int] | None = None,
+) -> FloatArray:
+    """`t_test` of a value (...), from the value without each block (n_blocks, ...).
+
+    `sizes` as in `standard_error`.
+    """
+    return t_test(value, standard_error(left_out, sizes), fewest(left_out, sizes), above)

@@ -20,6 +20,7 @@ from mlem_core.pairs.patterns import PairIndex, block_numbers, feature_columns, 
 from mlem_core.pairs.ranks import average_ranks, order_pairs
 from mlem_core.pairs.resampling import RankedPairs
 from mlem_core.pairs.tables import PairTables
+from mlem_core.pairs.units import Blocks, blocks_left_out
 from mlem_core.storage.store import Store
 
 
@@ -35,6 +36,7 @@ class LayerPairs:
     squared : for each layer (n_pairs,) squared neural distances
     pattern : (n_pairs,) pattern of each pair, a row of `tables.codes`
     groups, folds : (n_stimuli,) sentence and fold of each stimulus
+    items : (n_stimuli,) word, or other item, of each stimulus; None where none recurs
     """
 
     layers: tuple[Layer, ...]
@@ -44,6 +46,7 @@ class LayerPairs:
     pattern: NDArray[np.int32]
     groups: IntArray
     folds: IntArray
+    items: IntArray | None = None
 
     @classmethod
     def of(
@@ -70,19 +73,6 @@ class LayerPairs:
         if interactions is None:
             interactions = analysis.spec.interactions
 
-        def ranked(layer: Layer) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
-            model, number = layer
-            rows = np.asarray(representations_of(analysis, model, store)[number])
-            name, distance = f"{model} layer {number}", analysis.spec.distance
-            if distance == "precomputed":
-                squared = condensed_from_matrix(rows, layer=name)
-            else:
-                squared = squared_distances(rows, distance, layer=name)
-            order, value = order_pairs(squared)
-            doubled = np.empty(len(squared), dtype=np.uint32)
-            doubled[order] = average_ranks(value).doubled
-            return doubled, squared.astype(np.float32)
-
         index = PairIndex.build(
             feature_columns(analysis.stimuli), analysis.folds, analysis.spec.missing
         )
@@ -94,7 +84,8 @@ class LayerPairs:
                 columns = [tables.features.index(name) for name in chosen.features]
                 pattern = group_rows(index.codes[:, columns])[1][pattern].astype(np.int32)
             tables = chosen
-        ranks, squared = zip(*side_by_side(ranked, layers), strict=True)
+        ranked = side_by_side(lambda layer: _ranked(analysis, layer, store), layers)
+        ranks, squared = zip(*ranked, strict=True)
         return cls(
             layers=tuple(layers),
             tables=tables.with_interactions(interactions),
@@ -103,6 +94,7 @@ class LayerPairs:
             pattern=pattern,
             groups=np.unique(analysis.stimuli.groups, return_inverse=True)[1].astype(np.int64),
             folds=analysis.folds,
+            items=analysis.stimuli.items,
         )
 
     @property
@@ -110,11 +102,30 @@ class LayerPairs:
         return int(self.groups.max()) + 1
 
     @cached_property
-    def group_folds(self) -> IntArray:
-        """(n_groups,) the fold of each sentence."""
-        folds = np.empty(self.n_groups, dtype=np.int64)
-        folds[self.groups] = self.folds
-        return folds
+    def by_stimulus(self) -> LayerPairs:
+        """The same pairs, each stimulus a group of its own, so that any of them can be left out.
+
+        See `mlem_core.pairs.resampling.RankedPairs.by_stimulus`.
+        """
+        alone = replace(self, groups=np.arange(len(self.groups)))
+        # What does not depend on the groups is not made again.
+        inside = tuple(pairs.by_stimulus for pairs in self.inside)
+        vars(alone).update(cells=self.cells, whole=self.whole.by_stimulus, inside=inside)
+        return alone
+
+    def blocks(self, n_blocks: int, rng: np.random.Generator) -> Blocks:
+        """The stimuli that are left out in turn, for `by_stimulus`: see `blocks_left_out`."""
+        return blocks_left_out(self.groups, self.items, n_blocks, rng)
+
+    def groups_in(self, fold: int) -> IntArray:
+        """The sentences with stimuli in a fold, ascending, as `inside` numbers them."""
+        return np.unique(self.groups[self.folds == fold])
+
+    @property
+    def fold_units(self) -> IntArray:
+        """(n_stimuli,) what stays together in a fold: the sentence, or the item."""
+        n_parts = sum(len(self.groups_in(fold)) for fold in range(self.tables.n_folds))
+        return self.groups if n_parts == self.n_groups or self.items is None else self.items
 
     @cached_property
     def cells(self) -> IntArray:
@@ -151,10 +162,30 @@ class LayerPairs:
         return tuple(folds)
 
     def bootstrap_weights(self, n_replicates: int, rng: np.random.Generator) -> FloatArray:
-        """(n_replicates, n_groups) times each sentence counts: in a fold as many as it has."""
+        """(n_replicates, n_groups) times each sentence counts: in a fold as many as it has.
+
+        Where folds are over items, and a sentence is in several, as many as there are in all.
+        """
+        folds = [self.groups_in(fold) for fold in range(self.tables.n_folds)]
         weights = np.empty((n_replicates, self.n_groups))
-        for fold in range(self.tables.n_folds):
-            members = np.flatnonzero(self.group_folds == fold)
+        for members in folds if self.fold_units is self.groups else [np.arange(self.n_groups)]:
             n = len(members)
             weights[:, members] = rng.multinomial(n, np.full(n, 1 / n), n_replicates)
         return weights
+
+
+def _ranked(
+    analysis: Analysis, layer: Layer, store: Store
+) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
+    """Twice the average rank of each pair of stimuli in a layer, and their squared distance."""
+    model, number = layer
+    rows = np.asarray(representations_of(analysis, model, store)[number])
+    name, distance = f"{model} layer {number}", analysis.spec.distance
+    if distance == "precomputed":
+        squared = condensed_from_matrix(rows, layer=name)
+    else:
+        squared = squared_distances(rows, distance, layer=name)
+    order, value = order_pairs(squared)
+    doubled = np.empty(len(squared), dtype=np.uint32)
+    doubled[order] = average_ranks(value).doubled
+    return doubled, squared.astype(np.float32)

@@ -1,7 +1,8 @@
 """What scores and terms are by chance: the sentences' labels permuted.
 
 Under the hypothesis that a layer has nothing to do with the features, sentences of the same fold
-and of as many stimuli can change their labels (all feature values, word by word). For each
+and of as many stimuli can change their labels (all feature values, word by word). Where folds are
+over items (words), it is items that do. For each
 permutation the model is fitted and scored anew with the whole cross-validation: with the weights
 of the true labels the test would find far more than 5 in 100, because folds that test one model
 have trained the others.
@@ -121,7 +122,7 @@ def score_above_chance(
     """
     rng = np.random.default_rng(seed)
     observed = fit(pairs.tables).rho.mean(axis=1)
-    labels = permuted_labels(pairs.groups, pairs.folds, n_permutations, rng)
+    labels = permuted_labels(pairs.fold_units, pairs.folds, n_permutations, rng)
     n_sums = len(pairs.tables.counts) * (2 + train_ranks * pairs.tables.n_folds)
     step = max(1, CHUNK // n_sums)
     rows = []

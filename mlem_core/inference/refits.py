@@ -43,7 +43,7 @@ def replicate_tables(pairs: LayerPairs, weights: FloatArray) -> Iterator[PairTab
         within = np.zeros((n_layers, n_cells))
         squares = np.zeros((n_layers, tables.n_folds))
         for fold, inside in enumerate(pairs.inside):
-            (sums,) = inside.draw(row[None, np.flatnonzero(pairs.group_folds == fold)])
+            (sums,) = inside.draw(row[None, pairs.groups_in(fold)])
             within[:, tables.held_out(fold)] = sums.sums[0]
             squares[:, fold] = sums.squares[0]
         filled = counts > 0

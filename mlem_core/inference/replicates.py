@@ -1,10 +1,11 @@
 """A statistic of all stimuli with its bootstrap and jackknife replicates, and its interval.
 
-Confidence intervals combine two ways of resampling the sentences. The delete-block jackknife gives
-the standard error: the bootstrap's own is too large here, because a bootstrap replicate counts the
-noise of a pair three times where the jackknife counts it twice. The bootstrap gives the shape: its
-quantiles, brought to the jackknife's standard error, around the value. `make validate` measures how
-often such intervals hold the truth, see docs/validation.
+Confidence intervals combine two ways of resampling. The delete-block jackknife, of sentences and,
+where words recur, of words (`mlem_core.pairs.units`), gives the standard error: the bootstrap's
+own is too large here, because a bootstrap replicate counts the noise of a pair three times where
+the jackknife counts it twice. The bootstrap of the sentences gives the shape: its quantiles,
+brought to the jackknife's standard error, around the value. `make validate` measures how often such
+intervals hold the truth, see docs/validation.
 """
 
 from __future__ import annotations
@@ -22,25 +23,43 @@ from mlem_core.inference.jackknife import (
     CONFIDENCE,
     REFITS,
     Interval,
+    fewest,
     standard_error,
     t_quantile,
 )
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.refits import refitted_scores, replicated_ceilings
-from mlem_core.pairs.resampling import leave_out, multinomial
+from mlem_core.pairs.resampling import RankedPairs, multinomial
 
 
 class Replicates(NamedTuple):
-    """One statistic of all stimuli, in bootstrap replicates, and without blocks of sentences.
+    """One statistic of all stimuli, in bootstrap replicates, and without blocks of them.
 
     value : (...)
     bootstrap : (n_replicates, ...)
     left_out : (n_blocks, ...)
+    sizes : how many of the blocks are of each kind of unit, see
+        `mlem_core.inference.jackknife.standard_error`
     """
 
     value: FloatArray
     bootstrap: FloatArray
     left_out: FloatArray
+    sizes: tuple[int, ...] | None = None
+
+    def less(self, other: Replicates) -> Replicates:
+        """The difference to another statistic of the same replicates and blocks."""
+        return Replicates(
+            self.value - other.value,
+            self.bootstrap - other.bootstrap,
+            self.left_out - other.left_out,
+            self.sizes,
+        )
+
+    @property
+    def error(self) -> FloatArray:
+        """(...) the standard error, of the jackknife."""
+        return standard_error(self.left_out, self.sizes)
 
     def interval(self) -> Interval:
         """Confidence interval: quantiles of the bootstrap at the scale of the jackknife."""
@@ -54,7 +73,7 @@ class Replicates(NamedTuple):
         safe = np.where(varies, spread, 1.0)
         # A quantile in standard deviations, the normal one where no replicate differs (a model
         # without any weight may have some without a block); a little further out for few blocks.
-        wider = standard_error(self.left_out) * t_quantile(len(self.left_out)) / normal
+        wider = self.error * t_quantile(fewest(self.left_out, self.sizes)) / normal
         below = np.where(varies, np.minimum((low - mean) / safe, 0.0), -normal)
         above = np.where(varies, np.maximum((high - mean) / safe, 0.0), normal)
         return Interval(self.value + wider * below, self.value + wider * above)
@@ -62,8 +81,8 @@ class Replicates(NamedTuple):
     def rescaled(self) -> FloatArray:
         """(n_replicates, ...) around the value, with the jackknife's standard error."""
         spread = self.bootstrap.std(axis=0, ddof=1)
-        error, varies = standard_error(self.left_out), spread > 1e-12
-        ratio = np.divide(error, spread, out=np.zeros_like(spread), where=varies)
+        varies = spread > 1e-12
+        ratio = np.divide(self.error, spread, out=np.zeros_like(spread), where=varies)
         around: FloatArray = self.value + (self.bootstrap - self.bootstrap.mean(axis=0)) * ratio
         return around
 
@@ -90,10 +109,21 @@ def resampled_terms(
     """
     _check(pairs, n_replicates)
     rng, n = np.random.default_rng(seed), pairs.n_groups
-    weights = (np.ones((1, n)), multinomial(n, n_replicates, rng), leave_out(n, BLOCKS, rng))
-    terms = term_replicates(pairs.whole, pairs.tables, np.concatenate(weights), progress)
-    values = np.column_stack((terms.values, terms.rsa, terms.ceilings))
-    return Replicates(values[0], values[1 : 1 + n_replicates], values[1 + n_replicates :])
+    weights = np.concatenate((np.ones((1, n)), multinomial(n, n_replicates, rng)))
+    blocks = pairs.blocks(BLOCKS, rng)
+    total = len(weights) + len(blocks.weights)
+
+    def values(whole: RankedPairs, weights: FloatArray, before: int) -> FloatArray:
+        def counted(done: int, _: int) -> None:
+            if progress is not None:
+                progress(before + done, total)
+
+        terms = term_replicates(whole, pairs.tables, weights, counted)
+        return np.column_stack((terms.values, terms.rsa, terms.ceilings))
+
+    drawn = values(pairs.whole, weights, 0)
+    left_out = values(pairs.whole.by_stimulus, blocks.weights, len(weights))
+    return Replicates(drawn[0], drawn[1:], left_out, blocks.sizes)
 
 
 def resampled_scores(
@@ -106,8 +136,8 @@ def resampled_scores(
     """ρ, ceiling, and importances of each layer, means over folds: (n_layers, 2 + n_columns).
 
     The models keep their weights, but the standard errors of importances are those of models that
-    are fitted anew where blocks of sentences are left out (see `caveats.FITTED` for the estimators
-    that cannot be), and those of ceilings of means by pattern that are made anew.
+    are fitted anew where blocks are left out (see `caveats.FITTED` for the estimators that cannot
+    be), and those of ceilings of means by pattern that are made anew.
 
     Parameters
     ----------
@@ -124,12 +154,15 @@ def resampled_scores(
     coefficients = fit(pairs.tables).weights
     weights = np.concatenate((np.ones((1, n)), pairs.bootstrap_weights(n_replicates, rng)))
     values = score_replicates(pairs, coefficients, weights).values
-    blocks = leave_out(n, REFITS, rng)
-    left_out = score_replicates(pairs, coefficients, blocks, importance=not entry.refitted).values
+    blocks, alone = pairs.blocks(REFITS, rng), pairs.by_stimulus
+    left_out = score_replicates(
+        alone, coefficients, blocks.weights, importance=not entry.refitted
+    ).values
     # Weights are near the best for ρ, which does not notice how they vary; importances do. So does
     # the ceiling notice how the means by pattern vary, with which it compares.
     if entry.refitted:
-        left_out[..., 1:] = refitted_scores(pairs, blocks, fit, progress).values[..., 1:]
+        again = refitted_scores(alone, blocks.weights, fit, progress)
+        left_out[..., 1:] = again.values[..., 1:]
     else:
-        left_out[..., 1] = replicated_ceilings(pairs, blocks)
-    return Replicates(values[0], values[1:], left_out)
+        left_out[..., 1] = replicated_ceilings(alone, blocks.weights)
+    return Replicates(values[0], values[1:], left_out, blocks.sizes)

@@ -29,7 +29,7 @@ def score_table(
     """
     at = intervals.places(layers)
     names = [("rho", ""), ("ceiling", ""), *(("importance", name) for name in intervals.columns)]
-    p = p_value(intervals.scores[at], intervals.scores_without[:, at], above=True)
+    p = p_value(intervals.scores[at], intervals.scores_without[:, at], True, intervals.sizes)
     p[:, :2] = np.nan
     table = pd.DataFrame(
         {
@@ -61,7 +61,7 @@ def similarity_table(
     first, second = np.triu_indices(len(at), 1)
     a, b = at[first], at[second]
     rsa, without = intervals.rsa[a, b], intervals.rsa_without[:, a, b]
-    bounds = jackknife_interval(rsa, without, -1.0, 1.0)
+    bounds = jackknife_interval(rsa, without, -1.0, 1.0, intervals.sizes)
     table = pd.DataFrame(
         {
             "layer_a": names[first],
@@ -72,7 +72,7 @@ def similarity_table(
             "rsa": rsa,
             "rsa_lower": bounds.lower,
             "rsa_upper": bounds.upper,
-            "rsa_p": p_value(rsa, without),
+            "rsa_p": p_value(rsa, without, sizes=intervals.sizes),
         }
     )
     return family_of_tests(table, "RSA correlations", correction, "rsa_p")
@@ -91,7 +91,7 @@ def agreement_interval(
             for scores, rsa in zip(intervals.scores_without, intervals.rsa_without, strict=True)
         ]
     )
-    bounds = jackknife_interval(np.array([value]), without[:, None], -1.0, 1.0)
+    bounds = jackknife_interval(np.array([value]), without[:, None], -1.0, 1.0, intervals.sizes)
     return value, float(bounds.lower[0]), float(bounds.upper[0])
 
 
@@ -115,9 +115,9 @@ def terms_and_whole(
         )
     both = intervals.places((a, b))
     i, j = both
-    n_blocks = len(intervals.rsa_without)
+    sizes, n_blocks = intervals.sizes, min(intervals.sizes)
     terms = t_interval(intervals.terms[:, i, j], intervals.terms_error[:, i, j], n_blocks)
-    rsa = jackknife_interval(intervals.rsa[i, j], intervals.rsa_without[:, i, j], -1.0, 1.0)
+    rsa = jackknife_interval(intervals.rsa[i, j], intervals.rsa_without[:, i, j], -1.0, 1.0, sizes)
     ceilings, errors = intervals.ceilings[both], intervals.ceilings_error[both]
     around = t_interval(ceilings, errors, n_blocks, 0.0, 1.0)
     return (
@@ -156,8 +156,8 @@ def term_tests(
     """
     terms, _ = terms_and_whole(intervals, a, b)
     i, j = intervals.places((a, b))
-    error, n_blocks = intervals.terms_error[:, i, j], len(intervals.rsa_without)
-    p = t_test(terms["value"].to_numpy(), error, n_blocks)
+    error = intervals.terms_error[:, i, j]
+    p = t_test(terms["value"].to_numpy(), error, min(intervals.sizes))
     return family_of_tests(pd.DataFrame({"term": terms["term"], "p": p}), "terms", correction)
 
 
@@ -173,14 +173,14 @@ def importance_differences(
     i, j = intervals.places((a, b))
     value = intervals.scores[i, 2:] - intervals.scores[j, 2:]
     without = intervals.scores_without[:, i, 2:] - intervals.scores_without[:, j, 2:]
-    bounds = jackknife_interval(value, without)
+    bounds = jackknife_interval(value, without, sizes=intervals.sizes)
     table = pd.DataFrame(
         {
             "feature": list(intervals.columns),
             "value": value,
             "lower": bounds.lower,
             "upper": bounds.upper,
-            "p": p_value(value, without),
+            "p": p_value(value, without, sizes=intervals.sizes),
         }
     )
     what = f"differences of importance, {layer_name(a)} less {layer_name(b)}"

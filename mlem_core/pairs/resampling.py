@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,6 +70,14 @@ class RankedPairs:
     @property
     def n_layers(self) -> int:
         return len(self.classes)
+
+    @property
+    def by_stimulus(self) -> RankedPairs:
+        """The same pairs, each stimulus a group of its own, so that any of them can be left out.
+
+        Meant for weights of 0 and 1, with which a group's own pairs count as any others.
+        """
+        return replace(self, groups=np.arange(len(self.groups)), n_groups=len(self.groups))
 
     @classmethod
     def of(

@@ -35,19 +35,22 @@ def computed_on(n_stimuli: int, n_pairs: int = 0, n_folds: int = 0) -> str:
     return f"Computed on {(', ' if n_folds else ' and ').join(counts)}."
 
 
-def profiles(basis: str, family: str = "", *, flagged: bool = False, warning: str = "") -> str:
+def profiles(
+    basis: str, family: str = "", over: str = "", *, flagged: bool = False, warning: str = ""
+) -> str:
     """Importance over the layers.
 
     Parameters
     ----------
-    family : what the p-values are corrected over; empty where there are no intervals
+    family, over : what the p-values are corrected over, and what is drawn anew, see
+        `mlem_core.pairs.units.Units.over`; empty where there are no intervals
     flagged : whether layers are flagged by an audit
     warning : about features that correlate
     """
     spread = f"Bands are {FOLDS}."
     if family:
         spread = (
-            "Bands are 95 % confidence intervals over sentences; a marker is open where the "
+            f"Bands are 95 % confidence intervals over {over}; a marker is open where the "
             f"importance is not above 0 (p > 0.05, corrected over a family of {family})."
         )
     return _joined(
@@ -99,16 +102,21 @@ def importance(kind: str, n_folds: int, basis: str) -> str:
 
 
 def similarity(
-    basis: str, family: str = "", *, flagged: bool = False, agreement: float = math.nan
+    basis: str,
+    family: str = "",
+    over: str = "",
+    *,
+    flagged: bool = False,
+    agreement: float = math.nan,
 ) -> str:
-    """The two matrices of similarity; `family` and `flagged` as in `profiles`."""
+    """The two matrices of similarity; `family`, `over` and `flagged` as in `profiles`."""
     number = "" if math.isnan(agreement) else f", here {agreement:.2f}"
     return _joined(
         "Feature-based: weighted Kendall τ of the importance profiles. Feature-agnostic: RSA, "
         "Spearman ρ of the neural distances over all pairs. Their agreement is the Spearman ρ of "
         f"the two upper triangles{number}.",
         "Dots: pairs whose similarity changes in the audit." if flagged else "",
-        "The pointer over a cell shows its 95 % confidence interval over sentences, and p of RSA, "
+        f"The pointer over a cell shows its 95 % confidence interval over {over}, and p of RSA, "
         f"corrected over a family of {family}."
         if family
         else "",
@@ -125,9 +133,9 @@ def layer_maps(basis: str) -> str:
     )
 
 
-def compare(basis: str, *, intervals: bool = False, flagged: bool = False) -> str:
-    """Two layers against each other."""
-    spread = "95 % confidence intervals over sentences" if intervals else FOLDS
+def compare(basis: str, over: str = "", *, flagged: bool = False) -> str:
+    """Two layers against each other; `over` and `flagged` as in `profiles`."""
+    spread = f"95 % confidence intervals over {over}" if over else FOLDS
     return _joined(
         f"Importance of each feature in the two layers: mean over folds, bars are {spread}; on the "
         "diagonal a feature matters as much in both.",
@@ -151,14 +159,20 @@ def stimulus_map(n_shown: int, n_stimuli: int, color: str = "") -> str:
     )
 
 
-def why(basis: str, how: str = "") -> str:
-    """RSA of two layers as a sum; `how` its intervals were made, empty where there are none."""
+def why(basis: str, how: str = "", over: str = "") -> str:
+    """RSA of two layers as a sum.
+
+    Parameters
+    ----------
+    how, over : how its intervals were made, and what is drawn anew, as in `profiles`; empty where
+        there are none
+    """
     return _joined(
         "RSA (Spearman ρ of the neural distances of the two layers) as a sum: Shapley values of "
         "the part that the features account for, between disjoint sets of stimuli (a feature of "
         "pure noise adds 0 on average), and the part that they do not, which may be negative. The "
         "terms add up exactly.",
-        f"Bars: 95 % confidence intervals over sentences, {how}." if how else "",
+        f"Bars: 95 % confidence intervals over {over}, {how}." if how else "",
         basis,
     )
 

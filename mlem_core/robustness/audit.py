@@ -64,8 +64,7 @@ def depends_on(analysis: Analysis) -> dict[str, Any]:
         "distance": spec.distance,
         "estimator": spec.estimator,
         "interactions": spec.interactions,
-        "folds": spec.folds,
-        "seed": spec.seed,
+        **spec.fold_choices,
     }
 
 

@@ -173,8 +173,9 @@ class Claim:
 
 
 class OverStimuli(NamedTuple):
-    """The margin of a claim in the analysis itself, with what other sentences would make of it.
+    """The margin of a claim in the analysis itself, with what other stimuli would make of it.
 
+    others : what the interval speaks of, see `mlem_core.pairs.units.Units.others`
     p : of the hypothesis that the margin is 0 (two-sided)
     """
 
@@ -182,20 +183,21 @@ class OverStimuli(NamedTuple):
     lower: float
     upper: float
     p: float
+    others: str
 
     @property
     def sentence(self) -> str:
         """In words."""
         p = "p < 0.001" if self.p < 0.001 else f"p = {self.p:.3f}"
         text = (
-            f"In the analysis as it is the margin is {self.value:.3f}; other sentences of this "
-            f"kind would put it between {self.lower:.3f} and {self.upper:.3f} (95 % interval, {p})."
+            f"In the analysis as it is the margin is {self.value:.3f}; {self.others} would put it "
+            f"between {self.lower:.3f} and {self.upper:.3f} (95 % interval, {p})."
         )
         return minus(text)
 
 
 def over_stimuli(claim: Claim, intervals: LayerIntervals) -> OverStimuli | None:
-    """The margin of a claim with its interval over the sentences; None for a claim about τ.
+    """The margin of a claim with its interval over the stimuli; None for a claim about τ.
 
     Raises
     ------
@@ -205,7 +207,7 @@ def over_stimuli(claim: Claim, intervals: LayerIntervals) -> OverStimuli | None:
     if claim.kind in ("closer", "alike") and claim.measure != "rsa":
         return None
     place = dict(zip(claim.layers, intervals.places(claim.layers), strict=True))
-    # The value comes first, then what is left without each block of sentences.
+    # The value comes first, then what is left without each block.
     scores = np.concatenate((intervals.scores[None], intervals.scores_without))[..., 2:]
     rsa = np.concatenate((intervals.rsa[None], intervals.rsa_without))
     margin = claim.margin(
@@ -213,9 +215,10 @@ def over_stimuli(claim: Claim, intervals: LayerIntervals) -> OverStimuli | None:
         lambda a, b: pd.Series(rsa[:, place[a], place[b]]),
     ).to_numpy()
     value, without = margin[:1], margin[1:, None]
-    bounds = jackknife_interval(value, without)
-    numbers = (value, bounds.lower, bounds.upper, p_value(value, without))
-    return OverStimuli(*(float(number[0]) for number in numbers))
+    bounds = jackknife_interval(value, without, sizes=intervals.sizes)
+    p = p_value(value, without, sizes=intervals.sizes)
+    numbers = [float(number[0]) for number in (value, bounds.lower, bounds.upper, p)]
+    return OverStimuli(numbers[0], numbers[1], numbers[2], numbers[3], intervals.units.others)
 
 
 def _is_number(text: str) -> bool:

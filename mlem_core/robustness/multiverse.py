@@ -198,8 +198,7 @@ def depends_on(
         "layers": [[models[model]["identity"], model, layer] for model, layer in layers],
         "varied": {name: list(values) for name, values in varied.items()},
         "interactions": spec.interactions,
-        "folds": spec.folds,
-        "seed": spec.seed,
+        **spec.fold_choices,
         "dtype": spec.dtype,
         **{name: getattr(spec, name) for name in dimensions()},
     }

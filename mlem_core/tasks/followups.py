@@ -153,11 +153,13 @@ class Kind:
     make : does it
     models : names of the models whose representations it reads
     in_store : whether what it makes lies in the store, so that the task has no tables of its own
+    version : counted up when the same options give other tables
     """
 
     make: Make
     models: Callable[[Analysis, Options], Iterable[str]] = lambda analysis, options: ()
     in_store: bool = False
+    version: int = VERSION
 
 
 KINDS: dict[str, Kind] = {
@@ -166,7 +168,9 @@ KINDS: dict[str, Kind] = {
     "baseline": Kind(_baseline, _of_layers),
     "capsule": Kind(_capsule),
     "chance": Kind(_chance, _of_layers),
-    "error-bars": Kind(_pair_intervals, lambda _, options: [options["a"][0], options["b"][0]]),
+    "error-bars": Kind(
+        _pair_intervals, lambda _, options: [options["a"][0], options["b"][0]], version=2
+    ),
     "fits": Kind(_fits),
     "multiverse": Kind(_multiverse, _of_layers, in_store=True),
     # They are restored before any work, and no more is asked for.
@@ -262,7 +266,8 @@ def find(kind: str, job_id: str, options: Options, store: Store) -> Followup:
     """
     if kind not in KINDS:
         raise unknown("kind of work", kind, KINDS)
-    request = {"version": VERSION, "kind": kind, "analysis": job_id, "options": dict(options)}
+    version = KINDS[kind].version
+    request = {"version": version, "kind": kind, "analysis": job_id, "options": dict(options)}
     if job_id == examples.ID:
         # Another version of the program has another example under the same name.
         request["example"] = sha256_file(examples.FOLDER / "result" / "analysis.json")

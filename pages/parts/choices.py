@@ -18,7 +18,7 @@ from pages.parts.wording import plain
 FORM = (
     "stimuli", "models", "files", "layers", "columns",
     "ordered", "missing", "estimator", "interactions", "distance",
-    "special_tokens", "dtype", "folds", "seed",
+    "special_tokens", "dtype", "folds", "folds_over", "seed",
 )  # fmt: skip
 VIEW = (
     "analysis", "features", "show_models", "show_layers", "a", "b", "colour", "term", "which",

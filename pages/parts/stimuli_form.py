@@ -227,8 +227,8 @@ def tell(options: dict[str, Any]) -> None:
     from mlem_core import figures
     from mlem_core.data import datasets
 
-    names = ("features", "ordered", "nominal", "missing", "interactions", "folds", "seed")
-    asked = {name: options[name] for name in names}
+    names = ("features", "ordered", "nominal", "missing", "interactions")
+    asked = {name: options[name] for name in (*names, "folds", "folds_over", "seed")}
     if asked["features"] == ():
         return
     chosen = choices.get_one("stimuli", next(iter(datasets.SETS)))

@@ -60,13 +60,15 @@ def agreement(view: View) -> tuple[float, float] | None:
 
 def offer(view: View) -> None:
     """The button that makes them, or its progress; nothing where they are there."""
+    from mlem_core.pairs.units import Units
+
     if of(view) is not None:
         return
     background.offer(
         view.work("all-error-bars", view.selection.to_dict()),
         "Add confidence intervals and tests",
-        "Resamples the sentences in the background: intervals and tests on all pages, for all "
-        f"{len(view.layers)} layers. About {_minutes(view)}.",
+        f"Resamples {Units.of(view.analysis.stimuli).over} in the background: intervals and tests "
+        f"on all pages, for all {len(view.layers)} layers. About {_minutes(view)}.",
     )
 
 
@@ -80,7 +82,7 @@ def tests(
     intervals: LayerIntervals, family: FamilyOfTests, name: str, title: str, caption: str
 ) -> None:
     """A table of intervals and tests, with the choice of how its p-values are corrected."""
-    from mlem_core.inference.caveats import ZERO, how_computed
+    from mlem_core.inference.caveats import ZERO, generalises, how_computed
 
     used = chosen_correction()
 
@@ -89,19 +91,17 @@ def tests(
         if chosen_correction() != used:
             # This part is drawn alone, but figures and captions say the correction too.
             st.rerun()
-        how = how_computed(intervals.estimator, intervals.n_sentences)
-        _tests(family, name, f"{caption} {how} {ZERO}")
+        how = how_computed(intervals.estimator, intervals.units)
+        _tests(family, name, f"{caption} {how} {ZERO} {generalises(intervals.units)}")
 
     frame.folded(title, ":material/rule:", name, body)
 
 
 def _tests(tests: FamilyOfTests, name: str, caption: str) -> None:
-    from mlem_core.inference.caveats import GENERALISES
-
     exporting.draw_table(
         tests.table,
         name,
-        f"{caption} p_corrected: over a family of {tests.family}. {GENERALISES}",
+        f"{caption} p_corrected: over a family of {tests.family}.",
         column_config={
             column: st.column_config.NumberColumn(format="%.2g" if "_p" in f"_{column}" else "%.3f")
             for column in tests.table.select_dtypes("number")
@@ -142,8 +142,8 @@ def _chance(view: View) -> None:
     _tests(
         family_of_tests(made["table"], "scores", chosen_correction()),
         "chance-tests",
-        "rho: held-out ρ; chance: its mean over permuted labels, where what all labels share (the "
-        "place of a word) is left as it is.",
+        "rho: held-out ρ; chance: its mean over labels permuted between sentences, where what all "
+        "labels share (the place of a word) is left as it is.",
     )
 
 

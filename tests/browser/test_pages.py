@@ -233,8 +233,10 @@ def test_the_example_says_why_two_layers_are_alike_and_how_sure_that_is(
 ) -> None:
     page.goto(f"{app.url}/why?analysis=example")
     expect(page.get_by_text(re.compile("are alike .RSA 0.* which makes .* of it"))).to_be_visible()
-    expect(page.get_by_text(re.compile("How sure: other sentences of this kind"))).to_be_visible()
-    expect(page.get_by_text(re.compile("blocks of sentences left out in turn"))).to_be_visible()
+    expect(
+        page.get_by_text(re.compile("How sure: other sentences and other words"))
+    ).to_be_visible()
+    expect(page.get_by_text(re.compile("blocks of each left out in turn"))).to_be_visible()
     settled(page)
     picture(page, "example-why-sure")
     page.goto(f"{app.url}/compare?analysis=example")

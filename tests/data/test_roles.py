@@ -36,7 +36,7 @@ def test_a_table_of_other_names_is_recognised():
         "freq": "ordered",
         "note": "nominal",
         "constant": "ignore",
-        "item": "group",
+        "item": "item",
     }
     stimuli = apply_roles(table, {"note": "ignore"}, "other.csv")
     assert stimuli.words == ["dog", "cat.", "she"] and stimuli.name == "other.csv"

@@ -10,6 +10,7 @@ import pytest
 
 from mlem_core.base.errors import InputError
 from mlem_core.data.csvfile import MAX_BYTES, write_table
+from mlem_core.data.roles import apply_roles
 from mlem_core.data.stimuli import Feature
 from mlem_core.data.stimulus_csv import from_frame, read_csv, write_csv
 
@@ -423,3 +424,27 @@ def test_write_table_writes_any_table(tmp_path):
     text = io.StringIO()
     write_table(pd.DataFrame({"rho": [-0.5], "ok": [True], "model": ["m"], "n": [3]}), text)
     assert text.getvalue() == "rho,ok,model,n\n-0.5,True,m,3\n"
+
+
+def test_items_are_words_that_recur():
+    stimuli = read_csv(
+        b"sentence,word_index,f\nThe dog runs,0,1\nThe dog runs,1,2\na dog. sits,1,3\nthe end,0,4\n"
+    )
+    assert stimuli.item_name == "word"
+    np.testing.assert_array_equal(stimuli.items, [0, 1, 1, 0])
+    np.testing.assert_array_equal(stimuli.take(np.array([2, 1])).items, [0, 0])
+    # No word of these is in two sentences: each sentence has words of its own.
+    assert stimuli.take(np.array([0, 1])).items is None
+    twice = read_csv(b"sentence,word_index,f\nthe or the,0,1\nthe or the,2,2\nan end,0,3\n")
+    assert twice.items is None
+    assert read_csv(b"sentence,f\nthe dog,1\nthe cat,2\n").items is None
+
+
+def test_a_column_says_what_the_items_are():
+    rows = b"sentence,item,f\na b,x,1\nb c,y,2\nc d,x,3\n"
+    stimuli = read_csv(rows)
+    assert stimuli.item_name == "item" and stimuli.features == (Feature("f", "ordered"),)
+    np.testing.assert_array_equal(stimuli.items, [0, 1, 0])
+    again = apply_roles(stimuli, {})
+    np.testing.assert_array_equal(again.items, stimuli.items)
+    assert "item in row 2 is empty" in refusal(rows.replace(b",y,", b",,"))

@@ -4,6 +4,7 @@ import explicit
 import numpy as np
 import pandas as pd
 import pytest
+from inputs import in_files
 from scipy.stats import spearmanr, t
 
 from mlem_core.analysis.run import run
@@ -13,7 +14,7 @@ from mlem_core.inference import all_layers
 from mlem_core.inference.all_layers import find, layer_intervals
 from mlem_core.inference.bootstrap import REPLICATES
 from mlem_core.inference.caveats import FEW, FITTED, how_computed
-from mlem_core.inference.explanation import explain
+from mlem_core.inference.explanation import explain, with_intervals
 from mlem_core.inference.intervals import load, save
 from mlem_core.inference.jackknife import jackknife_interval, p_value, standard_error
 from mlem_core.inference.layer_pairs import LayerPairs
@@ -29,6 +30,7 @@ from mlem_core.inference.tables import (
 from mlem_core.measures.decomposition import UNEXPLAINED
 from mlem_core.measures.similarity import agreement
 from mlem_core.pairs.resampling import leave_out
+from mlem_core.pairs.units import Units
 from mlem_core.robustness.claims import Claim, over_stimuli
 from mlem_core.storage.store import Store
 
@@ -189,8 +191,8 @@ def test_other_features_estimators_and_few_layers_at_a_time(analysis, intervals,
     found = layer_intervals(whole, store, whole.select(**asked), report=seen.append)
     assert found.columns == ("colour", "size", "colour × size")
     np.testing.assert_allclose(found.rsa_without, intervals.rsa_without, atol=1e-6)
-    assert FITTED in how_computed(found.estimator, found.n_sentences)
-    how = how_computed(intervals.estimator, intervals.n_sentences)
+    assert FITTED in how_computed(found.estimator, found.units)
+    how = how_computed(intervals.estimator, intervals.units)
     assert FITTED not in how and FEW not in how
     assert terms_and_whole(found, A, B)[0]["term"].tolist() == ["colour", "size", UNEXPLAINED]
     assert {step.stage for step in seen} == {
@@ -212,6 +214,85 @@ def test_what_cannot_be_is_said(analysis, intervals, monkeypatch):
     monkeypatch.setattr(all_layers, "MOST_BYTES", 30_000)
     with pytest.raises(InputError, match="choose at most 2 layers"):
         layer_intervals(whole, store, whole.select(["size"]))
+
+
+@pytest.fixture(scope="module")
+def of_words(tmp_path_factory):
+    """Words of 60 sentences, of 15 forms; two of three layers share the form and its colour."""
+    folder = tmp_path_factory.mktemp("words")
+    rng = np.random.default_rng(0)
+    words = np.stack([rng.choice(15, 2, replace=False) for _ in range(60)]).ravel()
+    n, forms = len(words), rng.standard_normal((15, 3))
+    colour = np.arange(15) % 2
+    pairs = words.reshape(-1, 2)
+    table = pd.DataFrame(
+        {
+            "sentence": np.repeat([f"w{a} and w{b} in {k}" for k, (a, b) in enumerate(pairs)], 2),
+            "word_index": np.tile([0, 2], n // 2),
+            "colour": np.where(colour[words] == 1, "red", "blue"),
+            "size": rng.integers(0, 5, n),
+        }
+    )
+    shared = 1.5 * forms[words] + 2.0 * colour[words][:, None]
+    layers = {f"layer_{k:02d}": shared + rng.standard_normal((n, 3)) for k in range(2)}
+    layers["layer_02"] = rng.standard_normal((n, 3))
+    spec = in_files(folder, table, {"m": dict(enumerate(layers.values()))})
+    store = Store(folder / "cache")
+    whole = run(spec, store)
+    return whole, store, layer_intervals(whole, store)
+
+
+def test_words_are_drawn_too_where_they_recur(of_words, tmp_path):
+    whole, store, intervals = of_words
+    assert intervals.units == Units(60, 15, "word") and intervals.sizes == (50, 15, 50)
+    assert len(intervals.rsa_without) == len(intervals.scores_without) == 115
+    save(intervals, tmp_path)
+    again = load(tmp_path)
+    assert again.units == intervals.units and again.sizes == intervals.sizes
+    # The errors are those of both kinds of units, against t with as many degrees as words give.
+    both = standard_error(intervals.rsa_without, intervals.sizes)
+    sentences = standard_error(intervals.rsa_without[:50])
+    words = standard_error(intervals.rsa_without[50:65])
+    assert both[0, 1] > 1.5 * sentences[0, 1] and both[0, 1] >= words[0, 1]
+    row = similarity_table(intervals, [A, B]).table.iloc[0]
+    reach = t.ppf(0.975, 14) * both[0, 1]
+    assert row["rsa"] - row["rsa_lower"] == pytest.approx(reach, rel=1e-5)
+    p = 2 * t.sf(row["rsa"] / both[0, 1], 14)
+    assert row["rsa_p"] == pytest.approx(p, rel=1e-5)
+    terms, totals = terms_and_whole(intervals, A, B)
+    error = intervals.terms_error[:, 0, 1]
+    np.testing.assert_allclose(terms["upper"] - terms["value"], t.ppf(0.975, 14) * error)
+    assert totals["lower"].iloc[0] == pytest.approx(row["rsa_lower"])
+    claim = over_stimuli(Claim("closer", (A, B, C)), intervals)
+    assert "other sentences and other words would put it" in claim.sentence
+    tests, _ = term_tests(intervals, A, B, "none")
+    np.testing.assert_allclose(tests["p"], 2 * t.sf(np.abs(terms["value"] / error), 14), rtol=1e-6)
+    differences, _ = importance_differences(intervals, A, C, "none")
+    without = intervals.scores_without[:, 0, 2:] - intervals.scores_without[:, 2, 2:]
+    error = standard_error(without, intervals.sizes)
+    np.testing.assert_allclose(
+        differences["upper"] - differences["value"], t.ppf(0.975, 14) * error
+    )
+    how = how_computed("ridge", intervals.units)
+    assert "over sentences and words: up to 50 blocks of each" in how
+    why = with_intervals(explain(whole, A, B), whole, store, 50)
+    assert why.how_sure.startswith("How sure: other sentences and other words would put")
+    shift = why.whole["upper"].iloc[0] - why.rsa
+    assert shift == pytest.approx(reach, rel=0.6) and shift > 1.5 * sentences[0, 1]
+
+
+def test_leaving_out_a_word_is_an_analysis_without_it(of_words):
+    whole, store, intervals = of_words
+    pairs = LayerPairs.of(whole, whole.layers, store)
+    rng = np.random.default_rng(0)
+    pairs.bootstrap_weights(REPLICATES, rng)
+    row = pairs.blocks(50, rng).weights[53]
+    left_out = set(np.array(whole.stimuli.words)[row == 0])
+    assert len(left_out) == 1 and not left_out & set(np.array(whole.stimuli.words)[row == 1])
+    with np.load(dict(whole.spec.representations)["m"]) as arrays:
+        squared = [explicit.squared(arrays[f"layer_0{k}"][row == 1]) for k in (0, 1)]
+    expected = spearmanr(*squared).statistic
+    assert intervals.rsa_without[53, 0, 1] == pytest.approx(expected, abs=1e-6)
 
 
 def test_an_interval_stays_within_what_is_possible():

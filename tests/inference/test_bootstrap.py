@@ -120,7 +120,7 @@ def test_scores_of_a_draw_equal_those_of_explicit_copies(case):
             rho.append(explicit.rho(predicted, explicit.squared(layers[layer])[rows]))
         assert found.rho[0, layer] == pytest.approx(np.mean(rho), abs=1e-9)
     for fold in range(3):
-        drawn = draw[pairs.group_folds == fold]
+        drawn = draw[pairs.groups_in(fold)]
         assert drawn.sum() == len(drawn)
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import explicit
 import numpy as np
 import pandas as pd
@@ -12,7 +14,7 @@ from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.cli.commands import main
 from mlem_core.data.stimulus_csv import from_frame
-from mlem_core.inference.caveats import FEW, GENERALISES
+from mlem_core.inference.caveats import generalises
 from mlem_core.inference.explanation import (
     Explanation,
     contributing_pairs,
@@ -21,6 +23,7 @@ from mlem_core.inference.explanation import (
     with_intervals,
 )
 from mlem_core.measures.decomposition import UNEXPLAINED, decompose
+from mlem_core.pairs.units import Units
 from mlem_core.storage.store import Store
 
 N = 60
@@ -113,7 +116,6 @@ def test_two_layers_of_an_analysis_are_explained(analysis):
     # The same replicates give the same intervals.
     again = with_intervals(explain(whole, ("m", 0), ("m", 1)), whole, store, 100)
     pd.testing.assert_frame_equal(again.terms, found.terms)
-    assert "other" in GENERALISES and "sentences" in FEW
 
 
 def test_what_cannot_be_explained_is_said(analysis):
@@ -161,6 +163,9 @@ def test_the_headline_and_how_sure_it_is():
         "How sure: other sentences of this kind would put their RSA between 0.30 and 0.33 and what "
         "pos adds between 0.19 and 0.22 (95 % intervals)."
     )
+    twice = replace(made(values, bounds=True), others="other sentences and other words")
+    assert twice.how_sure.startswith("How sure: other sentences and other words would put")
+    assert "intervals for other sentences and other words; they" in twice.sentence
     assert "sets the two apart" in made({"pos": 0.5, UNEXPLAINED: -0.1}).headline
     assert "None of it is explained" in made({"pos": -0.1, UNEXPLAINED: 0.5}).headline
     assert "but hardly for any" in made({"pos": 0.001, UNEXPLAINED: 0.5}).headline
@@ -206,7 +211,7 @@ def test_the_command_line_says_the_same(analysis, tmp_path, capsys, monkeypatch)
     assert main([*arguments, "--bootstrap", "30"]) == 0
     written = pd.read_csv(tmp_path / "why.csv")
     assert list(written.columns) == ["term", "value", "lower", "upper", "chance"]
-    assert GENERALISES in capsys.readouterr().err
+    assert generalises(Units(120)) in capsys.readouterr().err
     assert main(["why", "m:0", "m:7", *inputs]) == 2
     assert capsys.readouterr().err.strip().splitlines()[-1].count("m:7") == 1
     with pytest.raises(SystemExit):

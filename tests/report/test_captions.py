@@ -20,7 +20,13 @@ def test_the_basis_counts_what_a_figure_rests_on() -> None:
 def test_a_caption_speaks_of_intervals_and_flags_only_where_there_are_some() -> None:
     plain = captions.profiles(BASIS)
     assert captions.FOLDS in plain and "95 %" not in plain and "Triangles" not in plain
-    annotated = captions.profiles(BASIS, "9 tests", flagged=True, warning="a and b correlate.")
+    annotated = captions.profiles(
+        BASIS, "9 tests", "sentences and words", flagged=True, warning="a and b correlate."
+    )
+    assert "95 % confidence intervals over sentences and words;" in annotated
+    assert "over sentences," in captions.similarity(BASIS, "9 tests", "sentences")
+    assert "over sentences;" in captions.compare(BASIS, "sentences")
+    assert captions.FOLDS in captions.compare(BASIS)
     assert "family of 9 tests" in annotated and "Triangles" in annotated
     assert captions.FOLDS not in annotated and "a and b correlate. Computed on" in annotated
     assert "two upper triangles." in captions.similarity(BASIS)

@@ -325,8 +325,11 @@ def test_a_claim_over_other_sentences(analysis: Analysis, store: Store) -> None:
     a, b, c = intervals.places((A, B, C))
     value = intervals.rsa[a, b] - intervals.rsa[a, c]
     without = intervals.rsa_without[:, a, b] - intervals.rsa_without[:, a, c]
-    expected = (value, *jackknife_interval(value, without), float(p_value(value, without)))
-    assert closer == pytest.approx(expected)
+    assert len(intervals.sizes) == 3 and intervals.units.two_way
+    bounds = jackknife_interval(value, without, sizes=intervals.sizes)
+    expected = (value, *bounds, float(p_value(value, without, sizes=intervals.sizes)))
+    assert closer[:4] == pytest.approx(expected)
+    assert closer.others == "other sentences and other words"
     alike = over_stimuli(Claim("alike", (A, B), threshold=0.9), intervals)
     assert alike is not None and alike.upper < 0 and alike.p < 0.001
     assert "p < 0.001" in alike.sentence and "−" in alike.sentence
@@ -337,7 +340,9 @@ def test_a_claim_over_other_sentences(analysis: Analysis, store: Store) -> None:
     assert top.lower > 0
     more = over_stimuli(Claim("more-in", (B, C), ("noun",)), intervals)
     own = importance_differences(intervals, B, C).table.set_index("feature").loc["noun"]
-    assert more == pytest.approx(tuple(own[["value", "lower", "upper", "p"]]))
+    assert more is not None and more[:4] == pytest.approx(
+        tuple(own[["value", "lower", "upper", "p"]])
+    )
     assert over_stimuli(Claim("closer", (A, B, C), measure="tau"), intervals) is None
     with pytest.raises(InputError, match="noun"):
         over_stimuli(Claim("top", (B,), ("nuon",)), intervals)

@@ -1,0 +1,115 @@
+"""What is drawn anew, in thought, when an interval speaks of other stimuli: sentences, and words.
+
+Words recur: the 2,040 probing stimuli are 224 words in 600 sentences. Intervals from sentences
+alone then say how a number would vary with other sentences made of the same words. Here both kinds
+of units are left out in turn, block by block, and the stimuli too, which have both in common (see
+`mlem_core.inference.jackknife.standard_error`).
+
+An item is a word, or what the column `item` of the stimuli says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.data.stimuli import StimulusSet
+from mlem_core.pairs.resampling import leave_out
+
+# Fewer items than this are not drawn: they say too little of how others would be.
+FEWEST_ITEMS = 10
+
+
+@dataclass(frozen=True)
+class Units:
+    """What there is of each kind of unit, and how sentences on a screen call it.
+
+    Attributes
+    ----------
+    n_sentences : groups of stimuli
+    n_items : words or other items that recur from sentence to sentence; 0 where none does
+    item : what one of them is called, "word" or "item"
+    """
+
+    n_sentences: int
+    n_items: int = 0
+    item: str = "word"
+
+    @classmethod
+    def of(cls, stimuli: StimulusSet) -> Units:
+        """Those of some stimuli."""
+        items = stimuli.items
+        n_items = 0 if items is None else len(np.unique(items))
+        return cls(len(np.unique(stimuli.groups)), n_items, stimuli.item_name)
+
+    @property
+    def two_way(self) -> bool:
+        """Whether intervals are over items too."""
+        return self.n_items >= FEWEST_ITEMS
+
+    @property
+    def each(self) -> str:
+        """What the blocks that are left out are of, after `over`."""
+        return "each" if self.two_way else "them"
+
+    @property
+    def over(self) -> str:
+        """What intervals are over."""
+        return f"sentences and {self.item}s" if self.two_way else "sentences"
+
+    @property
+    def others(self) -> str:
+        """What else there could have been, and an interval speaks of."""
+        if self.two_way:
+            return f"other sentences and other {self.item}s"
+        if not self.n_items:
+            return "other sentences of this kind"
+        made = "made of" if self.item == "word" else "with"
+        return f"other sentences {made} these {self.item}s"
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Which stimuli are left out in turn.
+
+    Attributes
+    ----------
+    weights : (n_blocks, n_stimuli) 1, or 0 where the block leaves the stimulus out
+    sizes : how many rows are blocks of sentences; or of sentences, of items, and of combinations
+        of a sentence and an item
+    """
+
+    weights: FloatArray
+    sizes: tuple[int, ...]
+
+
+def blocks_left_out(
+    groups: IntArray, items: IntArray | None, n_blocks: int, rng: np.random.Generator
+) -> Blocks:
+    """The blocks of each kind of unit.
+
+    Blocks are random and have as many units each (nearly); where there are fewer units than
+    blocks, each is one unit.
+
+    Parameters
+    ----------
+    groups, items : (n_stimuli,) sentence and item of each stimulus; with fewer than `FEWEST_ITEMS`
+        items, or None, sentences alone are left out
+    n_blocks : of each kind, at most
+    """
+    sentence = np.unique(groups, return_inverse=True)[1]
+    by_sentence = leave_out(int(sentence.max()) + 1, n_blocks, rng)[:, sentence]
+    if items is None or len(np.unique(items)) < FEWEST_ITEMS:
+        return Blocks(by_sentence, (len(by_sentence),))
+    item = np.unique(items, return_inverse=True)[1]
+    by_item = leave_out(int(item.max()) + 1, n_blocks, rng)[:, item]
+    names, both = np.unique(np.column_stack((sentence, item)), axis=0, return_inverse=True)
+    if len(names) == sentence.max() + 1:
+        # Each sentence has one item: what both have in common is the sentence, block by block.
+        by_both = by_sentence
+    else:
+        by_both = leave_out(len(names), n_blocks, rng)[:, both.ravel()]
+    parts = (by_sentence, by_item, by_both)
+    return Blocks(np.concatenate(parts), tuple(len(part) for part in parts))
