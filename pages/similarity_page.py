@@ -61,7 +61,10 @@ def _matrices(view: View, results: Results) -> None:
         annotations=figures.Annotations(None if tested is None else tested.table, flags),
     )
     caption = captions.similarity(
-        view.caption(results), "" if tested is None else tested.family, flagged=bool(flags)
+        view.caption(results),
+        "" if tested is None else tested.family,
+        flagged=bool(flags),
+        n_features=results.n_profile_features,
     )
     place = st.container()
     chosen = Panel(

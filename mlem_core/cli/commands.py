@@ -59,6 +59,7 @@ def _analyze(options: argparse.Namespace) -> None:
     from mlem_core.analysis.run import run
     from mlem_core.inference.all_layers import layer_intervals
     from mlem_core.inference.tables import score_table, similarity_table
+    from mlem_core.report.captions import tau_by_chance
     from mlem_core.storage.store import Store
 
     spec = spec_of(options)
@@ -85,6 +86,8 @@ def _analyze(options: argparse.Namespace) -> None:
             for name, (table, family) in tests.items():
                 extra[name] = table
                 notices.append(f"The tests in {name} are a family: {family}.")
+            if by_chance := tau_by_chance(len(bounds.columns)):
+                notices.append(f"similarity_intervals.csv: {by_chance}")
     _notify(notices)
     results = analysis.results()
     results.write(options.out, analysis.manifest, extra)
