@@ -88,7 +88,8 @@ def _similarities(view: View, results: Results, a: str, b: str) -> None:
         "Feature-based similarity (weighted τ)",
         f"{results.similarity_profiles.loc[a, b]:.2f}",
         **uncertainty.around(around_tau),
-        help="Weighted Kendall τ of the two importance profiles; 1 is the same order.",
+        help="Weighted Kendall τ of the two importance profiles; 1 is the same order. "
+        + captions.tau_by_chance(results.n_profile_features),
     )
     st.metric(
         "Feature-agnostic similarity (RSA)",
@@ -136,6 +137,7 @@ def _importances(view: View, results: Results, a: str, b: str) -> None:
             view.caption(results),
             "" if layer_intervals is None else layer_intervals.units.over,
             flagged=bool(flags),
+            n_features=results.n_profile_features,
         ),
         table=partial(tables.importance_of, results, a, b),
     ).show()

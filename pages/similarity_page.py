@@ -65,6 +65,7 @@ def _matrices(view: View, results: Results) -> None:
         "" if tested is None else tested.family,
         "" if intervals is None else intervals.units.over,
         flagged=bool(flags),
+        n_features=results.n_profile_features,
     )
     place = st.container()
     chosen = Panel(

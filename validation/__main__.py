@@ -17,6 +17,7 @@ STUDIES = {
     "strength": ("validation.layers", "strength_tasks"),
     "stability": ("validation.layers", "stability_tasks"),
     "permutations": ("validation.layers", "permutation_tasks"),
+    "crossfit": ("validation.crossfit", "tasks"),
     "intervals": ("validation.intervals", "tasks"),
     "words": ("validation.words", "tasks"),
 }

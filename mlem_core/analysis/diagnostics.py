@@ -19,6 +19,7 @@ from mlem_core.data.folds import fold_groups, group_folds
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.normal_equations import training_blocks
 from mlem_core.pairs.build import tables_without_layers
+from mlem_core.pairs.crossfit import alone
 from mlem_core.pairs.patterns import PairIndex, feature_columns
 from mlem_core.pairs.tables import PairTables
 from mlem_core.pairs.terms import Columns
@@ -34,6 +35,10 @@ RARE = 10
 # we count stimuli, and ask for the larger number.
 PER_WEIGHT = 20
 GROUPS_A_FOLD = 5
+# Of the pairs inside a fold so many may have a pattern that no pair of other stimuli has: a ceiling
+# of .66 lost .01 to .02 at a tenth, in simulations, and a third of itself at two thirds
+# (docs/validation).
+ALONE = 0.1
 # Of more stimuli the pairs of a sample are looked at: seconds instead of half a minute.
 MOST_STIMULI = 2_500
 MOST_ROWS = 20
@@ -47,7 +52,7 @@ class Finding:
     ----------
     severity : "problem" (a result would mean nothing), "caution" (read it with care), "note"
     kind : what it is about, one word: "constant", "copies", "weights", "rare", "identifier",
-        "range", "correlated", "missing", "duplicates", "few", "folds", "bins"
+        "range", "correlated", "missing", "duplicates", "few", "folds", "bins", "patterns"
     sentence : what was found, what it means for the result, and what to do
     features : the features it is about
     rows : the rows it is about, 1 for the first stimulus below the header, at most `MOST_ROWS`
@@ -111,7 +116,7 @@ def lint(
     index = PairIndex.build(feature_columns(stimuli.take(rows)), fold_of, missing)
     findings += [Finding("note", "bins", note) for note in index.notes]
     tables = tables_without_layers(index).with_interactions(interactions)
-    findings += feature_findings(tables)
+    findings += [*feature_findings(tables), *_patterns(tables)]
     correlations = correlations_of_features(tables)
     of = "all pairs of stimuli" if len(rows) == n else f"the pairs of {len(rows):,} of the stimuli"
     findings += _correlated(correlations, findings, of)
@@ -171,6 +176,20 @@ def feature_findings(tables: PairTables) -> Iterator[Finding]:
             f"The model has {len(tables.columns)} weights, but the features tell the pairs of "
             f"stimuli apart in only {fewest} ways; other weights would fit as well, so choose "
             f"fewer features{' or no interactions' if tables.interactions else ''}.",
+            tables.features,
+        )
+
+
+def _patterns(tables: PairTables) -> Iterator[Finding]:
+    share = alone(tables)
+    if share > ALONE:
+        yield Finding(
+            "caution",
+            "patterns",
+            f"The features tell the pairs of stimuli apart in {len(tables.codes):,} ways, so that "
+            f"{share:.0%} of the pairs in a fold differ as no pair of other stimuli does: what "
+            "features explain together, and the ceilings, come out too low; put continuous "
+            "features into bins, choose fewer features or add stimuli.",
             tables.features,
         )
 

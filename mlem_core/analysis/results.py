@@ -56,6 +56,11 @@ class Results:
     n_pairs: int
     n_folds: int
 
+    @property
+    def n_profile_features(self) -> int:
+        """How many numbers an importance profile has: features, and interactions if weighed."""
+        return int(self.importance["feature"].nunique())
+
     @cached_property
     def layer_map(self) -> pd.DataFrame:
         """measure ("profiles" or "rsa"), model, layer, x, y: metric MDS of 1 − similarity."""

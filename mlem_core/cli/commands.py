@@ -60,6 +60,7 @@ def _analyze(options: argparse.Namespace) -> None:
     from mlem_core.inference.all_layers import layer_intervals
     from mlem_core.inference.caveats import generalises
     from mlem_core.inference.tables import score_table, similarity_table
+    from mlem_core.report.captions import tau_by_chance
     from mlem_core.storage.store import Store
 
     spec = spec_of(options)
@@ -87,6 +88,8 @@ def _analyze(options: argparse.Namespace) -> None:
                 extra[name] = table
                 notices.append(f"The tests in {name} are a family: {family}.")
             notices.append(generalises(bounds.units))
+            if by_chance := tau_by_chance(len(bounds.columns)):
+                notices.append(f"similarity_intervals.csv: {by_chance}")
     _notify(notices)
     results = analysis.results()
     results.write(options.out, analysis.manifest, extra)

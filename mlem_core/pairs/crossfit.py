@@ -140,7 +140,7 @@ class CrossFit:
             np.argsort(self.priority[:, features], axis=1), axis=0, return_inverse=True
         )
         for number, order in enumerate(orders):
-            place, shared = _sorted(codes[:, order])
+            place, shared = _sorted(codes, order)
             fill_missing(
                 place,
                 shared,
@@ -217,6 +217,17 @@ def outside_cells(tables: PairTables, fold: int) -> IntArray:
     return np.flatnonzero(~np.isin(tables.cell_block, block_numbers(tables.n_folds)[fold]))
 
 
+def alone(tables: PairTables) -> float:
+    """The share of the pairs inside folds whose pattern no pair outside the fold has."""
+    without, pairs = 0.0, 0.0
+    for fold in range(tables.n_folds):
+        at, outside = tables.held_out(fold), outside_cells(tables, fold)
+        known = np.isin(tables.cell_pattern[at], tables.cell_pattern[outside])
+        without += tables.counts[at][~known].sum()
+        pairs += tables.counts[at].sum()
+    return float(without / max(pairs, 1.0))
+
+
 def _fold_sums(tables: PairTables, counts: FloatArray, rank_sums: FloatArray) -> FloatArray:
     """(n_patterns, 2, 1 + n_layers, n_folds, n_draws) centred sums, see the module."""
     n_draws, n_layers, n_cells = rank_sums.shape
@@ -234,26 +245,27 @@ def _fold_sums(tables: PairTables, counts: FloatArray, rank_sums: FloatArray) ->
     return found
 
 
-def _sorted(codes: IntArray) -> tuple[IntArray, IntArray]:
-    """Sort distinct rows (n, n_columns), the first column counting most.
+def _sorted(codes: IntArray, order: IntArray) -> tuple[IntArray, IntArray]:
+    """Sort distinct rows (n, n_columns), the first column in the order counting most.
 
     Returns
     -------
     (n,) which row stands at each place, and (n + 1,) in how many leading columns the row at a place
     agrees with the one before it; -1 at both ends
     """
+    from mlem_core.pairs.kernels import leading_alike
+
     keys: list[NDArray[np.int64]] = []
     key, size = np.zeros(len(codes), dtype=np.int64), 1
-    for column in codes.T:
+    for column in codes.T[order]:
         levels = int(column.max(initial=0)) + 1
         if size * levels >= 2**62:
             keys.append(key)
             key, size = np.zeros(len(codes), dtype=np.int64), 1
         key, size = key * levels + column, size * levels
     place = np.lexsort((key, *reversed(keys)))
-    ordered = codes[place]
     shared = np.full(len(codes) + 1, -1)
-    shared[1:-1] = np.argmin(ordered[1:] == ordered[:-1], axis=1)
+    leading_alike(codes, place, order, shared)
     return place, shared
 
 

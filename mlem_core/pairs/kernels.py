@@ -292,6 +292,24 @@ def _runs(shared: Array, depth: int, first: Array, last: Array) -> None:
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
+def leading_alike(codes: Array, place: Array, order: Array, shared: Array) -> None:
+    """In how many leading codes each row agrees with the one before it.
+
+    Parameters
+    ----------
+    codes : (n, n_codes) distinct rows
+    place : (n,) the order of the rows
+    order : (n_codes,) the order of their codes
+    shared : (n + 1,) filled but for both ends
+    """
+    for i in range(1, len(place)):
+        n = 0
+        while n < len(order) and codes[place[i], order[n]] == codes[place[i - 1], order[n]]:
+            n += 1
+        shared[i] = n
+
+
+@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
 def fill_missing(
     place: Array,
     shared: Array,
@@ -326,13 +344,10 @@ def fill_missing(
             if sums[place[i], 1, 0, c] > 0:
                 reach[c] = n_codes
     reach[:] = -1
-    used = np.zeros(n_codes + 1, dtype=np.bool_)
     for i in range(n - 1, -1, -1):
         for c in range(n_columns):
             reach[c] = min(reach[c], shared[i + 1])
             depth[i, c] = max(depth[i, c], reach[c])
-            if missing[place[i], c] and depth[i, c] >= 0:
-                used[depth[i, c]] = True
             if sums[place[i], 1, 0, c] > 0:
                 reach[c] = n_codes
     upto = np.zeros((n + 1, 1 + len(layers), n_columns))
@@ -343,16 +358,30 @@ def fill_missing(
         for a in range(len(layers)):
             for c in range(n_columns):
                 upto[i + 1, 1 + a, c] = upto[i, 1 + a, c] + own[1 + layers[a], c]
+    # The means to fill in, by the length of their leading part.
+    begins = np.zeros(n_codes + 1, dtype=np.int64)
+    for i in range(n):
+        for c in range(n_columns):
+            if missing[place[i], c] and depth[i, c] >= 0:
+                begins[depth[i, c] + 1] += 1
+    begins = np.cumsum(begins)
+    row, column = np.empty(begins[-1], dtype=np.int64), np.empty(begins[-1], dtype=np.int64)
+    at = begins.copy()
+    for i in range(n):
+        for c in range(n_columns):
+            d = depth[i, c]
+            if missing[place[i], c] and d >= 0:
+                row[at[d]], column[at[d]] = i, c
+                at[d] += 1
     first, last = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
     for d in range(n_codes):
-        if not used[d]:
+        if begins[d] == begins[d + 1]:
             continue
         _runs(shared, d, first, last)
-        for i in range(n):
-            for c in range(n_columns):
-                if depth[i, c] == d and missing[place[i], c]:
-                    low, high = first[i], last[i]
-                    pairs = upto[high, 0, c] - upto[low, 0, c]
-                    for a in range(len(layers)):
-                        ranks = upto[high, 1 + a, c] - upto[low, 1 + a, c]
-                        means[place[i], layers[a], c] = ranks / pairs
+        for k in range(begins[d], begins[d + 1]):
+            i, c = row[k], column[k]
+            low, high = first[i], last[i]
+            pairs = upto[high, 0, c] - upto[low, 0, c]
+            for a in range(len(layers)):
+                ranks = upto[high, 1 + a, c] - upto[low, 1 + a, c]
+                means[place[i], layers[a], c] = ranks / pairs

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 
+from mlem_core.measures import similarity as similarity_measures
+
 FOLDS = "one standard deviation over folds (not an interval: folds share training stimuli)"
 
 
@@ -108,19 +110,36 @@ def similarity(
     *,
     flagged: bool = False,
     agreement: float = math.nan,
+    n_features: int = 0,
 ) -> str:
-    """The two matrices of similarity; `family`, `over` and `flagged` as in `profiles`."""
+    """The two matrices of similarity; `family`, `over` and `flagged` as in `profiles`.
+
+    Parameters
+    ----------
+    n_features : of the profiles, for what τ is by chance
+    """
     number = "" if math.isnan(agreement) else f", here {agreement:.2f}"
     return _joined(
         "Feature-based: weighted Kendall τ of the importance profiles. Feature-agnostic: RSA, "
         "Spearman ρ of the neural distances over all pairs. Their agreement is the Spearman ρ of "
         f"the two upper triangles{number}.",
+        tau_by_chance(n_features),
         "Dots: pairs whose similarity changes in the audit." if flagged else "",
         f"The pointer over a cell shows its 95 % confidence interval over {over}, and p of RSA, "
         f"corrected over a family of {family}."
         if family
         else "",
         basis,
+    )
+
+
+def tau_by_chance(n_features: int) -> str:
+    """What τ is worth with so few features; empty where it is not defined."""
+    if n_features < 2:
+        return ""
+    return (
+        f"With {n_features} features, profiles in random order have a |τ| of at most "
+        f"{similarity_measures.tau_by_chance(n_features):.2f} in 95 of 100 cases."
     )
 
 
@@ -133,12 +152,13 @@ def layer_maps(basis: str) -> str:
     )
 
 
-def compare(basis: str, over: str = "", *, flagged: bool = False) -> str:
-    """Two layers against each other; `over` and `flagged` as in `profiles`."""
+def compare(basis: str, over: str = "", *, flagged: bool = False, n_features: int = 0) -> str:
+    """Two layers against each other; `over`, `flagged`, `n_features` as in `similarity`."""
     spread = f"95 % confidence intervals over {over}" if over else FOLDS
     return _joined(
         f"Importance of each feature in the two layers: mean over folds, bars are {spread}; on the "
         "diagonal a feature matters as much in both.",
+        tau_by_chance(n_features),
         "Triangles: what changes in the audit, at the end of an axis that layer's profile, at the "
         "end of the diagonal the similarity of the two; point at one for the reason."
         if flagged
@@ -177,13 +197,14 @@ def why(basis: str, how: str = "", over: str = "") -> str:
     )
 
 
-def why_tau(basis: str) -> str:
-    """The weighted Kendall τ of two layers as a sum."""
+def why_tau(basis: str, n_features: int = 0) -> str:
+    """The weighted Kendall τ of two layers as a sum; `n_features` as in `similarity`."""
     return _joined(
         "Weighted Kendall τ of the two importance profiles as a sum: each feature has half of "
         "every pair of features that it is in, + where both layers put the two in the same order, "
         "− where not. A negative bar is a feature that the two layers rank differently. Features "
         "of hardly any importance change order by chance.",
+        tau_by_chance(n_features),
         basis,
     )
 

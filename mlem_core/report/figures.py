@@ -126,7 +126,9 @@ def _similarity(shown: Shown) -> Drawn | None:
     return Drawn(
         figures.similarity_matrices(results.similarity_profiles, results.similarity_rsa),
         "Similarity of every two layers",
-        captions.similarity(shown.basis, agreement=results.agreement),
+        captions.similarity(
+            shown.basis, agreement=results.agreement, n_features=results.n_profile_features
+        ),
     )
 
 
@@ -155,7 +157,7 @@ def _compare(shown: Shown) -> Drawn | None:
             float(results.similarity_rsa.loc[a, b]),
         ),
         f"{a} and {b}",
-        captions.compare(shown.basis),
+        captions.compare(shown.basis, n_features=results.n_profile_features),
     )
 
 

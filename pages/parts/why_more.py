@@ -48,7 +48,7 @@ def _tau(view: View, a: str, b: str) -> None:
         figures.waterfall(table, view.all_features, "weighted Kendall τ"),
         table,
         "why-tau",
-        captions.why_tau(view.caption(results)),
+        captions.why_tau(view.caption(results), results.n_profile_features),
     ).show()
 
 

@@ -163,3 +163,12 @@ def test_the_built_in_words_are_sound_but_for_what_their_grammar_makes():
 def test_an_unknown_policy_is_an_error():
     with pytest.raises(InputError, match="the choices are ignore, level"):
         lint(stimuli(), missing="drop")
+
+
+def test_pairs_that_differ_as_no_others_do_are_said_and_bins_are_offered():
+    rng = np.random.default_rng(0)
+    table = stimuli(120).table.assign(**{f"x{k}": rng.normal(size=120).round(3) for k in range(3)})
+    finding = only(lint(from_frame(table, "fine")), "patterns")
+    assert finding.severity == "caution" and "into bins" in finding.sentence
+    assert int(finding.sentence.split("%")[0].split()[-1]) > 90
+    assert "patterns" not in kinds(lint(stimuli(120)))

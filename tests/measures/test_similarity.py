@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+
 import explicit
 import numpy as np
 import pytest
@@ -141,3 +143,18 @@ def test_dissimilarities_that_no_points_have_still_give_a_map():
     assert np.isfinite(points).all()
     placed = np.linalg.norm(points[:, None] - points[None, :], axis=-1)
     assert placed[0, 2] == placed.max() and placed[0, 1] == pytest.approx(placed[1, 2], abs=1e-3)
+
+
+@pytest.mark.parametrize("n", [4, 5, 6])
+def test_tau_by_chance_is_that_of_every_order(n):
+    orders = itertools.permutations(range(n))
+    taus = [abs(stats.weightedtau(np.arange(n), order).statistic) for order in orders]
+    assert similarity.tau_by_chance(n) == pytest.approx(np.quantile(taus, 0.95, method="higher"))
+
+
+def test_tau_by_chance_of_many_features_is_that_of_random_profiles():
+    profiles = np.random.default_rng(1).random((150, 9))
+    taus = np.abs(similarity.weighted_tau(profiles)[np.triu_indices(150, 1)])
+    assert similarity.tau_by_chance(9) == pytest.approx(np.quantile(taus, 0.95), abs=0.02)
+    assert similarity.tau_by_chance(8) == pytest.approx(0.63, abs=0.01)
+    assert similarity.tau_by_chance(2) == similarity.tau_by_chance(1) == 1.0
