@@ -10,12 +10,12 @@ import pandas as pd
 import pytest
 from inputs import in_files
 
-from mlem_core.cli.commands import main
 from mlem_core.analysis.baselines import decoding, of_analysis
 from mlem_core.analysis.diagnostics import lint
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
+from mlem_core.cli.commands import main
 from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.inference.all_layers import depends_on, layer_intervals
 from mlem_core.inference.layer_pairs import LayerPairs
