@@ -207,11 +207,7 @@ def _scores(pairs: LayerPairs, seed: int) -> tuple[Found, Replicates]:
     scores = resampled_scores(_of_layers(pairs, [0, 1, 2]), "ridge", REPLICATES, seed)
 
     def less(k: int) -> Replicates:
-        first, other = (
-            Replicates(scores.value[n], scores.bootstrap[:, n], scores.left_out[:, n], scores.sizes)
-            for n in (0, k)
-        )
-        return first.less(other)
+        return scores.at(0).less(scores.at(k))
 
     found: Found = {"held-out ρ": (scores, (0, 0)), "importance b of B": (scores, (2, 3))}
     found |= {f"importance {name}": (scores, (0, 2 + f)) for f, name in enumerate(FEATURES)}
