@@ -185,7 +185,7 @@ def data_set(n_sentences: int, seed: int) -> list[Row]:
     for k, name in enumerate(term_names(tables.features)):
         covered(name, terms, (k,), np.nan)
     again = resampled_terms(chosen([0, 3]), REPLICATES, seed)
-    difference = Replicates(*(x - y for x, y in zip(terms, again, strict=True)))
+    difference = terms.less(again)
     p = p_value(difference.value, difference.left_out)
     for k, name in ((5, "two RSA correlations"), (0, "two terms a")):
         add("test", f"difference of {name}", float(p[k]))
@@ -198,13 +198,13 @@ def data_set(n_sentences: int, seed: int) -> list[Row]:
     covered("held-out ρ", scores, (0, 0), float(true[0, 0]))
     for f, name in enumerate(tables.features):
         covered(f"importance {name}", scores, (0, 2 + f), float(true[0, 1 + f]))
-    difference = Replicates(*(array[..., 0, :] - array[..., 2, :] for array in scores))
+    difference = scores.at(0).less(scores.at(2))
     true = true[0] - true[2]
     covered("difference of importance b, A less B", difference, (3,), float(true[2]))
     p = p_value(scores.value, scores.left_out, above=True)
     add("test", "importance d above 0", float(p[0, 5]))
     add("test", "importance b of B above 0", float(p[2, 3]))
-    difference = Replicates(*(array[..., 0, :] - array[..., 1, :] for array in scores))
+    difference = scores.at(0).less(scores.at(1))
     p = p_value(difference.value, difference.left_out)
     for f in (0, 2):
         add("test", f"difference of importance {tables.features[f]}", float(p[2 + f]))

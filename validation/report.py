@@ -14,7 +14,7 @@ from plotly.subplots import make_subplots
 from mlem_core.figures import can_write_images, image
 from mlem_core.figures.style import DASHES, GREY, PALETTE, SYMBOLS, quiet
 from mlem_core.pairs.terms import SEPARATOR
-from validation import layers, simulations
+from validation import layers, simulations, words
 from validation.intervals import ALONE
 from validation.work import read
 
@@ -238,6 +238,7 @@ TABLES: dict[str, Callable[[pd.DataFrame], dict[str, pd.DataFrame]]] = {
     "stability": of_stability,
     "permutations": of_permutations,
     "intervals": of_intervals,
+    "words": words.of_words,
 }
 
 Figures = dict[str, tuple[go.Figure, int, int]]

@@ -41,6 +41,16 @@ TIMES = 6
 REPLICATES = 200
 LAYERS = ("A", "A again", "B", "B again")
 FEATURES = ("a", "b", "c", "d")
+WAYS = ("one", "two")
+# Whose truth, over other sentences and other words, is exactly 0, or not above it.
+NULLS = (
+    "difference of two RSA correlations",
+    "difference of two terms a",
+    "importance d",
+    "importance b of B",
+    "difference of importance a",
+    "difference of importance c",
+)
 
 
 class Lexicon(NamedTuple):
@@ -197,11 +207,7 @@ def _scores(pairs: LayerPairs, seed: int) -> tuple[Found, Replicates]:
     scores = resampled_scores(_of_layers(pairs, [0, 1, 2]), "ridge", REPLICATES, seed)
 
     def less(k: int) -> Replicates:
-        first, other = (
-            Replicates(scores.value[n], scores.bootstrap[:, n], scores.left_out[:, n], scores.sizes)
-            for n in (0, k)
-        )
-        return first.less(other)
+        return scores.at(0).less(scores.at(k))
 
     found: Found = {"held-out ρ": (scores, (0, 0)), "importance b of B": (scores, (2, 3))}
     found |= {f"importance {name}": (scores, (0, 2 + f)) for f, name in enumerate(FEATURES)}
@@ -309,6 +315,40 @@ def _tau(scores: Replicates) -> dict[str, dict[str, tuple[float, float, float]]]
 def part(n_sentences: int, first: int, n: int) -> list[Row]:
     """The rows of some data sets."""
     return [row for seed in range(first, first + n) for row in data_set(n_sentences, seed)]
+
+
+def of_words(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """How often intervals hold what they speak of and tests reject what is true, both ways.
+
+    A cell has sentences alone before the arrow, and sentences and words after it.
+    """
+    sets = rows.groupby("sentences")["seed"].nunique()
+    held: dict[str, dict[str, str]] = {}
+    rejected: dict[str, dict[str, str]] = {}
+    for (n, name), own in rows.groupby(["sentences", "quantity"], sort=False):
+        both = np.nanmean(own[["mean_same_words", "mean_same_sentences"]].to_numpy())
+        truths = {
+            "other sentences": own["mean_same_words"],
+            "other words": own["mean_same_sentences"],
+            "both": pd.Series(both, own.index),
+        }
+        columns = held.setdefault(str(name), {})
+        for what, truth in truths.items():
+            shares = [
+                100 * ((own[f"{way}_lower"] <= truth) & (truth <= own[f"{way}_upper"])).mean()
+                for way in WAYS
+            ]
+            columns[f"{n} ({sets[n]} sets): {what}"] = " → ".join(f"{x:.0f}" for x in shares)
+        if name in NULLS:
+            shares = [100 * (own[f"{way}_p"] <= 0.05).mean() for way in WAYS]
+            text = " → ".join(f"{x:.0f}" for x in shares)
+            rejected.setdefault(str(name), {})[f"{n} sentences ({sets[n]} sets)"] = text
+        if n == rows["sentences"].max():
+            columns["mean"] = f"{round(both, 3) + 0.0:.3f}"
+    return {
+        name: pd.DataFrame(table).T.rename_axis("quantity, %")
+        for name, table in (("words-coverage", held), ("words-rejections", rejected))
+    }
 
 
 def tasks(quick: bool) -> list[Task]:

@@ -56,6 +56,12 @@ class Replicates(NamedTuple):
             self.sizes,
         )
 
+    def at(self, layer: int) -> Replicates:
+        """The statistic of one layer, which its first dimension counts."""
+        return Replicates(
+            self.value[layer], self.bootstrap[:, layer], self.left_out[:, layer], self.sizes
+        )
+
     @property
     def error(self) -> FloatArray:
         """(...) the standard error, of the jackknife."""

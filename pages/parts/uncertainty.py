@@ -74,7 +74,10 @@ def offer(view: View) -> None:
 
 def _minutes(view: View) -> str:
     """By the pairs and layers; a guess from what the probing set took on two cores."""
-    seconds = 20 + view.analysis.tables.n_pairs * len(view.layers) * 2.0e-6
+    from mlem_core.pairs.units import Units
+
+    rate = 5.0e-6 if Units.of(view.analysis.stimuli).two_way else 2.0e-6
+    seconds = 20 + view.analysis.tables.n_pairs * len(view.layers) * rate
     return duration(seconds)
 
 

@@ -88,7 +88,7 @@ def test_rare_values_are_named_with_their_rows():
 
 
 def test_a_feature_that_names_the_stimuli_is_no_feature():
-    finding = only(lint(stimuli(item=[f"item {i}" for i in range(N)])), "identifier")
+    finding = only(lint(stimuli(label=[f"item {i}" for i in range(N)])), "identifier")
     assert finding.severity == "problem" and "ignore" in finding.sentence
 
 
