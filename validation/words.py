@@ -274,7 +274,7 @@ def _alone(pairs: LayerPairs, seed: int) -> dict[str, dict[str, tuple[float, flo
     chosen = _of_layers(pairs, [0, 2])
     blocks = chosen.blocks(REFITS, np.random.default_rng(seed))
     weights = np.concatenate((np.ones((1, len(chosen.folds))), blocks.weights))
-    terms = term_replicates(chosen.whole.by_stimulus, chosen.tables.codes, weights)
+    terms = term_replicates(chosen.whole.by_stimulus, chosen.tables, weights)
     values = np.column_stack((terms.values, terms.rsa, terms.ceilings[:, 0]))
     found: dict[str, dict[str, tuple[float, float, float]]] = {}
     for way, n, sizes in (("one", blocks.sizes[0], None), ("two", len(weights), blocks.sizes)):

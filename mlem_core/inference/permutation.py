@@ -155,7 +155,7 @@ def permuted_terms(
 
     tables, n_cells = pairs.tables, len(pairs.tables.counts)
     rng = np.random.default_rng(seed)
-    labels = permuted_labels(pairs.groups, pairs.folds, n_permutations, rng)
+    labels = permuted_labels(pairs.fold_units, pairs.folds, n_permutations, rng)
     middle = len(pairs.pattern) + 1.0
     ranks = np.stack([0.5 * (own - middle) for own in pairs.ranks])
     priority = CrossFit.of(tables).priority
