@@ -231,12 +231,44 @@ def of_intervals(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     return found
 
 
+def of_crossfit(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Terms and ceilings beside columns of noise, and ceilings when patterns are rare."""
+    noise = rows[rows["study"] == "noise"]
+    values = ["true", "noise_terms", "unexplained", "ceiling"]
+    values += ["true_in_sample", "noise_in_sample", "unexplained_in_sample", "bound"]
+    names = {"nominal": "with three values", "numbers": "numbers with three decimals"}
+    table = noise.groupby(["stimuli", "noise", "columns"])[values].mean()
+    sets = noise.groupby(["stimuli", "noise", "columns"])["seed"].nunique()
+    table = table.map(lambda v: f"{round(v, 3) + 0.0:.3f}")
+    table.insert(0, "data sets", sets.map(str))
+    table.index = pd.Index(
+        [f"{n} stimuli, {columns} {names[noise]}" for n, noise, columns in table.index],
+        name="columns of noise",
+    )
+    table = table.rename(columns=lambda name: name.replace("_", " "))
+    steps = rows[rows["study"] == "steps"].groupby(["stimuli", "columns"])
+    rare = steps[["patterns", "alone", "ceiling", "bound"]].mean()
+    rare = pd.DataFrame(
+        {
+            "patterns": rare["patterns"].map("{:.0f}".format),
+            "pairs whose pattern no pair of other stimuli has": rare["alone"].map("{:.1%}".format),
+            "ceiling": rare["ceiling"].map("{:.3f}".format),
+            "in-sample bound": rare["bound"].map("{:.3f}".format),
+        }
+    )
+    rare.index = pd.Index(
+        [f"{n:,} stimuli, {steps:,} steps" for n, steps in rare.index], name="ordered feature"
+    )
+    return {"noise features": table, "rare patterns": rare}
+
+
 TABLES: dict[str, Callable[[pd.DataFrame], dict[str, pd.DataFrame]]] = {
     "simulations": of_simulations,
     "noise": of_noise,
     "strength": of_strength,
     "stability": of_stability,
     "permutations": of_permutations,
+    "crossfit": of_crossfit,
     "intervals": of_intervals,
     "words": words.of_words,
 }
