@@ -15,7 +15,7 @@ from mlem_core.analysis.results import correlations_of_features
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import listed, many
 from mlem_core.base.typing import IntArray
-from mlem_core.data.folds import fold_groups, group_folds
+from mlem_core.data.folds import stimulus_folds, tested
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.normal_equations import training_blocks
 from mlem_core.pairs.build import tables_without_layers
@@ -106,14 +106,14 @@ def lint(
     findings = [*_duplicates(stimuli), *_missing(stimuli, missing), *_values(stimuli, folds)]
     findings += _size(stimuli, folds, interactions)
     try:
-        fold_of = group_folds(fold_groups(stimuli, folds_over), folds, seed, folds_over)
+        fold_of = stimulus_folds(stimuli, folds_over, folds, seed)
+        findings += _tested(fold_of, folds)
     except InputError as error:
         text = str(error)
         findings.append(Finding("problem", "folds", text[:1].upper() + text[1:]))
         fold_of = np.arange(n) % min(max(folds, 2), n)
     rows = np.sort(np.random.default_rng(seed).permutation(n)[:MOST_STIMULI])
-    fold_of = np.unique(fold_of[rows], return_inverse=True)[1].astype(np.int64)
-    index = PairIndex.build(feature_columns(stimuli.take(rows)), fold_of, missing)
+    index = PairIndex.build(feature_columns(stimuli.take(rows)), fold_of[rows], missing)
     findings += [Finding("note", "bins", note) for note in index.notes]
     tables = tables_without_layers(index).with_interactions(interactions)
     findings += [*feature_findings(tables), *_patterns(tables)]
@@ -134,7 +134,7 @@ def feature_findings(tables: PairTables) -> Iterator[Finding]:
     ----------
     tables : `with_interactions` decides how many weights there are
     """
-    blocks = training_blocks(tables.n_folds, [(k,) for k in range(tables.n_folds)])
+    blocks = training_blocks(tables, [(k,) for k in range(tables.n_folds)])
     present = [np.unique(tables.cell_pattern[use[tables.cell_block]]) for use in blocks]
     for f, name in enumerate(tables.features):
         folds = [k for k, own in enumerate(present) if len(np.unique(tables.codes[own, f])) < 2]
@@ -362,6 +362,18 @@ def _size(stimuli: StimulusSet, folds: int, interactions: bool) -> Iterator[Find
             "the first) and stay together, so that one fold is far larger than the others and is "
             "trained on few; divide them into smaller groups.",
             rows=_rows(largest),
+        )
+
+
+def _tested(fold_of: IntArray, n_folds: int) -> Iterator[Finding]:
+    if (fold_of < 0).any():
+        sizes = tested(fold_of, n_folds)
+        yield Finding(
+            "note",
+            "folds",
+            f"Folds over both sentences and items test {sizes.sum():,} of the {len(fold_of):,} "
+            f"stimuli, {sizes.min()} to {sizes.max()} a fold; the others help to train. Scores of "
+            "single folds vary more than with folds over sentences or items.",
         )
 
 

@@ -1,9 +1,17 @@
-"""Folds of the stimuli that keep groups together: sentences, or the items that recur in them.
+"""Folds of the stimuli that keep groups together: sentences, the items that recur in them, or both.
 
 Folds over sentences ask whether what was learnt holds of other sentences; the words in them may
 have been seen in training. Folds over items ask whether it holds of other words; their sentences
-may have been seen. Of both at once there are no folds that test each stimulus, as nearly all
-stimuli hang together by a shared sentence or word.
+may have been seen. Folds over both ask whether it holds of other sentences made of other words.
+
+For these, sentences and items are each divided into folds. Fold k tests the stimuli whose sentence
+and item are both of fold k, and trains without every stimulus whose sentence or item is. A stimulus
+whose sentence is of one fold and its item of another is tested by none: it stands *between* the two
+and helps to train where neither is tested. Nearly all stimuli hang together by a shared sentence or
+word, so there are no such folds that test each.
+
+In arrays of folds (n_stimuli,), 0 to n_folds - 1 is the fold that tests a stimulus, and a number
+below 0 says between which two folds it stands, see `fold_pairs`.
 """
 
 from __future__ import annotations
@@ -11,12 +19,75 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import IntArray
 from mlem_core.data.stimuli import StimulusSet
 
-FOLDS_OVER = ("sentences", "items")
+FOLDS_OVER = ("sentences", "items", "both")
+# Fold k of n over both tests one stimulus in n², and there are about n⁴ / 24 blocks of pairs.
+MOST_OVER_BOTH = 10
+# So that a fold has 3 pairs.
+FEWEST_TESTED = 3
+
+
+def stimulus_folds(stimuli: StimulusSet, over: str, n_folds: int, seed: int) -> IntArray:
+    """The fold that tests each stimulus (n_stimuli,); over both, see the module.
+
+    Parameters
+    ----------
+    over : one of `FOLDS_OVER`; "both" divides sentences as "sentences" does, and items as "items"
+
+    Raises
+    ------
+    InputError
+        As `fold_groups` and `group_folds`; folds over both of which one tests fewer than 3
+        stimuli, or more than `MOST_OVER_BOTH` of them.
+    """
+    if over != "both":
+        return group_folds(fold_groups(stimuli, over), n_folds, seed, over)
+    if n_folds > MOST_OVER_BOTH:
+        raise InputError(
+            f"found {n_folds} folds over both sentences and items, each of which would test one "
+            f"stimulus in {n_folds**2}; choose at most {MOST_OVER_BOTH}, or folds over sentences "
+            "or items."
+        )
+    of_item = group_folds(fold_groups(stimuli, "items"), n_folds, seed, "items")
+    of_sentence = group_folds(fold_groups(stimuli, "sentences"), n_folds, seed, "sentences")
+    low, high = np.minimum(of_sentence, of_item), np.maximum(of_sentence, of_item)
+    folds = np.where(low == high, low, -1 - (high * (high - 1) // 2 + low))
+    sizes = tested(folds, n_folds)
+    if sizes.min() < FEWEST_TESTED:
+        raise InputError(
+            f"fold {sizes.argmin()} of {n_folds} over both sentences and items tests "
+            f"{sizes.min()} stimuli, as one of {stimuli.name} is tested only where its sentence "
+            f"and its item are in the same fold; each needs at least {FEWEST_TESTED}, so choose "
+            "fewer folds, or folds over sentences or items."
+        )
+    return folds
+
+
+def tested(folds: IntArray, n_folds: int) -> IntArray:
+    """How many stimuli each fold tests (n_folds,), of the fold of each stimulus (n_stimuli,)."""
+    return np.bincount(folds[folds >= 0], minlength=n_folds)
+
+
+def fold_pairs(folds: IntArray) -> IntArray:
+    """The folds that leave each stimulus out in training: (n_stimuli, 2).
+
+    Twice the fold that tests it, or the two folds a < b between which it stands, whose number in
+    an array of folds is -1 - (b (b - 1) / 2 + a).
+    """
+    number = np.maximum(-1 - folds, 0)
+    high = ((1 + np.sqrt(1 + 8 * number)) // 2).astype(np.int64)
+    between = np.stack((number - high * (high - 1) // 2, high), axis=-1)
+    return np.where((folds < 0)[:, None], between, folds[:, None])
+
+
+def in_training(folds: IntArray, fold: int) -> NDArray[np.bool_]:
+    """(n_stimuli,) whether each stimulus trains the model that a fold tests."""
+    return (fold_pairs(folds) != fold).all(axis=1)
 
 
 def fold_groups(stimuli: StimulusSet, over: str) -> IntArray:
@@ -77,10 +148,10 @@ def group_folds(groups: IntArray, cv: Any, random_state: Any, what: str = "sente
             "exactly once; choose one whose test sets share out the stimuli, such as GroupKFold."
         )
     sizes = np.bincount(folds)
-    if sizes.min() < 3:
+    if sizes.min() < FEWEST_TESTED:
         raise InputError(
             f"{len(groups)} stimuli in {n_groups} {what} leave a fold with {sizes.min()} of "
-            f"them; each of the {len(sizes)} folds needs at least 3, so choose fewer folds or add "
-            "stimuli."
+            f"them; each of the {len(sizes)} folds needs at least {FEWEST_TESTED}, so choose fewer "
+            "folds or add stimuli."
         )
     return folds

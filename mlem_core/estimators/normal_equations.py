@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from mlem_core.base.typing import FloatArray
 from mlem_core.estimators.nnls import nonnegative_quadratic
-from mlem_core.pairs.patterns import block_numbers
 from mlem_core.pairs.tables import PairTables
 
 
@@ -30,21 +29,16 @@ class Moments:
     y_mean: FloatArray
 
 
-def training_blocks(n_folds: int, left_out: Sequence[Sequence[int]]) -> NDArray[np.bool_]:
+def training_blocks(tables: PairTables, left_out: Sequence[Sequence[int]]) -> NDArray[np.bool_]:
     """Which blocks of pairs remain when folds are left out.
 
     Parameters
     ----------
-    left_out : for each training set, the folds whose stimuli are in none of its pairs
+    left_out : for each training set the folds that it leaves out
 
-    Returns (n_sets, n_blocks) True where both folds of the block stay.
+    Returns (n_sets, n_blocks).
     """
-    numbers = block_numbers(n_folds)
-    blocks = np.zeros((len(left_out), int(numbers.max()) + 1), dtype=bool)
-    for row, folds in enumerate(left_out):
-        stay = [k for k in range(n_folds) if k not in folds]
-        blocks[row, np.unique(numbers[np.ix_(stay, stay)])] = True
-    return blocks
+    return np.stack([~tables.left_out[list(folds)].any(axis=0) for folds in left_out])
 
 
 def moments(tables: PairTables, blocks: NDArray[np.bool_]) -> Moments:
@@ -118,7 +112,7 @@ def rank_moments(
     for fold in dict.fromkeys(ranked_without):
         sums = tables.rank_sums if fold is None else tables.training_ranks[:, fold]
         at = [s for s, without in enumerate(ranked_without) if without == fold]
-        among = training_blocks(tables.n_folds, [() if fold is None else (fold,)])[0]
+        among = training_blocks(tables, [() if fold is None else (fold,)])[0]
         scale = counts[among].sum()
         xy = np.zeros((len(sums), len(counts), tables.terms.shape[1]))
         y = np.zeros((len(sums), len(counts)))
