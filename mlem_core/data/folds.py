@@ -108,6 +108,23 @@ def fold_groups(stimuli: StimulusSet, over: str) -> IntArray:
     return stimuli.items
 
 
+def kept_together(folds: IntArray, groups: IntArray, items: IntArray | None) -> IntArray:
+    """What stays together in folds: (n_stimuli,) the group, or the item, of each stimulus.
+
+    With folds over both it is the stimuli of an item whose sentences are of the same fold.
+
+    Parameters
+    ----------
+    folds, groups, items : (n_stimuli,) of each stimulus; items are None where none recurs
+    """
+    if items is None:
+        return groups
+    if (folds < 0).any():
+        return np.unique(np.column_stack((items, folds)), axis=0, return_inverse=True)[1].ravel()
+    whole = len(np.unique(np.column_stack((groups, folds)), axis=0)) == len(np.unique(groups))
+    return groups if whole else items
+
+
 def group_folds(groups: IntArray, cv: Any, random_state: Any, what: str = "sentences") -> IntArray:
     """Divide stimuli into folds so that no group is split.
 

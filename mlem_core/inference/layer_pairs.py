@@ -14,6 +14,7 @@ from mlem_core.analysis.maps import representations_of
 from mlem_core.analysis.selection import check_layers
 from mlem_core.base.parallel import side_by_side
 from mlem_core.base.typing import FloatArray, IntArray, Layer
+from mlem_core.data.folds import kept_together
 from mlem_core.pairs.condensed import row_slices
 from mlem_core.pairs.distances import condensed_from_matrix, squared_distances
 from mlem_core.pairs.patterns import PairIndex, block_numbers, feature_columns, group_rows
@@ -123,15 +124,8 @@ class LayerPairs:
 
     @property
     def fold_units(self) -> IntArray:
-        """(n_stimuli,) what stays together in a fold: the sentence, or the item.
-
-        With folds over both it is the stimuli that an item has in each part of the folds.
-        """
-        if self.items is not None and (self.folds < 0).any():
-            both = np.column_stack((self.items, self.folds))
-            return np.unique(both, axis=0, return_inverse=True)[1].ravel().astype(np.int64)
-        n_parts = sum(len(self.groups_in(fold)) for fold in range(self.tables.n_folds))
-        return self.groups if n_parts == self.n_groups or self.items is None else self.items
+        """(n_stimuli,) what stays together in a fold, see `kept_together`."""
+        return kept_together(self.folds, self.groups, self.items)
 
     @cached_property
     def cells(self) -> IntArray:
