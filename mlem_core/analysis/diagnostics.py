@@ -107,7 +107,7 @@ def lint(
     findings += _size(stimuli, folds, interactions)
     try:
         fold_of = stimulus_folds(stimuli, folds_over, folds, seed)
-        findings += _tested(fold_of, folds)
+        findings += _tested(stimuli, fold_of, folds, folds_over)
     except InputError as error:
         text = str(error)
         findings.append(Finding("problem", "folds", text[:1].upper() + text[1:]))
@@ -365,16 +365,29 @@ def _size(stimuli: StimulusSet, folds: int, interactions: bool) -> Iterator[Find
         )
 
 
-def _tested(fold_of: IntArray, n_folds: int) -> Iterator[Finding]:
-    if (fold_of < 0).any():
-        sizes = tested(fold_of, n_folds)
-        yield Finding(
-            "note",
-            "folds",
-            f"Folds over both sentences and items test {sizes.sum():,} of the {len(fold_of):,} "
-            f"stimuli, {sizes.min()} to {sizes.max()} a fold; the others help to train. Scores of "
-            "single folds vary more than with folds over sentences or items.",
-        )
+def _tested(stimuli: StimulusSet, fold_of: IntArray, n_folds: int, over: str) -> Iterator[Finding]:
+    if stimuli.items is None or over == "sentences":
+        return
+    sizes, item = tested(fold_of, n_folds), stimuli.item_name
+    parts = [stimuli.items[fold_of == fold] for fold in range(n_folds)]
+    alike = sum(_pairs(np.bincount(own)) for own in parts) / _pairs(sizes)
+    of_all = _pairs(np.bincount(stimuli.items)) / _pairs(np.array([len(stimuli)]))
+    some = (
+        f"Folds over both test {sizes.sum():,} of the {len(stimuli):,} stimuli, {sizes.min():,} to "
+        f"{sizes.max():,} a fold, and the others help to train. "
+    )
+    yield Finding(
+        "note",
+        "folds",
+        f"{some if over == 'both' else ''}Of the pairs that folds over {over} test, {alike:.1%} "
+        f"are of one {item}, of all pairs {of_all:.1%}: they are alike in every feature of the "
+        f"{item}, so do not compare held-out scores with those of folds over sentences.",
+    )
+
+
+def _pairs(sizes: IntArray) -> float:
+    """How many pairs there are inside groups of these sizes."""
+    return float((sizes * (sizes - 1) // 2).sum())
 
 
 def _rows(positions: IntArray) -> tuple[int, ...]:
