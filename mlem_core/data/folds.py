@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
+from mlem_core.base.text import many
 from mlem_core.base.typing import IntArray
 from mlem_core.data.stimuli import StimulusSet
 
@@ -43,7 +44,7 @@ def stimulus_folds(stimuli: StimulusSet, over: str, n_folds: int, seed: int) -> 
     ------
     InputError
         As `fold_groups` and `group_folds`; folds over both of which one tests fewer than 3
-        stimuli, or more than `MOST_OVER_BOTH` of them.
+        sentences or items, or more than `MOST_OVER_BOTH` of them.
     """
     if over != "both":
         return group_folds(fold_groups(stimuli, over), n_folds, seed, over)
@@ -53,18 +54,21 @@ def stimulus_folds(stimuli: StimulusSet, over: str, n_folds: int, seed: int) -> 
             f"stimulus in {n_folds**2}; choose at most {MOST_OVER_BOTH}, or folds over sentences "
             "or items."
         )
-    of_item = group_folds(fold_groups(stimuli, "items"), n_folds, seed, "items")
-    of_sentence = group_folds(fold_groups(stimuli, "sentences"), n_folds, seed, "sentences")
+    groups, items = stimuli.groups, fold_groups(stimuli, "items")
+    of_item = group_folds(items, n_folds, seed, "items")
+    of_sentence = group_folds(groups, n_folds, seed, "sentences")
     low, high = np.minimum(of_sentence, of_item), np.maximum(of_sentence, of_item)
     folds = np.where(low == high, low, -1 - (high * (high - 1) // 2 + low))
-    sizes = tested(folds, n_folds)
-    if sizes.min() < FEWEST_TESTED:
-        raise InputError(
-            f"fold {sizes.argmin()} of {n_folds} over both sentences and items tests "
-            f"{sizes.min()} stimuli, as one of {stimuli.name} is tested only where its sentence "
-            f"and its item are in the same fold; each needs at least {FEWEST_TESTED}, so choose "
-            "fewer folds, or folds over sentences or items."
-        )
+    for fold in range(n_folds):
+        n_sentences, n_items = (len(np.unique(of[folds == fold])) for of in (groups, items))
+        if min(n_sentences, n_items) < FEWEST_TESTED:
+            raise InputError(
+                f"fold {fold} of {n_folds} over both sentences and items tests "
+                f"{many(n_items, 'item')} in {many(n_sentences, 'sentence')}, as a stimulus is "
+                "tested only where its sentence and its item are of the same fold; each needs at "
+                f"least {FEWEST_TESTED} of both, so choose fewer folds, or folds over sentences or "
+                "items."
+            )
     return folds
 
 

@@ -75,7 +75,7 @@ def moments(tables: PairTables, blocks: NDArray[np.bool_]) -> Moments:
     y_sum = by_block(tables.target_sums)
 
     chosen = blocks.astype(np.float64)
-    total = chosen @ n
+    total = np.maximum(chosen @ n, 1.0)
     x_mean = (chosen @ x_sum.T) / total[:, None]
     gram = np.einsum("sb,bij->sij", chosen, xx_sum)
     gram -= total[:, None, None] * x_mean[:, :, None] * x_mean[:, None, :]

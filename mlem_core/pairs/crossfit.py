@@ -233,11 +233,12 @@ def _fold_sums(tables: PairTables, counts: FloatArray, rank_sums: FloatArray) ->
     n_draws, n_layers, n_cells = rank_sums.shape
     values = np.empty((n_cells, 1 + n_layers, n_draws))
     values[:, 0], values[:, 1:] = counts.T, rank_sums.transpose(2, 1, 0)
+    flat = values.reshape(n_cells, -1)
     found = np.zeros((len(tables.codes), 2, 1 + n_layers, tables.n_folds, n_draws))
     for fold in range(tables.n_folds):
         inside = np.arange(n_cells)[tables.held_out(fold)]
         for side, at in enumerate((inside, outside_cells(tables, fold))):
-            own = summed(tables.cell_pattern[at], values[at].reshape(len(at), -1))
+            own = summed(tables.cell_pattern[at], flat[at])
             own = own.reshape(len(own), 1 + n_layers, n_draws)
             mean = own[:, 1:].sum(axis=0) / np.maximum(own[:, 0].sum(axis=0), 1.0)
             own[:, 1:] -= own[:, :1] * mean

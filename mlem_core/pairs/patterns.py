@@ -408,8 +408,9 @@ def sums_by(group: IntArray, values: FloatArray) -> FloatArray:
     from mlem_core.pairs.kernels import group_sums
 
     sums = np.zeros((*values.shape[:-1], int(group.max(initial=-1)) + 1))
-    rows = np.ascontiguousarray(values, dtype=np.float64).reshape(-1, len(group))
-    group_sums(group, rows, sums.reshape(len(rows), -1))
+    rows = np.ascontiguousarray(values, dtype=np.float64)
+    rows = rows.reshape(math.prod(values.shape[:-1]), len(group))
+    group_sums(group, rows, sums.reshape(len(rows), sums.shape[-1]))
     return sums
 
 
@@ -422,6 +423,6 @@ def summed(group: IntArray, values: FloatArray) -> FloatArray:
     """
     from scipy.sparse import csr_array
 
-    n = len(group)
-    total: FloatArray = csr_array((np.ones(n), group, np.arange(n + 1))).T @ values
+    n, shape = len(group), (len(group), int(group.max(initial=-1)) + 1)
+    total: FloatArray = csr_array((np.ones(n), group, np.arange(n + 1)), shape).T @ values
     return total

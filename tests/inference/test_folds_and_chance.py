@@ -76,6 +76,17 @@ def test_models_that_are_fitted_anew_are_those_of_an_analysis_of_the_rest(case):
         np.testing.assert_allclose(found.ceiling[d], expected.ceiling.mean(axis=1), atol=1e-5)
 
 
+def test_a_fold_that_is_left_without_stimuli_has_a_score_of_0(case):
+    *_, pairs = case
+    weights = np.where(pairs.folds == 0, 0.0, 1.0)[None]
+    found = refitted_scores(pairs.by_stimulus, weights, RidgeMLEM().cross_validate)
+    assert np.isfinite(found.importance).all()
+    (tables,) = replicate_tables(pairs.by_stimulus, weights)
+    fits = RidgeMLEM().cross_validate(tables)
+    assert np.isfinite(fits.weights).all()
+    assert not fits.rho[:, 0].any() and not fits.ceiling[:, 0].any() and fits.rho[:, 1:].all()
+
+
 def test_words_change_labels_whole_in_each_part_of_the_folds(case):
     features, layers, pairs = case
     found = permuted_labels(pairs.fold_units, pairs.folds, 2, np.random.default_rng(0))

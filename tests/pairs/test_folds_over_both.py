@@ -178,7 +178,7 @@ def test_tables_survive_the_disk(case, tmp_path):
 def test_what_cannot_be_is_one_sentence():
     with pytest.raises(InputError, match="at most 10, or folds over sentences or items"):
         stimulus_folds(stimuli_of(), "both", 11, 0)
-    with pytest.raises(InputError, match=r"fold \d of 8 over both .* tests [0-2] stimuli"):
+    with pytest.raises(InputError, match=r"fold \d of 8 over both .* tests [0-2] items? in"):
         stimulus_folds(stimuli_of(), "both", 8, 0)
     whole = stimuli_of()
     once = whole.take(np.flatnonzero(~pd.Series(whole.words).duplicated().to_numpy()))
