@@ -24,7 +24,8 @@ from mlem_core.models import representations
 from mlem_core.models.representations import Representations
 from mlem_core.pairs import tables_io
 from mlem_core.pairs.build import PassOptions, pair_tables
-from mlem_core.pairs.patterns import PairIndex, feature_columns
+from mlem_core.pairs.columns import feature_columns
+from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.rank_store import PairRanks
 from mlem_core.pairs.tables import PairTables
 from mlem_core.pairs.torch_backend import cuda_device

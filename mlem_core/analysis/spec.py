@@ -19,8 +19,8 @@ from mlem_core.models.extraction import ExtractionOptions
 from mlem_core.models.loading import DEVICES, DTYPES
 from mlem_core.models.registry import packaged
 from mlem_core.models.tokens import POOLINGS, SPECIAL_TOKENS
+from mlem_core.pairs.columns import MISSING
 from mlem_core.pairs.distances import DISTANCES, PRECOMPUTED, metrics
-from mlem_core.pairs.patterns import MISSING
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,9 @@ from sklearn.utils.validation import check_is_fitted
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.pairs.build import pair_tables
+from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.crossfit import fold_ceilings
-from mlem_core.pairs.patterns import PairIndex, feature_columns
+from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.ranks import Score, score_patterns
 from mlem_core.pairs.tables import PairTables
 from mlem_core.pairs.terms import Columns
@@ -43,13 +44,13 @@ class FoldFits:
 def held_out_scores(tables: PairTables, weights: FloatArray, fold: int, series: int = 1) -> Score:
     """ρ and ρ_a (n_layers, n_predictions) of weights on the pairs inside a fold.
 
-    Weights are (n_layers, n_predictions, n_features); `series` as in
+    Weights are (n_layers, n_predictions, n_columns); `series` as in
     `mlem_core.pairs.ranks.score_patterns`.
     """
     inside = tables.inside(fold)
     rho, rho_a = np.empty(weights.shape[:2]), np.empty(weights.shape[:2])
-    for layers, features in inside.by_support(weights):
-        pairs, used = inside.only(layers, features), weights[layers][:, :, features]
+    for layers, parts in inside.by_support(weights):
+        pairs, used = inside.only(layers, parts), weights[layers][:, :, inside.columns_of(parts)]
         rho[layers], rho_a[layers] = score_patterns(
             used @ pairs.x.T, pairs.counts, pairs.rank_sums, pairs.rank_squares, series
         )

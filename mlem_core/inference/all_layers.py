@@ -144,7 +144,7 @@ def _compute(
     return LayerIntervals(
         layers=layers,
         features=tuple(pairs.tables.features),
-        columns=tuple(pairs.tables.columns.names),
+        columns=pairs.tables.columns.parts,
         estimator=estimator,
         scores=exact,
         scores_lower=lower,

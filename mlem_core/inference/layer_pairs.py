@@ -15,9 +15,10 @@ from mlem_core.analysis.selection import check_layers
 from mlem_core.base.parallel import side_by_side
 from mlem_core.base.typing import FloatArray, IntArray, Layer
 from mlem_core.data.folds import kept_together
+from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.condensed import row_slices
 from mlem_core.pairs.distances import condensed_from_matrix, squared_distances
-from mlem_core.pairs.patterns import PairIndex, block_numbers, feature_columns, group_rows
+from mlem_core.pairs.patterns import PairIndex, block_numbers, group_rows
 from mlem_core.pairs.ranks import average_ranks, order_pairs
 from mlem_core.pairs.resampling import RankedPairs
 from mlem_core.pairs.tables import PairTables

@@ -29,8 +29,8 @@ from mlem_core.estimators.registry import ESTIMATORS
 from mlem_core.measures.importance import fitted
 from mlem_core.measures.similarity import weighted_tau
 from mlem_core.models.tokens import POOLING, POOLINGS, SPECIAL_TOKENS
+from mlem_core.pairs.columns import MISSING
 from mlem_core.pairs.distances import PRECOMPUTED, metrics
-from mlem_core.pairs.patterns import MISSING
 from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
 
@@ -274,7 +274,7 @@ def _universe(
     selection = replace(universe.select(estimator=estimator), layers=tuple(layers))
     tables, rsa = universe.subset(selection)
     fits, importance = fitted(tables, estimator)
-    profiles, terms = importance.mean(axis=1), np.array(tables.columns.names, dtype=object)
+    profiles, terms = importance.mean(axis=1), np.array(tables.columns.parts, dtype=object)
     tau = weighted_tau(profiles)
     models = np.array([model for model, _ in layers], dtype=object)
     numbers = np.array([number for _, number in layers])

@@ -17,7 +17,8 @@ from mlem_core.inference.permutation import permuted_labels, permuted_tables, sc
 from mlem_core.inference.refits import refitted_scores, replicate_tables
 from mlem_core.measures.decomposition import decompose
 from mlem_core.pairs.build import pair_tables
-from mlem_core.pairs.patterns import PairIndex, feature_columns
+from mlem_core.pairs.columns import feature_columns
+from mlem_core.pairs.patterns import PairIndex
 
 K = 3
 

@@ -22,8 +22,9 @@ from mlem_core.estimators.spearman import training_objective
 from mlem_core.measures.decomposition import decompose
 from mlem_core.pairs import tables_io
 from mlem_core.pairs.build import pair_tables
+from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.crossfit import fold_ceilings
-from mlem_core.pairs.patterns import PairIndex, feature_columns
+from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.tables import PairTables
 
 N_SENTENCES, N_FORMS, LENGTH, K = 36, 20, 3, 3
