@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from mlem_core.base.typing import FloatArray
 from mlem_core.estimators.nnls import nonnegative_quadratic
+from mlem_core.pairs.patterns import left_out
 from mlem_core.pairs.tables import PairTables
 
 
@@ -29,16 +30,17 @@ class Moments:
     y_mean: FloatArray
 
 
-def training_blocks(tables: PairTables, left_out: Sequence[Sequence[int]]) -> NDArray[np.bool_]:
+def training_blocks(tables: PairTables, without: Sequence[Sequence[int]]) -> NDArray[np.bool_]:
     """Which blocks of pairs remain when folds are left out.
 
     Parameters
     ----------
-    left_out : for each training set the folds that it leaves out
+    without : for each training set the folds that it leaves out
 
     Returns (n_sets, n_blocks).
     """
-    return np.stack([~tables.left_out[list(folds)].any(axis=0) for folds in left_out])
+    out = left_out(tables.n_folds, tables.target_low.shape[1])
+    return np.stack([~out[list(folds)].any(axis=0) for folds in without])
 
 
 def moments(tables: PairTables, blocks: NDArray[np.bool_]) -> Moments:

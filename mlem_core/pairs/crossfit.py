@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.pairs.patterns import summed
+from mlem_core.pairs.patterns import left_out, summed
 from mlem_core.pairs.tables import PairTables
 
 # What features explain is compared to so many decimals: copies of a feature stay in their order.
@@ -214,7 +214,8 @@ def _priority(fit: CrossFit) -> IntArray:
 
 def outside_cells(tables: PairTables, fold: int) -> IntArray:
     """The cells of the pairs that train the model that a fold tests."""
-    return np.flatnonzero(~tables.left_out[fold, tables.cell_block])
+    out = left_out(tables.n_folds, tables.target_low.shape[1])
+    return np.flatnonzero(~out[fold, tables.cell_block])
 
 
 def alone(tables: PairTables) -> float:

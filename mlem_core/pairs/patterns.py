@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -100,7 +100,7 @@ class PairIndex(Patterns):
 
     @cached_property
     def n_blocks(self) -> int:
-        """Of pairs, see `left_out`."""
+        """Of pairs, see the function `n_blocks`."""
         return n_blocks(self.folds)
 
     @property
@@ -242,11 +242,13 @@ def n_blocks(folds: IntArray) -> int:
     return sum(math.comb(n_folds, size) for size in range(1, largest + 1))
 
 
+@cache
 def left_out(n_folds: int, n_blocks: int) -> NDArray[np.bool_]:
     """(n_folds, n_blocks) whether the model that a fold tests is trained without a block."""
     out = np.zeros((n_folds, n_blocks), dtype=bool)
     for number, members in enumerate(itertools.islice(_fold_sets(n_folds), n_blocks)):
         out[list(members), number] = True
+    out.flags.writeable = False
     return out
 
 

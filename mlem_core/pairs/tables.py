@@ -13,12 +13,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.pairs.condensed import n_pairs
-from mlem_core.pairs.patterns import Patterns, group_rows, left_out, sums_by, tested_blocks
+from mlem_core.pairs.patterns import Patterns, group_rows, sums_by, tested_blocks
 from mlem_core.pairs.terms import Columns
 
 
@@ -117,9 +116,8 @@ class HeldOut:
 class PairTables(Patterns):
     """Sufficient statistics of the pairs of n_layers layers, by fold block and pattern.
 
-    A cell is a block, all pairs that the same folds leave out, and a pattern that occurs in it;
-    cells are sorted by block. Folds are those of the stimuli. There are n_folds (n_folds + 1) / 2
-    blocks, or more where stimuli stand between folds, see `mlem_core.pairs.patterns.n_blocks`.
+    A cell is a block (the pairs that the same folds leave out, `mlem_core.pairs.patterns.n_blocks`)
+    and a pattern that occurs in it; cells are sorted by block. Folds are those of the stimuli.
 
     Attributes
     ----------
@@ -187,11 +185,6 @@ class PairTables(Patterns):
     def block_edges(self) -> IntArray:
         """(n_blocks + 1,) where each block's cells begin."""
         return np.searchsorted(self.cell_block, np.arange(self.target_low.shape[1] + 1))
-
-    @cached_property
-    def left_out(self) -> NDArray[np.bool_]:
-        """(n_folds, n_blocks) whether the model that a fold tests is trained without a block."""
-        return left_out(self.n_folds, self.target_low.shape[1])
 
     def held_out(self, fold: int) -> slice:
         """The cells of the pairs inside a fold."""

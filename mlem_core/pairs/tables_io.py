@@ -42,7 +42,8 @@ def save(tables: PairTables, path: Path) -> None:
     arrays |= {f"values_{f:03d}": np.array(own) for f, own in enumerate(tables.value_names) if own}
     arrays["target_sums"] = pack(_rounded(tables.target_sums))
     arrays["rank_sums"] = pack(doubled)
-    parts = _parts(tables.cell_block, tables.counts, tables.left_out)
+    out = left_out(tables.n_folds, tables.target_low.shape[1])
+    parts = _parts(tables.cell_block, tables.counts, out)
     for k, (inside, training) in enumerate(parts):
         sums = _doubled(tables.within_sums[:, inside.cells])
         arrays[f"within_{k:02d}"] = pack(sums - inside.expected(doubled))
