@@ -263,6 +263,7 @@ def univariate(
     *,
     missing: str = "ignore",
     units: Sequence[int] | None = None,
+    values: Sequence[str] = (),
 ) -> pd.DataFrame:
     """Held-out ρ of a metric fitted to the distances |x_i - x_j| of each unit alone.
 
@@ -273,6 +274,7 @@ def univariate(
     stimuli, layer_rows, folds : as in `decoding`
     missing : see `mlem_core.pairs.patterns.PairIndex`
     units : numbers of the units to fit; by default all
+    values : features that are resolved by value
 
     Returns
     -------
@@ -285,7 +287,7 @@ def univariate(
 
     Source: Jalouzot et al. 2024, appendix I.
     """
-    index = PairIndex.build(feature_columns(stimuli), folds, missing)
+    index = PairIndex.build(feature_columns(stimuli, resolved=values), folds, missing)
     found = []
     for (model, layer), rows in _checked(layer_rows, folds):
         n_units = rows.shape[1]
@@ -351,7 +353,7 @@ def of_analysis(
             "stimuli": analysis.stimuli.digest,
             "layer": [source.identity, number],
             "missing": analysis.spec.missing if name == "univariate" else None,
-            **analysis.spec.fold_choices,
+            **analysis.spec.pair_choices,
         }
 
         def make(layer: Layer = (model, number), source: Representations = source) -> Baseline:
@@ -373,7 +375,8 @@ def _of_layer(analysis: Analysis, name: str, rows: LayerRows) -> Baseline:
         return decoding(stimuli, rows, folds)
     if name == "random-forest":
         return Baseline(random_forest(stimuli, rows, folds, n_jobs=-1), ())
-    return Baseline(univariate(stimuli, rows, folds, missing=analysis.spec.missing), ())
+    missing, values = analysis.spec.missing, analysis.tables.resolved
+    return Baseline(univariate(stimuli, rows, folds, missing=missing, values=values), ())
 
 
 def _save(found: Baseline, folder: Path) -> None:

@@ -14,12 +14,12 @@ from mlem_core.data import datasets
 from mlem_core.data.folds import FOLDS_OVER
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.data.stimulus_csv import read_csv
-from mlem_core.estimators.registry import ESTIMATORS
+from mlem_core.estimators.registry import ESTIMATORS, check_values
 from mlem_core.models.extraction import ExtractionOptions
 from mlem_core.models.loading import DEVICES, DTYPES
 from mlem_core.models.registry import packaged
 from mlem_core.models.tokens import POOLINGS, SPECIAL_TOKENS
-from mlem_core.pairs.columns import MISSING
+from mlem_core.pairs.columns import MISSING, NONE
 from mlem_core.pairs.distances import DISTANCES, PRECOMPUTED, metrics
 
 
@@ -54,6 +54,11 @@ def parse_names(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
+def _parse_values(text: str) -> tuple[str, ...]:
+    names = parse_names(text)
+    return () if names == NONE else names
+
+
 def _parse_layers(text: str) -> tuple[int, ...]:
     try:
         return tuple(sorted({int(part) for part in parse_names(text)}))
@@ -76,6 +81,20 @@ def _asked(default: Any, label: str, help: str | Callable[[], str], **more: Any)
 def _models_help() -> str:
     named = ", ".join(sorted(packaged()))
     return f"{named}, a hub id or a local folder; may be given several times"
+
+
+_VALUES = (
+    "features that are resolved by value: which two values differ, not only whether two do; all is "
+    "every one with few enough values; default: none"
+)
+_TOKENS = (
+    "start and end tokens of a sentence: as the model's tokenizer adds them, none, or a start "
+    "token in any case"
+)
+_POOLING = (
+    "what stands for a stimulus: standard (a word's last sub-token, the mean of a sentence), mean "
+    "(of a word's sub-tokens) or last (token of a sentence)"
+)
 
 
 @dataclass(frozen=True)
@@ -131,6 +150,9 @@ class AnalysisSpec:
         choices=lambda: ESTIMATORS,
     )
     interactions: bool = _asked(False, "Interactions", "weigh products of two features too")
+    values: tuple[str, ...] = _asked(
+        (), "Values told apart", _VALUES, metavar="a,b|all|none", parse=_parse_values
+    )
     distance: str = _asked(
         "euclidean",
         "Distance of representations",
@@ -163,18 +185,11 @@ class AnalysisSpec:
     special_tokens: str = _asked(
         "model",
         "Start and end tokens",
-        "start and end tokens of a sentence: as the model's tokenizer adds them, none, or a start "
-        "token in any case",
+        _TOKENS,
         noun="choice of special tokens",
         choices=lambda: SPECIAL_TOKENS,
     )
-    pooling: str = _asked(
-        "standard",
-        "Pooling",
-        "what stands for a stimulus: standard (a word's last sub-token, the mean of a sentence), "
-        "mean (of a word's sub-tokens) or last (token of a sentence)",
-        choices=lambda: POOLINGS,
-    )
+    pooling: str = _asked("standard", "Pooling", _POOLING, choices=lambda: POOLINGS)
     positions: str = _asked(
         "all",
         "Positions",
@@ -197,9 +212,10 @@ class AnalysisSpec:
         return ExtractionOptions(self.special_tokens, self.pooling, self.dtype, self.device)
 
     @property
-    def fold_choices(self) -> dict[str, Any]:
-        """What decides the folds, for the keys of what is kept."""
-        asked = {"folds": self.folds, "seed": self.seed, "folds_over": self.folds_over}
+    def pair_choices(self) -> dict[str, Any]:
+        """What decides the folds and the codes of pairs, for the keys of what is kept."""
+        names = ("folds", "seed", "folds_over", "values")
+        asked = {name: getattr(self, name) for name in names}
         return _without_defaults(asked)
 
     def to_dict(self) -> dict[str, Any]:
@@ -220,6 +236,7 @@ class AnalysisSpec:
             value = getattr(self, name)
             if described.choices is not None and value not in described.choices():
                 raise unknown(described.noun or name, value, described.choices())
+        check_values(self.estimator, self.values, self.interactions)
         _check_folds_and_models(self)
 
     def load_stimuli(self) -> StimulusSet:
@@ -237,7 +254,7 @@ def parameters() -> dict[str, Parameter]:
 
 
 # Choices that came later: left out where they are the default, so that what was kept is found.
-_LATER = ("folds_over",)
+_LATER = ("folds_over", "values")
 
 
 def _without_defaults(values: dict[str, Any]) -> dict[str, Any]:

@@ -101,7 +101,7 @@ def depends_on(analysis: Analysis, selection: Selection) -> dict[str, Any]:
         "missing": spec.missing,
         "distance": spec.distance,
         "units": spec.units,
-        **spec.fold_choices,
+        **spec.pair_choices,
     }
 
 

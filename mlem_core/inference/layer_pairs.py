@@ -75,9 +75,8 @@ class LayerPairs:
         if interactions is None:
             interactions = analysis.spec.interactions
 
-        index = PairIndex.build(
-            feature_columns(analysis.stimuli), analysis.folds, analysis.spec.missing
-        )
+        of_features = feature_columns(analysis.stimuli, resolved=analysis.tables.resolved)
+        index = PairIndex.build(of_features, analysis.folds, analysis.spec.missing)
         tables = analysis.tables.of_layers([analysis.layers.index(layer) for layer in layers])
         pattern = (index.pattern_cell % index.n_patterns).astype(np.int32)
         if features is not None:

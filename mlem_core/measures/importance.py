@@ -7,7 +7,7 @@ import numpy as np
 from mlem_core.base.parallel import side_by_side
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.estimators.base import FoldFits
-from mlem_core.estimators.registry import estimator_named
+from mlem_core.estimators.registry import check_values, estimator_named
 from mlem_core.pairs.ranks import score_patterns
 from mlem_core.pairs.tables import HeldOut, PairTables
 
@@ -147,7 +147,9 @@ def fitted(tables: PairTables, estimator: str = "ridge") -> tuple[FoldFits, Floa
     Raises
     ------
     InputError
-        An unknown estimator, or one that fits ranks on tables without them.
+        An unknown estimator, one that fits ranks on tables without them, or one that cannot
+        resolve features by value where these tables do.
     """
+    check_values(estimator, tables.resolved, tables.interactions)
     fits = estimator_named(estimator).model().cross_validate(tables)
     return fits, permutation_importance(tables, fits.weights)

@@ -136,7 +136,15 @@ class Columns:
         return patterns[:, self.first] * patterns[:, self.second] * twice
 
     def matrix(self, weights: FloatArray) -> FloatArray:
-        """W (..., n_features, n_features) of the weights (..., n_columns) of the terms."""
+        """W (..., n_features, n_features) of the weights (..., n_columns) of the terms.
+
+        Raises InputError: a feature is resolved by value, whose weights are no matrix of features.
+        """
+        if any(self.value_names):
+            raise InputError(
+                "there is no matrix W where features are resolved by value; read the weights by "
+                "their names."
+            )
         n = len(self.features)
         full = np.zeros((*weights.shape[:-1], n, n))
         full[..., self.first, self.second] = weights

@@ -188,7 +188,7 @@ def test_intervals_and_tests_keep_to_the_folds(analysis):
 
 def test_keys_speak_of_it_only_where_it_is_not_the_default(spec):
     own, store = spec
-    assert "folds_over" not in own.to_dict() and "folds_over" not in own.fold_choices
+    assert "folds_over" not in own.to_dict() and "folds_over" not in own.pair_choices
     assert AnalysisSpec.from_dict(own.to_dict()) == own
     keys = {}
     for over in FOLDS_OVER:
