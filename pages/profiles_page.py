@@ -61,6 +61,7 @@ def body() -> None:
         "profiles",
         captions.profiles(
             view.caption(results),
+            results.coding,
             "" if tested is None else tested.family,
             "" if intervals is None else intervals.units.over,
             flagged=bool(flags),
@@ -85,8 +86,7 @@ def body() -> None:
         results.scores,
         "scores",
         "Held-out scores of each layer and fold",
-        "ρ, ρ with ties at random (rho_a), the ceiling, and the ridge penalty α that the inner "
-        "cross-validation chose.",
+        captions.scores(results.coding),
     )
     uncertainty.chance(view)
     correlated.show(view)

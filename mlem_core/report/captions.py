@@ -10,23 +10,32 @@ import math
 
 from mlem_core.measures import similarity as similarity_measures
 
+RESOLVED = "which values"  # begins the words for a coding that tells values apart
 FOLDS = "one standard deviation over folds (not an interval: folds share training stimuli)"
 
 
-def fitted(how: str, interactions: bool, missing: str | None) -> str:
+def coded(coding: str) -> str:
+    """How the features are coded; `coding` as in `mlem_core.pairs.terms.coding`."""
+    return f"Features are coded by {coding}."
+
+
+def fitted(how: str, interactions: bool, missing: str | None, coding: str) -> str:
     """How the metric models were fitted.
 
     Parameters
     ----------
     how : the estimator in words
     missing : policy for missing values; None where no value is missing
+    coding : as in `mlem_core.pairs.terms.coding`
     """
     if interactions:
         how += " with interactions, of which those that matter most are drawn (the CSV has all)"
     if missing is not None:
         what = {"ignore": "at no distance to any value", "level": "a value of their own"}[missing]
         how += f"; missing values are {what}"
-    return f"Fitted with {how}."
+        if missing == "ignore" and coding.startswith(RESOLVED):
+            how += " (a value of their own where values are told apart)"
+    return f"Fitted with {how}. {coded(coding)}"
 
 
 def computed_on(n_stimuli: int, n_pairs: int = 0, n_folds: int = 0) -> str:
@@ -37,13 +46,38 @@ def computed_on(n_stimuli: int, n_pairs: int = 0, n_folds: int = 0) -> str:
     return f"Computed on {(', ' if n_folds else ' and ').join(counts)}."
 
 
+def ceiling(coding: str) -> str:
+    """What a ceiling is a bound on; `coding` as in `mlem_core.pairs.terms.coding`."""
+    text = (
+        "an estimate (from means that other stimuli give) of the ρ that a function of the features "
+        f"can reach, coded by {coding}"
+    )
+    unseen = "; it knows nothing of which values differ"
+    return text if coding.startswith(RESOLVED) else text + unseen
+
+
+def ceiling_of(which: str, coding: str) -> str:
+    """The same of one of two layers, "first" or "second"."""
+    return (
+        f"How far the {which} layer's distances can correlate with a function of the features: "
+        f"{ceiling(coding)}. Another coding of the same features may reach more."
+    )
+
+
 def profiles(
-    basis: str, family: str = "", over: str = "", *, flagged: bool = False, warning: str = ""
+    basis: str,
+    coding: str,
+    family: str = "",
+    over: str = "",
+    *,
+    flagged: bool = False,
+    warning: str = "",
 ) -> str:
     """Importance over the layers.
 
     Parameters
     ----------
+    coding : as in `mlem_core.pairs.terms.coding`
     family, over : what the p-values are corrected over, and what is drawn anew, see
         `mlem_core.pairs.units.Units.over`; empty where there are no intervals
     flagged : whether layers are flagged by an audit
@@ -59,14 +93,23 @@ def profiles(
         "Feature importance (FI): the drop of Spearman ρ on pairs of held-out stimuli when the "
         "feature is permuted, computed as an expectation; mean over folds.",
         spread,
-        "Dashed: held-out ρ of the metric model. Dotted: the ceiling, an estimate (from means that "
-        "other stimuli give) of the ρ that a function of which features differ, and by how much, "
-        "can reach; it knows nothing of which values differ.",
+        f"Dashed: held-out ρ of the metric model. Dotted: the ceiling, {ceiling(coding)}.",
         "Triangles: layers of which a conclusion changes in the audit, point at one for the reason."
         if flagged
         else "",
         warning,
         basis,
+    )
+
+
+def scores(coding: str) -> str:
+    """The table of held-out scores; `coding` as in `mlem_core.pairs.terms.coding`."""
+    chosen = "the ridge penalty α"
+    if coding.startswith(RESOLVED):
+        chosen = "the strength β (column alpha) of the pull towards one distance a feature"
+    return (
+        f"ρ, ρ with ties at random (rho_a), the ceiling, and {chosen}, as the inner "
+        "cross-validation chose it."
     )
 
 

@@ -88,6 +88,7 @@ def basis(analysis: Analysis, selection: Selection, results: Results) -> str:
         estimator_named(selection.estimator).caption,
         selection.interactions,
         analysis.spec.missing if missing else None,
+        results.coding,
     )
     return f"{fitted} {captions.computed_on(results.n_stimuli, results.n_pairs, results.n_folds)}"
 
@@ -96,7 +97,7 @@ def _profiles(shown: Shown) -> Drawn:
     return Drawn(
         figures.profiles(shown.results.importance, shown.results.scores, shown.terms),
         "Importance of each feature over the layers",
-        captions.profiles(shown.basis),
+        captions.profiles(shown.basis, shown.results.coding),
     )
 
 

@@ -14,6 +14,7 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.results import Results
 from mlem_core.base.text import listed, many, span
 from mlem_core.estimators.registry import estimator_named
+from mlem_core.estimators.ridge import ALPHAS
 from mlem_core.pairs.distances import distance_named
 from mlem_core.report import references
 from mlem_core.report.latex import escape
@@ -76,7 +77,12 @@ def methods_paragraph(
         estimator=_estimator(spec.estimator if estimator is None else estimator, interactions),
         interactions=interactions,
         alphas=results.scores["alpha"].dropna(),
-        grid=manifest["alphas"],
+        # What is shown may leave out the features that are resolved.
+        grid=manifest["alphas"]
+        if bool(results.resolved) == bool(analysis.tables.resolved)
+        else ALPHAS,
+        resolved=results.resolved,
+        coding=results.coding,
         rho=results.scores.groupby(["model", "layer"])["rho"].mean(),
         version=versions.pop("mlem", ""),
         packages=[f"{name} {version}" for name, version in versions.items()],
