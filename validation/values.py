@@ -133,7 +133,8 @@ def tables_from(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
         own = rows[rows["study"] == study]
         key = ["stimuli", "over", "layer", "draw"]
         base = own[own["coding"] == "0/1"].set_index(key)["rho"]
-        own = own.assign(gain=own.set_index(key)["rho"].sub(base).to_numpy())
+        at = pd.MultiIndex.from_frame(own[key])
+        own = own.assign(gain=own["rho"].to_numpy() - base.reindex(at).to_numpy())
         cells: dict[str, dict[str, str]] = {}
         for (n, over, layer, coding), part in own.groupby(
             ["stimuli", "over", "layer", "coding"], sort=False
