@@ -16,6 +16,7 @@ from pages.parts import (
     frame,
     tables,
     uncertainty,
+    values,
 )
 from pages.parts.exporting import Panel
 from pages.parts.opening import open_view
@@ -87,6 +88,12 @@ def body() -> None:
         "scores",
         "Held-out scores of each layer and fold",
         captions.scores(results.coding),
+    )
+    frame.folded(
+        values.TITLE,
+        ":material/call_split:",
+        "values",
+        lambda: values.in_layers(view, results),
     )
     uncertainty.chance(view)
     correlated.show(view)

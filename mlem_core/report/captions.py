@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from mlem_core.estimators.normal_equations import NOT_APART
 from mlem_core.measures import similarity as similarity_measures
 
 RESOLVED = "which values"  # begins the words for a coding that tells values apart
@@ -106,7 +107,10 @@ def scores(coding: str) -> str:
     """The table of held-out scores; `coding` as in `mlem_core.pairs.terms.coding`."""
     chosen = "the ridge penalty α"
     if coding.startswith(RESOLVED):
-        chosen = "the strength β (column alpha) of the pull towards one distance a feature"
+        chosen = (
+            "the strength β (column alpha) that draws the distances of values towards one distance "
+            f"a feature ({NOT_APART:g}: values are not told apart)"
+        )
     return (
         f"ρ, ρ with ties at random (rho_a), the ceiling, and {chosen}, as the inner "
         "cross-validation chose it."
@@ -269,6 +273,57 @@ def why_layers(basis: str) -> str:
         "values, cross-fitted), and what these features do not explain. Orange: it makes the two "
         "alike; blue: it sets them apart.",
         basis,
+    )
+
+
+_UNITS = "in units of the fitted target, the squared neural distance scaled to [0, 1] in each layer"
+
+
+def value_matrices(feature: str, basis: str) -> str:
+    """The distance of every two values of a feature."""
+    return _joined(
+        f"Squared distance of every two values of {feature} in the metric model (mean over folds), "
+        f"{_UNITS}. Rings: the distance of two stimuli of one value, beyond what all pairs share. "
+        "Crosses: values that no pair of stimuli has, where the penalty alone decides.",
+        basis,
+    )
+
+
+def value_map(feature: str, basis: str) -> str:
+    """The values of a feature as points."""
+    return _joined(
+        f"Metric MDS of the values of {feature}: near where the means of their representations are "
+        "near (square root of the separation w_ab). The wider a ring, the more the stimuli of the "
+        "value differ among themselves. The axes have no meaning of their own.",
+        basis,
+    )
+
+
+def value_lines(feature: str, basis: str) -> str:
+    """The distances of the values over the layers."""
+    return _joined(
+        f"Squared distance of every two values of {feature} over the layers (mean over folds), "
+        f"{_UNITS}. Named are the pairs furthest apart on average.",
+        basis,
+    )
+
+
+def value_scatter(feature: str, basis: str) -> str:
+    """The distances of the values in two layers."""
+    return _joined(
+        f"Squared distance of every two values of {feature} in the two layers (mean over folds), "
+        f"{_UNITS}: compare the order of the pairs, which Spearman's ρ does. In blue and named: the "
+        "pairs furthest apart, and those whose rank differs most.",
+        basis,
+    )
+
+
+def value_table(feature: str) -> str:
+    """The table behind these figures."""
+    return (
+        f"The values of {feature}: distance (squared, {_UNITS}) and its standard deviation over "
+        "folds, separation (its part between the means of the two values) and the pairs of stimuli "
+        "that it is seen in."
     )
 
 

@@ -137,9 +137,9 @@ def test_two_layers_that_arrange_the_values_differently_are_told_apart():
 def test_what_is_not_there_is_named(case):
     _, tables, weights = case
     table = value_distances(tables, weights, LAYERS)
-    with pytest.raises(InputError, match="'length'.*kind, gender"):
+    with pytest.raises(InputError, match=r"'length'.*kind, gender"):
         of_layer(table, "length", LAYERS[0])
-    with pytest.raises(InputError, match="'m:1'.*m:0, m:3"):
+    with pytest.raises(InputError, match=r"'m:1'.*m:0, m:3"):
         of_layer(table, "kind", ("m", 1))
 
 
@@ -169,7 +169,9 @@ def test_the_projection_is_the_nearest_matrix_of_negative_type():
         assert nearest > 0.01
         # No other set of points is nearer.
         for _ in range(200):
-            near = products[1] + 0.05 * rng.standard_normal() * np.outer(*2 * [centre @ rng.random(6)])
+            near = products[1] + 0.05 * rng.standard_normal() * np.outer(
+                *2 * [centre @ rng.random(6)]
+            )
             values, vectors = np.linalg.eigh(near)
             near = (vectors * np.maximum(values, 0)) @ vectors.T
             assert np.linalg.norm(products[0] - near) >= nearest - 1e-12
