@@ -97,7 +97,8 @@ def _two(view: View, a: str, b: str) -> None:
         )
         how = (
             f"{REPLICATES:,} bootstrap replicates; chance in the exported table: what a term is to "
-            f"be above, from labels permuted {TERM_PERMUTATIONS} times between sentences"
+            f"be above, from labels permuted {TERM_PERMUTATIONS} times between "
+            f"{units.permuted(view.analysis.spec.folds_over)}"
         )
     elif intervals is not None and len(intervals.terms):
         terms, whole = terms_and_whole(intervals, *why.layers)
@@ -142,8 +143,9 @@ def _two(view: View, a: str, b: str) -> None:
 
 
 def _computed_on(view: View) -> str:
-    computed = captions.computed_on(len(view.analysis.stimuli), view.analysis.tables.n_pairs)
-    return f"{captions.coded(view.coding)} {computed}"
+    tables = view.analysis.tables
+    counts = tables.n_stimuli, tables.n_pairs, tables.n_folds
+    return f"{captions.coded(view.coding)} {captions.computed_on(*counts, view.held_out)}"
 
 
 def _numbers(why: Explanation, a: str, b: str) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 from mlem_core.analysis.diagnostics import ALONE, MOST_STIMULI
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
-from mlem_core.data.folds import fold_groups, group_folds
+from mlem_core.data.folds import stimulus_folds
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.pairs.build import tables_without_layers
@@ -32,8 +32,8 @@ def recommended_values(stimuli: StimulusSet, spec: AnalysisSpec) -> tuple[str, .
 
     Nominal features with at least three values, the one with most values first, each one added
     while the pairs inside a fold whose pattern no other pair has stay at or below
-    `mlem_core.analysis.diagnostics.ALONE` and the patterns at or below `MOST_PATTERNS`. Of more than
-    `mlem_core.analysis.diagnostics.MOST_STIMULI` stimuli a seeded sample is looked at.
+    `mlem_core.analysis.diagnostics.ALONE` and the patterns at or below `MOST_PATTERNS`. Of more
+    than `mlem_core.analysis.diagnostics.MOST_STIMULI` stimuli a seeded sample is looked at.
 
     Parameters
     ----------
@@ -49,16 +49,14 @@ def recommended_values(stimuli: StimulusSet, spec: AnalysisSpec) -> tuple[str, .
         if column.kind == "nominal" and column.resolvable and len(column.present) >= FEWEST_VALUES
     ]
     try:
-        groups = fold_groups(stimuli, spec.folds_over)
-        folds = group_folds(groups, spec.folds, spec.seed, spec.folds_over)
+        folds = stimulus_folds(stimuli, spec.folds_over, spec.folds, spec.seed)
     except InputError:
         return ()
     rows = np.sort(np.random.default_rng(spec.seed).permutation(len(stimuli))[:MOST_STIMULI])
-    folds = np.unique(folds[rows], return_inverse=True)[1].astype(np.int64)
     sample, chosen = stimuli.take(rows), set[str]()
     for column in sorted(columns, key=lambda one: -len(one.present)):
         more = {*chosen, column.name}
-        index = PairIndex.build(feature_columns(sample, resolved=more), folds, spec.missing)
+        index = PairIndex.build(feature_columns(sample, resolved=more), folds[rows], spec.missing)
         if index.n_patterns > MOST_PATTERNS or alone(tables_without_layers(index)) > ALONE:
             break
         chosen = more

@@ -39,12 +39,18 @@ def fitted(how: str, interactions: bool, missing: str | None, coding: str) -> st
     return f"Fitted with {how}. {coded(coding)}"
 
 
-def computed_on(n_stimuli: int, n_pairs: int = 0, n_folds: int = 0) -> str:
-    """On how much a figure rests; what is 0 is not named."""
+def computed_on(n_stimuli: int, n_pairs: int = 0, n_folds: int = 0, held_out: str = "") -> str:
+    """On how much a figure rests; what is 0 is not named.
+
+    Parameters
+    ----------
+    held_out : what is tested, see `mlem_core.pairs.units.Units.held_out`; empty where nothing is
+    """
     counts = [f"{n_stimuli:,} stimuli"]
     counts += [f"{n_pairs:,} pairs"] if n_pairs else []
     counts += [f"{n_folds} folds"] if n_folds else []
-    return f"Computed on {(', ' if n_folds else ' and ').join(counts)}."
+    tested = f"; tested on {held_out}" if held_out else ""
+    return f"Computed on {(', ' if n_folds else ' and ').join(counts)}{tested}."
 
 
 def ceiling(coding: str) -> str:
@@ -276,7 +282,10 @@ def why_layers(basis: str) -> str:
     )
 
 
-_UNITS = "in units of the fitted target, the squared neural distance scaled to [0, 1] in each layer"
+_UNITS = (
+    "in units of the fitted target (squared neural distances, or their ranks, scaled to [0, 1] in "
+    "each layer)"
+)
 
 
 def value_matrices(feature: str, basis: str) -> str:
@@ -312,8 +321,8 @@ def value_scatter(feature: str, basis: str) -> str:
     """The distances of the values in two layers."""
     return _joined(
         f"Squared distance of every two values of {feature} in the two layers (mean over folds), "
-        f"{_UNITS}: compare the order of the pairs, which Spearman's ρ does. In blue and named: the "
-        "pairs furthest apart, and those whose rank differs most.",
+        f"{_UNITS}: compare the order of the pairs, which Spearman's ρ does. In blue and named: "
+        "the pairs furthest apart, and those whose rank differs most.",
         basis,
     )
 

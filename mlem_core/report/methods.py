@@ -18,6 +18,7 @@ from mlem_core.estimators.registry import estimator_named
 from mlem_core.estimators.ridge import ALPHAS
 from mlem_core.pairs.distances import distance_named
 from mlem_core.report import references
+from mlem_core.report.figures import held_out
 from mlem_core.report.latex import escape
 
 # Our own keys only: what a user wrote is never a citation.
@@ -86,6 +87,8 @@ def methods_paragraph(
         else ALPHAS,
         resolved=results.resolved,
         coding=results.coding,
+        held_out=held_out(analysis),
+        n_tested=int((results.folds["fold"] >= 0).sum()),
         rho=results.scores.groupby(["model", "layer"])["rho"].mean(),
         version=versions.pop("mlem", ""),
         packages=[f"{name} {version}" for name, version in versions.items()],

@@ -85,7 +85,7 @@ def test_the_table_is_what_the_named_weights_add_up_to(case):
 
 
 def test_there_are_no_rows_where_nothing_is_resolved(case):
-    features, tables, _ = case
+    _, tables, _ = case
     plain = tables.of_features(["length", "frequency"])
     table = value_distances(plain, np.ones((2, 5, 2)), LAYERS)
     assert table.empty and "separation" in table.columns
