@@ -174,10 +174,9 @@ def _choose_values(stimuli: StimulusSet | None, options: dict[str, Any]) -> tupl
         "these stimuli have pairs enough for.",
     )
     st.caption(
-        "Every two of these features' values have a distance of their own; all other features say "
-        "only whether (or by how much) they differ. Take all away for the coding of the papers."
+        "Every two of their values have a distance of their own; none is the coding of the papers."
         if chosen
-        else "Features say only whether (or by how much) they differ: the coding of the papers."
+        else "Features say only whether, or by how much, they differ: the coding of the papers."
     )
     try:
         check_values(options["estimator"], chosen, options["interactions"])

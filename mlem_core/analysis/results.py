@@ -73,6 +73,11 @@ class Results:
         """The features that are resolved by value."""
         return tuple(dict.fromkeys(self.value_distances["feature"]))
 
+    def most_important(self, features: Sequence[str]) -> str:
+        """That of some features with the highest mean importance."""
+        means = self.importance.groupby("feature")["importance"].mean()
+        return max(features, key=lambda name: float(means[name]))
+
     @cached_property
     def layer_map(self) -> pd.DataFrame:
         """measure ("profiles" or "rsa"), model, layer, x, y: metric MDS of 1 − similarity."""

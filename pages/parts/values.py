@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pages.parts.view import View
 
 TITLE = "Values told apart"
-MOST_MATRICES = 12
+MOST_MATRICES = 6
 
 
 def in_layers(view: View, results: Results) -> None:
@@ -71,7 +71,7 @@ def in_layers(view: View, results: Results) -> None:
         ).show()
         shown = _spaced(view.layers)
         Panel(
-            figures.value_matrices(table, feature, shown),
+            figures.value_matrices(table, feature, shown, across=2),
             own,
             "values-matrices",
             captions.value_matrices(feature, _some(shown, view) + basis),
@@ -100,13 +100,11 @@ def in_two(view: View, results: Results, a: str, b: str) -> None:
 
 def _feature(results: Results) -> str:
     """The feature that is looked at; at first the one that matters most."""
-    means = results.importance.groupby("feature")["importance"].mean()
     return choices.choose_one(
         "Feature",
         list(results.resolved),
         "valued",
-        max(results.resolved, key=lambda name: means[name]),
-        format_func=plain,
+        results.most_important(results.resolved),
         help="Of the features whose values are told apart.",
     )
 
