@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.analysis.results import correlations_of_features
+from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import listed, many
 from mlem_core.base.typing import IntArray
@@ -43,6 +44,7 @@ ALONE = 0.1
 # Of more stimuli the pairs of a sample are looked at: seconds instead of half a minute.
 MOST_STIMULI = 2_500
 MOST_ROWS = 20
+DEFAULT = AnalysisSpec()
 
 
 @dataclass(frozen=True)
@@ -79,16 +81,7 @@ class Lint:
     n_stimuli: int
 
 
-def lint(
-    stimuli: StimulusSet,
-    *,
-    folds: int = 5,
-    seed: int = 0,
-    missing: str = "ignore",
-    interactions: bool = False,
-    folds_over: str = "sentences",
-    values: Sequence[str] = (),
-) -> Lint:
+def lint(stimuli: StimulusSet, spec: AnalysisSpec = DEFAULT) -> Lint:
     """Look at stimuli as a careful colleague would before a run.
 
     What needs all pairs of stimuli is looked at in a seeded sample where there are more than
@@ -97,7 +90,7 @@ def lint(
     Parameters
     ----------
     stimuli : with the features that are to be used (`StimulusSet.select`)
-    folds, seed, missing, interactions, folds_over, values : as in `AnalysisSpec`
+    spec : its folds, seed, missing values, interactions, and features that are resolved by value
 
     Raises
     ------
@@ -105,22 +98,22 @@ def lint(
         An unknown policy for missing values; features that cannot be resolved by value, or that
         make too many patterns.
     """
-    n = len(stimuli)
-    resolved = chosen_to_resolve(feature_columns(stimuli), values)
-    findings = [*_duplicates(stimuli), *_missing(stimuli, missing, resolved)]
-    findings += [*_values(stimuli, folds), *_size(stimuli, folds, interactions, resolved)]
+    n, folds, seed = len(stimuli), spec.folds, spec.seed
+    resolved = chosen_to_resolve(feature_columns(stimuli), spec.values)
+    findings = [*_duplicates(stimuli), *_missing(stimuli, spec.missing, resolved)]
+    findings += [*_values(stimuli, folds), *_size(stimuli, folds, spec.interactions, resolved)]
     try:
-        fold_of = stimulus_folds(stimuli, folds_over, folds, seed)
-        findings += _tested(stimuli, fold_of, folds, folds_over)
+        fold_of = stimulus_folds(stimuli, spec.folds_over, folds, seed)
+        findings += _tested(stimuli, fold_of, folds, spec.folds_over)
     except InputError as error:
         text = str(error)
         findings.append(Finding("problem", "folds", text[:1].upper() + text[1:]))
         fold_of = np.arange(n) % min(max(folds, 2), n)
     rows = np.sort(np.random.default_rng(seed).permutation(n)[:MOST_STIMULI])
     columns = feature_columns(stimuli.take(rows), resolved=resolved)
-    index = PairIndex.build(columns, fold_of[rows], missing)
+    index = PairIndex.build(columns, fold_of[rows], spec.missing)
     findings += [Finding("note", "bins", note) for note in index.notes]
-    tables = tables_without_layers(index).with_interactions(interactions and not resolved)
+    tables = tables_without_layers(index).with_interactions(spec.interactions and not resolved)
     findings += [*feature_findings(tables), *_patterns(tables)]
     correlations = correlations_of_features(tables)
     of = "all pairs of stimuli" if len(rows) == n else f"the pairs of {len(rows):,} of the stimuli"

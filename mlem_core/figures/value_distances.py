@@ -206,7 +206,11 @@ def value_map(points: pd.DataFrame, title: str) -> go.Figure:
             go.Scatter(
                 x=points["x"],
                 y=points["y"],
-                mode="markers",
+                # A label stands clear of its ring.
+                mode="markers+text",
+                text=short_names(names, 16),
+                textposition=label_places(unit, short_names(names, 16)),
+                cliponaxis=False,
                 marker={
                     # Areas as the variance within the value.
                     "size": 10 + 34 * np.sqrt(spread / widest),
@@ -220,10 +224,8 @@ def value_map(points: pd.DataFrame, title: str) -> go.Figure:
             go.Scatter(
                 x=points["x"],
                 y=points["y"],
-                mode="markers+text",
+                mode="markers",
                 marker={"size": 7, "color": PALETTE[0]},
-                text=short_names(names, 16),
-                textposition=label_places(unit, short_names(names, 16)),
                 hovertext=[
                     f"<b>{plain(name)}</b><br>spread {as_number(one)}"
                     for name, one in zip(names, spread, strict=True)

@@ -48,7 +48,7 @@ class Explanation:
         cross-fitted and those of all pairs
     notes : sentences about how far this holds
     others : what intervals speak of, see `mlem_core.pairs.units.Units.others`
-    coding : what of the features was looked at, see `mlem_core.pairs.terms.coding`
+    coding : what of the features was looked at, see `mlem_core.pairs.columns.coding`
     """
 
     layers: tuple[Layer, Layer]
@@ -103,7 +103,8 @@ class Explanation:
         rest = float(self.unexplained["value"]) / rsa
         if rest < 0:
             return f"{text} What these features do not explain sets the two apart."
-        features = f"by these features, coded by {self.coding}."
+        # How the other features are coded, the sentence says.
+        features = f"by these features, coded by {self.coding.partition(' (')[0]}."
         if rest > 1:
             return f"{text} None of it is explained {features}"
         return f"{text} {_share(rest)} of it is not explained {features}"

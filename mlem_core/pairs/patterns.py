@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.folds import fold_pairs
-from mlem_core.pairs.columns import MISSING, Coded, FeatureColumn, coded
+from mlem_core.pairs.columns import MISSING, Coded, FeatureColumn, coded, coding
 from mlem_core.pairs.condensed import n_pairs, row_slices
-from mlem_core.pairs.terms import coding
 
 Cells = NDArray[np.int32] | NDArray[np.int64]
 

@@ -21,7 +21,6 @@ from functools import cached_property
 import numpy as np
 
 from mlem_core.base.errors import InputError
-from mlem_core.base.text import listed
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.pairs.columns import ends
 
@@ -161,22 +160,6 @@ class Columns:
         times = np.where(self.first == self.second, 1.0, 2.0)
         norm = np.sqrt((weights**2 * times).sum(axis=-1, keepdims=True))
         return weights / np.where(norm > 0, norm, 1.0)
-
-
-def coding(kinds: Sequence[str], resolved: Sequence[str]) -> str:
-    """What a metric sees of the features of two stimuli, in words that follow "coded by".
-
-    Parameters
-    ----------
-    kinds : "ordered" or "nominal" of each feature
-    resolved : names of those that are resolved by value
-    """
-    how_much = "whether and by how much they differ" if "ordered" in kinds else ""
-    plain = how_much or "whether they differ"
-    if not resolved:
-        return plain
-    text = f"which values of {listed(resolved)} differ"
-    return text if len(resolved) == len(kinds) else f"{text} (others: {plain})"
 
 
 def design(n_values: int) -> FloatArray:

@@ -16,7 +16,7 @@ FOLDS = "one standard deviation over folds (not an interval: folds share trainin
 
 
 def coded(coding: str) -> str:
-    """How the features are coded; `coding` as in `mlem_core.pairs.terms.coding`."""
+    """How the features are coded; `coding` as in `mlem_core.pairs.columns.coding`."""
     return f"Features are coded by {coding}."
 
 
@@ -27,7 +27,7 @@ def fitted(how: str, interactions: bool, missing: str | None, coding: str) -> st
     ----------
     how : the estimator in words
     missing : policy for missing values; None where no value is missing
-    coding : as in `mlem_core.pairs.terms.coding`
+    coding : as in `mlem_core.pairs.columns.coding`
     """
     if interactions:
         how += " with interactions, of which those that matter most are drawn (the CSV has all)"
@@ -54,7 +54,7 @@ def computed_on(n_stimuli: int, n_pairs: int = 0, n_folds: int = 0, held_out: st
 
 
 def ceiling(coding: str) -> str:
-    """What a ceiling is a bound on; `coding` as in `mlem_core.pairs.terms.coding`."""
+    """What a ceiling is a bound on; `coding` as in `mlem_core.pairs.columns.coding`."""
     text = (
         "an estimate (from means that other stimuli give) of the ρ that a function of the features "
         f"can reach, coded by {coding}"
@@ -84,7 +84,7 @@ def profiles(
 
     Parameters
     ----------
-    coding : as in `mlem_core.pairs.terms.coding`
+    coding : as in `mlem_core.pairs.columns.coding`
     family, over : what the p-values are corrected over, and what is drawn anew, see
         `mlem_core.pairs.units.Units.over`; empty where there are no intervals
     flagged : whether layers are flagged by an audit
@@ -110,7 +110,7 @@ def profiles(
 
 
 def scores(coding: str) -> str:
-    """The table of held-out scores; `coding` as in `mlem_core.pairs.terms.coding`."""
+    """The table of held-out scores; `coding` as in `mlem_core.pairs.columns.coding`."""
     chosen = "the ridge penalty α"
     if coding.startswith(RESOLVED):
         chosen = (

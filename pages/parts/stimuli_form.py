@@ -244,10 +244,11 @@ def values_to_tell_apart(options: dict[str, Any]) -> tuple[list[str], tuple[str,
 @st.cache_data(max_entries=32, show_spinner="Looking at the stimuli …")
 def _lint(name: str, options: str) -> Lint:
     from mlem_core.analysis.diagnostics import lint
+    from mlem_core.analysis.spec import AnalysisSpec
 
     asked = json.loads(options)
     stimuli = read(name).with_kinds(asked.pop("ordered"), asked.pop("nominal"))
-    return lint(stimuli.select(asked.pop("features")), **asked)
+    return lint(stimuli.select(asked.pop("features")), AnalysisSpec(**asked))
 
 
 def tell(options: dict[str, Any]) -> None:

@@ -64,8 +64,8 @@ class View:
 
     @property
     def coding(self) -> str:
-        """How they are coded, see `mlem_core.pairs.terms.coding`."""
-        from mlem_core.pairs.terms import coding
+        """How they are coded, see `mlem_core.pairs.columns.coding`."""
+        from mlem_core.pairs.columns import coding
 
         tables = self.analysis.tables
         kinds = dict(zip(tables.features, tables.kinds, strict=True))

@@ -104,7 +104,9 @@ def test_lint_counts_the_weights_of_values_and_says_that_a_missing_one_is_a_valu
     stimuli = from_frame(
         probing(40)[["sentence", "word_index", "word", "part_of_speech", "tense"]], "few"
     )
-    plain, told = (lint(stimuli, values=values) for values in ((), ("part_of_speech", "tense")))
+    plain, told = (
+        lint(stimuli, AnalysisSpec(values=values)) for values in ((), ("part_of_speech", "tense"))
+    )
     weights = [next(f for f in one.findings if f.kind == "few") for one in (told,)]
     n = len(set(stimuli.values("part_of_speech")))
     assert f"for {n * (n + 1) // 2 + 6} weights" in weights[0].sentence

@@ -74,7 +74,9 @@ def test_the_map_has_a_point_a_value(table):
     figure = figures.value_map(points, "m layer 0")
     drawn = next(trace for trace in figure.data if trace.name == "values")
     np.testing.assert_allclose(drawn.x, points["x"])
-    assert "<b>noun" not in drawn.text[0] and "spread 0.100" in drawn.hovertext[0]
+    rings = next(trace for trace in figure.data if trace.name == "spread")
+    assert "<b>noun" not in rings.text[0] and len(set(rings.text)) == 4
+    assert "spread 0.100" in drawn.hovertext[0]
 
 
 def test_lines_name_the_pairs_furthest_apart_and_leave_out_what_no_pair_has(table):
