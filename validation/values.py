@@ -199,7 +199,7 @@ def tables_from(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
             text = f"{part['rho'].mean():.3f}"
             if coding != "0/1":
                 text += f" ({part['gain'].min():+.3f})"
-            row = f"{n:,} ({draws} {'draw' if draws == 1 else 'draws'}), over {over}"
+            row = f"{int(n):,} ({draws} {'draw' if draws == 1 else 'draws'}), over {over}"
             label = f"layer {layer}" if study == "words" else str(layer)
             cells.setdefault(row, {})[f"{label}: {coding}"] = text
         found[name] = pd.DataFrame(cells).T.rename_axis("stimuli")
@@ -222,7 +222,9 @@ def tables_from(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
         for cost, most in zip(points["cost"], points["most"], strict=True)
     ]
     wide = points.assign(text=texts).pivot(index="coding", columns="layer", values="text")
-    found["values of points"] = wide.rename(columns=lambda layer: f"layer {float(layer):.0f}").rename_axis("told apart")
+    found["values of points"] = wide.rename(
+        columns=lambda layer: f"layer {float(layer):.0f}"
+    ).rename_axis("told apart")
     return found
 
 
