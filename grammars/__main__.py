@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 from io import BytesIO
 
-from grammars import probing, relative_clauses
+from grammars import probing, relative_clauses, treebank
 from mlem_core.data.datasets import SETS
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.data.stimulus_csv import write_csv
@@ -24,3 +24,4 @@ if __name__ == "__main__":
     for name, make in MAKERS.items():
         SETS[name].file.parent.mkdir(exist_ok=True)
         SETS[name].file.write_bytes(packed(make()))
+    SETS["treebank"].file.write_text(treebank.make(), encoding="utf-8")

@@ -207,12 +207,13 @@ def _portable(analysis: Analysis) -> tuple[Analysis, dict[str, dict[str, Any]]]:
             "included": file.stat().st_size <= LARGEST_FILE,
         }
     spec = replace(
-        analysis.spec,
-        stimuli="stimuli.csv",
+        analysis.spec.as_written("stimuli.csv"),
         representations=tuple((name, source["file"]) for name, source in sources.items()),
     )
     parameters = AnalysisSpec.from_dict(analysis.manifest["parameters"])
-    parameters = replace(parameters, stimuli="stimuli.csv", representations=spec.representations)
+    parameters = replace(
+        parameters.as_written("stimuli.csv"), representations=spec.representations
+    )
     manifest = {**analysis.manifest, "parameters": parameters.to_dict()}
     return replace(analysis, spec=spec, manifest=manifest), sources
 
