@@ -28,6 +28,8 @@ from grammars.probing import (
     TRANSITIVE,
     Verb,
 )
+from mlem_core.data.stimuli import StimulusSet
+from mlem_core.data.treebank import read_treebank
 
 SEED = 0
 EACH = 32
@@ -255,26 +257,31 @@ def conllu(phrase: Phrase, name: str) -> str:
     words = [node for node in nodes if not node.empty]
     number = {id(node): str(i) for i, node in enumerate(words, start=1)}
     enhanced = len(words) < len(nodes)
-    lines, text = [], ""
+    lines, written = [], ""
     for at, node in enumerate(nodes):
         no_space = "SpaceAfter=No" if node is words[-2] else "_"
         own = number.get(id(node)) or f"{number[id(nodes[at - 1])]}.1"
         if node.joined:
             lines.append(f"{own}-{int(own) + 1}\t{node.joined}" + "\t_" * 8)
-            text += f" {node.joined}"
+            written += f" {node.joined}"
         elif not node.empty and not (at and nodes[at - 1].joined):
-            text += node.form if node.upos == "PUNCT" else f" {node.form}"
+            written += node.form if node.upos == "PUNCT" else f" {node.form}"
         head = number[id(node.head)] if node.head else "0"
         feats = "|".join(f"{k}={v}" for k, v in sorted(node.feats.items())) or "_"
         basic = ("_", "_") if node.empty else (head, node.relation)
         deps = f"{head}:{node.relation}" if enhanced else "_"
         columns = [own, node.form, node.lemma, node.upos, "_", feats, *basic, deps, no_space]
         lines.append("\t".join(columns))
-    return "\n".join([f"# sent_id = {name}", f"# text = {text.strip()}", *lines]) + "\n\n"
+    return "\n".join([f"# sent_id = {name}", f"# text = {written.strip()}", *lines]) + "\n\n"
 
 
-def make() -> str:
-    """The treebank, the same on every machine."""
+def make() -> StimulusSet:
+    """The words of the treebank as stimuli, the same on every machine."""
+    return read_treebank([text().encode()])
+
+
+def text() -> str:
+    """The treebank in CoNLL-U."""
     rng = random.Random(SEED)
     drawing = Drawing(rng)
     seen: set[tuple[str, ...]] = set()

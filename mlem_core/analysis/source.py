@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Self
+from typing import Any, TypeVar
 
-from mlem_core.analysis.parameters import asked, parse_names
 from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.parameters import asked, parse_names
 from mlem_core.base.text import short
 from mlem_core.data import datasets
 from mlem_core.data.added import ADDED, LANGUAGE, add_bins, add_feature
@@ -159,21 +159,11 @@ class StimulusSource:
     )
 
     @property
-    def read_as(self) -> ReadAs:
-        """How a table is to be read."""
-        return ReadAs(self.sep, self.encoding, self.decimal, self.na, self.sheet)
-
-    @property
     def stimulus_files(self) -> list[Path]:
         """The files that the stimuli are read from, sorted; none for a built-in set."""
         if self.stimuli in datasets.SETS:
             return []
         return treebank_paths(self.stimuli)
-
-    def as_written(self, path: str) -> Self:
-        """The same with `path` for its stimuli, which `write_csv` has written there."""
-        defaults = {each.name: each.default for each in _FIELDS if each.name in READING}
-        return replace(self, **{**defaults, "stimuli": path})
 
     def load_stimuli(self) -> StimulusSet:
         """The stimuli with the kinds of their features, all features.
@@ -192,15 +182,22 @@ class StimulusSource:
 
 
 _FIELDS = fields(StimulusSource)
+Source = TypeVar("Source", bound=StimulusSource)
 # What turns a file into stimuli.
-READING = tuple(
-    each.name for each in _FIELDS if each.name not in ("stimuli", "ordered", "nominal")
-)
+READING = tuple(each.name for each in _FIELDS if each.name not in ("stimuli", "ordered", "nominal"))
+
+
+def as_written(source: Source, path: str) -> Source:
+    """The same with the stimuli of `path`, which `write_csv` has written there."""
+    defaults: dict[str, Any] = {each.name: each.default for each in _FIELDS if each.name in READING}
+    return replace(source, **{**defaults, "stimuli": path})
 
 
 # Several commands look at the stimuli before and in a run, and a treebank takes seconds to read.
 @lru_cache(maxsize=4)
-def _load(source: StimulusSource, files: tuple[tuple[Path, int | None, int | None], ...]) -> StimulusSet:
+def _load(
+    source: StimulusSource, files: tuple[tuple[Path, int | None, int | None], ...]
+) -> StimulusSet:
     paths = [path for path, *_ in files]
     treebank = bool(paths) and all(path.suffix.lower() == SUFFIX for path in paths)
     _check_options(source, treebank, table=bool(paths) and not treebank)
@@ -226,7 +223,8 @@ def _load(source: StimulusSource, files: tuple[tuple[Path, int | None, int | Non
 def _read_table(source: StimulusSource, path: Path) -> StimulusSet:
     if not path.exists() and path.suffix.lower() not in _TABLES:
         raise unknown("stimulus set", source.stimuli, [*datasets.SETS, "the path of a file"])
-    table = read_table(path, read_as=source.read_as)
+    read_as = ReadAs(source.sep, source.encoding, source.decimal, source.na, source.sheet)
+    table = read_table(path, read_as=read_as)
     # Their cells as the file has them: 01 and 1 are two names.
     kinds = {
         **dict.fromkeys(source.nominal, "nominal"),

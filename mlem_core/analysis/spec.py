@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, cast
 
-from mlem_core.analysis.parameters import Parameter, asked, parse_names
 from mlem_core.analysis.source import READING, StimulusSource
 from mlem_core.analysis.transforms import POSITIONS, UNITS
 from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.parameters import Parameter, asked, parse_names
 from mlem_core.data.folds import FOLDS_OVER
 from mlem_core.estimators.registry import ESTIMATORS
 from mlem_core.models.extraction import ExtractionOptions

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.base.errors import InputError, unknown
-from mlem_core.base.text import listed, many, short
+from mlem_core.base.text import listed, short
 from mlem_core.base.typing import FloatArray
 from mlem_core.data.columns import Kind, bare, text_of, typed_column
 from mlem_core.data.stimuli import Feature, StimulusSet
@@ -157,7 +157,9 @@ def add_bins(stimuli: StimulusSet, name: str, n_bins: int) -> StimulusSet:
         for column in stimuli.table
     }
     if len(columns) < stimuli.table.shape[1]:
-        raise InputError(f"{stimuli.name} has a column '_{name}' already; rename it to bin {name!r}.")
+        raise InputError(
+            f"{stimuli.name} has a column '_{name}' already; rename it to bin {name!r}."
+        )
     carried = replace(
         stimuli,
         table=pd.DataFrame(columns),

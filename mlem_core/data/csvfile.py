@@ -1,7 +1,4 @@
-"""The CSV format: text to cells, and cells that no spreadsheet runs as a formula.
-
-In messages, row 1 is the first one below the header.
-"""
+"""Tables as CSV whose cells no spreadsheet runs as a formula."""
 
 from __future__ import annotations
 
@@ -16,64 +13,11 @@ from typing import IO, Any
 import numpy as np
 import pandas as pd
 
-from mlem_core.base.errors import InputError
 from mlem_core.data.columns import NUMBER
-from mlem_core.data.reading.content import MAX_ROWS, Rows, too_many_rows
-from mlem_core.data.reading.read_as import SEPARATORS
 from mlem_core.storage.files import replacing
 
 # What a spreadsheet may take for a formula, after the apostrophes that we put in front ourselves.
 _FORMULA = re.compile(r"'*[=+\-@\t\r\n＝＋－＠]")
-_ESCAPED = re.compile(r"'+[=+\-@\t\r\n＝＋－＠]")
-
-
-def parse(
-    text: str, name: str, separator: str = ",", *, literal: bool = False
-) -> tuple[list[str], Rows]:
-    """Header and rows of a CSV file; empty cells are None.
-
-    Rows without any cell that is not empty do not count.
-
-    Parameters
-    ----------
-    name : how messages call the file
-    literal : quotation marks are characters like any other
-
-    Raises
-    ------
-    InputError
-        No CSV, ragged, or more than `MAX_ROWS` rows.
-    """
-    quoting = csv.QUOTE_NONE if literal else csv.QUOTE_MINIMAL
-    reader = csv.reader(
-        io.StringIO(text, newline=""), strict=True, delimiter=separator, quoting=quoting
-    )
-    header: list[str] = []
-    rows: Rows = []
-    kind = SEPARATORS.get(separator, repr(separator))
-    try:
-        for cells in reader:
-            if not any(cells):
-                continue
-            if not header:
-                header = [_unescape(cell).strip() for cell in cells]
-                continue
-            if len(rows) == MAX_ROWS:
-                raise too_many_rows(name)
-            if len(cells) != len(header):
-                hint = "" if literal else f" (a cell with {kind} in it needs quotation marks)"
-                raise InputError(
-                    f"row {len(rows) + 1} of {name} has {len(cells)} cells; the header has "
-                    f"{len(header)}{hint}."
-                )
-            rows.append([_unescape(cell) or None for cell in cells])
-    except csv.Error as error:
-        where = f"row {len(rows) + 1}" if header else "the header"
-        raise InputError(
-            f"{where} of {name} cannot be read as CSV ({error}); expected cells separated by "
-            f"{kind}, and a closing quotation mark for each opening one."
-        ) from error
-    return header, rows
 
 
 def write_table(frame: pd.DataFrame, target: str | Path | IO[Any]) -> None:
@@ -112,7 +56,3 @@ def _cell(value: Any) -> Any:
     if isinstance(value, (float, np.floating)):
         return "" if math.isnan(value) else repr(float(value))
     return "" if value is None or value is pd.NA else value
-
-
-def _unescape(cell: str) -> str:
-    return cell[1:] if _ESCAPED.match(cell) else cell

@@ -116,9 +116,7 @@ def _feature(cells: Cells) -> str:
     return kind if distinct > 1 else "ignore"
 
 
-def apply_roles(
-    table: Table | StimulusSet, roles: Mapping[str, str] | None = None
-) -> StimulusSet:
+def apply_roles(table: Table | StimulusSet, roles: Mapping[str, str] | None = None) -> StimulusSet:
     """The stimuli that a table is with these roles of its columns.
 
     The sentence becomes the column `sentence`, the word `word_index`, the group `sentence_id`, the
@@ -155,7 +153,7 @@ def apply_roles(
     columns: dict[str, Cells] = {}
     found: list[str] = []
     for column in names:
-        cells = _texts(frame[column])
+        cells: Cells = _texts(frame[column])
         role = chosen[column]
         if role == "word_index":
             sentences = _texts(frame[_having(chosen, "sentence")[0]])
@@ -185,7 +183,9 @@ def parse_role(text: str) -> tuple[str, str]:
     """("freq", "ordered") of "freq=ordered"; raises InputError for a text of another form."""
     column, equals, role = text.rpartition("=")
     if not (equals and column):
-        raise InputError(f"found the role {short(text)}; expected COLUMN=ROLE, such as freq=ordered.")
+        raise InputError(
+            f"found the role {short(text)}; expected COLUMN=ROLE, such as freq=ordered."
+        )
     if role not in ROLES:
         raise unknown("role of a column", role, ROLES)
     return column, role
@@ -246,10 +246,12 @@ def _notes(
     for column in left:
         if column in asked:
             continue
-        values = set(without_marks(_texts(table.frame[column]), read_as.missing)) - {None}
-        why = "has no name" if column in table.nameless else "is carried along"
-        if len(values) < 2 and column not in table.nameless:
-            why = "has one value only" if values else "has no value"
+        cells = without_marks(_texts(table.frame[column]), read_as.missing)
+        why = "is carried along"
+        if column in table.nameless:
+            why = "has no name"
+        elif _feature(cells) == "ignore":
+            why = "has one value only" if any(cells) else "has no value"
         parts.append(f"{short(column)} {why} and is no feature")
     if parts:
         notes.append(f"In {name} {listed(parts, most=8)}.")

@@ -24,8 +24,9 @@ from mlem_core.data.columns import (
     text_of,
     typed_column,
 )
-from mlem_core.data.csvfile import parse, write_table
+from mlem_core.data.csvfile import write_table
 from mlem_core.data.reading.content import MAX_ROWS, Rows, Source, content, decode
+from mlem_core.data.reading.delimited import parse
 from mlem_core.data.stimuli import ITEM, Feature, StimulusSet
 
 CARRIED = ("sentence", "word_index", "word", "sentence_id", ITEM)

@@ -18,6 +18,7 @@ import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.run import run
+from mlem_core.analysis.source import as_written
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Report
@@ -272,7 +273,7 @@ def _unpacked(
         there.append((name, str(target)))
     return (
         replace(
-            spec.as_written(str(folder / "stimuli.csv")),
+            as_written(spec, str(folder / "stimuli.csv")),
             representations=tuple(there),
             ordered=tuple(name for name, kind in kinds.items() if kind == "ordered"),
             nominal=tuple(name for name, kind in kinds.items() if kind == "nominal"),

@@ -92,8 +92,8 @@ class Treebank:
         ]
         if counts["unspaced"]:
             notes.append(
-                f"{many(counts['unspaced'], 'word')} of {counts['tokens']:,} are followed by no "
-                "space in the treebank (SpaceAfter=No) and are here."
+                f"{counts['unspaced']:,} of its {counts['tokens']:,} words are written without a "
+                "space after them (SpaceAfter=No); here one follows each."
             )
         if counts["parts"]:
             notes.append(

@@ -147,8 +147,8 @@ def _check_words(text: str, name: str) -> None:
     where = _row_after(text[:at].count("\n"))
     raise InputError(
         f"{name} is not UTF-8, and read as Windows-1252 its text makes no words ({where}: "
-        f"{short(text[max(begin, at - 20) : at + 20])}); choose its encoding, such as windows-1250, "
-        "windows-1251, mac-roman, shift-jis or gb18030, or save it in UTF-8."
+        f"{short(text[max(begin, at - 20) : at + 20])}); choose its encoding, such as "
+        "windows-1250, windows-1251, mac-roman, shift-jis or gb18030, or save it in UTF-8."
     )
 
 

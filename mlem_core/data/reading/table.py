@@ -8,9 +8,8 @@ import pandas as pd
 
 from mlem_core.base.errors import InputError
 from mlem_core.data.columns import with_points
-from mlem_core.data.csvfile import parse
 from mlem_core.data.reading.content import MAX_BYTES, MAX_ROWS, Rows, Source, content, decode
-from mlem_core.data.reading.detect import decimal_of, separator_of
+from mlem_core.data.reading.delimited import decimal_of, parse, separator_of
 from mlem_core.data.reading.read_as import ReadAs
 from mlem_core.data.reading.workbook import is_workbook, read_sheet
 
