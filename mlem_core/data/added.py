@@ -122,7 +122,7 @@ def add_feature(stimuli: StimulusSet, name: str, language: str = LANGUAGE) -> St
     values = ADDED[name].values(stimuli, language)
     notes = stimuli.notes
     if n := int(np.isnan(values).sum()):
-        notes = (*notes, f"{n:,} of {len(stimuli):,} stimuli have no {name}.")
+        notes = (*notes, f"{name} is missing for {n:,} of {len(stimuli):,} stimuli.")
     return with_column(replace(stimuli, notes=notes), name, values, "ordered")
 
 

@@ -125,9 +125,7 @@ def read_treebank(
         )
     frame, dropped = _features(frame.iloc[kept].reset_index(drop=True))
     if dropped:
-        notes.append(
-            f"No features, as not two of their values are frequent enough: {listed(dropped)}."
-        )
+        notes.append(f"No features: {listed(dropped)}, of which no two values are frequent enough.")
     nominal = [name for name in frame if name in _NOMINAL or name in _morphological(frame)]
     return replace(from_frame(frame, bank.name, nominal=nominal), notes=tuple(notes))
 

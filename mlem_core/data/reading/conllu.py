@@ -92,32 +92,34 @@ class Treebank:
         ]
         if counts["unspaced"]:
             notes.append(
-                f"{counts['unspaced']:,} of its {counts['tokens']:,} words are written without a "
-                "space after them (SpaceAfter=No); here one follows each."
+                f"No space follows {counts['unspaced']:,} of its {counts['tokens']:,} words in the "
+                "treebank (SpaceAfter=No); here one follows each."
             )
         if counts["parts"]:
             notes.append(
-                f"{many(counts['parts'], 'syntactic word')} in "
-                f"{many(counts['multiword'], 'multiword token')} are no stimuli: as a part of a "
-                "written word they have no place of their own. They count in trees."
+                f"No stimuli: {many(counts['parts'], 'syntactic word')} in "
+                f"{many(counts['multiword'], 'multiword token')}; as parts of a written word they "
+                "have no place of their own. They count in trees."
             )
         if counts["spaced"]:
             notes.append(
-                f"{many(counts['spaced'], 'word')} are written with a space; the last part is "
-                "the stimulus."
+                f"Of {many(counts['spaced'], 'word')} written with a space the last part is the "
+                "stimulus."
             )
         if counts["empty"] or counts["enhanced"]:
             notes.append(
-                f"{many(counts['empty'], 'empty node')} and the enhanced dependencies are left "
-                "out; trees are the basic ones."
+                f"Left out: {many(counts['empty'], 'empty node')} and the enhanced dependencies; "
+                "trees are the basic ones."
             )
         if counts["copies"]:
             notes.append(
-                f"{many(counts['copies'], 'sentence')} that had occurred before were left out."
+                f"Left out: {many(counts['copies'], 'sentence')} with a text that had occurred."
             )
         if self.left_out:
-            bad = listed(self.left_out, last="and", most=3)
-            notes.append(f"{many(len(self.left_out), 'sentence')} were left out: {bad}.")
+            bad = listed(self.left_out, most=3)
+            notes.append(
+                f"Left out: {many(len(self.left_out), 'sentence')} without a tree ({bad})."
+            )
         return notes
 
 
@@ -147,7 +149,9 @@ def read_sentences(sources: Sequence[Source], encoding: str | None = None) -> Tr
         n = 0
         try:
             for n, tokens in enumerate(parse_incr(io.StringIO(text)), start=1):
-                _take(bank, tokens, str(tokens.metadata.get("sent_id") or n), seen)
+                own = str(tokens.metadata.get("sent_id") or n)
+                of_file = f"{file.removesuffix('.conllu')}:" if len(sources) > 1 else ""
+                _take(bank, tokens, of_file + own, seen)
         except (ParseException, ValueError, IndexError, KeyError) as error:
             if isinstance(error, InputError):
                 raise

@@ -48,7 +48,20 @@ def read_sheet(
         No workbook, too large, no such sheet, an error value, a formula that was never computed.
     """
     _check_zip(data, name)
-    book = _load(data, name, values=True)
+    try:
+        return _read_sheet(data, name, sheet)
+    except InputError:
+        raise
+    except Exception as error:  # whatever XML, zip and openpyxl itself say of a broken file
+        raise InputError(
+            f"{name} cannot be read as an Excel workbook: {str(error).splitlines()[0] if str(error) else type(error).__name__}."
+        ) from error
+
+
+def _read_sheet(
+    data: bytes, name: str, sheet: str | None
+) -> tuple[list[str], Rows, str, tuple[str, ...]]:
+    book = _load(data, values=True)
     names = tuple(book.sheetnames)
     chosen = _sheet(names, sheet, name)
     grids = [chosen] if chosen else names
@@ -93,17 +106,12 @@ def _check_zip(data: bytes, name: str) -> None:
         )
 
 
-def _load(data: bytes, name: str, *, values: bool) -> Any:
+def _load(data: bytes, *, values: bool) -> Any:
     from openpyxl import load_workbook
 
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about styles and extensions, which have no part in it
-            return load_workbook(io.BytesIO(data), read_only=True, data_only=values)
-    except Exception as error:  # whatever XML, zip and openpyxl itself say of a broken file
-        raise InputError(
-            f"{name} cannot be read as an Excel workbook: {str(error).splitlines()[0]}."
-        ) from error
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about styles and extensions, which have no part in it
+        return load_workbook(io.BytesIO(data), read_only=True, data_only=values)
 
 
 def _sheet(names: tuple[str, ...], asked: str | None, name: str) -> str | None:
@@ -130,8 +138,8 @@ def _filled(sheet: ReadOnlyWorksheet) -> Iterator[tuple[Any, ...]]:
 
 def _check_formulas(data: bytes, name: str, title: str) -> None:
     """Raise for a formula without the value that a spreadsheet program would have kept."""
-    formulas = _load(data, name, values=False)[title]
-    computed = _load(data, name, values=True)[title]
+    formulas = _load(data, values=False)[title]
+    computed = _load(data, values=True)[title]
     for sheet in (formulas, computed):
         sheet.reset_dimensions()
     both = zip(formulas.iter_rows(), computed.iter_rows(values_only=True), strict=False)
