@@ -24,6 +24,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -203,6 +204,7 @@ def root_tense(sentence: Sentence) -> str | None:
     return tenses[0] if tenses else None
 
 
+@cache
 def _feature_name(name: str) -> str:
     """`VerbForm` as `verb_form`, `Number[psor]` as `number_psor`."""
     plain = re.sub(r"(?<=[a-z])(?=[A-Z])|\W+", "_", name).strip("_").lower()

@@ -45,10 +45,14 @@ def check_french(stimuli):
     assert stimuli.values("genre").tolist() == ["masc", "fém", None]
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "cp1252"])  # fmt: skip
-@pytest.mark.parametrize(("separator", "decimal"), [(",", "."), (";", ","), ("\t", ","), ("|", ".")])  # fmt: skip
+ENCODINGS = ("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "cp1252")
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("signs", [",.", ";,", "\t,", "|."])
 @pytest.mark.parametrize("missing", ["", "NA", "-"])
-def test_encodings_separators_decimals_and_marks_are_detected(encoding, separator, decimal, missing):  # fmt: skip
+def test_encodings_separators_decimals_and_marks_are_detected(encoding, signs, missing):
+    separator, decimal = signs
     data = written(encoding, separator, decimal, missing)
     table = read_table(data, "mine.csv")
     found = table.read_as

@@ -98,7 +98,8 @@ def second_parse() -> list[dict[str, object]]:
             for n in range(int(c[0].split("-")[0]), int(c[0].split("-")[1]) + 1)
         }
         words = {int(c[0]): c for c in cells if c[0].isdecimal()}
-        surface = [c for c in cells if "." not in c[0] and not (c[0].isdecimal() and int(c[0]) in joined)]  # fmt: skip
+        inside = {str(number) for number in joined}
+        surface = [c for c in cells if "." not in c[0] and c[0] not in inside]
         place = {c[0]: i for i, c in enumerate(surface)}
         for number, c in words.items():
             if number in joined or c[3] == "PUNCT":
@@ -200,8 +201,9 @@ def test_without_trees_and_lemmas_the_rest_is_there():
         "2 sleep _ VERB Tense=Pres _ _ _",
         "3 never _ ADV _ _ _ _",
     ]
-    other = [row.replace("Dogs", "Cat").replace("Plur", "Sing").replace("Pres", "Past") for row in rows]  # fmt: skip
-    stimuli = read_treebank([(lines(*rows, *()) + lines(*other) + lines(*rows[:2])).encode()])
+    other = [row.replace("Dogs", "Cat").replace("Plur", "Sing") for row in rows]
+    other[1] = other[1].replace("Pres", "Past")
+    stimuli = read_treebank([(lines(*rows) + lines(*other) + lines(*rows[:2])).encode()])
     names = [feature.name for feature in stimuli.features]
     assert "relation" not in names and "depth" not in names and "upos" in names
     assert stimuli.table["item"].tolist()[:3] == ["dogs", "sleep", "never"]

@@ -139,6 +139,8 @@ def read_sentences(sources: Sequence[Source], encoding: str | None = None) -> Tr
     from conllu import parse_incr
     from conllu.exceptions import ParseException
 
+    # Enhanced dependencies are counted, not read.
+    raw = {"deps": lambda line, i: None if line[i] == NO_VALUE else line[i]}
     bank = Treebank("")
     names: list[str] = []
     seen: set[str] = set()
@@ -148,7 +150,7 @@ def read_sentences(sources: Sequence[Source], encoding: str | None = None) -> Tr
         text, _ = decode(data, file, encoding)
         n = 0
         try:
-            for n, tokens in enumerate(parse_incr(io.StringIO(text)), start=1):
+            for n, tokens in enumerate(parse_incr(io.StringIO(text), field_parsers=raw), start=1):
                 own = str(tokens.metadata.get("sent_id") or n)
                 of_file = f"{file.removesuffix('.conllu')}:" if len(sources) > 1 else ""
                 _take(bank, tokens, of_file + own, seen)

@@ -53,9 +53,8 @@ def read_sheet(
     except InputError:
         raise
     except Exception as error:  # whatever XML, zip and openpyxl itself say of a broken file
-        raise InputError(
-            f"{name} cannot be read as an Excel workbook: {str(error).splitlines()[0] if str(error) else type(error).__name__}."
-        ) from error
+        why = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(f"{name} cannot be read as an Excel workbook: {short(why)}.") from error
 
 
 def _read_sheet(
