@@ -20,7 +20,8 @@ from mlem_core.data.stimuli import StimulusSet
 from mlem_core.measures.importance import fitted
 from mlem_core.models import representations
 from mlem_core.pairs.build import pair_tables
-from mlem_core.pairs.patterns import PairIndex, feature_columns
+from mlem_core.pairs.columns import feature_columns
+from mlem_core.pairs.patterns import PairIndex
 from mlem_core.storage.store import Store
 
 SET, MODEL = "relative-clauses", "minilm"

@@ -28,8 +28,9 @@ from mlem_core.estimators.soft_rank import (
 from mlem_core.estimators.spearman import SpearmanMLEM
 from mlem_core.measures.importance import permutation_importance
 from mlem_core.pairs.build import pair_tables
+from mlem_core.pairs.columns import FeatureColumn, feature_columns
 from mlem_core.pairs.distances import pair_distances
-from mlem_core.pairs.patterns import FeatureColumn, PairIndex, feature_columns
+from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.tables import PairTables
 
 # Jalouzot et al. 2024, appendix C: the size that its rule gives here; five permutations.

@@ -15,9 +15,10 @@ from mlem_core.inference.bootstrap import term_replicates
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.measures.decomposition import decompose
 from mlem_core.pairs.build import pair_tables
+from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.layer_sums import layer_sums
-from mlem_core.pairs.patterns import PairIndex, feature_columns
+from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.resampling import multinomial
 
 # A layer of each model.

@@ -18,7 +18,8 @@ from mlem_core.analysis.results import results_from_tables
 from mlem_core.data import datasets
 from mlem_core.data.folds import group_folds
 from mlem_core.pairs.build import PassOptions, pair_tables
-from mlem_core.pairs.patterns import FeatureColumn, PairIndex, feature_columns
+from mlem_core.pairs.columns import FeatureColumn, feature_columns
+from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.rank_store import PairRanks
 
 N_LAYERS, N_UNITS = 38, 576

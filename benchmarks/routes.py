@@ -21,8 +21,9 @@ from mlem_core.estimators.ridge import ALPHAS
 from mlem_core.models.extraction import extract
 from mlem_core.models.loaded import LoadedModel
 from mlem_core.pairs.build import PassOptions, pair_tables
+from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.distances import squared_distances
-from mlem_core.pairs.patterns import PairIndex, feature_columns
+from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.rank_store import PairRanks
 from mlem_core.pairs.ranks import average_ranks, order_pairs
 from mlem_core.pairs.tables import PairTables

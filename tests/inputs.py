@@ -14,7 +14,8 @@ from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.data import datasets
 from mlem_core.data.stimulus_csv import write_csv
 from mlem_core.pairs.build import pair_tables
-from mlem_core.pairs.patterns import PairIndex, feature_columns
+from mlem_core.pairs.columns import feature_columns
+from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.tables import PairTables
 
 WORDS = ["dog", "cat", "sees", "runs", "old", "loud", "a", "the", "never", "here"]

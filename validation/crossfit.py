@@ -10,8 +10,9 @@ from mlem_core.data.folds import group_folds
 from mlem_core.measures.decomposition import by_pattern, decompose, in_sample_bound
 from mlem_core.measures.shapley import FeatureSet, shapley
 from mlem_core.pairs.build import PassOptions, pair_tables
+from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.crossfit import alone, fold_ceilings
-from mlem_core.pairs.patterns import PairIndex, feature_columns
+from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.rank_store import PairRanks
 from mlem_core.pairs.tables import PairTables
 from validation.work import Row, Task

@@ -20,9 +20,10 @@ from mlem_core.inference.replicates import Replicates, resampled_scores, resampl
 from mlem_core.measures.decomposition import UNEXPLAINED, ceilings_of, decompose
 from mlem_core.measures.importance import permutation_importance
 from mlem_core.pairs.build import PassOptions, pair_tables
+from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.layer_sums import layer_sums
-from mlem_core.pairs.patterns import PairIndex, feature_columns
+from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.rank_store import PairRanks
 from mlem_core.pairs.resampling import leave_out
 from mlem_core.pairs.tables import PairTables

@@ -19,7 +19,8 @@ from mlem_core.estimators.spearman import FRRSA, SpearmanMLEM
 from mlem_core.measures.importance import permutation_importance
 from mlem_core.models.representations import from_model
 from mlem_core.pairs.build import PassOptions, pair_tables
-from mlem_core.pairs.patterns import FeatureColumn, PairIndex, feature_columns
+from mlem_core.pairs.columns import FeatureColumn, feature_columns
+from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.tables import PairTables
 from mlem_core.storage.store import Store
 from validation.work import Row, Task

@@ -23,8 +23,9 @@ from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.pairs.build import pair_tables
+from mlem_core.pairs.columns import FeatureColumn, feature_columns
 from mlem_core.pairs.distances import PRECOMPUTED, equal_rows, squared_distances
-from mlem_core.pairs.patterns import FeatureColumn, PairIndex, feature_columns
+from mlem_core.pairs.patterns import PairIndex
 from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
 
@@ -261,6 +262,7 @@ def univariate(
     *,
     missing: str = "ignore",
     units: Sequence[int] | None = None,
+    values: Sequence[str] = (),
 ) -> pd.DataFrame:
     """Held-out ρ of a metric fitted to the distances |x_i - x_j| of each unit alone.
 
@@ -271,6 +273,7 @@ def univariate(
     stimuli, layer_rows, folds : as in `decoding`
     missing : see `mlem_core.pairs.patterns.PairIndex`
     units : numbers of the units to fit; by default all
+    values : features that are resolved by value
 
     Returns
     -------
@@ -283,7 +286,7 @@ def univariate(
 
     Source: Jalouzot et al. 2024, appendix I.
     """
-    index = PairIndex.build(feature_columns(stimuli), folds, missing)
+    index = PairIndex.build(feature_columns(stimuli, resolved=values), folds, missing)
     found = []
     for (model, layer), rows in _checked(layer_rows, folds):
         n_units = rows.shape[1]
@@ -349,7 +352,7 @@ def of_analysis(
             "stimuli": analysis.stimuli.digest,
             "layer": [source.identity, number],
             "missing": analysis.spec.missing if name == "univariate" else None,
-            **analysis.spec.fold_choices,
+            **analysis.spec.pair_choices,
         }
 
         def make(layer: Layer = (model, number), source: Representations = source) -> Baseline:
@@ -371,7 +374,8 @@ def _of_layer(analysis: Analysis, name: str, rows: LayerRows) -> Baseline:
         return decoding(stimuli, rows, folds)
     if name == "random-forest":
         return Baseline(random_forest(stimuli, rows, folds, n_jobs=-1), ())
-    return Baseline(univariate(stimuli, rows, folds, missing=analysis.spec.missing), ())
+    missing, values = analysis.spec.missing, analysis.tables.resolved
+    return Baseline(univariate(stimuli, rows, folds, missing=missing, values=values), ())
 
 
 def _save(found: Baseline, folder: Path) -> None:

@@ -155,14 +155,14 @@ def results_from_tables(
     fits : of these tables by this estimator, where they have been computed before
     """
     fold_fits, importance = fitted(tables, estimator) if fits is None else fits
-    terms = tables.columns.names
+    terms, parts = tables.columns.names, tables.columns.parts
     tau = similarity.weighted_tau(importance.mean(axis=1))
     names = [layer_name(layer) for layer in layers]
     by = {"fold": range(tables.n_folds)}
     scores = {name: getattr(fold_fits, name) for name in ("rho", "rho_a", "ceiling", "alpha")}
     return Results(
         scores=_long(layers, scores, **by),
-        importance=_long(layers, {"importance": importance}, **by, feature=terms),
+        importance=_long(layers, {"importance": importance}, **by, feature=parts),
         weights=_long(layers, {"weight": fold_fits.weights}, **by, feature=terms),
         folds=pd.DataFrame({"stimulus": np.arange(len(folds)), "fold": folds}),
         similarity_profiles=pd.DataFrame(tau, index=names, columns=names),

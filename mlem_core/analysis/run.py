@@ -24,7 +24,8 @@ from mlem_core.models import representations
 from mlem_core.models.representations import Representations
 from mlem_core.pairs import tables_io
 from mlem_core.pairs.build import PassOptions, pair_tables
-from mlem_core.pairs.patterns import PairIndex, feature_columns
+from mlem_core.pairs.columns import chosen_to_resolve, feature_columns
+from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.rank_store import PairRanks
 from mlem_core.pairs.tables import PairTables
 from mlem_core.pairs.torch_backend import cuda_device
@@ -58,6 +59,7 @@ def run(
     whole = given.select(spec.features)
     stimuli = stimuli_kept(whole, spec.positions)
     folds = _folds(whole, spec)
+    resolved = chosen_to_resolve(feature_columns(stimuli), spec.values)
     report = progress or (lambda _: None)
     found, notices = _all_representations(spec, whole, store, report)
     notices = [*whole.notes, *notices]
@@ -68,7 +70,7 @@ def run(
         notices.append(f"{left_out} of {len(whole)} stimuli, those at position 0, were left out.")
     sources, layers = _chosen_layers(spec, found, notices)
     by_layer = {layer: sources[layer[0]] for layer in layers}
-    tables, rsa, notes, kept = _tables(spec, stimuli, folds, by_layer, store, report)
+    tables, rsa, notes, kept = _tables(spec, stimuli, (folds, resolved), by_layer, store, report)
     layers = [layers[i] for i in kept]
     findings = feature_findings(tables.with_interactions(spec.interactions))
     notices += [*notes, *(finding.sentence for finding in findings)]
@@ -193,19 +195,24 @@ TABLES = Stage("pair-tables", 3, _save, _load)
 def _tables(
     spec: AnalysisSpec,
     stimuli: StimulusSet,
-    folds: IntArray,
+    coding: tuple[IntArray, Sequence[str]],
     sources: Mapping[Layer, Representations],
     store: Store,
     report: Report,
 ) -> _LayerTables:
-    """The tables of the layers that can be used; if none can, what is wrong with the first one."""
+    """The tables of the layers that can be used; if none can, what is wrong with the first one.
+
+    `coding` is the fold of each stimulus, and the features that are resolved by value.
+    """
+    folds, resolved = coding
 
     def progress(done: int, total: int) -> None:
         report(Progress("pair tables", None, done, total, "layers"))
 
     def make() -> _LayerTables:
         progress(0, len(sources))
-        index = PairIndex.build(feature_columns(stimuli), folds, spec.missing)
+        columns = feature_columns(stimuli, resolved=resolved)
+        index = PairIndex.build(columns, folds, spec.missing)
         errors: dict[int, InputError] = {}
         with PairRanks(len(sources), len(stimuli), store.root) as ranks:
 
@@ -233,6 +240,6 @@ def _tables(
         "layers": [[source.identity, n] for (_, n), source in sources.items()],
         "missing": spec.missing,
         "distance": spec.distance,
-        **spec.fold_choices,
+        **spec.pair_choices,
     }
     return TABLES.get(store, depends_on, make)

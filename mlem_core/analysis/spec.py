@@ -12,13 +12,18 @@ from mlem_core.analysis.transforms import POSITIONS, UNITS
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.parameters import Parameter, asked, parse_names
 from mlem_core.data.folds import FOLDS_OVER
-from mlem_core.estimators.registry import ESTIMATORS
+from mlem_core.estimators.registry import ESTIMATORS, check_values
 from mlem_core.models.extraction import ExtractionOptions
 from mlem_core.models.loading import DEVICES, DTYPES
 from mlem_core.models.registry import packaged
 from mlem_core.models.tokens import POOLINGS, SPECIAL_TOKENS
+from mlem_core.pairs.columns import MISSING, NONE
 from mlem_core.pairs.distances import DISTANCES, PRECOMPUTED, metrics
-from mlem_core.pairs.patterns import MISSING
+
+
+def _parse_values(text: str) -> tuple[str, ...]:
+    names = parse_names(text)
+    return () if names == NONE else names
 
 
 def _parse_layers(text: str) -> tuple[int, ...]:
@@ -38,6 +43,20 @@ def _parse_named_file(text: str) -> tuple[str, str]:
 def _models_help() -> str:
     named = ", ".join(sorted(packaged()))
     return f"{named}, a hub id or a local folder; may be given several times"
+
+
+_VALUES = (
+    "features that are resolved by value: which two values differ, not only whether two do; all is "
+    "every one with few enough values; default: none"
+)
+_TOKENS = (
+    "start and end tokens of a sentence: as the model's tokenizer adds them, none, or a start "
+    "token in any case"
+)
+_POOLING = (
+    "what stands for a stimulus: standard (a word's last sub-token, the mean of a sentence), mean "
+    "(of a word's sub-tokens) or last (token of a sentence)"
+)
 
 
 @dataclass(frozen=True)
@@ -76,6 +95,9 @@ class AnalysisSpec(StimulusSource):
         choices=lambda: ESTIMATORS,
     )
     interactions: bool = asked(False, "Interactions", "weigh products of two features too")
+    values: tuple[str, ...] = asked(
+        (), "Values told apart", _VALUES, metavar="a,b|all|none", parse=_parse_values
+    )
     distance: str = asked(
         "euclidean",
         "Distance of representations",
@@ -108,18 +130,11 @@ class AnalysisSpec(StimulusSource):
     special_tokens: str = asked(
         "model",
         "Start and end tokens",
-        "start and end tokens of a sentence: as the model's tokenizer adds them, none, or a start "
-        "token in any case",
+        _TOKENS,
         noun="choice of special tokens",
         choices=lambda: SPECIAL_TOKENS,
     )
-    pooling: str = asked(
-        "standard",
-        "Pooling",
-        "what stands for a stimulus: standard (a word's last sub-token, the mean of a sentence), "
-        "mean (of a word's sub-tokens) or last (token of a sentence)",
-        choices=lambda: POOLINGS,
-    )
+    pooling: str = asked("standard", "Pooling", _POOLING, choices=lambda: POOLINGS)
     positions: str = asked(
         "all",
         "Positions",
@@ -142,9 +157,10 @@ class AnalysisSpec(StimulusSource):
         return ExtractionOptions(self.special_tokens, self.pooling, self.dtype, self.device)
 
     @property
-    def fold_choices(self) -> dict[str, Any]:
-        """What decides the folds, for the keys of what is kept."""
-        asked = {"folds": self.folds, "seed": self.seed, "folds_over": self.folds_over}
+    def pair_choices(self) -> dict[str, Any]:
+        """What decides the folds and the codes of pairs, for the keys of what is kept."""
+        names = ("folds", "seed", "folds_over", "values")
+        asked = {name: getattr(self, name) for name in names}
         return _without_defaults(asked)
 
     def to_dict(self) -> dict[str, Any]:
@@ -165,6 +181,7 @@ class AnalysisSpec(StimulusSource):
             value = getattr(self, name)
             if described.choices is not None and value not in described.choices():
                 raise unknown(described.noun or name, value, described.choices())
+        check_values(self.estimator, self.values, self.interactions)
         _check_folds_and_models(self)
 
 
@@ -174,7 +191,7 @@ def parameters() -> dict[str, Parameter]:
 
 
 # Choices that came later: left out where they are the default, so that what was kept is found.
-_LATER = ("folds_over", *READING)
+_LATER = ("folds_over", "values", *READING)
 
 
 def _without_defaults(values: dict[str, Any]) -> dict[str, Any]:

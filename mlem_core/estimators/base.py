@@ -16,8 +16,9 @@ from sklearn.utils.validation import check_is_fitted
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.pairs.build import pair_tables
+from mlem_core.pairs.columns import chosen_to_resolve, feature_columns
 from mlem_core.pairs.crossfit import fold_ceilings
-from mlem_core.pairs.patterns import PairIndex, feature_columns
+from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.ranks import Score, score_patterns
 from mlem_core.pairs.tables import PairTables
 from mlem_core.pairs.terms import Columns
@@ -43,13 +44,13 @@ class FoldFits:
 def held_out_scores(tables: PairTables, weights: FloatArray, fold: int, series: int = 1) -> Score:
     """ρ and ρ_a (n_layers, n_predictions) of weights on the pairs inside a fold.
 
-    Weights are (n_layers, n_predictions, n_features); `series` as in
+    Weights are (n_layers, n_predictions, n_columns); `series` as in
     `mlem_core.pairs.ranks.score_patterns`.
     """
     inside = tables.inside(fold)
     rho, rho_a = np.empty(weights.shape[:2]), np.empty(weights.shape[:2])
-    for layers, features in inside.by_support(weights):
-        pairs, used = inside.only(layers, features), weights[layers][:, :, features]
+    for layers, parts in inside.by_support(weights):
+        pairs, used = inside.only(layers, parts), weights[layers][:, :, inside.columns_of(parts)]
         rho[layers], rho_a[layers] = score_patterns(
             used @ pairs.x.T, pairs.counts, pairs.rank_sums, pairs.rank_squares, series
         )
@@ -80,19 +81,23 @@ class MetricModel(BaseEstimator):
     interactions : whether products of two feature distances are weighed too
     distance : neural distance, a name in `mlem_core.pairs.distances.DISTANCES`
     missing : "ignore" or "level", see `mlem_core.pairs.patterns.PairIndex`
+    values : features that are resolved by value, see `mlem_core.pairs.terms`; only where a subclass
+        takes it
 
     Attributes
     ----------
     coef_ : (n_columns,) weights of the terms that `get_feature_names_out` names: W_ff of Δ_f² and,
-        with interactions, W_fg of 2 Δ_f Δ_g
+        with interactions, W_fg of 2 Δ_f Δ_g; for a resolved feature those of its values
     W_ : (n_features, n_features) the same as a symmetric matrix
     intercept_ : float
     feature_names_in_ : (n_features,)
+    value_names_ : names of the values of the features that are resolved
     spans_ : lowest and highest value of each feature, which scale ordered features
     """
 
     coef_: FloatArray
     intercept_: float
+    values: Sequence[str] = ()
 
     def __init__(
         self,
@@ -112,7 +117,7 @@ class MetricModel(BaseEstimator):
 
     @property
     def W_(self) -> FloatArray:
-        """(n_features, n_features) the metric, symmetric."""
+        """(n_features, n_features) the metric, symmetric; InputError where values are resolved."""
         check_is_fitted(self)
         return self._columns.matrix(self.coef_)
 
@@ -122,10 +127,9 @@ class MetricModel(BaseEstimator):
         Returns (n_pairs,) in the order (0,1), (0,2), ..., (1,2), ...
         """
         check_is_fitted(self)
-        index = PairIndex.build(
-            feature_columns(X, self.spans_), np.zeros(len(X), dtype=np.int64), self.missing
-        )
-        terms = self._columns.values(index.patterns)
+        columns = feature_columns(X, self.spans_, self.value_names_)
+        index = PairIndex.build(columns, np.zeros(len(X), dtype=np.int64), self.missing)
+        terms = self._columns.values(index.patterns, index.codes)
         predicted: FloatArray = terms @ self.coef_ + self.intercept_
         return predicted[index.pattern_cell]
 
@@ -137,13 +141,17 @@ class MetricModel(BaseEstimator):
 
     def _begin(self, X: StimulusSet | pd.DataFrame) -> None:
         columns = feature_columns(X)
+        columns = feature_columns(X, resolved=chosen_to_resolve(columns, self.values))
         self.spans_ = {c.name: c.span for c in columns}
+        self.value_names_ = {c.name: c.names for c in columns if c.names}
         self.feature_names_in_ = np.array([c.name for c in columns], dtype=object)
         self.n_features_in_ = len(columns)
 
     @property
     def _columns(self) -> Columns:
-        return Columns(tuple(self.feature_names_in_), self.interactions)
+        names = tuple(str(name) for name in self.feature_names_in_)
+        resolved = tuple(self.value_names_.get(name, ()) for name in names)
+        return Columns(names, self.interactions, resolved)
 
     def _tables(
         self,
@@ -154,7 +162,8 @@ class MetricModel(BaseEstimator):
     ) -> PairTables:
         if folds is None:
             folds = np.zeros(len(X), dtype=np.int64)
-        index = PairIndex.build(feature_columns(X, self.spans_), folds, self.missing)
+        columns = feature_columns(X, self.spans_, self.value_names_)
+        index = PairIndex.build(columns, folds, self.missing)
         return pair_tables(
             index,
             [lambda: np.asarray(y)],

@@ -8,10 +8,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from mlem_core.base.nnls import nonnegative_quadratic
 from mlem_core.base.typing import FloatArray
-from mlem_core.estimators.nnls import nonnegative_quadratic
+from mlem_core.pairs.columns import ends
 from mlem_core.pairs.patterns import block_numbers
 from mlem_core.pairs.tables import PairTables
+
+# The ridge penalty of weights that values are shrunk towards: hardly any.
+LEAST = 1e-4
 
 
 @dataclass(frozen=True)
@@ -71,11 +75,12 @@ def moments(tables: PairTables, blocks: NDArray[np.bool_]) -> Moments:
         return sums
 
     n = by_block(tables.counts)
-    x_sum = by_block(weighted.T)
+    x_sum = np.zeros((n_features, n_blocks))
     xx_sum = np.zeros((n_blocks, n_features, n_features))
     xy_sum = np.zeros((tables.n_layers, n_blocks, n_features))
     for b in np.flatnonzero(occupied):
         at = slice(tables.block_edges[b], tables.block_edges[b + 1])
+        x_sum[:, b] = tables.counts[at] @ columns[at]
         xx_sum[b] = columns[at].T @ weighted[at]
         xy_sum[:, b] = tables.target_sums[:, at] @ columns[at]
     y_sum = by_block(tables.target_sums)
@@ -135,15 +140,80 @@ def rank_moments(
     return replace(equations, moment=moment, y_mean=y_mean)
 
 
-def ridge_weights(equations: Moments, alphas: Sequence[float]) -> FloatArray:
-    """Non-negative ridge weights for each α.
+def ridge_weights(equations: Moments, penalties: FloatArray) -> FloatArray:
+    """Non-negative ridge weights for each penalty.
 
-    Minimises ||y - Xw - b||² + α ||w||² over w >= 0 and b, the objective of scikit-learn's
-    `Ridge(positive=True)`, on the pairs of each training set.
+    Minimises ||y - Xw - b||² + v' P v over v = (w, u) >= 0 and b, on the pairs of each training
+    set; u are variables that only the penalty knows. With P = α I and no u that is the objective of
+    scikit-learn's `Ridge(positive=True)`.
 
-    Returns (n_layers, n_sets, n_alphas, n_features).
+    Parameters
+    ----------
+    penalties : (n_penalties, n, n) the matrices P, n at least n_columns; see `penalty_matrices`
+
+    Returns
+    -------
+    (n_layers, n_sets, n_penalties, n_columns)
     """
-    n_features = equations.gram.shape[-1]
-    penalty = np.asarray(alphas)[:, None, None] * np.eye(n_features)
-    gram = equations.gram[None, :, None] + penalty
-    return nonnegative_quadratic(gram, equations.moment[:, :, None, :])
+    n_columns, n = equations.gram.shape[-1], penalties.shape[-1]
+    more = n - n_columns
+    gram = np.pad(equations.gram, ((0, 0), (0, more), (0, more)))[:, None] + penalties
+    moment = np.pad(equations.moment, ((0, 0), (0, 0), (0, more)))[:, :, None]
+    return nonnegative_quadratic(gram, moment)[..., :n_columns]
+
+
+def held_out_correlations(tables: PairTables, weights: FloatArray, fold: int) -> FloatArray:
+    """Pearson correlation of predictions with the ranks of the neural distances inside a fold.
+
+    It follows from the normal equations, where Spearman's ρ needs every prediction to be sorted.
+
+    Parameters
+    ----------
+    weights : (n_layers, n_predictions, n_columns)
+
+    Returns
+    -------
+    (n_layers, n_predictions); 0 for predictions or distances that are all alike
+    """
+    inside = tables.inside(fold)
+    mean = inside.counts @ inside.x / inside.counts.sum()
+    centred = inside.x - mean
+    gram = centred.T @ (centred * inside.counts[:, None])
+    shared = np.einsum("lpi,li->lp", weights, inside.rank_sums @ centred)
+    variance = np.einsum("lpi,lpi->lp", weights @ gram, weights)
+    scale = np.sqrt(np.maximum(variance, 0.0) * inside.rank_squares[:, None])
+    return np.divide(shared, scale, out=np.zeros_like(shared), where=scale > 0)
+
+
+def penalty_matrices(tables: PairTables, strengths: Sequence[float]) -> FloatArray:
+    """The penalties of each strength: (n_strengths, n, n).
+
+    α ||w||² where no feature is resolved by value. A resolved feature is shrunk towards the metric
+    that does not tell its values apart: with u_f >= 0 the weight that the feature has there and
+    Δ_ab the distance of two of its values, the penalty of strength β is
+
+        β Σ_ab (w_ab - u_f Δ_ab²)² + β Σ_a s_a² + α Σ_f u_f²,
+
+    α being `LEAST` here, for the features that are not resolved too. The u_f follow the columns.
+    """
+    columns = tables.columns
+    if not tables.resolved:
+        return np.asarray(strengths)[:, None, None] * np.eye(len(columns))
+    n, at = len(columns), 0
+    n_all = n + len(tables.resolved)
+    shrunk, fixed = np.zeros((2, n_all, n_all))
+    aim = n
+    for names, distances in zip(tables.value_names, tables.levels, strict=True):
+        if not names:
+            fixed[at, at] = LEAST
+            at += 1
+            continue
+        first, second = ends(len(names))
+        towards = np.concatenate((distances[first != second] ** 2, np.zeros(len(names))))
+        own = np.arange(at, at + len(first))
+        shrunk[own, own] = 1.0
+        shrunk[own, aim] = shrunk[aim, own] = -towards
+        shrunk[aim, aim] = (towards**2).sum()
+        fixed[aim, aim] = LEAST
+        at, aim = at + len(first), aim + 1
+    return np.asarray(strengths)[:, None, None] * shrunk + fixed

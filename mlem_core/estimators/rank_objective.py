@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import unknown
+from mlem_core.base.nnls import nonnegative_quadratic
 from mlem_core.base.typing import FloatArray
-from mlem_core.estimators.nnls import nonnegative_quadratic
 
 OBJECTIVES = ("rho_a", "rho")
 

@@ -6,12 +6,13 @@ command line's help or a form needs names only.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from mlem_core.base.errors import unknown
+from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.text import listed
 
 if TYPE_CHECKING:
     from mlem_core.estimators.base import TableModel
@@ -32,6 +33,7 @@ class EstimatorSpec:
     constraint, constraint_with_interactions : what follows it there, by what is weighed
     reference : key of its paper in `mlem_core.report.references`, or ""
     slow : takes about a second a layer: screens fit it in the background and cache the fits
+    resolves : takes features that are resolved by value
     refitted : can be fitted again to every replicate of a bootstrap or jackknife. It must be fast
         and do without ranks, among all pairs or among training pairs
     """
@@ -46,6 +48,7 @@ class EstimatorSpec:
     reference: str = ""
     slow: bool = False
     refitted: bool = False
+    resolves: bool = False
 
 
 def _ridge(target: str = "distance") -> TableModel:
@@ -74,6 +77,23 @@ def register(spec: EstimatorSpec) -> None:
     ESTIMATORS[spec.name] = spec
 
 
+def check_values(name: str, resolved: Sequence[str], interactions: bool) -> None:
+    """Raise InputError where an estimator cannot take features that are resolved by value."""
+    if not resolved:
+        return
+    if interactions:
+        raise InputError(
+            f"found values of {listed(resolved)} to tell apart and interactions too; products are "
+            "of features that differ or do not, so choose one of the two."
+        )
+    if not estimator_named(name).resolves:
+        can = [one.name for one in ESTIMATORS.values() if one.resolves]
+        raise InputError(
+            f"the estimator {name} weighs features that differ or do not, and cannot tell apart "
+            f"the values of {listed(resolved)}; choose {listed(can, last='or')}, or no values."
+        )
+
+
 def estimator_named(name: str) -> EstimatorSpec:
     """The entry of an estimator.
 
@@ -94,6 +114,7 @@ for _spec in (
         "scaled to [0, 1] over the training pairs",
         reference="salle2024",
         refitted=True,
+        resolves=True,
     ),
     EstimatorSpec(
         name="ridge-rank",
@@ -102,6 +123,7 @@ for _spec in (
         caption="estimator ridge-rank",
         sentence="non-negative ridge regression with an intercept on the ranks of the neural "
         "distances among the training pairs",
+        resolves=True,
     ),
     EstimatorSpec(
         name="spearman",

@@ -15,7 +15,9 @@ from mlem_core.data.folds import group_folds
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.base import Solution, TableModel, held_out_scores
 from mlem_core.estimators.normal_equations import (
+    held_out_correlations,
     moments,
+    penalty_matrices,
     rank_moments,
     ridge_weights,
     training_blocks,
@@ -25,6 +27,8 @@ from mlem_core.pairs.tables import PairTables
 TARGETS = ("distance", "rank")
 # Salle et al. 2024, appendix B: "α ∈ 10^[-4, 4]".
 ALPHAS: tuple[float, ...] = tuple(10.0**e for e in range(-4, 5))
+# From values that are told apart freely to values that are not told apart.
+BETAS: tuple[float, ...] = (1.0, 10.0, 100.0, 1e3, 1e4, 1e8)
 
 
 class RidgeMLEM(TableModel):
@@ -32,22 +36,27 @@ class RidgeMLEM(TableModel):
 
     Predicts the squared neural distance of two stimuli, min-max scaled over the fitted pairs, as
     Σ_f w_f Δ_f² + b, where Δ_f is their distance on feature f and w_f >= 0; with interactions also
-    2 w_fg Δ_f Δ_g of every two features, with w_fg >= 0.
+    2 w_fg Δ_f Δ_g of every two features, with w_fg >= 0. A feature that is resolved by value has
+    the terms of `mlem_core.pairs.terms` in the place of Δ_f², shrunk towards its Δ_f² by a penalty
+    of strength β (`mlem_core.estimators.normal_equations.penalty_matrices`).
 
     Parameters
     ----------
     alphas : ridge strengths to choose from by cross-validation over the groups (mean ρ); a single
         one is used as it is
+    betas : the same where features are resolved by value, in the place of `alphas`: chosen by the
+        mean correlation of the predictions with the ranks of the distances, which needs no sorting
     target : "distance", or "rank": the rank of the distance among the fitted pairs, scaled to
         [0, 1]
-    interactions, distance, missing : as in `mlem_core.estimators.base.MetricModel`
+    interactions, distance, missing, values : as in `mlem_core.estimators.base.MetricModel`
     cv : how `fit` chooses α: a number of folds, or a scikit-learn splitter whose test sets have
         each stimulus once. `cross_validate` uses the folds of the tables instead
     random_state : of the folds where `cv` is a number
 
-    Attributes are those of `mlem_core.estimators.base.MetricModel` and alpha_; coef_ >= 0.
+    Attributes are those of `mlem_core.estimators.base.MetricModel` and alpha_ (the β where values
+    are resolved); coef_ >= 0.
 
-    Source: Salle et al. 2024, appendix B.
+    Source: Salle et al. 2024, appendix B; a metric on one-hot codes: Jalouzot et al. 2024.
     """
 
     def __init__(
@@ -56,6 +65,8 @@ class RidgeMLEM(TableModel):
         *,
         target: str = "distance",
         interactions: bool = False,
+        values: Sequence[str] = (),
+        betas: Sequence[float] = BETAS,
         distance: str = "euclidean",
         missing: str = "ignore",
         cv: Any = 5,
@@ -64,6 +75,8 @@ class RidgeMLEM(TableModel):
         self.alphas = alphas
         self.target = target
         self.interactions = interactions
+        self.values = values
+        self.betas = betas
         self.distance = distance
         self.missing = missing
         self.cv = cv
@@ -80,14 +93,14 @@ class RidgeMLEM(TableModel):
     def inner_folds(
         self, X: StimulusSet | pd.DataFrame, groups: IntArray | None
     ) -> IntArray | None:
-        if len(self.alphas) == 1:
+        if len(self.betas if len(self.values) else self.alphas) == 1:
             return None
         if groups is None:
             groups = X.groups if isinstance(X, StimulusSet) else np.arange(len(X))
         return group_folds(np.asarray(groups), self.cv, self.random_state)
 
     def solve(self, tables: PairTables, left_out: Sequence[int | None]) -> Solution:
-        """Fit every layer on several training sets, each with its own α.
+        """Fit every layer on several training sets, each with its own α (or β).
 
         For a training set, α is the one with the highest mean ρ when each other fold in turn is
         left out too; of those that score the same the smallest is taken. With the target "rank"
@@ -97,7 +110,7 @@ class RidgeMLEM(TableModel):
         Raises InputError: fewer than three folds for nested cross-validation; ranks that the tables
         lack.
         """
-        alphas = tuple(self.alphas)
+        alphas = tuple(self.betas if tables.resolved else self.alphas)
         several, ranked = len(alphas) > 1, self.target == "rank"
         n_folds = tables.n_folds
         if several and n_folds < 3 and any(out is not None for out in left_out):
@@ -119,7 +132,7 @@ class RidgeMLEM(TableModel):
             if ranked
             else moments(tables, blocks)
         )
-        fitted = ridge_weights(equations, alphas)
+        fitted = ridge_weights(equations, penalty_matrices(tables, alphas))
         n_layers = tables.n_layers
         scores = np.zeros((len(left_out), n_layers, len(alphas)))
 
@@ -128,7 +141,10 @@ class RidgeMLEM(TableModel):
             others = [i for i, k in enumerate(left_out) if k != j]
             at = [sets.index(without(left_out[i], j)) for i in others]
             weights = fitted[:, at].reshape(n_layers, -1, len(tables.columns))
-            rho = held_out_scores(tables, weights, j, series=len(alphas)).rho
+            if tables.resolved:
+                rho = held_out_correlations(tables, weights, j)
+            else:
+                rho = held_out_scores(tables, weights, j, series=len(alphas)).rho
             return others, rho.reshape(n_layers, len(others), -1).swapaxes(0, 1)
 
         if several:

@@ -101,7 +101,7 @@ def depends_on(analysis: Analysis, selection: Selection) -> dict[str, Any]:
         "missing": spec.missing,
         "distance": spec.distance,
         "units": spec.units,
-        **spec.fold_choices,
+        **spec.pair_choices,
     }
 
 
@@ -144,7 +144,7 @@ def _compute(
     return LayerIntervals(
         layers=layers,
         features=tuple(pairs.tables.features),
-        columns=tuple(pairs.tables.columns.names),
+        columns=pairs.tables.columns.parts,
         estimator=estimator,
         scores=exact,
         scores_lower=lower,

@@ -80,7 +80,7 @@ class ScoreReplicates:
     """Held-out scores of the models of n_layers layers in each replicate, means over folds.
 
     rho, ceiling : (n_replicates, n_layers)
-    importance : (n_replicates, n_layers, n_columns)
+    importance : (n_replicates, n_layers, n_parts)
     """
 
     rho: FloatArray
@@ -89,7 +89,7 @@ class ScoreReplicates:
 
     @property
     def values(self) -> FloatArray:
-        """(n_replicates, n_layers, 2 + n_columns) ρ, ceiling and importances."""
+        """(n_replicates, n_layers, 2 + n_parts) ρ, ceiling and importances."""
         scores = (self.rho[..., None], self.ceiling[..., None])
         return np.concatenate((*scores, self.importance), axis=-1)
 
@@ -137,19 +137,20 @@ def score_replicates(
 def _scores(
     held_out: HeldOut, coefficients: FloatArray, sums: Draws, layer: int, importance: bool
 ) -> tuple[FloatArray, FloatArray]:
-    """ρ (n_replicates,) and its drops (n_replicates, n_columns) of a layer's model in one fold."""
+    """ρ (n_replicates,) and its drops (n_replicates, n_parts) of a layer's model in one fold."""
     x, codes, n = held_out.x, held_out.codes, len(sums.counts)
-    drops = np.zeros((n, len(coefficients)))
-    used = np.flatnonzero(coefficients)
+    drops = np.zeros((n, codes.shape[1]))
+    used = np.unique(held_out.part[coefficients != 0])
     if not len(used):
         return np.zeros(n), drops
     stacked = np.concatenate((sums.counts, sums.sums[:, layer])).T
     squares = sums.squares[:, layer]
 
-    def merged(columns: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Predictions, and counts and sums (n_replicates, n_groups), by patterns of columns."""
-        first, group = group_rows(codes[:, columns])
+    def merged(parts: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Predictions, and counts and sums (n_replicates, n_groups), by patterns of parts."""
+        first, group = group_rows(codes[:, parts])
         both = summed(group, stacked).T
+        columns = held_out.columns_of(parts)
         predicted = x[np.ix_(first, columns)] @ coefficients[columns]
         return predicted, np.ascontiguousarray(both[:n]), np.ascontiguousarray(both[n:])
 
@@ -159,8 +160,10 @@ def _scores(
         return rho, drops
     for f in used:
         rest, counts, rank_sums = merged(used[used != f])
-        values, shares = feature_distribution(x[:, f], codes[:, f], sums.counts, len(rest))
-        permuted = rest[:, None] + coefficients[f] * values
+        own = held_out.columns_of(np.array([f]))
+        added = x[:, own] @ coefficients[own]
+        values, shares = feature_distribution(added, codes[:, f], sums.counts, len(rest))
+        permuted = rest[:, None] + values
         drops[:, f] = rho - _rho(permuted, counts, rank_sums, shares, squares)
     return rho, drops
 

@@ -14,9 +14,10 @@ from mlem_core.analysis.maps import representations_of
 from mlem_core.analysis.selection import check_layers
 from mlem_core.base.parallel import side_by_side
 from mlem_core.base.typing import FloatArray, IntArray, Layer
+from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.condensed import row_slices
 from mlem_core.pairs.distances import condensed_from_matrix, squared_distances
-from mlem_core.pairs.patterns import PairIndex, block_numbers, feature_columns, group_rows
+from mlem_core.pairs.patterns import PairIndex, block_numbers, group_rows
 from mlem_core.pairs.ranks import average_ranks, order_pairs
 from mlem_core.pairs.resampling import RankedPairs
 from mlem_core.pairs.tables import PairTables
@@ -73,9 +74,8 @@ class LayerPairs:
         if interactions is None:
             interactions = analysis.spec.interactions
 
-        index = PairIndex.build(
-            feature_columns(analysis.stimuli), analysis.folds, analysis.spec.missing
-        )
+        of_features = feature_columns(analysis.stimuli, resolved=analysis.tables.resolved)
+        index = PairIndex.build(of_features, analysis.folds, analysis.spec.missing)
         tables = analysis.tables.of_layers([analysis.layers.index(layer) for layer in layers])
         pattern = (index.pattern_cell % index.n_patterns).astype(np.int32)
         if features is not None:

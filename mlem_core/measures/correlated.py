@@ -93,7 +93,7 @@ def grouped_importance(tables: PairTables, weights: FloatArray, group: Sequence[
     for fold in range(n_folds):
         pairs = tables.inside(fold)
         pattern = tables.cell_pattern[tables.held_out(fold)]
-        codes, patterns = tables.codes[pattern], tables.patterns[pattern]
+        codes = tables.codes[pattern]
         first, member = group_rows(codes[:, inside])
         rest, other = group_rows(codes[:, ~inside])
         if len(first) * len(rest) > MAX_CELLS:
@@ -102,10 +102,10 @@ def grouped_importance(tables: PairTables, weights: FloatArray, group: Sequence[
                 f"{len(rest):,}, which is too many to combine; choose fewer features."
             )
         share = np.bincount(member, pairs.counts) / pairs.counts.sum()
-        combined = np.empty((len(rest), len(first), len(tables.features)))
-        combined[:, :, inside] = patterns[first][None][:, :, inside]
-        combined[:, :, ~inside] = patterns[rest][:, None][:, :, ~inside]
-        terms = tables.columns.values(combined.reshape(-1, len(tables.features)))
+        combined = np.empty((len(rest), len(first), len(tables.features)), dtype=np.int64)
+        combined[:, :, inside] = codes[first][None][:, :, inside]
+        combined[:, :, ~inside] = codes[rest][:, None][:, :, ~inside]
+        terms = tables.terms_of(combined.reshape(-1, len(tables.features)))
         counts = np.bincount(other, pairs.counts)
         sums = sums_by(other, pairs.rank_sums)
         permuted = score_patterns(

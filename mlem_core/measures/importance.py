@@ -7,7 +7,7 @@ import numpy as np
 from mlem_core.base.parallel import side_by_side
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.estimators.base import FoldFits
-from mlem_core.estimators.registry import estimator_named
+from mlem_core.estimators.registry import check_values, estimator_named
 from mlem_core.pairs.ranks import score_patterns
 from mlem_core.pairs.tables import HeldOut, PairTables
 
@@ -20,6 +20,9 @@ SMALL = 2**16
 def permutation_importance(tables: PairTables, weights: FloatArray) -> FloatArray:
     """Drop of the held-out ρ when a feature is permuted over the pairs inside each fold.
 
+    A feature that is resolved by value is permuted as a whole, with all its terms; with
+    interactions each term is permuted alone.
+
     Computed, not sampled: permuting feature f makes Δ_f independent of everything else, so the
     permuted predictions are those of every pattern of the other features with every value of Δ_f,
     as often as the product of the two distributions says. Equals the mean over permutations up to
@@ -28,26 +31,27 @@ def permutation_importance(tables: PairTables, weights: FloatArray) -> FloatArra
     Parameters
     ----------
     tables : pair tables of n_layers layers
-    weights : (n_layers, n_folds, n_features), see `mlem_core.estimators.base.FoldFits`
+    weights : (n_layers, n_folds, n_columns), see `mlem_core.estimators.base.FoldFits`
 
     Returns
     -------
-    (n_layers, n_folds, n_features)
+    (n_layers, n_folds, n_parts), see `mlem_core.pairs.terms.Columns`
 
     Source: Salle et al. 2024, section 4; Jalouzot et al. 2024, section 2.3.
     """
-    drops = np.zeros_like(weights)
+    drops = np.zeros((*weights.shape[:2], len(tables.columns.parts)))
 
     def permute_in(fold: int) -> None:
         inside = tables.inside(fold)
         # Permuting a feature without weight changes nothing.
-        for layers, features in inside.by_support(weights[:, fold, None]):
-            pairs, used = inside.only(layers, features), weights[layers, fold][:, None, features]
+        for layers, parts in inside.by_support(weights[:, fold, None]):
+            pairs = inside.only(layers, parts)
+            used = weights[layers, fold][:, inside.columns_of(parts)]
             whole = score_patterns(
-                used @ pairs.x.T, pairs.counts, pairs.rank_sums, pairs.rank_squares
+                (used @ pairs.x.T)[:, None], pairs.counts, pairs.rank_sums, pairs.rank_squares
             ).rho[:, 0]
-            for f, feature in enumerate(features):
-                drops[layers, fold, feature] = whole - _permuted_rho(f, pairs, used[:, 0])
+            for own, part in enumerate(parts):
+                drops[layers, fold, part] = whole - _permuted_rho(own, pairs, used)
 
     if len(tables.counts) > SMALL:
         side_by_side(permute_in, range(tables.n_folds))
@@ -58,35 +62,50 @@ def permutation_importance(tables: PairTables, weights: FloatArray) -> FloatArra
     return drops
 
 
-def _permuted_rho(f: int, pairs: HeldOut, weights: FloatArray) -> FloatArray:
-    """(n_layers,) ρ under the product of the marginals of feature f and of the other features."""
-    others = np.delete(np.arange(weights.shape[1]), f)
-    rest = pairs.only(np.arange(len(weights)), others)
-    values, shares = feature_distribution(
-        pairs.x[:, f], pairs.codes[:, f], pairs.counts[None], len(rest.x)
-    )
-    share = shares[0]
-    predicted = (weights[:, others] @ rest.x.T)[:, :, None] + weights[:, f, None, None] * values
-    n_layers = len(weights)
-    return score_patterns(
-        predicted.reshape(n_layers, 1, -1),
-        (rest.counts[:, None] * share).ravel(),
-        (rest.rank_sums[:, :, None] * share).reshape(n_layers, -1),
-        rest.rank_squares,
-    ).rho[:, 0]
+def _permuted_rho(part: int, pairs: HeldOut, weights: FloatArray) -> FloatArray:
+    """(n_layers,) ρ under the product of the marginals of a part and of the others."""
+    n_layers, n_parts = len(weights), pairs.codes.shape[1]
+    others = np.delete(np.arange(n_parts), part)
+    rest = pairs.only(np.arange(n_layers), others)
+    of_rest = weights[:, pairs.columns_of(others)] @ rest.x.T
+    own, codes, counts = pairs.columns_of(np.array([part])), pairs.codes[:, part], pairs.counts
+
+    def rho(layers: slice, added: FloatArray, share: FloatArray) -> FloatArray:
+        predicted = of_rest[layers, :, None] + added[:, None, :]
+        return score_patterns(
+            predicted.reshape(len(predicted), 1, -1),
+            (rest.counts[:, None] * share).ravel(),
+            (rest.rank_sums[layers, :, None] * share).reshape(len(predicted), -1),
+            rest.rank_squares[layers],
+        ).rho[:, 0]
+
+    if len(own) == 1:
+        levels, shares = feature_distribution(pairs.x[:, own[0]], codes, counts[None], len(rest.x))
+        return rho(slice(None), weights[:, own] * levels, shares[0])
+    added = weights[:, own] @ pairs.x[:, own].T
+    present, first = np.unique(codes, return_index=True)
+    if len(present) * len(rest.x) <= MAX_CELLS:
+        share = np.bincount(codes, counts)[present] / counts.sum()
+        return rho(slice(None), added[:, first], share)
+    # Too many to combine: each layer orders the pairs of values, and puts them into bins, its way.
+    found = np.empty(n_layers)
+    for layer, values in enumerate(added):
+        levels, shares = feature_distribution(values, codes, counts[None], len(rest.x))
+        found[layer] = rho(slice(layer, layer + 1), levels[None], shares[0])[0]
+    return found
 
 
 def feature_distribution(
     values: FloatArray, codes: IntArray, counts: FloatArray, n_others: int
 ) -> tuple[FloatArray, FloatArray]:
-    """The distinct values of a permuted column, and their shares of the pairs.
+    """The distinct values of what is permuted, and their shares of the pairs.
 
-    With so many that `n_others` patterns of the other columns times the values are more than
-    `MAX_CELLS`, the means of bins with equal shares.
+    With so many that `n_others` patterns of the rest times the values are more than `MAX_CELLS`,
+    the means of bins with equal shares.
 
     Parameters
     ----------
-    values, codes : (n_patterns,) the column, and a number for each of its distinct values
+    values, codes : (n_patterns,) what is permuted, and a number for each of its distinct values
     counts : (n_draws, n_patterns) pairs of each pattern; bins are those of their sum
 
     Returns
@@ -105,7 +124,8 @@ def feature_distribution(
     distinct, shares, share = distinct[present], shares[:, present], share[present]
     if len(distinct) <= limit:
         return distinct, shares
-    share = share / share.sum()
+    order = np.argsort(distinct, kind="stable")
+    distinct, shares, share = distinct[order], shares[:, order], share[order] / share.sum()
     bins = np.minimum((np.cumsum(share) - share / 2) * limit, limit - 1).astype(np.int64)
     _, bins = np.unique(bins, return_inverse=True)
     starts = np.flatnonzero(np.diff(bins, prepend=-1))
@@ -124,7 +144,9 @@ def fitted(tables: PairTables, estimator: str = "ridge") -> tuple[FoldFits, Floa
     Raises
     ------
     InputError
-        An unknown estimator, or one that fits ranks on tables without them.
+        An unknown estimator, one that fits ranks on tables without them, or one that cannot
+        resolve features by value where these tables do.
     """
+    check_values(estimator, tables.resolved, tables.interactions)
     fits = estimator_named(estimator).model().cross_validate(tables)
     return fits, permutation_importance(tables, fits.weights)

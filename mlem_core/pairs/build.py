@@ -143,6 +143,7 @@ def tables_without_layers(index: PairIndex) -> PairTables:
         kinds=index.kinds,
         levels=index.levels,
         codes=index.codes,
+        value_names=index.value_names,
         n_stimuli=len(index.folds),
         n_folds=index.n_folds,
         cell_block=cells // index.n_patterns,

@@ -3,116 +3,27 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.data.columns import Kind
-from mlem_core.data.stimuli import StimulusSet
+from mlem_core.pairs.columns import MISSING, Coded, FeatureColumn, coded
 from mlem_core.pairs.condensed import n_pairs, row_slices
 
 Cells = NDArray[np.int32] | NDArray[np.int64]
 
-MISSING = ("ignore", "level")
 # Above this many patterns the distances of features with many values are put into bins.
 MAX_PATTERNS = 200_000
 BINS = (64, 32, 16, 8, 4, 2)
 HARD_LIMIT = 2_000_000
-# A table from value to value is kept for a feature with up to this many values.
-MAX_VALUES = 2_048
 LOOKUP_LIMIT = 2**25
 CHUNK = 2**20
-
-
-@dataclass(frozen=True)
-class FeatureColumn:
-    """One feature of the stimuli.
-
-    values : (n_stimuli,) float64 with NaN (ordered), or objects with None (nominal)
-    span : the lowest and the highest value of an ordered feature in the whole stimulus set
-    """
-
-    name: str
-    kind: str
-    values: NDArray[np.float64] | NDArray[np.object_]
-    span: tuple[float, float] = (0.0, 1.0)
-
-
-def feature_columns(
-    stimuli: StimulusSet | pd.DataFrame,
-    spans: Mapping[str, tuple[float, float]] | None = None,
-) -> list[FeatureColumn]:
-    """The features of a stimulus set, or of a table with a column a feature.
-
-    The numeric columns of a table (n_stimuli, n_features) are ordered, the others nominal; `spans`
-    are the ranges that scale ordered features to [0, 1], by default their own.
-    """
-    columns = []
-    if isinstance(stimuli, StimulusSet):
-        raw = [(f.name, f.kind, stimuli.values(f.name)) for f in stimuli.features]
-    else:
-        raw = [(str(name), *_kind_and_values(stimuli[name])) for name in stimuli.columns]
-    for name, kind, values in raw:
-        span = (0.0, 1.0)
-        if kind == "ordered":
-            present = values[~np.isnan(values)]
-            own = (float(present.min()), float(present.max())) if len(present) else span
-            span = (spans or {}).get(name, own)
-        columns.append(FeatureColumn(name, kind, values, span))
-    return columns
-
-
-def _kind_and_values(column: pd.Series) -> tuple[Kind, NDArray[Any]]:
-    if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
-        return "ordered", column.to_numpy(np.float64)
-    return "nominal", np.array([None if pd.isna(v) else str(v) for v in column], dtype=object)
-
-
-def value_codes(column: FeatureColumn) -> tuple[IntArray, FloatArray | None]:
-    """Each stimulus's value as a code (-1 missing) and, if ordered, the scaled values."""
-    if column.kind == "nominal":
-        return pd.factorize(column.values)[0].astype(np.int64), None
-    values = np.asarray(column.values, dtype=np.float64)
-    missing = np.isnan(values)
-    distinct, codes = np.unique(values[~missing], return_inverse=True)
-    full = np.full(len(values), -1, dtype=np.int64)
-    full[~missing] = codes
-    low, high = column.span
-    return full, (distinct - low) / (high - low if high > low else 1.0)
-
-
-def _distance_codes(
-    n_values: int, scaled: FloatArray | None, missing: str, bins: int | None
-) -> tuple[IntArray, FloatArray, float]:
-    """Code of the feature distance of every two values, the distance of each code, and the error.
-
-    The last row and column stand for a missing value.
-    """
-    if scaled is None:
-        apart = 1.0 - np.eye(n_values)
-    else:
-        apart = np.abs(scaled[:, None] - scaled[None, :])
-    table = np.zeros((n_values + 1, n_values + 1))
-    table[:n_values, :n_values] = apart
-    if missing == "level":
-        table[n_values, :n_values] = table[:n_values, n_values] = 1.0
-    # Sums of decimals differ in their last bits: 0.3 - 0.1 and 0.2 - 0.0 are one distance.
-    table = np.round(table, 12)
-    error = 0.0
-    if bins is not None and len(np.unique(table)) > bins + 1:
-        width = table.max() / bins
-        binned = np.where(table > 0, (np.ceil(table / width) - 0.5) * width, 0.0)
-        error = float(np.abs(binned - table).max())
-        table = binned
-    distances, codes = np.unique(table, return_inverse=True)
-    return codes.reshape(table.shape).astype(np.int64), distances, error
 
 
 @dataclass(frozen=True)
@@ -123,14 +34,23 @@ class Patterns:
     ----------
     features : (n_features,) names
     kinds : (n_features,) "ordered" or "nominal"
-    levels : for each feature, the distinct distances (n_levels,) ascending
-    codes : (n_patterns, n_features) the level of each feature distance in each pattern
+    levels : for each feature the distance (n_levels,) that each of its codes stands for: the
+        distinct ones, ascending; or, where it is resolved by value, that of every pair of values
+    codes : (n_patterns, n_features) the level of each feature distance in each pattern; or the
+        pair of values, see `mlem_core.pairs.columns.ends`
+    value_names : for each feature the names of its values where it is resolved by value, else ()
     """
 
     features: tuple[str, ...]
     kinds: tuple[str, ...]
     levels: tuple[FloatArray, ...]
     codes: IntArray
+    value_names: tuple[tuple[str, ...], ...]
+
+    @property
+    def resolved(self) -> tuple[str, ...]:
+        """The features that are resolved by value."""
+        return tuple(f for f, own in zip(self.features, self.value_names, strict=True) if own)
 
     @property
     def n_patterns(self) -> int:
@@ -139,9 +59,13 @@ class Patterns:
     @cached_property
     def patterns(self) -> FloatArray:
         """(n_patterns, n_features) feature distances, in [0, 1]."""
+        return self.distances_of(self.codes)
+
+    def distances_of(self, codes: IntArray) -> FloatArray:
+        """(n, n_features) the feature distances of patterns (n, n_features)."""
         return np.stack(
-            [level[self.codes[:, f]] for f, level in enumerate(self.levels)], axis=1
-        ).reshape(self.codes.shape)
+            [level[codes[:, f]] for f, level in enumerate(self.levels)], axis=1
+        ).reshape(codes.shape)
 
 
 @dataclass(frozen=True)
@@ -192,7 +116,7 @@ class PairIndex(Patterns):
 
         Parameters
         ----------
-        columns : n_features columns of n_stimuli values
+        columns : n_features columns of n_stimuli values, some of them resolved by value
         folds : (n_stimuli,) fold of each stimulus, 0 to n_folds - 1
         missing : "ignore": a missing value on either side gives distance 0 (Jalouzot et al. 2024,
             section 2.1.1); "level": missing is a value of its own, at distance 1 from all others
@@ -206,21 +130,11 @@ class PairIndex(Patterns):
             raise InputError("no feature is left; choose at least one.")
         if len(folds) < 2:
             raise InputError(f"found {len(folds)} stimuli; at least 2 are needed to form a pair.")
-        coded = [value_codes(c) for c in columns]
         for bins in (None, *BINS):
-            codes, levels, errors = [], [], []
-            for values, scaled in coded:
-                n_values, rounding = int(values.max(initial=-1)) + 1, 0.0
-                if scaled is not None and n_values > MAX_VALUES:
-                    values, scaled, rounding = _coarse(values, scaled, bins or BINS[0])
-                    n_values = len(scaled)
-                by_value, distances, error = _distance_codes(n_values, scaled, missing, bins)
-                codes.append((values, by_value))
-                levels.append(distances)
-                errors.append(error + rounding)
+            features = [coded(column, missing, bins) for column in columns]
             # What is left after the coarsest bins are the nominal features' own patterns.
             limit = max_patterns if bins != BINS[-1] else HARD_LIMIT
-            found = _patterns(codes, [len(level) for level in levels], limit)
+            found = _patterns(features, limit)
             if found is not None:
                 break
         else:
@@ -231,38 +145,32 @@ class PairIndex(Patterns):
         pattern_codes, table, types = found
         notes = tuple(
             f"Distances of the feature {column.name!r} were put into bins, which moves each by at "
-            f"most {error:.3g} of its range, because its values make more than {max_patterns:,} "
-            "patterns."
-            for column, error in zip(columns, errors, strict=True)
-            if error > 0
+            f"most {own.error:.3g} of its range, because its values make more than "
+            f"{max_patterns:,} patterns."
+            for column, own in zip(columns, features, strict=True)
+            if own.error > 0
         )
         return cls(
             features=tuple(c.name for c in columns),
             kinds=tuple(c.kind for c in columns),
-            levels=tuple(levels),
+            levels=tuple(own.distances for own in features),
             codes=pattern_codes,
+            value_names=tuple(c.names for c in columns),
             pattern_cell=_pair_cells(table, types, folds, len(pattern_codes)),
             folds=np.asarray(folds, dtype=np.int64),
             notes=notes,
         )
 
 
-def _coarse(values: IntArray, scaled: FloatArray, bins: int) -> tuple[IntArray, FloatArray, float]:
-    """Round the values of a continuous feature to a grid much finer than the bins."""
-    grid = np.round(scaled * bins * 8) / (bins * 8)
-    distinct, index = np.unique(grid, return_inverse=True)
-    recoded = np.where(values >= 0, index[values], -1)
-    return recoded, distinct, 2 * float(np.abs(grid - scaled).max())
-
-
 def _patterns(
-    codes: Sequence[tuple[IntArray, IntArray]], sizes: Sequence[int], limit: int
+    features: Sequence[Coded], limit: int
 ) -> tuple[IntArray, NDArray[np.int32], IntArray] | None:
     """Patterns (n_patterns, n_features), the pattern of every two types, the type of each stimulus.
 
     A type is a distinct row of feature values. None if there are more than `limit` patterns.
     """
-    rows = np.stack([values for values, _ in codes], axis=1)
+    rows = np.stack([own.values for own in features], axis=1)
+    sizes = [len(own.distances) for own in features]
     distinct, types = np.unique(rows, axis=0, return_inverse=True)
     n_types, n_features = distinct.shape
     table = np.empty((n_types, n_types), dtype=np.int32)
@@ -277,8 +185,7 @@ def _patterns(
         terms = [rng.integers(-(2**62), 2**62, size) for size in sizes]
 
     def levels(start: int, f: int) -> IntArray:
-        by_value = codes[f][1]
-        return by_value[distinct[start : start + step, f, None], distinct[None, :, f]]
+        return features[f].codes[distinct[start : start + step, f, None], distinct[None, :, f]]
 
     def keys_of(start: int) -> IntArray:
         keys = terms[0][levels(start, 0)]

@@ -49,55 +49,66 @@ class HeldOut:
     Attributes
     ----------
     x : (n_patterns, n_columns) terms of the metric, see `mlem_core.pairs.terms.Columns`
-    codes : (n_patterns, n_columns) a number for each distinct value of a column of x
+    part : (n_columns,) the part that each term belongs to: what is permuted as a whole
+    codes : (n_patterns, n_parts) a number for each distinct value that the terms of a part have
     counts : (n_patterns,) pairs
     rank_sums : (n_layers, n_patterns) sums of the centred average ranks among these pairs
     rank_squares : (n_layers,) sum of their squares
     """
 
     x: FloatArray
+    part: IntArray
     codes: IntArray
     counts: FloatArray
     rank_sums: FloatArray
     rank_squares: FloatArray
 
-    def only(self, layers: IntArray, features: IntArray) -> HeldOut:
-        """The same for some layers, with the other features summed out."""
-        if len(features) == self.x.shape[1]:
+    def columns_of(self, parts: IntArray) -> IntArray:
+        """The terms of some parts, ascending."""
+        return np.flatnonzero(np.isin(self.part, parts))
+
+    def only(self, layers: IntArray, parts: IntArray) -> HeldOut:
+        """The same for some layers, with the other parts summed out; `parts` ascend."""
+        if len(parts) == self.codes.shape[1]:
             return replace(
                 self, rank_sums=self.rank_sums[layers], rank_squares=self.rank_squares[layers]
             )
-        first, group = group_rows(self.codes[:, features])
+        first, group = group_rows(self.codes[:, parts])
+        columns = self.columns_of(parts)
         return HeldOut(
-            x=self.x[np.ix_(first, features)],
-            codes=self.codes[np.ix_(first, features)],
+            x=self.x[np.ix_(first, columns)],
+            part=np.searchsorted(parts, self.part[columns]),
+            codes=self.codes[np.ix_(first, parts)],
             counts=np.bincount(group, self.counts).astype(np.float64),
             rank_sums=sums_by(group, self.rank_sums[layers]),
             rank_squares=self.rank_squares[layers],
         )
 
     def by_support(self, weights: FloatArray) -> list[tuple[IntArray, IntArray]]:
-        """Divide the layers by which features have any weight: pairs of (layers, features).
+        """Divide the layers by which parts have any weight: pairs of (layers, parts).
 
-        A feature without weight does not tell pairs apart: summed out, it leaves far fewer
-        patterns. Supports that leave about as many patterns are put together, since each part has
-        a cost of its own.
+        A part without weight does not tell pairs apart: summed out, it leaves far fewer patterns.
+        Supports that leave about as many patterns are put together, since each has a cost of its
+        own.
 
         Parameters
         ----------
-        weights : (n_layers, n_predictions, n_features)
+        weights : (n_layers, n_predictions, n_columns)
         """
-        supports, own = np.unique((weights != 0).any(axis=1), axis=0, return_inverse=True)
+        used = (weights != 0).any(axis=1)
+        starts = np.flatnonzero(np.diff(self.part, prepend=-1))
+        weighed = np.logical_or.reduceat(used, starts, axis=1)
+        supports, own = np.unique(weighed, axis=0, return_inverse=True)
         sizes = np.array([len(group_rows(self.codes[:, used])[0]) for used in supports])
-        parts: list[list[int]] = []
+        groups: list[list[int]] = []
         for s in np.argsort(-sizes):
-            if parts and sizes[s] * 5 > sizes[parts[-1][0]]:
-                parts[-1].append(int(s))
+            if groups and sizes[s] * 5 > sizes[groups[-1][0]]:
+                groups[-1].append(int(s))
             else:
-                parts.append([int(s)])
+                groups.append([int(s)])
         return [
-            (np.flatnonzero(np.isin(own, part)), np.flatnonzero(supports[part].any(axis=0)))
-            for part in parts
+            (np.flatnonzero(np.isin(own, group)), np.flatnonzero(supports[group].any(axis=0)))
+            for group in groups
         ]
 
 
@@ -151,16 +162,20 @@ class PairTables(Patterns):
     @property
     def columns(self) -> Columns:
         """The terms that metrics of these tables weigh."""
-        return Columns(self.features, self.interactions)
+        return Columns(self.features, self.interactions, self.value_names)
 
     @cached_property
     def terms(self) -> FloatArray:
         """(n_patterns, n_columns) their values."""
-        return self.columns.values(self.patterns)
+        return self.terms_of(self.codes)
+
+    def terms_of(self, codes: IntArray) -> FloatArray:
+        """(n, n_columns) the values of the terms in patterns (n, n_features)."""
+        return self.columns.values(self.distances_of(codes), codes)
 
     @cached_property
-    def term_codes(self) -> IntArray:
-        """(n_patterns, n_columns) a number for each distinct value of a term."""
+    def part_codes(self) -> IntArray:
+        """(n_patterns, n_parts) a number for each distinct value that a part's terms have."""
         if not self.interactions:
             return self.codes
         numbered = [np.unique(term, return_inverse=True)[1] for term in self.terms.T]
@@ -182,7 +197,8 @@ class PairTables(Patterns):
         pattern = self.cell_pattern[at]
         return HeldOut(
             x=self.terms[pattern],
-            codes=self.term_codes[pattern],
+            part=self.columns.part,
+            codes=self.part_codes[pattern],
             counts=self.counts[at],
             rank_sums=self.within_sums[:, at],
             rank_squares=self.within_squares[:, fold],
@@ -236,6 +252,7 @@ class PairTables(Patterns):
             features=tuple(self.features[f] for f in keep),
             kinds=tuple(self.kinds[f] for f in keep),
             levels=tuple(self.levels[f] for f in keep),
+            value_names=tuple(self.value_names[f] for f in keep),
             codes=self.codes[first][:, keep],
             cell_block=kept // len(first),
             cell_pattern=kept % len(first),

@@ -39,6 +39,7 @@ def save(tables: PairTables, path: Path) -> None:
     doubled = _doubled(tables.rank_sums)
     arrays: dict[str, Any] = {name: getattr(tables, name) for name in (*PLAIN, *BY_LAYER)}
     arrays |= {f"level_{f:03d}": level for f, level in enumerate(tables.levels)}
+    arrays |= {f"values_{f:03d}": np.array(own) for f, own in enumerate(tables.value_names) if own}
     arrays["target_sums"] = pack(_rounded(tables.target_sums))
     arrays["rank_sums"] = pack(doubled)
     parts = _parts(tables.cell_block, tables.counts, tables.n_folds)
@@ -83,6 +84,8 @@ def load(path: Path) -> PairTables:
             squares = kept.get("train_squares")
             levels = tuple(kept[f"level_{f:03d}"] for f in range(len(features)))
             kinds = tuple(str(kind) for kind in kept["kinds"])
+            of_values = [kept.get(f"values_{f:03d}", ()) for f in range(len(features))]
+            value_names = tuple(tuple(str(name) for name in own) for own in of_values)
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise ValueError(f"{path} is damaged: {error}") from error
 
@@ -104,6 +107,7 @@ def load(path: Path) -> PairTables:
         features=features,
         kinds=kinds,
         levels=levels,
+        value_names=value_names,
         n_stimuli=n_stimuli,
         n_folds=n_folds,
         target_sums=target.view(np.float64),

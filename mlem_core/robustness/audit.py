@@ -64,7 +64,7 @@ def depends_on(analysis: Analysis) -> dict[str, Any]:
         "distance": spec.distance,
         "estimator": spec.estimator,
         "interactions": spec.interactions,
-        **spec.fold_choices,
+        **spec.pair_choices,
     }
 
 

@@ -53,7 +53,7 @@ class LayerResults:
         profiles = importance.mean(axis=1)
         return cls(
             analysis.layers,
-            tables.columns.names,
+            tables.columns.parts,
             profiles,
             fits.rho.mean(axis=1),
             weighted_tau(profiles),

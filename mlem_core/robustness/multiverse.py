@@ -25,12 +25,12 @@ from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.analysis.transforms import POSITIONS, UNITS
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.typing import Layer, Progress, Report
-from mlem_core.estimators.registry import ESTIMATORS
+from mlem_core.estimators.registry import ESTIMATORS, check_values
 from mlem_core.measures.importance import fitted
 from mlem_core.measures.similarity import weighted_tau
 from mlem_core.models.tokens import POOLING, POOLINGS, SPECIAL_TOKENS
+from mlem_core.pairs.columns import MISSING
 from mlem_core.pairs.distances import PRECOMPUTED, metrics
-from mlem_core.pairs.patterns import MISSING
 from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
 
@@ -105,10 +105,10 @@ STAGE = Stage("multiverse", 1, Multiverse.save, Multiverse.load)
 def choices_of(analysis: Analysis) -> dict[str, tuple[str, ...]]:
     """The dimensions that matter for an analysis, each with its choices.
 
-    Every distance and estimator; both policies for missing values where a value is missing; with
-    and without position 0 where some but not all stimuli are there. Units, special tokens and
-    pooling can be varied too (`dimensions`), but are not by default: the last two run the models
-    again, see `poolings_of`.
+    Every distance, and every estimator that can be used; both policies for missing values where a
+    value is missing; with and without position 0 where some but not all stimuli are there. Units,
+    special tokens and pooling can be varied too (`dimensions`), but are not by default: the last
+    two run the models again, see `poolings_of`.
     """
     found: dict[str, tuple[str, ...]] = {}
     if analysis.spec.distance != PRECOMPUTED:
@@ -119,7 +119,10 @@ def choices_of(analysis: Analysis) -> dict[str, tuple[str, ...]]:
     names = [feature.name for feature in analysis.whole.features]
     if any(pd.isna(analysis.whole.values(name)).any() for name in names):
         found["missing"] = MISSING
-    found["estimator"] = tuple(ESTIMATORS)
+    resolved = bool(analysis.spec.values)
+    found["estimator"] = tuple(
+        name for name, one in ESTIMATORS.items() if one.resolves or not resolved
+    )
     return found
 
 
@@ -178,6 +181,8 @@ def _checked(
         for value in values:
             if value not in there[name]:
                 raise unknown(name.replace("_", " "), value, there[name])
+    for estimator in asked.get("estimator", ()):
+        check_values(estimator, analysis.spec.values, analysis.spec.interactions)
     varied = {}
     for name in there:
         own = getattr(analysis.spec, name)
@@ -198,7 +203,7 @@ def depends_on(
         "layers": [[models[model]["identity"], model, layer] for model, layer in layers],
         "varied": {name: list(values) for name, values in varied.items()},
         "interactions": spec.interactions,
-        **spec.fold_choices,
+        **spec.pair_choices,
         "dtype": spec.dtype,
         **{name: getattr(spec, name) for name in dimensions()},
     }
@@ -274,7 +279,7 @@ def _universe(
     selection = replace(universe.select(estimator=estimator), layers=tuple(layers))
     tables, rsa = universe.subset(selection)
     fits, importance = fitted(tables, estimator)
-    profiles, terms = importance.mean(axis=1), np.array(tables.columns.names, dtype=object)
+    profiles, terms = importance.mean(axis=1), np.array(tables.columns.parts, dtype=object)
     tau = weighted_tau(profiles)
     models = np.array([model for model, _ in layers], dtype=object)
     numbers = np.array([number for _, number in layers])

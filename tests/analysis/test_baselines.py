@@ -13,7 +13,8 @@ from mlem_core.analysis.baselines import decoding, encoded_features, random_fore
 from mlem_core.base.errors import InputError
 from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.pairs.build import pair_tables
-from mlem_core.pairs.patterns import PairIndex, feature_columns
+from mlem_core.pairs.columns import feature_columns
+from mlem_core.pairs.patterns import PairIndex
 
 N = 150
 

@@ -111,7 +111,7 @@ def test_intervals_and_tests_keep_to_the_folds(analysis):
 
 def test_keys_speak_of_it_only_where_it_is_not_the_default(spec):
     own, store = spec
-    assert "folds_over" not in own.to_dict() and "folds_over" not in own.fold_choices
+    assert "folds_over" not in own.to_dict() and "folds_over" not in own.pair_choices
     over_items = replace(own, folds_over="items")
     assert over_items.to_dict()["folds_over"] == "items"
     assert AnalysisSpec.from_dict(over_items.to_dict()) == over_items

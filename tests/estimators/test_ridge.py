@@ -9,7 +9,12 @@ from sklearn.base import clone
 
 from mlem_core.base.errors import InputError
 from mlem_core.data.folds import group_folds
-from mlem_core.estimators.normal_equations import moments, ridge_weights, training_blocks
+from mlem_core.estimators.normal_equations import (
+    moments,
+    penalty_matrices,
+    ridge_weights,
+    training_blocks,
+)
 from mlem_core.estimators.ridge import ALPHAS, RidgeMLEM
 
 N = 75
@@ -24,7 +29,8 @@ def case():
 @pytest.mark.parametrize("left_out", [(0,), (1, 3)])
 def test_fit_equals_sklearn_on_the_explicit_pairs(case, left_out):
     folds, layers, tables, x = case
-    fitted = ridge_weights(moments(tables, training_blocks(5, [left_out])), ALPHAS)
+    equations = moments(tables, training_blocks(5, [left_out]))
+    fitted = ridge_weights(equations, penalty_matrices(tables, ALPHAS))
     use = explicit.training(folds, *left_out)
     for layer, rows in enumerate(layers):
         y = explicit.scaled(explicit.squared(rows)[use])

@@ -25,8 +25,8 @@ from mlem_core.estimators.soft_rank import (
     stable_batch_size,
 )
 from mlem_core.estimators.spearman import SpearmanMLEM
+from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.distances import pair_distances
-from mlem_core.pairs.patterns import feature_columns
 from mlem_core.pairs.terms import Columns
 
 

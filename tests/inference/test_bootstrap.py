@@ -13,9 +13,10 @@ from mlem_core.inference.refits import refitted_scores, replicated_ceilings
 from mlem_core.measures.decomposition import decompose
 from mlem_core.measures.importance import permutation_importance
 from mlem_core.pairs.build import pair_tables
+from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.crossfit import CrossFit, outside_means
 from mlem_core.pairs.layer_sums import layer_sums
-from mlem_core.pairs.patterns import PairIndex, feature_columns
+from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.resampling import multinomial
 
 N = 90

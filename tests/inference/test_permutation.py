@@ -18,8 +18,9 @@ from mlem_core.inference.permutation import (
 )
 from mlem_core.measures.decomposition import decompose
 from mlem_core.pairs.build import pair_tables
+from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.crossfit import CrossFit
-from mlem_core.pairs.patterns import PairIndex, feature_columns
+from mlem_core.pairs.patterns import PairIndex
 
 N = 60
 

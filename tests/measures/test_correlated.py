@@ -16,7 +16,8 @@ from mlem_core.measures.correlated import (
 )
 from mlem_core.measures.importance import permutation_importance
 from mlem_core.pairs.build import pair_tables
-from mlem_core.pairs.patterns import PairIndex, feature_columns
+from mlem_core.pairs.columns import feature_columns
+from mlem_core.pairs.patterns import PairIndex
 
 N = 150
 

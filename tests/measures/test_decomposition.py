@@ -20,8 +20,9 @@ from mlem_core.measures.decomposition import (
     tau_terms,
 )
 from mlem_core.pairs.build import PassOptions, pair_tables
+from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.crossfit import CrossFit, fold_ceilings
-from mlem_core.pairs.patterns import PairIndex, feature_columns, group_rows, summed
+from mlem_core.pairs.patterns import PairIndex, group_rows, summed
 from mlem_core.pairs.rank_store import PairRanks
 
 N = 45

@@ -11,7 +11,8 @@ from scipy.stats import rankdata
 from mlem_core.base.errors import InputError
 from mlem_core.pairs import tables_io
 from mlem_core.pairs.build import pair_tables, tables_without_layers
-from mlem_core.pairs.patterns import PairIndex, block_numbers, feature_columns
+from mlem_core.pairs.columns import feature_columns
+from mlem_core.pairs.patterns import PairIndex, block_numbers
 from mlem_core.pairs.tables import PairTables
 
 N = 60

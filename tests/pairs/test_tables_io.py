@@ -9,7 +9,8 @@ import pytest
 from mlem_core.base.errors import InputError
 from mlem_core.pairs import tables_io
 from mlem_core.pairs.build import pair_tables
-from mlem_core.pairs.patterns import PairIndex, feature_columns
+from mlem_core.pairs.columns import feature_columns
+from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.tables import LazyArray
 from mlem_core.pairs.tables_io import pack, unpack
 

@@ -12,8 +12,9 @@ import torch
 from mlem_core.base.errors import InputError
 from mlem_core.pairs import torch_backend
 from mlem_core.pairs.build import PassOptions, pair_tables
+from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.distances import metrics, squared_distances
-from mlem_core.pairs.patterns import PairIndex, feature_columns
+from mlem_core.pairs.patterns import PairIndex
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 N = 90

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import nnls
 
-from mlem_core.estimators.nnls import nonnegative_quadratic
+from mlem_core.base.nnls import nonnegative_quadratic
 
 
 def test_equals_nnls_on_random_problems():

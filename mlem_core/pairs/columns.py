@@ -1,0 +1,245 @@
+"""The features of stimuli as columns, and the code of the difference of every two values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.text import listed
+from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.data.columns import Kind, text_of
+from mlem_core.data.stimuli import StimulusSet
+
+MISSING = ("ignore", "level")
+# A table from value to value is kept for a feature with up to this many values.
+MAX_VALUES = 2_048
+# A feature with more values has more terms than its pairs can tell of, resolved by value.
+MOST_RESOLVED = {"nominal": 24, "ordered": 12}
+MISSING_NAME = "(missing)"
+ALL, NONE = ("all",), ("none",)
+
+
+@dataclass(frozen=True)
+class FeatureColumn:
+    """One feature of the stimuli.
+
+    values : (n_stimuli,) float64 with NaN (ordered), or objects with None (nominal)
+    span : the lowest and the highest value of an ordered feature in the whole stimulus set
+    names : of its values, in their order and `MISSING_NAME` last, where the feature is resolved by
+        value; else ()
+    """
+
+    name: str
+    kind: str
+    values: NDArray[np.float64] | NDArray[np.object_]
+    span: tuple[float, float] = (0.0, 1.0)
+    names: tuple[str, ...] = ()
+
+    @property
+    def present(self) -> list[Any]:
+        """The distinct values, ascending."""
+        return sorted(pd.Series(self.values).dropna().unique().tolist())
+
+    @property
+    def resolvable(self) -> bool:
+        """Whether it has few enough values to be resolved by value."""
+        return len(self.present) <= MOST_RESOLVED[self.kind]
+
+    def with_names(self, names: tuple[str, ...] | None = None) -> FeatureColumn:
+        """The same, resolved by value; `names` are by default those of its own values."""
+        if names is None:
+            own = tuple(str(text_of(value)) for value in self.present)
+            names = (*own, MISSING_NAME) if pd.isna(self.values).any() else own
+        return replace(self, names=names)
+
+
+def feature_columns(
+    stimuli: StimulusSet | pd.DataFrame,
+    spans: Mapping[str, tuple[float, float]] | None = None,
+    resolved: Iterable[str] | Mapping[str, tuple[str, ...]] = (),
+) -> list[FeatureColumn]:
+    """The features of a stimulus set, or of a table with a column a feature.
+
+    The numeric columns of a table (n_stimuli, n_features) are ordered, the others nominal.
+
+    Parameters
+    ----------
+    spans : the ranges that scale ordered features to [0, 1], by default their own
+    resolved : features that are resolved by value, see `chosen_to_resolve`; with the names of
+        their values, where these are not those of the stimuli
+    """
+    columns = []
+    if isinstance(stimuli, StimulusSet):
+        raw = [(f.name, f.kind, stimuli.values(f.name)) for f in stimuli.features]
+    else:
+        raw = [(str(name), *_kind_and_values(stimuli[name])) for name in stimuli.columns]
+    known: Mapping[str, tuple[str, ...]] = resolved if isinstance(resolved, Mapping) else {}
+    to_resolve = set(resolved)
+    for name, kind, values in raw:
+        span = (0.0, 1.0)
+        if kind == "ordered":
+            present = values[~np.isnan(values)]
+            own = (float(present.min()), float(present.max())) if len(present) else span
+            span = (spans or {}).get(name, own)
+        column = FeatureColumn(name, kind, values, span)
+        columns.append(column.with_names(known.get(name)) if name in to_resolve else column)
+    return columns
+
+
+def _kind_and_values(column: pd.Series) -> tuple[Kind, NDArray[Any]]:
+    if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
+        return "ordered", column.to_numpy(np.float64)
+    return "nominal", np.array([None if pd.isna(v) else str(v) for v in column], dtype=object)
+
+
+def chosen_to_resolve(columns: Sequence[FeatureColumn], asked: Sequence[str]) -> tuple[str, ...]:
+    """The names of the features to resolve by value, in the order of the columns.
+
+    Parameters
+    ----------
+    asked : names; ("all",) is every feature that can be, ("none",) or () is none
+
+    Raises
+    ------
+    InputError
+        An unknown feature, or one with too many values.
+    """
+    by_name = {column.name: column for column in columns}
+    can = [column.name for column in columns if column.resolvable]
+    if tuple(asked) == ALL and "all" not in by_name:
+        return tuple(can)
+    if tuple(asked) == NONE and "none" not in by_name:
+        return ()
+    for name in asked:
+        if name not in by_name:
+            raise unknown("feature to resolve by value", name, [*by_name, "all", "none"])
+        column = by_name[name]
+        if not column.resolvable:
+            raise InputError(
+                f"the {column.kind} feature {name!r} has {len(column.present):,} values, too many "
+                f"to resolve it by value (the limit is {MOST_RESOLVED[column.kind]}); choose of "
+                f"{listed(can) if can else 'none'}."
+            )
+    return tuple(name for name in by_name if name in asked)
+
+
+class Coded(NamedTuple):
+    """The difference of every two values of a feature as a code.
+
+    values : (n_stimuli,) each stimulus's value as a number, -1 where it is missing
+    codes : (n_values + 1, n_values + 1) of every two values, the last being a missing one; or
+        without that one where the feature is resolved and names it
+    distances : (n_codes,) the feature distance that each code stands for, in [0, 1]
+    error : how far off a distance may be at most, put into a bin
+    """
+
+    values: IntArray
+    codes: IntArray
+    distances: FloatArray
+    error: float
+
+
+def coded(column: FeatureColumn, missing: str, bins: int | None) -> Coded:
+    """The codes of a feature: its distances, or, where it is resolved, its pairs of values.
+
+    Parameters
+    ----------
+    missing : "ignore" or "level", see `mlem_core.pairs.patterns.PairIndex.build`
+    bins : into how many distances are put at most; None leaves them as they are. Pairs of values
+        are never put into bins
+
+    Raises
+    ------
+    InputError
+        A value of a resolved feature that is not among its names.
+    """
+    if column.names:
+        return _resolved_codes(column, missing)
+    values, scaled = value_codes(column)
+    n_values, rounding = int(values.max(initial=-1)) + 1, 0.0
+    if scaled is not None and n_values > MAX_VALUES:
+        values, scaled, rounding = _coarse(values, scaled, bins or 64)
+        n_values = len(scaled)
+    table, error = _value_distances(n_values, scaled, missing), 0.0
+    if bins is not None and len(np.unique(table)) > bins + 1:
+        width = table.max() / bins
+        binned = np.where(table > 0, (np.ceil(table / width) - 0.5) * width, 0.0)
+        error = float(np.abs(binned - table).max())
+        table = binned
+    distances, codes = np.unique(table, return_inverse=True)
+    return Coded(values, codes.reshape(table.shape).astype(np.int64), distances, error + rounding)
+
+
+def value_codes(column: FeatureColumn) -> tuple[IntArray, FloatArray | None]:
+    """Each stimulus's value as a code (-1 missing) and, if ordered, the scaled values."""
+    if column.kind == "nominal":
+        return pd.factorize(column.values)[0].astype(np.int64), None
+    values = np.asarray(column.values, dtype=np.float64)
+    missing = np.isnan(values)
+    distinct, codes = np.unique(values[~missing], return_inverse=True)
+    full = np.full(len(values), -1, dtype=np.int64)
+    full[~missing] = codes
+    return full, _scaled(column, distinct)
+
+
+def _scaled(column: FeatureColumn, values: FloatArray) -> FloatArray:
+    low, high = column.span
+    return (values - low) / (high - low if high > low else 1.0)
+
+
+def _resolved_codes(column: FeatureColumn, missing: str) -> Coded:
+    places = {name: at for at, name in enumerate(column.names)}
+    texts = [MISSING_NAME if pd.isna(value) else str(text_of(value)) for value in column.values]
+    for text in texts:
+        if text not in places:
+            raise unknown(f"value of the feature {column.name!r}", text, column.names)
+    present = [name for name in column.names if name != MISSING_NAME]
+    scaled = None
+    if column.kind == "ordered":
+        scaled = _scaled(column, np.array([float(name) for name in present]))
+    apart = _value_distances(len(present), scaled, missing)
+    first, second = ends(len(column.names))
+    numbers = np.array([places[text] for text in texts], dtype=np.int64)
+    return Coded(numbers, pair_numbers(len(column.names)), apart[first, second], 0.0)
+
+
+def ends(n_values: int) -> tuple[IntArray, IntArray]:
+    """The two values, each (n_codes,), of every unordered pair of n values, in their order."""
+    first, second = np.triu_indices(n_values)
+    return first.astype(np.int64), second.astype(np.int64)
+
+
+def pair_numbers(n_values: int) -> IntArray:
+    """(n_values, n_values) the number of the unordered pair of every two values."""
+    numbers = np.empty((n_values, n_values), dtype=np.int64)
+    first, second = ends(n_values)
+    numbers[first, second] = numbers[second, first] = np.arange(len(first))
+    return numbers
+
+
+def _value_distances(n_values: int, scaled: FloatArray | None, missing: str) -> FloatArray:
+    """Feature distance of every two values; the last row and column stand for a missing value."""
+    if scaled is None:
+        apart = 1.0 - np.eye(n_values)
+    else:
+        apart = np.abs(scaled[:, None] - scaled[None, :])
+    table = np.zeros((n_values + 1, n_values + 1))
+    table[:n_values, :n_values] = apart
+    if missing == "level":
+        table[n_values, :n_values] = table[:n_values, n_values] = 1.0
+    # Sums of decimals differ in their last bits: 0.3 - 0.1 and 0.2 - 0.0 are one distance.
+    return np.round(table, 12)
+
+
+def _coarse(values: IntArray, scaled: FloatArray, bins: int) -> tuple[IntArray, FloatArray, float]:
+    """Round the values of a continuous feature to a grid much finer than the bins."""
+    grid = np.round(scaled * bins * 8) / (bins * 8)
+    distinct, index = np.unique(grid, return_inverse=True)
+    recoded = np.where(values >= 0, index[values], -1)
+    return recoded, distinct, 2 * float(np.abs(grid - scaled).max())

@@ -1,0 +1,258 @@
+"""Features resolved by value: against explicit designs, planted distances and the 0/1 metric."""
+
+from __future__ import annotations
+
+import itertools
+
+import explicit
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.optimize import lsq_linear
+
+from mlem_core.base.errors import InputError
+from mlem_core.estimators.normal_equations import (
+    LEAST,
+    held_out_correlations,
+    moments,
+    penalty_matrices,
+    ridge_weights,
+    training_blocks,
+)
+from mlem_core.estimators.registry import estimator_named
+from mlem_core.estimators.ridge import BETAS, RidgeMLEM
+from mlem_core.estimators.spearman import SpearmanMLEM
+from mlem_core.measures.importance import fitted, permutation_importance
+from mlem_core.pairs.build import pair_tables
+from mlem_core.pairs.columns import MISSING_NAME, chosen_to_resolve, feature_columns
+from mlem_core.pairs.patterns import PairIndex
+from mlem_core.pairs.tables import PairTables
+
+N = 75
+RESOLVED = ("kind", "gender")
+
+
+def resolved_tables(
+    features: pd.DataFrame,
+    layers: list[np.ndarray],
+    folds: np.ndarray,
+    resolved: tuple[str, ...] = RESOLVED,
+) -> PairTables:
+    index = PairIndex.build(feature_columns(features, resolved=resolved), folds)
+    return pair_tables(index, [lambda rows=rows: rows for rows in layers], train_ranks=True)
+
+
+@pytest.fixture(scope="module")
+def case():
+    features = explicit.random_features(N)
+    layers = [explicit.random_layer(features, seed) for seed in range(2)]
+    folds = explicit.random_folds(N)
+    return features, layers, folds, resolved_tables(features, layers, folds)
+
+
+def explicit_design(features: pd.DataFrame) -> tuple[np.ndarray, list[str], np.ndarray]:
+    """Terms (n_pairs, n_columns), pair by pair; their names; what each is shrunk towards."""
+    distances = explicit.feature_distances(features)
+    columns, names, aims = [], [], []
+    i, j = explicit.pairs(len(features))
+    for f, name in enumerate(features.columns):
+        if name not in RESOLVED:
+            columns.append(distances[:, f] ** 2)
+            names.append(name)
+            aims.append(np.nan)
+            continue
+        texts = [MISSING_NAME if pd.isna(v) else v for v in features[name]]
+        values = sorted(set(texts) - {MISSING_NAME})
+        values += [MISSING_NAME] if MISSING_NAME in texts else []
+        sides = [(texts[a], texts[b]) for a, b in zip(i, j, strict=True)]
+        for a, b in itertools.combinations(values, 2):
+            columns.append([float(set(pair) == {a, b}) for pair in sides])
+            names.append(f"{name}: {a}/{b}")
+            # A missing value is at no distance to any other.
+            aims.append(0.0 if MISSING_NAME in (a, b) else 1.0)
+        for a in values:
+            columns.append([float((one == a) + (other == a)) for one, other in sides])
+            names.append(f"{name}: {a}")
+            aims.append(0.0)
+    return np.array(columns, dtype=float).T, names, np.array(aims)
+
+
+def test_terms_are_those_of_the_explicit_pairs(case):
+    features, _, _, tables = case
+    x, names, _ = explicit_design(features)
+    index = PairIndex.build(feature_columns(features, resolved=RESOLVED), explicit.random_folds(N))
+    np.testing.assert_allclose(tables.terms[index.pattern_cell % index.n_patterns], x, atol=1e-12)
+    assert list(tables.columns.names) == names and tables.resolved == RESOLVED
+    # The feature distances are those of the coding that tells no values apart.
+    expected = explicit.feature_distances(features)
+    found = tables.patterns[index.pattern_cell % index.n_patterns]
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("beta", [1.0, 300.0, 1e5])
+def test_weights_equal_bounded_least_squares_on_the_explicit_pairs(case, beta):
+    features, layers, folds, tables = case
+    x, names, aims = explicit_design(features)
+    use = explicit.training(folds, 1)
+    penalties = penalty_matrices(tables, [beta])
+    found = ridge_weights(moments(tables, training_blocks(5, [(1,)])), penalties)[:, 0, 0]
+    n = len(names)
+    # Rows of the penalty: what values are shrunk towards is one variable more for each feature.
+    rows = []
+    for k, name in enumerate(names):
+        row = np.zeros(n + len(RESOLVED))
+        own = [f for f, one in enumerate(RESOLVED) if name.startswith(f"{one}:")]
+        row[k] = np.sqrt(beta if own else LEAST)
+        if own:
+            row[n + own[0]] = -np.sqrt(beta) * aims[k]
+        rows.append(row)
+    for f in range(len(RESOLVED)):
+        row = np.zeros(n + len(RESOLVED))
+        row[n + f] = np.sqrt(LEAST)
+        rows.append(row)
+    centred = x[use] - x[use].mean(axis=0)
+    design = np.vstack((np.pad(centred, ((0, 0), (0, len(RESOLVED)))), np.array(rows)))
+    for layer, representations in enumerate(layers):
+        y = explicit.scaled(explicit.squared(representations)[use])
+        target = np.concatenate((y - y.mean(), np.zeros(len(rows))))
+        expected = lsq_linear(design, target, (0, np.inf), tol=1e-14, method="bvls").x[:n]
+        np.testing.assert_allclose(found[layer], expected, atol=1e-7)
+
+
+@pytest.mark.parametrize("target", ["distance", "rank"])
+def test_without_freedom_values_are_not_told_apart(case, target):
+    features, layers, folds, tables = case
+    plain = resolved_tables(features, layers, folds, ())
+    expected = RidgeMLEM(target=target, alphas=[LEAST]).cross_validate(plain)
+    found = RidgeMLEM(target=target, betas=[1e8]).cross_validate(tables)
+    names = tables.columns.names
+    for place, feature in ((0, "kind"), (2, "gender")):
+        for k, name in enumerate(names):
+            if name.startswith(f"{feature}:"):
+                apart = "/" in name and MISSING_NAME not in name
+                aim = expected.weights[..., place] if apart else 0.0
+                np.testing.assert_allclose(found.weights[..., k], aim, atol=1e-4)
+    for place, feature in ((1, "length"), (3, "frequency")):
+        own = found.weights[..., names.index(feature)]
+        np.testing.assert_allclose(own, expected.weights[..., place], atol=1e-4)
+
+
+def test_the_strength_is_chosen_by_the_correlation_with_held_out_ranks(case):
+    features, layers, folds, tables = case
+    x, *_ = explicit_design(features)
+    weights = np.random.default_rng(0).random((2, 3, x.shape[1]))
+    test = explicit.held_out(folds, 2)
+    found = held_out_correlations(tables, weights, 2)
+    for layer, representations in enumerate(layers):
+        ranks = pd.Series(explicit.squared(representations)[test]).rank()
+        for p in range(3):
+            expected = np.corrcoef(x[test] @ weights[layer, p], ranks)[0, 1]
+            assert found[layer, p] == pytest.approx(expected, abs=1e-9)
+    fits = RidgeMLEM().cross_validate(tables)
+    for outer in range(5):
+        means = []
+        for beta in BETAS:
+            scores = []
+            for inner in set(range(5)) - {outer}:
+                equations = moments(tables, training_blocks(5, [(outer, inner)]))
+                own = ridge_weights(equations, penalty_matrices(tables, [beta]))[:, 0]
+                scores.append(held_out_correlations(tables, own, inner)[:, 0])
+            means.append(np.mean(scores, axis=0))
+        np.testing.assert_array_equal(fits.alpha[:, outer], np.array(BETAS)[np.argmax(means, 0)])
+
+
+def test_planted_distances_between_values_come_back():
+    rng = np.random.default_rng(0)
+    n, names = 600, np.array(list("abcd"))
+    kind, other = rng.integers(0, 4, n), rng.choice(list("xy"), n)
+    centres = np.array([[0.0, 0, 0], [3, 0, 0], [0, 1, 0], [0, 0, 6]])
+    spread = np.array([0.2, 0.2, 2.0, 0.2])
+    layer = centres[kind] + spread[kind][:, None] * rng.standard_normal((n, 3))
+    features = pd.DataFrame({"kind": names[kind], "other": other})
+    folds = explicit.random_folds(n)
+    tables = resolved_tables(features, [layer], folds, ("kind", "other"))
+    fits, importance = fitted(tables)
+    weights = dict(zip(tables.columns.names, fits.weights[0].mean(axis=0), strict=True))
+    apart = {
+        f"kind: {names[a]}/{names[b]}": ((centres[a] - centres[b]) ** 2).sum()
+        for a, b in itertools.combinations(range(4), 2)
+    }
+    scale = weights["kind: a/d"] / apart["kind: a/d"]
+    for name, expected in apart.items():
+        assert weights[name] / scale == pytest.approx(expected, rel=0.1, abs=1.2), name
+    # The diffuse value has the largest spread: three units of variance 4.
+    assert (weights["kind: c"] - weights["kind: a"]) / scale == pytest.approx(12, abs=1.5)
+    assert importance[0, :, 0].mean() > 0.5 > 0.02 > abs(importance[0, :, 1].mean())
+    plain = resolved_tables(features, [layer], folds, ())
+    assert fits.rho.mean() > fitted(plain)[0].rho.mean() + 0.1
+
+
+def test_importance_is_what_permuting_the_pairs_of_values_does(case):
+    features, layers, folds, tables = case
+    x, names, _ = explicit_design(features)
+    rng = np.random.default_rng(1)
+    weights = rng.random((2, 5, x.shape[1]))
+    found = permutation_importance(tables, weights)
+    assert found.shape == (2, 5, 4)
+    test = explicit.held_out(folds, 3)
+    own = [k for k, name in enumerate(names) if name.startswith("kind:")]
+    for layer, representations in enumerate(layers):
+        target, drops = explicit.squared(representations)[test], []
+        whole = explicit.rho(x[test] @ weights[layer, 3], target)
+        for _ in range(400):
+            permuted = x[test].copy()
+            permuted[:, own] = permuted[rng.permutation(len(permuted))][:, own]
+            drops.append(whole - explicit.rho(permuted @ weights[layer, 3], target))
+        error = np.std(drops) / np.sqrt(len(drops))
+        assert found[layer, 3, 0] == pytest.approx(np.mean(drops), abs=4 * error + 0.01)
+
+
+def test_a_subset_of_features_equals_a_run_with_only_these(case):
+    features, layers, folds, tables = case
+    keep = ["kind", "length"]
+    expected = fitted(resolved_tables(features[keep], layers, folds, ("kind",)))
+    found = fitted(tables.of_features(keep))
+    for one, other in zip((*vars(found[0]).values(), found[1]),
+                          (*vars(expected[0]).values(), expected[1]), strict=True):  # fmt: skip
+        np.testing.assert_allclose(one, other, atol=1e-9)
+
+
+def test_an_estimator_predicts_other_stimuli_by_the_values_it_knows():
+    features = explicit.random_features(200, 3)
+    layer = explicit.random_layer(features)
+    model = RidgeMLEM(values=RESOLVED).fit(features, layer)
+    x, names, _ = explicit_design(features)
+    assert model.get_feature_names_out().tolist() == names
+    np.testing.assert_allclose(model.predict(features), x @ model.coef_ + model.intercept_)
+    few = features[features["kind"] != "other"].reset_index(drop=True)
+    rows = np.flatnonzero(features["kind"] != "other")
+    i, j = explicit.pairs(len(rows))
+    place = {pair: at for at, pair in enumerate(zip(*explicit.pairs(200), strict=True))}
+    at = [place[rows[a], rows[b]] for a, b in zip(i, j, strict=True)]
+    spans = x[at] @ model.coef_ + model.intercept_
+    np.testing.assert_allclose(model.predict(few), spans)
+    unknown = few.assign(kind="adverb")
+    with pytest.raises(InputError, match=r"value of the feature 'kind' 'adverb'.*noun, other"):
+        model.predict(unknown)
+    with pytest.raises(InputError, match="no matrix W"):
+        _ = model.W_
+
+
+def test_what_cannot_be_resolved_is_refused(case):
+    tables = case[3]
+    columns = feature_columns(
+        pd.DataFrame({"a": [str(n) for n in range(50)], "b": list("xy") * 25, "c": range(50)})
+    )
+    with pytest.raises(InputError, match=r"'a' has 50 values, too many .* choose of b"):
+        chosen_to_resolve(columns, ("a",))
+    with pytest.raises(InputError, match="feature to resolve by value"):
+        chosen_to_resolve(columns, ("d",))
+    assert chosen_to_resolve(columns, ("all",)) == ("b",)
+    assert chosen_to_resolve(columns, ("none",)) == ()
+    with pytest.raises(InputError, match=r"spearman .* choose ridge or ridge-rank"):
+        fitted(tables, "spearman")
+    with pytest.raises(InputError, match="choose one of the two"):
+        fitted(tables.with_interactions(), "ridge")
+    with pytest.raises(InputError, match="no interactions"):
+        _ = tables.with_interactions().columns
+    assert not SpearmanMLEM().values and not estimator_named("frrsa").resolves
