@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
@@ -11,13 +12,15 @@ from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.parameters import asked, parse_names
 from mlem_core.base.text import short
 from mlem_core.data import datasets
-from mlem_core.data.added import ADDED, LANGUAGE, add_bins, add_feature
+from mlem_core.data.added import ADDED, LANGUAGE, add_bins, add_feature, with_values
 from mlem_core.data.reading.read_as import ReadAs, parse_decimal, parse_marks, parse_separator
 from mlem_core.data.reading.table import read_table
 from mlem_core.data.roles import ROLES, apply_roles, parse_role
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.data.treebank import LEVELS, SUFFIX, Sampling, read_treebank, treebank_paths
 
+# Of a word in a causal model, which `add` names behind a colon.
+SURPRISAL = "surprisal"
 _TABLES = (".csv", ".tsv", ".txt", ".tab", ".xlsx", ".xlsm")
 
 
@@ -30,7 +33,7 @@ def _parse_bins(text: str) -> tuple[str, int]:
 
 def _add_help() -> str:
     each = "; ".join(f"{name}: {added.help}" for name, added in ADDED.items())
-    return f"features to add: {each}"
+    return f"features to add: {each}; surprisal:MODEL: of the word, in bits, in a causal model"
 
 
 @dataclass(frozen=True)
@@ -214,7 +217,7 @@ def _load(
     else:
         stimuli = _read_table(source, paths[0])
     for name in source.add:
-        stimuli = add_feature(stimuli, name, source.language)
+        stimuli = _added(stimuli, name, source.language)
     for name, number in source.bins:
         stimuli = add_bins(stimuli, name, number)
     return stimuli.with_kinds(source.ordered, source.nominal)
@@ -234,6 +237,16 @@ def _read_table(source: StimulusSource, path: Path) -> StimulusSet:
     features = {feature.name for feature in stimuli.features}
     kinds = {name: kind for name, kind in kinds.items() if name in features}
     return apply_roles(table, {**dict(source.roles), **kinds}) if kinds else stimuli
+
+
+def _added(stimuli: StimulusSet, name: str, language: str) -> StimulusSet:
+    what, colon, model = name.partition(":")
+    if what != SURPRISAL or not colon:
+        return add_feature(stimuli, name, language)
+    from mlem_core.models.surprisal import surprisal
+
+    column = f"{SURPRISAL}_{re.sub(r'[^0-9A-Za-z]+', '_', Path(model).name)}"
+    return with_values(stimuli, column, surprisal(stimuli, model))
 
 
 def _check_options(source: StimulusSource, treebank: bool, table: bool) -> None:

@@ -119,7 +119,17 @@ def add_feature(stimuli: StimulusSet, name: str, language: str = LANGUAGE) -> St
             f"{name} is a feature of words, and the stimuli of {stimuli.name} are sentences; "
             f"the choices are {', '.join(fit)}."
         )
-    values = ADDED[name].values(stimuli, language)
+    return with_values(stimuli, name, ADDED[name].values(stimuli, language))
+
+
+def with_values(stimuli: StimulusSet, name: str, values: FloatArray) -> StimulusSet:
+    """The stimuli with an ordered feature: values (n_stimuli,), missing is NaN, which is noted.
+
+    Raises
+    ------
+    InputError
+        As `with_column`.
+    """
     notes = stimuli.notes
     if n := int(np.isnan(values).sum()):
         notes = (*notes, f"{name} is missing for {n:,} of {len(stimuli):,} stimuli.")

@@ -62,8 +62,8 @@ def choose() -> StimulusSet | None:
         "Your own stimuli (CSV)",
         type="csv",
         key="csv",
-        help="UTF-8, one row a stimulus, with a header. One column holds the sentences; what the "
-        "others are you can say once the file is here.",
+        help="One row a stimulus, with a header. One column holds the sentences; what the others "
+        "are you can say once the file is here.",
     )
     # Above the table of columns: there it is seen.
     message = st.container()
