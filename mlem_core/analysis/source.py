@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mlem_core.base.errors import InputError, unknown
-from mlem_core.base.parameters import asked, parse_names
+from mlem_core.base.parameters import asked, frozen, parse_names
 from mlem_core.base.text import short
 from mlem_core.data import datasets
 from mlem_core.data.added import ADDED, LANGUAGE, add_bins, add_feature, with_values
@@ -176,12 +176,12 @@ class StimulusSource:
         InputError
             No such set or file; its content cannot be used; an option that does not go with it.
         """
-        source = StimulusSource(**{each.name: getattr(self, each.name) for each in _FIELDS})
+        values = {each.name: frozen(getattr(self, each.name)) for each in _FIELDS}
         files = []
         for path in self.stimulus_files:
             about = path.stat() if path.exists() else None
             files.append((path, about and about.st_mtime_ns, about and about.st_size))
-        return _load(source, tuple(files))
+        return _load(StimulusSource(**values), tuple(files))
 
 
 _FIELDS = fields(StimulusSource)

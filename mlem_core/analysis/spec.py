@@ -10,7 +10,7 @@ from typing import Any, cast
 from mlem_core.analysis.source import READING, StimulusSource
 from mlem_core.analysis.transforms import POSITIONS, UNITS
 from mlem_core.base.errors import InputError, unknown
-from mlem_core.base.parameters import Parameter, asked, parse_names
+from mlem_core.base.parameters import Parameter, asked, frozen, parse_names
 from mlem_core.data.folds import FOLDS_OVER
 from mlem_core.estimators.registry import ESTIMATORS, check_values
 from mlem_core.models.extraction import ExtractionOptions
@@ -173,7 +173,7 @@ class AnalysisSpec(StimulusSource):
         for name in values:
             if name not in parameters():
                 raise unknown("entry of an analysis", name, parameters())
-        return cls(**{name: _frozen(value) for name, value in values.items()})
+        return cls(**{name: frozen(value) for name, value in values.items()})
 
     def check(self) -> None:
         """Raise InputError for a choice that does not exist, before anything is computed."""
@@ -199,12 +199,8 @@ def _without_defaults(values: dict[str, Any]) -> dict[str, Any]:
     return {
         name: value
         for name, value in values.items()
-        if name not in default or _frozen(value) != default[name]
+        if name not in default or frozen(value) != default[name]
     }
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
 
 
 def _check_folds_and_models(spec: AnalysisSpec) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,6 +44,13 @@ def asked(
     """A field of a dataclass with its description; `more` as of `Parameter`."""
     parameter = Parameter(label, help, **more)
     return field(default=default, kw_only=kw_only, metadata={"parameter": parameter})
+
+
+def frozen(value: Any) -> Any:
+    """A value of a field as it can be a key: lists and tables of two columns as tuples."""
+    if isinstance(value, Mapping):
+        value = list(value.items())
+    return tuple(map(frozen, value)) if isinstance(value, list | tuple) else value
 
 
 def parse_names(text: str) -> tuple[str, ...]:

@@ -207,8 +207,8 @@ def _check_roles(chosen: Mapping[str, str], name: str) -> None:
             )
     if not _having(chosen, "sentence"):
         raise InputError(
-            f"no column of {name} is said to be the sentence, and none is called so or holds "
-            f"several words; choose one of {some(list(chosen))}."
+            f"no column of {name} has the role of the sentence, as one called sentence or text or "
+            f"with several words in its cells would; choose one of {some(list(chosen))}."
         )
     for column, role in chosen.items():
         if role in FEATURES and (column in CARRIED or column.startswith("_")):

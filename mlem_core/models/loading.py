@@ -118,11 +118,10 @@ def load_with_head(loaded: LoadedModel) -> Any:
 
     name, files = loaded.name, locate(loaded.name)
     options = _reading(files) if files.gguf else {**_reading(files), "use_safetensors": True}
-    model: Any
-    report: dict[str, Any]
+    auto: Any = AutoModelForCausalLM
     with quiet():
         try:
-            model, report = AutoModelForCausalLM.from_pretrained(
+            model, report = auto.from_pretrained(
                 files.folder,
                 dtype=getattr(torch, loaded.dtype),
                 output_loading_info=True,

@@ -101,7 +101,7 @@ def test_choices_decide_over_what_is_detected(made):
     assert [f.kind for f in stimuli.features] == ["nominal", "nominal"]
     values = replace(source, na=(), roles=()).load_stimuli().values("Häufigkeit")
     assert "NA" in values  # no mark, so that the column holds names
-    with pytest.raises(InputError, match=r"row 1 of excel\.csv has|said to be the sentence"):
+    with pytest.raises(InputError, match=r"row 1 of excel\.csv has|has the role of the sentence"):
         replace(source, sep=",").load_stimuli()
     with pytest.raises(InputError, match="not utf-8"):
         replace(source, encoding="utf-8").load_stimuli()
@@ -116,6 +116,14 @@ def test_added_features_and_bins_can_be_named(made):
     )
     kinds = {f.name: f.kind for f in source.load_stimuli().features}
     assert kinds == {"Kasus": "nominal", "word_length": "ordered", "Häufigkeit_bin": "nominal"}
+
+
+def test_lists_and_dicts_are_as_good_as_tuples(made):
+    path, _ = made
+    roles = {"Häufigkeit": "nominal"}
+    stimuli = AnalysisSpec(stimuli=str(path), roles=roles, nominal=["Kasus"]).load_stimuli()
+    expected = StimulusSource(str(path), roles=tuple(roles.items()), nominal=("Kasus",))
+    assert stimuli is expected.load_stimuli()
 
 
 def test_a_file_that_changed_is_read_anew(tmp_path):

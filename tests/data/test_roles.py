@@ -76,7 +76,7 @@ def test_a_sentence_without_a_telling_name_is_the_longest_text():
 @pytest.mark.parametrize(
     ("roles", "message"),
     [
-        ({"Text": "nominal"}, "no column of other.csv is said to be the sentence"),
+        ({"Text": "nominal"}, "no column of other.csv has the role of the sentence"),
         ({"note": "sentence"}, "'Text', 'note' of other.csv are all said to be the sentence"),
         ({"colour": "nominal"}, "unknown column 'colour'"),
         ({"note": "feature"}, "unknown role of a column 'feature'"),

@@ -195,7 +195,7 @@ def test_not_utf8_names_byte_and_row():
 def test_not_a_csv():
     assert "damaged workbook or zip" in refusal(b"PK\x03\x04" + bytes(100))
     assert "null character" in refusal(b"sentence,f\na,1\x00\n")
-    assert "said to be the sentence" in refusal(b'{"sentence": ["a", "b"]}\n')
+    assert "has the role of the sentence" in refusal(b'{"sentence": ["a", "b"]}\n')
     message = refusal(good('"Look, Mary fell"', '"Look, Mary fell'))
     assert "row 3" in message and "closing quotation mark" in message
     assert "row 1" in refusal(b'sentence,f\n"a"b,1\nc,2\n')
@@ -222,7 +222,7 @@ def test_no_sentence_column():
     assert "no column 'sentence'" in message and "did you mean 'text'" in message
     assert "'word_index', 'word', 'length'" in message
     assert "'Sentence'" in refused(good("sentence,", "Sentence,"))
-    assert "said to be the sentence" in refusal(b"a,b\nx,1\ny,2\n")
+    assert "has the role of the sentence" in refusal(b"a,b\nx,1\ny,2\n")
 
 
 def test_many_columns_are_not_all_listed():
