@@ -32,7 +32,7 @@ from validation.intervals import ALONE, tables_of
 from validation.work import Row, Task
 
 # Data sets by number of sentences, how many a part does, and others that give the truth of each.
-DATA_SETS = {60: 120, 200: 60, 600: 12}
+DATA_SETS = {60: 120, 200: 100, 600: 40}
 PART = {60: 5, 200: 3, 600: 1}
 OTHERS = {60: 20, 200: 20, 600: 10}
 WORDS = 2

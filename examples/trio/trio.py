@@ -41,25 +41,30 @@ def best(analysis: Analysis) -> pd.DataFrame:
 
     Returns
     -------
-    model_a, layer_a, model_b, layer_b, rsa, and a column for each term of its decomposition
+    model_a, layer_a, model_b, layer_b, rsa, and a column for each term of its decomposition; then
+    the same of the same layers with random weights, as random_rsa and so on
     """
     rows = []
-    for models in (TRIO, tuple(f"{name}@random" for name in TRIO)):
-        for i, one in enumerate(models):
-            for other in models[i + 1 :]:
-                pairs = [
-                    (analysis.rsa[a, b], a, b)
-                    for a, (m, j) in enumerate(analysis.layers)
-                    for b, (n, k) in enumerate(analysis.layers)
-                    if (m, n) == (one, other) and j > 0 and k > 0
-                ]
-                rsa, a, b = max(pairs)
-                at = [a, b]
+    for i, one in enumerate(TRIO):
+        for other in TRIO[i + 1 :]:
+            pairs = [
+                (analysis.rsa[a, b], a, b)
+                for a, (m, j) in enumerate(analysis.layers)
+                for b, (n, k) in enumerate(analysis.layers)
+                if (m, n) == (one, other) and j > 0 and k > 0
+            ]
+            _, a, b = max(pairs)
+            ends = [analysis.layers[a], analysis.layers[b]]
+            row = dict(
+                zip(("model_a", "layer_a", "model_b", "layer_b"), sum(ends, ()), strict=True)
+            )
+            for prefix, suffix in (("", ""), ("random_", "@random")):
+                at = [analysis.layers.index((model + suffix, layer)) for model, layer in ends]
                 found = decompose(analysis.tables.of_layers(at), analysis.rsa[at][:, at])
-                terms = found.pair(0, 1).set_index("term")["value"]
-                ends = (*analysis.layers[a], *analysis.layers[b], rsa)
-                names = ("model_a", "layer_a", "model_b", "layer_b", "rsa")
-                rows.append(dict(zip(names, ends, strict=True)) | terms.to_dict())
+                terms = found.pair(0, 1).set_index("term")["value"].to_dict()
+                values = {"rsa": analysis.rsa[at[0], at[1]]} | terms
+                row |= {f"{prefix}{name}": value for name, value in values.items()}
+            rows.append(row)
     return pd.DataFrame(rows)
 
 

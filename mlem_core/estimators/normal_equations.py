@@ -16,6 +16,8 @@ from mlem_core.pairs.tables import PairTables
 
 # The ridge penalty of weights that values are shrunk towards: hardly any.
 LEAST = 1e-4
+# What stands for the strength where values are not told apart at all.
+NOT_APART = 1e12
 
 
 @dataclass(frozen=True)
@@ -140,6 +142,50 @@ def rank_moments(
     return replace(equations, moment=moment, y_mean=y_mean)
 
 
+def value_weights(
+    tables: PairTables, equations: Moments, betas: Sequence[float], alphas: Sequence[float]
+) -> FloatArray:
+    """Weights where features are resolved by value: for each β of `penalty_matrices`, then each α.
+
+    With an α they are those of features that differ or do not, so that pairs which only other
+    values tell apart are tied; a β, however large, would leave small differences.
+
+    Returns
+    -------
+    (n_layers, n_sets, n_betas + n_alphas, n_columns)
+    """
+    found = [ridge_weights(equations, penalty_matrices(tables, [beta])) for beta in betas]
+    if len(alphas):
+        plain = _of_differences(tables)
+        merged = Moments(
+            plain.T @ equations.gram @ plain,
+            equations.moment @ plain,
+            equations.x_mean @ plain,
+            equations.y_mean,
+        )
+        identity = np.eye(plain.shape[1])
+        own = ridge_weights(merged, np.asarray(alphas)[:, None, None] * identity)
+        found.append(own @ plain.T)
+    return np.concatenate(found, axis=2)
+
+
+def _of_differences(tables: PairTables) -> FloatArray:
+    """(n_columns, n_features) the terms as Δ_f² makes them of the weights of the features."""
+    columns, at = tables.columns, 0
+    plain = np.zeros((len(columns), len(tables.features)))
+    for f, names in enumerate(tables.value_names):
+        aims = _aims(names, tables.levels[f]) if names else np.ones(1)
+        plain[at : at + len(aims), f] = aims
+        at += len(aims)
+    return plain
+
+
+def _aims(names: Sequence[str], distances: FloatArray) -> FloatArray:
+    """(n,) what the terms of a resolved feature are when its values are not told apart: Δ²; 0."""
+    first, second = ends(len(names))
+    return np.concatenate((distances[first != second] ** 2, np.zeros(len(names))))
+
+
 def ridge_weights(equations: Moments, penalties: FloatArray) -> FloatArray:
     """Non-negative ridge weights for each penalty.
 
@@ -208,12 +254,11 @@ def penalty_matrices(tables: PairTables, strengths: Sequence[float]) -> FloatArr
             fixed[at, at] = LEAST
             at += 1
             continue
-        first, second = ends(len(names))
-        towards = np.concatenate((distances[first != second] ** 2, np.zeros(len(names))))
-        own = np.arange(at, at + len(first))
+        towards = _aims(names, distances)
+        own = np.arange(at, at + len(towards))
         shrunk[own, own] = 1.0
         shrunk[own, aim] = shrunk[aim, own] = -towards
         shrunk[aim, aim] = (towards**2).sum()
         fixed[aim, aim] = LEAST
-        at, aim = at + len(first), aim + 1
+        at, aim = at + len(towards), aim + 1
     return np.asarray(strengths)[:, None, None] * shrunk + fixed

@@ -108,7 +108,7 @@ for _spec in (
     EstimatorSpec(
         name="ridge",
         model=_ridge,
-        label="ridge: least squares, weights of at least 0",
+        label="ridge: least squares, as in the first paper and, in effect, the code of the second",
         caption="non-negative ridge regression",
         sentence="non-negative ridge regression with an intercept on the squared neural distance, "
         "scaled to [0, 1] over the training pairs",
@@ -128,7 +128,7 @@ for _spec in (
     EstimatorSpec(
         name="spearman",
         model=_spearman,
-        label="spearman: the highest rank correlation",
+        label="spearman: the highest rank correlation, the aim stated in the second paper",
         caption="estimator spearman",
         sentence="maximising the rank correlation ρ_a with the neural distances over the training "
         "pairs",

@@ -79,10 +79,11 @@ def stable_batch_size(
     The smallest size, growing by a fifth from the first, at which no correlation of two terms has
     a standard deviation over batches above the threshold; at most the largest, and the number of
     pairs. Correlations of a term that does not vary in a batch do not count. The rule and its
-    threshold are published, the sizes and the number of batches are ours: where features are
-    sparse the rule alone may ask for more pairs than a step can rank in time.
+    threshold are in the paper; the authors' code begins at 256 pairs, draws 16 batches and stops at
+    2²⁰ pairs. Here the cap is lower, since where features are sparse the rule alone may ask for
+    more pairs than a step can rank in time.
 
-    Source: Jalouzot et al. 2024, appendix C.
+    Source: Jalouzot et al. 2024, appendix C; the code released with it.
     """
     rng = np.random.default_rng(seed)
     limit = min(largest, n_pairs(n_stimuli))
@@ -152,8 +153,8 @@ class Schedule:
         torchsort's default of 1.0 a soft rank is the value itself up to scale, and what is
         maximised is Pearson's correlation
     batch_size : pairs in a batch; None is `stable_batch_size`
-    rate : of Adam. Not published: on layers of the probing set 0.05 ends higher, and sooner, than
-        0.01
+    rate : of Adam. Published code has 0.1; on layers of the probing set 0.05 ends higher, and
+        sooner, than 0.01
     max_steps : most steps
     patience : steps without a gain after which it stops
     seed : of the start and the sampled pairs
@@ -181,7 +182,8 @@ def ascend(
     W is Cholesky's L Lᵀ with the softplus on the diagonal of L (diagonal W: the squares of
     softplus), or free for FR-RSA; its Frobenius norm is brought to 1 at each step. The squared
     neural distances are scaled to [0, 1] by the lowest and highest seen so far. It stops when the
-    correlation has not risen for a while, and the weights of the best step are returned.
+    correlation has not risen for a while, and the weights of the best step are returned (the
+    authors' code returns those of the last step).
 
     The pairs of a batch that have the same feature distances get one and the same prediction, so
     they are truly tied and the soft rank gives them their average rank, whatever the strength.

@@ -36,8 +36,10 @@ def estimator(name: str = "", **more: Any) -> str:
     from mlem_core.estimators.registry import ESTIMATORS
 
     help = (
-        "How the metric model is fitted: ridge as in the first paper, the highest rank "
-        "correlation as in the second."
+        "How the metric model is fitted. Ridge is the first paper's; the code released with the "
+        "second ends at its weights (profiles correlate at .999), because its soft ranks are in "
+        "effect the values. spearman reaches what the second paper states: the highest rank "
+        "correlation."
     )
     return choose("estimator", help, name, label=lambda one: ESTIMATORS[one].label, **more)
 

@@ -13,14 +13,16 @@ from scipy.optimize import lsq_linear
 from mlem_core.base.errors import InputError
 from mlem_core.estimators.normal_equations import (
     LEAST,
+    NOT_APART,
     held_out_correlations,
     moments,
     penalty_matrices,
     ridge_weights,
     training_blocks,
+    value_weights,
 )
 from mlem_core.estimators.registry import estimator_named
-from mlem_core.estimators.ridge import BETAS, RidgeMLEM
+from mlem_core.estimators.ridge import ALPHAS, BETAS, RidgeMLEM
 from mlem_core.estimators.spearman import SpearmanMLEM
 from mlem_core.measures.importance import fitted, permutation_importance
 from mlem_core.pairs.build import pair_tables
@@ -137,7 +139,7 @@ def test_without_freedom_values_are_not_told_apart(case, target):
         np.testing.assert_allclose(own, expected.weights[..., place], atol=1e-4)
 
 
-def test_the_strength_is_chosen_by_the_correlation_with_held_out_ranks(case):
+def test_the_strength_is_chosen_by_the_correlation_with_held_out_ranks(case, monkeypatch):
     features, layers, folds, tables = case
     x, *_ = explicit_design(features)
     weights = np.random.default_rng(0).random((2, 3, x.shape[1]))
@@ -148,17 +150,32 @@ def test_the_strength_is_chosen_by_the_correlation_with_held_out_ranks(case):
         for p in range(3):
             expected = np.corrcoef(x[test] @ weights[layer, p], ranks)[0, 1]
             assert found[layer, p] == pytest.approx(expected, abs=1e-9)
+    monkeypatch.setattr("mlem_core.estimators.ridge.CLOSE", -1.0)
     fits = RidgeMLEM().cross_validate(tables)
+    labels = np.array([*BETAS, *[NOT_APART] * len(ALPHAS)])
     for outer in range(5):
-        means = []
-        for beta in BETAS:
-            scores = []
-            for inner in set(range(5)) - {outer}:
-                equations = moments(tables, training_blocks(5, [(outer, inner)]))
-                own = ridge_weights(equations, penalty_matrices(tables, [beta]))[:, 0]
-                scores.append(held_out_correlations(tables, own, inner)[:, 0])
-            means.append(np.mean(scores, axis=0))
-        np.testing.assert_array_equal(fits.alpha[:, outer], np.array(BETAS)[np.argmax(means, 0)])
+        scores = []
+        for inner in set(range(5)) - {outer}:
+            equations = moments(tables, training_blocks(5, [(outer, inner)]))
+            own = value_weights(tables, equations, BETAS, ALPHAS)[:, 0]
+            scores.append(held_out_correlations(tables, own, inner))
+        best = np.mean(scores, axis=0).argmax(axis=-1)
+        np.testing.assert_array_equal(fits.alpha[:, outer], labels[best])
+    assert (fits.alpha < NOT_APART).any()
+
+
+def test_values_that_are_equally_far_apart_are_not_told_apart():
+    rng = np.random.default_rng(0)
+    n, kind, other = 300, rng.integers(0, 7, 300), rng.integers(0, 5, 300)
+    layer = np.concatenate((np.eye(7)[kind], 0.2 * rng.standard_normal((n, 20))), axis=1)
+    features = pd.DataFrame({"kind": kind.astype(str), "other": other.astype(str)})
+    features["kind"] = "v" + features["kind"]
+    features["other"] = "v" + features["other"]
+    folds = explicit.random_folds(n)
+    expected = RidgeMLEM().cross_validate(resolved_tables(features, [layer], folds, ()))
+    found = RidgeMLEM().cross_validate(resolved_tables(features, [layer], folds, ("kind", "other")))
+    assert (found.alpha == NOT_APART).all()
+    np.testing.assert_allclose(found.rho, expected.rho, atol=1e-9)
 
 
 def test_planted_distances_between_values_come_back():
