@@ -102,7 +102,8 @@ def _two(view: View, a: str, b: str) -> None:
         )
         how = (
             f"{REPLICATES:,} bootstrap replicates; chance in the exported table: what a term is to "
-            f"be above, from labels permuted {TERM_PERMUTATIONS} times between sentences"
+            f"be above, from labels permuted {TERM_PERMUTATIONS} times between "
+            f"{units.permuted(view.analysis.spec.folds_over)}"
         )
     elif intervals is not None and len(intervals.terms):
         terms, whole = terms_and_whole(intervals, *why.layers)
@@ -147,7 +148,8 @@ def _two(view: View, a: str, b: str) -> None:
 
 
 def _computed_on(view: View) -> str:
-    return captions.computed_on(len(view.analysis.stimuli), view.analysis.tables.n_pairs)
+    tables = view.analysis.tables
+    return captions.computed_on(tables.n_stimuli, tables.n_pairs, tables.n_folds, view.held_out)
 
 
 def _numbers(why: Explanation, a: str, b: str) -> None:

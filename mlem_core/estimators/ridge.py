@@ -138,7 +138,7 @@ class RidgeMLEM(TableModel):
 
         inner = [without(k, j) for k in left_out for j in range(n_folds * several) if j != k]
         sets = list(dict.fromkeys([*inner, *(without(k) for k in left_out)]))
-        blocks = training_blocks(n_folds, sets)
+        blocks = training_blocks(tables, sets)
         equations = (
             rank_moments(tables, blocks, [folds[0] if folds else None for folds in sets])
             if ranked
