@@ -18,9 +18,11 @@ import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.run import run
+from mlem_core.analysis.source import as_written
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Report
+from mlem_core.data.stimulus_table import read_written
 from mlem_core.report.capsule import FORMAT, results_as_shown, tables_as_csv
 from mlem_core.storage.store import Store, sha256_file
 
@@ -154,7 +156,8 @@ def verify(path: Path | str, progress: Report | None = None) -> Verification:
     changed = sorted(name for name, digest in written.items() if digests.get(name) != digest)
     with tempfile.TemporaryDirectory(prefix="verify-") as folder:
         spec, findings = _unpacked(spec, files, kinds, sources, Path(folder))
-        analysis = run(spec, Store(Path(folder) / "store"), progress)
+        stimuli = read_written(spec.stimuli, ordered=spec.ordered, nominal=spec.nominal)
+        analysis = run(spec, Store(Path(folder) / "store"), progress, stimuli)
         shown, missing = _still_there(shown, analysis)
         results = results_as_shown(analysis, shown)
         computed = tables_as_csv(results)
@@ -275,8 +278,7 @@ def _unpacked(
         there.append((name, str(target)))
     return (
         replace(
-            spec,
-            stimuli=str(folder / "stimuli.csv"),
+            as_written(spec, str(folder / "stimuli.csv")),
             representations=tuple(there),
             ordered=tuple(name for name, kind in kinds.items() if kind == "ordered"),
             nominal=tuple(name for name, kind in kinds.items() if kind == "nominal"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from mlem_core.analysis.diagnostics import Lint
+    from mlem_core.data.reading.table import Table
     from mlem_core.data.stimuli import StimulusSet
 
 LEVELS = {"word": "words in their sentences", "sentence": "whole sentences"}
@@ -34,8 +36,8 @@ def read(name: str) -> StimulusSet:
 
 
 @st.cache_resource(max_entries=8, show_spinner="Reading the table …")
-def _table(name: str) -> pd.DataFrame:
-    from mlem_core.data.roles import read_table
+def _table(name: str) -> Table:
+    from mlem_core.data.reading.table import read_table
 
     return read_table(stored.upload_path(name))
 
@@ -60,8 +62,8 @@ def choose() -> StimulusSet | None:
         "Your own stimuli (CSV)",
         type="csv",
         key="csv",
-        help="UTF-8, one row a stimulus, with a header. One column holds the sentences; what the "
-        "others are you can say once the file is here.",
+        help="One row a stimulus, with a header. One column holds the sentences; what the others "
+        "are you can say once the file is here.",
     )
     # Above the table of columns: there it is seen.
     message = st.container()
@@ -126,7 +128,7 @@ def _roles(file: Any) -> None:
                 {
                     "column": list(guessed),
                     "role": list(guessed.values()),
-                    "values": [_some_values(table[name]) for name in guessed],
+                    "values": [_some_values(table.frame[name]) for name in guessed],
                 }
             ),
             hide_index=True,
@@ -148,7 +150,7 @@ def _roles(file: Any) -> None:
     done = st.session_state.setdefault("roles", {})
     if done.get(raw) == chosen:
         return
-    stimuli = roles.apply_roles(table, chosen, file.name)
+    stimuli = roles.apply_roles(replace(table, name=file.name), chosen)
     name = raw
     if chosen != guessed or not _as_it_is(raw, stimuli):
         name = stored.upload_name(
