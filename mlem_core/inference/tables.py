@@ -145,8 +145,7 @@ def terms_and_whole(
 def explanation_of(intervals: LayerIntervals, a: Layer, b: Layer) -> Explanation:
     """Why two layers are alike, as the intervals of all layers know it.
 
-    Its values are those of `mlem_core.inference.explanation.explain`, but for the classes in which
-    resampled pairs are ranked.
+    Its values are those of `mlem_core.inference.explanation.explain`, but for rounding.
 
     Raises
     ------

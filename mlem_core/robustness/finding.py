@@ -10,17 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from mlem_core.analysis.analysis import Analysis
 from mlem_core.base.text import listed, many, number
 from mlem_core.base.typing import Layer
-from mlem_core.inference import all_layers
-from mlem_core.inference.explanation import Explanation, explain
-from mlem_core.inference.tables import explanation_of
-from mlem_core.robustness import audit as audits
+from mlem_core.inference.explanation import Explanation
 from mlem_core.robustness.audit_tables import Audit
 from mlem_core.robustness.flags import flags
 from mlem_core.robustness.variants import CONTROL, SAYS
-from mlem_core.storage.store import Store
 
 Verdict = Literal["holds", "changes", "unknown"]
 
@@ -96,12 +91,20 @@ class Finding:
 
     @property
     def instead(self) -> str:
-        """What stands where there is no headline, and why."""
+        """What stands where there is no headline; empty where there is one."""
+        if self.headline:
+            return ""
         a, b = (f"{model} layer {layer}" for model, layer in self.why.layers)
-        return (
-            f"No finding about {a} and {b}: their RSA of {number(self.why.rsa)} does not stand "
-            f"up to the audit. {'; '.join(_capital(one) for one in self.checked.reasons)}."
-        )
+        return f"No finding about {a} and {b}."
+
+    @property
+    def why_not(self) -> str:
+        """Why there is no headline; empty where there is one."""
+        if self.headline:
+            return ""
+        rsa = number(self.why.rsa)
+        reasons = "; ".join(self.checked.reasons)
+        return f"Their RSA of {rsa} does not stand up to the audit: {reasons}."
 
 
 def check(audit: Audit | None, a: Layer, b: Layer) -> Checked:
@@ -124,26 +127,3 @@ def check(audit: Audit | None, a: Layer, b: Layer) -> Checked:
         tuple(flagged.loc[flagged["measure"] == "rsa", "reason"]),
         audited=True,
     )
-
-
-def find(analysis: Analysis, a: Layer, b: Layer, store: Store) -> Finding:
-    """The finding about two layers of an analysis, with all its features.
-
-    Intervals and audit are those that are in the store or came with the analysis; where there are
-    intervals, nothing is computed.
-
-    Raises
-    ------
-    InputError
-        A layer that the analysis does not have.
-    """
-    intervals = all_layers.find(analysis, store)
-    if intervals is not None and len(intervals.terms):
-        why = explanation_of(intervals, a, b)
-    else:
-        why = explain(analysis, a, b)
-    return Finding(why, check(audits.find(analysis, store), a, b))
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
