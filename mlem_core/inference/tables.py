@@ -9,9 +9,7 @@ import pandas as pd
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Layer, layer_name
-from mlem_core.inference import caveats
 from mlem_core.inference.corrections import FamilyOfTests, family_of_tests
-from mlem_core.inference.explanation import Explanation
 from mlem_core.inference.intervals import LayerIntervals
 from mlem_core.inference.jackknife import jackknife_interval, p_value, t_interval, t_test
 from mlem_core.measures.decomposition import UNEXPLAINED
@@ -140,21 +138,6 @@ def terms_and_whole(
             }
         ),
     )
-
-
-def explanation_of(intervals: LayerIntervals, a: Layer, b: Layer) -> Explanation:
-    """Why two layers are alike, as the intervals of all layers know it.
-
-    Its values are those of `mlem_core.inference.explanation.explain`, but for rounding.
-
-    Raises
-    ------
-    InputError
-        As `terms_and_whole`.
-    """
-    terms, whole = terms_and_whole(intervals, a, b)
-    units = intervals.units
-    return Explanation((a, b), terms, whole, caveats.of_size(units), units.others)
 
 
 def term_tests(

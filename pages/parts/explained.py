@@ -45,7 +45,7 @@ def _explanation(job_id: str, a: str, b: str, features: tuple[str, ...]) -> Expl
 
 def of_pair(view: View, a: str, b: str) -> Explained:
     """Why the layers "model:layer" a and b are alike."""
-    from mlem_core.inference.tables import explanation_of
+    from mlem_core.robustness.finding import explanation_of
 
     options = {
         "a": list(parse_layer(a)),

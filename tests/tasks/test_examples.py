@@ -26,13 +26,18 @@ def example():
     return examples.example()
 
 
-def test_it_is_what_its_constants_say(example):
+def test_it_is_what_its_constants_say(example, tmp_path):
     assert example.spec == examples.SPEC
     assert {model for model, _ in example.layers} == set(examples.SPEC.models)
     assert set(example.maps) == set(example.layers)
     assert examples.size() < 10e6
     # The last layers of two architectures that have learned from the same text.
     assert example.most_alike() == (("mini-gpt2", 6), ("mini-mamba", 11))
+    assert example.most_alike([("minilm", 0), ("minilm", 1), ("minilm", 3)])[0][0] == "minilm"
+    job = analyses.find(examples.ID, Store(tmp_path))
+    contents = job.contents()
+    assert contents.n_layers == len(example.layers) and contents.notices == ()
+    assert job.asked_at is None
 
 
 def test_its_intervals_and_audit_are_there_on_a_machine_that_ran_nothing(example, tmp_path):
