@@ -227,7 +227,7 @@ def _line(job: Job) -> None:
             "Shown" if here else "Open",
             key=f"open {job.id}",
             icon=":material/visibility:" if here else ":material/folder_open:",
-            disabled=here,
+            disabled=here or state != "done",
             help="Shows it here and in all views.",
         ):
             choices.open_job(job.id)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from mlem_core.base.errors import InputError
-from pages.parts import background, capsules, choices, method, stored
+from pages.parts import background, capsules, choices, method, stored, tour
 from pages.parts.screens import SCREENS
 from pages.parts.view import View, has_missing
 from pages.parts.wording import describe, plain
@@ -47,7 +47,7 @@ def open_view(url_path: str, lead: str, *, layers: bool = True) -> View | None:
         _choose_analysis(job_id, done)
         analysis = stored.open_analysis(job_id)
         selection, missing = _choose_selection(analysis, layers)
-    if job_id == stored.EXAMPLE:
+    if job_id == stored.EXAMPLE and not tour.is_on():
         _about_the_example(analysis)
     _show_notices(analysis)
     if not selection.features or not selection.layers:

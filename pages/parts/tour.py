@@ -47,6 +47,11 @@ def begin() -> None:
     _go(0)
 
 
+def is_on() -> bool:
+    """Whether the user is on the tour."""
+    return "tour" in st.session_state
+
+
 def bar(here: str) -> None:
     """The step that the user is at, above every page; nothing without a tour.
 
@@ -54,9 +59,9 @@ def bar(here: str) -> None:
     ----------
     here : url_path of the page
     """
-    at = st.session_state.get("tour")
-    if at is None:
+    if not is_on():
         return
+    at = st.session_state["tour"]
     step, last = STEPS[at], at == len(STEPS) - 1
     with st.container(border=True, key="tour"):
         st.badge(f"Tour, {at + 1} of {len(STEPS)}", icon=":material/tour:")
