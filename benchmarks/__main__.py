@@ -6,13 +6,14 @@ import argparse
 import platform
 from pathlib import Path
 
-from benchmarks import clauses, engine, estimators, inference
+from benchmarks import clauses, engine, estimators, inference, redraw
 from benchmarks.timing import Table
 from mlem_core.base.parallel import cores
 
 RESULTS = Path(__file__).with_name("results")
 SECTIONS = {
     "engine": engine.measure,
+    "redraw": redraw.measure,
     "estimators": estimators.measure,
     "fits": estimators.fits,
     "clauses": clauses.measure,

@@ -11,7 +11,6 @@ import pandas as pd
 from benchmarks import routes
 from benchmarks.data import FOLDS, MODELS, probing
 from benchmarks.timing import Table, in_turn, printed_numbers, seconds
-from mlem_core.measures.importance import fitted
 from mlem_core.models.extraction import input_batches
 from mlem_core.models.loading import open_model
 
@@ -35,25 +34,6 @@ def measure(table: Table, runs: int) -> str:
         f"{floor:.2f} s",
         f"{ours / floor:.2f}",
         "at most 2",
-    )
-
-    redraws = []
-    for dropped in tables.features:
-        kept = [name for name in tables.features if name != dropped]
-        own = [seconds(lambda kept=kept: fitted(tables.of_features(kept))) for _ in range(5)]
-        redraws.append((statistics.median(own), dropped))
-    redraws.sort()
-    slowest, dropped = redraws[-1]
-    middle = statistics.median(took for took, _ in redraws)
-    table.add(
-        "redraw of all profiles after one feature is dropped, median over features",
-        f"{1000 * middle:.0f} ms",
-        target="at most 100 ms",
-    )
-    table.add(
-        f"the same, slowest feature ({dropped})",
-        f"{1000 * slowest:.0f} ms",
-        target="at most 100 ms",
     )
 
     for name in MODELS:

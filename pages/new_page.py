@@ -215,13 +215,14 @@ def _choose_method() -> dict[str, Any]:
             5,
             3,
             20,
-            help="Folds of the cross-validation; a stimulus is tested in one of them, all words of "
-            "a sentence (or all stimuli of an item) together.",
+            help="Folds of the cross-validation; a stimulus is tested in one of them at most, all "
+            "words of a sentence (or all stimuli of an item) together.",
         ),
         "folds_over": method.choose(
             "folds_over",
-            "What a stimulus is tested without having seen in training: its sentence, or its word "
-            "(or what the column item says).",
+            "What training has not seen of a stimulus that is tested: its sentence, its word (or "
+            "what the column item says), or both. Over both only one stimulus in as many as there "
+            "are folds is tested.",
         ),
         "seed": choices.number(
             "Seed", "seed", 0, 0, 999_999, help="Decides which stimuli are in which fold."

@@ -148,7 +148,10 @@ def _baseline(view: View) -> None:
         draw(),
         table,
         f"baseline-{name}",
-        captions.baseline(name, captions.computed_on(n, n_folds=view.analysis.tables.n_folds)),
+        captions.baseline(
+            name,
+            captions.computed_on(n, 0, view.analysis.tables.n_folds, view.held_out),
+        ),
         narrow=partial(draw, across=2),
     ).show()
     for notice in made["notices"]["notice"]:

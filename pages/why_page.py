@@ -121,7 +121,8 @@ def _two(view: View, a: str, b: str) -> None:
 
 
 def _computed_on(view: View) -> str:
-    return captions.computed_on(len(view.analysis.stimuli), view.analysis.tables.n_pairs)
+    tables = view.analysis.tables
+    return captions.computed_on(tables.n_stimuli, tables.n_pairs, tables.n_folds, view.held_out)
 
 
 def _numbers(why: Explanation, a: str, b: str) -> None:

@@ -69,13 +69,16 @@ def squared(layer: np.ndarray) -> np.ndarray:
 
 
 def held_out(folds: np.ndarray, fold: int) -> np.ndarray:
+    """The pairs that a fold tests; folds over both are (n, 2), of the sentence and of the item."""
     i, j = pairs(len(folds))
-    return (folds[i] == fold) & (folds[j] == fold)
+    test = (folds.reshape(len(folds), -1) == fold).all(axis=1)
+    return test[i] & test[j]
 
 
 def training(folds: np.ndarray, *left_out: int) -> np.ndarray:
     i, j = pairs(len(folds))
-    return ~np.isin(folds[i], left_out) & ~np.isin(folds[j], left_out)
+    stays = ~np.isin(folds.reshape(len(folds), -1), left_out).any(axis=1)
+    return stays[i] & stays[j]
 
 
 def scaled(target: np.ndarray) -> np.ndarray:
@@ -107,7 +110,7 @@ def best_alpha(
     means = []
     for alpha in alphas:
         scores = []
-        for inner in set(folds.tolist()) - {outer}:
+        for inner in set(folds.ravel().tolist()) - {outer}:
             use, test = training(folds, outer, inner), held_out(folds, inner)
             scores.append(rho(x[test] @ ridge(x[use], y(use), alpha).coef_, target[test]))
         means.append(np.mean(scores))
@@ -140,7 +143,7 @@ def cross_fitted(
     one_way = []
     for ranks, others, priority in ((a, b, priorities[0]), (b, a, priorities[1])):
         kept = [f for f in priority if f in chosen]
-        for fold in sorted(set(folds.tolist())):
+        for fold in sorted(set(folds.ravel().tolist())):
             inside = np.flatnonzero(held_out(folds, fold))
             outside = np.flatnonzero(training(folds, fold))
             mean, own = ranks[outside].mean(), others[inside] - others[inside].mean()

@@ -13,9 +13,11 @@ from mlem_core.data import datasets
 from mlem_core.data.folds import fold_groups, group_folds
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.ridge import RidgeMLEM
+from mlem_core.measures.decomposition import UNEXPLAINED, decompose
 from mlem_core.pairs.build import PassOptions, pair_tables
 from mlem_core.pairs.columns import chosen_to_resolve, feature_columns
 from mlem_core.pairs.patterns import PairIndex
+from mlem_core.pairs.rank_store import PairRanks
 from mlem_core.pairs.tables import PairTables
 from validation.layers import FOLDS, STIMULI, rows_of
 from validation.work import Row, Task
@@ -123,6 +125,43 @@ def feature_by_feature() -> list[Row]:
     return rows
 
 
+def with_noise() -> list[Row]:
+    """What labels that mean nothing earn of the RSA of layers 3 and 6 when their values are told
+    apart: a column of noise, and part of speech dealt out anew."""
+    stimuli = datasets.load(STIMULI)
+    names = [feature.name for feature in stimuli.features]
+    own = stimuli.table[names]
+    own = own.astype({f.name: object for f in stimuli.features if f.kind == "nominal"})
+    rng = np.random.default_rng(0)
+    noise = np.array([f"v{value}" for value in rng.integers(0, 8, len(own))])
+    dealt = rng.permutation(own["part_of_speech"].to_numpy())
+    cases: dict[str, tuple[pd.DataFrame, tuple[str, ...]]] = {
+        "0/1": (own, ()),
+        "part_of_speech": (own, ("part_of_speech",)),
+        "part_of_speech and noise": (own.assign(noise=noise), ("part_of_speech", "noise")),
+        "part_of_speech dealt out anew": (own.assign(part_of_speech=dealt), ("part_of_speech",)),
+    }
+    layers = [rows_of(MODEL, layer).astype(np.float64) for layer in LAYERS[1:]]
+    folds = group_folds(stimuli.groups, FOLDS, 0)
+    found: list[Row] = []
+    for case, (table, resolved) in cases.items():
+        index = PairIndex.build(feature_columns(table, resolved=resolved), folds)
+        with PairRanks(len(layers), len(table)) as ranks:
+            tables = pair_tables(
+                index,
+                [lambda rows=rows: rows for rows in layers],
+                options=PassOptions(keep_ranks=ranks.put, workers=1),
+            )
+            split = decompose(tables, ranks.rsa())
+        terms = dict(zip((*tables.features, UNEXPLAINED), split.values[:, 0, 1], strict=True))
+        found.append(
+            {"study": "noise", "stimuli": len(table), "coding": case, "patterns": len(tables.codes)}
+            | {f"term {name}": terms[name] for name in ("part_of_speech", UNEXPLAINED)}
+            | {"term noise": terms.get("noise", np.nan)}
+        )
+    return found
+
+
 def tables_from(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Held-out ρ of each coding by size and folds, of each feature alone, and of the planted truth.
 
@@ -155,6 +194,11 @@ def tables_from(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     found["values alone"] = pd.DataFrame(
         {name: wide[name].map(text.format) for name, text in as_text.items()}
     ).rename_axis("resolved")
+    noise = rows[rows["study"] == "noise"].set_index("coding").rename_axis("told apart")
+    shown = noise[["patterns", "term part_of_speech", "term noise", f"term {UNEXPLAINED}"]]
+    found["values and noise"] = shown.map(
+        lambda v: "" if np.isnan(v) else f"{v:,.0f}" if v > 1 else f"{round(v, 3) + 0.0:.3f}"
+    )
     return found
 
 
@@ -166,4 +210,12 @@ def tasks(quick: bool) -> list[Task]:
         for draw in range(draws)
         for name, call in (("words", of_words), ("planted", planted))
     ]
-    return found[:2] if quick else [*found, Task("one", feature_by_feature, ())]
+    return (
+        found[:2]
+        if quick
+        else [
+            *found,
+            Task("one", feature_by_feature, ()),
+            Task("noise", with_noise, ()),
+        ]
+    )

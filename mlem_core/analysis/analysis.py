@@ -29,7 +29,7 @@ class Analysis:
     layers : (model, layer) of each of the n_layers layers
     tables : pair tables of the n_layers layers
     rsa : (n_layers, n_layers) Spearman ρ of the neural distances
-    folds : (n_stimuli,) the fold that tests each stimulus
+    folds : (n_stimuli,) the fold that tests each stimulus, see `mlem_core.data.folds`
     notices : sentences about what was left out or is not exact
     manifest : everything needed to run it again
     whole : the stimuli as they were given; `rows` says which of them `stimuli` are

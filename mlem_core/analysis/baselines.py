@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from mlem_core.analysis.maps import representations_of
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer
+from mlem_core.data.folds import in_training
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.pairs.build import pair_tables
@@ -97,8 +98,8 @@ def decoding(
     ----------
     stimuli : the features of n_stimuli stimuli
     layer_rows : (model, layer) to representations (n_stimuli, n_units)
-    folds : (n_stimuli,) the fold that tests each stimulus; those of an analysis keep together
-        what its metric models are not to have seen
+    folds : (n_stimuli,) the fold that tests each stimulus, see `mlem_core.data.folds`; those of an
+        analysis keep together what its metric models are not to have seen
     classifier : a scikit-learn classifier; by default `RidgeClassifier()`, which on the probing set
         is mostly within 3 points of accuracy of `LogisticRegression` and 10 to 100 times faster
         (every class of a feature shares one factorisation)
@@ -138,7 +139,7 @@ def decoding(
     for (model, layer), rows in _checked(layer_rows, folds):
         for fold in range(int(folds.max()) + 1):
             for name, classes in kept:
-                train = (folds != fold) & (classes >= 0)
+                train = in_training(folds, fold) & (classes >= 0)
                 test = (folds == fold) & (classes >= 0)
                 if not train.any() or not test.any():
                     continue
@@ -224,9 +225,9 @@ def random_forest(
     found = []
     for (model, layer), rows in _checked(layer_rows, folds):
         for fold in range(int(folds.max()) + 1):
-            test = folds == fold
+            train, test = in_training(folds, fold), folds == fold
             fitted = RandomForestRegressor(random_state=seed, **forest)
-            fitted.fit(inputs[~test], rows[~test])
+            fitted.fit(inputs[train], rows[train])
             true = centred_ranks(rows[test])
 
             def score(

@@ -15,7 +15,7 @@ from mlem_core.analysis.results import correlations_of_features
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import listed, many
 from mlem_core.base.typing import IntArray
-from mlem_core.data.folds import fold_groups, group_folds
+from mlem_core.data.folds import stimulus_folds, tested
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.normal_equations import training_blocks
 from mlem_core.pairs.build import tables_without_layers
@@ -107,14 +107,14 @@ def lint(
     findings = [*_duplicates(stimuli), *_missing(stimuli, missing), *_values(stimuli, folds)]
     findings += _size(stimuli, folds, interactions)
     try:
-        fold_of = group_folds(fold_groups(stimuli, folds_over), folds, seed, folds_over)
+        fold_of = stimulus_folds(stimuli, folds_over, folds, seed)
+        findings += _tested(stimuli, fold_of, folds, folds_over)
     except InputError as error:
         text = str(error)
         findings.append(Finding("problem", "folds", text[:1].upper() + text[1:]))
         fold_of = np.arange(n) % min(max(folds, 2), n)
     rows = np.sort(np.random.default_rng(seed).permutation(n)[:MOST_STIMULI])
-    fold_of = np.unique(fold_of[rows], return_inverse=True)[1].astype(np.int64)
-    index = PairIndex.build(feature_columns(stimuli.take(rows)), fold_of, missing)
+    index = PairIndex.build(feature_columns(stimuli.take(rows)), fold_of[rows], missing)
     findings += [Finding("note", "bins", note) for note in index.notes]
     tables = tables_without_layers(index).with_interactions(interactions)
     findings += [*feature_findings(tables), *_patterns(tables)]
@@ -135,7 +135,7 @@ def feature_findings(tables: PairTables) -> Iterator[Finding]:
     ----------
     tables : `with_interactions` decides how many weights there are
     """
-    blocks = training_blocks(tables.n_folds, [(k,) for k in range(tables.n_folds)])
+    blocks = training_blocks(tables, [(k,) for k in range(tables.n_folds)])
     present = [np.unique(tables.cell_pattern[use[tables.cell_block]]) for use in blocks]
     for f, name in enumerate(tables.features):
         folds = [k for k, own in enumerate(present) if len(np.unique(tables.codes[own, f])) < 2]
@@ -364,6 +364,31 @@ def _size(stimuli: StimulusSet, folds: int, interactions: bool) -> Iterator[Find
             "trained on few; divide them into smaller groups.",
             rows=_rows(largest),
         )
+
+
+def _tested(stimuli: StimulusSet, fold_of: IntArray, n_folds: int, over: str) -> Iterator[Finding]:
+    if stimuli.items is None or over == "sentences":
+        return
+    sizes, item = tested(fold_of, n_folds), stimuli.item_name
+    parts = [stimuli.items[fold_of == fold] for fold in range(n_folds)]
+    alike = sum(_pairs(np.bincount(own)) for own in parts) / _pairs(sizes)
+    of_all = _pairs(np.bincount(stimuli.items)) / _pairs(np.array([len(stimuli)]))
+    some = (
+        f"Folds over both test {sizes.sum():,} of the {len(stimuli):,} stimuli, {sizes.min():,} to "
+        f"{sizes.max():,} a fold, and the others help to train. "
+    )
+    yield Finding(
+        "note",
+        "folds",
+        f"{some if over == 'both' else ''}Of the pairs that folds over {over} test, {alike:.1%} "
+        f"are of one {item}, of all pairs {of_all:.1%}: they are alike in every feature of the "
+        f"{item}, so do not compare held-out scores with those of folds over sentences.",
+    )
+
+
+def _pairs(sizes: IntArray) -> float:
+    """How many pairs there are inside groups of these sizes."""
+    return float((sizes * (sizes - 1) // 2).sum())
 
 
 def _rows(positions: IntArray) -> tuple[int, ...]:

@@ -34,7 +34,8 @@ class Results:
     importance : model, layer, fold, feature, importance (drop of the held-out ρ)
     weights : model, layer, fold, feature, weight (fitted on that fold's training stimuli)
         With interactions "a × b" stands among the features for the product of two, in both.
-    folds : stimulus (row of the CSV from 0), fold (that tests it)
+    folds : stimulus (row of the CSV from 0), fold (that tests it; -1 where none does, see
+        `mlem_core.data.folds`)
     similarity_profiles : weighted Kendall τ of the importance profiles, square, "model:layer"
     similarity_rsa : Spearman ρ of the neural distances, square, "model:layer"
     layers : (model, layer) of each layer, in the order of the squares
@@ -150,7 +151,7 @@ def results_from_tables(
     tables : pair tables of n_layers layers
     layers : (model, layer) of each
     rsa : (n_layers, n_layers) from `mlem_core.pairs.rank_store.PairRanks.rsa`
-    folds : (n_stimuli,) the fold that tests each stimulus
+    folds : (n_stimuli,) the fold that tests each stimulus, see `mlem_core.data.folds`
     estimator : name, see `mlem_core.estimators.registry`
     fits : of these tables by this estimator, where they have been computed before
     """
@@ -164,7 +165,7 @@ def results_from_tables(
         scores=_long(layers, scores, **by),
         importance=_long(layers, {"importance": importance}, **by, feature=parts),
         weights=_long(layers, {"weight": fold_fits.weights}, **by, feature=terms),
-        folds=pd.DataFrame({"stimulus": np.arange(len(folds)), "fold": folds}),
+        folds=pd.DataFrame({"stimulus": np.arange(len(folds)), "fold": np.maximum(folds, -1)}),
         similarity_profiles=pd.DataFrame(tau, index=names, columns=names),
         similarity_rsa=pd.DataFrame(rsa, index=names, columns=names),
         layers=list(layers),

@@ -18,7 +18,7 @@ from mlem_core.analysis.transforms import kept_stimuli, stimuli_kept, view
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import span
 from mlem_core.base.typing import FloatArray, IntArray, Layer, Progress, Report
-from mlem_core.data.folds import fold_groups, group_folds
+from mlem_core.data.folds import FEWEST_TESTED, stimulus_folds, tested
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.models import representations
 from mlem_core.models.representations import Representations
@@ -78,14 +78,14 @@ def run(spec: AnalysisSpec, store: Store, progress: Report | None = None) -> Ana
 
 def _folds(whole: StimulusSet, spec: AnalysisSpec) -> IntArray:
     """Those of all stimuli, so that a sentence is in the same fold whichever words are left out."""
-    groups = fold_groups(whole, spec.folds_over)
-    every = group_folds(groups, spec.folds, spec.seed, spec.folds_over)
+    every = stimulus_folds(whole, spec.folds_over, spec.folds, spec.seed)
     folds = every[kept_stimuli(whole, spec.positions)]
-    smallest = int(np.bincount(folds, minlength=spec.folds).min())
-    if smallest < 3:
+    smallest = int(tested(folds, spec.folds).min())
+    if smallest < FEWEST_TESTED:
         raise InputError(
             f"a fold is left with {smallest} stimuli without those at position 0; each of the "
-            f"{spec.folds} folds needs at least 3, so choose fewer folds or keep all positions."
+            f"{spec.folds} folds needs at least {FEWEST_TESTED}, so choose fewer folds or keep all "
+            "positions."
         )
     return folds
 

@@ -163,7 +163,7 @@ class AnalysisSpec:
     folds_over: str = _asked(
         "sentences",
         "Folds over",
-        "what training has not seen of a stimulus: its sentence (default), or its word or item",
+        "what training has not seen: a stimulus's sentence (default), its word or item, or both",
         noun="choice of folds",
         choices=lambda: FOLDS_OVER,
     )

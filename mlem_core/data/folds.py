@@ -1,9 +1,17 @@
-"""Folds of the stimuli that keep groups together: sentences, or the items that recur in them.
+"""Folds of the stimuli that keep groups together: sentences, the items that recur in them, or both.
 
 Folds over sentences ask whether what was learnt holds of other sentences; the words in them may
 have been seen in training. Folds over items ask whether it holds of other words; their sentences
-may have been seen. Of both at once there are no folds that test each stimulus, as nearly all
-stimuli hang together by a shared sentence or word.
+may have been seen. Folds over both ask whether it holds of other sentences made of other words.
+
+For these, sentences and items are each divided into folds. Fold k tests the stimuli whose sentence
+and item are both of fold k, and trains without every stimulus whose sentence or item is. A stimulus
+whose sentence is of one fold and its item of another is tested by none: it stands *between* the two
+and helps to train where neither is tested. Nearly all stimuli hang together by a shared sentence or
+word, so there are no such folds that test each.
+
+In arrays of folds (n_stimuli,), 0 to n_folds - 1 is the fold that tests a stimulus, and a number
+below 0 says between which two folds it stands, see `fold_pairs`.
 """
 
 from __future__ import annotations
@@ -11,12 +19,79 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
+from mlem_core.base.text import many
 from mlem_core.base.typing import IntArray
 from mlem_core.data.stimuli import StimulusSet
 
-FOLDS_OVER = ("sentences", "items")
+FOLDS_OVER = ("sentences", "items", "both")
+# Fold k of n over both tests one stimulus in n², and there are about n⁴ / 24 blocks of pairs.
+MOST_OVER_BOTH = 10
+# So that a fold has 3 pairs.
+FEWEST_TESTED = 3
+
+
+def stimulus_folds(stimuli: StimulusSet, over: str, n_folds: int, seed: int) -> IntArray:
+    """The fold that tests each stimulus (n_stimuli,); over both, see the module.
+
+    Parameters
+    ----------
+    over : one of `FOLDS_OVER`; "both" divides sentences as "sentences" does, and items as "items"
+
+    Raises
+    ------
+    InputError
+        As `fold_groups` and `group_folds`; folds over both of which one tests fewer than 3
+        sentences or items, or more than `MOST_OVER_BOTH` of them.
+    """
+    if over != "both":
+        return group_folds(fold_groups(stimuli, over), n_folds, seed, over)
+    if n_folds > MOST_OVER_BOTH:
+        raise InputError(
+            f"found {n_folds} folds over both sentences and items, each of which would test one "
+            f"stimulus in {n_folds**2}; choose at most {MOST_OVER_BOTH}, or folds over sentences "
+            "or items."
+        )
+    groups, items = stimuli.groups, fold_groups(stimuli, "items")
+    of_item = group_folds(items, n_folds, seed, "items")
+    of_sentence = group_folds(groups, n_folds, seed, "sentences")
+    low, high = np.minimum(of_sentence, of_item), np.maximum(of_sentence, of_item)
+    folds = np.where(low == high, low, -1 - (high * (high - 1) // 2 + low))
+    for fold in range(n_folds):
+        n_sentences, n_items = (len(np.unique(of[folds == fold])) for of in (groups, items))
+        if min(n_sentences, n_items) < FEWEST_TESTED:
+            raise InputError(
+                f"fold {fold} of {n_folds} over both sentences and items tests "
+                f"{many(n_items, 'item')} in {many(n_sentences, 'sentence')}, as a stimulus is "
+                "tested only where its sentence and its item are of the same fold; each needs at "
+                f"least {FEWEST_TESTED} of both, so choose fewer folds, or folds over sentences or "
+                "items."
+            )
+    return folds
+
+
+def tested(folds: IntArray, n_folds: int) -> IntArray:
+    """How many stimuli each fold tests (n_folds,), of the fold of each stimulus (n_stimuli,)."""
+    return np.bincount(folds[folds >= 0], minlength=n_folds)
+
+
+def fold_pairs(folds: IntArray) -> IntArray:
+    """The folds that leave each stimulus out in training: (n_stimuli, 2).
+
+    Twice the fold that tests it, or the two folds a < b between which it stands, whose number in
+    an array of folds is -1 - (b (b - 1) / 2 + a).
+    """
+    number = np.maximum(-1 - folds, 0)
+    high = ((1 + np.sqrt(1 + 8 * number)) // 2).astype(np.int64)
+    between = np.stack((number - high * (high - 1) // 2, high), axis=-1)
+    return np.where((folds < 0)[:, None], between, folds[:, None])
+
+
+def in_training(folds: IntArray, fold: int) -> NDArray[np.bool_]:
+    """(n_stimuli,) whether each stimulus trains the model that a fold tests."""
+    return (fold_pairs(folds) != fold).all(axis=1)
 
 
 def fold_groups(stimuli: StimulusSet, over: str) -> IntArray:
@@ -35,6 +110,23 @@ def fold_groups(stimuli: StimulusSet, over: str) -> IntArray:
             "items; the only choice is sentences."
         )
     return stimuli.items
+
+
+def kept_together(folds: IntArray, groups: IntArray, items: IntArray | None) -> IntArray:
+    """What stays together in folds: (n_stimuli,) the group, or the item, of each stimulus.
+
+    With folds over both it is the stimuli of an item whose sentences are of the same fold.
+
+    Parameters
+    ----------
+    folds, groups, items : (n_stimuli,) of each stimulus; items are None where none recurs
+    """
+    if items is None:
+        return groups
+    if (folds < 0).any():
+        return np.unique(np.column_stack((items, folds)), axis=0, return_inverse=True)[1].ravel()
+    whole = len(np.unique(np.column_stack((groups, folds)), axis=0)) == len(np.unique(groups))
+    return groups if whole else items
 
 
 def group_folds(groups: IntArray, cv: Any, random_state: Any, what: str = "sentences") -> IntArray:
@@ -77,10 +169,10 @@ def group_folds(groups: IntArray, cv: Any, random_state: Any, what: str = "sente
             "exactly once; choose one whose test sets share out the stimuli, such as GroupKFold."
         )
     sizes = np.bincount(folds)
-    if sizes.min() < 3:
+    if sizes.min() < FEWEST_TESTED:
         raise InputError(
             f"{len(groups)} stimuli in {n_groups} {what} leave a fold with {sizes.min()} of "
-            f"them; each of the {len(sizes)} folds needs at least 3, so choose fewer folds or add "
-            "stimuli."
+            f"them; each of the {len(sizes)} folds needs at least {FEWEST_TESTED}, so choose fewer "
+            "folds or add stimuli."
         )
     return folds

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mlem_core.base.nnls import nonnegative_quadratic
 from mlem_core.base.typing import FloatArray
 from mlem_core.pairs.columns import ends
-from mlem_core.pairs.patterns import block_numbers
+from mlem_core.pairs.patterns import left_out
 from mlem_core.pairs.tables import PairTables
 
 # The ridge penalty of weights that values are shrunk towards: hardly any.
@@ -36,21 +36,17 @@ class Moments:
     y_mean: FloatArray
 
 
-def training_blocks(n_folds: int, left_out: Sequence[Sequence[int]]) -> NDArray[np.bool_]:
+def training_blocks(tables: PairTables, without: Sequence[Sequence[int]]) -> NDArray[np.bool_]:
     """Which blocks of pairs remain when folds are left out.
 
     Parameters
     ----------
-    left_out : for each training set, the folds whose stimuli are in none of its pairs
+    without : for each training set the folds that it leaves out
 
-    Returns (n_sets, n_blocks) True where both folds of the block stay.
+    Returns (n_sets, n_blocks).
     """
-    numbers = block_numbers(n_folds)
-    blocks = np.zeros((len(left_out), int(numbers.max()) + 1), dtype=bool)
-    for row, folds in enumerate(left_out):
-        stay = [k for k in range(n_folds) if k not in folds]
-        blocks[row, np.unique(numbers[np.ix_(stay, stay)])] = True
-    return blocks
+    out = left_out(tables.n_folds, tables.target_low.shape[1])
+    return np.stack([~out[list(folds)].any(axis=0) for folds in without])
 
 
 def moments(tables: PairTables, blocks: NDArray[np.bool_]) -> Moments:
@@ -88,7 +84,7 @@ def moments(tables: PairTables, blocks: NDArray[np.bool_]) -> Moments:
     y_sum = by_block(tables.target_sums)
 
     chosen = blocks.astype(np.float64)
-    total = chosen @ n
+    total = np.maximum(chosen @ n, 1.0)
     x_mean = (chosen @ x_sum.T) / total[:, None]
     gram = np.einsum("sb,bij->sij", chosen, xx_sum)
     gram -= total[:, None, None] * x_mean[:, :, None] * x_mean[:, None, :]
@@ -125,7 +121,7 @@ def rank_moments(
     for fold in dict.fromkeys(ranked_without):
         sums = tables.rank_sums if fold is None else tables.training_ranks[:, fold]
         at = [s for s, without in enumerate(ranked_without) if without == fold]
-        among = training_blocks(tables.n_folds, [() if fold is None else (fold,)])[0]
+        among = training_blocks(tables, [() if fold is None else (fold,)])[0]
         scale = counts[among].sum()
         xy = np.zeros((len(sums), len(counts), tables.terms.shape[1]))
         y = np.zeros((len(sums), len(counts)))

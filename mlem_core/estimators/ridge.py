@@ -34,8 +34,9 @@ TARGETS = ("distance", "rank")
 ALPHAS: tuple[float, ...] = tuple(10.0**e for e in range(-4, 5))
 # From values that are told apart freely to values that are not told apart.
 BETAS: tuple[float, ...] = (1.0, 10.0, 100.0, 1e3, 1e4)
-# Where telling values apart gains less correlation than this, ρ decides whether it is done.
-CLOSE = 0.02
+# Where telling values apart gains less correlation than this, ρ decides whether it is done: it has
+# to gain so much.
+CLOSE, LEAD = 0.05, 0.01
 
 
 class RidgeMLEM(TableModel):
@@ -137,7 +138,7 @@ class RidgeMLEM(TableModel):
 
         inner = [without(k, j) for k in left_out for j in range(n_folds * several) if j != k]
         sets = list(dict.fromkeys([*inner, *(without(k) for k in left_out)]))
-        blocks = training_blocks(n_folds, sets)
+        blocks = training_blocks(tables, sets)
         equations = (
             rank_moments(tables, blocks, [folds[0] if folds else None for folds in sets])
             if ranked
@@ -182,7 +183,7 @@ class _Nested:
         """(n_sets, n_layers) which strength is the best; of those that are equally good the first.
 
         Where features are resolved, the best by the correlation of the predictions with ranks; but
-        if not telling values apart is about as good by this, it is done if it is not worse by ρ.
+        where telling values apart gains little by this, it is done if it gains enough by ρ.
 
         Parameters
         ----------
@@ -209,7 +210,9 @@ class _Nested:
                 return np.concatenate((weights[:, ~apart], resolved[:, None]), axis=1)
 
             tables = self.tables.of_layers(layers.tolist())
-            found = _first_best(_Nested(tables, self.left_out, few)._scores(rho))
+            by_rho = _Nested(tables, self.left_out, few)._scores(rho)
+            by_rho[..., -1] -= LEAD
+            found = _first_best(by_rho)
             places = np.append(np.flatnonzero(~apart), 0)[found]
             chosen = np.where(found == (~apart).sum(), own, places)
             best[:, layers] = np.where(close[:, layers], chosen, best[:, layers])

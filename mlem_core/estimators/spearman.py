@@ -41,9 +41,7 @@ def training_objective(
     counts, sums = np.zeros((2, len(chosen), n_patterns))
     squares = np.full(len(chosen), tables.rank_squares[layer])
     sets = [() if fold is None else (fold,) for fold in chosen]
-    for k, (fold, blocks) in enumerate(
-        zip(chosen, training_blocks(tables.n_folds, sets), strict=True)
-    ):
+    for k, (fold, blocks) in enumerate(zip(chosen, training_blocks(tables, sets), strict=True)):
         at = np.flatnonzero(blocks[tables.cell_block])
         pattern = tables.cell_pattern[at]
         ranks = tables.rank_sums[layer]

@@ -14,6 +14,7 @@ from mlem_core.analysis.maps import representations_of
 from mlem_core.analysis.selection import check_layers
 from mlem_core.base.parallel import side_by_side
 from mlem_core.base.typing import FloatArray, IntArray, Layer
+from mlem_core.data.folds import kept_together
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.condensed import row_slices
 from mlem_core.pairs.distances import condensed_from_matrix, squared_distances
@@ -36,7 +37,7 @@ class LayerPairs:
     ranks : for each layer (n_pairs,) twice the average rank of each pair
     squared : for each layer (n_pairs,) squared neural distances
     pattern : (n_pairs,) pattern of each pair, a row of `tables.codes`
-    groups, folds : (n_stimuli,) sentence and fold of each stimulus
+    groups, folds : (n_stimuli,) sentence and fold of each stimulus, see `mlem_core.data.folds`
     items : (n_stimuli,) word, or other item, of each stimulus; None where none recurs
     """
 
@@ -123,21 +124,20 @@ class LayerPairs:
 
     @property
     def fold_units(self) -> IntArray:
-        """(n_stimuli,) what stays together in a fold: the sentence, or the item."""
-        n_parts = sum(len(self.groups_in(fold)) for fold in range(self.tables.n_folds))
-        return self.groups if n_parts == self.n_groups or self.items is None else self.items
+        """(n_stimuli,) what stays together in a fold, see `kept_together`."""
+        return kept_together(self.folds, self.groups, self.items)
 
     @cached_property
     def cells(self) -> IntArray:
         """(n_pairs,) the cell of `tables` (block of folds and pattern) of each pair."""
-        n_patterns, blocks = len(self.tables.codes), block_numbers(self.tables.n_folds)
+        n_patterns, (parts, blocks) = len(self.tables.codes), block_numbers(self.folds)
         number = np.full((int(blocks.max()) + 1) * n_patterns, -1)
         number[self.tables.cell_block * n_patterns + self.tables.cell_pattern] = np.arange(
             len(self.tables.counts)
         )
         cells = np.empty(len(self.pattern), dtype=np.int64)
         for i, at in row_slices(len(self.folds)):
-            block = blocks[self.folds[i], self.folds[i + 1 :]]
+            block = blocks[parts[i], parts[i + 1 :]]
             cells[at] = number[block * n_patterns + self.pattern[at]]
         return cells
 
@@ -164,7 +164,8 @@ class LayerPairs:
     def bootstrap_weights(self, n_replicates: int, rng: np.random.Generator) -> FloatArray:
         """(n_replicates, n_groups) times each sentence counts: in a fold as many as it has.
 
-        Where folds are over items, and a sentence is in several, as many as there are in all.
+        Where folds are over items or both, and a sentence is in several, as many as there are in
+        all.
         """
         folds = [self.groups_in(fold) for fold in range(self.tables.n_folds)]
         weights = np.empty((n_replicates, self.n_groups))

@@ -2,10 +2,10 @@
 
 Under the hypothesis that a layer has nothing to do with the features, sentences of the same fold
 and of as many stimuli can change their labels (all feature values, word by word). Where folds are
-over items (words), it is items that do. For each
-permutation the model is fitted and scored anew with the whole cross-validation: with the weights
-of the true labels the test would find far more than 5 in 100, because folds that test one model
-have trained the others.
+over items (words), it is items that do; where they are over both, the stimuli that an item has in a
+part of the folds. For each permutation the model is fitted and scored anew with the whole
+cross-validation: with the weights of the true labels the test would find far more than 5 in 100,
+because folds that test one model have trained the others.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from scipy.stats import rankdata
 
 from mlem_core.base.parallel import cores, side_by_side
 from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.data.folds import in_training
 from mlem_core.estimators.base import FoldFits
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.measures.decomposition import divide
@@ -77,7 +78,8 @@ def permuted_tables(
     columns = [squared.astype(np.float64), within]
     if train_ranks:
         for k in range(tables.n_folds):
-            stays = (folds[first] != k) & (folds[second] != k)
+            trains = in_training(folds, k)
+            stays = trains[first] & trains[second]
             column = np.zeros(len(squared))
             column[stays] = _centred(pairs.ranks[layer][stays])
             columns.append(column)

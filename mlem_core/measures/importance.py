@@ -43,6 +43,9 @@ def permutation_importance(tables: PairTables, weights: FloatArray) -> FloatArra
 
     def permute_in(fold: int) -> None:
         inside = tables.inside(fold)
+        # A replicate may leave a fold without pairs.
+        if not len(inside.counts):
+            return
         # Permuting a feature without weight changes nothing.
         for layers, parts in inside.by_support(weights[:, fold, None]):
             pairs = inside.only(layers, parts)

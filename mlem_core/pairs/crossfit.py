@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.pairs.patterns import block_numbers, summed
+from mlem_core.pairs.patterns import left_out, summed
 from mlem_core.pairs.tables import PairTables
 
 # What features explain is compared to so many decimals: copies of a feature stay in their order.
@@ -213,8 +213,9 @@ def _priority(fit: CrossFit) -> IntArray:
 
 
 def outside_cells(tables: PairTables, fold: int) -> IntArray:
-    """The cells of the pairs of which no stimulus is in a fold."""
-    return np.flatnonzero(~np.isin(tables.cell_block, block_numbers(tables.n_folds)[fold]))
+    """The cells of the pairs that train the model that a fold tests."""
+    out = left_out(tables.n_folds, tables.target_low.shape[1])
+    return np.flatnonzero(~out[fold, tables.cell_block])
 
 
 def alone(tables: PairTables) -> float:
@@ -233,11 +234,12 @@ def _fold_sums(tables: PairTables, counts: FloatArray, rank_sums: FloatArray) ->
     n_draws, n_layers, n_cells = rank_sums.shape
     values = np.empty((n_cells, 1 + n_layers, n_draws))
     values[:, 0], values[:, 1:] = counts.T, rank_sums.transpose(2, 1, 0)
+    flat = values.reshape(n_cells, -1)
     found = np.zeros((len(tables.codes), 2, 1 + n_layers, tables.n_folds, n_draws))
     for fold in range(tables.n_folds):
         inside = np.arange(n_cells)[tables.held_out(fold)]
         for side, at in enumerate((inside, outside_cells(tables, fold))):
-            own = summed(tables.cell_pattern[at], values[at].reshape(len(at), -1))
+            own = summed(tables.cell_pattern[at], flat[at])
             own = own.reshape(len(own), 1 + n_layers, n_draws)
             mean = own[:, 1:].sum(axis=0) / np.maximum(own[:, 0].sum(axis=0), 1.0)
             own[:, 1:] -= own[:, :1] * mean

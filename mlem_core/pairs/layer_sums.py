@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.pairs.patterns import Cells, PairIndex, block_numbers
+from mlem_core.pairs.patterns import Cells, PairIndex, left_out, tested_blocks
 from mlem_core.pairs.ranks import Ties, average_ranks, order_pairs, ties
 
 CHUNK = 2**20
@@ -83,7 +83,6 @@ class _Sorted:
 
     def __init__(self, index: PairIndex, squared: FloatArray) -> None:
         self._index, self._squared = index, squared
-        self._numbers = block_numbers(index.n_folds)
         self._order, self._value = order_pairs(squared)
         ascending, self._squares = average_ranks(self._value)
         self.doubled = np.empty(len(squared), dtype=np.uint32)
@@ -107,7 +106,7 @@ class _Sorted:
         return self._sums(self._index.pattern_cell, self.doubled, centre) / 2, self._squares
 
     def within(self, fold: int) -> tuple[FloatArray, float]:
-        at = np.flatnonzero(self._block == self._numbers[fold, fold])
+        at = np.flatnonzero(self._block == tested_blocks(self._index.n_folds)[fold])
         doubled, squares = average_ranks(self._value[at])
         cells = self._index.pattern_cell[self._order[at]]
         return self._sums(cells, doubled, len(at) + 1.0) / 2, squares
@@ -121,8 +120,7 @@ class _Sorted:
     def training(self, fold: int) -> tuple[FloatArray, float]:
         # How many training pairs there are up to a pair is its rank among them, unless it is tied.
         cells, tied, pairs = self._for_training
-        stays = np.ones(self._index.n_blocks, dtype=bool)
-        stays[self._numbers[fold]] = False
+        stays = ~left_out(self._index.n_folds, self._index.n_blocks)[fold]
         training = stays[self._block]
         upto = np.cumsum(training, dtype=np.uint32)
         n = float(upto[-1]) if len(upto) else 0.0

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.data.folds import fold_pairs
 from mlem_core.pairs.columns import MISSING, Coded, FeatureColumn, coded
 from mlem_core.pairs.condensed import n_pairs, row_slices
 
@@ -75,7 +77,8 @@ class PairIndex(Patterns):
     Attributes
     ----------
     pattern_cell : (n_pairs,) block · n_patterns + pattern, pairs in condensed order
-    folds : (n_stimuli,) the fold that tests each stimulus
+    folds : (n_stimuli,) the fold that tests each stimulus, or, below 0, the two folds between which
+        it stands (`mlem_core.data.folds`)
     notes : sentences about what is not exact (bins)
 
     Source: Jalouzot et al. 2024, section 2.1.1.
@@ -87,18 +90,18 @@ class PairIndex(Patterns):
 
     @cached_property
     def pair_block(self) -> NDArray[np.integer]:
-        """(n_pairs,) the block of folds of each pair, see `block_numbers`."""
-        small = np.uint8 if self.n_folds <= 21 else np.int32
+        """(n_pairs,) the block of each pair, see `left_out`."""
+        small = np.uint8 if self.n_blocks <= 256 else np.int32
         return (self.pattern_cell // self.n_patterns).astype(small)
 
     @property
     def n_folds(self) -> int:
-        return int(self.folds.max()) + 1
+        return int(fold_pairs(self.folds).max()) + 1
 
-    @property
+    @cached_property
     def n_blocks(self) -> int:
-        """Of folds, each with itself and with every other."""
-        return n_blocks(self.n_folds)
+        """Of pairs, see the function `n_blocks`."""
+        return n_blocks(self.folds)
 
     @property
     def n_cells(self) -> int:
@@ -117,7 +120,7 @@ class PairIndex(Patterns):
         Parameters
         ----------
         columns : n_features columns of n_stimuli values, some of them resolved by value
-        folds : (n_stimuli,) fold of each stimulus, 0 to n_folds - 1
+        folds : (n_stimuli,) fold of each stimulus, see the class
         missing : "ignore": a missing value on either side gives distance 0 (Jalouzot et al. 2024,
             section 2.1.1); "level": missing is a value of its own, at distance 1 from all others
         max_patterns : beyond it, distances of features with many values are put into bins
@@ -220,28 +223,67 @@ def _patterns(
     return pattern_codes, table, types.astype(np.int64)
 
 
-def n_blocks(n_folds: int) -> int:
-    """How many blocks of pairs there are: between every two folds, and inside each."""
-    return n_folds * (n_folds + 1) // 2
+def _fold_sets(n_folds: int) -> Iterator[frozenset[int]]:
+    """The folds that leave out each block: sets of one and two folds, then of three and four."""
+    for pair in itertools.combinations_with_replacement(range(n_folds), 2):
+        yield frozenset(pair)
+    for size in (3, 4):
+        yield from map(frozenset, itertools.combinations(range(n_folds), size))
 
 
-def block_numbers(n_folds: int) -> IntArray:
-    """(n_folds, n_folds) number of the block of pairs between two folds, the same both ways."""
-    numbers = np.zeros((n_folds, n_folds), dtype=np.int64)
-    for number, (a, b) in enumerate(itertools.combinations_with_replacement(range(n_folds), 2)):
-        numbers[a, b] = numbers[b, a] = number
-    return numbers
+def n_blocks(folds: IntArray) -> int:
+    """How many blocks of pairs there are, of the fold of each stimulus (n_stimuli,).
+
+    A block is all pairs that the same folds leave out: one where it tests both stimuli, two where
+    each is tested by another, and up to four where stimuli stand between folds.
+    """
+    n_folds = int(fold_pairs(folds).max()) + 1
+    largest = 4 if (folds < 0).any() else 2
+    return sum(math.comb(n_folds, size) for size in range(1, largest + 1))
+
+
+@cache
+def left_out(n_folds: int, n_blocks: int) -> NDArray[np.bool_]:
+    """(n_folds, n_blocks) whether the model that a fold tests is trained without a block."""
+    out = np.zeros((n_folds, n_blocks), dtype=bool)
+    for number, members in enumerate(itertools.islice(_fold_sets(n_folds), n_blocks)):
+        out[list(members), number] = True
+    out.flags.writeable = False
+    return out
+
+
+def tested_blocks(n_folds: int) -> IntArray:
+    """(n_folds,) number of the block of the pairs that each fold tests."""
+    return np.cumsum([0, *range(n_folds, 1, -1)])
+
+
+def block_numbers(folds: IntArray) -> tuple[IntArray, IntArray]:
+    """The part of each stimulus, and the block of the pairs between two parts.
+
+    Parameters
+    ----------
+    folds : (n_stimuli,) see `PairIndex`; stimuli of the same number are a part
+
+    Returns
+    -------
+    (n_stimuli,) and (n_parts, n_parts)
+    """
+    names, parts = np.unique(folds, return_inverse=True)
+    own = [frozenset(pair) for pair in fold_pairs(names).tolist()]
+    sets = itertools.islice(_fold_sets(max(map(max, own)) + 1), n_blocks(folds))
+    number = {members: at for at, members in enumerate(sets)}
+    return parts, np.array([[number[a | b] for b in own] for a in own])
 
 
 def _pair_cells(
     table: NDArray[np.int32], types: IntArray, folds: IntArray, n_patterns: int
 ) -> Cells:
-    numbers = block_numbers(int(folds.max()) + 1)
+    parts, numbers = block_numbers(folds)
     small = (numbers.max() + 1) * n_patterns < 2**31
     offsets: NDArray[Any] = (numbers * n_patterns).astype(np.int32 if small else np.int64)
     cells: NDArray[Any] = np.empty(n_pairs(len(types)), offsets.dtype)
     for i, where in row_slices(len(types)):
-        cells[where] = table[types[i]][types[i + 1 :]] + offsets[folds[i]][folds[i + 1 :]]
+        cells[where] = table[types[i]][types[i + 1 :]] + offsets[parts[i]][parts[i + 1 :]]
     return cells
 
 
@@ -275,8 +317,9 @@ def sums_by(group: IntArray, values: FloatArray) -> FloatArray:
     from mlem_core.pairs.kernels import group_sums
 
     sums = np.zeros((*values.shape[:-1], int(group.max(initial=-1)) + 1))
-    rows = np.ascontiguousarray(values, dtype=np.float64).reshape(-1, len(group))
-    group_sums(group, rows, sums.reshape(len(rows), -1))
+    rows = np.ascontiguousarray(values, dtype=np.float64)
+    rows = rows.reshape(math.prod(values.shape[:-1]), len(group))
+    group_sums(group, rows, sums.reshape(len(rows), sums.shape[-1]))
     return sums
 
 
@@ -289,6 +332,6 @@ def summed(group: IntArray, values: FloatArray) -> FloatArray:
     """
     from scipy.sparse import csr_array
 
-    n = len(group)
-    total: FloatArray = csr_array((np.ones(n), group, np.arange(n + 1))).T @ values
+    n, shape = len(group), (len(group), int(group.max(initial=-1)) + 1)
+    total: FloatArray = csr_array((np.ones(n), group, np.arange(n + 1)), shape).T @ values
     return total

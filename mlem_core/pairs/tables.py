@@ -17,7 +17,7 @@ import numpy as np
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.pairs.condensed import n_pairs
-from mlem_core.pairs.patterns import Patterns, block_numbers, group_rows, n_blocks, sums_by
+from mlem_core.pairs.patterns import Patterns, group_rows, sums_by, tested_blocks
 from mlem_core.pairs.terms import Columns
 
 
@@ -116,8 +116,8 @@ class HeldOut:
 class PairTables(Patterns):
     """Sufficient statistics of the pairs of n_layers layers, by fold block and pattern.
 
-    A cell is a block of folds (a, b) and a pattern that occurs in it; cells are sorted by block.
-    Folds are those of the stimuli; n_blocks = n_folds (n_folds + 1) / 2.
+    A cell is a block (the pairs that the same folds leave out, `mlem_core.pairs.patterns.n_blocks`)
+    and a pattern that occurs in it; cells are sorted by block. Folds are those of the stimuli.
 
     Attributes
     ----------
@@ -126,7 +126,7 @@ class PairTables(Patterns):
     target_sums : (n_layers, n_cells) sums of the squared neural distance
     rank_sums : (n_layers, n_cells) sums of the centred average rank among all pairs
     within_sums : (n_layers, n_cells) the same with ranks among the pairs inside a fold (held-out
-        pairs); 0 in blocks between two folds
+        pairs); 0 in the blocks that no fold tests
     rank_squares : (n_layers,) sum of the squared centred rank over all pairs
     within_squares : (n_layers, n_folds) the same inside each fold
     target_low, target_high : (n_layers, n_blocks) lowest and highest squared distance
@@ -184,11 +184,11 @@ class PairTables(Patterns):
     @cached_property
     def block_edges(self) -> IntArray:
         """(n_blocks + 1,) where each block's cells begin."""
-        return np.searchsorted(self.cell_block, np.arange(n_blocks(self.n_folds) + 1))
+        return np.searchsorted(self.cell_block, np.arange(self.target_low.shape[1] + 1))
 
     def held_out(self, fold: int) -> slice:
         """The cells of the pairs inside a fold."""
-        block = block_numbers(self.n_folds)[fold, fold]
+        block = tested_blocks(self.n_folds)[fold]
         return slice(int(self.block_edges[block]), int(self.block_edges[block + 1]))
 
     def inside(self, fold: int) -> HeldOut:
@@ -208,7 +208,7 @@ class PairTables(Patterns):
     def training_ranks(self) -> FloatArray:
         """Sums of the centred average ranks among the pairs that leave out each fold.
 
-        (n_layers, n_folds, n_cells), 0 in the blocks of the fold that is left out. Raises
+        (n_layers, n_folds, n_cells), 0 in the blocks that the fold leaves out. Raises
         InputError where the tables were made without them.
         """
         if self.train_sums is None:

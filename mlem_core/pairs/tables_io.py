@@ -1,7 +1,7 @@
 """Pair tables as a file: small, and quick to read.
 
-Left out is what is 0 by construction: ranks inside a fold where a pair is between two folds, ranks
-among the training pairs of a fold where a pair is of that fold. Sums of ranks are half-integers:
+Left out is what is 0 by construction: ranks inside a fold where no fold tests a pair, ranks among
+the training pairs of a fold where the fold leaves a pair out. Sums of ranks are half-integers:
 doubled they are whole numbers, and what is kept of those among fewer pairs is how far they are from
 their share of the ranks among all pairs. Of a number's bytes those at one place stand together,
 which is what makes a table of numbers alike in size compress.
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.pairs.patterns import block_numbers
+from mlem_core.pairs.patterns import left_out, tested_blocks
 from mlem_core.pairs.tables import LazyArray, PairTables
 
 # Bits of the mantissa that sums of squared distances lose: a relative error of 7e-12 at most, where
@@ -42,7 +42,8 @@ def save(tables: PairTables, path: Path) -> None:
     arrays |= {f"values_{f:03d}": np.array(own) for f, own in enumerate(tables.value_names) if own}
     arrays["target_sums"] = pack(_rounded(tables.target_sums))
     arrays["rank_sums"] = pack(doubled)
-    parts = _parts(tables.cell_block, tables.counts, tables.n_folds)
+    out = left_out(tables.n_folds, tables.target_low.shape[1])
+    parts = _parts(tables.cell_block, tables.counts, out)
     for k, (inside, training) in enumerate(parts):
         sums = _doubled(tables.within_sums[:, inside.cells])
         arrays[f"within_{k:02d}"] = pack(sums - inside.expected(doubled))
@@ -74,7 +75,8 @@ def load(path: Path) -> PairTables:
             found: dict[str, Any] = {name: kept[name] for name in (*PLAIN, *BY_LAYER)}
             n_stimuli, n_folds = (int(size) for size in kept["size"])
             shape = len(found["rank_squares"]), len(found["counts"])
-            parts = _parts(found["cell_block"], found["counts"], n_folds)
+            out = left_out(n_folds, found["target_low"].shape[1])
+            parts = _parts(found["cell_block"], found["counts"], out)
             doubled = unpack(kept["rank_sums"]).reshape(shape)
             within = np.zeros(shape)
             for k, (inside, _) in enumerate(parts):
@@ -162,14 +164,13 @@ class _Part(NamedTuple):
         return np.rint(doubled[:, self.cells] * self.share).astype(np.int64)
 
 
-def _parts(cell_block: IntArray, counts: FloatArray, n_folds: int) -> list[tuple[_Part, _Part]]:
-    """For each fold the pairs inside it, and those that it is no part of."""
-    numbers = block_numbers(n_folds)
+def _parts(
+    cell_block: IntArray, counts: FloatArray, out: NDArray[np.bool_]
+) -> list[tuple[_Part, _Part]]:
+    """For each fold the pairs inside it, and those that it does not leave out."""
+    inside = tested_blocks(len(out))
 
     def part(chosen: NDArray[np.bool_]) -> _Part:
         return _Part(np.flatnonzero(chosen), float(counts[chosen].sum() / counts.sum()))
 
-    return [
-        (part(cell_block == numbers[k, k]), part(~np.isin(cell_block, numbers[k])))
-        for k in range(n_folds)
-    ]
+    return [(part(cell_block == inside[k]), part(~out[k, cell_block])) for k in range(len(out))]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mlem_core.base.typing import FloatArray
 from mlem_core.pairs.layer_sums import LayerSums, sums_of
-from mlem_core.pairs.patterns import PairIndex, block_numbers
+from mlem_core.pairs.patterns import PairIndex, left_out, tested_blocks
 
 if TYPE_CHECKING:
     import torch
@@ -47,7 +47,7 @@ class _Sorted:
     def __init__(self, index: PairIndex, squared: FloatArray, device: str) -> None:
         import torch
 
-        self._index, self._numbers = index, block_numbers(index.n_folds)
+        self._index = index
         target = torch.from_numpy(squared).to(device)
         # Rounded as `mlem_core.pairs.ranks.order_pairs` rounds: what differs by less is tied.
         dropped = max(1, (len(squared) - 1).bit_length()) - 1
@@ -80,12 +80,12 @@ class _Sorted:
         return self._sums(self._ranks - centre, self._cells), self._squares
 
     def within(self, fold: int) -> tuple[FloatArray, float]:
-        return self._among(self._block == int(self._numbers[fold, fold]))
+        return self._among(self._block == int(tested_blocks(self._index.n_folds)[fold]))
 
     def training(self, fold: int) -> tuple[FloatArray, float]:
         import torch
 
-        stays = ~np.isin(np.arange(self._index.n_blocks), self._numbers[fold])
+        stays = ~left_out(self._index.n_folds, self._index.n_blocks)[fold]
         return self._among(torch.from_numpy(stays).to(self._block.device)[self._block])
 
     def ends(self) -> tuple[FloatArray, FloatArray]:

@@ -66,8 +66,25 @@ class Units:
             return f"other sentences and other {self.item}s"
         if not self.n_items:
             return "other sentences of this kind"
-        made = "made of" if self.item == "word" else "with"
-        return f"other sentences {made} these {self.item}s"
+        return f"other sentences {self._made} these {self.item}s"
+
+    @property
+    def _made(self) -> str:
+        return "made of" if self.item == "word" else "with"
+
+    def held_out(self, folds_over: str) -> str:
+        """What is tested with folds over "sentences", "items" or "both"."""
+        if folds_over == "items":
+            return f"unseen {self.item}s, in sentences that may have been seen"
+        if folds_over == "both":
+            return f"unseen sentences {self._made} unseen {self.item}s"
+        return "unseen sentences" + (f" {self._made} these {self.item}s" if self.n_items else "")
+
+    def permuted(self, folds_over: str) -> str:
+        """What change their labels in a permutation test, see `mlem_core.inference.permutation`."""
+        what = "sentences" if folds_over == "sentences" else f"{self.item}s"
+        part = "part of the folds" if folds_over == "both" else "fold"
+        return f"{what} of the same {part} and of as many stimuli"
 
 
 @dataclass(frozen=True)

@@ -29,12 +29,18 @@ def fitted(how: str, interactions: bool, missing: str | None) -> str:
     return f"Fitted with {how}."
 
 
-def computed_on(n_stimuli: int, n_pairs: int = 0, n_folds: int = 0) -> str:
-    """On how much a figure rests; what is 0 is not named."""
+def computed_on(n_stimuli: int, n_pairs: int = 0, n_folds: int = 0, held_out: str = "") -> str:
+    """On how much a figure rests; what is 0 is not named.
+
+    Parameters
+    ----------
+    held_out : what is tested, see `mlem_core.pairs.units.Units.held_out`; empty where nothing is
+    """
     counts = [f"{n_stimuli:,} stimuli"]
     counts += [f"{n_pairs:,} pairs"] if n_pairs else []
     counts += [f"{n_folds} folds"] if n_folds else []
-    return f"Computed on {(', ' if n_folds else ' and ').join(counts)}."
+    tested = f"; tested on {held_out}" if held_out else ""
+    return f"Computed on {(', ' if n_folds else ' and ').join(counts)}{tested}."
 
 
 def profiles(

@@ -16,6 +16,7 @@ from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Layer, layer_name
 from mlem_core.estimators.registry import estimator_named
+from mlem_core.pairs.units import Units
 from mlem_core.report import captions
 from mlem_core.storage.store import Store
 
@@ -88,7 +89,13 @@ def basis(analysis: Analysis, selection: Selection, results: Results) -> str:
         selection.interactions,
         analysis.spec.missing if missing else None,
     )
-    return f"{fitted} {captions.computed_on(results.n_stimuli, results.n_pairs, results.n_folds)}"
+    counts = results.n_stimuli, results.n_pairs, results.n_folds
+    return f"{fitted} {captions.computed_on(*counts, held_out(analysis))}"
+
+
+def held_out(analysis: Analysis) -> str:
+    """What an analysis tests, in words."""
+    return Units.of(analysis.stimuli).held_out(analysis.spec.folds_over)
 
 
 def _profiles(shown: Shown) -> Drawn:

@@ -16,6 +16,7 @@ from mlem_core.base.text import listed, many, span
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.pairs.distances import distance_named
 from mlem_core.report import references
+from mlem_core.report.figures import held_out
 from mlem_core.report.latex import escape
 
 # Our own keys only: what a user wrote is never a citation.
@@ -77,6 +78,8 @@ def methods_paragraph(
         interactions=interactions,
         alphas=results.scores["alpha"].dropna(),
         grid=manifest["alphas"],
+        held_out=held_out(analysis),
+        n_tested=int((results.folds["fold"] >= 0).sum()),
         rho=results.scores.groupby(["model", "layer"])["rho"].mean(),
         version=versions.pop("mlem", ""),
         packages=[f"{name} {version}" for name, version in versions.items()],

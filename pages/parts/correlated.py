@@ -137,7 +137,9 @@ def _show(view: View) -> None:
         table,
         f"importance-{way}",
         captions.importance(
-            way, view.analysis.tables.n_folds, captions.computed_on(len(view.analysis.stimuli))
+            way,
+            view.analysis.tables.n_folds,
+            captions.computed_on(len(view.analysis.stimuli), held_out=view.held_out),
         ),
         narrow=partial(draw, across=2),
     ).show()

@@ -57,6 +57,7 @@ def of_pair(view: View, a: str, b: str) -> Explained:
     made, intervals = background.tables(task), uncertainty.of(view)
     if made is not None:
         from mlem_core.inference.permutation import TERM_PERMUTATIONS
+        from mlem_core.pairs.units import Units
 
         why = replace(
             _explanation(view.job_id, a, b, view.selection.features),
@@ -64,9 +65,10 @@ def of_pair(view: View, a: str, b: str) -> Explained:
             whole=made["whole"],
             notes=tuple(made["notes"]["note"]),
         )
+        permuted = Units.of(view.analysis.stimuli).permuted(view.analysis.spec.folds_over)
         how = (
             f"{REPLICATES:,} bootstrap replicates; chance in the exported table: what a term is to "
-            f"be above, from labels permuted {TERM_PERMUTATIONS} times between sentences"
+            f"be above, from labels permuted {TERM_PERMUTATIONS} times between {permuted}"
         )
         return Explained(why, how, task)
     if intervals is not None and len(intervals.terms):

@@ -126,15 +126,17 @@ def chance(view: View) -> None:
 def _chance(view: View) -> None:
     from mlem_core.estimators.registry import estimator_named
     from mlem_core.inference.corrections import family_of_tests
+    from mlem_core.pairs.units import Units
 
     if estimator_named(view.selection.estimator).slow:
         st.caption("It is tested with ridge, which is fitted quickly; choose it in the sidebar.")
         return
+    permuted = Units.of(view.analysis.stimuli).permuted(view.analysis.spec.folds_over)
     task = view.work("chance", view.selection.to_dict() | {"permutations": PERMUTATIONS})
     made = background.tables(task)
     if made is None:
         st.markdown(
-            "Sentences of the same fold and length change their labels, and every model is fitted "
+            f"{permuted[0].upper() + permuted[1:]} change their labels, and every model is fitted "
             f"and scored again, {PERMUTATIONS} times. p is the share of times that the score is as "
             "high."
         )
@@ -145,8 +147,8 @@ def _chance(view: View) -> None:
     _tests(
         family_of_tests(made["table"], "scores", chosen_correction()),
         "chance-tests",
-        "rho: held-out ρ; chance: its mean over labels permuted between sentences, where what all "
-        "labels share (the place of a word) is left as it is.",
+        f"rho: held-out ρ; chance: its mean over labels permuted between {permuted}, where "
+        "what all labels share (the place of a word) is left as it is.",
     )
 
 

@@ -133,6 +133,13 @@ class View:
 
         return basis(self.analysis, self.selection, results)
 
+    @property
+    def held_out(self) -> str:
+        """What the analysis tests, for a caption."""
+        from mlem_core.report.figures import held_out
+
+        return held_out(self.analysis)
+
 
 def has_missing(analysis: Analysis) -> bool:
     """Whether a feature of the analysis has a missing value."""

@@ -29,7 +29,7 @@ def case():
 @pytest.mark.parametrize("left_out", [(0,), (1, 3)])
 def test_fit_equals_sklearn_on_the_explicit_pairs(case, left_out):
     folds, layers, tables, x = case
-    equations = moments(tables, training_blocks(5, [left_out]))
+    equations = moments(tables, training_blocks(tables, [left_out]))
     fitted = ridge_weights(equations, penalty_matrices(tables, ALPHAS))
     use = explicit.training(folds, *left_out)
     for layer, rows in enumerate(layers):

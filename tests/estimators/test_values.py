@@ -97,7 +97,7 @@ def test_weights_equal_bounded_least_squares_on_the_explicit_pairs(case, beta):
     x, names, aims = explicit_design(features)
     use = explicit.training(folds, 1)
     penalties = penalty_matrices(tables, [beta])
-    found = ridge_weights(moments(tables, training_blocks(5, [(1,)])), penalties)[:, 0, 0]
+    found = ridge_weights(moments(tables, training_blocks(tables, [(1,)])), penalties)[:, 0, 0]
     n = len(names)
     # Rows of the penalty: what values are shrunk towards is one variable more for each feature.
     rows = []
@@ -156,7 +156,7 @@ def test_the_strength_is_chosen_by_the_correlation_with_held_out_ranks(case, mon
     for outer in range(5):
         scores = []
         for inner in set(range(5)) - {outer}:
-            equations = moments(tables, training_blocks(5, [(outer, inner)]))
+            equations = moments(tables, training_blocks(tables, [(outer, inner)]))
             own = value_weights(tables, equations, BETAS, ALPHAS)[:, 0]
             scores.append(held_out_correlations(tables, own, inner))
         best = np.mean(scores, axis=0).argmax(axis=-1)

@@ -198,3 +198,9 @@ def test_units_are_those_of_the_stimuli_and_say_so():
     assert not alone.two_way and alone.others == "other sentences of this kind"
     named = Units.of(from_frame(table.assign(item=[f"i{k % 10}" for k in range(40)]), "items"))
     assert named.others == "other sentences and other items"
+    assert units.held_out("sentences") == "unseen sentences made of these words"
+    assert alone.held_out("sentences") == "unseen sentences"
+    assert named.held_out("both") == "unseen sentences with unseen items"
+    assert named.held_out("items") == "unseen items, in sentences that may have been seen"
+    assert units.permuted("sentences") == "sentences of the same fold and of as many stimuli"
+    assert units.permuted("both") == "words of the same part of the folds and of as many stimuli"

@@ -43,7 +43,7 @@ def test_patterns_are_the_feature_distances(case):
 def test_sums_are_those_of_the_explicit_pairs(case):
     _, folds, layers, index, tables, _ = case
     i, j = explicit.pairs(N)
-    block = block_numbers(5)[folds[i], folds[j]]
+    block = block_numbers(folds)[1][folds[i], folds[j]]
     key = block * index.n_patterns + pattern_of_pair(index)
     cell = tables.cell_block * index.n_patterns + tables.cell_pattern
     np.testing.assert_array_equal(np.unique(key), cell)

@@ -40,10 +40,15 @@ def test_distances_are_those_of_numpy(metric: str, device: str) -> None:
         np.testing.assert_allclose(found, squared_distances(rows, metric), rtol=1e-7, atol=1e-12)
 
 
+# Three folds, and, as with folds over both sentences and items, stimuli between every two of them.
+BETWEEN = np.random.default_rng(0).permutation(np.arange(N) % 6 - 3)
+
+
 @pytest.mark.parametrize("device", DEVICES)
-def test_tables_are_those_of_numpy(device: str) -> None:
+@pytest.mark.parametrize("folds", [explicit.random_folds(N), BETWEEN])
+def test_tables_are_those_of_numpy(device: str, folds: np.ndarray) -> None:
     features = explicit.random_features(N)
-    index = PairIndex.build(feature_columns(features), explicit.random_folds(N))
+    index = PairIndex.build(feature_columns(features), folds)
     sources = [lambda rows=rows: rows for rows in layers_of(N)]
     ranks: dict[str, dict[int, np.ndarray]] = {"numpy": {}, "torch": {}}
     tables = {

@@ -49,7 +49,7 @@ class ClippedLeastSquares(TableModel):
 
     def solve(self, tables: PairTables, left_out: Sequence[int | None]) -> Solution:
         sets = [() if fold is None else (fold,) for fold in left_out]
-        equations = moments(tables, training_blocks(tables.n_folds, sets))
+        equations = moments(tables, training_blocks(tables, sets))
         solved = np.linalg.solve(equations.gram, equations.moment[..., None])[..., 0]
         return Solution(np.maximum(solved, 0.0))
 

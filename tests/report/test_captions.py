@@ -11,6 +11,8 @@ def test_the_basis_counts_what_a_figure_rests_on() -> None:
     assert BASIS == "Computed on 1,200 stimuli, 719,400 pairs, 5 folds."
     assert captions.computed_on(1_200, 719_400) == "Computed on 1,200 stimuli and 719,400 pairs."
     assert captions.computed_on(1_200) == "Computed on 1,200 stimuli."
+    tested = captions.computed_on(1_200, held_out="unseen sentences")
+    assert tested == "Computed on 1,200 stimuli; tested on unseen sentences."
     assert captions.fitted("ridge", False, None) == "Fitted with ridge."
     text = captions.fitted("estimator spearman", True, "ignore")
     assert text.startswith("Fitted with estimator spearman with interactions")
