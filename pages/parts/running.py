@@ -41,7 +41,7 @@ def bar() -> None:
     if _ANALYSIS.fullmatch(chosen) and _task(chosen).folder.is_dir():
         if _task(chosen).status().state != "done":
             watched[chosen] = None
-    states = {job_id: _task(job_id).status().state for job_id in watched}
+    states = {job_id: _task(job_id).status().state for job_id in watched if _there(job_id)}
     if any(state in UNDER_WAY for state in states.values()):
         _moving(states)
     elif states:
@@ -51,6 +51,13 @@ def bar() -> None:
 def _watched() -> dict[str, None]:
     watched: dict[str, None] = st.session_state.setdefault("watched", {})
     return watched
+
+
+def _there(job_id: str) -> bool:
+    """Whether it can be read; one of another version cannot, which the views say."""
+    from mlem_core.tasks import analyses
+
+    return analyses.find(job_id, stored.store()) is not None
 
 
 def _task(job_id: str) -> Task:
