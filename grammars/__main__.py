@@ -5,12 +5,16 @@ from __future__ import annotations
 import gzip
 from io import BytesIO
 
-from grammars import probing, relative_clauses
+from grammars import probing, relative_clauses, treebank
 from mlem_core.data.datasets import SETS
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.data.stimulus_csv import write_csv
 
-MAKERS = {"probing": probing.make, "relative-clauses": relative_clauses.make}
+MAKERS = {
+    "probing": probing.make,
+    "relative-clauses": relative_clauses.make,
+    "treebank": treebank.make,
+}
 
 
 def packed(stimuli: StimulusSet) -> bytes:
@@ -23,4 +27,7 @@ def packed(stimuli: StimulusSet) -> bytes:
 if __name__ == "__main__":
     for name, make in MAKERS.items():
         SETS[name].file.parent.mkdir(exist_ok=True)
-        SETS[name].file.write_bytes(packed(make()))
+        if name == "treebank":
+            SETS[name].file.write_text(treebank.text(), encoding="utf-8")
+        else:
+            SETS[name].file.write_bytes(packed(make()))

@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from mlem_core.analysis.spec import AnalysisSpec
     from mlem_core.base.errors import InputError
     from mlem_core.base.typing import Progress
+    from mlem_core.data.reading.read_as import ReadAs
     from mlem_core.data.stimuli import Feature, StimulusSet
     from mlem_core.data.stimulus_csv import read_csv, write_csv
+    from mlem_core.data.treebank import read_treebank
     from mlem_core.estimators.ridge import RidgeMLEM
     from mlem_core.estimators.soft_rank import SoftRankMLEM
     from mlem_core.estimators.spearman import FRRSA, SpearmanMLEM
@@ -40,6 +42,7 @@ __all__ = [
     "Feature",
     "InputError",
     "Progress",
+    "ReadAs",
     "Results",
     "RidgeMLEM",
     "SoftRankMLEM",
@@ -48,6 +51,7 @@ __all__ = [
     "Store",
     "explain",
     "read_csv",
+    "read_treebank",
     "run",
     "stimulus_map",
     "with_intervals",
@@ -62,8 +66,10 @@ _HOMES = {
     "analysis.spec": ("AnalysisSpec",),
     "base.errors": ("InputError",),
     "base.typing": ("Progress",),
+    "data.reading.read_as": ("ReadAs",),
     "data.stimuli": ("Feature", "StimulusSet"),
     "data.stimulus_csv": ("read_csv", "write_csv"),
+    "data.treebank": ("read_treebank",),
     "estimators.ridge": ("RidgeMLEM",),
     "estimators.soft_rank": ("SoftRankMLEM",),
     "estimators.spearman": ("FRRSA", "SpearmanMLEM"),

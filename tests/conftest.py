@@ -8,10 +8,21 @@ from collections.abc import Iterator
 import pytest
 import tiny
 from find_browser import find_browser, launch_arguments
+from hypothesis import HealthCheck, settings
 from playwright.sync_api import Browser, sync_playwright
 
 from mlem_core.models.loaded import LoadedModel
 from mlem_core.models.loading import open_model
+
+# The same examples in every run, and nothing kept of them.
+settings.register_profile(
+    "same",
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("same")
 
 
 @pytest.fixture(scope="session")

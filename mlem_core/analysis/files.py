@@ -11,7 +11,7 @@ import numpy as np
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.analysis.transforms import stimuli_kept
-from mlem_core.data.stimulus_csv import read_csv, write_csv
+from mlem_core.data.stimulus_table import read_written, write_csv
 from mlem_core.pairs import tables_io
 
 
@@ -70,7 +70,7 @@ def load(folder: Path | str) -> Analysis:
     ordered, nominal = (
         [name for name in kinds if kinds[name] == kind] for kind in ("ordered", "nominal")
     )
-    whole = read_csv(
+    whole = read_written(
         source / "stimuli.csv", name=about["stimuli"], ordered=ordered, nominal=nominal
     ).select(list(kinds))
     layers = [(str(model), int(layer)) for model, layer in about["layers"]]

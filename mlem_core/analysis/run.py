@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,7 +34,12 @@ from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
 
 
-def run(spec: AnalysisSpec, store: Store, progress: Report | None = None) -> Analysis:
+def run(
+    spec: AnalysisSpec,
+    store: Store,
+    progress: Report | None = None,
+    stimuli: StimulusSet | None = None,
+) -> Analysis:
     """Run an analysis from top to bottom.
 
     Representations and pair tables come from the store when nothing that they depend on has
@@ -42,6 +48,7 @@ def run(spec: AnalysisSpec, store: Store, progress: Report | None = None) -> Ana
     Parameters
     ----------
     progress : called as the work goes on
+    stimuli : those of `spec`, where they have been read before
 
     Raises
     ------
@@ -49,12 +56,14 @@ def run(spec: AnalysisSpec, store: Store, progress: Report | None = None) -> Ana
         Whatever the user gave that cannot be used; no model is left.
     """
     spec.check()
-    whole = spec.load_stimuli().select(spec.features)
+    given = spec.load_stimuli() if stimuli is None else stimuli
+    whole = given.select(spec.features)
     stimuli = stimuli_kept(whole, spec.positions)
     folds = _folds(whole, spec)
     resolved = chosen_to_resolve(feature_columns(stimuli), spec.values)
     report = progress or (lambda _: None)
     found, notices = _all_representations(spec, whole, store, report)
+    notices = [*whole.notes, *notices]
     rows = kept_stimuli(whole, spec.positions)
     found = [view(source, rows, spec.positions, spec.units) for source in found]
     if len(rows) < len(whole):
@@ -72,7 +81,8 @@ def run(spec: AnalysisSpec, store: Store, progress: Report | None = None) -> Ana
                 f"{model} layer {layer} represents all stimuli alike (every distance is the same); "
                 "its scores and importances are 0."
             )
-    manifest = manifest_of(spec, whole, stimuli, sources, layers, notices)
+    named = replace(spec, values=resolved)
+    manifest = manifest_of(named, whole, stimuli, sources, layers, notices)
     return Analysis(spec, stimuli, layers, tables, rsa, folds, notices, manifest, whole)
 
 

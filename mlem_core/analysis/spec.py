@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 from typing import Any, cast
 
+from mlem_core.analysis.source import READING, StimulusSource
 from mlem_core.analysis.transforms import POSITIONS, UNITS
 from mlem_core.base.errors import InputError, unknown
-from mlem_core.data import datasets
+from mlem_core.base.parameters import Parameter, asked, frozen, parse_names
 from mlem_core.data.folds import FOLDS_OVER
-from mlem_core.data.stimuli import StimulusSet
-from mlem_core.data.stimulus_csv import read_csv
 from mlem_core.estimators.registry import ESTIMATORS, check_values
 from mlem_core.models.extraction import ExtractionOptions
 from mlem_core.models.loading import DEVICES, DTYPES
@@ -21,37 +19,6 @@ from mlem_core.models.registry import packaged
 from mlem_core.models.tokens import POOLINGS, SPECIAL_TOKENS
 from mlem_core.pairs.columns import MISSING, NONE
 from mlem_core.pairs.distances import DISTANCES, PRECOMPUTED, metrics
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """How a parameter of an analysis is asked for, on the command line and in the form.
-
-    Attributes
-    ----------
-    label : its name in the form
-    help : what it is; a function where that depends on what is registered
-    noun : what a message calls a value, where that is not the field's name
-    choices : gives the values that can be chosen; asked each time, as others may be registered
-    metavar : what the command line shows for a value; "" shows the choices
-    parse : the value that a text on the command line stands for; raises InputError
-    option : its name on the command line, where that is not its own
-    repeated : whether the option may be given several times, a value each time
-    """
-
-    label: str
-    help: str | Callable[[], str]
-    noun: str = ""
-    choices: Callable[[], Iterable[str]] | None = None
-    metavar: str = ""
-    parse: Callable[[str], Any] = str
-    option: str = ""
-    repeated: bool = False
-
-
-def parse_names(text: str) -> tuple[str, ...]:
-    """("a", "b") of "a, b"."""
-    return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 def _parse_values(text: str) -> tuple[str, ...]:
@@ -71,11 +38,6 @@ def _parse_named_file(text: str) -> tuple[str, str]:
     if not (name and equals and path):
         raise InputError(f"{text!r} is not of the form NAME=FILE")
     return name, path
-
-
-def _asked(default: Any, label: str, help: str | Callable[[], str], **more: Any) -> Any:
-    """A field with its description."""
-    return field(default=default, metadata={"parameter": Parameter(label, help, **more)})
 
 
 def _models_help() -> str:
@@ -98,16 +60,13 @@ _POOLING = (
 
 
 @dataclass(frozen=True)
-class AnalysisSpec:
+class AnalysisSpec(StimulusSource):
     """Everything that decides what an analysis gives; `parameters` describes its fields."""
 
-    stimuli: str = _asked(
-        "probing", "Stimulus set", "a stimulus CSV or a built-in set", metavar="FILE.csv|NAME"
-    )
-    models: tuple[str, ...] = _asked(
+    models: tuple[str, ...] = asked(
         (), "Models", _models_help, option="model", metavar="NAME", repeated=True
     )
-    representations: tuple[tuple[str, str], ...] = _asked(
+    representations: tuple[tuple[str, str], ...] = asked(
         (),
         "Representations",
         ".npz or .safetensors with layer_00, layer_01, ..., or a .csv of one layer; may be given "
@@ -116,88 +75,74 @@ class AnalysisSpec:
         parse=_parse_named_file,
         repeated=True,
     )
-    layers: tuple[int, ...] | None = _asked(
+    layers: tuple[int, ...] | None = asked(
         None, "Layers", "default: all", metavar="0,3,6", parse=_parse_layers
     )
-    features: tuple[str, ...] | None = _asked(
+    features: tuple[str, ...] | None = asked(
         None, "Features", "default: all", metavar="a,b", parse=parse_names
     )
-    ordered: tuple[str, ...] = _asked(
-        (),
-        "Ordered features",
-        "features that differ by how far apart their values are; default: the numeric ones",
-        metavar="a,b",
-        parse=parse_names,
-    )
-    nominal: tuple[str, ...] = _asked(
-        (),
-        "Nominal features",
-        "features that are equal or not, though they are numbers",
-        metavar="a,b",
-        parse=parse_names,
-    )
-    missing: str = _asked(
+    missing: str = asked(
         "ignore",
         "Missing values",
         "a missing value differs from none (ignore, the default), or is a value of its own (level)",
         noun="policy for missing values",
         choices=lambda: MISSING,
     )
-    estimator: str = _asked(
+    estimator: str = asked(
         "ridge",
         "Estimator",
         lambda: "; ".join(each.label for each in ESTIMATORS.values()) + "; default: ridge",
         choices=lambda: ESTIMATORS,
     )
-    interactions: bool = _asked(False, "Interactions", "weigh products of two features too")
-    values: tuple[str, ...] = _asked(
+    interactions: bool = asked(False, "Interactions", "weigh products of two features too")
+    values: tuple[str, ...] = asked(
         (), "Values told apart", _VALUES, metavar="a,b|all|none", parse=_parse_values
     )
-    distance: str = _asked(
+    distance: str = asked(
         "euclidean",
         "Distance of representations",
         "precomputed: the arrays of the representations files are distances",
         choices=lambda: DISTANCES,
     )
-    folds: int = _asked(5, "Folds", "of the cross-validation; default: 5", metavar="N", parse=int)
-    folds_over: str = _asked(
+    folds: int = asked(5, "Folds", "of the cross-validation; default: 5", metavar="N", parse=int)
+    folds_over: str = asked(
         "sentences",
         "Folds over",
         "what training has not seen: a stimulus's sentence (default), its word or item, or both",
         noun="choice of folds",
         choices=lambda: FOLDS_OVER,
     )
-    seed: int = _asked(
+    seed: int = asked(
         0, "Seed", "of the folds and of resampling; default: 0", metavar="N", parse=int
     )
-    device: str = _asked(
+    device: str = asked(
         "auto",
         "Device",
         "where models are run and pairs compared; auto (the default) takes a GPU if there is one",
         choices=lambda: DEVICES,
     )
-    dtype: str = _asked(
+    dtype: str = asked(
         "float32",
         "Numbers of the models",
         "numbers that models compute with; default: float32",
         choices=lambda: DTYPES,
     )
-    special_tokens: str = _asked(
+    special_tokens: str = asked(
         "model",
         "Start and end tokens",
         _TOKENS,
         noun="choice of special tokens",
         choices=lambda: SPECIAL_TOKENS,
     )
-    pooling: str = _asked("standard", "Pooling", _POOLING, choices=lambda: POOLINGS)
-    positions: str = _asked(
+    pooling: str = asked("standard", "Pooling", _POOLING, choices=lambda: POOLINGS)
+    positions: str = asked(
         "all",
         "Positions",
         "without-first leaves out the words at position 0",
         noun="choice of positions",
         choices=lambda: POSITIONS,
     )
-    units: str = _asked(
+    units: str = asked(
         "raw",
         "Units",
         "of a layer: as they are (raw, the default), each with variance 1, or without those of "
@@ -228,7 +173,7 @@ class AnalysisSpec:
         for name in values:
             if name not in parameters():
                 raise unknown("entry of an analysis", name, parameters())
-        return cls(**{name: _frozen(value) for name, value in values.items()})
+        return cls(**{name: frozen(value) for name, value in values.items()})
 
     def check(self) -> None:
         """Raise InputError for a choice that does not exist, before anything is computed."""
@@ -239,14 +184,6 @@ class AnalysisSpec:
         check_values(self.estimator, self.values, self.interactions)
         _check_folds_and_models(self)
 
-    def load_stimuli(self) -> StimulusSet:
-        """The stimuli with the kinds of their features, all features."""
-        if self.stimuli in datasets.SETS:
-            return datasets.load(self.stimuli).with_kinds(self.ordered, self.nominal)
-        if not Path(self.stimuli).exists() and not self.stimuli.lower().endswith(".csv"):
-            raise unknown("stimulus set", self.stimuli, [*datasets.SETS, "the path of a CSV"])
-        return read_csv(Path(self.stimuli), ordered=self.ordered, nominal=self.nominal)
-
 
 def parameters() -> dict[str, Parameter]:
     """How each field of an `AnalysisSpec` is asked for, in the order of a form."""
@@ -254,7 +191,7 @@ def parameters() -> dict[str, Parameter]:
 
 
 # Choices that came later: left out where they are the default, so that what was kept is found.
-_LATER = ("folds_over", "values")
+_LATER = ("folds_over", "values", *READING)
 
 
 def _without_defaults(values: dict[str, Any]) -> dict[str, Any]:
@@ -262,12 +199,8 @@ def _without_defaults(values: dict[str, Any]) -> dict[str, Any]:
     return {
         name: value
         for name, value in values.items()
-        if name not in default or value != default[name]
+        if name not in default or frozen(value) != default[name]
     }
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
 
 
 def _check_folds_and_models(spec: AnalysisSpec) -> None:

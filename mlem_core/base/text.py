@@ -17,6 +17,17 @@ def listed(parts: Sequence[str], *, last: str = "and", most: int | None = None) 
     return f" {last} ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
 
 
+def short(text: str, length: int = 60) -> str:
+    """Text quoted for a message, cut where it is long."""
+    return repr(text if len(text) <= length else text[: length - 1] + "…")
+
+
+def some(names: Sequence[str], most: int = 20) -> str:
+    """Names quoted for a message, cut where there are many."""
+    shown = ", ".join(short(name) for name in names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+
+
 def many(n: int, noun: str) -> str:
     """ "1 row", "2,000 rows"."""
     return f"{n:,} {noun}{'' if n == 1 else 's'}"

@@ -8,9 +8,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from mlem_core.base.errors import InputError, unknown
-from mlem_core.cli.options import BAD_INPUT, parser, spec_of
+from mlem_core.base.text import many
+from mlem_core.cli.options import BAD_INPUT, LINTED, parser, spec_of
 
 if TYPE_CHECKING:
+    from mlem_core.analysis.analysis import Analysis
+    from mlem_core.analysis.spec import AnalysisSpec
     from mlem_core.base.typing import Counted, Progress
 
 DESCRIPTION = "The command line: `python -m mlem_core COMMAND ...`."
@@ -54,6 +57,20 @@ def _notify(notices: Iterable[str]) -> None:
         print(notice, file=sys.stderr)
 
 
+def _spec(options: argparse.Namespace) -> AnalysisSpec:
+    """The analysis that is asked for; says at once how its stimuli were read."""
+    spec = spec_of(options)
+    if "models" in vars(options):
+        spec.check()
+    _notify(spec.load_stimuli().notes)
+    return spec
+
+
+def _notices(analysis: Analysis) -> list[str]:
+    """Those of an analysis that were not said before the run."""
+    return [notice for notice in analysis.notices if notice not in analysis.whole.notes]
+
+
 def _analyze(options: argparse.Namespace) -> None:
     from mlem_core.analysis.baselines import BASELINES, of_analysis
     from mlem_core.analysis.run import run
@@ -63,7 +80,7 @@ def _analyze(options: argparse.Namespace) -> None:
     from mlem_core.report.captions import tau_by_chance
     from mlem_core.storage.store import Store
 
-    spec = spec_of(options)
+    spec = _spec(options)
     for name in options.baselines:
         if name not in BASELINES:
             raise unknown("baseline", name, BASELINES)
@@ -71,7 +88,7 @@ def _analyze(options: argparse.Namespace) -> None:
     extra, notices = {}, []
     with _Bars() as bars:
         analysis = run(spec, store, bars.show)
-        notices += analysis.notices
+        notices += _notices(analysis)
         for name in options.baselines:
             baseline = of_analysis(analysis, name, store, progress=bars.counter(name, "layers"))
             extra[f"{name.replace('-', '_')}.csv"] = baseline.table
@@ -113,9 +130,9 @@ def _audit(options: argparse.Namespace) -> None:
 
     store = Store()
     with _Bars() as bars:
-        analysis = run(spec_of(options), store, bars.show)
+        analysis = run(_spec(options), store, bars.show)
         result = audit(analysis, store, bars.show)
-    _notify([*analysis.notices, *result.notices])
+    _notify([*_notices(analysis), *result.notices])
     tables = {
         "audit.csv": result.layers,
         "audit_changes.csv": result.changes,
@@ -144,8 +161,8 @@ def _why(options: argparse.Namespace) -> None:
         options.layers = tuple(sorted({number for _, number in both}))
     store = Store()
     with _Bars() as bars:
-        analysis = run(spec_of(options), store, bars.show)
-        _notify(analysis.notices)
+        analysis = run(_spec(options), store, bars.show)
+        _notify(_notices(analysis))
         why = explain(analysis, *both, seed=options.seed)
         if options.bootstrap:
             count = bars.counter("intervals", "replicates")
@@ -170,10 +187,10 @@ def _multiverse(options: argparse.Namespace) -> None:
     with _Bars() as bars:
         asked = list(dict.fromkeys(layers))
         varied = dict(options.vary) or None
-        spec = spec_of(options)
+        spec = _spec(options)
         analysis = run(narrowed(spec, asked) if asked else spec, store, bars.show)
         result = multiverse(analysis, asked, store, varied, bars.show)
-    _notify([*analysis.notices, *result.notices])
+    _notify([*_notices(analysis), *result.notices])
     universes = result.universes
     for number, claim in enumerate(claims, 1):
         margins = claim.margins(result).reindex(universes["universe"]).to_numpy()
@@ -190,10 +207,34 @@ def _multiverse(options: argparse.Namespace) -> None:
 
 
 def _stimuli(options: argparse.Namespace) -> None:
-    from mlem_core.data import datasets
+    from mlem_core.data.columns import guess_kind, text_of
     from mlem_core.data.stimulus_csv import write_csv
 
-    write_csv(datasets.load(options.name), options.out)
+    stimuli = _spec(options).load_stimuli()
+    write_csv(stimuli, options.out)
+    names = [
+        feature.name
+        for feature in stimuli.features
+        if feature.kind == "nominal"
+        and guess_kind([text_of(value) for value in stimuli.values(feature.name)]) == "ordered"
+    ]
+    if names:
+        _notify([f"Read it with --nominal {','.join(names)}: the values are numbers, and names."])
+
+
+def _lint(options: argparse.Namespace) -> None:
+    from mlem_core.analysis.diagnostics import lint
+
+    spec = _spec(options)
+    stimuli = spec.load_stimuli().select(spec.features)
+    found = lint(stimuli, **{name: getattr(spec, name) for name in LINTED})
+    for finding in found.findings:
+        rows = f" (rows {', '.join(map(str, finding.rows))})" if finding.rows else ""
+        print(f"{finding.severity}: {finding.sentence}{rows}")
+    print(
+        f"{many(len(stimuli), stimuli.level)}, {many(len(stimuli.features), 'feature')}: "
+        + ", ".join(f"{feature.name} ({feature.kind})" for feature in stimuli.features)
+    )
 
 
 def _verify(options: argparse.Namespace) -> int:
@@ -208,6 +249,7 @@ def _verify(options: argparse.Namespace) -> int:
 _COMMANDS: dict[str, Callable[[argparse.Namespace], int | None]] = {
     "analyze": _analyze,
     "audit": _audit,
+    "lint": _lint,
     "multiverse": _multiverse,
     "stimuli": _stimuli,
     "verify": _verify,

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
-from mlem_core.analysis.spec import AnalysisSpec, parameters, parse_names
+from mlem_core.analysis.source import READING
+from mlem_core.analysis.spec import AnalysisSpec, parameters
 from mlem_core.base.errors import InputError
+from mlem_core.base.parameters import parse_names
 from mlem_core.base.typing import parse_layer
 from mlem_core.data.datasets import SETS
 
 BAD_INPUT = 2
+# What of an analysis the look at its stimuli depends on.
+LINTED = ("missing", "interactions", "folds", "folds_over", "seed")
 _FOLDER = "folder for the tables, made if it is not there"
 
 
@@ -58,10 +62,12 @@ def _variation(text: str) -> tuple[str, tuple[str, ...]]:
     return name.replace("-", "_"), parse_names(values)
 
 
-def _add_inputs(command: argparse.ArgumentParser) -> None:
+def _add_inputs(command: argparse.ArgumentParser, names: Iterable[str] | None = None) -> None:
     """What an analysis is of and how it is done: the same options for every command."""
     defaults = AnalysisSpec()
     for name, described in parameters().items():
+        if names is not None and name not in names:
+            continue
         default = getattr(defaults, name)
         text = described.help() if callable(described.help) else described.help
         help = text.replace("%", "%%")
@@ -156,9 +162,19 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     _add_claims(multiverse)
     multiverse.add_argument("--out", required=True, metavar="DIR", help=_FOLDER)
 
-    stimuli = commands.add_parser("stimuli", help="write a built-in stimulus set as CSV")
-    stimuli.add_argument("name", metavar="NAME", help=" or ".join(SETS))
+    stimuli = commands.add_parser(
+        "stimuli", help="write stimuli as CSV: a built-in set, a table as it is read, a treebank"
+    )
+    stimuli.add_argument(
+        "stimuli", metavar="NAME|FILE", help=f"{', '.join(SETS)}, a file, or a folder of .conllu"
+    )
+    _add_inputs(stimuli, [*READING, "ordered", "nominal"])
     stimuli.add_argument("--out", required=True, metavar="FILE.csv", help="the file to write")
+
+    lint = commands.add_parser(
+        "lint", help="say what in the stimuli makes a result uncertain, before anything runs"
+    )
+    _add_inputs(lint, ["stimuli", *READING, "ordered", "nominal", "features", *LINTED])
 
     verify = commands.add_parser(
         "verify",

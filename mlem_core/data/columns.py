@@ -1,33 +1,99 @@
-"""The columns of a stimulus table: their kinds, and their cells as text and as numbers."""
+"""The columns of a stimulus table: their kinds, missing values, and cells as text and numbers."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
 from mlem_core.base.errors import InputError, unknown
-from mlem_core.data.csvfile import NUMBER, short
+from mlem_core.base.text import short
 
 Kind = Literal["ordered", "nominal"]
+Cells = Sequence[str | None]
 
 LARGEST = 1e300  # so that the range of a feature is finite
 
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+# With a decimal comma, and perhaps points between thousands.
+_COMMA_NUMBER = re.compile(
+    r"[+-]?(\d{1,3}(\.\d{3})+(,\d+)?|\d+,?\d*|,\d+)([eE][+-]?\d+)?", re.ASCII
+)
 _EDGES = re.compile(r"^\W+|\W+$")
 _INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
-_MISSING_WORDS = frozenset({"nan", "na", "n/a", "#n/a", "null", "none", "?", "-"})
+# No value in any column; "null", "none" and "na" may be one among names (a null subject, a
+# na-adjective).
+_NEVER = frozenset({"NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "NaN", "nan", "NULL"})
+# No value where all others are words; one where others are signs (+ and -, punctuation).
+_STROKES = frozenset({"-", "--", "–", "—", "_"})
+# No value among numbers, in any case.
+_AMONG_NUMBERS = frozenset(
+    {mark.casefold() for mark in _NEVER | _STROKES}
+    | {"none", "null", "na", "n.a.", ".", "..", "?", "missing", "undefined"}
+)
 
 
-def guess_kind(cells: list[str | None]) -> Kind:
+def missing_marks(cells: Cells, marks: Sequence[str] | None = None) -> set[str]:
+    """The values of a feature column that say that there is none.
+
+    By default `NA`, `N/A`, `n/a`, `#N/A`, `<NA>`, `NaN`, `nan` and `NULL` in any column; strokes
+    and `_` also where every other value has a letter or digit; and where every other value is a
+    number, `none`, `null`, `.`, `?` and the like too, in any case.
+
+    Parameters
+    ----------
+    cells : of one column; None is an empty cell
+    marks : these and no others, in any column
+    """
+    values = {cell.strip() for cell in cells if cell is not None} - {""}
+    if marks is not None:
+        return values & set(marks)
+    odd = {value for value in values if value.casefold() in _AMONG_NUMBERS}
+    if values - odd and all(
+        NUMBER.fullmatch(value) or _COMMA_NUMBER.fullmatch(value) or _INFINITE.fullmatch(value)
+        for value in values - odd
+    ):
+        return odd
+    never = values & _NEVER
+    strokes = values & _STROKES
+    names = values - never - strokes
+    words = bool(names) and all(any(char.isalnum() for char in name) for name in names)
+    return never | strokes if words else never
+
+
+def without_marks(cells: Cells, marks: Sequence[str] | None = None) -> list[str | None]:
+    """The stripped cells of a feature column; empty ones and missing values are None."""
+    missing = missing_marks(cells, marks) | {""}
+    stripped = [None if cell is None else cell.strip() for cell in cells]
+    return [None if cell in missing else cell for cell in stripped]
+
+
+def with_points(cells: Cells, marks: Sequence[str] | None = None) -> list[str | None] | None:
+    """Cells with decimal points; None unless every value is a number and one has a comma."""
+    missing = missing_marks(cells, marks) | {""}
+    values = {cell.strip() for cell in cells if cell is not None} - missing
+    if not all(_COMMA_NUMBER.fullmatch(value) for value in values):
+        return None
+    if not any("," in value for value in values):
+        return None
+    return [
+        cell
+        if cell is None or cell.strip() in missing
+        else cell.strip().replace(".", "").replace(",", ".")
+        for cell in cells
+    ]
+
+
+def guess_kind(cells: Cells) -> Kind:
     """Ordered if every value is a number; words for missing or infinite values do not hide that."""
     values = {cell for cell in cells if cell is not None}
     numbers = {cell for cell in values if NUMBER.fullmatch(cell)}
     odd = (
-        cell.casefold() in _MISSING_WORDS or _INFINITE.fullmatch(cell) for cell in values - numbers
+        cell.casefold() in _AMONG_NUMBERS or _INFINITE.fullmatch(cell) for cell in values - numbers
     )
     return "ordered" if numbers and all(odd) else "nominal"
 
@@ -45,7 +111,7 @@ def override_kinds(kinds: dict[str, Kind], ordered: Iterable[str], nominal: Iter
         kinds[name] = "ordered" if name in ordered else "nominal"
 
 
-def typed_column(name: str, cells: list[str | None], kind: Kind | None) -> pd.Series[Any]:
+def typed_column(name: str, cells: Cells, kind: Kind | None) -> pd.Series[Any]:
     """A column of the table; `kind` is None for one that is carried along."""
     if kind == "ordered":
         return _numbers(name, cells)
@@ -59,14 +125,14 @@ def typed_column(name: str, cells: list[str | None], kind: Kind | None) -> pd.Se
     return pd.Series(cells, dtype="str")
 
 
-def _numbers(name: str, cells: list[str | None]) -> pd.Series[Any]:
+def _numbers(name: str, cells: Cells) -> pd.Series[Any]:
     numbers = np.full(len(cells), np.nan)
     for row, cell in enumerate(cells):
         if cell is None:
             continue
         if not NUMBER.fullmatch(cell) and not _INFINITE.fullmatch(cell):
             hint = (
-                " (a missing value is an empty cell)" if cell.casefold() in _MISSING_WORDS else ""
+                " (a missing value is an empty cell)" if cell.casefold() in _AMONG_NUMBERS else ""
             )
             raise InputError(
                 f"column {name!r} has {short(cell)} in row {row + 1}; an ordered feature needs a "

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import gzip
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 from mlem_core.base.errors import unknown
 from mlem_core.data.stimuli import StimulusSet
-from mlem_core.data.stimulus_csv import read_csv
+from mlem_core.data.stimulus_table import read_written
+from mlem_core.data.treebank import SUFFIX, read_treebank
 
 
 @dataclass(frozen=True)
 class BuiltInSet:
-    """A stimulus CSV, packed by gzip, and the features that are nominal though they are numbers."""
+    """A stimulus CSV, packed by gzip, or a treebank.
+
+    `nominal` has the features of a CSV that are nominal though they are numbers.
+    """
 
     file: Path
     nominal: tuple[str, ...] = ()
@@ -25,6 +29,7 @@ _FOLDER = Path(__file__).parent / "sets"
 SETS: dict[str, BuiltInSet] = {
     "probing": BuiltInSet(_FOLDER / "probing.csv.gz", nominal=("person",)),
     "relative-clauses": BuiltInSet(_FOLDER / "relative-clauses.csv.gz"),
+    "treebank": BuiltInSet(_FOLDER / "treebank.conllu"),
 }
 
 
@@ -43,5 +48,7 @@ def load(name: str) -> StimulusSet:
 
 @cache
 def _read(name: str, entry: BuiltInSet) -> StimulusSet:
+    if entry.file.suffix == SUFFIX:
+        return replace(read_treebank([entry.file]), name=name, notes=())
     content = gzip.decompress(entry.file.read_bytes())
-    return read_csv(content, name=name, nominal=entry.nominal)
+    return read_written(content, name=name, nominal=entry.nominal)

@@ -1,37 +1,50 @@
 """What each column of a user's table is for, and a table to begin with.
 
 A table whose columns have other names than the stimulus CSV becomes a `StimulusSet` once each
-column has a role: the text, the word in it that is the stimulus, an ordered or a nominal feature,
-what keeps stimuli together, or nothing.
+column has a role: the sentence, the word in it that is the stimulus, an ordered or a nominal
+feature, what keeps stimuli together, or nothing. A column that is called as the contract has it
+has that role.
 """
 
 from __future__ import annotations
 
 import io
 from collections.abc import Mapping
-from pathlib import Path
-from typing import BinaryIO
+from dataclasses import replace
 
 import pandas as pd
 
 from mlem_core.base.errors import InputError, unknown
-from mlem_core.data.csvfile import NUMBER, read_rows, short, some
+from mlem_core.base.text import listed, short, some
+from mlem_core.data.columns import (
+    NUMBER,
+    Cells,
+    bare,
+    guess_kind,
+    missing_marks,
+    text_of,
+    without_marks,
+)
+from mlem_core.data.reading.read_as import ReadAs
+from mlem_core.data.reading.table import Table
 from mlem_core.data.stimuli import ITEM, StimulusSet
-from mlem_core.data.stimulus_csv import from_frame, write_csv
+from mlem_core.data.stimulus_table import CARRIED, from_frame, write_csv
 
 # In the order in which a list shows them, each with the sentence that explains it.
 ROLES = {
-    "text": "The sentence. One column has this role.",
-    "word": "Which word of the sentence is the stimulus: its number from 0, or the word itself.",
+    "sentence": "The sentence. One column has this role.",
+    "word_index": "Which word of the sentence is the stimulus: its number from 0, or the word.",
     "ordered": "A feature whose values are numbers; two differ by their distance.",
     "nominal": "A feature whose values are names; two differ or do not.",
-    "group": "Stimuli with the same value stay together in every split.",
+    "sentence_id": "Stimuli with the same value stay together in every split.",
     "item": "What recurs from sentence to sentence, where that is not the word; intervals speak of "
     "other items too.",
+    "word": "The word that word_index counts to, to check it.",
     "ignore": "Carried along, but no feature.",
 }
+FEATURES = ("ordered", "nominal")
 
-_TEXTS = ("sentence", "text", "sentences", "texts", "stimulus", "stimuli", "phrase")
+_SENTENCES = ("sentence", "text", "sentences", "texts", "stimulus", "stimuli", "phrase")
 _INDICES = ("word_index", "word_idx", "word_number", "position_in_sentence")
 _WORDS = ("word", "target", "target_word", "token")
 _GROUPS = ("sentence_id", "group", "item_id", "sentence_number")
@@ -51,135 +64,112 @@ two birds sang,2,verb,,past,4
 """
 
 
-def read_table(source: str | Path | bytes | BinaryIO, name: str | None = None) -> pd.DataFrame:
-    """The cells of a CSV as text (missing is None), whatever its columns are called.
-
-    Raises
-    ------
-    InputError
-        As `mlem_core.data.stimulus_csv.read_csv`, for the file itself; a column without a name or
-        two with the same.
-    """
-    name, header, rows = read_rows(source, name)
-    for position, column in enumerate(header, start=1):
-        if not column or column in header[: position - 1]:
-            problem = f"the name {column!r} twice" if column else "no name"
-            raise InputError(
-                f"column {position} of {name} has {problem} in the header; every column needs a "
-                "name of its own."
-            )
-    return pd.DataFrame(rows, columns=header, dtype=object)
-
-
-def guess_roles(table: pd.DataFrame) -> dict[str, str]:
+def guess_roles(table: Table) -> dict[str, str]:
     """A role of `ROLES` for each column, from its name and its values.
 
     Parameters
     ----------
-    table : of `read_table`, or of a `StimulusSet`
+    table : of `read_table`
     """
-    roles = {}
-    names = [str(column) for column in table.columns]
-    text = _first(names, _TEXTS)
-    word = _first(names, _INDICES) or _first(names, _WORDS)
-    group = _first(names, _GROUPS)
-    if text is None:
+    roles = _guess(table.frame, table.read_as)
+    return {name: "ignore" if name in table.nameless else role for name, role in roles.items()}
+
+
+def _guess(frame: pd.DataFrame, read_as: ReadAs) -> dict[str, str]:
+    names = [str(column) for column in frame.columns]
+    sentence = _first(names, _SENTENCES)
+    if sentence is None:
         # The column with the most words is the sentence.
-        words = {name: _mean_words(table[name]) for name in names}
+        words = {name: _mean_words(frame[name]) for name in names}
         longest = max(names, key=lambda name: words[name], default=None)
-        text = longest if longest is not None and words[longest] >= 2 else None
+        sentence = longest if longest is not None and words[longest] >= 2 else None
+    index = _first(names, _INDICES)
+    word = _first(names, _WORDS)
+    if index is None and word is not None and sentence is not None:
+        # A column of words says which is the stimulus, if it holds words of the sentence.
+        if _share_inside(frame[word], frame[sentence]) >= 0.5:
+            index = word
+    special = {sentence: "sentence", index: "word_index", _first(names, _GROUPS): "sentence_id"}
+    special[ITEM] = "item"
+    roles = {}
     for name in names:
-        cells = [str(cell).strip() for cell in table[name] if not pd.isna(cell)]
-        cells = [cell for cell in cells if cell]
-        if name == text:
-            roles[name] = "text"
-        elif name == word:
+        if name in special:
+            roles[name] = special[name]
+        elif name == "word":
             roles[name] = "word"
-        elif name == group:
-            roles[name] = "group"
-        elif name == ITEM:
-            roles[name] = "item"
-        elif name.startswith("_") or name in _WORDS or len(set(cells)) < 2:
+        elif name.startswith("_") or name in _WORDS:
             roles[name] = "ignore"
         else:
-            numbers = all(NUMBER.fullmatch(cell) for cell in cells)
-            roles[name] = "ordered" if numbers else "nominal"
+            cells = without_marks(_texts(frame[name]), read_as.missing)
+            roles[name] = _feature(cells)
     return roles
 
 
-def apply_roles(
-    table: pd.DataFrame | StimulusSet, roles: Mapping[str, str], name: str = "the CSV"
-) -> StimulusSet:
+def _feature(cells: Cells) -> str:
+    """The kind of a feature; "ignore" where all stimuli have the same value."""
+    values = {cell for cell in cells if cell is not None}
+    kind = guess_kind(cells)
+    if kind == "ordered" and all(NUMBER.fullmatch(value) for value in values):
+        distinct = len({float(value) for value in values})
+    else:
+        distinct = len(values)
+    return kind if distinct > 1 else "ignore"
+
+
+def apply_roles(table: Table | StimulusSet, roles: Mapping[str, str] | None = None) -> StimulusSet:
     """The stimuli that a table is with these roles of its columns.
 
-    The text becomes the column `sentence`, the word `word_index`, the group `sentence_id`, the
-    item `item`; what is ignored keeps its name with an underscore in front.
+    The sentence becomes the column `sentence`, the word `word_index`, the group `sentence_id`, the
+    item `item`; what is ignored keeps its name with an underscore in front. In features the
+    missing-value marks become missing values.
 
     Parameters
     ----------
     table : of `read_table`, or stimuli whose columns get other roles
     roles : column -> one of `ROLES`; a column that is not named keeps the role that is guessed
-    name : how messages call the set
 
     Raises
     ------
     InputError
-        An unknown column or role; no text or more than one; a word that is not in its sentence, or
-        is there twice; and as `mlem_core.data.stimulus_csv.from_frame`.
+        An unknown column or role; no sentence or more than one; a word that is not in its sentence,
+        or is there twice; and as `from_frame`.
     """
+    roles = roles or {}
+    name = table.name
     if isinstance(table, StimulusSet):
-        name = table.name if name == "the CSV" else name
-        kinds: dict[str, str] = {feature.name: feature.kind for feature in table.features}
-        table = table.table
-        guessed = {**guess_roles(table), **kinds}
+        frame, read_as = table.table, ReadAs(missing=())
+        guessed = {**_guess(frame, read_as), **{f.name: f.kind for f in table.features}}
     else:
+        frame, read_as = table.frame, table.read_as
         guessed = guess_roles(table)
-    names = [str(column) for column in table.columns]
+    names = [str(column) for column in frame.columns]
     for column, role in roles.items():
         if column not in names:
             raise unknown("column", column, names)
         if role not in ROLES:
             raise unknown("role of a column", role, ROLES)
     chosen = {**guessed, **roles}
-    by: dict[str, list[str]] = {role: [] for role in ROLES}
+    _check_roles(chosen, name)
+    columns: dict[str, Cells] = {}
+    found: list[str] = []
     for column in names:
-        by[chosen[column]].append(column)
-    once = {"text": "sentence", "word": "word", "group": "group", "item": "item"}
-    for role, what in once.items():
-        if len(by[role]) > 1:
-            raise InputError(
-                f"the columns {some(by[role])} of {name} are all said to be the {what}; choose one "
-                "of them and ignore the others."
-            )
-    if not by["text"]:
-        raise InputError(
-            f"no column of {name} is said to be the text; choose one of {some(names)}."
-        )
-    sentences = table[by["text"][0]]
-    columns: dict[str, object] = {"sentence": sentences}
-    if by["word"]:
-        columns["word_index"] = _word_index(table[by["word"][0]], sentences, by["word"][0])
-    if by["group"]:
-        columns["sentence_id"] = table[by["group"][0]]
-    if by["item"]:
-        columns[ITEM] = table[by["item"][0]]
-    taken = {"sentence", "word_index", "word", "sentence_id", ITEM}
-    for column in [*by["ordered"], *by["nominal"]]:
-        if column in taken or column.startswith("_"):
-            raise InputError(
-                f"the column {column!r} of {name} cannot be a feature under this name (names of "
-                "features begin with no underscore and are none of "
-                f"{', '.join(sorted(taken))}); rename it."
-            )
-    for column in names:
-        if chosen[column] in ("ordered", "nominal"):
-            columns[column] = table[column]
-        elif chosen[column] == "ignore":
-            carried = column if column.startswith("_") else f"_{column}"
-            while carried in names and carried != column:
-                carried = f"_{carried}"
-            columns[carried] = table[column]
-    return from_frame(pd.DataFrame(columns), name, ordered=by["ordered"], nominal=by["nominal"])
+        cells: Cells = _texts(frame[column])
+        role = chosen[column]
+        if role == "word_index":
+            sentences = _texts(frame[_having(chosen, "sentence")[0]])
+            cells = _word_index(cells, sentences, column)
+        elif role in FEATURES:
+            marks = missing_marks(cells, read_as.missing)
+            stripped = ((cell or "").strip() for cell in cells)
+            found += dict.fromkeys(cell for cell in stripped if cell in marks)
+            cells = without_marks(cells, read_as.missing)
+        columns[_new_name(column, role, names)] = cells
+    kinds = {kind: _having(chosen, kind) for kind in FEATURES}
+    stimuli = from_frame(pd.DataFrame(columns, dtype=object), name, **kinds)
+    if isinstance(table, StimulusSet):
+        return replace(stimuli, notes=table.notes)
+    read_as = replace(read_as, found=tuple(dict.fromkeys(found)))
+    return replace(stimuli, notes=_notes(name, read_as, chosen, roles, table))
 
 
 def as_csv(stimuli: StimulusSet) -> bytes:
@@ -187,6 +177,89 @@ def as_csv(stimuli: StimulusSet) -> bytes:
     file = io.BytesIO()
     write_csv(stimuli, file)
     return file.getvalue()
+
+
+def parse_role(text: str) -> tuple[str, str]:
+    """("freq", "ordered") of "freq=ordered"; raises InputError for a text of another form."""
+    column, equals, role = text.rpartition("=")
+    if not (equals and column):
+        raise InputError(
+            f"found the role {short(text)}; expected COLUMN=ROLE, such as freq=ordered."
+        )
+    if role not in ROLES:
+        raise unknown("role of a column", role, ROLES)
+    return column, role
+
+
+def _having(chosen: Mapping[str, str], role: str) -> list[str]:
+    return [column for column, its in chosen.items() if its == role]
+
+
+def _check_roles(chosen: Mapping[str, str], name: str) -> None:
+    """Raise where a role has too many columns or none, or a feature a name that is taken."""
+    once = {"sentence": "sentence", "word_index": "word", "sentence_id": "group", "item": "item"}
+    for role, what in {**once, "word": "word that is checked"}.items():
+        columns = _having(chosen, role)
+        if len(columns) > 1:
+            raise InputError(
+                f"the columns {some(columns)} of {name} are all said to be the {what}; choose one "
+                "of them and ignore the others."
+            )
+    if not _having(chosen, "sentence"):
+        raise InputError(
+            f"no column of {name} has the role of the sentence, as one called sentence or text or "
+            f"with several words in its cells would; choose one of {some(list(chosen))}."
+        )
+    for column, role in chosen.items():
+        if role in FEATURES and (column in CARRIED or column.startswith("_")):
+            raise InputError(
+                f"the column {column!r} of {name} cannot be a feature under this name (names of "
+                "features begin with no underscore and are none of "
+                f"{', '.join(sorted(CARRIED))}); rename it."
+            )
+
+
+def _new_name(column: str, role: str, names: list[str]) -> str:
+    if role in CARRIED:
+        return role
+    if role != "ignore":
+        return column
+    carried = column if column.startswith("_") else f"_{column}"
+    while carried in names and carried != column:
+        carried = f"_{carried}"
+    return carried
+
+
+def _notes(
+    name: str, read_as: ReadAs, chosen: Mapping[str, str], asked: Mapping[str, str], table: Table
+) -> tuple[str, ...]:
+    """What was detected and guessed that a reader of the file would not see in it."""
+    notes = [] if read_as.plain else [f"{name} was {read_as.sentence}"]
+    parts = []
+    for role, what in {
+        "sentence": "is the sentence",
+        "word_index": "says which word is the stimulus",
+        "sentence_id": "keeps stimuli together",
+    }.items():
+        parts += [f"{short(c)} {what}" for c in _having(chosen, role) if c not in (role, *asked)]
+    left = [column for column in _having(chosen, "ignore") if not column.startswith("_")]
+    for column in left:
+        if column in asked:
+            continue
+        cells = without_marks(_texts(table.frame[column]), read_as.missing)
+        why = "is carried along"
+        if column in table.nameless:
+            why = "has no name"
+        elif _feature(cells) == "ignore":
+            why = "has one value only" if any(cells) else "has no value"
+        parts.append(f"{short(column)} {why} and is no feature")
+    if parts:
+        notes.append(f"In {name} {listed(parts, most=8)}.")
+    return tuple(notes)
+
+
+def _texts(column: pd.Series[str]) -> list[str | None]:
+    return [text_of(cell) for cell in column]
 
 
 def _first(names: list[str], known: tuple[str, ...]) -> str | None:
@@ -199,23 +272,31 @@ def _mean_words(column: pd.Series[str]) -> float:
     return sum(cells) / max(1, len(cells))
 
 
-def _word_index(column: pd.Series[str], sentences: pd.Series[str], name: str) -> list[str]:
-    cells = ["" if pd.isna(cell) else str(cell).strip() for cell in column]
-    if all(NUMBER.fullmatch(cell) for cell in cells):
-        return cells
+def _share_inside(words: pd.Series[str], sentences: pd.Series[str]) -> float:
+    """The share of the words that occur in their sentence."""
+    cells = zip(_texts(words), _texts(sentences), strict=True)
+    inside = [
+        bare(word) in [bare(other) for other in (sentence or "").split()]
+        for word, sentence in cells
+        if word is not None and word.strip()
+    ]
+    return sum(inside) / max(1, len(inside))
+
+
+def _word_index(cells: Cells, sentences: Cells, name: str) -> Cells:
+    """Numbers as they are; words as their number in the sentence."""
+    filled = [cell.strip() for cell in cells if cell is not None]
+    if sum(bool(NUMBER.fullmatch(cell)) for cell in filled) >= len(filled) / 2:
+        return cells  # if one is none, the check of the stimuli says so
     indices = []
     for row, (cell, sentence) in enumerate(zip(cells, sentences, strict=True), start=1):
-        words = [_bare(word) for word in str(sentence).split()]
-        at = [i for i, word in enumerate(words) if word == _bare(cell)]
+        words = [bare(word) for word in (sentence or "").split()]
+        at = [i for i, word in enumerate(words) if word == bare(cell or "")]
         if len(at) != 1:
             times = "does not occur" if not at else f"occurs {len(at)} times"
             raise InputError(
-                f"the word {short(cell)} in row {row} of the column {name!r} {times} in "
-                f"{short(str(sentence))}; give the number of the word, from 0."
+                f"the word {short(cell or '')} in row {row} of the column {name!r} {times} in "
+                f"{short(sentence or '')}; give the number of the word, from 0."
             )
         indices.append(str(at[0]))
     return indices
-
-
-def _bare(word: str) -> str:
-    return word.strip(".,;:!?\"'()[]«»“”‘’").casefold() or word

@@ -19,8 +19,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.text import some
 from mlem_core.data.columns import Kind, bare, override_kinds, text_of, typed_column
-from mlem_core.data.csvfile import some
 
 # The column that says what recurs from sentence to sentence, where that is not the word.
 ITEM = "item"
@@ -46,6 +46,7 @@ class StimulusSet:
     features : in column order
     word_index : (n_stimuli,) int64, or None for a sentence-level set
     groups : (n_stimuli,) int64, codes 0.. of `sentence_id`, without that column of `sentence`
+    notes : sentences about how they were read, where that is not as the contract has it
     """
 
     name: str
@@ -53,6 +54,7 @@ class StimulusSet:
     features: tuple[Feature, ...]
     word_index: NDArray[np.int64] | None
     groups: NDArray[np.int64]
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.table)

@@ -1,227 +1,56 @@
-"""The stimulus CSV: read and checked into a `StimulusSet`, and written.
-
-In messages, row 1 is the first stimulus below the header.
-"""
+"""The stimulus CSV, or any other table of stimuli: read, made from a frame, written."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
-from pathlib import Path
-from typing import IO, Any, BinaryIO, cast
+from collections.abc import Iterable, Mapping
 
-import numpy as np
-import pandas as pd
-from numpy.typing import NDArray
+from mlem_core.data.reading.content import Source
+from mlem_core.data.reading.read_as import ReadAs
+from mlem_core.data.reading.table import DETECTED, read_table
+from mlem_core.data.roles import apply_roles
+from mlem_core.data.stimuli import StimulusSet
+from mlem_core.data.stimulus_table import from_frame, write_csv
 
-from mlem_core.base.errors import InputError
-from mlem_core.data.columns import bare, guess_kind, override_kinds, text_of, typed_column
-from mlem_core.data.csvfile import MAX_ROWS, NUMBER, Rows, read_rows, short, some, write_table
-from mlem_core.data.stimuli import ITEM, Feature, StimulusSet
-
-CARRIED = ("sentence", "word_index", "word", "sentence_id", ITEM)
-
-
-def from_frame(
-    frame: pd.DataFrame,
-    name: str,
-    *,
-    ordered: Iterable[str] = (),
-    nominal: Iterable[str] = (),
-) -> StimulusSet:
-    """A checked stimulus set from a table with the columns of the stimulus CSV.
-
-    Parameters
-    ----------
-    frame : one row a stimulus; cells are str, numbers, booleans, or missing (None, NaN, "")
-    name : how messages call the set
-    ordered, nominal : as in `read_csv`
-
-    Raises
-    ------
-    InputError
-        As `read_csv`, for everything but the file itself.
-    """
-    rows = [[text_of(cell) for cell in row] for row in frame.itertuples(index=False, name=None)]
-    return _build([str(c) for c in frame.columns], rows, name, ordered, nominal)
+__all__ = ["from_frame", "read_csv", "write_csv"]
 
 
 def read_csv(
-    source: str | Path | bytes | BinaryIO,
+    source: Source,
     *,
     name: str | None = None,
+    read_as: ReadAs = DETECTED,
+    roles: Mapping[str, str] | None = None,
     ordered: Iterable[str] = (),
     nominal: Iterable[str] = (),
 ) -> StimulusSet:
-    """Read and check a stimulus CSV (UTF-8, commas, a header).
+    """Read and check a table of stimuli: a CSV in any dialect, or an .xlsx workbook.
 
-    A feature whose cells are all plain numbers is ordered, any other one nominal (True and False
-    too), unless `ordered` or `nominal` names it. Space around the value of a feature does not
-    count. An apostrophe before a character that begins a formula (`'=`) is taken away, as
-    `write_csv` put it there.
+    Separator, encoding, decimal sign, missing-value marks and the roles of columns are detected
+    where they are not given; `StimulusSet.notes` says what was found where that is not UTF-8,
+    commas, and columns called as the contract has it. A feature whose values are all plain numbers
+    is ordered, any other one nominal (True and False too), unless `ordered` or `nominal` names it.
+    Space around the value of a feature does not count. An apostrophe before a character that begins
+    a formula (`'=`) is taken away, as `write_csv` put it there.
 
     Parameters
     ----------
     source : path, content, or binary file
     name : how the set is called; by default the file's name
-    ordered, nominal : features whose kind is not what their values suggest
+    read_as : how the file is to be read
+    roles : column -> one of `mlem_core.data.roles.ROLES`; the others are guessed
+    ordered, nominal : features whose kind is not what their values suggest, for short
 
     Raises
     ------
     InputError
-        The file is missing, over `MAX_BYTES` or `MAX_ROWS`, no UTF-8, no CSV, or its content
-        breaks the contract; one sentence says where and what was expected.
+        The file is missing, over `MAX_BYTES` or `MAX_ROWS`, no table, or its content breaks the
+        contract; one sentence says where and what was expected.
     """
-    name, header, rows = read_rows(source, name)
-    return _build(header, rows, name, ordered, nominal)
-
-
-def write_csv(stimuli: StimulusSet | pd.DataFrame, target: str | Path | IO[Any]) -> None:
-    """Write stimuli so that `read_csv` gives them back, as `csvfile.write_table` does.
-
-    Parameters
-    ----------
-    stimuli : a set, or a table with the columns of the stimulus CSV
-    """
-    write_table(stimuli.table if isinstance(stimuli, StimulusSet) else stimuli, target)
-
-
-def _build(
-    header: list[str],
-    rows: Rows,
-    name: str,
-    ordered: Iterable[str],
-    nominal: Iterable[str],
-) -> StimulusSet:
-    _check_header(header, name)
-    if len(rows) < 2:
-        size = "one row" if rows else "a header and no rows"
-        raise InputError(f"{name} has {size}; at least two stimuli are needed to compare.")
-    if len(rows) > MAX_ROWS:
-        raise InputError(
-            f"{name} has {len(rows):,} stimuli; the limit is {MAX_ROWS:,}, as every pair of "
-            "stimuli is compared."
-        )
-    texts = {column: [row[i] for row in rows] for i, column in enumerate(header)}
-    names = [c for c in header if c not in CARRIED and not c.startswith("_")]
-    if not names:
-        raise InputError(
-            f"{name} has no feature: its columns are {some(header)}; every column but "
-            f"{', '.join(CARRIED)} and those that begin with _ is one."
-        )
-    for column in names:
-        texts[column] = [(cell or "").strip() or None for cell in texts[column]]
-    sentences = _sentences(texts["sentence"])
-    word_index = None
-    if "word_index" in texts:
-        word_index = _word_indices(texts["word_index"], sentences)
-        if "word" in texts:
-            _check_words(texts["word"], sentences, word_index)
-    kinds = {column: guess_kind(texts[column]) for column in names}
-    override_kinds(kinds, ordered, nominal)
-    columns: dict[str, pd.Series[Any]] = {}
-    for column in header:
-        if column == "word_index":
-            columns[column] = pd.Series(word_index)
-        else:
-            columns[column] = typed_column(column, texts[column], kinds.get(column))
-    for row in range(len(rows)):
-        if all(texts[column][row] is None for column in names):
-            raise InputError(
-                f"row {row + 1} has no value for any feature ({some(names)}); give it at least "
-                "one or remove the row."
-            )
-    for column in names:
-        distinct = columns[column].dropna().unique()
-        if len(distinct) < 2:
-            only = [f"only the value {short(str(text_of(value)))}" for value in distinct]
-            values = only[0] if only else "no value"
-            raise InputError(
-                f"the feature {column!r} has {values}, so that it tells no two stimuli apart; "
-                "remove the column or rename it with a leading underscore to carry it along."
-            )
-    table = pd.DataFrame(columns)
-    features = tuple(Feature(column, kind) for column, kind in kinds.items())
-    groups = _groups(_complete(texts, "sentence_id"), sentences)
-    _complete(texts, ITEM)
-    return StimulusSet(name, table, features, word_index, groups)
-
-
-def _check_header(header: list[str], name: str) -> None:
-    for position, column in enumerate(header, start=1):
-        if not column:
-            raise InputError(
-                f"column {position} of {name} has no name in the header; every column needs one."
-            )
-        if column in header[: position - 1]:
-            raise InputError(
-                f"{name} has two columns named {column!r} (columns {header.index(column) + 1} and "
-                f"{position}); every name may occur once."
-            )
-    if "sentence" in header:
-        return
-    near = [c for c in header if c.strip("_ ").casefold().rstrip("s") in ("sentence", "text")]
-    hint = f"did you mean {near[0]!r}? rename it; " if near else ""
-    raise InputError(
-        f"{name} has no column 'sentence': {hint}the columns found are {some(header)}."
-    )
-
-
-def _sentences(cells: list[str | None]) -> list[str]:
-    for row, cell in enumerate(cells, start=1):
-        if cell is None or not cell.strip():
-            raise InputError(
-                f"the sentence in row {row} is empty; every row needs one in the column 'sentence'."
-            )
-    return cast("list[str]", cells)
-
-
-def _word_indices(cells: list[str | None], sentences: list[str]) -> NDArray[np.int64]:
-    indices = np.empty(len(cells), dtype=np.int64)
-    for row, (cell, sentence) in enumerate(zip(cells, sentences, strict=True)):
-        n_words = len(sentence.split())
-        allowed = (
-            f"0 to {n_words - 1}, a whole number, for the {n_words} words of {short(sentence)}"
-        )
-        text = (cell or "").strip()
-        number = float(text) if NUMBER.fullmatch(text) else math.nan
-        if not number.is_integer():
-            shown = short(text) if text else "empty"
-            raise InputError(f"word_index in row {row + 1} is {shown}; expected {allowed}.")
-        if not 0 <= number < n_words:
-            raise InputError(
-                f"word_index in row {row + 1} is {short(text)}, outside the sentence; "
-                f"expected {allowed}."
-            )
-        indices[row] = int(number)
-    return indices
-
-
-def _check_words(
-    cells: list[str | None], sentences: list[str], word_index: NDArray[np.int64]
-) -> None:
-    for row, (cell, sentence, index) in enumerate(
-        zip(cells, sentences, word_index, strict=True), start=1
-    ):
-        word = sentence.split()[index]
-        if cell is not None and bare(cell) != bare(word):
-            raise InputError(
-                f"the word in row {row} is {short(cell)}, but word_index {index} of "
-                f"{short(sentence)} is {short(word)}; one of them must be corrected."
-            )
-
-
-def _complete(texts: dict[str, list[str | None]], name: str) -> list[str | None] | None:
-    """A column that says what belongs together, None where there is none."""
-    cells = texts.get(name)
-    if cells is not None and None in cells:
-        raise InputError(
-            f"{name} in row {cells.index(None) + 1} is empty; give every row one or remove "
-            "the column."
-        )
-    return cells
-
-
-def _groups(ids: list[str | None] | None, sentences: list[str]) -> NDArray[np.int64]:
-    codes, _ = pd.factorize(np.array(sentences if ids is None else ids, dtype=object))
-    return np.asarray(codes, dtype=np.int64)
+    table = read_table(source, name, read_as)
+    stimuli = apply_roles(table, roles)
+    # By the feature's name, so that a mistake names the features and no other column.
+    asked = {**dict.fromkeys(nominal, "nominal"), **dict.fromkeys(ordered, "ordered")}
+    if not asked:
+        return stimuli
+    stimuli.with_kinds(ordered, nominal)
+    return apply_roles(table, {**(roles or {}), **asked})

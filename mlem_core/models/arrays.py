@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
-from mlem_core.data.csvfile import check_separator
 from mlem_core.models.files import first_line
 from mlem_core.storage.store import sha256_file
 
@@ -229,7 +228,12 @@ def _parse_csv(path: Path, size: int, mtime: int) -> NDArray[np.float64]:
         raise _damaged(path, "CSV", error) from error
     if not lines:
         raise InputError(f"{path.name} is empty; expected a row of numbers for each stimulus.")
-    check_separator(lines[0], path.name)
+    for separator, kind in ((";", "semicolons"), ("\t", "tabs")):
+        if len(lines[0]) == 1 and separator in lines[0][0]:
+            raise InputError(
+                f"{path.name} seems to be separated by {kind}; the cells must be separated by "
+                "commas."
+            )
     # A header is a first row with a name in it, or the numbers 0, 1, 2 ... of the columns.
     named = any(_number(cell) is None for cell in lines[0])
     header = named or (len(lines[0]) > 1 and lines[0] == [str(i) for i in range(len(lines[0]))])

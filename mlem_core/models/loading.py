@@ -105,6 +105,40 @@ def _load_tokenizer(name: str, files: ModelFiles) -> Any:
     return tokenizer
 
 
+def load_with_head(loaded: LoadedModel) -> Any:
+    """The same causal model with the head that predicts the next token, on the same device.
+
+    Raises
+    ------
+    InputError
+        Its files have no such head.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    name, files = loaded.name, locate(loaded.name)
+    options = _reading(files) if files.gguf else {**_reading(files), "use_safetensors": True}
+    auto: Any = AutoModelForCausalLM
+    with quiet():
+        try:
+            model, report = auto.from_pretrained(
+                files.folder,
+                dtype=getattr(torch, loaded.dtype),
+                output_loading_info=True,
+                **options,
+            )
+        except Exception as error:  # transformers raises nearly anything for a broken file
+            raise InputError(
+                f"the model {name!r} cannot be loaded with its head: {first_line(error)}."
+            ) from error
+    if missing := sorted(report.get("missing_keys", ())):
+        raise InputError(
+            f"the model {name!r} predicts no next token: its weights lack {missing[0]}."
+        )
+    model.config.use_cache = False
+    return model.eval().requires_grad_(False).to(loaded.device)
+
+
 def _load_weights(name: str, files: ModelFiles, dtype: str) -> Any:
     import torch
     from transformers import AutoModel

@@ -30,6 +30,7 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.files import save
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.selection import Selection
+from mlem_core.analysis.source import as_written
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Progress, Report
@@ -207,12 +208,13 @@ def _portable(analysis: Analysis) -> tuple[Analysis, dict[str, dict[str, Any]]]:
             "included": file.stat().st_size <= LARGEST_FILE,
         }
     spec = replace(
-        analysis.spec,
-        stimuli="stimuli.csv",
+        as_written(analysis.spec, "stimuli.csv"),
         representations=tuple((name, source["file"]) for name, source in sources.items()),
     )
     parameters = AnalysisSpec.from_dict(analysis.manifest["parameters"])
-    parameters = replace(parameters, stimuli="stimuli.csv", representations=spec.representations)
+    parameters = replace(
+        as_written(parameters, "stimuli.csv"), representations=spec.representations
+    )
     manifest = {**analysis.manifest, "parameters": parameters.to_dict()}
     return replace(analysis, spec=spec, manifest=manifest), sources
 

@@ -110,10 +110,14 @@ class Finding:
         return f"Their RSA of {rsa} does not stand up to the audit: {reasons}."
 
 
-def explanation_of(intervals: LayerIntervals, a: Layer, b: Layer) -> Explanation:
+def explanation_of(intervals: LayerIntervals, a: Layer, b: Layer, coding: str) -> Explanation:
     """Why two layers are alike, as the intervals of all layers know it.
 
     Its values are those of `mlem_core.inference.explanation.explain`, but for rounding.
+
+    Parameters
+    ----------
+    coding : of the features, see `mlem_core.pairs.columns.coding`
 
     Raises
     ------
@@ -122,7 +126,7 @@ def explanation_of(intervals: LayerIntervals, a: Layer, b: Layer) -> Explanation
     """
     terms, whole = terms_and_whole(intervals, a, b)
     units = intervals.units
-    return Explanation((a, b), terms, whole, caveats.of_size(units), units.others)
+    return Explanation((a, b), terms, whole, caveats.of_size(units), units.others, coding)
 
 
 def check(audit: Audit | None, a: Layer, b: Layer) -> Checked:

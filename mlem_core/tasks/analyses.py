@@ -123,12 +123,13 @@ def recent(store: Store) -> list[Job]:
 
 def job_id(spec: AnalysisSpec) -> str:
     """16 hex digits that stand for the choices and for the content of the files they name."""
-    files = [spec.stimuli, *(path for _, path in spec.representations)]
+    stimuli = spec.stimulus_files or [Path(spec.stimuli)]
+    files = [*stimuli, *(Path(path) for _, path in spec.representations)]
     about = {
         "tables": TABLES.version,
         "spec": spec.to_dict(),
         # A file that cannot be read is the run's to complain about.
-        "files": [sha256_file(Path(p)) if Path(p).is_file() else None for p in files],
+        "files": [sha256_file(path) if path.is_file() else None for path in files],
     }
     canonical = json.dumps(about, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]

@@ -72,7 +72,7 @@ def of_pair(view: View, a: str, b: str) -> Explained:
         )
         return Explained(why, how, task)
     if intervals is not None and len(intervals.terms):
-        why = explanation_of(intervals, parse_layer(a), parse_layer(b))
+        why = explanation_of(intervals, parse_layer(a), parse_layer(b), view.coding)
         return Explained(why, f"blocks of {intervals.units.each} left out in turn", task)
     return Explained(_explanation(view.job_id, a, b, view.selection.features), "", task)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from mlem_core.analysis.diagnostics import Lint
+    from mlem_core.data.reading.table import Table
     from mlem_core.data.stimuli import StimulusSet
 
 LEVELS = {"word": "words in their sentences", "sentence": "whole sentences"}
@@ -34,8 +36,8 @@ def read(name: str) -> StimulusSet:
 
 
 @st.cache_resource(max_entries=8, show_spinner="Reading the table …")
-def _table(name: str) -> pd.DataFrame:
-    from mlem_core.data.roles import read_table
+def _table(name: str) -> Table:
+    from mlem_core.data.reading.table import read_table
 
     return read_table(stored.upload_path(name))
 
@@ -64,8 +66,8 @@ def choose() -> tuple[StimulusSet | None, str]:
         "Your own stimuli (CSV)",
         type="csv",
         key="csv",
-        help="UTF-8, one row a stimulus, with a header. One column holds the sentences; what the "
-        "others are you can say once the file is here.",
+        help="One row a stimulus, with a header. One column holds the sentences; what the others "
+        "are you can say once the file is here.",
     )
     # Above the table of columns: there it is seen.
     message = st.container()
@@ -132,7 +134,7 @@ def _roles(file: Any) -> None:
                 {
                     "column": list(guessed),
                     "role": list(guessed.values()),
-                    "values": [_some_values(table[name]) for name in guessed],
+                    "values": [_some_values(table.frame[name]) for name in guessed],
                 }
             ),
             hide_index=True,
@@ -154,7 +156,7 @@ def _roles(file: Any) -> None:
     done = st.session_state.setdefault("roles", {})
     if done.get(raw) == chosen:
         return
-    stimuli = roles.apply_roles(table, chosen, file.name)
+    stimuli = roles.apply_roles(replace(table, name=file.name), chosen)
     name = raw
     if chosen != guessed or not _as_it_is(raw, stimuli):
         name = stored.upload_name(
@@ -220,12 +222,41 @@ def _as_csv(name: str) -> bytes:
 
 
 @st.cache_data(max_entries=32, show_spinner="Looking at the stimuli …")
-def _lint(name: str, options: str) -> Lint:
-    from mlem_core.analysis.diagnostics import lint
+def _values(name: str, options: str) -> tuple[list[str], tuple[str, ...]]:
+    from mlem_core.analysis.spec import AnalysisSpec
+    from mlem_core.analysis.values import recommended_values, resolvable
 
     asked = json.loads(options)
     stimuli = read(name).with_kinds(asked.pop("ordered"), asked.pop("nominal"))
-    return lint(stimuli.select(asked.pop("features")), **asked)
+    stimuli = stimuli.select(asked.pop("features"))
+    return resolvable(stimuli), recommended_values(stimuli, AnalysisSpec(**asked))
+
+
+def values_to_tell_apart(options: dict[str, Any]) -> tuple[list[str], tuple[str, ...]]:
+    """The features whose values can be told apart, and those whose values had better be.
+
+    Parameters
+    ----------
+    options : fields of `AnalysisSpec`
+    """
+    from mlem_core.data import datasets
+
+    names = ("features", "ordered", "nominal", "missing", "interactions", "estimator")
+    asked = {name: options[name] for name in (*names, "folds", "folds_over", "seed")}
+    try:
+        return _values(choices.get_one("stimuli", next(iter(datasets.SETS))), json.dumps(asked))
+    except InputError:
+        return [], ()  # what is wrong is said below
+
+
+@st.cache_data(max_entries=32, show_spinner="Looking at the stimuli …")
+def _lint(name: str, options: str) -> Lint:
+    from mlem_core.analysis.diagnostics import lint
+    from mlem_core.analysis.spec import AnalysisSpec
+
+    asked = json.loads(options)
+    stimuli = read(name).with_kinds(asked.pop("ordered"), asked.pop("nominal"))
+    return lint(stimuli.select(asked.pop("features")), AnalysisSpec(**asked))
 
 
 def tell(options: dict[str, Any]) -> None:
@@ -233,7 +264,7 @@ def tell(options: dict[str, Any]) -> None:
     from mlem_core import figures
     from mlem_core.data import datasets
 
-    names = ("features", "ordered", "nominal", "missing", "interactions")
+    names = ("features", "ordered", "nominal", "missing", "interactions", "values")
     asked = {name: options[name] for name in (*names, "folds", "folds_over", "seed")}
     if asked["features"] == ():
         return

@@ -52,9 +52,16 @@ def describe(spec: AnalysisSpec, *, models: bool = True) -> str:
     for field in fields(spec):
         value = getattr(spec, field.name)
         if field.name not in shown and value != field.default:
-            text = ", ".join(value) if isinstance(value, tuple) else value
+            text = _in_words(value)
             parts.append(f"with {field.name}" if value is True else f"{field.name} {text}")
     return " · ".join(parts)
+
+
+def _in_words(value: object) -> str:
+    if isinstance(value, tuple):
+        each = ("=".join(map(str, one)) if isinstance(one, tuple) else str(one) for one in value)
+        return ", ".join(each)
+    return str(value)
 
 
 def layer_label(name: str) -> str:

@@ -129,6 +129,19 @@ def test_a_bad_csv_loses_nothing_and_nothing_else_is_run(
     assert "tense" in {trace["name"] for trace in traces(page)}
 
 
+def test_a_csv_as_excel_writes_it_is_read(app: App, page: Page, tmp_path: Path) -> None:
+    rows = [f"der Müller ruft n{i};1;{i},5;{'Nom' if i % 2 else 'Akk'}" for i in range(12)]
+    rows[3] = rows[3].replace("3,5", "NA")
+    excel = tmp_path / "excel.csv"
+    text = "\r\n".join(["sentence;word_index;Häufigkeit;Kasus", *rows])
+    excel.write_bytes(text.encode("cp1252"))
+    page.goto(f"{app.url}/?models=minilm")
+    upload(page, excel)
+    said = "12 stimuli (words in their sentences), 2 features: Häufigkeit, Kasus"
+    expect(page.get_by_text(said)).to_be_visible()
+    picture(page, "excel-csv")
+
+
 def test_unreachable_model_is_left_out(app: App, page: Page, done: str) -> None:
     query = re.sub(r"&?(analysis|models)=[^&]*", "", done)
     page.goto(f"{app.url}/new?{query}&models=minilm&models=gpt2&layers=0,6")

@@ -3,19 +3,20 @@ from __future__ import annotations
 import io
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from mlem_core.analysis.diagnostics import lint
+from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.data import datasets
+from mlem_core.data.reading.table import read_table
 from mlem_core.data.roles import (
     ROLES,
     TEMPLATE,
     apply_roles,
     as_csv,
     guess_roles,
-    read_table,
+    parse_role,
 )
 from mlem_core.data.stimulus_csv import read_csv
 
@@ -30,15 +31,15 @@ Did she run?,she,subject,4.0,,1,b
 def test_a_table_of_other_names_is_recognised():
     table = read_table(OTHER.encode(), "other.csv")
     assert guess_roles(table) == {
-        "Text": "text",
-        "target": "word",
+        "Text": "sentence",
+        "target": "word_index",
         "Case": "nominal",
         "freq": "ordered",
         "note": "nominal",
         "constant": "ignore",
         "item": "item",
     }
-    stimuli = apply_roles(table, {"note": "ignore"}, "other.csv")
+    stimuli = apply_roles(table, {"note": "ignore"})
     assert stimuli.words == ["dog", "cat.", "she"] and stimuli.name == "other.csv"
     assert [(f.name, f.kind) for f in stimuli.features] == [
         ("Case", "nominal"),
@@ -51,7 +52,7 @@ def test_a_table_of_other_names_is_recognised():
 
 def test_stimuli_written_with_their_roles_are_read_back():
     table = read_table(OTHER.encode(), "other.csv")
-    stimuli = apply_roles(table, {"freq": "nominal"}, "other.csv")
+    stimuli = apply_roles(table, {"freq": "nominal"})
     again = read_csv(as_csv(stimuli), name="other.csv", nominal=("freq",))
     assert again.digest == stimuli.digest
 
@@ -68,26 +69,29 @@ def test_roles_of_stimuli_that_are_there():
 
 
 def test_a_sentence_without_a_telling_name_is_the_longest_text():
-    table = pd.DataFrame({"a": ["x", "y"], "b": ["one two three", "four five"]})
-    assert guess_roles(table)["b"] == "text"
-    assert "text" not in guess_roles(table[["a"]]).values()
+    table = read_table(b"a,b\nx,one two three\ny,four five\n")
+    assert guess_roles(table)["b"] == "sentence"
+    assert "sentence" not in guess_roles(read_table(b"a\nx\ny\n")).values()
 
 
 @pytest.mark.parametrize(
     ("roles", "message"),
     [
-        ({"Text": "nominal"}, "no column of other.csv is said to be the text; choose one of"),
-        ({"note": "text"}, "'Text', 'note' of other.csv are all said to be the sentence"),
+        ({"Text": "nominal"}, "no column of other.csv has the role of the sentence"),
+        ({"note": "sentence"}, "'Text', 'note' of other.csv are all said to be the sentence"),
         ({"colour": "nominal"}, "unknown column 'colour'"),
         ({"note": "feature"}, "unknown role of a column 'feature'"),
         ({"Case": "ordered"}, "'subject' in row 1; an ordered feature needs a number"),
-        ({"target": "ignore", "Case": "word"}, "'subject' in row 1 of the column 'Case' does not"),
+        (
+            {"target": "ignore", "Case": "word_index"},
+            "'subject' in row 1 of the column 'Case' does not",
+        ),
         ({"constant": "nominal"}, "only the value '1'"),
     ],
 )
 def test_roles_that_cannot_be_are_said_in_a_sentence(roles, message):
     with pytest.raises(InputError) as error:
-        apply_roles(read_table(OTHER.encode()), roles, "other.csv")
+        apply_roles(read_table(OTHER.encode(), "other.csv"), roles)
     assert message in str(error.value) and "\n" not in str(error.value)
 
 
@@ -97,17 +101,57 @@ def test_a_word_that_is_there_twice_needs_its_number():
         apply_roles(table, {})
 
 
-def test_columns_without_a_name_of_their_own():
-    with pytest.raises(InputError, match="column 2 of the CSV has no name"):
-        read_table(b"text,,f\na,b,c\n")
-    with pytest.raises(InputError, match="column 3 of x has the name 'f' twice"):
-        read_table(b"text,f,f\na,b,c\n", "x")
+def test_columns_without_a_name_of_their_own_get_one_and_it_is_said():
+    table = read_table(b",text,f,f,\n0,a b,1,x,\n1,c d,2,y,\n", "x")
+    assert list(table.frame) == ["column_1", "text", "f", "f_2"]  # the empty one is left out
+    assert "column 4, the second 'f', is called 'f_2'" in table.read_as.sentence
+    assert guess_roles(table)["column_1"] == "ignore"
+    stimuli = apply_roles(table)
+    assert [feature.name for feature in stimuli.features] == ["f", "f_2"]
+    assert "'column_1' has no name and is no feature" in " ".join(stimuli.notes)
+    taken = read_table(b"f,f,f_2,text\n1,2,3,a\n", "x")
+    assert list(taken.frame) == ["f", "f_3", "f_2", "text"]
 
 
 def test_the_template_is_read_and_every_role_is_explained():
     stimuli = read_csv(TEMPLATE, name="template.csv")
     assert stimuli.level == "word" and {f.kind for f in stimuli.features} == {"ordered", "nominal"}
-    assert {finding.kind for finding in lint(stimuli, folds=3).findings} >= {"few", "missing"}
+    assert {finding.kind for finding in lint(stimuli, AnalysisSpec(folds=3)).findings} >= {
+        "few",
+        "missing",
+    }
     table = read_table(io.BytesIO(TEMPLATE))
     assert apply_roles(table, guess_roles(table)).features == stimuli.features
     assert set(guess_roles(table).values()) <= set(ROLES)
+
+
+def test_a_column_of_words_says_which_is_the_stimulus_if_it_holds_words_of_the_sentence():
+    inside = read_table(b"sentence,word,f\nthe dog runs,Dog,1\na cat sits,cat,2\n")
+    assert guess_roles(inside)["word"] == "word_index"
+    assert apply_roles(inside).word_index.tolist() == [1, 1]
+    other = read_table(b"sentence,word,f\nthe dog runs,x1,1\na cat sits,x2,2\n")
+    assert guess_roles(other)["word"] == "word"
+    assert apply_roles(other).level == "sentence"
+    both = read_table(b"sentence,word_index,word,f\nthe dog,1,dog,1\na cat,1,dog,2\n")
+    with pytest.raises(InputError, match="the word in row 2 is 'dog', but word_index 1"):
+        apply_roles(both)
+    assert apply_roles(both, {"word": "ignore"}).words == ["dog", "cat"]
+
+
+def test_what_was_guessed_is_said():
+    stimuli = apply_roles(read_table(OTHER.encode(), "other.csv"))
+    (said,) = stimuli.notes
+    assert said == (
+        "In other.csv 'Text' is the sentence, 'target' says which word is the stimulus and "
+        "'constant' has one value only and is no feature."
+    )
+    assert apply_roles(read_table(TEMPLATE)).notes == ()
+
+
+def test_a_role_of_the_command_line():
+    assert parse_role("a=b=ordered") == ("a=b", "ordered")
+    for text in ("ordered", "=ordered"):
+        with pytest.raises(InputError, match="expected COLUMN=ROLE"):
+            parse_role(text)
+    with pytest.raises(InputError, match="did you mean ordered"):
+        parse_role("freq=orderd")

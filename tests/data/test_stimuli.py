@@ -9,10 +9,13 @@ import pandas as pd
 import pytest
 
 from mlem_core.base.errors import InputError
-from mlem_core.data.csvfile import MAX_BYTES, write_table
+from mlem_core.data.csvfile import write_table
+from mlem_core.data.reading.content import MAX_BYTES
+from mlem_core.data.reading.read_as import ReadAs
 from mlem_core.data.roles import apply_roles
 from mlem_core.data.stimuli import Feature
 from mlem_core.data.stimulus_csv import from_frame, read_csv, write_csv
+from mlem_core.data.stimulus_table import read_written
 
 GOOD = """sentence,word_index,word,length,gender,asked,_note
 the woman plays,1,woman,5,female,False,a
@@ -181,18 +184,18 @@ def test_digest_depends_on_the_kinds():
 
 def test_not_utf8_names_byte_and_row():
     data = good("Mary", "Märy").decode().encode("latin-1")
-    message = refusal(data)
+    message = refusal(data, read_as=ReadAs(encoding="utf-8"))
     position = data.index(b"\xe4")
     assert f"byte {position + 1} (in row 3)" in message and "0xe4" in message
-    assert "UTF-8" in message
-    assert "in the header" in refusal(b"sentence,f\xfc\na,1\n")
-    assert "UTF-16" in refusal(GOOD.encode("utf-16"))
+    assert "not utf-8" in message and "choose its encoding" in message
+    header = refusal(b"sentence,f\xfc\na,1\n", read_as=ReadAs(encoding="utf-8"))
+    assert "in the header" in header
 
 
 def test_not_a_csv():
-    assert "spreadsheet or zip" in refusal(b"PK\x03\x04" + bytes(100))
+    assert "damaged workbook or zip" in refusal(b"PK\x03\x04" + bytes(100))
     assert "null character" in refusal(b"sentence,f\na,1\x00\n")
-    assert "'sentence'" in refusal(b'{"sentence": ["a", "b"]}\n')
+    assert "has the role of the sentence" in refusal(b'{"sentence": ["a", "b"]}\n')
     message = refusal(good('"Look, Mary fell"', '"Look, Mary fell'))
     assert "row 3" in message and "closing quotation mark" in message
     assert "row 1" in refusal(b'sentence,f\n"a"b,1\nc,2\n')
@@ -210,12 +213,16 @@ def test_header_only_and_one_row():
 
 
 def test_no_sentence_column():
-    message = refusal(good("sentence,", "text,"))
+    def refused(data: bytes) -> str:
+        with pytest.raises(InputError) as caught:
+            read_written(data, name="mine.csv")
+        return str(caught.value)
+
+    message = refused(good("sentence,", "text,"))
     assert "no column 'sentence'" in message and "did you mean 'text'" in message
     assert "'word_index', 'word', 'length'" in message
-    assert "'Sentence'" in refusal(good("sentence,", "Sentence,"))
-    assert "semicolons" in refusal(good().replace(b"Look, ", b"").replace(b",", b";"))
-    assert "tabs" in refusal(good().replace(b",", b"\t"))
+    assert "'Sentence'" in refused(good("sentence,", "Sentence,"))
+    assert "has the role of the sentence" in refusal(b"a,b\nx,1\ny,2\n")
 
 
 def test_many_columns_are_not_all_listed():
@@ -251,13 +258,17 @@ def test_word_may_differ_in_case_and_surrounding_punctuation(word):
 @pytest.mark.parametrize("value", ["3.0", "3", "3.00"])
 def test_feature_with_one_value(value):
     rows = f"sentence,f,g\na,3,1\nb,{value},2\nc,,3\n".encode()
-    message = refusal(rows)
+    message = refusal(rows, roles={"f": "ordered"})
     assert "'f'" in message and "'3'" in message and "underscore" in message
-    assert read_csv(rows.replace(b",f,", b",_f,")).features == (Feature("g", "ordered"),)
+    stimuli = read_csv(rows, name="mine.csv")
+    assert stimuli.features == (Feature("g", "ordered"),) and "_f" in stimuli.table
+    assert stimuli.notes == ("In mine.csv 'f' has one value only and is no feature.",)
 
 
 def test_feature_with_no_value():
-    assert "'f' has no value" in refusal(b"sentence,f,g\na,,1\nb, ,2\n")
+    rows = b"sentence,f,g\na,,1\nb, ,2\n"
+    assert "'f' has no value" in refusal(rows, roles={"f": "nominal"})
+    assert "'f' has no value and is no feature" in read_csv(rows).notes[0]
 
 
 def test_all_features_missing_in_a_row():
@@ -270,10 +281,12 @@ def test_no_feature_at_all():
     assert "no feature" in message and "'_a'" in message
 
 
-def test_duplicate_and_nameless_columns():
-    message = refusal(b"sentence,f,g, f\na,1,2,3\n")
-    assert "'f'" in message and "columns 2 and 4" in message
-    assert "column 1" in refusal(b",sentence,f\n0,a,1\n1,b,2\n")
+def test_duplicate_and_nameless_columns_of_what_is_made_in_python():
+    frame = pd.DataFrame([["a", 1, 2, 3]], columns=["sentence", "f", "g", "f"])
+    with pytest.raises(InputError, match=r"two columns named 'f' \(columns 2 and 4\)"):
+        from_frame(frame, "mine")
+    with pytest.raises(InputError, match="column 4 of mine has no name"):
+        from_frame(frame.set_axis(["sentence", "f", "g", ""], axis=1), "mine")
 
 
 def test_ragged_rows():
@@ -288,15 +301,22 @@ def test_infinite_values(text):
     assert "'length'" in message and "infinite" in message and "row 3" in message
 
 
-@pytest.mark.parametrize("text", ["NaN", "NA", "null", "None"])
+@pytest.mark.parametrize("text", ["NaN", "NA", "null", "None", ".", "-"])
 def test_words_for_missing_among_numbers(text):
-    message = refusal(good("Mary,4", f"Mary,{text}"))
-    assert "'length'" in message and "row 3" in message and "empty cell" in message
+    data = good("Mary,4", f"Mary,{text}")
+    stimuli = read_csv(data)
+    assert stimuli.features[0] == Feature("length", "ordered")
+    np.testing.assert_array_equal(stimuli.values("length"), [5, 5, np.nan, 3])
+    with pytest.raises(InputError, match=r"'length' has .* in row 3; .*empty cell"):
+        read_written(data)
 
 
-def test_nan_among_words_is_refused_and_other_words_are_levels():
-    assert "'gender' has 'NaN' in row 4" in refusal(good(",male", ",NaN"))
-    assert read_csv(good(",male", ",NA")).values("gender")[3] == "NA"
+def test_what_write_csv_wrote_is_read_to_the_letter():
+    data = good(",5,,", ",5,NA,")
+    assert read_csv(data).values("gender")[1] is None
+    assert read_written(data).values("gender")[1] == "NA"
+    with pytest.raises(InputError, match="'gender' has 'NaN' in row 4"):
+        read_written(good(",male", ",NaN"))
 
 
 @pytest.mark.parametrize("sentence", ["", "   "])

@@ -94,8 +94,9 @@ def test_values_are_those_of_the_analysis(analysis, intervals):
     np.testing.assert_allclose(intervals.rsa, results.similarity_rsa, atol=1e-6)
     terms, totals = terms_and_whole(intervals, A, B)
     exact = explain(whole, A, B)
-    known = explanation_of(intervals, A, B)
+    known = explanation_of(intervals, A, B, exact.coding)
     assert known.layers == exact.layers and known.others == exact.others
+    assert known.coding == exact.coding
     pd.testing.assert_frame_equal(known.terms, terms)
     pd.testing.assert_frame_equal(known.whole, totals)
     assert known.headline.startswith("m layer 0 and m layer 1 are alike (RSA ")

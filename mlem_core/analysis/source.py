@@ -1,0 +1,264 @@
+"""Which stimuli an analysis is of: a built-in set or a file, and how it becomes stimuli."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.parameters import asked, frozen, parse_names
+from mlem_core.base.text import short
+from mlem_core.data import datasets
+from mlem_core.data.added import ADDED, LANGUAGE, add_bins, add_feature, with_values
+from mlem_core.data.reading.read_as import ReadAs, parse_decimal, parse_marks, parse_separator
+from mlem_core.data.reading.table import read_table
+from mlem_core.data.roles import ROLES, apply_roles, parse_role
+from mlem_core.data.stimuli import StimulusSet
+from mlem_core.data.treebank import LEVELS, SUFFIX, Sampling, read_treebank, treebank_paths
+
+# Of a word in a causal model, which `add` names behind a colon.
+SURPRISAL = "surprisal"
+_TABLES = (".csv", ".tsv", ".txt", ".tab", ".xlsx", ".xlsm")
+
+
+def _parse_bins(text: str) -> tuple[str, int]:
+    name, equals, number = text.rpartition("=")
+    if not (equals and name and number.isdecimal()):
+        raise InputError(f"found the bins {short(text)}; expected COLUMN=NUMBER, such as freq=4.")
+    return name, int(number)
+
+
+def _add_help() -> str:
+    each = "; ".join(f"{name}: {added.help}" for name, added in ADDED.items())
+    return f"features to add: {each}; surprisal:MODEL: of the word, in bits, in a causal model"
+
+
+@dataclass(frozen=True)
+class StimulusSource:
+    """The stimuli of an analysis, all features; the fields are described in place.
+
+    What is None is detected or guessed, and `StimulusSet.notes` of what was read says how.
+    """
+
+    stimuli: str = asked(
+        "probing",
+        "Stimulus set",
+        "a built-in set, a table (CSV, .xlsx), or a treebank (.conllu file, folder, or pattern)",
+        metavar="FILE|NAME",
+    )
+    sep: str | None = asked(
+        None,
+        "Separator",
+        "of the cells: comma, semicolon, tab, bar, or the sign itself; default: detected",
+        metavar="SIGN",
+        parse=parse_separator,
+        kw_only=True,
+    )
+    encoding: str | None = asked(
+        None,
+        "Encoding",
+        "of the file: utf-8, utf-16, windows-1252 or any other of Python's; default: detected",
+        metavar="NAME",
+        kw_only=True,
+    )
+    decimal: str | None = asked(
+        None,
+        "Decimal sign",
+        "of numbers: point or comma; default: detected",
+        metavar="SIGN",
+        parse=parse_decimal,
+        kw_only=True,
+    )
+    na: tuple[str, ...] | None = asked(
+        None,
+        "Missing-value marks",
+        "cells of features that are no value, besides empty ones; '' for none; default: NA, NaN "
+        "and the like, and - or . where they can be no value",
+        metavar="NA,-",
+        parse=parse_marks,
+        kw_only=True,
+    )
+    sheet: str | None = asked(
+        None,
+        "Sheet",
+        "of a workbook, by its name or number; default: the first with a cell",
+        metavar="NAME",
+        kw_only=True,
+    )
+    roles: tuple[tuple[str, str], ...] = asked(
+        (),
+        "Roles of columns",
+        f"what a column is: {', '.join(ROLES)}; may be given several times; default: guessed",
+        metavar="COLUMN=ROLE",
+        parse=parse_role,
+        option="role",
+        repeated=True,
+        kw_only=True,
+    )
+    level: str = asked(
+        "word",
+        "Level",
+        "whether the stimuli of a treebank are its words (default) or its sentences",
+        noun="level of stimuli",
+        choices=lambda: LEVELS,
+        kw_only=True,
+    )
+    sample: int | None = asked(
+        None,
+        "Sample",
+        "so many words (sentences) of a treebank, in whole sentences; default: 2,000 of more",
+        metavar="N",
+        parse=int,
+        kw_only=True,
+    )
+    balance: tuple[str, ...] = asked(
+        (),
+        "Balance",
+        "features whose values the sample has equally often, as far as whole sentences allow",
+        metavar="a,b",
+        parse=parse_names,
+        kw_only=True,
+    )
+    sample_seed: int = asked(
+        0, "Seed of the sample", "default: 0", metavar="N", parse=int, kw_only=True
+    )
+    add: tuple[str, ...] = asked(
+        (), "Added features", _add_help, metavar="a,b", parse=parse_names, kw_only=True
+    )
+    language: str = asked(
+        LANGUAGE,
+        "Language",
+        f"of frequencies, by its code; default: {LANGUAGE}",
+        metavar="CODE",
+        kw_only=True,
+    )
+    bins: tuple[tuple[str, int], ...] = asked(
+        (),
+        "Bins",
+        "an ordered feature to be cut into so many bins of equal size; may be given several times",
+        metavar="COLUMN=4",
+        parse=_parse_bins,
+        repeated=True,
+        kw_only=True,
+    )
+    ordered: tuple[str, ...] = asked(
+        (),
+        "Ordered features",
+        "features that differ by how far apart their values are; default: the numeric ones",
+        metavar="a,b",
+        parse=parse_names,
+        kw_only=True,
+    )
+    nominal: tuple[str, ...] = asked(
+        (),
+        "Nominal features",
+        "features that are equal or not, though they are numbers",
+        metavar="a,b",
+        parse=parse_names,
+        kw_only=True,
+    )
+
+    @property
+    def stimulus_files(self) -> list[Path]:
+        """The files that the stimuli are read from, sorted; none for a built-in set."""
+        if self.stimuli in datasets.SETS:
+            return []
+        return treebank_paths(self.stimuli)
+
+    def load_stimuli(self) -> StimulusSet:
+        """The stimuli with the kinds of their features, all features.
+
+        Raises
+        ------
+        InputError
+            No such set or file; its content cannot be used; an option that does not go with it.
+        """
+        values = {each.name: frozen(getattr(self, each.name)) for each in _FIELDS}
+        files = []
+        for path in self.stimulus_files:
+            about = path.stat() if path.exists() else None
+            files.append((path, about and about.st_mtime_ns, about and about.st_size))
+        return _load(StimulusSource(**values), tuple(files))
+
+
+_FIELDS = fields(StimulusSource)
+Source = TypeVar("Source", bound=StimulusSource)
+# What turns a file into stimuli.
+READING = tuple(each.name for each in _FIELDS if each.name not in ("stimuli", "ordered", "nominal"))
+
+
+def as_written(source: Source, path: str) -> Source:
+    """The same with the stimuli of `path`, which `write_csv` has written there."""
+    defaults: dict[str, Any] = {each.name: each.default for each in _FIELDS if each.name in READING}
+    return replace(source, **{**defaults, "stimuli": path})
+
+
+# Several commands look at the stimuli before and in a run, and a treebank takes seconds to read.
+@lru_cache(maxsize=4)
+def _load(
+    source: StimulusSource, files: tuple[tuple[Path, int | None, int | None], ...]
+) -> StimulusSet:
+    paths = [path for path, *_ in files]
+    treebank = bool(paths) and all(path.suffix.lower() == SUFFIX for path in paths)
+    _check_options(source, treebank, table=bool(paths) and not treebank)
+    if not paths and source.stimuli not in datasets.SETS:
+        raise InputError(
+            f"there is no {SUFFIX} file in {source.stimuli!r}; expected a stimulus file, a folder "
+            f"of {SUFFIX} files, or one of {', '.join(datasets.SETS)}."
+        )
+    if not paths:
+        stimuli = datasets.load(source.stimuli)
+    elif treebank:
+        sampling = Sampling(source.sample, source.balance, source.sample_seed)
+        stimuli = read_treebank(paths, source.level, sampling, source.encoding)
+    else:
+        stimuli = _read_table(source, paths[0])
+    for name in source.add:
+        stimuli = _added(stimuli, name, source.language)
+    for name, number in source.bins:
+        stimuli = add_bins(stimuli, name, number)
+    return stimuli.with_kinds(source.ordered, source.nominal)
+
+
+def _read_table(source: StimulusSource, path: Path) -> StimulusSet:
+    if not path.exists() and path.suffix.lower() not in _TABLES:
+        raise unknown("stimulus set", source.stimuli, [*datasets.SETS, "the path of a file"])
+    read_as = ReadAs(source.sep, source.encoding, source.decimal, source.na, source.sheet)
+    table = read_table(path, read_as=read_as)
+    # Their cells as the file has them: 01 and 1 are two names.
+    kinds = {
+        **dict.fromkeys(source.nominal, "nominal"),
+        **dict.fromkeys(source.ordered, "ordered"),
+    }
+    stimuli = apply_roles(table, dict(source.roles))
+    features = {feature.name for feature in stimuli.features}
+    kinds = {name: kind for name, kind in kinds.items() if name in features}
+    return apply_roles(table, {**dict(source.roles), **kinds}) if kinds else stimuli
+
+
+def _added(stimuli: StimulusSet, name: str, language: str) -> StimulusSet:
+    what, colon, model = name.partition(":")
+    if what != SURPRISAL or not colon:
+        return add_feature(stimuli, name, language)
+    from mlem_core.models.surprisal import surprisal
+
+    column = f"{SURPRISAL}_{re.sub(r'[^0-9A-Za-z]+', '_', Path(model).name)}"
+    return with_values(stimuli, column, surprisal(stimuli, model))
+
+
+def _check_options(source: StimulusSource, treebank: bool, table: bool) -> None:
+    """Raise for an option that has no meaning for the kind of source."""
+    defaults = {each.name: each.default for each in _FIELDS}
+    of_tables = ("sep", "decimal", "na", "sheet", "roles")
+    of_treebanks = ("level", "sample", "balance", "sample_seed")
+    wrong = (*(of_tables if not table else ()), *(of_treebanks if not treebank else ()))
+    if not (table or treebank):
+        wrong = (*wrong, "encoding")
+    what = "a table" if table else "a treebank" if treebank else "a built-in set"
+    for name in wrong:
+        if getattr(source, name) != defaults[name]:
+            option = "role" if name == "roles" else name.replace("_", "-")
+            raise InputError(f"--{option} has no meaning for {what}, which {source.stimuli!r} is.")

@@ -1,0 +1,58 @@
+"""How a parameter of an analysis is described, once, for the command line and the form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """How a parameter of an analysis is asked for, on the command line and in the form.
+
+    Attributes
+    ----------
+    label : its name in the form
+    help : what it is; a function where that depends on what is registered
+    noun : what a message calls a value, where that is not the field's name
+    choices : gives the values that can be chosen; asked each time, as others may be registered
+    metavar : what the command line shows for a value; "" shows the choices
+    parse : the value that a text on the command line stands for; raises InputError
+    option : its name on the command line, where that is not its own
+    repeated : whether the option may be given several times, a value each time
+    """
+
+    label: str
+    help: str | Callable[[], str]
+    noun: str = ""
+    choices: Callable[[], Iterable[str]] | None = None
+    metavar: str = ""
+    parse: Callable[[str], Any] = str
+    option: str = ""
+    repeated: bool = False
+
+
+def asked(
+    default: Any,
+    label: str,
+    help: str | Callable[[], str],
+    *,
+    kw_only: bool = False,
+    **more: Any,
+) -> Any:
+    """A field of a dataclass with its description; `more` as of `Parameter`."""
+    parameter = Parameter(label, help, **more)
+    return field(default=default, kw_only=kw_only, metadata={"parameter": parameter})
+
+
+def frozen(value: Any) -> Any:
+    """A value of a field as it can be a key: lists and tables of two columns as tuples."""
+    if isinstance(value, Mapping):
+        value = list(value.items())
+    return tuple(map(frozen, value)) if isinstance(value, list | tuple) else value
+
+
+def parse_names(text: str) -> tuple[str, ...]:
+    """("a", "b") of "a, b"."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())

@@ -1,0 +1,219 @@
+"""Features that follow from the stimuli themselves: lengths, positions, frequency, bins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.text import listed, short
+from mlem_core.base.typing import FloatArray
+from mlem_core.data.columns import Kind, bare, text_of, typed_column
+from mlem_core.data.stimuli import Feature, StimulusSet
+
+# What frequencies are those of, unless it is said.
+LANGUAGE = "en"
+
+
+@dataclass(frozen=True)
+class Added:
+    """A feature that can be added to stimuli.
+
+    Attributes
+    ----------
+    help : what it is
+    values : of stimuli (in a language): (n_stimuli,), missing is NaN
+    words_only : whether it is of words and not of sentences
+    """
+
+    help: str
+    values: Callable[[StimulusSet, str], FloatArray]
+    words_only: bool = True
+
+
+def word_length(stimuli: StimulusSet, language: str = LANGUAGE) -> FloatArray:
+    """The characters of each word without punctuation around it: (n_stimuli,)."""
+    return np.array([len(bare(word)) for word in stimuli.words], dtype=np.float64)
+
+
+def word_position(stimuli: StimulusSet, language: str = LANGUAGE) -> FloatArray:
+    """The words before each word in its sentence: (n_stimuli,)."""
+    return np.asarray(_indices(stimuli), dtype=np.float64)
+
+
+def position_from_end(stimuli: StimulusSet, language: str = LANGUAGE) -> FloatArray:
+    """The words after each word in its sentence: (n_stimuli,)."""
+    counts = np.array([len(sentence.split()) for sentence in stimuli.sentences])
+    return np.asarray(counts - 1 - _indices(stimuli), dtype=np.float64)
+
+
+def sentence_length(stimuli: StimulusSet, language: str = LANGUAGE) -> FloatArray:
+    """The words of each sentence that are not punctuation alone: (n_stimuli,)."""
+    return np.array([count_words(sentence) for sentence in stimuli.sentences], dtype=np.float64)
+
+
+def frequency(stimuli: StimulusSet, language: str = LANGUAGE) -> FloatArray:
+    """The frequency of each word on the Zipf scale: (n_stimuli,).
+
+    That is log10 of the occurrences in a thousand million words, by the package `wordfreq` 3.1
+    (van Heuven et al. 2014 have the scale). A word that is not in its list is missing.
+
+    Raises
+    ------
+    InputError
+        `wordfreq` is not installed, or has no list for the language.
+    """
+    try:
+        import wordfreq
+    except ImportError as error:
+        raise InputError(
+            "frequencies need the package wordfreq, which is not installed: pip install wordfreq."
+        ) from error
+    if language not in (known := sorted(wordfreq.available_languages())):
+        raise unknown("language of frequencies", language, known)
+    try:
+        found = {
+            word: wordfreq.zipf_frequency(word, language)
+            for word in {bare(word) for word in stimuli.words}
+        }
+    except ImportError as error:  # Chinese, Japanese and Korean need packages that find words
+        raise InputError(
+            f"frequencies of the language {language!r} need a further package: {error}."
+        ) from error
+    values = np.array([found[bare(word)] for word in stimuli.words], dtype=np.float64)
+    return np.where(values > 0, values, np.nan)
+
+
+ADDED: dict[str, Added] = {
+    "word_length": Added("characters of the word", word_length),
+    "word_position": Added("words before it in the sentence", word_position),
+    "position_from_end": Added("words after it in the sentence", position_from_end),
+    "sentence_length": Added("words of the sentence", sentence_length, words_only=False),
+    "frequency": Added("log frequency of the word, on the Zipf scale", frequency),
+}
+
+
+def count_words(sentence: str) -> int:
+    """The whitespace-separated words of a sentence that have a letter or digit."""
+    return sum(any(char.isalnum() for char in word) for word in sentence.split())
+
+
+def add_feature(stimuli: StimulusSet, name: str, language: str = LANGUAGE) -> StimulusSet:
+    """The stimuli with one of `ADDED` as a further, ordered feature.
+
+    Raises
+    ------
+    InputError
+        An unknown feature; one of words where the stimuli are sentences; a column of that name is
+        there, or all stimuli have the same value.
+    """
+    if name not in ADDED:
+        raise unknown("feature to add", name, ADDED)
+    if ADDED[name].words_only and stimuli.level == "sentence":
+        fit = [other for other, added in ADDED.items() if not added.words_only]
+        raise InputError(
+            f"{name} is a feature of words, and the stimuli of {stimuli.name} are sentences; "
+            f"the choices are {', '.join(fit)}."
+        )
+    return with_values(stimuli, name, ADDED[name].values(stimuli, language))
+
+
+def with_values(stimuli: StimulusSet, name: str, values: FloatArray) -> StimulusSet:
+    """The stimuli with an ordered feature: values (n_stimuli,), missing is NaN, which is noted.
+
+    Raises
+    ------
+    InputError
+        As `with_column`.
+    """
+    notes = stimuli.notes
+    if n := int(np.isnan(values).sum()):
+        notes = (*notes, f"{name} is missing for {n:,} of {len(stimuli):,} stimuli.")
+    return with_column(replace(stimuli, notes=notes), name, values, "ordered")
+
+
+def add_bins(stimuli: StimulusSet, name: str, n_bins: int) -> StimulusSet:
+    """The stimuli with an ordered feature in bins of about equally many stimuli.
+
+    The new feature `NAME_bin` has the values 1, 2, ...; equal values are in one bin, so that there
+    may be fewer bins. The feature itself is carried along as `_NAME`.
+
+    Raises
+    ------
+    InputError
+        No ordered feature of that name; fewer than 2 bins; too few different values for two.
+    """
+    ordered = [feature.name for feature in stimuli.features if feature.kind == "ordered"]
+    if name not in ordered:
+        raise unknown("ordered feature to bin", name, ordered)
+    if n_bins < 2:
+        raise InputError(f"found {n_bins} bins for {name!r}; expected at least 2.")
+    values = stimuli.values(name)
+    codes = quantile_bins(values, n_bins)
+    found = int(np.nanmax(codes))
+    if found < 2:
+        raise InputError(
+            f"{name!r} cannot be cut into {n_bins} bins: most stimuli have the same value."
+        )
+    notes = stimuli.notes
+    if found < n_bins:
+        notes = (*notes, f"{name} is in {found} bins, not {n_bins}: equal values stay together.")
+    columns: Mapping[str, Any] = {
+        (f"_{name}" if column == name else str(column)): stimuli.table[column]
+        for column in stimuli.table
+    }
+    if len(columns) < stimuli.table.shape[1]:
+        raise InputError(
+            f"{stimuli.name} has a column '_{name}' already; rename it to bin {name!r}."
+        )
+    carried = replace(
+        stimuli,
+        table=pd.DataFrame(columns),
+        features=tuple(feature for feature in stimuli.features if feature.name != name),
+        notes=notes,
+    )
+    return with_column(carried, f"{name}_bin", codes, "ordered")
+
+
+def quantile_bins(values: FloatArray, n_bins: int) -> FloatArray:
+    """The bin of each value, 1, 2, ...: (n,), missing is NaN.
+
+    A value is in the bin of its quantile: the share of values below it, half of those equal to it
+    counted. Bins that would be empty are closed up.
+    """
+    there = np.isfinite(values)
+    ranks = pd.Series(values[there]).rank(method="average").to_numpy(np.float64)
+    bins = np.floor((ranks - 0.5) / len(ranks) * n_bins) if len(ranks) else ranks
+    codes = np.full(len(values), np.nan)
+    codes[there] = np.unique(bins, return_inverse=True)[1] + 1.0
+    return codes
+
+
+def with_column(stimuli: StimulusSet, name: str, values: Any, kind: Kind) -> StimulusSet:
+    """The stimuli with a further feature: values (n_stimuli,).
+
+    Raises
+    ------
+    InputError
+        A column of that name is there; all stimuli have the same value.
+    """
+    taken = [str(column) for column in stimuli.table]
+    if name in taken:
+        raise InputError(
+            f"{stimuli.name} has a column {name!r} already; its columns are "
+            f"{listed([short(column) for column in taken], most=20)}."
+        )
+    column = typed_column(name, [text_of(value) for value in values], kind)
+    if len(column.dropna().unique()) < 2:
+        raise InputError(f"{name!r} has the same value for all stimuli; it tells no two apart.")
+    table = stimuli.table.assign(**{name: column.to_numpy()})
+    return replace(stimuli, table=table, features=(*stimuli.features, Feature(name, kind)))
+
+
+def _indices(stimuli: StimulusSet) -> Any:
+    assert stimuli.word_index is not None  # `add_feature` has looked
+    return stimuli.word_index

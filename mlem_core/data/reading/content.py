@@ -1,0 +1,156 @@
+"""The bytes of a file, and the text that they are."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from pathlib import Path
+from typing import BinaryIO
+
+from mlem_core.base.errors import InputError
+from mlem_core.base.text import short
+
+MAX_BYTES = 50_000_000
+MAX_ROWS = 20_000
+Rows = list[list[str | None]]
+Source = str | Path | bytes | BinaryIO
+
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+# Of Windows-1252 read as such: what stands between two letters of a word only where the text is in
+# another encoding, and a capital after a small letter.
+_ODD = re.compile(r"(?<=[^\W\d_])[^\x00-\x7f\w’‘“”–—…·­](?=[^\W\d_])|(?<=[a-z])[À-ÞŠŒŽŸ]")
+MOST_ODD = 0.1
+MOST_ACCENTS = 0.3
+
+
+def too_many_rows(name: str) -> InputError:
+    """The error for a file with more than `MAX_ROWS` rows."""
+    return InputError(
+        f"{name} has more than {MAX_ROWS:,} rows, the limit: every pair of stimuli is compared, "
+        "and pairs grow with the square of the rows."
+    )
+
+
+def content(source: Source, what: str = "a CSV file", most: int = MAX_BYTES) -> tuple[bytes, str]:
+    """The bytes of a source, refused before they are read when there are too many, and its name.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read or has more than `most` bytes.
+    """
+    if isinstance(source, bytes):
+        data, size, name = source, len(source), "the CSV"
+    elif isinstance(source, (str, Path)):
+        path = Path(source)
+        name = path.name
+        try:
+            size = path.stat().st_size
+            data = b"" if size > most else path.read_bytes()
+        except OSError as error:
+            raise InputError(
+                f"the stimulus file {str(path)!r} cannot be read ({error.strerror}); "
+                f"expected {what}."
+            ) from error
+    else:
+        name = Path(str(getattr(source, "name", "the CSV"))).name
+        data = source.read(most + 1)
+        size = len(data)
+    if size > most:
+        raise InputError(f"{name} is larger than the limit of {most // 1_000_000} MB for {what}.")
+    return data, name
+
+
+def decode(data: bytes, name: str, encoding: str | None = None) -> tuple[str, str]:
+    """The text of a file, without a byte-order mark, and its encoding.
+
+    Without `encoding` a byte-order mark decides, then zeros in every other byte (UTF-16), then
+    whether it is UTF-8; what is left is Windows-1252 (of which Latin-1 is a part) where that makes
+    words: few letters have accents, and no sign stands inside a word. (On short English or German
+    text in Windows-1252, charset-normalizer 3.5 answers cp775, cp852 or cp1250.)
+
+    Raises
+    ------
+    InputError
+        It is empty, in none of these, not in `encoding`, or no text.
+    """
+    if not data.strip():
+        raise InputError(f"{name} is empty; expected a header and at least two rows.")
+    asked = encoding
+    encoding = _codec(encoding) if encoding else _detect(data)
+    try:
+        text = data.decode(encoding).removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        where = _row_after(data[: error.start].count(b"\n"))
+        raise InputError(
+            f"{name} is not {asked or encoding.upper()}: byte {error.start + 1:,} ({where}) is "
+            f"0x{data[error.start]:02x}; choose its encoding, or save it in UTF-8."
+        ) from error
+    if asked is None and encoding == "cp1252":
+        _check_words(text, name)
+    if "\0" in text:
+        where = _row_after(text[: text.index("\0")].count("\n"))
+        raise InputError(f"{name} is no text: {where} is a null character; expected plain text.")
+    if not text.strip():
+        raise InputError(f"{name} is empty; expected a header and at least two rows.")
+    return text, encoding
+
+
+def _codec(name: str) -> str:
+    try:
+        codec = codecs.lookup(name)
+    except LookupError:
+        codec = None
+    if codec is None or not codec._is_text_encoding:
+        raise InputError(
+            f"unknown encoding {short(name)}: the choices are those of Python, such as utf-8, "
+            "utf-16, latin-1, windows-1252, windows-1250, windows-1251 or mac-roman."
+        )
+    # These leave a byte-order mark to us.
+    plain = {"utf-8-sig": "utf-8", "iso8859-1": "latin-1"}
+    return plain.get(codec.name, codec.name)
+
+
+def _detect(data: bytes) -> str:
+    for mark, encoding in _MARKS:
+        if data.startswith(mark):
+            return encoding
+    head = data[:2000]
+    zeros = [head[start::2].count(0) / max(1, len(head[start::2])) for start in (0, 1)]
+    if max(zeros) > 0.4 and min(zeros) < 0.1:
+        return "utf-16-be" if zeros[0] > zeros[1] else "utf-16-le"
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        try:
+            data.decode("cp1252")
+        except UnicodeDecodeError:
+            return "utf-8"  # which says where it is not
+        return "cp1252"
+    return "utf-8"
+
+
+def _check_words(text: str, name: str) -> None:
+    """Raise where Windows-1252 makes no words of a text."""
+    accents = [match.start() for match in re.finditer(r"[^\x00-\x7f]", text)]
+    letters = sum(char.isalpha() for char in text)
+    odd = [match.start() for match in _ODD.finditer(text)]
+    many = sum(text[at].isalpha() for at in accents) > MOST_ACCENTS * letters
+    if not many and len(odd) <= MOST_ODD * len(accents):
+        return
+    at = odd[0] if odd else accents[0]
+    begin = text.rfind("\n", 0, at) + 1
+    where = _row_after(text[:at].count("\n"))
+    raise InputError(
+        f"{name} is not UTF-8, and read as Windows-1252 its text makes no words ({where}: "
+        f"{short(text[max(begin, at - 20) : at + 20])}); choose its encoding, such as "
+        "windows-1250, windows-1251, mac-roman, shift-jis or gb18030, or save it in UTF-8."
+    )
+
+
+def _row_after(n_lines: int) -> str:
+    return f"in row {n_lines}" if n_lines else "in the header"

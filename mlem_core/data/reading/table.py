@@ -1,0 +1,119 @@
+"""Any table, CSV in whatever dialect or workbook, as cells of text with columns of their own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pandas as pd
+
+from mlem_core.base.errors import InputError
+from mlem_core.data.columns import with_points
+from mlem_core.data.reading.content import MAX_BYTES, MAX_ROWS, Rows, Source, content, decode
+from mlem_core.data.reading.delimited import decimal_of, parse, separator_of
+from mlem_core.data.reading.read_as import ReadAs
+from mlem_core.data.reading.workbook import is_workbook, read_sheet
+
+DETECTED = ReadAs()
+_WHAT = f"a stimulus table of at most {MAX_ROWS:,} rows"
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """The cells of a file, whatever its columns are called.
+
+    Attributes
+    ----------
+    name : how messages call the file
+    frame : a row a stimulus; cells are str, or None where they are empty; missing-value marks are
+        still there, numbers have decimal points
+    read_as : how it was read
+    """
+
+    name: str
+    frame: pd.DataFrame
+    read_as: ReadAs
+
+    @property
+    def nameless(self) -> list[str]:
+        """The columns without a name in the file, by the names that they have here."""
+        return [new for _, name, new in self.read_as.renamed if not name]
+
+
+def read_table(source: Source, name: str | None = None, read_as: ReadAs = DETECTED) -> Table:
+    """The table that a CSV file or an .xlsx workbook holds.
+
+    Parameters
+    ----------
+    source : path, content, or binary file
+    name : how messages call it; by default the file's name
+    read_as : how it is to be read; what is None there is detected
+
+    Raises
+    ------
+    InputError
+        The file is missing, over `MAX_BYTES` or `MAX_ROWS`, in an encoding that cannot be told, no
+        table, or ragged; a choice of `read_as` that does not go with it.
+    """
+    data, file_name = content(source, _WHAT, MAX_BYTES)
+    name = name or file_name
+    if is_workbook(data):
+        header, rows, sheet, sheets = read_sheet(data, name, read_as.sheet)
+        read_as = replace(read_as, separator=None, encoding=None, sheet=sheet, sheets=sheets)
+    else:
+        if read_as.sheet is not None:
+            raise InputError(f"{name} is no workbook and has no sheet {read_as.sheet!r}.")
+        text, encoding = decode(data, name, read_as.encoding)
+        separator, rest = separator_of(text)
+        if read_as.separator in (None, separator):
+            text = rest
+        separator = read_as.separator or separator
+        header, rows, literal = _cells(text, name, separator)
+        read_as = replace(read_as, separator=separator, encoding=encoding, literal=literal)
+    if not header:
+        raise InputError(f"{name} is empty; expected a header and at least two rows.")
+    header, rows, renamed = _own_names(header, rows)
+    columns: list[list[str | None]] = [[row[i] for row in rows] for i in range(len(header))]
+    # Where commas separate cells, a comma in a number is more often one between thousands.
+    looked_at = [] if read_as.separator == "," else columns
+    decimal = read_as.decimal or decimal_of(looked_at, read_as.missing)
+    if decimal == ",":
+        columns = [with_points(cells, read_as.missing) or cells for cells in columns]
+    frame = pd.DataFrame(dict(zip(header, columns, strict=True)), columns=header, dtype=object)
+    return Table(name, frame, replace(read_as, decimal=decimal, renamed=renamed, found=()))
+
+
+def _cells(text: str, name: str, separator: str) -> tuple[list[str], Rows, bool]:
+    """Header, rows, and whether quotation marks are literal.
+
+    Tables separated by tabs or bars often have them as they are.
+    """
+    try:
+        return *parse(text, name, separator), False
+    except InputError:
+        if separator in "\t|":
+            try:
+                return *parse(text, name, separator, literal=True), True
+            except InputError:
+                pass
+        raise
+
+
+def _own_names(
+    header: list[str], rows: Rows
+) -> tuple[list[str], Rows, tuple[tuple[int, str, str], ...]]:
+    """Every column has a name of its own; those without a name and without a cell are left out."""
+    kept = [i for i, name in enumerate(header) if name or any(row[i] for row in rows)]
+    names: list[str] = []
+    renamed = []
+    for i in kept:
+        name = header[i] or f"column_{i + 1}"
+        number, new = 1, name
+        while new in names or (new != header[i] and new in header):
+            number += 1
+            new = f"{name}_{number}"
+        if new != header[i]:
+            renamed.append((i + 1, header[i], new))
+        names.append(new)
+    if len(kept) < len(header):
+        rows = [[row[i] for i in kept] for row in rows]
+    return names, rows, tuple(renamed)

@@ -1,0 +1,234 @@
+"""A table with the columns of the stimulus CSV: checked into a `StimulusSet`, and written.
+
+In messages, row 1 is the first stimulus below the header.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import IO, Any, cast
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from mlem_core.base.errors import InputError
+from mlem_core.base.text import short, some
+from mlem_core.data.columns import (
+    NUMBER,
+    bare,
+    guess_kind,
+    override_kinds,
+    text_of,
+    typed_column,
+)
+from mlem_core.data.csvfile import write_table
+from mlem_core.data.reading.content import MAX_ROWS, Rows, Source, content, decode
+from mlem_core.data.reading.delimited import parse
+from mlem_core.data.stimuli import ITEM, Feature, StimulusSet
+
+CARRIED = ("sentence", "word_index", "word", "sentence_id", ITEM)
+
+
+def from_frame(
+    frame: pd.DataFrame,
+    name: str,
+    *,
+    ordered: Iterable[str] = (),
+    nominal: Iterable[str] = (),
+) -> StimulusSet:
+    """A checked stimulus set from a table with the columns of the stimulus CSV.
+
+    Parameters
+    ----------
+    frame : one row a stimulus; cells are str, numbers, booleans, or missing (None, NaN, "")
+    name : how messages call the set
+    ordered, nominal : features whose kind is not what their values suggest (numbers are ordered)
+
+    Raises
+    ------
+    InputError
+        The content breaks the contract; one sentence says where and what was expected.
+    """
+    rows = [[text_of(cell) for cell in row] for row in frame.itertuples(index=False, name=None)]
+    return _build([str(c) for c in frame.columns], rows, name, ordered, nominal)
+
+
+def read_written(
+    source: Source,
+    *,
+    name: str | None = None,
+    ordered: Iterable[str] = (),
+    nominal: Iterable[str] = (),
+) -> StimulusSet:
+    """Read what `write_csv` wrote, to the letter: nothing is detected and no cell means missing
+    but an empty one.
+
+    Parameters
+    ----------
+    source : path, content, or binary file
+    name : how the set is called; by default the file's name
+    ordered, nominal : features whose kind is not what their values suggest
+
+    Raises
+    ------
+    InputError
+        It is no CSV in UTF-8 with commas, or its content breaks the contract.
+    """
+    data, file_name = content(source)
+    name = name or file_name
+    header, rows = parse(decode(data, name, "utf-8")[0], name)
+    return _build(header, rows, name, ordered, nominal)
+
+
+def write_csv(stimuli: StimulusSet | pd.DataFrame, target: str | Path | IO[Any]) -> None:
+    """Write stimuli so that `read_written` gives them back, as `csvfile.write_table` does.
+
+    Parameters
+    ----------
+    stimuli : a set, or a table with the columns of the stimulus CSV
+    """
+    write_table(stimuli.table if isinstance(stimuli, StimulusSet) else stimuli, target)
+
+
+def _build(
+    header: list[str],
+    rows: Rows,
+    name: str,
+    ordered: Iterable[str],
+    nominal: Iterable[str],
+) -> StimulusSet:
+    _check_header(header, name)
+    if len(rows) < 2:
+        size = "one row" if rows else "a header and no rows"
+        raise InputError(f"{name} has {size}; at least two stimuli are needed to compare.")
+    if len(rows) > MAX_ROWS:
+        raise InputError(
+            f"{name} has {len(rows):,} stimuli; the limit is {MAX_ROWS:,}, as every pair of "
+            "stimuli is compared."
+        )
+    texts = {column: [row[i] for row in rows] for i, column in enumerate(header)}
+    names = [c for c in header if c not in CARRIED and not c.startswith("_")]
+    if not names:
+        raise InputError(
+            f"{name} has no feature: its columns are {some(header)}; every column but "
+            f"{', '.join(CARRIED)} and those that begin with _ is one."
+        )
+    for column in names:
+        texts[column] = [(cell or "").strip() or None for cell in texts[column]]
+    sentences = _sentences(texts["sentence"])
+    word_index = None
+    if "word_index" in texts:
+        word_index = _word_indices(texts["word_index"], sentences)
+        if "word" in texts:
+            _check_words(texts["word"], sentences, word_index)
+    kinds = {column: guess_kind(texts[column]) for column in names}
+    override_kinds(kinds, ordered, nominal)
+    columns: dict[str, pd.Series[Any]] = {}
+    for column in header:
+        if column == "word_index":
+            columns[column] = pd.Series(word_index)
+        else:
+            columns[column] = typed_column(column, texts[column], kinds.get(column))
+    for row in range(len(rows)):
+        if all(texts[column][row] is None for column in names):
+            raise InputError(
+                f"row {row + 1} has no value for any feature ({some(names)}); give it at least "
+                "one or remove the row."
+            )
+    for column in names:
+        distinct = columns[column].dropna().unique()
+        if len(distinct) < 2:
+            only = [f"only the value {short(str(text_of(value)))}" for value in distinct]
+            values = only[0] if only else "no value"
+            raise InputError(
+                f"the feature {column!r} has {values}, so that it tells no two stimuli apart; "
+                "remove the column or rename it with a leading underscore to carry it along."
+            )
+    table = pd.DataFrame(columns)
+    features = tuple(Feature(column, kind) for column, kind in kinds.items())
+    groups = _groups(_complete(texts, "sentence_id"), sentences)
+    _complete(texts, ITEM)
+    return StimulusSet(name, table, features, word_index, groups)
+
+
+def _check_header(header: list[str], name: str) -> None:
+    for position, column in enumerate(header, start=1):
+        if not column:
+            raise InputError(
+                f"column {position} of {name} has no name in the header; every column needs one."
+            )
+        if column in header[: position - 1]:
+            raise InputError(
+                f"{name} has two columns named {column!r} (columns {header.index(column) + 1} and "
+                f"{position}); every name may occur once."
+            )
+    if "sentence" in header:
+        return
+    near = [c for c in header if c.strip("_ ").casefold().rstrip("s") in ("sentence", "text")]
+    hint = f"did you mean {near[0]!r}? rename it; " if near else ""
+    raise InputError(
+        f"{name} has no column 'sentence': {hint}the columns found are {some(header)}."
+    )
+
+
+def _sentences(cells: list[str | None]) -> list[str]:
+    for row, cell in enumerate(cells, start=1):
+        if cell is None or not cell.strip():
+            raise InputError(
+                f"the sentence in row {row} is empty; every row needs one in the column 'sentence'."
+            )
+    return cast("list[str]", cells)
+
+
+def _word_indices(cells: list[str | None], sentences: list[str]) -> NDArray[np.int64]:
+    indices = np.empty(len(cells), dtype=np.int64)
+    for row, (cell, sentence) in enumerate(zip(cells, sentences, strict=True)):
+        n_words = len(sentence.split())
+        allowed = (
+            f"0 to {n_words - 1}, a whole number, for the {n_words} words of {short(sentence)}"
+        )
+        text = (cell or "").strip()
+        number = float(text) if NUMBER.fullmatch(text) else math.nan
+        if not number.is_integer():
+            shown = short(text) if text else "empty"
+            raise InputError(f"word_index in row {row + 1} is {shown}; expected {allowed}.")
+        if not 0 <= number < n_words:
+            raise InputError(
+                f"word_index in row {row + 1} is {short(text)}, outside the sentence; "
+                f"expected {allowed}."
+            )
+        indices[row] = int(number)
+    return indices
+
+
+def _check_words(
+    cells: list[str | None], sentences: list[str], word_index: NDArray[np.int64]
+) -> None:
+    for row, (cell, sentence, index) in enumerate(
+        zip(cells, sentences, word_index, strict=True), start=1
+    ):
+        word = sentence.split()[index]
+        if cell is not None and bare(cell) != bare(word):
+            raise InputError(
+                f"the word in row {row} is {short(cell)}, but word_index {index} of "
+                f"{short(sentence)} is {short(word)}; one of them must be corrected."
+            )
+
+
+def _complete(texts: dict[str, list[str | None]], name: str) -> list[str | None] | None:
+    """A column that says what belongs together, None where there is none."""
+    cells = texts.get(name)
+    if cells is not None and None in cells:
+        raise InputError(
+            f"{name} in row {cells.index(None) + 1} is empty; give every row one or remove "
+            "the column."
+        )
+    return cells
+
+
+def _groups(ids: list[str | None] | None, sentences: list[str]) -> NDArray[np.int64]:
+    codes, _ = pd.factorize(np.array(sentences if ids is None else ids, dtype=object))
+    return np.asarray(codes, dtype=np.int64)

@@ -1,0 +1,246 @@
+"""A treebank as stimuli: its words, or its sentences, with the features of its annotation.
+
+Words. A stimulus is a written word (`word_index` counts these; see `reading.conllu` for how a
+sentence is written). Punctuation is none, nor are the parts of a multiword token. The features:
+
+- `upos`, and each morphological feature of which two values are frequent enough, under its name
+  (`Tense` is `tense`, `VerbForm` is `verb_form`), missing where a word has none;
+- `relation` to the head, without subtype; `head_distance`, how many syntactic words away the head
+  is; `head_direction`, before or after; both missing for the root. Distance and direction are two
+  features, as one signed number would call a head three words before and one three words after
+  more different than heads one and three words before;
+- `depth`, the arcs up to the root; `word_position`, `word_length`, `sentence_length`.
+
+`item`, what recurs from sentence to sentence, is the lemma: intervals and folds over items then
+speak of lemmas that were not seen, in none of their forms.
+
+Sentences. `sentence_length`, `depth` (of the deepest word), `n_clauses` (the root; each word whose
+relation is csubj, ccomp, xcomp, advcl, acl or parataxis; each conjunct with a subject of its own)
+and `root_tense` (of the finite verb of the main clause: the root, else its auxiliary or copula).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.text import listed, many
+from mlem_core.data.added import count_words
+from mlem_core.data.columns import NUMBER, bare
+from mlem_core.data.reading.conllu import (
+    NO_VALUE,
+    Sentence,
+    Token,
+    Treebank,
+    read_sentences,
+)
+from mlem_core.data.reading.content import Source
+from mlem_core.data.sampling import sample_rows
+from mlem_core.data.stimuli import StimulusSet
+from mlem_core.data.stimulus_table import CARRIED, from_frame
+
+LEVELS = ("word", "sentence")
+SUFFIX = ".conllu"
+# Of a larger treebank a sample is taken where none is asked for: about as many as `probing` has.
+SAMPLE = 2_000
+# A value is frequent enough if so many stimuli, and this share of them, have it.
+FREQUENT = 2
+FREQUENT_SHARE = 0.01
+
+_CLAUSAL = frozenset({"csubj", "ccomp", "xcomp", "advcl", "acl", "parataxis"})
+_SUBJECTS = frozenset({"nsubj", "csubj", "expl"})
+_OWN = ("upos", "relation", "head_distance", "head_direction", "depth")
+_COUNTED = ("word_position", "word_length", "sentence_length")
+_NOMINAL = ("upos", "relation", "head_direction", "root_tense")
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """What of a treebank is taken: `n` stimuli (None: all, `SAMPLE` of more), balanced, seeded."""
+
+    n: int | None = None
+    balance: tuple[str, ...] = ()
+    seed: int = 0
+
+
+WHOLE = Sampling()
+
+
+def treebank_paths(place: str) -> list[Path]:
+    """The .conllu files that a path, a folder or a pattern (`ud/*-dev.conllu`) names, sorted."""
+    path = Path(place)
+    if path.is_dir():
+        return sorted(path.glob(f"*{SUFFIX}"))
+    if any(char in path.name for char in "*?[") and not path.exists():
+        return sorted(path.parent.glob(path.name))
+    return [path]
+
+
+def read_treebank(
+    sources: Sequence[Source],
+    level: str = "word",
+    sampling: Sampling = WHOLE,
+    encoding: str | None = None,
+) -> StimulusSet:
+    """The words, or the sentences, of CoNLL-U files as stimuli.
+
+    Parameters
+    ----------
+    sources : paths, contents, or binary files
+    level : "word" or "sentence"
+    sampling : whole sentences are drawn, see `mlem_core.data.sampling.sample_rows`
+    encoding : by default it is detected
+
+    Raises
+    ------
+    InputError
+        A file cannot be read or is no CoNLL-U; an unknown level or feature to balance; no stimulus.
+    """
+    if level not in LEVELS:
+        raise unknown("level of stimuli", level, LEVELS)
+    if not sources:
+        raise InputError(f"there is no {SUFFIX} file; expected at least one.")
+    bank = read_sentences(sources, encoding)
+    rows = _word_rows(bank) if level == "word" else _sentence_rows(bank)
+    if len(rows) < 2:
+        raise InputError(f"{bank.name} has {many(len(rows), level)}; at least 2 are needed.")
+    frame = pd.DataFrame(rows, dtype=object)
+    # How messages and lists order them: as they first occur.
+    groups = np.asarray(pd.factorize(frame["sentence"])[0], dtype=np.int64)
+    notes = bank.notes()
+    n = sampling.n if sampling.n is not None else min(SAMPLE, len(frame))
+    kept = sample_rows(frame, groups, n, sampling.balance, sampling.seed)
+    if len(kept) < len(frame):
+        even = f", balanced by {listed(sampling.balance)}" if sampling.balance else ""
+        notes.append(
+            f"A sample of {len(kept):,} of its {len(frame):,} {level}s, in whole sentences "
+            f"(seed {sampling.seed}{even})."
+        )
+    frame, dropped = _features(frame.iloc[kept].reset_index(drop=True))
+    if dropped:
+        notes.append(f"No features: {listed(dropped)}, of which no two values are frequent enough.")
+    nominal = [name for name in frame if name in _NOMINAL or name in _morphological(frame)]
+    return replace(from_frame(frame, bank.name, nominal=nominal), notes=tuple(notes))
+
+
+def _word_rows(bank: Treebank) -> list[dict[str, Any]]:
+    rows = []
+    for sentence in bank.sentences:
+        words = sentence.text.split()
+        length = count_words(sentence.text)
+        depths = sentence.depths() if sentence.has_tree else None
+        for number, token in enumerate(sentence.tokens, start=1):
+            if token.place is None or token.upos == "PUNCT":
+                continue
+            word = words[token.place]
+            rows.append(
+                {
+                    "sentence": sentence.text,
+                    "word_index": token.place,
+                    "word": word,
+                    "item": (token.lemma or token.form).casefold(),
+                    "upos": None if token.upos == NO_VALUE else token.upos,
+                    **{_feature_name(name): _value(name, v) for name, v in token.feats.items()},
+                    "relation": token.relation,
+                    **_head(token, number),
+                    "depth": None if depths is None else depths[number - 1],
+                    "word_position": token.place,
+                    "word_length": len(bare(word)),
+                    "sentence_length": length,
+                    "_sent_id": sentence.name,
+                }
+            )
+    return rows
+
+
+def _head(token: Token, number: int) -> dict[str, Any]:
+    if not token.head:
+        return {"head_distance": None, "head_direction": None}
+    direction = "before" if token.head < number else "after"
+    return {"head_distance": abs(token.head - number), "head_direction": direction}
+
+
+def _sentence_rows(bank: Treebank) -> list[dict[str, Any]]:
+    rows = []
+    for sentence in bank.sentences:
+        row: dict[str, Any] = {
+            "sentence": sentence.text,
+            "sentence_length": count_words(sentence.text),
+        }
+        if sentence.has_tree:
+            deep = zip(sentence.depths(), sentence.tokens, strict=True)
+            row["depth"] = max((d for d, token in deep if token.upos != "PUNCT"), default=0)
+            row["n_clauses"] = count_clauses(sentence)
+            row["root_tense"] = root_tense(sentence)
+        rows.append({**row, "_sent_id": sentence.name})
+    return rows
+
+
+def count_clauses(sentence: Sentence) -> int:
+    """The clauses of a sentence with a tree, see the module's head."""
+    with_subject = {t.head for t in sentence.tokens if t.relation in _SUBJECTS}
+    return sum(
+        token.head == 0
+        or token.relation in _CLAUSAL
+        or (token.relation == "conj" and number in with_subject)
+        for number, token in enumerate(sentence.tokens, start=1)
+    )
+
+
+def root_tense(sentence: Sentence) -> str | None:
+    """The tense of the finite verb of the main clause; None where it has none."""
+    number, root = next((n, t) for n, t in enumerate(sentence.tokens, start=1) if t.head == 0)
+    helpers = [t for t in sentence.tokens if t.head == number and t.relation in ("aux", "cop")]
+    finite = [t for t in (root, *helpers) if t.feats.get("VerbForm") == "Fin"]
+    tenses = [t.feats["Tense"] for t in (*finite, root) if "Tense" in t.feats]
+    return tenses[0] if tenses else None
+
+
+@cache
+def _feature_name(name: str) -> str:
+    """`VerbForm` as `verb_form`, `Number[psor]` as `number_psor`."""
+    plain = re.sub(r"(?<=[a-z])(?=[A-Z])|\W+", "_", name).strip("_").lower()
+    taken = (*CARRIED, *_OWN, *_COUNTED)
+    return f"{plain}_feature" if plain in taken or not plain else plain
+
+
+def _value(name: str, value: str) -> str:
+    """A value that a reader of the CSV takes for a name, too: "person 1"."""
+    return f"{_feature_name(name)} {value}" if NUMBER.fullmatch(value) else value
+
+
+def _morphological(frame: pd.DataFrame) -> list[str]:
+    return [
+        str(name)
+        for name in frame
+        if name not in (*CARRIED, *_OWN, *_COUNTED, "n_clauses", "root_tense")
+        and not str(name).startswith("_")
+    ]
+
+
+def _features(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """The frame in the order of the module's head, with the features that can be used."""
+    least = max(FREQUENT, FREQUENT_SHARE * len(frame))
+    morphological = _morphological(frame)
+    dropped = []
+    for name in [str(column) for column in frame]:
+        if name in CARRIED or name.startswith("_"):
+            continue
+        counts = frame[name].value_counts()
+        enough = (counts >= least).sum() if name in morphological else len(counts)
+        if enough < 2:
+            dropped.append(name)
+    frame = frame.drop(columns=dropped)
+    names = [str(name) for name in frame]
+    first = [name for name in names if name in CARRIED or name == "upos"]
+    kept = sorted(name for name in morphological if name in names)
+    rest = [name for name in names if name not in (*first, *kept)]
+    return frame[[*first, *kept, *rest]], sorted(dropped)

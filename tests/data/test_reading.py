@@ -1,0 +1,355 @@
+"""Files as other programs write them, in the encodings that they write, against the values."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import zipfile
+
+import numpy as np
+import openpyxl
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mlem_core.base.errors import InputError
+from mlem_core.data.columns import missing_marks
+from mlem_core.data.reading.content import MAX_ROWS, decode
+from mlem_core.data.reading.read_as import ReadAs, parse_decimal, parse_marks, parse_separator
+from mlem_core.data.reading.table import read_table
+from mlem_core.data.roles import apply_roles, as_csv
+from mlem_core.data.stimulus_csv import read_csv
+
+FRENCH = pd.DataFrame(
+    {
+        "sentence": ["l'été, où est-il ?", "la mère préfère l'œuf", "le garçon a mangé"],
+        "word_index": [0, 1, 1],
+        "fréquence": [1.5, np.nan, -0.25],
+        "genre": ["masc", "fém", None],
+    }
+)
+
+
+def written(encoding: str, separator: str, decimal: str, missing: str) -> bytes:
+    """The French table as pandas writes it."""
+    text = FRENCH.to_csv(index=False, sep=separator, decimal=decimal, na_rep=missing)
+    return text.encode(encoding)
+
+
+def check_french(stimuli):
+    assert stimuli.sentences == FRENCH["sentence"].tolist()
+    assert stimuli.words == ["l'été,", "mère", "garçon"]
+    np.testing.assert_array_equal(stimuli.values("fréquence"), FRENCH["fréquence"])
+    assert stimuli.values("genre").tolist() == ["masc", "fém", None]
+
+
+ENCODINGS = ("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "cp1252")
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("signs", [",.", ";,", "\t,", "|."])
+@pytest.mark.parametrize("missing", ["", "NA", "-"])
+def test_encodings_separators_decimals_and_marks_are_detected(encoding, signs, missing):
+    separator, decimal = signs
+    data = written(encoding, separator, decimal, missing)
+    table = read_table(data, "mine.csv")
+    found = table.read_as
+    codec = {"utf-8-sig": "utf-8", "utf-16": "utf-16-le"}.get(encoding, encoding)
+    assert (found.separator, found.encoding, found.decimal) == (separator, codec, decimal)
+    stimuli = apply_roles(table)
+    check_french(stimuli)
+    plain = (separator, decimal, missing) == (",", ".", "") and codec == "utf-8"
+    assert bool(stimuli.notes) == (not plain)
+    # What was found can be given back, and reads the same.
+    again = read_csv(data, read_as=found)
+    assert again.digest == stimuli.digest == read_csv(as_csv(stimuli)).digest
+
+
+def test_latin_1_is_read_as_the_windows_encoding_that_has_all_of_it():
+    data = FRENCH.replace({"sentence": {"œ": "oe"}}, regex=True).to_csv(index=False)
+    stimuli = read_csv(data.encode("latin-1"), name="mine.csv")
+    assert stimuli.sentences[2] == "le garçon a mangé"
+    assert "read as Windows-1252 text separated by commas" in stimuli.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        ("Mężczyzna widzi żółtą łódź", "cp1250"),
+        ("Собака видит кошку", "cp1251"),
+        ("ο σκύλος βλέπει τη γάτα", "cp1253"),
+        ("La mère préfère le garçon aimé", "mac_roman"),
+        ("犬が猫を見る", "shift_jis"),
+        ("狗看见了猫", "gb18030"),
+    ],
+)
+def test_other_encodings_are_not_guessed_but_can_be_chosen(text, encoding):
+    data = f"sentence;f\n{text};1\n{text} x;2\n".encode(encoding)
+    with pytest.raises(InputError, match=r"is not UTF-8.*choose its encoding"):
+        read_csv(data)
+    stimuli = read_csv(data, read_as=ReadAs(encoding=encoding))
+    assert stimuli.sentences == [text, f"{text} x"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "she said “no” – twice, the dog’s café is naïve",
+        "Der Mann grüßt die Frau, Äpfel und Öl",
+        "¿Dónde está la señora? ¡El niño comió!",
+        "Él É MAÎTRE ÉCOLE 25 °C, l’été · §3 « oui »",
+    ],
+)
+def test_western_text_is_windows_1252(text):
+    assert decode(f"sentence;f\n{text};1\n".encode("cp1252"), "x")[1] == "cp1252"
+
+
+def test_an_encoding_that_is_none():
+    with pytest.raises(InputError, match="unknown encoding 'klingon'"):
+        read_table(b"sentence,f\na,1\n", read_as=ReadAs(encoding="klingon"))
+    with pytest.raises(InputError, match="unknown encoding 'base64'"):
+        read_table(b"sentence,f\na,1\n", read_as=ReadAs(encoding="base64"))
+
+
+# --- separators ------------------------------------------------------------------------------
+
+
+def test_the_header_and_most_rows_decide_the_separator():
+    commas = "sentence;f\n" + "a, b, c and d;1\n" * 2 + "e, f;2\n"
+    assert read_table(commas.encode()).read_as.separator == ";"
+    assert read_table(b'sentence,f\n"a; b",1\n"c; d; e",2\n').read_as.separator == ","
+    assert read_table(b"sep=;\r\nsentence;f\r\na b;1\r\nc;2\r\n").frame.shape == (2, 2)
+    assert read_table(b"sentence\na b\n").read_as.separator == ","
+
+
+def test_tables_with_tabs_may_have_quotation_marks_as_they_are():
+    data = b'sentence\tword\tf\n" said he\t"\t1\nno "x" here\tno\t2\n'
+    table = read_table(data)
+    assert table.frame["sentence"].tolist() == ['" said he', 'no "x" here']
+    assert table.read_as.literal and "quotation marks are characters" in table.read_as.sentence
+    quoted = read_table(b'sentence\tf\n"a\tb"\t1\nc\t2\n')
+    assert quoted.frame["sentence"].tolist() == ["a\tb", "c"] and not quoted.read_as.literal
+
+
+def test_rows_and_columns_without_a_cell_do_not_count():
+    stimuli = read_csv(b"sentence;f;;\r\na b;1;;\r\n;;;\r\nc d;2;;\r\n;;;\r\n")
+    assert stimuli.sentences == ["a b", "c d"] and list(stimuli.table) == ["sentence", "f"]
+
+
+# --- numbers and missing values --------------------------------------------------------------
+
+
+def test_thousands_are_understood_where_a_comma_shows_what_points_are():
+    table = read_table(b"sentence;f;g\na;1.234,5;1.234\nb;12;2.5\n")
+    assert table.frame["f"].tolist() == ["1234.5", "12"]
+    assert table.frame["g"].tolist() == ["1.234", "2.5"]
+    point = read_table(b"sentence;f\na;1,5\nb;12\n", read_as=ReadAs(decimal="."))
+    assert point.frame["f"].tolist() == ["1,5", "12"]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (["1", "2.5", "NA", "none", ".", "-", "?"], {"NA", "none", ".", "-", "?"}),
+        (["1,5", "2", "NULL"], {"NULL"}),
+        (["past", "present", "NA", "n/a", "-"], {"NA", "n/a", "-"}),
+        (["null", "overt", "none"], set()),  # a null subject
+        (["i", "na"], set()),  # kinds of Japanese adjectives
+        (["+", "-"], set()),
+        (["NN", ".", ",", "-"], set()),  # tags of punctuation
+        (["NA", "NaN"], {"NA", "NaN"}),
+        (["yes", None, "", " NA "], {"NA"}),
+    ],
+)
+def test_a_mark_is_missing_only_where_it_can_be_no_value(values, expected):
+    assert missing_marks(values) == expected
+    assert missing_marks(values, ("-",)) == {value for value in values if value == "-"}
+    assert missing_marks(values, ()) == set()
+
+
+def test_marks_do_not_touch_sentences_and_items():
+    data = b"sentence,item,word,f,g\nNA,NA,x,1,u\n- b,b,y,2,v\nc d,c,z,NA,w\n"
+    stimuli = read_csv(data)
+    assert stimuli.sentences[:2] == ["NA", "- b"]
+    assert stimuli.table["item"][0] == "NA"
+    assert np.isnan(stimuli.values("f")[2])
+
+
+def test_marks_can_be_chosen():
+    data = b"sentence,f,g\na,1,x\nb,-99,NA\nc,3,y\n"
+    stimuli = read_csv(data, read_as=ReadAs(missing=("-99",)))
+    np.testing.assert_array_equal(stimuli.values("f"), [1, np.nan, 3])
+    assert stimuli.values("g")[1] == "NA"
+    assert "'-99' is a missing value" in stimuli.notes[0]
+
+
+# --- workbooks -------------------------------------------------------------------------------
+
+
+def workbook(*sheets: tuple[str, list[list[object]]]) -> bytes:
+    book = openpyxl.Workbook()
+    book.remove(book.active)
+    for title, rows in sheets:
+        sheet = book.create_sheet(title)
+        for row in rows:
+            sheet.append(row)
+    file = io.BytesIO()
+    book.save(file)
+    return file.getvalue()
+
+
+ROWS = [
+    ["sentence", "word_index", "freq", "asked", "tense", None],
+    ["the woman plays", 1, 1.5, False, "past"],
+    ["the woman plays", 2, None, False, "NA"],
+    [None] * 5,
+    ["do men sing", 1.0, "#N/A", True, "present"],
+    ["do men sing", 2, 2, True, "present"],
+]
+
+
+def test_a_workbook_is_read_by_its_values(tmp_path):
+    path = tmp_path / "mine.xlsx"
+    path.write_bytes(workbook(("Notes", []), ("Data", ROWS), ("More", [["a"], ["b"]])))
+    stimuli = read_csv(path)
+    assert stimuli.words == ["woman", "plays", "men", "sing"]
+    np.testing.assert_array_equal(stimuli.values("freq"), [1.5, np.nan, np.nan, 2])
+    assert stimuli.values("asked").tolist() == ["False", "False", "True", "True"]
+    assert stimuli.values("tense").tolist() == ["past", None, "present", "present"]
+    assert stimuli.notes == (
+        "mine.xlsx was read as a workbook: its sheet 'Data' (the others are 'Notes' and 'More'); "
+        "'#N/A' and 'NA' are missing values.",
+    )
+    for sheet in ("Data", "2"):
+        assert read_csv(path, read_as=ReadAs(sheet=sheet)).digest == stimuli.digest
+    with pytest.raises(InputError, match=r"unknown sheet of mine\.xlsx 'data': did you mean Data"):
+        read_csv(path, read_as=ReadAs(sheet="data"))
+    with pytest.raises(InputError, match="sheet 'Notes' has no cell"):
+        read_csv(path, read_as=ReadAs(sheet="Notes"))
+    with pytest.raises(InputError, match="is no workbook"):
+        read_csv(b"sentence,f\na,1\n", read_as=ReadAs(sheet="Data"))
+
+
+def test_pandas_reads_the_same_workbook(tmp_path):
+    path = tmp_path / "mine.xlsx"
+    path.write_bytes(workbook(("Data", [row[:5] for row in ROWS])))
+    expected = pd.read_excel(path).dropna(how="all")
+    stimuli = read_csv(path)
+    np.testing.assert_array_equal(stimuli.values("freq"), expected["freq"].astype(float))
+    assert stimuli.sentences == expected["sentence"].tolist()
+
+
+def test_a_formula_that_was_never_computed_and_an_error_are_said():
+    formula = workbook(("D", [["sentence", "f"], ["a", 1], ["b", "=1+1"]]))
+    with pytest.raises(InputError, match=r"cell B3 of the sheet 'D' .* never computed"):
+        read_table(formula, "mine.xlsx")
+    error = workbook(("D", [["sentence", "f"], ["a", 1], ["b", "#DIV/0!"]]))
+    with pytest.raises(InputError, match=r"row 2, column 2 of mine.xlsx is the error #DIV/0!"):
+        read_table(error, "mine.xlsx")
+
+
+def test_what_is_no_workbook_is_said():
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("a.txt", "x")
+    with pytest.raises(InputError, match="is a zip file and no Excel workbook"):
+        read_table(file.getvalue())
+    with pytest.raises(InputError, match="of before 2007"):
+        read_table(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(100))
+    whole = zipfile.ZipFile(io.BytesIO(workbook(("D", [["sentence", "f"], ["a", 1]]))))
+    for part in ("xl/workbook.xml", "xl/worksheets/sheet1.xml"):
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w") as archive:
+            for entry in whole.namelist():
+                data = whole.read(entry)
+                archive.writestr(entry, data[: len(data) // 2] if entry == part else data)
+        with pytest.raises(InputError, match="cannot be read as an Excel workbook"):
+            read_table(file.getvalue(), "mine.xlsx")
+
+
+def test_a_workbook_has_as_many_rows_as_a_csv_at_most():
+    book = openpyxl.Workbook(write_only=True)
+    sheet = book.create_sheet()
+    for _ in range(MAX_ROWS + 2):
+        sheet.append(["a"])
+    file = io.BytesIO()
+    book.save(file)
+    with pytest.raises(InputError, match="more than 20,000 rows"):
+        read_table(file.getvalue(), "mine.xlsx")
+
+
+# --- what a user names -----------------------------------------------------------------------
+
+
+def test_separators_decimals_and_marks_by_name():
+    names = ("comma", "semicolons", "tab", "\\t", "pipe", ";")
+    assert [parse_separator(name) for name in names] == [",", ";", "\t", "\t", "|", ";"]
+    assert [parse_decimal(name) for name in ("point", "Comma", ",")] == [".", ",", ","]
+    assert parse_marks("NA, -") == ("NA", "-") and parse_marks("") == ()
+    with pytest.raises(InputError, match="expected ',' \\(commas\\)"):
+        parse_separator("x")
+    with pytest.raises(InputError, match="found the decimal sign ';'"):
+        parse_decimal(";")
+
+
+# --- any table -------------------------------------------------------------------------------
+
+CELL = st.text(st.characters(codec="utf-8", exclude_characters="\0\r\n"), max_size=8)
+ROW = st.tuples(CELL, CELL, st.floats(-1e6, 1e6, width=32, allow_subnormal=False))
+
+
+@settings(max_examples=150)
+@given(
+    rows=st.lists(ROW, min_size=2, max_size=6),
+    separator=st.sampled_from(",;\t|"),
+    comma=st.booleans(),
+    encoding=st.sampled_from(["utf-8", "utf-8-sig", "utf-16"]),
+)
+def test_whatever_is_in_the_cells_is_read_back(rows, separator, comma, encoding):
+    """Python's own writer; the cells of every dialect come back, numbers with points."""
+    comma = comma and separator != ","
+    file = io.StringIO()
+    writer = csv.writer(file, delimiter=separator, quoting=csv.QUOTE_ALL)
+    writer.writerow(["sentence", "name", "number"])
+    numbers = [repr(float(number)) for *_, number in rows]
+    for (first, name, _), number in zip(rows, numbers, strict=True):
+        shown = number.replace(".", ",") if comma else number
+        writer.writerow([f"s {first}", f"n{name}", shown])
+    table = read_table(file.getvalue().encode(encoding))
+    assert table.read_as.separator == separator
+    assert table.frame["sentence"].tolist() == [f"s {first}" for first, *_ in rows]
+    assert table.frame["name"].tolist() == [f"n{name}" for _, name, _ in rows]
+    assert [float(cell) for cell in table.frame["number"]] == [float(n) for n in numbers]
+
+
+MARK = st.sampled_from(["NA", "-", ".", "null", "None", "1", "2,5", "2.5", "past", "+", "", "?"])
+
+
+@settings(max_examples=300)
+@given(cells=st.lists(st.tuples(MARK, MARK), min_size=2, max_size=6), comma=st.booleans())
+def test_stimuli_that_were_written_are_read_to_the_same(cells, comma):
+    """What one reading takes for missing, or for a number, the next one does too."""
+    separator = ";" if comma else ","
+    quoted = [[f"s {i} x", *(f'"{cell}"' for cell in pair)] for i, pair in enumerate(cells)]
+    text = "\n".join(separator.join(row) for row in [["sentence", "f", "g"], *quoted])
+    try:
+        stimuli = read_csv(text.encode())
+    except InputError as error:
+        assert re.fullmatch(r"[^\n]+[.)]", str(error))
+        return
+    nominal = [f.name for f in stimuli.features if f.kind == "nominal"]
+    ordered = [f.name for f in stimuli.features if f.kind == "ordered"]
+    again = read_csv(as_csv(stimuli), nominal=nominal, ordered=ordered)
+    assert again.digest == stimuli.digest
+
+
+@settings(max_examples=300)
+@given(data=st.binary(max_size=200))
+def test_any_bytes_are_read_or_refused_in_one_sentence(data):
+    for content in (data, b"PK\x03\x04" + data, b"sentence,f\n" + data, b"\xff\xfe" + data):
+        try:
+            read_csv(content)
+        except InputError as error:
+            assert "\n" not in str(error)

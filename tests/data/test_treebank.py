@@ -1,0 +1,293 @@
+"""Treebanks against a second parse of our own and against trees whose numbers are known."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+
+import conllu
+import numpy as np
+import pandas as pd
+import pytest
+
+from grammars import treebank as grammar
+from mlem_core.base.errors import InputError
+from mlem_core.data import datasets
+from mlem_core.data.sampling import sample_rows
+from mlem_core.data.treebank import Sampling, read_treebank, treebank_paths
+
+FILE = datasets.SETS["treebank"].file
+
+
+def lines(*rows: str) -> str:
+    """CoNLL-U of `id form lemma upos feats head relation misc`, separated by spaces."""
+    full = []
+    for row in rows:
+        id, form, lemma, upos, feats, head, relation, misc = row.split()
+        columns = (id, form, lemma, upos, "_", feats, head, relation, "_", misc)
+        full.append("\t".join(columns).replace("~", " "))
+    return "\n".join(full) + "\n\n"
+
+
+# The head of each word, its distance and depth are written out beside it.
+TREE = lines(
+    "1 Mary Mary PROPN Number=Sing 2 nsubj _",  # 1 away, after; depth 1
+    "2-3 doesn't _ _ _ _ _ _",
+    "2 does do AUX Tense=Pres|VerbForm=Fin 4 aux _",
+    "3 n't not PART _ 4 advmod _",
+    "4 see see VERB VerbForm=Inf 0 root _",  # depth 0
+    "5 the the DET _ 7 det _",  # 2 away, after; depth 2
+    "5.1 big big ADJ _ _ _ _",
+    "6 1~000 1000 NUM _ 7 nummod _",  # 1 away, after; depth 2
+    "7 dogs dog NOUN Number=Plur 4 obj SpaceAfter=No",  # 3 away, before; depth 1
+    "8 . . PUNCT _ 4 punct _",
+).replace("2\tnsubj", "4\tnsubj")
+OTHER = lines(
+    "1 Dogs dog NOUN Number=Plur 2 nsubj _",
+    "2 sleep sleep VERB Tense=Pres|VerbForm=Fin 0 root _",
+    "3 and and CCONJ _ 5 cc _",
+    "4 Tom Tom PROPN Number=Sing 5 nsubj _",
+    "5 sings sing VERB Tense=Pres|VerbForm=Fin 2 conj _",
+)
+
+
+def test_words_have_the_places_heads_and_depths_of_a_tree_that_is_known():
+    stimuli = read_treebank([(TREE + OTHER + TREE).encode()])
+    table = stimuli.table.iloc[:5]
+    assert set(table["sentence"]) == {"Mary doesn't see the 1 000 dogs ."}
+    assert stimuli.words[:5] == ["Mary", "see", "the", "000", "dogs"]
+    assert table["item"].tolist() == ["mary", "see", "the", "1000", "dog"]
+    np.testing.assert_array_equal(table["head_distance"], [3, np.nan, 2, 1, 3])
+    assert table["head_direction"].fillna("").tolist() == ["after", "", "after", "after", "before"]
+    assert table["depth"].tolist() == [1, 0, 2, 2, 1]
+    assert set(table["sentence_length"]) == {7}  # 1 and 000 are two written words
+    said = " ".join(stimuli.notes)
+    assert "No stimuli: 2 syntactic words in 1 multiword token" in said
+    assert "No space follows 1 of its 13 words" in said
+    assert "Of 1 word written with a space the last part" in said
+    assert "1 empty node" in said and "1 sentence with a text that had occurred" in said
+
+
+def test_sentences_have_the_clauses_and_tense_of_a_tree_that_is_known():
+    clauses = lines(
+        "1 he he PRON _ 2 nsubj _",
+        "2 said say VERB Tense=Past|VerbForm=Fin 0 root _",
+        "3 she she PRON _ 4 nsubj _",
+        "4 sings sing VERB Tense=Pres|VerbForm=Fin 2 ccomp _",
+        "5 and and CCONJ _ 6 cc _",
+        "6 dances dance VERB Tense=Pres|VerbForm=Fin 4 conj _",  # without a subject: no clause
+    )
+    stimuli = read_treebank([(TREE + OTHER + clauses).encode()], "sentence")
+    table = stimuli.table
+    assert stimuli.level == "sentence"
+    assert table["n_clauses"].tolist() == [1, 2, 2]
+    assert table["root_tense"].tolist() == ["Pres", "Pres", "Past"]
+    assert table["depth"].tolist() == [2, 2, 3]
+    assert table["sentence_length"].tolist() == [7, 5, 6]
+
+
+def second_parse() -> list[dict[str, object]]:
+    """The words of the shipped treebank by splitting lines, walking up to the root each time."""
+    rows = []
+    for block in FILE.read_text("utf-8").strip().split("\n\n"):
+        cells = [line.split("\t") for line in block.splitlines() if not line.startswith("#")]
+        joined = {
+            n
+            for c in cells
+            if "-" in c[0]
+            for n in range(int(c[0].split("-")[0]), int(c[0].split("-")[1]) + 1)
+        }
+        words = {int(c[0]): c for c in cells if c[0].isdecimal()}
+        inside = {str(number) for number in joined}
+        surface = [c for c in cells if "." not in c[0] and c[0] not in inside]
+        place = {c[0]: i for i, c in enumerate(surface)}
+        for number, c in words.items():
+            if number in joined or c[3] == "PUNCT":
+                continue
+            depth, at = 0, number
+            while words[at][6] != "0":
+                at = int(words[at][6])
+                depth += 1
+            head = int(c[6])
+            feats = dict(pair.split("=") for pair in c[5].split("|") if pair != "_")
+            rows.append(
+                {
+                    "sentence": " ".join(c[1] for c in surface),
+                    "word_index": place[c[0]],
+                    "upos": c[3],
+                    "tense": feats.get("Tense"),
+                    "number": feats.get("Number"),
+                    "relation": c[7].split(":")[0],
+                    "head_distance": abs(head - number) if head else None,
+                    "depth": depth,
+                }
+            )
+    return rows
+
+
+def test_the_shipped_treebank_is_what_a_second_parse_gives():
+    expected = pd.DataFrame(second_parse())
+    stimuli = datasets.load("treebank")
+    assert len(stimuli) == len(expected) == 1651
+    for name in expected:
+        ours = stimuli.table[name]
+        if name in ("word_index", "head_distance", "depth"):
+            np.testing.assert_array_equal(ours, expected[name].astype(float))
+        else:
+            assert ours.fillna("").tolist() == expected[name].fillna("").tolist()
+    assert {"gender", "person", "verb_form"} <= {feature.name for feature in stimuli.features}
+
+
+def test_the_shipped_treebank_is_the_one_that_its_rules_write():
+    assert FILE.read_text("utf-8") == grammar.text()
+    frames = Counter(s.metadata["sent_id"].split("-")[0] for s in conllu.parse(grammar.text()))
+    assert frames == dict.fromkeys(grammar.FRAMES, grammar.EACH)
+
+
+def test_the_text_of_the_shipped_treebank_follows_from_its_tokens():
+    """As `# text` has it once the spaces that SpaceAfter=No takes away are gone."""
+    stimuli = read_treebank([FILE], "sentence")
+    said = [s.metadata["text"] for s in conllu.parse(FILE.read_text("utf-8"))]
+    assert [s.replace(" .", ".").replace(" ?", "?") for s in stimuli.sentences] == said
+
+
+def test_frames_have_the_clauses_that_their_rules_make():
+    table = read_treebank([FILE], "sentence").table
+    frame = table["_sent_id"].str.rpartition("-")[0]
+    clauses = dict.fromkeys(grammar.FRAMES, 1)
+    clauses |= dict.fromkeys(("clausal", "relative", "coordinated", "adverbial", "controlled"), 2)
+    assert table["n_clauses"].tolist() == [clauses[name] for name in frame]
+
+
+# --- what is no treebank ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("\t0\troot", "\t7\troot", "has 0 roots"),
+        ("\t7\tdet", "\t99\tdet", "whose head is no word"),
+        ("\t7\tdet", "\t0\tdet", "has 2 roots"),
+        ("\t4\tobj", "\t5\tobj", "a circle of heads through word 5"),
+        ("\t7\tdet", "\t_\tdet", "whose head is no word"),
+    ],
+)
+def test_a_sentence_without_a_tree_is_left_out_and_said(old, new, why):
+    assert old in TREE
+    bad = "# sent_id = bad-1\n" + TREE.replace(old, new)
+    stimuli = read_treebank([(bad + OTHER).encode()])
+    assert set(stimuli.sentences) == {"Dogs sleep and Tom sings"}
+    assert any("'bad-1'" in note and why in note for note in stimuli.notes)
+    with pytest.raises(InputError, match=f"no sentence that can be used .*{why}"):
+        read_treebank([bad.encode()])
+
+
+def test_what_is_no_conllu_is_said(tmp_path):
+    with pytest.raises(InputError, match="sentence 2 of the CSV is no CoNLL-U"):
+        read_treebank([(TREE + "just text\n").encode()])
+    with pytest.raises(InputError, match="has no forms"):
+        read_treebank([lines("1 _ _ NOUN _ 0 root _").encode()])
+    with pytest.raises(InputError, match="unknown level of stimuli 'words'"):
+        read_treebank([TREE.encode()], "words")
+    with pytest.raises(InputError, match="cannot be read"):
+        read_treebank([tmp_path / "none.conllu"])
+    with pytest.raises(InputError, match="at least one"):
+        read_treebank([])
+
+
+def test_without_trees_and_lemmas_the_rest_is_there():
+    rows = [
+        "1 Dogs _ NOUN Number=Plur _ _ _",
+        "2 sleep _ VERB Tense=Pres _ _ _",
+        "3 never _ ADV _ _ _ _",
+    ]
+    other = [row.replace("Dogs", "Cat").replace("Plur", "Sing") for row in rows]
+    other[1] = other[1].replace("Pres", "Past")
+    stimuli = read_treebank([(lines(*rows) + lines(*other) + lines(*rows[:2])).encode()])
+    names = [feature.name for feature in stimuli.features]
+    assert "relation" not in names and "depth" not in names and "upos" in names
+    assert stimuli.table["item"].tolist()[:3] == ["dogs", "sleep", "never"]
+
+
+def test_values_that_are_numbers_are_names():
+    rows = ["1 I I PRON Person=1 2 nsubj _", "2 go go VERB Person=1 0 root _"]
+    other = [row.replace("Person=1", "Person=2").replace("I", "you") for row in rows]
+    stimuli = read_treebank([(lines(*rows) + lines(*other)).encode()])
+    assert set(stimuli.values("person")) == {"person 1", "person 2"}
+
+
+def test_features_without_two_frequent_values_are_left_out_and_said():
+    odd = OTHER.replace("Tense=Pres|VerbForm=Fin\t0", "Tense=Pres|Mood=Imp|VerbForm=Fin\t0")
+    stimuli = read_treebank([(TREE + odd).encode()])
+    assert "mood" not in stimuli.table and "verb_form" not in stimuli.table
+    assert any("mood" in note and "frequent enough" in note for note in stimuli.notes)
+
+
+def test_files_folders_and_patterns(tmp_path):
+    for name in ("b", "a"):
+        (tmp_path / f"{name}.conllu").write_text(TREE if name == "a" else OTHER)
+    (tmp_path / "readme.txt").write_text("x")
+    both = [tmp_path / "a.conllu", tmp_path / "b.conllu"]
+    assert treebank_paths(str(tmp_path)) == treebank_paths(str(tmp_path / "*.conllu")) == both
+    assert treebank_paths(str(both[0])) == both[:1]
+    stimuli = read_treebank(both)
+    assert stimuli.name == "a.conllu and 1 more"
+    assert set(stimuli.table["_sent_id"]) == {"a:1", "b:1"}
+    one = read_treebank([(TREE + OTHER).encode()])
+    pd.testing.assert_frame_equal(
+        one.table.drop(columns="_sent_id"), stimuli.table.drop(columns="_sent_id")
+    )
+    utf16 = io.BytesIO((TREE + OTHER).encode("utf-16"))
+    assert read_treebank([utf16]).digest == one.digest
+
+
+# --- samples ---------------------------------------------------------------------------------
+
+
+def test_a_sample_has_whole_sentences_and_is_the_same_for_a_seed():
+    whole = read_treebank([FILE])
+    one, same, other = (read_treebank([FILE], "word", Sampling(200, seed=s)) for s in (1, 1, 2))
+    assert one.digest == same.digest != other.digest
+    assert 200 <= len(one) < 215
+    for sentence, rows in one.table.groupby("sentence"):
+        assert len(rows) == (whole.table["sentence"] == sentence).sum()
+    assert any("A sample of" in note and "seed 1" in note for note in one.notes)
+    assert len(read_treebank([FILE], "word", Sampling(10**6))) == len(whole)
+    assert len(read_treebank([FILE], "sentence", Sampling(50))) == 50
+
+
+def test_a_balanced_sample_recovers_a_planted_rare_value():
+    """One in ten groups has the rare value; a balanced sample takes about as many of both."""
+    rng = np.random.default_rng(0)
+    n = 2000
+    frame = pd.DataFrame({"f": np.where(np.repeat(rng.random(n) < 0.1, 3), "rare", "common")})
+    groups = np.repeat(np.arange(n), 3)
+    at_random = frame["f"][sample_rows(frame, groups, 300, seed=1)]
+    balanced = frame["f"][sample_rows(frame, groups, 300, ["f"], seed=1)]
+    assert (at_random == "rare").mean() < 0.2
+    assert abs((balanced == "rare").mean() - 0.5) < 0.02
+    kept = sample_rows(frame, groups, 300, ["f"], seed=1)
+    assert set(np.bincount(groups[kept])) == {0, 3}
+
+
+def test_two_features_are_balanced_better_than_at_random():
+    def unevenness(stimuli) -> float:
+        return sum(
+            float(((stimuli.table[name].value_counts(normalize=True) - 0.5) ** 2).sum())
+            for name in ("tense", "number")
+        )
+
+    cost = {
+        balance: np.mean(
+            [unevenness(read_treebank([FILE], "word", Sampling(250, balance, s))) for s in range(5)]
+        )
+        for balance in ((), ("tense", "number"))
+    }
+    assert cost["tense", "number"] < 0.2 * cost[()]
+
+
+def test_a_sample_that_cannot_be():
+    with pytest.raises(InputError, match="unknown feature to balance 'tens': did you mean tense"):
+        read_treebank([FILE], "word", Sampling(100, ("tens",)))
+    with pytest.raises(InputError, match="sample of 1 stimuli"):
+        read_treebank([FILE], "word", Sampling(1))
