@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Self
@@ -38,7 +39,9 @@ class Bars:
 
 
 def _new_bar(title: str, progress: Progress) -> Any:
-    from tqdm.auto import tqdm
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a notebook without ipywidgets has bars of text
+        from tqdm.auto import tqdm
 
     # None: no bar where stderr is no terminal. A notebook's stderr is none, and shows bars.
     disable = False if "ipykernel" in sys.modules else None
