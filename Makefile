@@ -32,8 +32,8 @@ format: setup  ## put the code in the one format
 
 docs: setup  ## build the docs site into build/docs; a broken link fails
 	@$(PYTHON) -m pip install -qq --disable-pip-version-check -c constraints.txt -r requirements-docs.txt
-	@NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict --quiet
-	@echo "build/docs/index.html"
+	@NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict
+	@echo "build/docs/index.html (to search, serve it: python3 -m http.server -d build/docs)"
 
 bench: setup  ## measure the speed, side by side with what one would use instead
 	@$(PYTHON) -m pip install -qq --disable-pip-version-check -c constraints.txt -r requirements-bench.txt

@@ -78,7 +78,8 @@ def _output(output: dict[str, Any]) -> str:
         return f'<img alt="figure" src="data:image/png;base64,{content}">'
     if "text/html" in data:
         # A blank line would end the block of HTML.
-        return re.sub(r"\n\s*\n", "\n", "".join(data["text/html"]))
+        shown = "".join(data["text/html"]).replace(' border="1" class="dataframe"', "")
+        return re.sub(r"\n\s*\n", "\n", shown)
     text = "".join(data["text/plain"]).rstrip()
     return f"```text\n{text}\n```" if text else ""
 

@@ -6,6 +6,8 @@ import html
 from collections.abc import Sequence
 from typing import Any
 
+from mlem_core.base.text import number
+
 # A name and what there is of it.
 Lines = Sequence[tuple[str, str]]
 
@@ -28,5 +30,5 @@ def as_html(title: str, lines: Lines, table: Any = None) -> str:
     )
     parts = [f"<p><b>{html.escape(title)}</b></p>", f"<table>{rows}</table>" if rows else ""]
     if table is not None:
-        parts.append(table.to_html(index=False, border=0, float_format="{:.3f}".format))
+        parts.append(table.to_html(index=False, border=0, float_format=lambda v: number(v, 3)))
     return f"<div>{''.join(parts)}</div>"
