@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from mlem_core.base.errors import InputError
+from mlem_core.estimators.registry import check_values
 from pages.parts import background, capsules, choices, frame, method, stimuli_form, stored
 from pages.parts.opening import whole_view
 from pages.parts.screens import SCREENS
@@ -151,9 +152,37 @@ def _choose_options(stimuli: StimulusSet | None) -> dict[str, Any]:
     _forget_kinds()
     a, b = st.columns(2, gap="large")
     with a:
-        of_features = _choose_features(stimuli)
+        of_features, below = _choose_features(stimuli), st.container()
     with b:
-        return of_features | _choose_method()
+        options = of_features | _choose_method()
+    with below:
+        return options | {"values": _choose_values(stimuli, options)}
+
+
+def _choose_values(stimuli: StimulusSet | None, options: dict[str, Any]) -> tuple[str, ...]:
+    """The features whose values are told apart; what is recommended depends on the options."""
+    if stimuli is None or options["features"] == ():
+        return ()
+    names, recommended = stimuli_form.values_to_tell_apart(options)
+    chosen = choices.choose_any(
+        "Values told apart",
+        names,
+        "values",
+        recommended,
+        placeholder="none: only whether they differ",
+        help=f"{method.VALUES} Empty is the coding of the papers. What is chosen at first is what "
+        "these stimuli have pairs enough for.",
+    )
+    st.caption(
+        "Every two of their values have a distance of their own; none is the coding of the papers."
+        if chosen
+        else "Features say only whether, or by how much, they differ: the coding of the papers."
+    )
+    try:
+        check_values(options["estimator"], chosen, options["interactions"])
+    except InputError as error:
+        st.error(plain(error), icon=":material/error:")
+    return tuple(name for name in names if name in chosen)
 
 
 def _choose_features(stimuli: StimulusSet | None) -> dict[str, Any]:
@@ -237,7 +266,7 @@ def _forget_kinds() -> None:
     before = st.session_state.setdefault("options of", chosen)
     if before != chosen:
         st.session_state["options of"] = chosen
-        for name in ("columns", "ordered"):
+        for name in ("columns", "ordered", "values"):
             choices.choose_now(name, None)
 
 

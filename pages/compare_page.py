@@ -10,7 +10,7 @@ import streamlit as st
 
 from mlem_core.base.typing import layer_name, parse_layer
 from mlem_core.report import captions
-from pages.parts import audited, choices, exporting, frame, stored, tables, uncertainty
+from pages.parts import audited, choices, exporting, frame, stored, tables, uncertainty, values
 from pages.parts.exporting import Panel
 from pages.parts.opening import open_view
 from pages.parts.view import View, two_layers
@@ -77,6 +77,13 @@ def body() -> None:
             "Where the two layers differ: intervals and tests",
             f"Importance in {plain(a)} less that in {plain(b)}, the same sentences "
             "left out on both sides (two-sided).",
+        )
+    if a != b:
+        frame.folded(
+            values.TITLE,
+            ":material/call_split:",
+            "values",
+            lambda: values.in_two(view, results, a, b),
         )
     st.subheader("Maps of the stimuli")
     _maps(view, chosen, colour)

@@ -16,6 +16,7 @@ from pages.parts import (
     frame,
     tables,
     uncertainty,
+    values,
 )
 from pages.parts.exporting import Panel
 from pages.parts.opening import open_view
@@ -61,6 +62,7 @@ def body() -> None:
         "profiles",
         captions.profiles(
             view.caption(results),
+            results.coding,
             "" if tested is None else tested.family,
             "" if intervals is None else intervals.units.over,
             flagged=bool(flags),
@@ -85,8 +87,13 @@ def body() -> None:
         results.scores,
         "scores",
         "Held-out scores of each layer and fold",
-        "ρ, ρ with ties at random (rho_a), the ceiling, and the ridge penalty α that the inner "
-        "cross-validation chose.",
+        captions.scores(results.coding),
+    )
+    frame.folded(
+        values.TITLE,
+        ":material/call_split:",
+        "values",
+        lambda: values.in_layers(view, results),
     )
     uncertainty.chance(view)
     correlated.show(view)

@@ -22,11 +22,6 @@ if TYPE_CHECKING:
 
 REPLICATES = 1_000
 EXAMPLES = 8
-CEILING = (
-    "How far a function of which features differ, and by how much, can correlate with the {} "
-    "layer's distances: an estimate, from means by pattern that other stimuli give. Another coding "
-    "of the same features may reach more."
-)
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
@@ -149,15 +144,16 @@ def _two(view: View, a: str, b: str) -> None:
 
 def _computed_on(view: View) -> str:
     tables = view.analysis.tables
-    return captions.computed_on(tables.n_stimuli, tables.n_pairs, tables.n_folds, view.held_out)
+    counts = tables.n_stimuli, tables.n_pairs, tables.n_folds
+    return f"{captions.coded(view.coding)} {captions.computed_on(*counts, view.held_out)}"
 
 
 def _numbers(why: Explanation, a: str, b: str) -> None:
     names = {"rsa": "RSA", "ceiling_a": f"Ceiling of {a}", "ceiling_b": f"Ceiling of {b}"}
     helps = {
         "rsa": "Spearman ρ of the neural distances of the two layers over all pairs.",
-        "ceiling_a": CEILING.format("first"),
-        "ceiling_b": CEILING.format("second"),
+        "ceiling_a": captions.ceiling_of("first", why.coding),
+        "ceiling_b": captions.ceiling_of("second", why.coding),
     }
     for _, row in why.whole.iterrows():
         interval = ""

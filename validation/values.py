@@ -14,6 +14,7 @@ from mlem_core.data.folds import fold_groups, group_folds
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.measures.decomposition import UNEXPLAINED, decompose
+from mlem_core.measures.value_distances import psd_cost
 from mlem_core.pairs.build import PassOptions, pair_tables
 from mlem_core.pairs.columns import chosen_to_resolve, feature_columns
 from mlem_core.pairs.patterns import PairIndex
@@ -125,6 +126,22 @@ def feature_by_feature() -> list[Row]:
     return rows
 
 
+def of_points() -> list[Row]:
+    """What it costs that separations of values be squared distances of points, on all words."""
+    stimuli = datasets.load(STIMULI)
+    layers = [rows_of(MODEL, layer).astype(np.float64) for layer in LAYERS]
+    folds = group_folds(stimuli.groups, FOLDS, 0)
+    found: list[Row] = []
+    for coding, resolved in list(CODINGS.items())[1:]:
+        tables = tables_of(stimuli, layers, folds, resolved)
+        fits = RidgeMLEM().cross_validate(tables)
+        cost = psd_cost(tables, fits.weights)
+        for layer, rho, own in zip(LAYERS, fits.rho.mean(axis=1), cost, strict=True):
+            about = {"study": "points", "coding": coding, "layer": layer}
+            found.append(about | {"rho": float(rho), "cost": own.mean(), "most": own.max()})
+    return found
+
+
 def with_noise() -> list[Row]:
     """What labels that mean nothing earn of the RSA of layers 3 and 6 when their values are told
     apart: a column of noise, and part of speech dealt out anew."""
@@ -182,7 +199,7 @@ def tables_from(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
             text = f"{part['rho'].mean():.3f}"
             if coding != "0/1":
                 text += f" ({part['gain'].min():+.3f})"
-            row = f"{n:,} ({draws} {'draw' if draws == 1 else 'draws'}), over {over}"
+            row = f"{int(n):,} ({draws} {'draw' if draws == 1 else 'draws'}), over {over}"
             label = f"layer {layer}" if study == "words" else str(layer)
             cells.setdefault(row, {})[f"{label}: {coding}"] = text
         found[name] = pd.DataFrame(cells).T.rename_axis("stimuli")
@@ -199,6 +216,15 @@ def tables_from(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     found["values and noise"] = shown.map(
         lambda v: "" if np.isnan(v) else f"{v:,.0f}" if v > 1 else f"{round(v, 3) + 0.0:.3f}"
     )
+    points = rows[rows["study"] == "points"]
+    texts = [
+        f"{round(cost, 4) + 0.0:.4f} ({round(most, 4) + 0.0:.4f})"
+        for cost, most in zip(points["cost"], points["most"], strict=True)
+    ]
+    wide = points.assign(text=texts).pivot(index="coding", columns="layer", values="text")
+    found["values of points"] = wide.rename(
+        columns=lambda layer: f"layer {float(layer):.0f}"
+    ).rename_axis("told apart")
     return found
 
 
@@ -217,5 +243,6 @@ def tasks(quick: bool) -> list[Task]:
             *found,
             Task("one", feature_by_feature, ()),
             Task("noise", with_noise, ()),
+            Task("points", of_points, ()),
         ]
     )

@@ -62,10 +62,9 @@ class Analysis:
         title = f"Analysis of {many(n_stimuli, level)} of {self.stimuli.name}"
         lines = [(model, f"layers {span(layers)}") for model, layers in of_models.items()]
         lines.append(("features", f"{n_features}: {listed(self.tables.features, most=6)}"))
+        lines.append(("coded by", self.tables.coding))
         how = f"{spec.estimator}, {spec.distance} distances, {spec.folds} folds over "
         lines.append(("computed with", how + spec.folds_over))
-        if self.tables.resolved:
-            lines.append(("values told apart", listed(self.tables.resolved, most=6)))
         if self.notices:
             lines.append(("notices", f"{len(self.notices)}, see .notices"))
         return title, lines

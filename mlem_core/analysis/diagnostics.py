@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.analysis.results import correlations_of_features
+from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import listed, many
 from mlem_core.base.typing import IntArray
@@ -19,7 +20,7 @@ from mlem_core.data.folds import stimulus_folds, tested
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.normal_equations import training_blocks
 from mlem_core.pairs.build import tables_without_layers
-from mlem_core.pairs.columns import feature_columns
+from mlem_core.pairs.columns import chosen_to_resolve, feature_columns
 from mlem_core.pairs.crossfit import alone
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.tables import PairTables
@@ -43,6 +44,7 @@ ALONE = 0.1
 # Of more stimuli the pairs of a sample are looked at: seconds instead of half a minute.
 MOST_STIMULI = 2_500
 MOST_ROWS = 20
+DEFAULT = AnalysisSpec()
 
 
 @dataclass(frozen=True)
@@ -79,15 +81,7 @@ class Lint:
     n_stimuli: int
 
 
-def lint(
-    stimuli: StimulusSet,
-    *,
-    folds: int = 5,
-    seed: int = 0,
-    missing: str = "ignore",
-    interactions: bool = False,
-    folds_over: str = "sentences",
-) -> Lint:
+def lint(stimuli: StimulusSet, spec: AnalysisSpec = DEFAULT) -> Lint:
     """Look at stimuli as a careful colleague would before a run.
 
     What needs all pairs of stimuli is looked at in a seeded sample where there are more than
@@ -96,27 +90,30 @@ def lint(
     Parameters
     ----------
     stimuli : with the features that are to be used (`StimulusSet.select`)
-    folds, seed, missing, interactions, folds_over : as in `AnalysisSpec`
+    spec : its folds, seed, missing values, interactions, and features that are resolved by value
 
     Raises
     ------
     InputError
-        An unknown policy for missing values; features that make too many patterns.
+        An unknown policy for missing values; features that cannot be resolved by value, or that
+        make too many patterns.
     """
-    n = len(stimuli)
-    findings = [*_duplicates(stimuli), *_missing(stimuli, missing), *_values(stimuli, folds)]
-    findings += _size(stimuli, folds, interactions)
+    n, folds, seed = len(stimuli), spec.folds, spec.seed
+    resolved = chosen_to_resolve(feature_columns(stimuli), spec.values)
+    findings = [*_duplicates(stimuli), *_missing(stimuli, spec.missing, resolved)]
+    findings += [*_values(stimuli, folds), *_size(stimuli, folds, spec.interactions, resolved)]
     try:
-        fold_of = stimulus_folds(stimuli, folds_over, folds, seed)
-        findings += _tested(stimuli, fold_of, folds, folds_over)
+        fold_of = stimulus_folds(stimuli, spec.folds_over, folds, seed)
+        findings += _tested(stimuli, fold_of, folds, spec.folds_over)
     except InputError as error:
         text = str(error)
         findings.append(Finding("problem", "folds", text[:1].upper() + text[1:]))
         fold_of = np.arange(n) % min(max(folds, 2), n)
     rows = np.sort(np.random.default_rng(seed).permutation(n)[:MOST_STIMULI])
-    index = PairIndex.build(feature_columns(stimuli.take(rows)), fold_of[rows], missing)
+    columns = feature_columns(stimuli.take(rows), resolved=resolved)
+    index = PairIndex.build(columns, fold_of[rows], spec.missing)
     findings += [Finding("note", "bins", note) for note in index.notes]
-    tables = tables_without_layers(index).with_interactions(interactions)
+    tables = tables_without_layers(index).with_interactions(spec.interactions and not resolved)
     findings += [*feature_findings(tables), *_patterns(tables)]
     correlations = correlations_of_features(tables)
     of = "all pairs of stimuli" if len(rows) == n else f"the pairs of {len(rows):,} of the stimuli"
@@ -170,12 +167,13 @@ def feature_findings(tables: PairTables) -> Iterator[Finding]:
                 (tables.features[f], tables.features[g]),
             )
     fewest = min(len(own) for own in present)
-    if len(tables.columns) >= fewest:
+    # The weights of values are drawn towards one a feature, so that there is always one best fit.
+    if len(tables.columns.parts) >= fewest:
         yield Finding(
             "problem",
             "weights",
-            f"The model has {len(tables.columns)} weights, but the features tell the pairs of "
-            f"stimuli apart in only {fewest} ways; other weights would fit as well, so choose "
+            f"The model has {len(tables.columns.parts)} weights, but the features tell the pairs "
+            f"of stimuli apart in only {fewest} ways; other weights would fit as well, so choose "
             f"fewer features{' or no interactions' if tables.interactions else ''}.",
             tables.features,
         )
@@ -190,7 +188,8 @@ def _patterns(tables: PairTables) -> Iterator[Finding]:
             f"The features tell the pairs of stimuli apart in {len(tables.codes):,} ways, so that "
             f"{share:.0%} of the pairs in a fold differ as no pair of other stimuli does: what "
             "features explain together, and the ceilings, come out too low; put continuous "
-            "features into bins, choose fewer features or add stimuli.",
+            "features into bins, choose fewer features or add stimuli"
+            f"{', or tell fewer values apart' if tables.resolved else ''}.",
             tables.features,
         )
 
@@ -237,14 +236,17 @@ def _duplicates(stimuli: StimulusSet) -> Iterator[Finding]:
     )
 
 
-def _missing(stimuli: StimulusSet, policy: str) -> Iterator[Finding]:
+def _missing(stimuli: StimulusSet, policy: str, resolved: Sequence[str]) -> Iterator[Finding]:
     n = len(stimuli)
-    groups: dict[bytes, tuple[NDArray[np.bool_], list[str]]] = {}
+    # Of a feature that is resolved, a missing value is a value whatever the policy.
+    groups: dict[tuple[bool, bytes], tuple[NDArray[np.bool_], list[str]]] = {}
     for feature in stimuli.features:
         absent = pd.isna(stimuli.values(feature.name))
         if absent.any():
-            groups.setdefault(absent.tobytes(), (absent, []))[1].append(feature.name)
-    for absent, names in groups.values():
+            as_level = policy == "level" or feature.name in resolved
+            key = as_level, absent.tobytes()
+            groups.setdefault(key, (absent, []))[1].append(feature.name)
+    for (as_level, _), (absent, names) in groups.items():
         n_absent = int(absent.sum())
         present = n - n_absent
         without = 1 - present * (present - 1) / (n * (n - 1))
@@ -254,7 +256,7 @@ def _missing(stimuli: StimulusSet, policy: str) -> Iterator[Finding]:
             else f"The features {listed([repr(name) for name in names], most=5)} have no value, "
             "always together,"
         )
-        if policy == "level":
+        if as_level:
             means = (
                 "having none counts as a value of its own, so its importance is partly about "
                 "which stimuli have the feature at all"
@@ -330,9 +332,14 @@ def _stretched(name: str, values: pd.Series[Any]) -> Iterator[Finding]:
         )
 
 
-def _size(stimuli: StimulusSet, folds: int, interactions: bool) -> Iterator[Finding]:
+def _size(
+    stimuli: StimulusSet, folds: int, interactions: bool, resolved: Sequence[str]
+) -> Iterator[Finding]:
     n = len(stimuli)
-    n_weights = len(Columns(tuple(feature.name for feature in stimuli.features), interactions))
+    columns = feature_columns(stimuli, resolved=resolved)
+    names, of_values = ([getattr(c, what) for c in columns] for what in ("name", "names"))
+    interactions = interactions and not resolved  # else the run says that it cannot be
+    n_weights = len(Columns(tuple(names), interactions, tuple(of_values)))
     if n < PER_WEIGHT * n_weights:
         yield Finding(
             "caution",
@@ -341,7 +348,8 @@ def _size(stimuli: StimulusSet, folds: int, interactions: bool) -> Iterator[Find
             f"{PER_WEIGHT} stimuli a weight (here {PER_WEIGHT * n_weights:,}), because pairs of "
             "the same stimuli are not independent: expect weights that change from fold to fold, "
             "and add stimuli or choose fewer features"
-            f"{' or no interactions' if interactions else ''}.",
+            f"{' or no interactions' if interactions else ''}"
+            f"{', or tell fewer values apart' if resolved else ''}.",
         )
     sizes = np.bincount(stimuli.groups)
     what = "sentence_id" if "sentence_id" in stimuli.table else "sentence"

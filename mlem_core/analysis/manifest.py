@@ -14,7 +14,7 @@ from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.parallel import cores
 from mlem_core.base.typing import Layer
 from mlem_core.data.stimuli import StimulusSet
-from mlem_core.estimators.ridge import ALPHAS
+from mlem_core.estimators.ridge import ALPHAS, BETAS
 from mlem_core.models.representations import Representations
 
 PACKAGES = ("numpy", "scipy", "scikit-learn", "pandas", "torch", "transformers")
@@ -50,6 +50,7 @@ def manifest_of(
 
     Parameters
     ----------
+    spec : with the names of the features that are resolved by value
     whole, stimuli : all of them, and those that the analysis keeps
     sources : representations by the name of their model
     layers : that have results
@@ -62,7 +63,7 @@ def manifest_of(
     return {
         "format": 1,
         "parameters": replace(spec, features=tuple(f.name for f in stimuli.features)).to_dict(),
-        "alphas": list(ALPHAS),
+        "alphas": list(BETAS if spec.values else ALPHAS),
         "stimuli": {
             "name": stimuli.name,
             "digest": whole.digest,

@@ -21,6 +21,7 @@ from mlem_core.data.csvfile import write_table
 from mlem_core.estimators.base import FoldFits
 from mlem_core.measures import similarity
 from mlem_core.measures.importance import fitted
+from mlem_core.measures.value_distances import value_distances
 from mlem_core.pairs.tables import PairTables
 from mlem_core.storage.files import replacing
 
@@ -44,6 +45,9 @@ class Results:
     layers : (model, layer) of each layer, in the order of the squares
     agreement : Spearman ρ of the upper triangles of the two similarity tables
     feature_correlations : Pearson correlations of the feature distances, square
+    value_distances : how far apart the values of the features are that are resolved by value, see
+        `mlem_core.measures.value_distances.value_distances`; no rows where none is
+    coding : what the metric sees of two stimuli, in words that follow "coded by"
     n_stimuli, n_pairs, n_folds : what it was computed on
     """
 
@@ -56,6 +60,8 @@ class Results:
     layers: list[Layer]
     agreement: float
     feature_correlations: pd.DataFrame
+    value_distances: pd.DataFrame
+    coding: str
     n_stimuli: int
     n_pairs: int
     n_folds: int
@@ -76,6 +82,7 @@ class Results:
         )
         return title, [
             ("computed on", f"{self.n_stimuli:,} stimuli, {self.n_pairs:,} pairs"),
+            ("features", f"{len(self.feature_correlations)}, coded by {self.coding}"),
             (
                 "held-out ρ",
                 f"{number(rho.min())} to {number(rho.max())}, highest in {best} (mean over "
@@ -95,6 +102,16 @@ class Results:
     def n_profile_features(self) -> int:
         """How many numbers an importance profile has: features, and interactions if weighed."""
         return int(self.importance["feature"].nunique())
+
+    @property
+    def resolved(self) -> tuple[str, ...]:
+        """The features that are resolved by value."""
+        return tuple(dict.fromkeys(self.value_distances["feature"]))
+
+    def most_important(self, features: Sequence[str]) -> str:
+        """That of some features with the highest mean importance."""
+        means = self.importance.groupby("feature")["importance"].mean()
+        return max(features, key=lambda name: float(means[name]))
 
     @cached_property
     def layer_map(self) -> pd.DataFrame:
@@ -118,6 +135,7 @@ class Results:
 
     def tables(self) -> dict[str, pd.DataFrame]:
         """The tables of the command line's contract by their file names."""
+        resolved = {"value_distances.csv": self.value_distances} if self.resolved else {}
         return {
             "scores.csv": self.scores,
             "importance.csv": self.importance,
@@ -126,6 +144,7 @@ class Results:
             "similarity_profiles.csv": _with_names(self.similarity_profiles),
             "similarity_rsa.csv": _with_names(self.similarity_rsa),
             "layer_map.csv": self.layer_map,
+            **resolved,
         }
 
 
@@ -205,6 +224,8 @@ def results_from_tables(
         layers=list(layers),
         agreement=similarity.agreement(tau, rsa),
         feature_correlations=correlations_of_features(tables),
+        value_distances=value_distances(tables, fold_fits.weights, layers),
+        coding=tables.coding,
         n_stimuli=tables.n_stimuli,
         n_pairs=tables.n_pairs,
         n_folds=tables.n_folds,

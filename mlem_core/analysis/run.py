@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -86,7 +87,8 @@ def _run(spec: AnalysisSpec, store: Store, report: Report, stimuli: StimulusSet 
                 f"{model} layer {layer} represents all stimuli alike (every distance is the same); "
                 "its scores and importances are 0."
             )
-    manifest = manifest_of(spec, whole, stimuli, sources, layers, notices)
+    named = replace(spec, values=resolved)
+    manifest = manifest_of(named, whole, stimuli, sources, layers, notices)
     return Analysis(spec, stimuli, layers, tables, rsa, folds, notices, manifest, whole)
 
 

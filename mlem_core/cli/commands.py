@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from mlem_core.base.bars import Bars
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.text import many
-from mlem_core.cli.options import BAD_INPUT, LINTED, parser, spec_of
+from mlem_core.cli.options import BAD_INPUT, parser, spec_of
 
 if TYPE_CHECKING:
     from mlem_core.analysis.analysis import Analysis
@@ -198,7 +198,7 @@ def _lint(options: argparse.Namespace) -> None:
 
     spec = _spec(options)
     stimuli = spec.load_stimuli().select(spec.features)
-    found = lint(stimuli, **{name: getattr(spec, name) for name in LINTED})
+    found = lint(stimuli, spec)
     for finding in found.findings:
         rows = f" (rows {', '.join(map(str, finding.rows))})" if finding.rows else ""
         print(f"{finding.severity}: {finding.sentence}{rows}")

@@ -37,7 +37,7 @@ def found(
         a, b = shown.pair
         lines = [_alike(results, a, b, intervals), _shared(analysis, a, b, intervals)]
     lines.append(_matters(analysis, results, intervals))
-    rests = f"({_coding(analysis)}; {_each(analysis)})"
+    rests = f"(features coded by {results.coding}; {_each(analysis)})"
     return [f"{line} {rests}" for line in lines]
 
 
@@ -109,17 +109,6 @@ def _matters(analysis: Analysis, results: Results, intervals: LayerIntervals | N
 def _span(values: np.ndarray) -> str:
     low, high = number(values.min()), number(values.max())
     return low if low == high else f"{low} to {high}"
-
-
-def _coding(analysis: Analysis) -> str:
-    """What the metric sees of the features."""
-    tables = analysis.tables
-    plain = "whether they differ" + (", and by how much" if "ordered" in tables.kinds else "")
-    if not tables.resolved:
-        return f"features coded by {plain}"
-    values = f"which values of {listed(tables.resolved, most=4)} differ"
-    others = "" if len(tables.resolved) == len(tables.features) else f"; the others by {plain}"
-    return f"features coded by {values}{others}"
 
 
 def _each(analysis: Analysis) -> str:

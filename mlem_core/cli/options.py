@@ -16,7 +16,7 @@ from mlem_core.data.datasets import SETS
 
 BAD_INPUT = 2
 # What of an analysis the look at its stimuli depends on.
-LINTED = ("missing", "interactions", "folds", "folds_over", "seed")
+LINTED = ("missing", "interactions", "values", "folds", "folds_over", "seed")
 _FOLDER = "folder for the tables, made if it is not there"
 
 

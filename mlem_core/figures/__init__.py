@@ -23,6 +23,12 @@ from mlem_core.figures.profiles import profiles, with_interactions
 from mlem_core.figures.similarity import layer_maps, similarity_matrices
 from mlem_core.figures.stimuli import feature_correlations, feature_counts
 from mlem_core.figures.style import GREY, Annotations, feature_colors
+from mlem_core.figures.value_distances import (
+    value_lines,
+    value_map,
+    value_matrices,
+    value_scatter,
+)
 from mlem_core.figures.why import term_matrices, waterfall
 
 __all__ = [
@@ -49,6 +55,10 @@ __all__ = [
     "specification_curve",
     "stimulus_map",
     "term_matrices",
+    "value_lines",
+    "value_map",
+    "value_matrices",
+    "value_scatter",
     "waterfall",
     "with_interactions",
 ]

@@ -84,6 +84,27 @@ def plain(text: Any, longest: int = 28) -> str:
     return html.escape(line, quote=False).replace("$", "&#36;")
 
 
+def short_names(names: Sequence[str], longest: int = 14) -> list[str]:
+    """Names as labels of at most so many letters; what is cut leaves no two alike."""
+    for cut in (_cut_end, _cut_middle):
+        labels = [cut(" ".join(str(name).split()), longest) for name in names]
+        if len(set(labels)) == len(set(names)):
+            return [plain(label, longest) for label in labels]
+    numbered = [f"{_cut_end(name, longest - 4)} {at}" for at, name in enumerate(names, 1)]
+    return [plain(label, longest) for label in numbered]
+
+
+def _cut_end(name: str, longest: int) -> str:
+    return name if len(name) <= longest else f"{name[: longest - 1].rstrip()}…"
+
+
+def _cut_middle(name: str, longest: int) -> str:
+    if len(name) <= longest:
+        return name
+    end = (longest - 1) // 2
+    return f"{name[: longest - 1 - end].rstrip()}…{name[-end:].lstrip()}"
+
+
 def panels(
     titles: Sequence[str], *, height: int, across: int = 3
 ) -> tuple[go.Figure, list[tuple[int, int]]]:

@@ -50,6 +50,7 @@ class Explanation:
         cross-fitted and those of all pairs
     notes : sentences about how far this holds
     others : what intervals speak of, see `mlem_core.pairs.units.Units.others`
+    coding : what of the features was looked at, see `mlem_core.pairs.columns.coding`
     """
 
     layers: tuple[Layer, Layer]
@@ -57,6 +58,7 @@ class Explanation:
     whole: pd.DataFrame
     notes: tuple[str, ...] = ()
     others: str = "other sentences of this kind"
+    coding: str = "whether they differ"
 
     def __repr__(self) -> str:
         return " ".join(part for part in (self.headline, self.how_sure) if part)
@@ -109,9 +111,11 @@ class Explanation:
         rest = float(self.unexplained["value"]) / rsa
         if rest < 0:
             return f"{text} What these features do not explain sets the two apart."
+        # How the other features are coded, the sentence says.
+        features = f"by these features, coded by {self.coding.partition(' (')[0]}."
         if rest > 1:
-            return f"{text} None of it is explained by these features."
-        return f"{text} {_share(rest)} of it is not explained by these features."
+            return f"{text} None of it is explained {features}"
+        return f"{text} {_share(rest)} of it is not explained {features}"
 
     @property
     def how_sure(self) -> str:
@@ -155,7 +159,8 @@ class Explanation:
             what = "feature contributes" if len(others) == 1 else many
             text.append(f"The other {what} {_short(others['value'].sum())}.")
         if rest["value"] >= 0:
-            text.append(f"These features do not explain {_number(rest)} of it.")
+            features = f"These features, coded by {self.coding},"
+            text.append(f"{features} do not explain {_number(rest)} of it.")
         else:
             text.append(
                 "What these features do not explain makes the two less alike, by "
@@ -242,7 +247,8 @@ def explain(
     quantities = ["rsa", "ceiling_a", "ceiling_b"]
     whole = pd.DataFrame({"quantity": quantities, "value": [split.rsa[0, 1], *ceilings]})
     others = Units.of(analysis.stimuli).others
-    return Explanation((first, second), split.pair(0, 1), whole, others=others)
+    both = (first, second)
+    return Explanation(both, split.pair(0, 1), whole, others=others, coding=tables.coding)
 
 
 def with_intervals(

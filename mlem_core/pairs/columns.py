@@ -138,6 +138,22 @@ def chosen_to_resolve(columns: Sequence[FeatureColumn], asked: Sequence[str]) ->
     return tuple(name for name in by_name if name in asked)
 
 
+def coding(kinds: Sequence[str], resolved: Sequence[str]) -> str:
+    """What a metric sees of the features of two stimuli, in words that follow "coded by".
+
+    Parameters
+    ----------
+    kinds : "ordered" or "nominal" of each feature
+    resolved : names of those that are resolved by value
+    """
+    how_much = "whether and by how much they differ" if "ordered" in kinds else ""
+    plain = how_much or "whether they differ"
+    if not resolved:
+        return plain
+    text = f"which values of {listed(resolved)} differ"
+    return text if len(resolved) == len(kinds) else f"{text} (others: {plain})"
+
+
 class Coded(NamedTuple):
     """The difference of every two values of a feature as a code.
 

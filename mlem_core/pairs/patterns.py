@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.folds import fold_pairs
-from mlem_core.pairs.columns import MISSING, Coded, FeatureColumn, coded
+from mlem_core.pairs.columns import MISSING, Coded, FeatureColumn, coded, coding
 from mlem_core.pairs.condensed import n_pairs, row_slices
 
 Cells = NDArray[np.int32] | NDArray[np.int64]
@@ -53,6 +53,11 @@ class Patterns:
     def resolved(self) -> tuple[str, ...]:
         """The features that are resolved by value."""
         return tuple(f for f, own in zip(self.features, self.value_names, strict=True) if own)
+
+    @property
+    def coding(self) -> str:
+        """How the features are coded, in words that follow "coded by"."""
+        return coding(self.kinds, self.resolved)
 
     @property
     def n_patterns(self) -> int:

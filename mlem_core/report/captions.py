@@ -8,25 +8,35 @@ from __future__ import annotations
 
 import math
 
+from mlem_core.estimators.normal_equations import NOT_APART
 from mlem_core.measures import similarity as similarity_measures
 
+RESOLVED = "which values"  # begins the words for a coding that tells values apart
 FOLDS = "one standard deviation over folds (not an interval: folds share training stimuli)"
 
 
-def fitted(how: str, interactions: bool, missing: str | None) -> str:
+def coded(coding: str) -> str:
+    """How the features are coded; `coding` as in `mlem_core.pairs.columns.coding`."""
+    return f"Features are coded by {coding}."
+
+
+def fitted(how: str, interactions: bool, missing: str | None, coding: str) -> str:
     """How the metric models were fitted.
 
     Parameters
     ----------
     how : the estimator in words
     missing : policy for missing values; None where no value is missing
+    coding : as in `mlem_core.pairs.columns.coding`
     """
     if interactions:
         how += " with interactions, of which those that matter most are drawn (the CSV has all)"
     if missing is not None:
         what = {"ignore": "at no distance to any value", "level": "a value of their own"}[missing]
         how += f"; missing values are {what}"
-    return f"Fitted with {how}."
+        if missing == "ignore" and coding.startswith(RESOLVED):
+            how += " (a value of their own where values are told apart)"
+    return f"Fitted with {how}. {coded(coding)}"
 
 
 def computed_on(n_stimuli: int, n_pairs: int = 0, n_folds: int = 0, held_out: str = "") -> str:
@@ -43,13 +53,38 @@ def computed_on(n_stimuli: int, n_pairs: int = 0, n_folds: int = 0, held_out: st
     return f"Computed on {(', ' if n_folds else ' and ').join(counts)}{tested}."
 
 
+def ceiling(coding: str) -> str:
+    """What a ceiling is a bound on; `coding` as in `mlem_core.pairs.columns.coding`."""
+    text = (
+        "an estimate (from means that other stimuli give) of the ρ that a function of the features "
+        f"can reach, coded by {coding}"
+    )
+    unseen = "; it knows nothing of which values differ"
+    return text if coding.startswith(RESOLVED) else text + unseen
+
+
+def ceiling_of(which: str, coding: str) -> str:
+    """The same of one of two layers, "first" or "second"."""
+    return (
+        f"How far the {which} layer's distances can correlate with a function of the features: "
+        f"{ceiling(coding)}. Another coding of the same features may reach more."
+    )
+
+
 def profiles(
-    basis: str, family: str = "", over: str = "", *, flagged: bool = False, warning: str = ""
+    basis: str,
+    coding: str,
+    family: str = "",
+    over: str = "",
+    *,
+    flagged: bool = False,
+    warning: str = "",
 ) -> str:
     """Importance over the layers.
 
     Parameters
     ----------
+    coding : as in `mlem_core.pairs.columns.coding`
     family, over : what the p-values are corrected over, and what is drawn anew, see
         `mlem_core.pairs.units.Units.over`; empty where there are no intervals
     flagged : whether layers are flagged by an audit
@@ -65,14 +100,26 @@ def profiles(
         "Feature importance (FI): the drop of Spearman ρ on pairs of held-out stimuli when the "
         "feature is permuted, computed as an expectation; mean over folds.",
         spread,
-        "Dashed: held-out ρ of the metric model. Dotted: the ceiling, an estimate (from means that "
-        "other stimuli give) of the ρ that a function of which features differ, and by how much, "
-        "can reach; it knows nothing of which values differ.",
+        f"Dashed: held-out ρ of the metric model. Dotted: the ceiling, {ceiling(coding)}.",
         "Triangles: layers of which a conclusion changes in the audit, point at one for the reason."
         if flagged
         else "",
         warning,
         basis,
+    )
+
+
+def scores(coding: str) -> str:
+    """The table of held-out scores; `coding` as in `mlem_core.pairs.columns.coding`."""
+    chosen = "the ridge penalty α"
+    if coding.startswith(RESOLVED):
+        chosen = (
+            "the strength β (column alpha) that draws the distances of values towards one distance "
+            f"a feature ({NOT_APART:g}: values are not told apart)"
+        )
+    return (
+        f"ρ, ρ with ties at random (rho_a), the ceiling, and {chosen}, as the inner "
+        "cross-validation chose it."
     )
 
 
@@ -232,6 +279,60 @@ def why_layers(basis: str) -> str:
         "values, cross-fitted), and what these features do not explain. Orange: it makes the two "
         "alike; blue: it sets them apart.",
         basis,
+    )
+
+
+_UNITS = (
+    "in units of the fitted target (squared neural distances, or their ranks, scaled to [0, 1] in "
+    "each layer)"
+)
+
+
+def value_matrices(feature: str, basis: str) -> str:
+    """The distance of every two values of a feature."""
+    return _joined(
+        f"Squared distance of every two values of {feature} in the metric model (mean over folds), "
+        f"{_UNITS}. Rings: the distance of two stimuli of one value, beyond what all pairs share. "
+        "Crosses: values that no pair of stimuli has, where the penalty alone decides.",
+        basis,
+    )
+
+
+def value_map(feature: str, basis: str) -> str:
+    """The values of a feature as points."""
+    return _joined(
+        f"Metric MDS of the values of {feature}: near where the means of their representations are "
+        "near (square root of the separation w_ab). The wider a ring, the more the stimuli of the "
+        "value differ among themselves. The axes have no meaning of their own.",
+        basis,
+    )
+
+
+def value_lines(feature: str, basis: str) -> str:
+    """The distances of the values over the layers."""
+    return _joined(
+        f"Squared distance of every two values of {feature} over the layers (mean over folds), "
+        f"{_UNITS}. Named are the pairs furthest apart on average.",
+        basis,
+    )
+
+
+def value_scatter(feature: str, basis: str) -> str:
+    """The distances of the values in two layers."""
+    return _joined(
+        f"Squared distance of every two values of {feature} in the two layers (mean over folds), "
+        f"{_UNITS}: compare the order of the pairs, which Spearman's ρ does. In blue and named: "
+        "the pairs furthest apart, and those whose rank differs most.",
+        basis,
+    )
+
+
+def value_table(feature: str) -> str:
+    """The table behind these figures."""
+    return (
+        f"The values of {feature}: distance (squared, {_UNITS}) and its standard deviation over "
+        "folds, separation (its part between the means of the two values) and the pairs of stimuli "
+        "that it is seen in."
     )
 
 

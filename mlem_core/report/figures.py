@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 import plotly.graph_objects as go
 
 from mlem_core import figures
@@ -17,6 +18,7 @@ from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Layer, layer_name
 from mlem_core.estimators.registry import estimator_named
+from mlem_core.measures import value_distances
 from mlem_core.pairs.units import Units
 from mlem_core.report import captions
 from mlem_core.storage.store import Store
@@ -89,6 +91,7 @@ def basis(analysis: Analysis, selection: Selection, results: Results) -> str:
         estimator_named(selection.estimator).caption,
         selection.interactions,
         analysis.spec.missing if missing else None,
+        results.coding,
     )
     counts = results.n_stimuli, results.n_pairs, results.n_folds
     return f"{fitted} {captions.computed_on(*counts, held_out(analysis))}"
@@ -103,7 +106,7 @@ def _profiles(shown: Shown) -> Drawn:
     return Drawn(
         figures.profiles(shown.results.importance, shown.results.scores, shown.terms),
         "Importance of each feature over the layers",
-        captions.profiles(shown.basis),
+        captions.profiles(shown.basis, shown.results.coding),
     )
 
 
@@ -194,6 +197,63 @@ def _stimulus_map(shown: Shown, side: int) -> Drawn | None:
     )
 
 
+def _values(shown: Shown) -> tuple[pd.DataFrame, str] | None:
+    """The table of values, and the feature that matters most of those with values told apart."""
+    results = shown.results
+    if not results.resolved:
+        return None
+    return results.value_distances, results.most_important(results.resolved)
+
+
+def _value_matrices(shown: Shown) -> Drawn | None:
+    values = _values(shown)
+    if values is None:
+        return None
+    return Drawn(
+        figures.value_matrices(*values, shown.selection.layers),
+        f"Distances of the values of {values[1]}",
+        captions.value_matrices(values[1], shown.basis),
+    )
+
+
+def _value_lines(shown: Shown) -> Drawn | None:
+    values = _values(shown)
+    if values is None or not shown.several:
+        return None
+    return Drawn(
+        figures.value_lines(*values),
+        f"Distances of the values of {values[1]} over the layers",
+        captions.value_lines(values[1], shown.basis),
+    )
+
+
+def _value_map(shown: Shown, side: int) -> Drawn | None:
+    """The values in one of the two layers."""
+    values = _values(shown)
+    if values is None or not shown.several:
+        return None
+    model, layer = shown.pair[side]
+    title = f"{model} layer {layer}"
+    return Drawn(
+        figures.value_map(value_distances.value_map(*values, (model, layer)), title),
+        f"Values of {values[1]} in {title}",
+        captions.value_map(values[1], shown.basis),
+    )
+
+
+def _values_compared(shown: Shown) -> Drawn | None:
+    values = _values(shown)
+    if values is None or not shown.several:
+        return None
+    compared = value_distances.compare_layers(*values, *shown.pair)
+    a, b = map(layer_name, shown.pair)
+    return Drawn(
+        figures.value_scatter(compared.table, shown.pair, compared.rho),
+        f"Distances of the values of {values[1]} in {a} and {b}",
+        captions.value_scatter(values[1], shown.basis),
+    )
+
+
 # Each by the name of its file; None where there is nothing to draw.
 FIGURES: dict[str, Callable[[Shown], Drawn | None]] = {
     "profiles": _profiles,
@@ -204,6 +264,11 @@ FIGURES: dict[str, Callable[[Shown], Drawn | None]] = {
     "compare": _compare,
     "stimulus_map_a": lambda shown: _stimulus_map(shown, 0),
     "stimulus_map_b": lambda shown: _stimulus_map(shown, 1),
+    "values": _value_matrices,
+    "values_layers": _value_lines,
+    "values_map_a": lambda shown: _value_map(shown, 0),
+    "values_map_b": lambda shown: _value_map(shown, 1),
+    "values_compared": _values_compared,
 }
 
 

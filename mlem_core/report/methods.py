@@ -13,7 +13,9 @@ import jinja2
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.results import Results
 from mlem_core.base.text import listed, many, span
+from mlem_core.estimators.normal_equations import NOT_APART
 from mlem_core.estimators.registry import estimator_named
+from mlem_core.estimators.ridge import ALPHAS
 from mlem_core.pairs.distances import distance_named
 from mlem_core.report import references
 from mlem_core.report.figures import held_out
@@ -54,6 +56,7 @@ def methods_paragraph(
     layers = results.scores.groupby("model", sort=False)["layer"].unique()
     models = {str(name): manifest["models"][name] for name in layers.index}
     versions = {name: version for name, version in manifest["versions"].items() if version}
+    alphas = results.scores["alpha"].dropna()
     text = _template().render(
         results=results,
         spec=spec,
@@ -76,8 +79,14 @@ def methods_paragraph(
         n_terms=results.weights["feature"].nunique(),
         estimator=_estimator(spec.estimator if estimator is None else estimator, interactions),
         interactions=interactions,
-        alphas=results.scores["alpha"].dropna(),
-        grid=manifest["alphas"],
+        alphas=alphas[alphas < NOT_APART],
+        n_not_apart=int((alphas >= NOT_APART).sum()),
+        # What is shown may leave out the features that are resolved.
+        grid=manifest["alphas"]
+        if bool(results.resolved) == bool(analysis.tables.resolved)
+        else ALPHAS,
+        resolved=results.resolved,
+        coding=results.coding,
         held_out=held_out(analysis),
         n_tested=int((results.folds["fold"] >= 0).sum()),
         rho=results.scores.groupby(["model", "layer"])["rho"].mean(),

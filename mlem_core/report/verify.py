@@ -33,9 +33,11 @@ TOLERANCE = 1e-4
 LARGEST = 1_000_000_000
 MOST_FILES = 2_000
 
-_KEYS = ("measure", "model", "layer", "fold", "feature", "stimulus")
+_KEYS = ("measure", "model", "layer", "fold", "feature", "stimulus", "value_a", "value_b")
 _SQUARES = ("similarity_profiles.csv", "similarity_rsa.csv", "feature_correlations.csv")
 _TABLES = ("scores.csv", "importance.csv", "weights.csv", "folds.csv", *_SQUARES, "layer_map.csv")
+# What only some analyses have.
+_SOME = ("value_distances.csv",)
 _FILE = re.compile(r"representations/\d{2}\.(npz|safetensors|csv)")
 
 
@@ -145,7 +147,8 @@ def verify(path: Path | str, progress: Report | None = None) -> Verification:
         models = {str(name): str(identity) for name, identity in about["models"].items()}
         shown = dict(about["shown"])
         versions = dict(manifest["versions"])
-        expected = {name: files[f"tables/{name}"] for name in _TABLES}
+        names = [*_TABLES, *(name for name in _SOME if f"tables/{name}" in files)]
+        expected = {name: files[f"tables/{name}"] for name in names}
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         if isinstance(error, InputError):
             raise
@@ -167,8 +170,10 @@ def verify(path: Path | str, progress: Report | None = None) -> Verification:
         and analysis.manifest["models"][name].get("weights") != identity
     ]
     now = analysis.manifest["versions"]
+    # A table that is no longer made has no rows now.
+    computed = {name: computed.get(name, expected[name].partition(b"\n")[0]) for name in names}
     return Verification(
-        tables=[_compare(name, expected[name], computed[name], path) for name in _TABLES],
+        tables=[_compare(name, expected[name], computed[name], path) for name in names],
         changed=changed,
         findings=findings,
         versions=[
@@ -242,7 +247,7 @@ def _read(path: Path) -> tuple[dict[str, bytes], dict[str, str]]:
 def _needed(name: str) -> bool:
     return (
         name in ("capsule.json", "manifest.json", "stimuli.csv")
-        or (name.startswith("tables/") and name[7:] in _TABLES)
+        or (name.startswith("tables/") and name[7:] in (*_TABLES, *_SOME))
         or _FILE.fullmatch(name) is not None
     )
 

@@ -17,13 +17,13 @@ from pages.parts.wording import plain
 # What the URL may hold; every one is a list of texts.
 FORM = (
     "stimuli", "models", "files", "layers", "columns",
-    "ordered", "missing", "estimator", "interactions", "distance",
+    "ordered", "missing", "values", "estimator", "interactions", "distance",
     "special_tokens", "dtype", "folds", "folds_over", "seed",
 )  # fmt: skip
 VIEW = (
     "analysis", "features", "show_models", "show_layers", "a", "b", "colour", "term", "which",
     "fit", "products", "cells", "baseline", "claim", "limit", "feature", "other", "c",
-    "by", "pooled", "correction", "way", "group",
+    "by", "pooled", "correction", "way", "group", "apart", "valued", "at",
 )  # fmt: skip
 
 MOST_PILLS = 20
@@ -73,11 +73,14 @@ def key_of(name: str) -> str:
     still answers for the old widget is not heard.
     """
     of = ""
-    if name in ("columns", "ordered"):
+    if name in ("columns", "ordered", "values"):
         of = get_one("stimuli")
     elif name in VIEW:
         of = get_one("analysis")
     return f"choice {name} {of}"
+
+
+NOTHING = "none"  # stands in the URL for nothing chosen, where that is not the default
 
 
 def choose_many(
@@ -86,6 +89,24 @@ def choose_many(
     """A multiselect that is part of the state; its default is not written into the URL."""
     known = None if more.get("accept_new_options") else options
     more |= _prepare_many(known, name, default)
+    return list(st.multiselect(label, options, **more))
+
+
+def choose_any(
+    label: str, options: Sequence[str], name: str, default: Sequence[str], **more: Any
+) -> list[str]:
+    """As `choose_many` where none is a choice too, and a default that changes is followed."""
+    key, chosen = key_of(name), get(name)
+    if chosen is None:
+        st.session_state[key] = [one for one in default if one in options]
+    elif key not in st.session_state:
+        st.session_state[key] = [one for one in chosen if one in options]
+
+    def remember() -> None:
+        now = st.session_state[key]
+        put(name, None if set(now) == set(default) else now or [NOTHING])
+
+    more |= {"key": key, "on_change": remember}
     return list(st.multiselect(label, options, **more))
 
 

@@ -10,6 +10,16 @@ from pages.parts import choices
 MISSING_NAMES = {"ignore": "no distance to any value", "level": "a value of its own"}
 
 
+VALUES = (
+    "Whether two values of a feature only differ or not, as in the papers, or every two have a "
+    "distance of their own: a noun may then be nearer to a pronoun than to a verb."
+)
+NO_VALUES = (
+    "No feature here has values that are better told apart: it takes at least three values, and "
+    "enough pairs of stimuli for each two."
+)
+
+
 def choose(
     parameter: str, help: str, name: str = "", *, label: Callable[[str], str] = str, **more: Any
 ) -> str:

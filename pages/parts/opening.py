@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
 from mlem_core.base.errors import InputError
-from pages.parts import background, capsules, choices, method, stored
+from mlem_core.estimators.registry import check_values
+from pages.parts import capsules, choices, method, other_tables, stored
 from pages.parts.screens import SCREENS
-from pages.parts.view import View, has_missing
+from pages.parts.view import View
 from pages.parts.wording import describe, plain
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def open_view(url_path: str, lead: str, *, layers: bool = True) -> View | None:
     with st.sidebar:
         _choose_analysis(job_id, done)
         analysis = stored.open_analysis(job_id)
-        selection, missing = _choose_selection(analysis, layers)
+        selection, changes = _choose_selection(job_id, analysis, layers)
     if job_id == stored.EXAMPLE:
         _about_the_example(analysis)
     _show_notices(analysis)
@@ -54,8 +55,15 @@ def open_view(url_path: str, lead: str, *, layers: bool = True) -> View | None:
         what = "feature" if not selection.features else "model and one layer"
         st.info(f"Choose at least one {what} in the sidebar.", icon=":material/info:")
         return None
-    if missing != analysis.spec.missing:
-        other = _with_missing(job_id, missing)
+    try:
+        apart = changes.get("values", analysis.tables.resolved)
+        kept = [name for name in selection.features if name in apart]
+        check_values(selection.estimator, kept, selection.interactions)
+    except InputError as error:
+        st.error(f"The choices under How it is computed: {plain(error)}", icon=":material/error:")
+        return None
+    if changes:
+        other = other_tables.made(job_id, changes, selection)
         if other is not None:
             job_id, analysis = other, stored.open_analysis(other)
             there = tuple(layer for layer in selection.layers if layer in analysis.layers)
@@ -122,8 +130,10 @@ def _choose_analysis(job_id: str, done: dict[str, Job]) -> None:
     )
 
 
-def _choose_selection(analysis: Analysis, layers: bool) -> tuple[Selection, str]:
-    """What the user keeps of an analysis, and the policy for missing values."""
+def _choose_selection(
+    job_id: str, analysis: Analysis, layers: bool
+) -> tuple[Selection, dict[str, Any]]:
+    """What the user keeps of an analysis, and what needs other tables than it has."""
     from mlem_core.analysis.selection import Selection
 
     names = [feature.name for feature in analysis.stimuli.features]
@@ -139,18 +149,9 @@ def _choose_selection(analysis: Analysis, layers: bool) -> tuple[Selection, str]
     with st.expander("How it is computed", icon=":material/tune:"):
         estimator = method.estimator("fit", default=spec.estimator)
         interactions = method.interactions("products", spec.interactions)
-        none = not has_missing(analysis)
-        missing = method.missing(
-            "No value is missing here."
-            if none
-            else "What an empty cell means. Another answer needs other pair tables, which are "
-            "made once, in the background, from the representations in the store.",
-            "cells",
-            default=spec.missing,
-            disabled=none,
-        )
+        changes = other_tables.choose(job_id, analysis)
     ordered = tuple(name for name in names if name in features)
-    return Selection(ordered, tuple(shown), estimator, interactions), missing
+    return Selection(ordered, tuple(shown), estimator, interactions), changes
 
 
 def _choose_layers(analysis: Analysis) -> list[Layer]:
@@ -202,49 +203,6 @@ def _about_the_example(analysis: Analysis) -> None:
         help="Opens the page Analysis, where stimuli and models are chosen.",
     ):
         st.switch_page(SCREENS["analysis"].file)
-
-
-def _with_missing(job_id: str, missing: str) -> str | None:
-    """The same analysis with another policy for missing values; None while there is none."""
-    from mlem_core.tasks import analyses
-
-    spec = replace(stored.find_job(job_id).spec, missing=missing)
-    other = analyses.find(analyses.job_id(spec), stored.store())
-    if other is not None and other.status().state == "done":
-        return other.id
-    if other is None:
-        other = analyses.start(spec, stored.store())
-    _until_made(other.id)
-    return None
-
-
-@st.fragment(run_every=0.5)
-def _until_made(job_id: str) -> None:
-    from mlem_core.tasks import analyses
-
-    job = stored.find_job(job_id)
-    status = job.status()
-    if status.state == "done":
-        st.rerun()
-    with st.container(border=True):
-        if status.state in ("queued", "running"):
-            st.markdown(
-                "The other treatment of missing values needs pair tables of its own, which are "
-                "made once. Until then the figures below are those of the analysis as it was run."
-            )
-            background.show_progress(status, status.stages[-1:], "Starting …")
-            background.offer_cancel(job, "Stops this work; the analysis stays as it is.")
-            return
-        if status.state == "failed":
-            st.error(plain(status.message), icon=":material/error:")
-        if st.button(
-            "Make these tables",
-            icon=":material/play_arrow:",
-            key=f"start {job_id}",
-            help="Makes the pair tables for this treatment of missing values, in the background.",
-        ):
-            analyses.start(job.spec, stored.store())
-            st.rerun()
 
 
 def _labels(done: dict[str, Job]) -> dict[str, str]:

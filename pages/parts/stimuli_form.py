@@ -216,12 +216,41 @@ def _as_csv(name: str) -> bytes:
 
 
 @st.cache_data(max_entries=32, show_spinner="Looking at the stimuli …")
-def _lint(name: str, options: str) -> Lint:
-    from mlem_core.analysis.diagnostics import lint
+def _values(name: str, options: str) -> tuple[list[str], tuple[str, ...]]:
+    from mlem_core.analysis.spec import AnalysisSpec
+    from mlem_core.analysis.values import recommended_values, resolvable
 
     asked = json.loads(options)
     stimuli = read(name).with_kinds(asked.pop("ordered"), asked.pop("nominal"))
-    return lint(stimuli.select(asked.pop("features")), **asked)
+    stimuli = stimuli.select(asked.pop("features"))
+    return resolvable(stimuli), recommended_values(stimuli, AnalysisSpec(**asked))
+
+
+def values_to_tell_apart(options: dict[str, Any]) -> tuple[list[str], tuple[str, ...]]:
+    """The features whose values can be told apart, and those whose values had better be.
+
+    Parameters
+    ----------
+    options : fields of `AnalysisSpec`
+    """
+    from mlem_core.data import datasets
+
+    names = ("features", "ordered", "nominal", "missing", "interactions", "estimator")
+    asked = {name: options[name] for name in (*names, "folds", "folds_over", "seed")}
+    try:
+        return _values(choices.get_one("stimuli", next(iter(datasets.SETS))), json.dumps(asked))
+    except InputError:
+        return [], ()  # what is wrong is said below
+
+
+@st.cache_data(max_entries=32, show_spinner="Looking at the stimuli …")
+def _lint(name: str, options: str) -> Lint:
+    from mlem_core.analysis.diagnostics import lint
+    from mlem_core.analysis.spec import AnalysisSpec
+
+    asked = json.loads(options)
+    stimuli = read(name).with_kinds(asked.pop("ordered"), asked.pop("nominal"))
+    return lint(stimuli.select(asked.pop("features")), AnalysisSpec(**asked))
 
 
 def tell(options: dict[str, Any]) -> None:
@@ -229,7 +258,7 @@ def tell(options: dict[str, Any]) -> None:
     from mlem_core import figures
     from mlem_core.data import datasets
 
-    names = ("features", "ordered", "nominal", "missing", "interactions")
+    names = ("features", "ordered", "nominal", "missing", "interactions", "values")
     asked = {name: options[name] for name in (*names, "folds", "folds_over", "seed")}
     if asked["features"] == ():
         return

@@ -58,6 +58,20 @@ class View:
         return list(self.selection.features)
 
     @property
+    def resolved(self) -> list[str]:
+        """Those of them that are resolved by value."""
+        return [name for name in self.analysis.tables.resolved if name in self.features]
+
+    @property
+    def coding(self) -> str:
+        """How they are coded, see `mlem_core.pairs.columns.coding`."""
+        from mlem_core.pairs.columns import coding
+
+        tables = self.analysis.tables
+        kinds = dict(zip(tables.features, tables.kinds, strict=True))
+        return coding([kinds[name] for name in self.features], self.resolved)
+
+    @property
     def layers(self) -> list[Layer]:
         """(model, layer) kept by the user."""
         return list(self.selection.layers)

@@ -8,6 +8,7 @@ import pytest
 
 from mlem_core.analysis import diagnostics
 from mlem_core.analysis.diagnostics import lint
+from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.data import datasets
 from mlem_core.data.stimulus_csv import from_frame
@@ -113,7 +114,7 @@ def test_missing_values_are_counted_and_those_that_go_together_are_named():
     share = 1 - 160 * 159 / (240 * 239)
     assert f"{share:.0%} of the pairs" in together.sentence
     assert together.severity == "note" and by[("alone",)].severity == "caution"
-    level = lint(stimuli(tense=tense, person=person), missing="level")
+    level = lint(stimuli(tense=tense, person=person), AnalysisSpec(missing="level"))
     assert "value of each" in only(level, "missing").sentence
 
 
@@ -131,7 +132,7 @@ def test_few_stimuli_for_the_weights_say_the_rule():
     finding = only(lint(stimuli(30)), "few")
     assert "30 stimuli for 2 weights" in finding.sentence and "40" in finding.sentence
     assert "few" not in kinds(lint(stimuli(50)))
-    assert "3 weights" in only(lint(stimuli(50), interactions=True), "few").sentence
+    assert "3 weights" in only(lint(stimuli(50), AnalysisSpec(interactions=True)), "few").sentence
 
 
 def test_few_or_unequal_groups():
@@ -162,7 +163,7 @@ def test_the_built_in_words_are_sound_but_for_what_their_grammar_makes():
 
 def test_an_unknown_policy_is_an_error():
     with pytest.raises(InputError, match="the choices are ignore, level"):
-        lint(stimuli(), missing="drop")
+        lint(stimuli(), AnalysisSpec(missing="drop"))
 
 
 def test_pairs_that_differ_as_no_others_do_are_said_and_bins_are_offered():

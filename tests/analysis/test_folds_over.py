@@ -232,7 +232,7 @@ def test_stimuli_without_recurring_words_have_no_such_folds(spec, tmp_path, caps
     for over in ("items", "both"):
         with pytest.raises(InputError, match="the only choice is sentences"):
             run(replace(alone, folds_over=over), Store(tmp_path / "cache"))
-        found = lint(alone.load_stimuli(), folds_over=over).findings
+        found = lint(alone.load_stimuli(), AnalysisSpec(folds_over=over)).findings
         assert found[0].severity == "problem" and "only choice is sentences" in found[0].sentence
 
 
@@ -241,7 +241,9 @@ def test_how_many_pairs_are_of_one_word_is_said_before_a_run(spec):
     i, j = explicit.pairs(len(stimuli))
     alike = stimuli.items[i] == stimuli.items[j]
     for over in FOLDS_OVER:
-        said = [one.sentence for one in lint(stimuli, folds=4, folds_over=over).findings]
+        said = [
+            one.sentence for one in lint(stimuli, AnalysisSpec(folds=4, folds_over=over)).findings
+        ]
         said = [sentence for sentence in said if "are of one word" in sentence]
         assert bool(said) == (over != "sentences")
         if said:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from mlem_core.analysis.diagnostics import lint
+from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.data import datasets
 from mlem_core.data.reading.table import read_table
@@ -115,7 +116,10 @@ def test_columns_without_a_name_of_their_own_get_one_and_it_is_said():
 def test_the_template_is_read_and_every_role_is_explained():
     stimuli = read_csv(TEMPLATE, name="template.csv")
     assert stimuli.level == "word" and {f.kind for f in stimuli.features} == {"ordered", "nominal"}
-    assert {finding.kind for finding in lint(stimuli, folds=3).findings} >= {"few", "missing"}
+    assert {finding.kind for finding in lint(stimuli, AnalysisSpec(folds=3)).findings} >= {
+        "few",
+        "missing",
+    }
     table = read_table(io.BytesIO(TEMPLATE))
     assert apply_roles(table, guess_roles(table)).features == stimuli.features
     assert set(guess_roles(table).values()) <= set(ROLES)

@@ -142,7 +142,8 @@ def test_the_sentence():
     assert made(values).sentence == (
         "The RSA correlation of one:3 and two:20 is 0.314. Of the features, pos contributes 0.200 "
         "and place contributes 0.100. The two are less alike for length by 0.050. The other "
-        "feature contributes 0.004. These features do not explain 0.060 of it."
+        "feature contributes 0.004. These features, coded by whether they differ, do not "
+        "explain 0.060 of it."
     )
     values = {"pos": 0.2, "tense": 0.001, "length": 0.002, UNEXPLAINED: -0.06}
     text = made(values, bounds=True).sentence
@@ -156,7 +157,8 @@ def test_the_headline_and_how_sure_it_is():
     values = {"pos": 0.2, "place": 0.1, "length": -0.05, UNEXPLAINED: 0.06}
     assert made(values, bounds=True).headline == (
         "one layer 3 and two layer 20 are alike (RSA 0.31), most of all in pos, which makes 65 % "
-        "of it. 19 % of it is not explained by these features."
+        "of it. 19 % of it is not explained by these features, coded by whether they "
+        "differ."
     )
     assert made(values).how_sure == ""
     assert made(values, bounds=True).how_sure == (

@@ -111,7 +111,7 @@ def test_three_lines_name_the_planted_truth(planted: tuple[Analysis, Store]) -> 
     assert "above 0 by its 95 % interval" in matters
     for line in (alike, shared, matters):
         assert line.endswith(
-            "(features coded by whether they differ, and by how much; one file each)"
+            "(features coded by whether and by how much they differ; one file each)"
         )
 
 
@@ -139,7 +139,7 @@ def test_one_layer_has_one_line_and_one_model_its_own_pairs(
     spec = in_files(tmp_path, table, {"a": {0: one[1]}}, folds=3, values=("noun",))
     lines = _lines(run(spec, Store(tmp_path / "store")))
     assert len(lines) == 1 and "length" in lines[0]
-    assert "which values of noun differ; the others by whether they differ, and" in lines[0]
+    assert "which values of noun differ (others: whether and by how much" in lines[0]
     spec = in_files(tmp_path, table, {"a": {0: one[1], 1: one[1] + 0.01 * one[0]}}, folds=3)
     lines = _lines(run(spec, Store(tmp_path / "store")))
     assert lines[0].startswith("Most alike of 1 pair of layers of one model: a:0 and a:1")

@@ -1,0 +1,241 @@
+"""How far apart the values of a feature are in a layer, where the feature is resolved by value.
+
+The metric gives every two values a and b of a feature the squared distance w_ab + s_a + s_b, and
+two stimuli of one value 2 s_a (`mlem_core.pairs.terms`). w_ab alone is their *separation*: the
+squared distance of the two means. All of it is in units of the target that was fitted, the squared
+neural distance scaled to [0, 1] over the training pairs of a layer (or its rank), so that numbers
+of two layers are to be compared by their order. What all pairs of stimuli have in common is the
+intercept: spreads are to be compared with each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.text import listed
+from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
+from mlem_core.estimators.base import held_out_scores
+from mlem_core.measures.similarity import mds_map
+from mlem_core.pairs.columns import ends, pair_numbers
+from mlem_core.pairs.tables import PairTables
+from mlem_core.pairs.terms import design
+
+COLUMNS = (
+    "model", "layer", "feature", "value_a", "value_b", "distance", "sd", "separation", "n_pairs",
+)  # fmt: skip
+
+
+def value_distances(
+    tables: PairTables, weights: FloatArray, layers: Sequence[Layer]
+) -> pd.DataFrame:
+    """The distance of every two values, and within each, of every feature that is resolved.
+
+    Parameters
+    ----------
+    tables : pair tables of n_layers layers
+    weights : (n_layers, n_folds, n_columns), see `mlem_core.estimators.base.FoldFits`
+    layers : (model, layer) of each
+
+    Returns
+    -------
+    model, layer, feature, value_a, value_b; distance (squared, in units of the scaled target) and
+    separation (its part w_ab, 0 within a value), means over folds; sd of the distance over folds;
+    n_pairs, the pairs of stimuli with these values: where it is 0, the numbers are what the penalty
+    says. A row an unordered pair of values, the same value twice among them; no rows where no
+    feature is resolved
+
+    Source: the metric on one-hot codes of Jalouzot et al. 2024, with a term for each value.
+    """
+    parts = []
+    for f, names in enumerate(tables.value_names):
+        if not names:
+            continue
+        own = weights[..., tables.columns.part == f]
+        first, second = ends(len(names))
+        distances = own @ design(len(names)).T
+        separations = np.zeros_like(distances)
+        separations[..., first != second] = own[..., : int((first != second).sum())]
+        values, n_codes = np.array(names, dtype=object), len(first)
+        counts = np.bincount(tables.codes[tables.cell_pattern, f], tables.counts, n_codes)
+        part = pd.DataFrame(
+            {
+                "model": np.repeat(np.array([m for m, _ in layers], dtype=object), n_codes),
+                "layer": np.repeat(np.array([n for _, n in layers], dtype=np.int64), n_codes),
+                "feature": tables.features[f],
+                "value_a": np.tile(values[first], len(layers)),
+                "value_b": np.tile(values[second], len(layers)),
+                "distance": distances.mean(axis=1).ravel(),
+                "sd": distances.std(axis=1, ddof=min(1, tables.n_folds - 1)).ravel(),
+                "separation": separations.mean(axis=1).ravel(),
+                "n_pairs": np.tile(counts.astype(np.int64), len(layers)),
+            }
+        )
+        parts.append(part)
+    if not parts:
+        return pd.DataFrame(columns=list(COLUMNS))
+    return pd.concat(parts, ignore_index=True)
+
+
+def of_layer(table: pd.DataFrame, feature: str, layer: Layer) -> pd.DataFrame:
+    """The rows of one feature in one layer.
+
+    Raises
+    ------
+    InputError
+        A feature or layer that is not in the table.
+    """
+    if feature not in set(table["feature"]):
+        resolved = list(dict.fromkeys(table["feature"]))
+        raise unknown("feature with values told apart", feature, resolved)
+    own = table[(table["feature"] == feature)]
+    rows = own[(own["model"] == layer[0]) & (own["layer"] == layer[1])]
+    if rows.empty:
+        there = own[["model", "layer"]].drop_duplicates().itertuples(index=False, name=None)
+        names = [layer_name((str(model), int(number))) for model, number in there]
+        raise unknown("layer", layer_name(layer), names)
+    return rows.reset_index(drop=True)
+
+
+def square(rows: pd.DataFrame, column: str = "distance") -> pd.DataFrame:
+    """(n_values, n_values) one number of `of_layer` for every two values, symmetric."""
+    names = list(dict.fromkeys([*rows["value_a"], *rows["value_b"]]))
+    place = {name: at for at, name in enumerate(names)}
+    a, b = (rows[side].map(place).to_numpy() for side in ("value_a", "value_b"))
+    values = np.zeros((len(names), len(names)))
+    values[a, b] = values[b, a] = rows[column].to_numpy(dtype=np.float64)
+    return pd.DataFrame(values, index=names, columns=names)
+
+
+def value_map(table: pd.DataFrame, feature: str, layer: Layer) -> pd.DataFrame:
+    """A map of the values of a feature in a layer: value, x, y, spread.
+
+    Metric MDS of √separation, the distances of the means of the values; spread is half the squared
+    distance within the value.
+
+    Parameters
+    ----------
+    table : of `value_distances`
+
+    Raises
+    ------
+    InputError
+        A feature or layer that is not in the table.
+
+    Source: Kruskal 1964, as `mlem_core.measures.similarity.mds_map`.
+    """
+    rows = of_layer(table, feature, layer)
+    separations = square(rows, "separation")
+    points = mds_map(np.sqrt(separations.to_numpy(dtype=np.float64)))
+    spread = np.diag(square(rows).to_numpy(dtype=np.float64)) / 2
+    return pd.DataFrame(
+        {"value": separations.index, "x": points[:, 0], "y": points[:, 1], "spread": spread}
+    )
+
+
+class LayersCompared(NamedTuple):
+    """How far apart the values of a feature are in two layers.
+
+    rho : Spearman ρ of the distances of every two different values; NaN with fewer than three of
+        them, or where all are alike in a layer
+    table : value_a, value_b, distance_a, distance_b, difference (a less b), n_pairs
+    """
+
+    rho: float
+    table: pd.DataFrame
+
+
+def compare_layers(table: pd.DataFrame, feature: str, a: Layer, b: Layer) -> LayersCompared:
+    """The distances of the values of a feature in two layers; those seen in no pair are left out.
+
+    Parameters
+    ----------
+    table : of `value_distances`
+
+    Raises
+    ------
+    InputError
+        A feature or layer that is not in the table.
+    """
+    from scipy.stats import spearmanr
+
+    one, other = (of_layer(table, feature, layer) for layer in (a, b))
+    used = ((one["value_a"] != one["value_b"]) & (one["n_pairs"] > 0)).to_numpy()
+    one, other = one[used], other[used]
+    found = pd.DataFrame(
+        {
+            "value_a": one["value_a"],
+            "value_b": one["value_b"],
+            "distance_a": one["distance"],
+            "distance_b": other["distance"],
+            "difference": one["distance"] - other["distance"],
+            "n_pairs": one["n_pairs"],
+        }
+    ).reset_index(drop=True)
+    sides = found[["distance_a", "distance_b"]]
+    if len(found) < 3 or (np.ptp(sides.to_numpy(), axis=0) == 0).any():
+        return LayersCompared(float("nan"), found)
+    return LayersCompared(float(spearmanr(sides).statistic), found)
+
+
+def psd_cost(tables: PairTables, weights: FloatArray) -> FloatArray:
+    """What it costs in held-out ρ to have separations that are distances of points.
+
+    The metric on one-hot codes that is positive semi-definite has separations of negative type:
+    squared distances of points in some space. Those of every feature are projected onto the
+    nearest such matrix, by cutting off the negative eigenvalues of the double-centred one.
+
+    Parameters
+    ----------
+    tables : pair tables of n_layers layers, with features that are resolved by value
+    weights : (n_layers, n_folds, n_columns), see `mlem_core.estimators.base.FoldFits`
+
+    Returns
+    -------
+    (n_layers, n_folds) ρ of the weights as they are less that of the projected ones
+
+    Raises
+    ------
+    InputError
+        No feature is resolved by value.
+
+    Source: Schoenberg 1935; Jalouzot et al. 2024, section 2.1.
+    """
+    if not tables.resolved:
+        raise InputError(
+            "no feature of these pair tables is resolved by value; expected at least one of "
+            f"{listed(tables.features)}."
+        )
+    projected = weights.copy()
+    for f, names in enumerate(tables.value_names):
+        if names:
+            own = np.flatnonzero(tables.columns.part == f)
+            at = own[: len(names) * (len(names) - 1) // 2]
+            projected[..., at] = of_negative_type(weights[..., at], len(names))
+    both = np.stack((weights, projected), axis=2)
+    rho = [held_out_scores(tables, both[:, k], k).rho for k in range(tables.n_folds)]
+    return np.stack([free - bound for free, bound in (one.T for one in rho)], axis=1)
+
+
+def of_negative_type(separations: FloatArray, n_values: int) -> FloatArray:
+    """The nearest separations (..., n_pairs) that are squared distances of points.
+
+    Nearest in the Frobenius norm of the double-centred matrix; both in the order of the pairs of
+    different values in `mlem_core.pairs.columns.ends`.
+    """
+    first, second = ends(n_values)
+    apart = first != second
+    numbers: IntArray = pair_numbers(n_values)
+    codes = np.zeros((*separations.shape[:-1], len(first)))
+    codes[..., apart] = separations
+    centre = np.eye(n_values) - 1 / n_values
+    products = -centre @ codes[..., numbers] @ centre / 2
+    values, vectors = np.linalg.eigh(products)
+    products = (vectors * np.maximum(values, 0.0)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+    own = np.diagonal(products, axis1=-2, axis2=-1)
+    squared = own[..., :, None] + own[..., None, :] - 2 * products
+    return np.maximum(squared[..., first[apart], second[apart]], 0.0)

@@ -1,0 +1,202 @@
+"""Distances of values: against loops over names of weights, and planted centres."""
+
+from __future__ import annotations
+
+import itertools
+
+import explicit
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.spatial import procrustes
+from scipy.spatial.distance import pdist, squareform
+from scipy.stats import spearmanr
+
+from mlem_core.base.errors import InputError
+from mlem_core.estimators.ridge import RidgeMLEM
+from mlem_core.measures.importance import fitted
+from mlem_core.measures.value_distances import (
+    compare_layers,
+    of_layer,
+    of_negative_type,
+    psd_cost,
+    square,
+    value_distances,
+    value_map,
+)
+from mlem_core.pairs.build import pair_tables
+from mlem_core.pairs.columns import MISSING_NAME, feature_columns
+from mlem_core.pairs.patterns import PairIndex
+from mlem_core.pairs.tables import PairTables
+
+LAYERS = [("m", 0), ("m", 3)]
+CENTRES = np.array([[0.0, 0], [3, 0], [0, 1.5], [4, 4], [1, 5]])
+NAMES = np.array(["noun", "verb", "det", "aux", "pronoun"])
+
+
+def tables_of(features: pd.DataFrame, layers: list[np.ndarray], resolved: tuple) -> PairTables:
+    folds = explicit.random_folds(len(features))
+    index = PairIndex.build(feature_columns(features, resolved=resolved), folds)
+    return pair_tables(index, [lambda rows=rows: rows for rows in layers])
+
+
+def planted(centres: np.ndarray, spread: float = 0.3, n: int = 500, seed: int = 0):
+    rng = np.random.default_rng(seed)
+    kind = rng.integers(0, len(centres), n)
+    features = pd.DataFrame({"kind": NAMES[kind], "other": rng.choice(list("xy"), n)})
+    return features, centres[kind] + spread * rng.standard_normal((n, centres.shape[1]))
+
+
+@pytest.fixture(scope="module")
+def case():
+    features = explicit.random_features(80)
+    layers = [explicit.random_layer(features, seed) for seed in range(2)]
+    tables = tables_of(features, layers, ("kind", "gender"))
+    weights = np.random.default_rng(0).random((2, 5, len(tables.columns)))
+    return features, tables, weights
+
+
+def test_the_table_is_what_the_named_weights_add_up_to(case):
+    features, tables, weights = case
+    table = value_distances(tables, weights, LAYERS)
+    named = [
+        [dict(zip(tables.columns.names, fold, strict=True)) for fold in layer] for layer in weights
+    ]
+    i, j = explicit.pairs(len(features))
+    n_rows = 0
+    for feature in ("kind", "gender"):
+        texts = [MISSING_NAME if pd.isna(v) else v for v in features[feature]]
+        values = sorted(set(texts) - {MISSING_NAME})
+        values += [MISSING_NAME] if MISSING_NAME in texts else []
+        for at, layer in enumerate(LAYERS):
+            rows = of_layer(table, feature, layer).set_index(["value_a", "value_b"])
+            for a, b in itertools.combinations_with_replacement(values, 2):
+                spreads = [w[f"{feature}: {a}"] + w[f"{feature}: {b}"] for w in named[at]]
+                apart = [0.0 if a == b else w[f"{feature}: {a}/{b}"] for w in named[at]]
+                whole = np.add(apart, spreads)
+                row = rows.loc[(a, b)]
+                assert row["distance"] == pytest.approx(np.mean(whole))
+                assert row["sd"] == pytest.approx(np.std(whole, ddof=1))
+                assert row["separation"] == pytest.approx(np.mean(apart))
+                pairs = [{texts[x], texts[y]} == {a, b} for x, y in zip(i, j, strict=True)]
+                assert row["n_pairs"] == sum(pairs)
+                n_rows += 1
+    assert len(table) == n_rows and set(table["feature"]) == {"kind", "gender"}
+
+
+def test_there_are_no_rows_where_nothing_is_resolved(case):
+    _, tables, _ = case
+    plain = tables.of_features(["length", "frequency"])
+    table = value_distances(plain, np.ones((2, 5, 2)), LAYERS)
+    assert table.empty and "separation" in table.columns
+    with pytest.raises(InputError, match="no feature of these pair tables is resolved"):
+        psd_cost(plain, np.ones((2, 5, 2)))
+
+
+def test_planted_centres_come_back_as_a_map():
+    features, layer = planted(CENTRES)
+    tables = tables_of(features, [layer], ("kind",))
+    order = sorted(range(5), key=lambda at: NAMES[at])
+    expected = pdist(CENTRES[order])
+    # Shrunk as far as the data choose, the distances keep their order.
+    chosen = value_distances(tables, fitted(tables)[0].weights, LAYERS[:1])
+    apart = chosen[chosen["value_a"] != chosen["value_b"]]
+    assert spearmanr(apart["separation"], expected).statistic > 0.98
+    free = RidgeMLEM(betas=[1.0]).cross_validate(tables).weights
+    table = value_distances(tables, free, LAYERS[:1])
+    found = square(of_layer(table, "kind", ("m", 0)), "separation")
+    assert list(found.index) == sorted(NAMES)
+    roots = np.sqrt(squareform(found.to_numpy(), checks=False))
+    assert np.corrcoef(roots, expected)[0, 1] > 0.999
+    assert np.ptp(roots / expected) < 0.03 * np.mean(roots / expected)
+    points = value_map(table, "kind", ("m", 0))
+    assert procrustes(CENTRES[order], points[["x", "y"]].to_numpy())[2] < 1e-3
+    # All values are as tight: no spread but what noise leaves.
+    assert points["spread"].max() < 0.02 * found.to_numpy().max()
+
+
+def test_two_layers_that_arrange_the_values_differently_are_told_apart():
+    features, same = planted(CENTRES)
+    moved = CENTRES[[3, 4, 0, 1, 2]]
+    _, other = planted(moved)
+    tables = tables_of(features, [same, other], ("kind",))
+    table = value_distances(tables, fitted(tables)[0].weights, LAYERS)
+    found = compare_layers(table, "kind", *LAYERS)
+    truth = spearmanr(pdist(CENTRES), pdist(moved)).statistic
+    assert found.rho == pytest.approx(truth, abs=0.1)
+    assert compare_layers(table, "kind", LAYERS[0], LAYERS[0]).rho == pytest.approx(1)
+    for row in found.table.itertuples():
+        sides = [
+            square(of_layer(table, "kind", layer)).loc[row.value_a, row.value_b] for layer in LAYERS
+        ]
+        assert (row.distance_a, row.distance_b) == pytest.approx(sides)
+        assert row.difference == pytest.approx(sides[0] - sides[1])
+    assert len(found.table) == 10
+
+
+def test_what_is_not_there_is_named(case):
+    _, tables, weights = case
+    table = value_distances(tables, weights, LAYERS)
+    with pytest.raises(InputError, match=r"'length'.*kind, gender"):
+        of_layer(table, "length", LAYERS[0])
+    with pytest.raises(InputError, match=r"'m:1'.*m:0, m:3"):
+        of_layer(table, "kind", ("m", 1))
+
+
+def test_a_value_without_pairs_is_counted_so_and_not_compared():
+    features, layer = planted(CENTRES, n=120)
+    features.loc[0, "kind"] = "wh"
+    tables = tables_of(features, [layer, layer[:, ::-1] ** 2], ("kind",))
+    table = value_distances(tables, fitted(tables)[0].weights, LAYERS)
+    rows = of_layer(table, "kind", LAYERS[0])
+    assert rows[rows["n_pairs"] == 0][["value_a", "value_b"]].values.tolist() == [["wh", "wh"]]
+    # Two values that no pair of stimuli has.
+    none = table.assign(n_pairs=table["n_pairs"].where(table["value_b"] != "wh", 0))
+    assert len(compare_layers(none, "kind", *LAYERS).table) == 10
+
+
+def test_the_projection_is_the_nearest_matrix_of_negative_type():
+    rng = np.random.default_rng(0)
+    points = rng.standard_normal((6, 3))
+    np.testing.assert_allclose(of_negative_type(pdist(points) ** 2, 6), pdist(points) ** 2)
+    free = rng.random((2, 15))
+    found = of_negative_type(free, 6)
+    centre = np.eye(6) - 1 / 6
+    for before, after in zip(free, found, strict=True):
+        products = [-centre @ squareform(one) @ centre / 2 for one in (before, after)]
+        assert np.linalg.eigvalsh(products[1]).min() > -1e-12
+        nearest = np.linalg.norm(products[0] - products[1])
+        assert nearest > 0.01
+        # No other set of points is nearer.
+        for _ in range(200):
+            near = products[1] + 0.05 * rng.standard_normal() * np.outer(
+                *2 * [centre @ rng.random(6)]
+            )
+            values, vectors = np.linalg.eigh(near)
+            near = (vectors * np.maximum(values, 0)) @ vectors.T
+            assert np.linalg.norm(products[0] - near) >= nearest - 1e-12
+
+
+def test_the_cost_is_that_of_the_explicit_pairs_and_nothing_for_planted_points(case):
+    features, tables, weights = case
+    found = psd_cost(tables, weights)
+    assert found.shape == (2, 5)
+    folds = explicit.random_folds(80)
+    index = PairIndex.build(feature_columns(features, resolved=("kind", "gender")), folds)
+    terms = tables.terms[index.pattern_cell % index.n_patterns]
+    test = explicit.held_out(folds, 2)
+    for at in range(2):
+        target = explicit.squared(explicit.random_layer(features, at))[test]
+        own = weights[at, 2].copy()
+        free = explicit.rho(terms[test] @ own, target)
+        for f, name in ((0, "kind"), (2, "gender")):
+            n = len(tables.value_names[f])
+            columns = [
+                k for k, one in enumerate(tables.columns.names)
+                if one.startswith(f"{name}: ") and "/" in one
+            ]  # fmt: skip
+            own[columns] = of_negative_type(own[columns], n)
+        assert found[at, 2] == pytest.approx(free - explicit.rho(terms[test] @ own, target))
+    features, layer = planted(CENTRES)
+    tables = tables_of(features, [layer], ("kind",))
+    assert np.abs(psd_cost(tables, fitted(tables)[0].weights)).max() < 0.005
