@@ -44,9 +44,16 @@ def _new_bar(title: str, progress: Progress) -> Any:
         from tqdm.auto import tqdm
 
     # None: no bar where stderr is no terminal. A notebook's stderr is none, and shows bars.
-    disable = False if "ipykernel" in sys.modules else None
+    disable = False if _in_notebook() else None
     unit = f" {progress.unit}"
     return tqdm(total=progress.total, desc=title, unit=unit, disable=disable)
+
+
+def _in_notebook() -> bool:
+    if "IPython" not in sys.modules:
+        return False
+    shell = sys.modules["IPython"].get_ipython()
+    return shell is not None and "IPKernelApp" in shell.config
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -52,7 +53,9 @@ def test_a_function_is_called_and_false_is_silent(monkeypatch: pytest.MonkeyPatc
 def test_a_notebook_has_bars_though_its_stderr_is_no_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(sys.modules, "ipykernel", sys)
+    shell = SimpleNamespace(config={"IPKernelApp": {}})
+    ipython = SimpleNamespace(get_ipython=lambda: shell)
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
     with reporting(None) as report:
         for step in steps():
             report(step)
