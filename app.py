@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import streamlit as st
 
+from pages.parts import frame
 from pages.parts.screens import SCREENS
 
 # Three bars of a profile, drawn here: Streamlit would fetch an icon of its own from the network.
@@ -15,11 +18,19 @@ ICON = (
 )
 st.set_page_config(page_title="MLEM Explorer", page_icon=ICON, layout="wide")
 
-st.navigation(
-    [
-        st.Page(
-            one.file, title=one.title, icon=one.icon, url_path=one.url_path, default=not one.is_view
-        )
-        for one in SCREENS.values()
+
+def _pages() -> list[st.Page]:
+    """A page a screen, and one that is not in the navigation for each former address."""
+    pages = [
+        st.Page(one.file, title=one.title, icon=one.icon, url_path=one.url_path, default=place == 0)
+        for place, one in enumerate(SCREENS.values())
     ]
-).run()
+    for one in SCREENS.values():
+        if one.formerly:
+            lead = partial(frame.lead_on, one.file)
+            hidden = st.Page(lead, title=one.title, url_path=one.formerly, visibility="hidden")
+            pages.append(hidden)
+    return pages
+
+
+st.navigation(_pages()).run()

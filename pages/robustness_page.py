@@ -9,7 +9,7 @@ import streamlit as st
 
 from mlem_core.base.typing import parse_layer
 from mlem_core.report import captions
-from pages.parts import background, choices, exporting, frame, stored, uncertainty
+from pages.parts import audited, background, choices, exporting, frame, stored, uncertainty
 from pages.parts.exporting import Panel
 from pages.parts.opening import open_view
 from pages.parts.view import View, two_layers
@@ -44,24 +44,18 @@ def body() -> None:
 
 def _audit(view: View) -> None:
     from mlem_core import figures
-    from mlem_core.robustness.audit import find
     from mlem_core.robustness.flags import flags, summary
     from mlem_core.robustness.variants import CONTROL, SAYS
 
     st.subheader("Audit of every layer")
-    audit = find(view.analysis, stored.store())
+    audit = audited.audit(view)
     if audit is None:
         st.markdown(
             "Runs the analysis again without the words at position 0, with cosine distance, with "
             "standardised units, without outlier units and with random weights, and says which "
             "conclusions change."
         )
-        background.offer(
-            view.work("audit", {}),
-            "Audit every layer",
-            "Works in the background on stored representations; only the control with random "
-            "weights runs the models again. It takes a few minutes.",
-        )
+        audited.offer(view)
         return
     flagged = flags(audit)
     with st.container(border=True):

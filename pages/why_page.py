@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -10,7 +9,16 @@ import streamlit as st
 
 from mlem_core.base.typing import parse_layer
 from mlem_core.report import captions
-from pages.parts import audited, background, choices, frame, stored, uncertainty, why_more
+from pages.parts import (
+    audited,
+    background,
+    choices,
+    explained,
+    frame,
+    stored,
+    uncertainty,
+    why_more,
+)
 from pages.parts.exporting import Panel
 from pages.parts.opening import open_view
 from pages.parts.view import View, two_layers
@@ -20,16 +28,7 @@ if TYPE_CHECKING:
     from mlem_core.inference.explanation import Explanation
     from mlem_core.measures.decomposition import Decomposition
 
-REPLICATES = 1_000
 EXAMPLES = 8
-
-
-@st.cache_data(max_entries=64, show_spinner=False)
-def _explanation(job_id: str, a: str, b: str, features: tuple[str, ...]) -> Explanation:
-    from mlem_core.inference.explanation import explain
-
-    sides = parse_layer(a), parse_layer(b)
-    return explain(stored.open_analysis(job_id), *sides, features=features)
 
 
 @st.cache_data(max_entries=8, show_spinner="Dividing all similarities over the features …")
@@ -76,39 +75,13 @@ def body() -> None:
 
 def _two(view: View, a: str, b: str) -> None:
     from mlem_core import figures
-    from mlem_core.inference import caveats
     from mlem_core.inference.permutation import TERM_PERMUTATIONS
-    from mlem_core.inference.tables import term_tests, terms_and_whole
+    from mlem_core.inference.tables import term_tests
     from mlem_core.pairs.units import Units
 
-    why = _explanation(view.job_id, a, b, view.selection.features)
-    options = {
-        "a": list(parse_layer(a)),
-        "b": list(parse_layer(b)),
-        "features": view.features,
-        "draws": REPLICATES,
-    }
-    task = view.work("error-bars", options)
-    made = background.tables(task)
-    intervals, how, units = uncertainty.of(view), "", Units.of(view.analysis.stimuli)
-    if made is not None:
-        why = replace(
-            why, terms=made["terms"], whole=made["whole"], notes=tuple(made["notes"]["note"])
-        )
-        how = (
-            f"{REPLICATES:,} bootstrap replicates; chance in the exported table: what a term is to "
-            f"be above, from labels permuted {TERM_PERMUTATIONS} times between "
-            f"{units.permuted(view.analysis.spec.folds_over)}"
-        )
-    elif intervals is not None and len(intervals.terms):
-        terms, whole = terms_and_whole(intervals, *why.layers)
-        why = replace(
-            why,
-            terms=why.terms.assign(lower=terms["lower"], upper=terms["upper"]),
-            whole=why.whole.assign(lower=whole["lower"], upper=whole["upper"]),
-            notes=caveats.of_size(intervals.units),
-        )
-        how = f"blocks of {units.each} left out in turn"
+    two = explained.of_pair(view, a, b)
+    why, how = two.why, two.how
+    intervals, units = uncertainty.of(view), Units.of(view.analysis.stimuli)
     table = why.terms
     if intervals is not None and len(intervals.terms):
         tests, family = term_tests(intervals, *why.layers, uncertainty.chosen_correction())
@@ -129,10 +102,10 @@ def _two(view: View, a: str, b: str) -> None:
     with right:
         _numbers(why, a, b)
         background.offer(
-            task,
+            two.task,
             "Finer confidence intervals" if how else "Add confidence intervals",
-            f"{REPLICATES:,} bootstrap replicates, and labels permuted {TERM_PERMUTATIONS} times, "
-            "in the background; about a minute.",
+            f"{explained.REPLICATES:,} bootstrap replicates, and labels permuted "
+            f"{TERM_PERMUTATIONS} times, in the background; about a minute.",
         )
         for note in why.notes:
             st.caption(note)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from pathlib import Path
@@ -12,6 +13,18 @@ from streamlit.web import cli
 # Where there is a folder named pages, Streamlit 1.67 takes its files for the pages until app.py has
 # run once, and greets whoever opens the address of one on a fresh server with "Page not found".
 PagesManager.uses_pages_directory = False
-os.chdir(Path(__file__).resolve().parent.parent)
+root = Path(__file__).resolve().parent.parent
+os.chdir(root)
+sys.path.insert(0, str(root))
+if "--help" not in sys.argv:
+    # What Home needs is loaded before the server answers: its first visitor would wait for it
+    # longer, and two visitors at once would load it side by side.
+    from mlem_core import figures  # noqa: F401
+    from mlem_core.inference import tables  # noqa: F401
+    from mlem_core.robustness import finding  # noqa: F401
+    from mlem_core.tasks import examples, followups  # noqa: F401
+
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+        examples.example()  # kept in memory; what is wrong with it, the page says
 sys.argv[1:] = ["run", "app.py", *sys.argv[1:]]
 cli.main()

@@ -18,6 +18,7 @@ from mlem_core.base.parameters import names_in
 from mlem_core.base.text import listed, many, span
 from mlem_core.base.typing import FloatArray, IntArray, Layer, Layers, layers_in
 from mlem_core.data.stimuli import StimulusSet
+from mlem_core.measures.similarity import most_alike
 from mlem_core.pairs.tables import PairTables
 
 
@@ -111,6 +112,21 @@ class Analysis:
         """The pair tables of a selection, and the RSA (n_layers, n_layers) of its layers."""
         places = selection.places(self.layers)
         return selection.of_tables(self.tables, self.layers), self.rsa[np.ix_(places, places)]
+
+    def most_alike(self, layers: Sequence[Layer] | None = None) -> tuple[Layer, Layer]:
+        """The two of these layers (None: of all) that are looked at before any are chosen.
+
+        As `mlem_core.measures.similarity.most_alike` has them.
+
+        Raises
+        ------
+        InputError
+            A layer that the analysis does not have, or none.
+        """
+        chosen = self.select(layers=layers).layers
+        at = [self.layers.index(layer) for layer in chosen]
+        files = [name for name, _ in self.spec.representations]
+        return most_alike(self.rsa[np.ix_(at, at)], chosen, files)
 
     def results(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +36,30 @@ def save(analysis: Analysis, folder: Path | str) -> None:
         "manifest": analysis.manifest,
     }
     (target / "analysis.json").write_text(json.dumps(about), encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What is in a saved analysis, for a list of many."""
+
+    models: tuple[str, ...]
+    n_layers: int
+    n_features: int
+    notices: tuple[str, ...]
+
+
+def contents(folder: Path | str) -> Contents:
+    """What `save` wrote has in it; its arrays are not read.
+
+    Raises
+    ------
+    OSError, ValueError, LookupError, TypeError
+        It is not there, or of another version.
+    """
+    about = json.loads((Path(folder) / "analysis.json").read_text(encoding="utf-8"))
+    models = dict.fromkeys(str(model) for model, _ in about["layers"])
+    notices = tuple(str(notice) for notice in about["notices"])
+    return Contents(tuple(models), len(about["layers"]), len(about["kinds"]), notices)
 
 
 def load(folder: Path | str) -> Analysis:

@@ -20,7 +20,7 @@ from mlem_core.figures.export import (
     one_browser,
 )
 from mlem_core.figures.profiles import profiles, with_interactions
-from mlem_core.figures.similarity import layer_maps, similarity_matrices
+from mlem_core.figures.similarity import layer_maps, rsa_matrix, similarity_matrices
 from mlem_core.figures.stimuli import feature_correlations, feature_counts
 from mlem_core.figures.style import GREY, Annotations, feature_colors
 from mlem_core.figures.value_distances import (
@@ -51,6 +51,7 @@ __all__ = [
     "on_paper",
     "one_browser",
     "profiles",
+    "rsa_matrix",
     "similarity_matrices",
     "specification_curve",
     "stimulus_map",

@@ -17,6 +17,7 @@ from mlem_core.figures.style import (
     MODEL_COLORS,
     NO_ANNOTATIONS,
     SYMBOLS,
+    WARNING,
     Annotations,
     as_number,
     as_numbers,
@@ -79,25 +80,62 @@ def similarity_matrices(
         _name_models(figure, blocks, ref, left=place == 0 or across == 1)
         panel_title(figure, f"{measure.title}: {measure.unit}", ref)
     quiet(figure, height=500 if across == 2 else 820)
-    ends = [-0.5, len(layers) - 0.5]
-    shared = {
-        **sparse_ticks(layers, blocks),
-        "showgrid": False,
-        "zeroline": False,
-        "constrain": "domain",
-        "ticks": "",
-        "tickangle": 0,
-    }
+    ends, shared = [-0.5, len(layers) - 0.5], _cell_axes(layers, blocks)
     figure.update_xaxes(range=ends, **shared)
     figure.update_yaxes(range=ends[::-1], **shared)
     figure.update_layout(yaxis_scaleanchor="x", yaxis2_scaleanchor="x2")
-    left = 76
-    if not _have_room(blocks):
-        left = 34 + _LETTER * max(len(plain(model, _NAME)) for *_, model in blocks)
     right, below = (16, 116) if across == 2 else (112, 64)
     if across == 2:
         figure.update_layout(yaxis2_showticklabels=False)
+    left = _left_margin(blocks)
     figure.update_layout(margin={"l": left, "r": right, "t": 40, "b": below})
+    return figure
+
+
+def rsa_matrix(
+    rsa: pd.DataFrame,
+    chosen: Pair | None = None,
+    flags: Mapping[Pair, str] = NO_ANNOTATIONS.flags,
+) -> go.Figure:
+    """How alike all layers are by RSA alone, as wide as high, to choose two layers from.
+
+    Its cells can be selected as those of `similarity_matrices`.
+
+    Parameters
+    ----------
+    rsa : (n_layers, n_layers) Spearman ρ, named "model:layer"
+    chosen : the two layers whose cells are outlined
+    flags : why pairs of layers (in both orders) are flagged; told on hovering, not drawn
+    """
+    layers, measure = [parse_layer(name) for name in rsa.index], _MEASURES[1]
+    blocks, n, values = model_blocks(layers), len(layers), rsa.to_numpy(dtype=np.float64)
+    hover = np.full((n, n), "", dtype=object)
+    heatmap, points, *_ = _matrix_traces(values, layers, measure, hover, flags)
+    # The outline is of the cell itself, not of the point that was clicked.
+    points.update(selected={"marker": {"opacity": 0}})
+    figure = go.Figure([heatmap, points])
+    for start, _, _ in blocks[1:]:
+        span = {"line": {"color": "rgba(255,255,255,0.9)", "width": 1.2}}
+        figure.add_vline(x=start - 0.5, **span)
+        figure.add_hline(y=start - 0.5, **span)
+    if chosen is not None:
+        i, j = (layers.index(layer) for layer in chosen)
+        for x, y in {(i, j), (j, i)}:
+            for color, width in (("white", 5), (WARNING, 2.5)):
+                figure.add_shape(
+                    type="rect", x0=x - 0.5, x1=x + 0.5, y0=y - 0.5, y1=y + 0.5,
+                    line={"color": color, "width": width},
+                )  # fmt: skip
+    _name_models(figure, blocks, "", left=True)
+    quiet(figure, height=520)
+    scale = _scale(values, 0, 2)
+    scale["colorbar"] |= {"x": 0.5, "len": 0.6}
+    figure.update_layout({measure.scale: scale})
+    ends = [-0.5, n - 0.5]
+    shared = _cell_axes(layers, blocks)
+    figure.update_xaxes(range=ends, **shared)
+    figure.update_yaxes(range=ends[::-1], scaleanchor="x", constraintoward="top", **shared)
+    figure.update_layout(margin={"l": _left_margin(blocks), "r": 8, "t": 8, "b": 116})
     return figure
 
 
@@ -175,6 +213,25 @@ def _matrix_traces(
         name=f"audit {measure.title}",
     )
     return [heatmap, points, flagged]
+
+
+def _cell_axes(layers: Sequence[Layer], blocks: list[tuple[int, int, str]]) -> dict[str, Any]:
+    """What both axes of a matrix share."""
+    return {
+        **sparse_ticks(layers, blocks),
+        "showgrid": False,
+        "zeroline": False,
+        "constrain": "domain",
+        "ticks": "",
+        "tickangle": 0,
+    }
+
+
+def _left_margin(blocks: list[tuple[int, int, str]]) -> int:
+    """px for the names of the models to the left of a matrix."""
+    if _have_room(blocks):
+        return 76
+    return 34 + _LETTER * max(len(plain(model, _NAME)) for *_, model in blocks)
 
 
 def _scale(values: FloatArray, place: int, across: int) -> dict[str, Any]:

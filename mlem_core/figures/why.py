@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -97,12 +98,25 @@ def waterfall(
         zeroline=False,
     )
     figure.update_xaxes(
+        # No line of the grid goes through the numbers on the right.
+        tickvals=_ticks(float(reach.min()), float(reach.max())),
         zeroline=True,
         showgrid=True,
         range=[float(reach.min()) - 0.04 * span, edge + 0.14 * span],
         title_text="contribution",
     )
     return figure
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Round numbers from low to high, about five of them."""
+    if not math.isfinite(high - low):
+        return []
+    least = (high - low) / 5 or 1.0
+    size = 10.0 ** math.floor(math.log10(least))
+    step = next(size * k for k in (1, 2, 5, 10) if size * k >= least)
+    first, last = math.ceil(low / step), math.floor(high / step)
+    return [round(step * k, 12) for k in range(first, last + 1)]
 
 
 def _term_bars(terms: pd.DataFrame, ends: np.ndarray, features: Sequence[str]) -> go.Bar:

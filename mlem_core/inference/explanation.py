@@ -112,7 +112,9 @@ class Explanation:
         if rest < 0:
             return f"{text} What these features do not explain sets the two apart."
         # How the other features are coded, the sentence says.
-        features = f"by these features, coded by {self.coding.partition(' (')[0]}."
+        coded = self.coding.partition(" (")[0]
+        plain = coded.replace("they", "these features")
+        features = f"by {plain}." if plain != coded else f"by these features and {coded}."
         if rest > 1:
             return f"{text} None of it is explained {features}"
         return f"{text} {_share(rest)} of it is not explained {features}"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 
 import numpy as np
 
-from mlem_core.base.typing import FloatArray
+from mlem_core.base.typing import FloatArray, Layer
 
 # Up to so many features every order is looked at (5,040 of them), with more so many random ones.
 _ALL_ORDERS, _ORDERS = 7, 10_000
@@ -96,6 +97,36 @@ def agreement(first: FloatArray, second: FloatArray) -> float:
     if len(a) < 2 or np.ptp(a) == 0 or np.ptp(b) == 0:
         return float("nan")
     return float(spearmanr(a, b).statistic)
+
+
+def most_alike(
+    rsa: FloatArray, layers: Sequence[Layer], files: Collection[str] = ()
+) -> tuple[Layer, Layer]:
+    """The two layers to look at first: the most alike ones of two models, or of the only one.
+
+    Layer 0 of a language model, its embeddings, knows no context, and words that are spelled alike
+    are alike there in every model: it counts only where there is nothing else.
+
+    Parameters
+    ----------
+    rsa : (n_layers, n_layers) Spearman ρ; NaN where it is not defined
+    layers : (model, number) of each
+    files : names of the models that come from a file, whose layer 0 is a layer as any other
+
+    Returns
+    -------
+    Two different layers in the order of `layers`; of one layer, that one twice
+    """
+    models = np.array([model for model, _ in layers], dtype=object)
+    deep = np.array([number > 0 or model in files for model, number in layers])
+    others = models[:, None] != models[None, :]
+    upper = np.triu(np.ones(rsa.shape, dtype=bool), 1)
+    for allowed in (others & np.outer(deep, deep), others, np.outer(deep, deep), upper):
+        known = np.where(upper & allowed & np.isfinite(rsa), rsa, -np.inf)
+        if np.isfinite(known).any():
+            a, b = np.unravel_index(int(known.argmax()), known.shape)
+            return layers[int(a)], layers[int(b)]
+    return layers[0], layers[-1]
 
 
 def mds_map(dissimilarities: FloatArray, *, max_iter: int = 300) -> FloatArray:

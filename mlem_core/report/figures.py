@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
@@ -30,8 +29,8 @@ class Drawing:
 
     Attributes
     ----------
-    pair : the two layers that are compared; by default the most alike (RSA) of two models, or of
-        one where there is no other
+    pair : the two layers that are compared; by default those of
+        `Analysis.most_alike`
     store : where representations may be; without them there are no maps of the stimuli
     images : whether figures are SVG and PDF (which takes a browser, and seconds a figure) or HTML;
         by default what this machine can do
@@ -74,7 +73,7 @@ class Shown:
     @property
     def pair(self) -> tuple[Layer, Layer]:
         """The two layers that are compared."""
-        return self.drawing.pair or _most_alike(self.results)
+        return self.drawing.pair or self.analysis.most_alike(self.selection.layers)
 
 
 class Drawn(NamedTuple):
@@ -276,13 +275,3 @@ def all_figures(shown: Shown) -> dict[str, Drawn]:
     """Every figure of the registry that there is of what is shown."""
     drawn = {name: draw(shown) for name, draw in FIGURES.items()}
     return {name: figure for name, figure in drawn.items() if figure is not None}
-
-
-def _most_alike(results: Results) -> tuple[Layer, Layer]:
-    rsa = results.similarity_rsa.to_numpy(dtype=np.float64).copy()
-    models = np.array([model for model, _ in results.layers], dtype=object)
-    rsa[np.tril_indices(len(rsa))] = -np.inf
-    if len(set(models)) > 1:
-        rsa[models[:, None] == models[None, :]] = -np.inf
-    a, b = np.unravel_index(int(rsa.argmax()), rsa.shape)
-    return results.layers[int(a)], results.layers[int(b)]

@@ -8,6 +8,7 @@ import json
 import re
 import sys
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from mlem_core.analysis import files
@@ -46,6 +47,21 @@ class Job(Task):
             message = f"the result of the analysis {self.id} can no longer be read; run it again."
             self.damaged(message)
             raise InputError(message) from error
+
+    def contents(self) -> files.Contents | None:
+        """What the finished analysis has in it; None where it is not done or cannot be read."""
+        try:
+            return files.contents(self.result)
+        except (OSError, ValueError, LookupError, TypeError):
+            return None
+
+    @property
+    def asked_at(self) -> datetime | None:
+        """When it was started, by this machine's clock; None for the example."""
+        try:
+            return datetime.fromtimestamp((self.folder / "spec.json").stat().st_mtime)
+        except OSError:
+            return None
 
 
 @dataclass(frozen=True)

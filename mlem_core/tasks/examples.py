@@ -32,9 +32,6 @@ FOLDER = Path(__file__).resolve().parent / "example_data"
 # Some layers of each depth: a few MB instead of many.
 LAYERS = (0, 1, 3, 6, 9, 11, 18, 30)
 SPEC = AnalysisSpec(stimuli="probing", models=defaults(), layers=LAYERS)
-# What a first look at two layers shows: the last layers of two architectures that have learned from
-# the same text. Look at their audit when the example is made from other weights.
-PAIR = (("mini-gpt2", 6), ("mini-mamba", 11))
 
 
 @functools.lru_cache(maxsize=1)
@@ -65,7 +62,7 @@ def make(
     """Run it and put it in place of what was there.
 
     With it come the maps of its stimuli, its confidence intervals, its audit and the multiverse of
-    `PAIR` (of its first two layers where it does not have these).
+    the two layers that are looked at first.
     """
     from mlem_core.inference import all_layers
     from mlem_core.robustness import audit, multiverse
@@ -80,7 +77,8 @@ def make(
     # Which machine made it is of no interest to those who get it.
     manifest = {name: value for name, value in analysis.manifest.items() if name != "machine"}
     analysis = replace(analysis, maps=maps, manifest=manifest)
-    pair = PAIR if set(PAIR) <= set(analysis.layers) else tuple(analysis.layers[:2])
+    # Look at their audit when the example is made from other weights.
+    pair = analysis.most_alike()
     all_layers.layer_intervals(analysis, store, report=progress)
     audit.audit(analysis, store, progress)
     multiverse.multiverse(analysis, pair, store, progress=progress)

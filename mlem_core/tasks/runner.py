@@ -153,6 +153,17 @@ class Task:
             _write_pid(self.folder, child.pid)
 
 
+def under_way(folder: Path) -> list[str]:
+    """The ids of a folder's tasks that are queued or running, in the order of their turns."""
+    found = []
+    for path in folder.glob("*/pid.json"):
+        task = path.parent
+        ended = any((task / name).exists() for name in ("result", "failed.json", "cancelled"))
+        if not ended and _live_pid(task) is not None:
+            found.append(_asked(task))
+    return [name for _, name in sorted(found)]
+
+
 # What the task's own process does
 
 

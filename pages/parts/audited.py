@@ -2,29 +2,46 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
 from mlem_core.base.typing import parse_layer
-from pages.parts import stored
+from pages.parts import background, stored
 from pages.parts.view import View
 from pages.parts.wording import plain
+
+if TYPE_CHECKING:
+    from mlem_core.robustness.audit_tables import Audit
 
 MEASURES = ("profiles", "scores", "rsa", "tau")
 Reasons = dict[str, dict[Any, str]]
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
-def _reasons(job_id: str) -> Reasons:
+def _audit(job_id: str) -> Audit:
     from mlem_core.robustness.audit import find
-    from mlem_core.robustness.flags import flags, reasons
 
     audit = find(stored.open_analysis(job_id), stored.store())
     if audit is None:
         raise LookupError("no audit yet")  # what raises is not kept
-    flagged = flags(audit)
+    return audit
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def _reasons(job_id: str) -> Reasons:
+    from mlem_core.robustness.flags import flags, reasons
+
+    flagged = flags(_audit(job_id))
     return {measure: dict(reasons(flagged, measure)) for measure in MEASURES}
+
+
+def audit(view: View) -> Audit | None:
+    """The audit of the analysis; None where there is none yet."""
+    try:
+        return _audit(view.job_id)
+    except LookupError:
+        return None
 
 
 def reasons(view: View) -> Reasons:
@@ -33,6 +50,16 @@ def reasons(view: View) -> Reasons:
         return _reasons(view.job_id)
     except LookupError:
         return {}
+
+
+def offer(view: View) -> None:
+    """The button that makes the audit, or its progress."""
+    background.offer(
+        view.work("audit", {}),
+        "Audit every layer",
+        "Works in the background on stored representations; only the control with random "
+        "weights runs the models again. It takes a few minutes.",
+    )
 
 
 def of_pair(view: View, a: str, b: str) -> dict[str, str]:

@@ -34,14 +34,14 @@ def _state() -> dict[str, list[str]]:
     return state
 
 
-def sync() -> None:
-    """Take what the URL says, and write back what it lost when the page changed."""
+def sync(written: Sequence[str]) -> None:
+    """Take what the URL says, and write back of it what it lost when the page changed."""
     state = _state()
     for name in (*FORM, *VIEW):
         values = st.query_params.get_all(name)
         if values:
             state[name] = values
-        elif name in state:
+        elif name in state and name in written:
             st.query_params[name] = state[name]
 
 

@@ -5,19 +5,30 @@ from __future__ import annotations
 import gc
 import logging
 from collections.abc import Callable
+from pathlib import Path
 
 import streamlit as st
 
 from mlem_core.base.errors import InputError
-from pages.parts import choices
+from pages.parts import choices, running, tour
 from pages.parts.wording import plain
 
 
 def page(body: Callable[[], None]) -> None:
     """Draw a page; what goes wrong is one sentence in it, the details go to the log."""
-    choices.sync()
+    here = Path(body.__code__.co_filename).stem.removesuffix("_page")
+    # The address of Home is that of a finding; the form keeps what it knows in the session.
+    choices.sync(choices.VIEW if here == "home" else (*choices.FORM, *choices.VIEW))
+    attempt(running.bar)
+    tour.bar(here)
     attempt(body)
     _keep_what_is_loaded(body.__code__.co_filename)
+
+
+def lead_on(file: str) -> None:
+    """What a former address of a page does: open the page with all that the address says."""
+    choices.sync((*choices.FORM, *choices.VIEW))
+    st.switch_page(file)
 
 
 @st.cache_resource(show_spinner=False)

@@ -9,7 +9,7 @@ import streamlit as st
 
 from mlem_core.base.errors import InputError
 from mlem_core.estimators.registry import check_values
-from pages.parts import capsules, choices, method, other_tables, stored
+from pages.parts import capsules, choices, method, other_tables, stored, tour
 from pages.parts.screens import SCREENS
 from pages.parts.view import View
 from pages.parts.wording import describe, plain
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from mlem_core.tasks.analyses import Job
 
 NOT_DONE = {
-    "queued": "is waiting for its turn; its progress is on the page Analysis.",
-    "running": "is still running; its progress is on the page Analysis.",
-    "cancelled": "was cancelled; run it again on the page Analysis.",
-    "failed": "did not finish; the page Analysis says why.",
+    "queued": "is waiting for its turn; its progress is at the top of this page.",
+    "running": "is still running; its progress is at the top of this page.",
+    "cancelled": "was cancelled; run it again on the page New analysis.",
+    "failed": "did not finish; the top of this page says why.",
 }
 
 
@@ -48,7 +48,7 @@ def open_view(url_path: str, lead: str, *, layers: bool = True) -> View | None:
         _choose_analysis(job_id, done)
         analysis = stored.open_analysis(job_id)
         selection, changes = _choose_selection(job_id, analysis, layers)
-    if job_id == stored.EXAMPLE:
+    if job_id == stored.EXAMPLE and not tour.is_on():
         _about_the_example(analysis)
     _show_notices(analysis)
     if not selection.features or not selection.layers:
@@ -80,6 +80,18 @@ def whole_view(job_id: str) -> View:
     return View(job_id, analysis, analysis.select())
 
 
+def shown() -> str:
+    """The analysis that Home shows: the chosen one if it is done, else the example or the latest.
+
+    Empty where there is none.
+    """
+    done = _finished()
+    for job_id in (choices.get_one("analysis"), stored.EXAMPLE, *done):
+        if job_id in done:
+            return job_id
+    return ""
+
+
 def _finished() -> dict[str, Job]:
     """The analyses that are done, the latest first; last the example."""
     from mlem_core.tasks import analyses
@@ -99,7 +111,7 @@ def _chosen(done: dict[str, Job]) -> str | None:
         what = "No analysis is chosen: open the latest one, or run a new one"
         if not done:
             what = "There is no analysis yet: choose stimuli and models and run it"
-        st.info(f"{what} on the page Analysis.", icon=":material/info:")
+        st.info(f"{what} on the page New analysis.", icon=":material/info:")
     elif job_id not in done:
         try:
             job = stored.find_job(job_id)
@@ -126,7 +138,7 @@ def _choose_analysis(job_id: str, done: dict[str, Job]) -> None:
         format_func=lambda one: labels[one],
         key=key,
         on_change=lambda: choices.open_job(st.session_state[key]),
-        help="Which of the finished analyses is shown. A new one is started on the page Analysis.",
+        help="Which of the finished analyses is shown. A new one begins on the page New analysis.",
     )
 
 
@@ -200,14 +212,14 @@ def _about_the_example(analysis: Analysis) -> None:
         type="primary",
         icon=":material/play_circle:",
         width="stretch",
-        help="Opens the page Analysis, where stimuli and models are chosen.",
+        help="Opens the page New analysis, where stimuli and models are chosen.",
     ):
-        st.switch_page(SCREENS["analysis"].file)
+        st.switch_page(SCREENS["new"].file)
 
 
 def _labels(done: dict[str, Job]) -> dict[str, str]:
     """What each job is called in a list; the browser answers with it, so no two may be alike."""
-    names = {job_id: _name(job) for job_id, job in done.items()}
+    names = {job_id: name_of(job) for job_id, job in done.items()}
     again = {name for name in names.values() if list(names.values()).count(name) > 1}
     return {
         job_id: f"{name} · {job_id[:6]}" if name in again else name
@@ -215,22 +227,21 @@ def _labels(done: dict[str, Job]) -> dict[str, str]:
     }
 
 
-def _name(job: Job) -> str:
+def name_of(job: Job, *, models: bool = True) -> str:
+    """What an analysis is called: its stimuli, models and what is not the default."""
     if job.id == stored.EXAMPLE:
         return f"Example: {job.spec.stimuli}, {len(job.spec.models)} models"
-    return describe(job.spec)
+    return describe(job.spec, models=models)
 
 
 def _ways_on(latest: Job | None) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         if latest is not None:
             st.button(
-                f"Open {plain(_name(latest))}",
+                f"Open {plain(name_of(latest))}",
                 icon=":material/folder_open:",
                 type="primary",
                 on_click=lambda: choices.open_job(latest.id),
                 help="Shows the latest analysis that is done.",
             )
-        st.page_link(
-            SCREENS["analysis"].file, label="Go to Analysis", icon=SCREENS["analysis"].icon
-        )
+        st.page_link(SCREENS["new"].file, label="Go to New analysis", icon=SCREENS["new"].icon)

@@ -11,16 +11,18 @@ class Screen:
 
     Attributes
     ----------
-    url_path : its address; its file is `pages/{url_path}_page.py`
+    url_path : its address (the first one's is `/`); its file is `pages/{url_path}_page.py`
     title : in the navigation, on links and above the page
     symbol : name of a Material symbol
-    is_view : whether it shows a finished analysis
+    is_view : whether it shows a finished analysis, chosen in the sidebar
+    formerly : an address that it had, and that still leads to it
     """
 
     url_path: str
     title: str
     symbol: str
     is_view: bool = True
+    formerly: str = ""
 
     @property
     def file(self) -> str:
@@ -36,7 +38,8 @@ class Screen:
 SCREENS = {
     screen.url_path: screen
     for screen in (
-        Screen("analysis", "Analysis", "play_circle", is_view=False),
+        Screen("home", "Home", "home", is_view=False),
+        Screen("new", "New analysis", "add_circle", is_view=False, formerly="analysis"),
         Screen("profiles", "Profiles", "show_chart"),
         Screen("similarity", "Similarity", "grid_on"),
         Screen("compare", "Compare", "compare_arrows"),

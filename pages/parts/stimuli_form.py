@@ -53,8 +53,12 @@ def keep(file: Any) -> str:
     return str(names[file.file_id])
 
 
-def choose() -> StimulusSet | None:
-    """The chosen stimuli; None where they cannot be read (and it says why)."""
+def choose() -> tuple[StimulusSet | None, str]:
+    """The chosen stimuli, and why they must not be run; empty where they may.
+
+    None where they cannot be read. An upload that cannot be read stands in the way of a run on
+    what was chosen before it: whoever uploads a file means that file.
+    """
     from mlem_core.data import datasets
 
     place = st.container()
@@ -67,7 +71,7 @@ def choose() -> StimulusSet | None:
     )
     # Above the table of columns: there it is seen.
     message = st.container()
-    wrong = None
+    wrong = ""
     if file is not None:
         try:
             _roles(file)
@@ -87,7 +91,7 @@ def choose() -> StimulusSet | None:
             help="A built-in set, or a CSV that you have uploaded.",
         )
     if wrong:
-        message.error(f"{plain(wrong)} The stimulus set stays as it was.", icon=":material/error:")
+        message.error(plain(wrong), icon=":material/error:")
     _examples()
     stimuli: StimulusSet | None = None
     try:
@@ -102,7 +106,9 @@ def choose() -> StimulusSet | None:
                 f"{len(stimuli.features)} features: "
                 + plain(", ".join(feature.name for feature in stimuli.features))
             )
-    return stimuli
+    if file is not None and wrong:
+        return stimuli, f"{file.name} cannot be used as it is: mend it, or take it away above."
+    return stimuli, "" if stimuli is not None else "the stimuli cannot be read; choose others."
 
 
 def _roles(file: Any) -> None:

@@ -56,7 +56,7 @@ def find_job(job_id: str) -> Job:
     if job is None:
         raise InputError(
             "The analysis in this address is not on this machine; run it again on the page "
-            "Analysis."
+            "New analysis."
         )
     return job
 

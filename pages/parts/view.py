@@ -188,17 +188,5 @@ def two_layers(view: View) -> tuple[str, str]:
 
 def _first_look(view: View) -> tuple[str, str]:
     """The two layers that are looked at before any are chosen."""
-    if view.job_id == stored.EXAMPLE:
-        from mlem_core.tasks.examples import PAIR
-
-        if set(PAIR) <= set(view.layers):
-            return layer_name(PAIR[0]), layer_name(PAIR[1])
-    return _middle(view, 0), _middle(view, -1)
-
-
-def _middle(view: View, which: int) -> str:
-    """The middle layer of the first or the last model (of one model: the last layer)."""
-    models = list(dict.fromkeys(model for model, _ in view.layers))
-    of = [layer for model, layer in view.layers if model == models[which]]
-    at = -1 if which == -1 and len(models) == 1 else len(of) // 2
-    return layer_name((models[which], of[at]))
+    a, b = view.analysis.most_alike(view.layers)
+    return layer_name(a), layer_name(b)

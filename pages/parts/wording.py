@@ -40,10 +40,10 @@ def progress_text(progress: Progress, seconds_left: float | None) -> str:
     return plain(text)
 
 
-def describe(spec: AnalysisSpec) -> str:
-    """An analysis in a few words: stimuli, models and what is not the default."""
+def describe(spec: AnalysisSpec, *, models: bool = True) -> str:
+    """An analysis in a few words: stimuli, models (if these are asked for), other choices."""
     names = [*spec.models, *(name for name, _ in spec.representations)]
-    parts = [Path(spec.stimuli).name, ", ".join(names)]
+    parts = [Path(spec.stimuli).name, *([", ".join(names)] if models else [])]
     if spec.layers is not None:
         parts.append("layers " + ", ".join(str(layer) for layer in spec.layers))
     if spec.features is not None:

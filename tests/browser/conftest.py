@@ -2,64 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from driving import ROOT, SCRIPT, SMALL, START, TAG, App, picture, run, upload
+from driving import SCRIPT, SMALL, START, TAG, App, picture, run, served, upload
 from playwright.sync_api import Browser, Page, expect
 
 from mlem_core.data import datasets
 from mlem_core.data.stimulus_csv import write_csv
 
 expect.set_options(timeout=START)
-
-
-@contextlib.contextmanager
-def served(folder: Path, **environment: str) -> Iterator[App]:
-    """The app on a free port with a store of its own; the hub cannot be reached."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    environment = {
-        **os.environ,
-        "MLEM_CACHE": str(folder / "cache"),
-        "HF_HOME": str(folder / "hub"),
-        "HF_ENDPOINT": "http://127.0.0.1:9",
-        **environment,
-    }
-    log = folder / "log"
-    command = [sys.executable, "scripts/serve.py", "--server.port", str(port)]
-    with log.open("wb") as output:
-        server = subprocess.Popen(
-            command, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT
-        )
-    try:
-        began = time.monotonic()
-        while True:
-            try:
-                urllib.request.urlopen(f"http://localhost:{port}/_stcore/health", timeout=1)
-                break
-            except OSError:
-                assert server.poll() is None, log.read_text()
-                assert time.monotonic() - began < 30, log.read_text()
-                time.sleep(0.1)
-        yield App(f"http://localhost:{port}", log, folder / "cache", server.pid)
-    finally:
-        server.terminate()
-        try:
-            server.wait(10)
-        except subprocess.TimeoutExpired:
-            server.kill()
-            server.wait()
 
 
 @pytest.fixture(scope="session")
@@ -107,7 +61,7 @@ def done(app: App, browser: Browser, small_csv: Path) -> str:
     """The address (its query) of an analysis of the small set with minilm, made by hand."""
     context = browser.new_context(viewport={"width": 1280, "height": 800})
     page = context.new_page()
-    page.goto(app.url + "/?models=minilm")
+    page.goto(app.url + "/new?models=minilm")
     upload(page, small_csv)
     expect(page.get_by_text("5 features")).to_be_visible(timeout=START)
     run(page)

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +28,45 @@ class App:
     log: Path
     cache: Path
     process: int
+
+
+@contextlib.contextmanager
+def served(folder: Path, **environment: str) -> Iterator[App]:
+    """The app on a free port with a store of its own; the hub cannot be reached."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = {
+        **os.environ,
+        "MLEM_CACHE": str(folder / "cache"),
+        "HF_HOME": str(folder / "hub"),
+        "HF_ENDPOINT": "http://127.0.0.1:9",
+        **environment,
+    }
+    log = folder / "log"
+    command = [sys.executable, "scripts/serve.py", "--server.port", str(port)]
+    with log.open("wb") as output:
+        server = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT
+        )
+    try:
+        began = time.monotonic()
+        while True:
+            try:
+                urllib.request.urlopen(f"http://localhost:{port}/_stcore/health", timeout=1)
+                break
+            except OSError:
+                assert server.poll() is None, log.read_text()
+                assert time.monotonic() - began < 30, log.read_text()
+                time.sleep(0.1)
+        yield App(f"http://localhost:{port}", log, folder / "cache", server.pid)
+    finally:
+        server.terminate()
+        try:
+            server.wait(10)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
 
 
 def upload(page: Page, file: Path) -> None:

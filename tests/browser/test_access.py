@@ -47,7 +47,7 @@ def tab_to(page: Page, what: str, most: int = 80) -> None:
     raise AssertionError(f"Tab does not come to {what!r}; it came to {came}")
 
 
-@pytest.mark.parametrize("view", ["", "profiles", "similarity", "compare"])
+@pytest.mark.parametrize("view", ["", "new", "profiles", "similarity", "compare"])
 def test_at_200_percent_nothing_is_out_of_reach(app: App, browser: Browser, view: str) -> None:
     # A window of 1280 × 800 at 200 % is one of 640 × 400 with twice the pixels.
     context = browser.new_context(
@@ -56,12 +56,12 @@ def test_at_200_percent_nothing_is_out_of_reach(app: App, browser: Browser, view
     context.set_default_timeout(START)
     page = context.new_page()
     page.goto(f"{app.url}/{view}?analysis=example")
-    if view:
+    if view != "new":
         traces(page)
     else:
         expect(page.get_by_role("button", name="Run", exact=True)).to_be_enabled()
     settled(page)
-    picture(page, f"zoom-{view or 'analysis'}")
+    picture(page, f"zoom-{view or 'home'}")
     assert page.evaluate(OUTSIDE) == []
     # The sidebar is folded away and comes over the page.
     page.get_by_test_id("stExpandSidebarButton").click()
@@ -74,7 +74,7 @@ def test_at_200_percent_nothing_is_out_of_reach(app: App, browser: Browser, view
         box = control.bounding_box()
         if box is not None:  # it is not in what is folded away
             assert box["x"] >= 0 and box["x"] + box["width"] <= 640
-    picture(page, f"zoom-{view or 'analysis'}-sidebar")
+    picture(page, f"zoom-{view or 'home'}-sidebar")
     context.close()
 
 

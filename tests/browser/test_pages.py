@@ -26,13 +26,13 @@ def test_every_view_opens_on_the_example(app: App, page: Page, view: str) -> Non
     picture(page, f"example-{view}")
 
 
-def test_first_visit_offers_sets_and_models(app: App, page: Page) -> None:
-    page.goto(app.url)
+def test_the_form_offers_sets_and_models(app: App, page: Page) -> None:
+    page.goto(f"{app.url}/new")
     expect(page.get_by_text("2,040 stimuli (words")).to_be_visible()
     for name in ("mini-bert", "mini-gpt2", "mini-mamba", "minilm", "smollm2"):
         expect(page.get_by_text(re.compile(f"^{name}: |\n{name}: ")).first).to_be_visible()
     expect(page.get_by_role("button", name="Run", exact=True)).to_be_enabled()
-    picture(page, "first-visit")
+    picture(page, "form")
 
 
 def test_unknown_analysis_is_a_sentence(app: App, page: Page) -> None:
@@ -102,17 +102,29 @@ def test_cells_with_html_are_text(app: App, page: Page, done: str) -> None:
     picture(page, "stimuli")
 
 
-def test_bad_csv_loses_nothing(app: App, page: Page, done: str, tmp_path: Path) -> None:
-    page.goto(f"{app.url}/?{done}")
-    expect(page.get_by_text("Done:")).to_be_visible()
+def test_a_bad_csv_loses_nothing_and_nothing_else_is_run(
+    app: App, page: Page, done: str, tmp_path: Path
+) -> None:
+    page.goto(f"{app.url}/new?{done}")
+    run_button = page.get_by_role("button", name="Run", exact=True)
+    expect(page.get_by_text("Runs minilm on small_set.csv")).to_be_visible()
+    expect(run_button).to_be_enabled()
     bad = tmp_path / "bad.csv"
     bad.write_text("sentence,word_index,kind\nthe cat sleeps,0,a\nthe dog barks,7,b\n")
+    jobs = sorted((app.cache / "jobs").glob("*/spec.json"))
     upload(page, bad)
     error = page.get_by_text(re.compile("word_index in row 2 is .?7.*outside the sentence"))
     expect(error).to_be_visible()
+    expect(run_button).to_be_disabled()
+    expect(page.get_by_text("Run waits: bad.csv cannot be used as it is")).to_be_visible()
     picture(page, "bad-csv")
-    expect(page.get_by_text("Done:")).to_be_visible()
     expect(page.get_by_text("note").first).to_be_visible()  # still the features of the small set
+    settled(page)
+    assert sorted((app.cache / "jobs").glob("*/spec.json")) == jobs
+    # Taken away, it no longer stands in the way.
+    page.get_by_role("button", name=re.compile("^Remove")).first.click()
+    expect(page.get_by_text("Runs minilm on small_set.csv")).to_be_visible()
+    expect(run_button).to_be_enabled()
     page.get_by_role("link", name="Profiles").first.click()
     assert "tense" in {trace["name"] for trace in traces(page)}
 
@@ -132,7 +144,7 @@ def test_a_csv_as_excel_writes_it_is_read(app: App, page: Page, tmp_path: Path) 
 
 def test_unreachable_model_is_left_out(app: App, page: Page, done: str) -> None:
     query = re.sub(r"&?(analysis|models)=[^&]*", "", done)
-    page.goto(f"{app.url}/?{query}&models=minilm&models=gpt2&layers=0,6")
+    page.goto(f"{app.url}/new?{query}&models=minilm&models=gpt2&layers=0,6")
     expect(page.get_by_text("cannot be reached now")).to_be_visible()
     run(page)
     expect(page.get_by_text(re.compile("gpt2 was left out"))).to_be_visible(timeout=START)
@@ -146,7 +158,7 @@ def test_representations_from_a_file(
     n = len(read_csv(small_csv))
     layers = {f"layer_{i:02}": np.random.default_rng(i).normal(size=(n, 8)) for i in range(3)}
     np.savez(tmp_path / "brain.npz", **layers)
-    page.goto(f"{app.url}/?{done}")
+    page.goto(f"{app.url}/new?{done}")
     _add_representations(page, "brain", tmp_path / "brain.npz")
     run(page)
     expect(page.get_by_text("Done: small_set.csv · minilm, brain")).to_be_visible(timeout=START)
@@ -158,7 +170,7 @@ def test_wrong_representations_are_left_out(
     app: App, page: Page, done: str, tmp_path: Path
 ) -> None:
     np.savez(tmp_path / "short.npz", layer_00=np.zeros((3, 8)))
-    page.goto(f"{app.url}/?{done}")
+    page.goto(f"{app.url}/new?{done}")
     _add_representations(page, "short", tmp_path / "short.npz")
     run(page)
     expect(page.get_by_text(re.compile("short was left out:.*has 3 rows"))).to_be_visible(
@@ -174,7 +186,7 @@ def test_precomputed_distances_and_other_start_tokens(
     points = np.random.default_rng(0).normal(size=(n, 3))
     square = np.linalg.norm(points[:, None] - points, axis=2)
     np.savetxt(tmp_path / "apart.csv", square, delimiter=",")
-    page.goto(f"{app.url}/?{done}&distance=precomputed&special_tokens=none")
+    page.goto(f"{app.url}/new?{done}&distance=precomputed&special_tokens=none")
     _add_representations(page, "apart", tmp_path / "apart.csv")
     run(page)
     expect(page.get_by_text("goes with representations files only")).to_be_visible(timeout=START)
@@ -190,7 +202,7 @@ def test_precomputed_distances_and_other_start_tokens(
 
 
 def test_a_run_that_fails_loses_nothing(app: App, page: Page, done: str) -> None:
-    page.goto(f"{app.url}/?{done}&layers=99")
+    page.goto(f"{app.url}/new?{done}&layers=99")
     run(page)
     expect(page.get_by_text("Not done:")).to_be_visible(timeout=START)
     expect(page.get_by_text("has none of the layers 99")).to_be_visible()
@@ -212,15 +224,14 @@ def _add_representations(page: Page, name: str, file: Path) -> None:
 
 
 def test_bad_layers_are_a_sentence(app: App, page: Page, done: str) -> None:
-    page.goto(f"{app.url}/?{done}&layers=three")
-    expect(page.get_by_text("Done:")).to_be_visible()
+    page.goto(f"{app.url}/new?{done}&layers=three")
     run(page)
     expect(page.get_by_text("found the layers 'three'")).to_be_visible()
-    expect(page.get_by_text("Done:")).to_be_visible()
+    expect(page.get_by_text("Runs minilm on small_set.csv")).to_be_visible()
 
 
 def test_cancel_stops_the_run(app: App, page: Page) -> None:
-    page.goto(f"{app.url}/?models=smollm2")
+    page.goto(f"{app.url}/new?models=smollm2")
     expect(page.get_by_text("2,040 stimuli (words")).to_be_visible()
     run(page)
     cancel = page.get_by_role("button", name="Cancel")

@@ -175,6 +175,25 @@ def test_a_similarity_that_is_nowhere_defined_is_drawn() -> None:
     is_sound(figures.similarity_matrices(empty, empty))
 
 
+def test_the_matrix_of_rsa_outlines_the_pair_that_is_looked_at() -> None:
+    square = square_of({"a": 2, "b": 2})
+    pair = (("a", 1), ("b", 0))
+    figure = figures.rsa_matrix(square, pair, {pair: "<x> changes it", pair[::-1]: "<x> too"})
+    is_sound(figure)
+    heatmap, cells = figure.data
+    np.testing.assert_array_equal(heatmap.z, square.to_numpy())
+    (at,) = np.flatnonzero((np.array(cells.x) == 2) & (np.array(cells.y) == 1))
+    assert tuple(cells.customdata[at]) == ("a", 1, "b", 0)
+    assert "audit: &lt;x&gt; changes it" in cells.hovertext[at]
+    outlined = {
+        (shape.x0, shape.x1, shape.y0, shape.y1)
+        for shape in figure.layout.shapes
+        if shape.type == "rect"
+    }
+    assert outlined == {(1.5, 2.5, 0.5, 1.5), (0.5, 1.5, 1.5, 2.5)}
+    is_sound(figures.rsa_matrix(square_of({"a": 1}) * np.nan))
+
+
 def test_layer_maps_have_a_point_a_layer_and_equal_scales() -> None:
     rng = np.random.default_rng(0)
     rows = [

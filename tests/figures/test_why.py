@@ -35,6 +35,19 @@ def test_a_waterfall_runs_from_0_to_the_similarity() -> None:
     assert figure.data[0].error_x.array is None
 
 
+@pytest.mark.parametrize("scale", [1.0, 0.013, -0.4, 250.0, 0.0, np.nan])
+def test_the_grid_of_a_waterfall_stays_clear_of_its_numbers(scale: float) -> None:
+    terms = terms_of().assign(value=[0.1 * scale, 0.3 * scale, -0.05 * scale, 0.2 * scale])
+    figure = figures.waterfall(terms, FEATURES)
+    ticks = figure.layout.xaxis.tickvals
+    numbers = min(note.x for note in figure.layout.annotations)
+    assert all(tick < numbers for tick in ticks) or np.isnan(scale)
+    if scale and np.isfinite(scale):
+        assert 0.0 in ticks and 3 <= len(ticks) <= 7
+        steps = np.diff(ticks)
+        np.testing.assert_allclose(steps, steps[0])
+
+
 def test_a_waterfall_draws_intervals_that_need_not_be_symmetric() -> None:
     bars = figures.waterfall(terms_of(interval=True), FEATURES).data[0]
     np.testing.assert_allclose(bars.error_x.array, 0.06)

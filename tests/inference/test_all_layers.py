@@ -32,6 +32,7 @@ from mlem_core.measures.similarity import agreement
 from mlem_core.pairs.resampling import leave_out
 from mlem_core.pairs.units import Units
 from mlem_core.robustness.claims import Claim, over_stimuli
+from mlem_core.robustness.finding import explanation_of
 from mlem_core.storage.store import Store
 
 N = 120
@@ -93,6 +94,13 @@ def test_values_are_those_of_the_analysis(analysis, intervals):
     np.testing.assert_allclose(intervals.rsa, results.similarity_rsa, atol=1e-6)
     terms, totals = terms_and_whole(intervals, A, B)
     exact = explain(whole, A, B)
+    known = explanation_of(intervals, A, B, exact.coding)
+    assert known.layers == exact.layers and known.others == exact.others
+    assert known.coding == exact.coding
+    pd.testing.assert_frame_equal(known.terms, terms)
+    pd.testing.assert_frame_equal(known.whole, totals)
+    assert known.headline.startswith("m layer 0 and m layer 1 are alike (RSA ")
+    assert "most of all in colour" in known.headline and known.how_sure
     assert terms["term"].tolist() == exact.terms["term"].tolist()
     np.testing.assert_allclose(terms["value"], exact.terms["value"], atol=1e-6)
     np.testing.assert_allclose(totals["value"], exact.whole["value"], atol=1e-6)

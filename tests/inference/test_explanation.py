@@ -157,8 +157,11 @@ def test_the_headline_and_how_sure_it_is():
     values = {"pos": 0.2, "place": 0.1, "length": -0.05, UNEXPLAINED: 0.06}
     assert made(values, bounds=True).headline == (
         "one layer 3 and two layer 20 are alike (RSA 0.31), most of all in pos, which makes 65 % "
-        "of it. 19 % of it is not explained by these features, coded by whether they "
-        "differ."
+        "of it. 19 % of it is not explained by whether these features differ."
+    )
+    resolved = "which values of pos differ (others: whether they differ)"
+    assert replace(made(values, bounds=True), coding=resolved).headline.endswith(
+        "19 % of it is not explained by these features and which values of pos differ."
     )
     assert made(values).how_sure == ""
     assert made(values, bounds=True).how_sure == (

@@ -159,3 +159,37 @@ def test_tau_by_chance_of_many_features_is_that_of_random_profiles():
     assert similarity.tau_by_chance(9) == pytest.approx(np.quantile(taus, 0.95), abs=0.02)
     assert similarity.tau_by_chance(8) == pytest.approx(0.63, abs=0.01)
     assert similarity.tau_by_chance(2) == similarity.tau_by_chance(1) == 1.0
+
+
+LAYERS = [("a", 0), ("a", 1), ("a", 2), ("b", 0), ("b", 1), ("b", 2)]
+
+
+def test_the_most_alike_layers_are_those_of_every_pair_tried():
+    rng = np.random.default_rng(3)
+    for _ in range(50):
+        rsa = rng.uniform(-1, 1, (6, 6))
+        rsa = (rsa + rsa.T) / 2
+        rsa[rng.random((6, 6)) < 0.1] = np.nan
+        tried = {
+            (LAYERS[i], LAYERS[j]): rsa[i, j]
+            for i, j in itertools.combinations(range(6), 2)
+            if LAYERS[i][0] != LAYERS[j][0] and LAYERS[i][1] and LAYERS[j][1]
+            if np.isfinite(rsa[i, j])
+        }
+        assert similarity.most_alike(rsa, LAYERS) == max(tried, key=tried.get)
+
+
+def test_embeddings_and_layers_of_one_model_come_last():
+    rsa = np.full((6, 6), 0.1)
+    rsa[1, 2] = rsa[2, 1] = 0.99  # of one model
+    rsa[0, 3] = rsa[3, 0] = 0.95  # the embeddings of two
+    rsa[2, 4] = rsa[4, 2] = 0.3
+    assert similarity.most_alike(rsa, LAYERS) == (("a", 2), ("b", 1))
+    # The first layer of a recording is no embedding.
+    assert similarity.most_alike(rsa, LAYERS, files=("a", "b")) == (("a", 0), ("b", 0))
+    assert similarity.most_alike(rsa[:3, :3], LAYERS[:3]) == (("a", 1), ("a", 2))
+    ends = np.ix_([0, 3], [0, 3])
+    assert similarity.most_alike(rsa[ends], [("a", 0), ("b", 0)]) == (("a", 0), ("b", 0))
+    assert similarity.most_alike(np.ones((1, 1)), [("a", 0)]) == (("a", 0), ("a", 0))
+    nowhere = np.full((2, 2), np.nan)
+    assert similarity.most_alike(nowhere, LAYERS[1:3]) == (("a", 1), ("a", 2))

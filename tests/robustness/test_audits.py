@@ -21,9 +21,11 @@ from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.typing import Progress
 from mlem_core.cli.commands import main
 from mlem_core.data.stimulus_csv import from_frame, write_csv
+from mlem_core.inference.explanation import explain
 from mlem_core.robustness import audit as audits
 from mlem_core.robustness.audit import audit
 from mlem_core.robustness.audit_tables import Audit
+from mlem_core.robustness.finding import Finding, check
 from mlem_core.robustness.flags import POSITION_SHARE, flags, summary
 from mlem_core.robustness.layer_measures import mean_cosine, position_share, stimuli_at_first
 from mlem_core.storage.store import Store
@@ -263,6 +265,23 @@ def test_sentences_have_no_position(tmp_path: Path) -> None:
     spec = replace(spec, representations=(("d", str(tmp_path / "d.npz")),), distance="precomputed")
     found = audit(run(spec, store), store)
     assert found.changes.empty and found.layers["n_outliers"].item() == 0
+
+
+def test_a_planted_artefact_takes_the_headline_away(analysis: Analysis, found: Audit) -> None:
+    def of(a: int, b: int) -> Finding:
+        sides = (("brain", a), ("brain", b))
+        return Finding(explain(analysis, *sides), check(found, *sides))
+
+    # One huge unit hides what its layer shares with the clean one.
+    broken = of(OUTLIER, CLEAN)
+    assert broken.checked.verdict == "changes" and broken.headline == ""
+    assert broken.instead == "No finding about brain layer 1 and brain layer 2."
+    assert "without its outlier units RSA is" in broken.why_not
+    changed = found.pairs[(found.pairs["layer_a"] == OUTLIER) & (found.pairs["layer_b"] == CLEAN)]
+    assert dict(broken.checked.variants) == dict(
+        zip(changed["variant"], changed["rsa"], strict=True)
+    )
+    assert of(CLEAN, OUTLIER).checked == broken.checked  # in either order
 
 
 def test_the_command_writes_its_tables_and_a_summary(

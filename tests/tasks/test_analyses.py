@@ -82,6 +82,10 @@ def test_a_job_gives_what_a_run_gives(tiny: AnalysisSpec, store: Store, tmp_path
     ]
     direct = run(tiny, Store(tmp_path / "another"))
     assert job.analysis().results().importance.equals(direct.results().importance)
+    contents = job.contents()
+    assert contents is not None and contents.models == ("mine",)
+    assert (contents.n_layers, contents.n_features) == (2, len(direct.tables.features))
+    assert job.asked_at is not None and runner.under_way(job.folder.parent) == []
     assert not list(job.folder.glob("unfinished-*"))
 
 
@@ -177,7 +181,10 @@ def test_one_job_runs_at_a_time_and_a_waiting_one_can_be_cancelled(
         "queued",
     ]
     assert analyses.recent(store)[:3] == [third, second, first]
+    assert runner.under_way(store.root / "jobs") == [first.id, second.id, third.id]
+    assert second.contents() is None
     second.cancel()
+    assert runner.under_way(store.root / "jobs") == [first.id, third.id]
     assert second.status().state == "cancelled"
     first.cancel()
     wait(third, "done")

@@ -26,13 +26,18 @@ def example():
     return examples.example()
 
 
-def test_it_is_what_its_constants_say(example):
+def test_it_is_what_its_constants_say(example, tmp_path):
     assert example.spec == examples.SPEC
     assert {model for model, _ in example.layers} == set(examples.SPEC.models)
     assert set(example.maps) == set(example.layers)
     assert examples.size() < 10e6
-    assert set(examples.PAIR) <= set(example.layers)
-    assert examples.PAIR[0][0] != examples.PAIR[1][0]
+    # The last layers of two architectures that have learned from the same text.
+    assert example.most_alike() == (("mini-gpt2", 6), ("mini-mamba", 11))
+    assert example.most_alike([("minilm", 0), ("minilm", 1), ("minilm", 3)])[0][0] == "minilm"
+    job = analyses.find(examples.ID, Store(tmp_path))
+    contents = job.contents()
+    assert contents.n_layers == len(example.layers) and contents.notices == ()
+    assert job.asked_at is None
 
 
 def test_its_intervals_and_audit_are_there_on_a_machine_that_ran_nothing(example, tmp_path):
@@ -43,14 +48,14 @@ def test_its_intervals_and_audit_are_there_on_a_machine_that_ran_nothing(example
     assert list(zip(found.layers["model"], found.layers["layer"], strict=True)) == example.layers
     assert set(found.changes["variant"]) == set(SAYS)
     np.testing.assert_allclose(intervals.rsa, example.rsa, atol=1e-4)
-    why = explain(example, *examples.PAIR)
-    terms, whole = terms_and_whole(intervals, *examples.PAIR)
+    why = explain(example, *example.most_alike())
+    terms, whole = terms_and_whole(intervals, *example.most_alike())
     np.testing.assert_allclose(terms["value"], why.terms["value"], atol=1e-4)
     np.testing.assert_allclose(whole["value"], why.whole["value"], atol=1e-4)
     assert whole["lower"].iloc[0] > HARDLY
     results = example.results()
     np.testing.assert_allclose(intervals.tau, results.similarity_profiles, atol=1e-3)
-    universes = multiverse.find(example, examples.PAIR, store)
+    universes = multiverse.find(example, example.most_alike(), store)
     assert universes is not None and len(universes.universes) == 64
     # Other features are another analysis: nothing is said of them.
     assert all_layers.find(example, store, example.select(["tense", "number"])) is None

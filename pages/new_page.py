@@ -1,4 +1,4 @@
-"""Choose stimuli, models and layers; run; watch."""
+"""A new analysis: choose stimuli, models and layers, and run it."""
 
 from __future__ import annotations
 
@@ -9,23 +9,13 @@ import streamlit as st
 
 from mlem_core.base.errors import InputError
 from mlem_core.estimators.registry import check_values
-from pages.parts import background, capsules, choices, frame, method, stimuli_form, stored
-from pages.parts.opening import whole_view
+from pages.parts import choices, frame, method, running, stimuli_form, stored
 from pages.parts.screens import SCREENS
-from pages.parts.wording import describe, plain
+from pages.parts.wording import plain
 
 if TYPE_CHECKING:
     from mlem_core.analysis.spec import AnalysisSpec
     from mlem_core.data.stimuli import StimulusSet
-    from mlem_core.tasks.analyses import Job
-
-TITLES = {
-    "queued": ":material/hourglass: Waiting:",
-    "running": ":material/hourglass: Running:",
-    "done": ":material/check_circle: Done:",
-    "cancelled": ":material/cancel: Cancelled:",
-    "failed": ":material/error: Not done:",
-}
 
 
 @st.cache_resource(ttl=60, show_spinner="Looking for models …")
@@ -36,36 +26,45 @@ def _available() -> dict[str, bool]:
 
 
 def body() -> None:
-    st.title("Analysis")
+    st.title(SCREENS["new"].title)
     st.markdown(
-        "How alike do the layers of language models represent your stimuli, and which features "
+        "Choose stimuli and models: how alike do the layers represent them, and which features "
         "make them alike or different?"
     )
-    run = st.container()
     left, right = st.columns(2, gap="large")
     with left:
         st.subheader("Stimuli")
-        stimuli = stimuli_form.choose()
+        stimuli, wrong = stimuli_form.choose()
     with right:
         st.subheader("Models")
         models, files = _choose_models()
     with st.expander("More options", icon=":material/tune:"):
         options = _choose_options(stimuli)
-    if stimuli is not None:
+    if stimuli is not None and not wrong:
         frame.attempt(lambda: stimuli_form.tell(options))
-    if st.button(
-        "Run",
-        type="primary",
-        icon=":material/play_arrow:",
-        disabled=stimuli is None,
-        help="Runs in the background; you may leave this page. What an earlier run left in the "
-        "store is used again.",
-    ):
+    with st.container(horizontal=True, vertical_alignment="center"):
+        run = st.button(
+            "Run",
+            type="primary",
+            icon=":material/play_arrow:",
+            disabled=bool(wrong),
+            help="Runs in the background; you may leave this page. What an earlier run left in "
+            "the store is used again.",
+        )
+        names = [*models, *(one.partition("=")[0] for one in files)]
+        st.markdown(_what_runs(stimuli, names, wrong), width="stretch")
+    if run:
         frame.attempt(lambda: _start(models, files, options))
-    if choices.get_one("analysis") not in ("", stored.EXAMPLE):
-        # Above the form: there it is seen without scrolling.
-        with run, st.container(border=True):
-            frame.attempt(_show_job)
+
+
+def _what_runs(stimuli: StimulusSet | None, models: list[str], wrong: str) -> str:
+    """What Run would do, or why it does nothing, beside the button."""
+    from mlem_core.base.text import listed
+
+    if wrong or stimuli is None:
+        return f":material/block: Run waits: {plain(wrong)}"
+    on = f"{plain(stimuli.name)} ({len(stimuli):,} stimuli)"
+    return f"Runs {plain(listed(models, most=6)) or 'no model'} on {on}."
 
 
 def _choose_models() -> tuple[list[str], list[str]]:
@@ -304,61 +303,11 @@ def _start(models: list[str], files: list[str], options: dict[str, Any]) -> None
     spec.check()
     job = analyses.start(spec, stored.store())
     choices.open_job(job.id)
-    if job.status().state in ("queued", "running"):
+    running.watch(job.id)
+    if job.status().state in running.UNDER_WAY:
         # Whoever has scrolled down to the button does not see the progress appear.
-        st.toast("Started; the progress is at the top of this page.", icon=":material/play_arrow:")
-
-
-# --- the run -------------------------------------------------------------------------------
-
-
-def _show_job() -> None:
-    job = stored.find_job(choices.get_one("analysis"))
-    status = job.status()
-    if status.state in ("queued", "running"):
-        _progress(job.id)
-        return
-    with st.container(horizontal=True, vertical_alignment="center"):
-        _title(job, status.state)
-        if status.state == "done":
-            capsules.offer(whole_view(job.id))
-    if status.state == "done":
-        _done(job)
-    elif status.state == "cancelled":
-        st.caption("What it had finished is kept; Run goes on from there.")
-    else:
-        st.error(plain(status.message), icon=":material/error:")
-
-
-def _title(job: Job, state: str) -> None:
-    text = plain(describe(job.spec))
-    st.markdown(f"**{TITLES[state]}** {text}", width="content")
-
-
-@st.fragment(run_every=0.5)
-def _progress(job_id: str) -> None:
-    # A fragment runs again without the page around it.
-    frame.attempt(lambda: _show_progress(stored.find_job(job_id)))
-
-
-def _show_progress(job: Job) -> None:
-    status = job.status()
-    if status.state not in ("queued", "running"):
-        st.toast(TITLES[status.state].rstrip(":"))
-        st.rerun()
-    _title(job, status.state)
-    waiting = "Waiting for its turn …" if status.state == "queued" else "Starting …"
-    background.show_progress(status, status.stages, waiting)
-    background.offer_cancel(job, "Stops the run within two seconds; finished parts are kept.")
-
-
-def _done(job: Job) -> None:
-    for notice in stored.open_analysis(job.id).notices:
-        st.warning(plain(notice), icon=":material/info:")
-    with st.container(horizontal=True):
-        for screen in SCREENS.values():
-            if screen.is_view:
-                st.page_link(screen.file, label=screen.title, icon=screen.icon)
+        st.toast("Started; the progress is at the top of each page.", icon=":material/play_arrow:")
+    st.rerun()
 
 
 frame.page(body)

@@ -1,0 +1,237 @@
+"""Home: what was found, in words and in one figure, and the ways on from there."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import streamlit as st
+
+from mlem_core.base.text import many
+from mlem_core.base.typing import layer_name
+from pages.parts import audited, choices, explained, frame, opening, stored, tour, uncertainty
+from pages.parts.screens import SCREENS
+from pages.parts.wording import plain
+
+if TYPE_CHECKING:
+    from mlem_core.robustness.finding import Finding
+    from mlem_core.tasks.analyses import Job
+    from pages.parts.view import View
+
+CELLS = "figure home"
+COLORS = {"holds": "green", "changes": "orange", "unknown": "gray"}
+SYMBOLS = {"holds": "verified", "changes": "warning", "unknown": "help"}
+STATES = {
+    "queued": ("waits for its turn", "gray", "hourglass"),
+    "running": ("running", "blue", "hourglass"),
+    "done": ("done", "green", "check_circle"),
+    "cancelled": ("cancelled", "gray", "cancel"),
+    "failed": ("not done", "red", "error"),
+}
+MOST_LISTED = 6
+
+
+def body() -> None:
+    if any(name in st.query_params for name in choices.FORM):
+        # An address of before there was a Home: it was the form's.
+        st.switch_page(SCREENS["new"].file)
+    st.title("MLEM Explorer")
+    st.markdown(
+        "See how alike the layers of language models represent your words or sentences, and which "
+        "features make them so."
+    )
+    with st.container(horizontal=True):
+        if st.button(
+            "Analyse your own",
+            type="primary",
+            icon=SCREENS["new"].icon,
+            help="Opens the page New analysis, where stimuli and models are chosen.",
+        ):
+            st.switch_page(SCREENS["new"].file)
+        if st.button(
+            "Two-minute tour",
+            icon=":material/tour:",
+            help="Three steps through the views, with what to look at in each.",
+        ):
+            tour.begin()
+    frame.attempt(_shown)
+    frame.attempt(_analyses)
+
+
+def _shown() -> None:
+    job_id = opening.shown()
+    if not job_id:
+        st.info("There is no analysis yet; begin with your own.", icon=":material/info:")
+        return
+    if choices.get_one("analysis") not in (job_id, ""):
+        st.caption("The chosen analysis has nothing to show yet; this is another one.")
+    view = opening.whole_view(job_id)
+    name = plain(opening.name_of(stored.find_job(job_id)))
+    stimuli = view.analysis.stimuli
+    st.caption(f"{name} · {len(stimuli):,} stimuli, {len(stimuli.features)} features")
+    if len(view.layers) < 2:
+        st.info("It has one layer only: there are no two to compare.", icon=":material/info:")
+        return
+    _finding(view)
+
+
+# A fragment, so that choosing a cell draws nothing but this.
+@st.fragment
+def _finding(view: View) -> None:
+    from mlem_core import figures
+
+    a, b = view.pair
+    if a == b:
+        a, b = map(layer_name, view.analysis.most_alike())
+    finding = explained.finding(view, a, b)
+    left, right = st.columns(2, gap="large")
+    with left:
+        with st.container(border=True):
+            _in_words(view, finding)
+        _chart(
+            figures.waterfall(finding.why.terms, view.all_features),
+            "home-why",
+            f"The RSA correlation of {a} and {b} as a sum over the features.",
+        )
+        _ways_on(view, a, b)
+    with right:
+        st.markdown("**How alike any two layers are.** Click a cell to look at its two layers.")
+        _matrix(view, finding)
+
+
+def _in_words(view: View, finding: Finding) -> None:
+    checked = finding.checked
+    said = finding.headline or finding.instead
+    # A share stays on one line with its sign.
+    st.markdown(f"##### {plain(said)}".replace(" %", "\u00a0%"))
+    st.badge(
+        checked.badge,
+        icon=f":material/{SYMBOLS[checked.verdict]}:",
+        color=COLORS[checked.verdict],  # type: ignore[arg-type]
+        help=checked.sentence,
+    )
+    text = finding.why.how_sure if finding.headline else finding.why_not
+    if text:
+        st.markdown(plain(text))
+    for note in finding.why.notes:
+        st.caption(plain(note))
+    uncertainty.offer(view)
+    if not checked.audited:
+        audited.offer(view)
+
+
+def _matrix(view: View, finding: Finding) -> None:
+    from mlem_core import figures
+
+    analysis, (a, b) = view.analysis, finding.why.layers
+    rsa = _square(view)
+    flags = audited.reasons(view).get("rsa", {})
+    _chart(
+        figures.rsa_matrix(rsa, (a, b), flags),
+        "home",
+        f"The RSA correlation of every two of the {len(analysis.layers)} layers.",
+        on_select=lambda: _choose(view),
+        selection_mode="points",
+    )
+
+
+def _square(view: View) -> Any:
+    import pandas as pd
+
+    return pd.DataFrame(view.analysis.rsa, index=view.layer_names, columns=view.layer_names)
+
+
+def _choose(view: View) -> None:
+    """Look at the two layers of the cell that was clicked."""
+    points = st.session_state[CELLS]["selection"]["points"]
+    layers = [layer_name(points[0]["customdata"][i : i + 2]) for i in (0, 2)] if points else []
+    if len(set(layers)) == 2 and set(layers) <= set(view.layer_names):
+        _choose_two(view, layers)
+
+
+def _choose_two(view: View, layers: list[str]) -> None:
+    choices.open_job(view.job_id)  # it may be shown without having been chosen
+    for name, layer in zip("ab", layers, strict=True):
+        choices.choose_now(name, [layer])
+
+
+def _chart(figure: Any, name: str, alt: str, **selecting: Any) -> None:
+    """A figure without a caption for print: its export is on the page that it leads to."""
+    st.plotly_chart(
+        figure,
+        key=f"figure {name}",
+        theme="streamlit",
+        config={"displayModeBar": False},
+        alt=alt,
+        **selecting,
+    )
+
+
+def _ways_on(view: View, a: str, b: str) -> None:
+    with st.container(horizontal=True):
+        for url_path in ("why", "compare", "robustness"):
+            screen = SCREENS[url_path]
+            if st.button(
+                screen.title,
+                icon=screen.icon,
+                key=f"home {url_path}",
+                help=f"Opens the page {screen.title} with these two layers.",
+            ):
+                _choose_two(view, [a, b])
+                st.switch_page(screen.file)
+
+
+def _analyses() -> None:
+    from mlem_core.tasks import analyses
+
+    jobs = analyses.recent(stored.store())
+    own = [job for job in jobs if job.id != stored.EXAMPLE]
+    st.subheader("My analyses")
+    if not own:
+        st.caption("None yet. What you run is listed here, with the example.")
+    shown = jobs[:MOST_LISTED]
+    if len(jobs) > len(shown):
+        shown = [*own[: MOST_LISTED - 1], *jobs[len(own) :]]
+    _lines(shown)
+    rest = [job for job in jobs if job not in shown]
+    if rest:
+        title = f"{len(rest)} more"
+        frame.folded(title, ":material/history:", "more analyses", partial(_lines, rest))
+
+
+def _lines(jobs: list[Job]) -> None:
+    for job in jobs:
+        frame.attempt(partial(_line, job))
+
+
+def _line(job: Job) -> None:
+    """An analysis in the list: name, date, what is in it, its state."""
+    state = job.status().state
+    contents = job.contents() if state == "done" else None
+    parts = [] if job.asked_at is None else [f"{job.asked_at:%d %b %Y, %H:%M}"]
+    if contents is None:
+        names = [*job.spec.models, *(name for name, _ in job.spec.representations)]
+        parts.append(", ".join(names))
+    else:
+        parts.append(", ".join(contents.models))
+        parts.append(many(contents.n_layers, "layer"))
+        parts.append(many(contents.n_features, "feature"))
+    label, color, symbol = STATES[state]
+    with st.container(border=True, horizontal=True, vertical_alignment="center"):
+        with st.container(gap=None):
+            st.markdown(f"**{plain(opening.name_of(job, models=False))}**")
+            st.caption(plain(" · ".join(parts)))
+        st.badge(label, icon=f":material/{symbol}:", color=color)  # type: ignore[arg-type]
+        here = job.id == opening.shown()
+        if st.button(
+            "Shown" if here else "Open",
+            key=f"open {job.id}",
+            icon=":material/visibility:" if here else ":material/folder_open:",
+            disabled=here or state != "done",
+            help="Shows it here and in all views.",
+        ):
+            choices.open_job(job.id)
+            st.rerun()
+
+
+frame.page(body)

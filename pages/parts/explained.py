@@ -1,0 +1,85 @@
+"""Why two layers of a view are alike, with the best intervals that there are by now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import streamlit as st
+
+from mlem_core.base.typing import parse_layer
+from pages.parts import audited, background, stored, uncertainty
+
+if TYPE_CHECKING:
+    from mlem_core.inference.explanation import Explanation
+    from mlem_core.robustness.finding import Finding
+    from mlem_core.tasks.followups import Followup
+    from pages.parts.view import View
+
+REPLICATES = 1_000
+
+
+@dataclass(frozen=True)
+class Explained:
+    """The explanation of two layers.
+
+    Attributes
+    ----------
+    why : with intervals where there are any
+    how : how the intervals were computed, for a caption; empty where there are none
+    task : the work that makes finer ones
+    """
+
+    why: Explanation
+    how: str
+    task: Followup
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def _explanation(job_id: str, a: str, b: str, features: tuple[str, ...]) -> Explanation:
+    from mlem_core.inference.explanation import explain
+
+    sides = parse_layer(a), parse_layer(b)
+    return explain(stored.open_analysis(job_id), *sides, features=features)
+
+
+def of_pair(view: View, a: str, b: str) -> Explained:
+    """Why the layers "model:layer" a and b are alike."""
+    from mlem_core.robustness.finding import explanation_of
+
+    options = {
+        "a": list(parse_layer(a)),
+        "b": list(parse_layer(b)),
+        "features": view.features,
+        "draws": REPLICATES,
+    }
+    task = view.work("error-bars", options)
+    made, intervals = background.tables(task), uncertainty.of(view)
+    if made is not None:
+        from mlem_core.inference.permutation import TERM_PERMUTATIONS
+        from mlem_core.pairs.units import Units
+
+        why = replace(
+            _explanation(view.job_id, a, b, view.selection.features),
+            terms=made["terms"],
+            whole=made["whole"],
+            notes=tuple(made["notes"]["note"]),
+        )
+        permuted = Units.of(view.analysis.stimuli).permuted(view.analysis.spec.folds_over)
+        how = (
+            f"{REPLICATES:,} bootstrap replicates; chance in the exported table: what a term is to "
+            f"be above, from labels permuted {TERM_PERMUTATIONS} times between {permuted}"
+        )
+        return Explained(why, how, task)
+    if intervals is not None and len(intervals.terms):
+        why = explanation_of(intervals, parse_layer(a), parse_layer(b), view.coding)
+        return Explained(why, f"blocks of {intervals.units.each} left out in turn", task)
+    return Explained(_explanation(view.job_id, a, b, view.selection.features), "", task)
+
+
+def finding(view: View, a: str, b: str) -> Finding:
+    """The same with what the audit says of it."""
+    from mlem_core.robustness.finding import Finding, check
+
+    checked = check(audited.audit(view), parse_layer(a), parse_layer(b))
+    return Finding(of_pair(view, a, b).why, checked)
