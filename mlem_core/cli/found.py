@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -10,11 +10,12 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.results import Results
 from mlem_core.base.text import listed, many, number
 from mlem_core.base.typing import Layer, layer_name
-from mlem_core.inference.explanation import HARDLY, Explanation, explain
+from mlem_core.inference.explanation import HARDLY, explain
 from mlem_core.inference.intervals import LayerIntervals
-from mlem_core.inference.tables import score_table, similarity_table, terms_and_whole
+from mlem_core.inference.tables import score_table, similarity_table
 from mlem_core.measures.shapley import EXACT_FEATURES
 from mlem_core.report.figures import Drawing, Shown, held_out
+from mlem_core.robustness.finding import explanation_of
 
 
 def found(
@@ -35,13 +36,20 @@ def found(
     lines = []
     if shown.several:
         a, b = shown.pair
-        lines = [_alike(results, a, b, intervals), _shared(analysis, a, b, intervals)]
+        files = {name for name, _ in analysis.spec.representations}
+        lines = [_alike(results, (a, b), files, intervals), _shared(analysis, a, b, intervals)]
     lines.append(_matters(analysis, results, intervals))
     rests = f"(features coded by {results.coding}; {_each(analysis)})"
     return [f"{line} {rests}" for line in lines]
 
 
-def _alike(results: Results, a: Layer, b: Layer, intervals: LayerIntervals | None) -> str:
+def _alike(
+    results: Results,
+    pair: tuple[Layer, Layer],
+    files: Collection[str],
+    intervals: LayerIntervals | None,
+) -> str:
+    a, b = pair
     names = [layer_name(layer) for layer in (a, b)]
     rsa = float(results.similarity_rsa.loc[names[0], names[1]])
     sure = "no interval: --bootstrap 1000 gives one"
@@ -50,11 +58,7 @@ def _alike(results: Results, a: Layer, b: Layer, intervals: LayerIntervals | Non
         row = similarity_table(intervals, (a, b)).table.iloc[0]
         low = float(row["rsa_lower"])
         sure = f"95 % interval {number(low)} to {number(row['rsa_upper'])}"
-    models = [model for model, _ in results.layers]
-    of = "two models" if a[0] != b[0] else "one model"
-    pairs = [(i, j) for j in range(len(models)) for i in range(j)]
-    n = sum((models[i] != models[j]) == (a[0] != b[0]) for i, j in pairs)
-    which = f"of {many(n, 'pair')} of layers of {of}"
+    which = _chosen_of(results.layers, a, b, files)
     if rsa < HARDLY or low <= 0:
         return f"Hardly alike: the highest RSA {which} is {number(rsa)} ({sure})."
     return (
@@ -63,11 +67,27 @@ def _alike(results: Results, a: Layer, b: Layer, intervals: LayerIntervals | Non
     )
 
 
+def _chosen_of(layers: Sequence[Layer], a: Layer, b: Layer, files: Collection[str]) -> str:
+    """Of how many pairs `Analysis.most_alike` has chosen these two."""
+
+    def deep(layer: Layer) -> bool:
+        return layer[1] > 0 or layer[0] in files
+
+    of = "two models" if a[0] != b[0] else "one model"
+    aside = deep(a) and deep(b)
+    there = [layer for layer in layers if deep(layer) or not aside]
+    pairs = [(one, other) for at, one in enumerate(there) for other in there[:at]]
+    n = sum((one[0] != other[0]) == (a[0] != b[0]) for one, other in pairs)
+    without = ", embeddings left aside" if len(there) < len(layers) else ""
+    return f"of {many(n, 'pair')} of layers of {of}{without}"
+
+
 def _shared(analysis: Analysis, a: Layer, b: Layer, intervals: LayerIntervals | None) -> str:
     if intervals is not None and len(intervals.features) <= EXACT_FEATURES:
-        terms, whole = terms_and_whole(intervals, a, b)
-        return f"What they share: {Explanation((a, b), terms, whole).headline}"
-    how = f"`why {layer_name(a)} {layer_name(b)} --bootstrap 1000` says how sure that is."
+        return (
+            f"What they share: {explanation_of(intervals, a, b, analysis.tables.coding).headline}"
+        )
+    how = f"`why {layer_name(a)} {layer_name(b)} --bootstrap 1000` adds them."
     return f"What they share: {explain(analysis, a, b).headline} {how}"
 
 

@@ -178,16 +178,20 @@ class Explanation:
     @property
     def text(self) -> str:
         """The terms as a table to read in a terminal, and the sentence."""
-        whole = self.whole.iloc[:1].rename(columns={"quantity": "term"})
-        rows = pd.concat((self.terms, whole.assign(term="RSA (their sum)")))
-        width = max(len(term) for term in rows["term"])
-        lines = []
-        for _, row in rows.iterrows():
-            line = f"{row['term']:<{width}}  {_short(row['value']):>7}"
-            if "lower" in row.index:
-                line += f"  {_short(row['lower']):>7} to {_short(row['upper']):>6}"
-            lines.append(line)
-        return "\n".join((*lines, "", self.sentence))
+        return _in_a_terminal(self)
+
+
+def _in_a_terminal(why: Explanation) -> str:
+    whole = why.whole.iloc[:1].rename(columns={"quantity": "term"})
+    rows = pd.concat((why.terms, whole.assign(term="RSA (their sum)")))
+    width = max(len(term) for term in rows["term"])
+    lines = []
+    for _, row in rows.iterrows():
+        line = f"{row['term']:<{width}}  {_short(row['value']):>7}"
+        if "lower" in row.index:
+            line += f"  {_short(row['lower']):>7} to {_short(row['upper']):>6}"
+        lines.append(line)
+    return "\n".join((*lines, "", why.sentence))
 
 
 def _most_of_all(why: Explanation) -> str:
