@@ -5,7 +5,7 @@ PYTHON := .venv/bin/python
 unexport PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help setup app test lint format bench validate example lock clean
+.PHONY: help setup app test lint format docs bench validate example lock clean
 
 help:  ## what can be made
 	@sed -n 's/^\([a-z]*\):.*##  *\(.*\)/make \1	\2/p' Makefile
@@ -29,6 +29,11 @@ lint: setup  ## check style, format and types
 format: setup  ## put the code in the one format
 	@$(PYTHON) -m ruff check --fix .
 	@$(PYTHON) -m ruff format .
+
+docs: setup  ## build the docs site into build/docs; a broken link fails
+	@$(PYTHON) -m pip install -qq --disable-pip-version-check -c constraints.txt -r requirements-docs.txt
+	@NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict
+	@echo "build/docs/index.html (to search, serve it: python3 -m http.server -d build/docs)"
 
 bench: setup  ## measure the speed, side by side with what one would use instead
 	@$(PYTHON) -m pip install -qq --disable-pip-version-check -c constraints.txt -r requirements-bench.txt

@@ -6,6 +6,7 @@
     results = analysis.results()
     results.importance     # model, layer, fold, feature, importance
     results.similarity_rsa
+    analysis.plot.profiles()
 
 `RidgeMLEM`, `SpearmanMLEM`, `FRRSA` and `SoftRankMLEM` fit one layer with scikit-learn's API.
 Nothing here imports torch until a model has to be run.
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from mlem_core.base.typing import Progress
     from mlem_core.data.reading.read_as import ReadAs
     from mlem_core.data.stimuli import Feature, StimulusSet
-    from mlem_core.data.stimulus_csv import read_csv, write_csv
+    from mlem_core.data.stimulus_csv import from_frame, read_csv, write_csv
     from mlem_core.data.treebank import read_treebank
     from mlem_core.estimators.ridge import RidgeMLEM
     from mlem_core.estimators.soft_rank import SoftRankMLEM
@@ -50,6 +51,7 @@ __all__ = [
     "StimulusSet",
     "Store",
     "explain",
+    "from_frame",
     "read_csv",
     "read_treebank",
     "run",
@@ -68,7 +70,7 @@ _HOMES = {
     "base.typing": ("Progress",),
     "data.reading.read_as": ("ReadAs",),
     "data.stimuli": ("Feature", "StimulusSet"),
-    "data.stimulus_csv": ("read_csv", "write_csv"),
+    "data.stimulus_csv": ("from_frame", "read_csv", "write_csv"),
     "data.treebank": ("read_treebank",),
     "estimators.ridge": ("RidgeMLEM",),
     "estimators.soft_rank": ("SoftRankMLEM",),

@@ -12,7 +12,11 @@ from mlem_core.analysis.results import Fits, Results, results_from_tables
 from mlem_core.analysis.selection import Selection
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.analysis.transforms import kept_stimuli
-from mlem_core.base.typing import FloatArray, IntArray, Layer
+from mlem_core.base.brief import Lines, as_html, as_text
+from mlem_core.base.later import Later
+from mlem_core.base.parameters import names_in
+from mlem_core.base.text import listed, many, span
+from mlem_core.base.typing import FloatArray, IntArray, Layer, Layers, layers_in
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.measures.similarity import most_alike
 from mlem_core.pairs.tables import PairTables
@@ -48,6 +52,30 @@ class Analysis:
     whole: StimulusSet
     maps: Mapping[Layer, FloatArray] = field(default_factory=dict)
 
+    plot = Later("report.plots", "AnalysisPlots")
+
+    def _lines(self) -> tuple[str, Lines]:
+        of_models: dict[str, list[int]] = {}
+        for model, layer in self.layers:
+            of_models.setdefault(model, []).append(layer)
+        spec, (n_stimuli, n_features) = self.spec, self.stimuli.shape
+        level = self.stimuli.level
+        title = f"Analysis of {many(n_stimuli, level)} of {self.stimuli.name}"
+        lines = [(model, f"layers {span(layers)}") for model, layers in of_models.items()]
+        lines.append(("features", f"{n_features}: {listed(self.tables.features, most=6)}"))
+        lines.append(("coded by", self.tables.coding))
+        how = f"{spec.estimator}, {spec.distance} distances, {spec.folds} folds over "
+        lines.append(("computed with", how + spec.folds_over))
+        if self.notices:
+            lines.append(("notices", f"{len(self.notices)}, see .notices"))
+        return title, lines
+
+    def __repr__(self) -> str:
+        return as_text(*self._lines())
+
+    def _repr_html_(self) -> str:
+        return as_html(*self._lines())
+
     @property
     def rows(self) -> IntArray:
         """(n_stimuli,) the row of each stimulus in the stimuli as they were given, from 0."""
@@ -56,11 +84,16 @@ class Analysis:
     def select(
         self,
         features: Sequence[str] | None = None,
-        layers: Sequence[Layer] | None = None,
+        layers: Layers | None = None,
         estimator: str | None = None,
         interactions: bool | None = None,
     ) -> Selection:
         """What is to be shown of it; None is what the analysis has.
+
+        Parameters
+        ----------
+        features : names; also as a text, "tense" or "tense,number"
+        layers : ("minilm", 3) or "minilm:3", one or several
 
         Raises
         ------
@@ -68,8 +101,8 @@ class Analysis:
             A feature or layer that the analysis does not have, or none; an unknown estimator.
         """
         selection = Selection(
-            features=self.tables.features if features is None else tuple(features),
-            layers=tuple(self.layers if layers is None else layers),
+            features=self.tables.features if features is None else names_in(features),
+            layers=tuple(self.layers) if layers is None else layers_in(layers),
             estimator=self.spec.estimator if estimator is None else estimator,
             interactions=self.spec.interactions if interactions is None else interactions,
         )
@@ -98,11 +131,13 @@ class Analysis:
     def results(
         self,
         features: Sequence[str] | None = None,
-        layers: Sequence[Layer] | None = None,
+        layers: Layers | None = None,
         estimator: str | None = None,
         interactions: bool | None = None,
     ) -> Results:
         """All tables of a selection, as a run with only these features and layers would give.
+
+        Parameters are those of `select`.
 
         Raises
         ------

@@ -13,6 +13,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from mlem_core.base.brief import Lines, as_html, as_text
+from mlem_core.base.later import Later
+from mlem_core.base.text import listed, many, number
 from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
 from mlem_core.data.csvfile import write_table
 from mlem_core.estimators.base import FoldFits
@@ -62,6 +65,38 @@ class Results:
     n_stimuli: int
     n_pairs: int
     n_folds: int
+
+    plot = Later("report.plots", "ResultsPlots")
+
+    def _lines(self) -> tuple[str, Lines]:
+        models = list(dict.fromkeys(model for model, _ in self.layers))
+        n_layers, n_models = many(len(self.layers), "layer"), many(len(models), "model")
+        title = f"Results of {n_layers} of {n_models} ({listed(models, most=4)})"
+        rho = self.scores.groupby(["model", "layer"])["rho"].mean()
+        best = layer_name((str(rho.idxmax()[0]), int(rho.idxmax()[1])))
+        means = self.importance.groupby("feature", sort=False)["importance"].mean()
+        first = means.sort_values(ascending=False, kind="stable")
+        features = [f"{name} {number(value)}" for name, value in first.items()]
+        tables = (
+            "scores, importance, weights, folds, similarity_profiles, similarity_rsa, layer_map"
+        )
+        return title, [
+            ("computed on", f"{self.n_stimuli:,} stimuli, {self.n_pairs:,} pairs"),
+            ("features", f"{len(self.feature_correlations)}, coded by {self.coding}"),
+            (
+                "held-out ρ",
+                f"{number(rho.min())} to {number(rho.max())}, highest in {best} (mean over "
+                f"{many(self.n_folds, 'fold')})",
+            ),
+            ("importance", f"{listed(features, most=4)} (mean over layers and folds)"),
+            ("tables", tables),
+        ]
+
+    def __repr__(self) -> str:
+        return as_text(*self._lines())
+
+    def _repr_html_(self) -> str:
+        return as_html(*self._lines())
 
     @property
     def n_profile_features(self) -> int:

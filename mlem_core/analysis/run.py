@@ -16,6 +16,7 @@ from mlem_core.analysis.manifest import manifest_of
 from mlem_core.analysis.maps import from_file
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.analysis.transforms import kept_stimuli, stimuli_kept, view
+from mlem_core.base.bars import reporting
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import span
 from mlem_core.base.typing import FloatArray, IntArray, Layer, Progress, Report
@@ -37,7 +38,7 @@ from mlem_core.storage.store import Store
 def run(
     spec: AnalysisSpec,
     store: Store,
-    progress: Report | None = None,
+    progress: Report | bool | None = None,
     stimuli: StimulusSet | None = None,
 ) -> Analysis:
     """Run an analysis from top to bottom.
@@ -47,7 +48,8 @@ def run(
 
     Parameters
     ----------
-    progress : called as the work goes on
+    progress : called as the work goes on; by default a progress bar on a terminal and in a
+        notebook, with False none
     stimuli : those of `spec`, where they have been read before
 
     Raises
@@ -55,13 +57,17 @@ def run(
     InputError
         Whatever the user gave that cannot be used; no model is left.
     """
+    with reporting(progress) as report:
+        return _run(spec, store, report, stimuli)
+
+
+def _run(spec: AnalysisSpec, store: Store, report: Report, stimuli: StimulusSet | None) -> Analysis:
     spec.check()
     given = spec.load_stimuli() if stimuli is None else stimuli
     whole = given.select(spec.features)
     stimuli = stimuli_kept(whole, spec.positions)
     folds = _folds(whole, spec)
     resolved = chosen_to_resolve(feature_columns(stimuli), spec.values)
-    report = progress or (lambda _: None)
     found, notices = _all_representations(spec, whole, store, report)
     notices = [*whole.notes, *notices]
     rows = kept_stimuli(whole, spec.positions)

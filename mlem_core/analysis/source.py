@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mlem_core.base.errors import InputError, unknown
-from mlem_core.base.parameters import asked, frozen, parse_names
+from mlem_core.base.parameters import asked, frozen, parse_names, several
 from mlem_core.base.text import short
 from mlem_core.data import datasets
 from mlem_core.data.added import ADDED, LANGUAGE, add_bins, add_feature, with_values
@@ -160,6 +160,11 @@ class StimulusSource:
         parse=parse_names,
         kw_only=True,
     )
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            # What holds several may be given as a single text.
+            object.__setattr__(self, each.name, several(each, getattr(self, each.name)))
 
     @property
     def stimulus_files(self) -> list[Path]:

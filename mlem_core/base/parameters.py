@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import Field, dataclass, field
 from typing import Any
 
 
@@ -51,6 +51,40 @@ def frozen(value: Any) -> Any:
     if isinstance(value, Mapping):
         value = list(value.items())
     return tuple(map(frozen, value)) if isinstance(value, list | tuple) else value
+
+
+def several(asked: Field[Any], value: Any) -> Any:
+    """The value of a field that holds several, a tuple, of what was given in its place.
+
+    A text is read as the command line reads it: "minilm" is one model, "tense,number" are two
+    features, "0,3" two layers, "brain=brain.npz" is a file and its name. A number is one layer.
+    The value of a field that does not hold several is left as it is.
+
+    Raises
+    ------
+    InputError
+        A text that the command line would not take.
+    """
+    # Annotations are texts: see `from __future__ import annotations` where the fields are.
+    if not str(asked.type).startswith("tuple"):
+        return value
+    described: Parameter = asked.metadata["parameter"]
+    if isinstance(value, str):
+        value = (value,) if described.repeated else described.parse(value)
+    elif hasattr(value, "tolist"):
+        value = value.tolist()  # an array, whose numbers JSON would not take
+    if isinstance(value, Iterable) and not isinstance(value, Mapping):
+        value = tuple(value)
+    elif value is not None and not isinstance(value, Mapping):
+        value = (value,)
+    if described.repeated and not isinstance(value, Mapping):
+        value = tuple(described.parse(each) if isinstance(each, str) else each for each in value)
+    return frozen(value)
+
+
+def names_in(asked: str | Iterable[str]) -> tuple[str, ...]:
+    """The names that are asked for, as a list or as the command line's text "a,b"."""
+    return parse_names(asked) if isinstance(asked, str) else tuple(asked)
 
 
 def parse_names(text: str) -> tuple[str, ...]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,8 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 # (model, number); layer 0 is the embeddings, layer k what leaves block k.
 Layer = tuple[str, int]
+# Layers as a user may name them: one or several, in words or as pairs.
+Layers = str | Layer | Iterable[str | Layer]
 
 
 def layer_name(layer: Layer) -> str:
@@ -27,6 +30,33 @@ def parse_layer(text: str) -> Layer:
     if not model or not number.isdecimal():
         raise InputError(f"{text!r} is not of the form MODEL:LAYER, such as minilm:3")
     return model, int(number)
+
+
+def layers_in(asked: Layers) -> tuple[Layer, ...]:
+    """The layers that are named: ("minilm", 3), "minilm:3", "minilm:0,minilm:3", or a list of such.
+
+    Raises
+    ------
+    InputError
+        A name of another form.
+    """
+    if isinstance(asked, str):
+        return tuple(parse_layer(part.strip()) for part in asked.split(",") if part.strip())
+    if isinstance(asked, tuple) and len(asked) == 2 and not isinstance(asked[1], str | tuple):
+        return (_layer(asked),)
+    return tuple(_layer(each) for each in asked)
+
+
+def _layer(asked: Any) -> Layer:
+    if isinstance(asked, str):
+        return parse_layer(asked)
+    try:
+        model, number = asked
+        return str(model), int(number)
+    except (TypeError, ValueError):
+        raise InputError(
+            f"{asked!r} is no layer; expected ('minilm', 3) or 'minilm:3', or a list of such."
+        ) from None
 
 
 @dataclass(frozen=True)

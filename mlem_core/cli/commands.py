@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING
 
+from mlem_core.base.bars import Bars
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.text import many
 from mlem_core.cli.options import BAD_INPUT, parser, spec_of
@@ -14,42 +15,9 @@ from mlem_core.cli.options import BAD_INPUT, parser, spec_of
 if TYPE_CHECKING:
     from mlem_core.analysis.analysis import Analysis
     from mlem_core.analysis.spec import AnalysisSpec
-    from mlem_core.base.typing import Counted, Progress
 
 DESCRIPTION = "The command line: `python -m mlem_core COMMAND ...`."
 DIFFERS = 1
-
-
-class _Bars:
-    """A progress bar a stage on stderr, if it is a terminal."""
-
-    _bar: Any = None
-    _title = ""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.close()
-
-    def show(self, progress: Progress) -> None:
-        from tqdm import tqdm
-
-        title = f"{progress.stage} {progress.model or ''}".strip()
-        if title != self._title:
-            self.__exit__()
-            unit = f" {progress.unit}"
-            # disable=None: no bar where stderr is no terminal.
-            self._bar = tqdm(total=progress.total, desc=title, unit=unit, disable=None)
-            self._title = title
-        self._bar.update(progress.done - self._bar.n)
-
-    def counter(self, stage: str, unit: str) -> Counted:
-        """Shows a stage that says only how many of how many units are done."""
-        from mlem_core.base.typing import Progress
-
-        return lambda done, total: self.show(Progress(stage, None, done, total, unit))
 
 
 def _notify(notices: Iterable[str]) -> None:
@@ -74,6 +42,7 @@ def _notices(analysis: Analysis) -> list[str]:
 def _analyze(options: argparse.Namespace) -> None:
     from mlem_core.analysis.baselines import BASELINES, of_analysis
     from mlem_core.analysis.run import run
+    from mlem_core.cli.found import found
     from mlem_core.inference.all_layers import layer_intervals
     from mlem_core.inference.caveats import generalises
     from mlem_core.inference.tables import score_table, similarity_table
@@ -81,12 +50,13 @@ def _analyze(options: argparse.Namespace) -> None:
     from mlem_core.storage.store import Store
 
     spec = _spec(options)
+    bounds = None
     for name in options.baselines:
         if name not in BASELINES:
             raise unknown("baseline", name, BASELINES)
     store = Store()
     extra, notices = {}, []
-    with _Bars() as bars:
+    with Bars() as bars:
         analysis = run(spec, store, bars.show)
         notices += _notices(analysis)
         for name in options.baselines:
@@ -114,11 +84,12 @@ def _analyze(options: argparse.Namespace) -> None:
         from mlem_core.report import capsule
         from mlem_core.report.figures import Drawing
 
-        with _Bars() as bars:
+        with Bars() as bars:
             drawing = Drawing(store=store)
             capsule.write(
                 analysis, options.capsule, results=results, drawing=drawing, progress=bars.show
             )
+    print("\n".join(found(analysis, results, bounds)))
 
 
 def _audit(options: argparse.Namespace) -> None:
@@ -129,7 +100,7 @@ def _audit(options: argparse.Namespace) -> None:
     from mlem_core.storage.store import Store
 
     store = Store()
-    with _Bars() as bars:
+    with Bars() as bars:
         analysis = run(_spec(options), store, bars.show)
         result = audit(analysis, store, bars.show)
     _notify([*_notices(analysis), *result.notices])
@@ -160,7 +131,7 @@ def _why(options: argparse.Namespace) -> None:
         # Other layers have no part in it.
         options.layers = tuple(sorted({number for _, number in both}))
     store = Store()
-    with _Bars() as bars:
+    with Bars() as bars:
         analysis = run(_spec(options), store, bars.show)
         _notify(_notices(analysis))
         why = explain(analysis, *both, seed=options.seed)
@@ -184,7 +155,7 @@ def _multiverse(options: argparse.Namespace) -> None:
     claims = [Claim.parse(text) for text in options.claims]
     layers = [*options.layers_in_question, *(layer for claim in claims for layer in claim.layers)]
     store = Store()
-    with _Bars() as bars:
+    with Bars() as bars:
         asked = list(dict.fromkeys(layers))
         varied = dict(options.vary) or None
         spec = _spec(options)
@@ -240,7 +211,7 @@ def _lint(options: argparse.Namespace) -> None:
 def _verify(options: argparse.Namespace) -> int:
     from mlem_core.report.verify import verify
 
-    with _Bars() as bars:
+    with Bars() as bars:
         result = verify(options.capsule, bars.show)
     print("\n".join(result.lines()))
     return 0 if result.same else DIFFERS

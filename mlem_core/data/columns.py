@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.parameters import names_in
 from mlem_core.base.text import short
 
 Kind = Literal["ordered", "nominal"]
@@ -100,7 +101,7 @@ def guess_kind(cells: Cells) -> Kind:
 
 def override_kinds(kinds: dict[str, Kind], ordered: Iterable[str], nominal: Iterable[str]) -> None:
     """Set the kinds that the user names."""
-    ordered, nominal = list(ordered), list(nominal)
+    ordered, nominal = names_in(ordered), names_in(nominal)
     for name in (*ordered, *nominal):
         if name not in kinds:
             raise unknown("feature", name, kinds)

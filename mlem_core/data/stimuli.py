@@ -19,6 +19,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.parameters import names_in
 from mlem_core.base.text import some
 from mlem_core.data.columns import Kind, bare, override_kinds, text_of, typed_column
 
@@ -150,7 +151,7 @@ class StimulusSet:
         """
         if features is None:
             return self
-        names = [feature.name for feature in self.features]
+        features, names = names_in(features), [feature.name for feature in self.features]
         for name in features:
             if name not in names:
                 raise unknown("feature", name, names)

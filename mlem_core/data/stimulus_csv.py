@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from mlem_core.base.parameters import names_in
 from mlem_core.data.reading.content import Source
 from mlem_core.data.reading.read_as import ReadAs
 from mlem_core.data.reading.table import DETECTED, read_table
@@ -49,6 +50,7 @@ def read_csv(
     table = read_table(source, name, read_as)
     stimuli = apply_roles(table, roles)
     # By the feature's name, so that a mistake names the features and no other column.
+    ordered, nominal = names_in(ordered), names_in(nominal)
     asked = {**dict.fromkeys(nominal, "nominal"), **dict.fromkeys(ordered, "ordered")}
     if not asked:
         return stimuli

@@ -245,7 +245,7 @@ class TableModel(MetricModel, ABC):
         groups : (n_stimuli,) groups that folds keep together; by default those of the StimulusSet,
             else every stimulus is its own. Of no effect where nothing is cross-validated
 
-        Raises InputError: a parameter that cannot be used.
+        Raises InputError: a parameter that cannot be used; a column `sentence` in a DataFrame.
         """
         self.check()
         self._begin(X)

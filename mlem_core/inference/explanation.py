@@ -10,9 +10,11 @@ import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.selection import check_layers
+from mlem_core.base.brief import as_html
 from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.parameters import names_in
 from mlem_core.base.text import listed, number
-from mlem_core.base.typing import Counted, FloatArray, Layer, layer_name
+from mlem_core.base.typing import Counted, FloatArray, Layer, layer_name, layers_in
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.inference import caveats
 from mlem_core.inference.layer_pairs import LayerPairs
@@ -57,6 +59,12 @@ class Explanation:
     notes: tuple[str, ...] = ()
     others: str = "other sentences of this kind"
     coding: str = "whether they differ"
+
+    def __repr__(self) -> str:
+        return " ".join(part for part in (self.headline, self.how_sure) if part)
+
+    def _repr_html_(self) -> str:
+        return as_html(repr(self), (), self.terms)
 
     @property
     def rsa(self) -> float:
@@ -170,16 +178,20 @@ class Explanation:
     @property
     def text(self) -> str:
         """The terms as a table to read in a terminal, and the sentence."""
-        whole = self.whole.iloc[:1].rename(columns={"quantity": "term"})
-        rows = pd.concat((self.terms, whole.assign(term="RSA (their sum)")))
-        width = max(len(term) for term in rows["term"])
-        lines = []
-        for _, row in rows.iterrows():
-            line = f"{row['term']:<{width}}  {_short(row['value']):>7}"
-            if "lower" in row.index:
-                line += f"  {_short(row['lower']):>7} to {_short(row['upper']):>6}"
-            lines.append(line)
-        return "\n".join((*lines, "", self.sentence))
+        return _in_a_terminal(self)
+
+
+def _in_a_terminal(why: Explanation) -> str:
+    whole = why.whole.iloc[:1].rename(columns={"quantity": "term"})
+    rows = pd.concat((why.terms, whole.assign(term="RSA (their sum)")))
+    width = max(len(term) for term in rows["term"])
+    lines = []
+    for _, row in rows.iterrows():
+        line = f"{row['term']:<{width}}  {_short(row['value']):>7}"
+        if "lower" in row.index:
+            line += f"  {_short(row['lower']):>7} to {_short(row['upper']):>6}"
+        lines.append(line)
+    return "\n".join((*lines, "", why.sentence))
 
 
 def _most_of_all(why: Explanation) -> str:
@@ -202,10 +214,17 @@ def _most_of_all(why: Explanation) -> str:
     return f"{text}. More goes with {largest['term']}, but {but}."
 
 
+def _one(asked: Layer | str) -> Layer:
+    layers = layers_in(asked)
+    if len(layers) != 1:
+        raise InputError(f"found {len(layers)} layers in {asked!r}; expected one, as minilm:3.")
+    return layers[0]
+
+
 def explain(
     analysis: Analysis,
-    a: Layer,
-    b: Layer,
+    a: Layer | str,
+    b: Layer | str,
     features: Sequence[str] | None = None,
     *,
     seed: int = 0,
@@ -214,6 +233,7 @@ def explain(
 
     Parameters
     ----------
+    a, b : ("minilm", 3) or "minilm:3"
     features : only these; by default all of the analysis
     seed : of the orders of features that are sampled with more than 12 of them
 
@@ -222,17 +242,19 @@ def explain(
     InputError
         A layer or feature that the analysis does not have.
     """
-    check_layers((a, b), analysis.layers)
-    at = [analysis.layers.index(layer) for layer in (a, b)]
+    first, second = (_one(layer) for layer in (a, b))
+    check_layers((first, second), analysis.layers)
+    at = [analysis.layers.index(layer) for layer in (first, second)]
     tables = analysis.tables.of_layers(at)
     if features is not None:
-        tables = tables.of_features(features)
+        tables = tables.of_features(names_in(features))
     split = decompose(tables, analysis.rsa[np.ix_(at, at)], seed=seed)
     ceilings = ceilings_of(split.terms.sum(axis=0))
     quantities = ["rsa", "ceiling_a", "ceiling_b"]
     whole = pd.DataFrame({"quantity": quantities, "value": [split.rsa[0, 1], *ceilings]})
     others = Units.of(analysis.stimuli).others
-    return Explanation((a, b), split.pair(0, 1), whole, others=others, coding=tables.coding)
+    both = (first, second)
+    return Explanation(both, split.pair(0, 1), whole, others=others, coding=tables.coding)
 
 
 def with_intervals(

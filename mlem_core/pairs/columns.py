@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.parameters import names_in
 from mlem_core.base.text import listed
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.columns import Kind, text_of
@@ -66,7 +67,8 @@ def feature_columns(
 ) -> list[FeatureColumn]:
     """The features of a stimulus set, or of a table with a column a feature.
 
-    The numeric columns of a table (n_stimuli, n_features) are ordered, the others nominal.
+    The numeric columns of a table (n_stimuli, n_features) are ordered, the others nominal;
+    InputError where one is called "sentence".
 
     Parameters
     ----------
@@ -77,6 +79,12 @@ def feature_columns(
     columns = []
     if isinstance(stimuli, StimulusSet):
         raw = [(f.name, f.kind, stimuli.values(f.name)) for f in stimuli.features]
+    elif "sentence" in stimuli.columns:
+        raise InputError(
+            "found the column 'sentence' among the features of a table, where each text would be a "
+            "value; leave it out, or make stimuli of the table with read_csv or from_frame, which "
+            "keep sentences and features apart."
+        )
     else:
         raw = [(str(name), *_kind_and_values(stimuli[name])) for name in stimuli.columns]
     known: Mapping[str, tuple[str, ...]] = resolved if isinstance(resolved, Mapping) else {}
@@ -110,6 +118,7 @@ def chosen_to_resolve(columns: Sequence[FeatureColumn], asked: Sequence[str]) ->
     InputError
         An unknown feature, or one with too many values.
     """
+    asked = names_in(asked)
     by_name = {column.name: column for column in columns}
     can = [column.name for column in columns if column.resolvable]
     if tuple(asked) == ALL and "all" not in by_name:

@@ -249,7 +249,7 @@ def _multiverse(
     for done, values in enumerate(combinations, 1):
         chosen: dict[str, Any] = dict(zip(runs, values, strict=True))
         try:
-            universe = run(replace(own, **chosen), store)
+            universe = run(replace(own, **chosen), store, progress=False)
             if not set(layers) <= set(universe.layers):
                 raise InputError(" ".join(universe.notices))
         except InputError as error:

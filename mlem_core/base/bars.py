@@ -1,0 +1,68 @@
+"""Progress bars: a stage of a run each, on a terminal or in a notebook."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Self
+
+from mlem_core.base.typing import Counted, Progress, Report
+
+
+class Bars:
+    """A progress bar a stage: on stderr if it is a terminal, or below the cell of a notebook."""
+
+    _bar: Any = None
+    _title = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+    def show(self, progress: Progress) -> None:
+        """Show how far a stage is; another stage than before begins a bar of its own."""
+        title = f"{progress.stage} {progress.model or ''}".strip()
+        if title != self._title:
+            self.__exit__()
+            self._bar = _new_bar(title, progress)
+            self._title = title
+        self._bar.update(progress.done - self._bar.n)
+
+    def counter(self, stage: str, unit: str) -> Counted:
+        """Shows a stage that says only how many of how many units are done."""
+        return lambda done, total: self.show(Progress(stage, None, done, total, unit))
+
+
+def _new_bar(title: str, progress: Progress) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a notebook without ipywidgets has bars of text
+        from tqdm.auto import tqdm
+
+    # None: no bar where stderr is no terminal. A notebook's stderr is none, and shows bars.
+    disable = False if _in_notebook() else None
+    unit = f" {progress.unit}"
+    return tqdm(total=progress.total, desc=title, unit=unit, disable=disable)
+
+
+def _in_notebook() -> bool:
+    if "IPython" not in sys.modules:
+        return False
+    shell = sys.modules["IPython"].get_ipython()
+    return shell is not None and "IPKernelApp" in shell.config
+
+
+@contextmanager
+def reporting(progress: Report | bool | None) -> Iterator[Report]:
+    """What to call as work goes on: what is asked for, nothing (False), or else bars."""
+    if callable(progress):
+        yield progress
+    elif progress is False:
+        yield lambda _: None
+    else:
+        with Bars() as bars:
+            yield bars.show

@@ -1,0 +1,140 @@
+"""What an analysis found, in three lines, each with what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.results import Results
+from mlem_core.base.text import listed, many, number
+from mlem_core.base.typing import Layer, layer_name
+from mlem_core.inference.explanation import HARDLY, explain
+from mlem_core.inference.intervals import LayerIntervals
+from mlem_core.inference.tables import score_table, similarity_table
+from mlem_core.measures.shapley import EXACT_FEATURES
+from mlem_core.report.figures import Drawing, Shown, held_out
+from mlem_core.robustness.finding import explanation_of
+
+
+def found(
+    analysis: Analysis, results: Results, intervals: LayerIntervals | None = None
+) -> list[str]:
+    """Which two layers are most alike, what they share, and what matters most.
+
+    A line names a feature only where it is sure of it: as `Explanation.headline` for two layers,
+    and in all layers where its importance is above 0 (by intervals, or else in every fold) in most
+    of those that it is said of. Each line says the coding, and what the numbers do not speak of.
+
+    Parameters
+    ----------
+    results : all of the analysis
+    intervals : of all its layers, where there are any
+    """
+    shown = Shown(analysis, analysis.select(), results, Drawing())
+    lines = []
+    if shown.several:
+        a, b = shown.pair
+        files = {name for name, _ in analysis.spec.representations}
+        lines = [_alike(results, (a, b), files, intervals), _shared(analysis, a, b, intervals)]
+    lines.append(_matters(analysis, results, intervals))
+    rests = f"(features coded by {results.coding}; {_each(analysis)})"
+    return [f"{line} {rests}" for line in lines]
+
+
+def _alike(
+    results: Results,
+    pair: tuple[Layer, Layer],
+    files: Collection[str],
+    intervals: LayerIntervals | None,
+) -> str:
+    a, b = pair
+    names = [layer_name(layer) for layer in (a, b)]
+    rsa = float(results.similarity_rsa.loc[names[0], names[1]])
+    sure = "no interval: --bootstrap 1000 gives one"
+    low = rsa
+    if intervals is not None:
+        row = similarity_table(intervals, (a, b)).table.iloc[0]
+        low = float(row["rsa_lower"])
+        sure = f"95 % interval {number(low)} to {number(row['rsa_upper'])}"
+    which = _chosen_of(results.layers, a, b, files)
+    if rsa < HARDLY or low <= 0:
+        return f"Hardly alike: the highest RSA {which} is {number(rsa)} ({sure})."
+    return (
+        f"Most alike {which}: {names[0]} and {names[1]}, RSA {number(rsa)} ({sure}). `audit` says "
+        "whether an artefact makes it so."
+    )
+
+
+def _chosen_of(layers: Sequence[Layer], a: Layer, b: Layer, files: Collection[str]) -> str:
+    """Of how many pairs `Analysis.most_alike` has chosen these two."""
+
+    def deep(layer: Layer) -> bool:
+        return layer[1] > 0 or layer[0] in files
+
+    of = "two models" if a[0] != b[0] else "one model"
+    aside = deep(a) and deep(b)
+    there = [layer for layer in layers if deep(layer) or not aside]
+    pairs = [(one, other) for at, one in enumerate(there) for other in there[:at]]
+    n = sum((one[0] != other[0]) == (a[0] != b[0]) for one, other in pairs)
+    without = ", embeddings left aside" if len(there) < len(layers) else ""
+    return f"of {many(n, 'pair')} of layers of {of}{without}"
+
+
+def _shared(analysis: Analysis, a: Layer, b: Layer, intervals: LayerIntervals | None) -> str:
+    if intervals is not None and len(intervals.features) <= EXACT_FEATURES:
+        return (
+            f"What they share: {explanation_of(intervals, a, b, analysis.tables.coding).headline}"
+        )
+    how = f"`why {layer_name(a)} {layer_name(b)} --bootstrap 1000` adds them."
+    return f"What they share: {explain(analysis, a, b).headline} {how}"
+
+
+def _matters(analysis: Analysis, results: Results, intervals: LayerIntervals | None) -> str:
+    rho = results.scores.groupby(["model", "layer"])["rho"].mean()
+    tested = f"on {held_out(analysis)}"
+    if rho.max() < HARDLY:
+        return f"Matters most: no feature does; ρ {tested} is at most {number(rho.max())}."
+    by_fold = results.importance.pivot_table(
+        index=["model", "layer"], columns="feature", values="importance", aggfunc=["mean", "min"]
+    )
+    means = by_fold["mean"]
+    reached = rho.reindex(means.index) >= HARDLY
+    means, above = means[reached], by_fold["min"][reached] > 0
+    how = "in every fold"
+    if intervals is not None:
+        table = score_table(intervals).table
+        table = table[table["quantity"] == "importance"]
+        lower = table.pivot_table(index=["model", "layer"], columns="feature", values="lower")
+        above = lower.reindex(index=means.index, columns=means.columns) > 0
+        how = "by its 95 % interval"
+    top = means.idxmax(axis=1)
+    name = str(top.value_counts().idxmax())
+    at = (top == name).to_numpy()
+    sure = at & above[name].to_numpy()
+    layers = f"{int(at.sum())} of {many(len(top), 'layer')}"
+    if not reached.all():
+        layers += f" whose ρ reaches {HARDLY:g}"
+    scores = f"ρ {tested} is {_span(rho.to_numpy())}"
+    if sure.sum() <= at.sum() / 2:
+        return f"Matters most: no feature for sure in most layers; {scores}."
+    return (
+        f"Matters most: {name}, with the highest importance in {layers} "
+        f"({_span(means[name].to_numpy()[at])} there, above 0 {how} in {int(sure.sum())}); "
+        f"{scores}."
+    )
+
+
+def _span(values: np.ndarray) -> str:
+    low, high = number(values.min()), number(values.max())
+    return low if low == high else f"{low} to {high}"
+
+
+def _each(analysis: Analysis) -> str:
+    """What stands for a model, of which there is one each."""
+    files = {name for name, _ in analysis.spec.representations}
+    models: Sequence[str] = [model for model, _ in analysis.layers]
+    kinds = {"file" if model in files else "checkpoint" for model in models}
+    what = listed(sorted(kinds), last="or")
+    return f"one {what} each"
