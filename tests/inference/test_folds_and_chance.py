@@ -31,7 +31,7 @@ def made(seed, n_sentences, n_forms, planted=0.0):
     features = pd.DataFrame(
         {
             "word": np.array(list("abc"))[rng.integers(0, 3, n_forms)][items],
-            "sentence": np.array(list("xy"))[rng.integers(0, 2, n_sentences)][groups],
+            "frame": np.array(list("xy"))[rng.integers(0, 2, n_sentences)][groups],
             "stimulus": rng.integers(0, 4, len(items)).astype(float),
         }
     )
