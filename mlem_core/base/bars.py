@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import warnings
 from collections.abc import Iterator
@@ -9,6 +10,21 @@ from contextlib import contextmanager
 from typing import Any, Self
 
 from mlem_core.base.typing import Counted, Progress, Report
+
+_stopped: list[int] = []
+
+
+def heed_ctrl_c() -> None:
+    """Have Ctrl-C stop the work at its next report, should its exception be lost.
+
+    Python drops an exception that is raised while a finaliser or a callback of C code runs.
+    """
+
+    def stop(number: int, _: Any) -> None:
+        _stopped.append(number)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, stop)
 
 
 class Bars:
@@ -25,7 +41,12 @@ class Bars:
             self._bar.close()
 
     def show(self, progress: Progress) -> None:
-        """Show how far a stage is; another stage than before begins a bar of its own."""
+        """Show how far a stage is; another stage than before begins a bar of its own.
+
+        Raises KeyboardInterrupt: Ctrl-C was pressed, and nothing has come of it (`heed_ctrl_c`).
+        """
+        if _stopped:
+            raise KeyboardInterrupt
         title = f"{progress.stage} {progress.model or ''}".strip()
         if title != self._title:
             self.__exit__()

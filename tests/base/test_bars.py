@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -60,3 +61,27 @@ def test_a_notebook_has_bars_though_its_stderr_is_no_terminal(
         for step in steps():
             report(step)
     assert "3/3" in capsys.readouterr().err
+
+
+def test_ctrl_c_whose_exception_is_lost_stops_at_the_next_report():
+    program = """
+import os, signal
+from mlem_core.base.bars import Bars, heed_ctrl_c
+from mlem_core.base.typing import Progress
+
+class Lost:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        sum(range(10**6))
+
+heed_ctrl_c()
+Lost()
+print("went on", flush=True)
+with Bars() as bars:
+    try:
+        bars.show(Progress("stage", None, 1, 2, "units"))
+    except KeyboardInterrupt:
+        print("stopped")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.split("\n")[:2] == ["went on", "stopped"]
