@@ -17,8 +17,11 @@ _stopped: list[int] = []
 def heed_ctrl_c() -> None:
     """Have Ctrl-C stop the work at its next report, should its exception be lost.
 
-    Python drops an exception that is raised while a finaliser or a callback of C code runs.
+    Python drops an exception that is raised while a finaliser or a callback of C code runs. Where
+    Ctrl-C is ignored, as by what a shell started in the background, it stays so.
     """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        return
 
     def stop(number: int, _: Any) -> None:
         _stopped.append(number)
