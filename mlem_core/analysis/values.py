@@ -9,7 +9,7 @@ from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.data.folds import stimulus_folds
 from mlem_core.data.stimuli import StimulusSet
-from mlem_core.estimators.registry import estimator_named
+from mlem_core.estimators.registry import can_resolve
 from mlem_core.pairs.build import tables_without_layers
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.crossfit import alone
@@ -41,7 +41,7 @@ def recommended_values(stimuli: StimulusSet, spec: AnalysisSpec) -> tuple[str, .
     spec : its folds, missing values, estimator and interactions; none is recommended where these
         two cannot resolve a feature, or where the stimuli cannot be put into the folds
     """
-    if spec.interactions or not estimator_named(spec.estimator).resolves:
+    if not can_resolve(spec.estimator, spec.interactions):
         return ()
     columns = [
         column

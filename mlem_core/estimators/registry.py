@@ -77,6 +77,11 @@ def register(spec: EstimatorSpec) -> None:
     ESTIMATORS[spec.name] = spec
 
 
+def can_resolve(name: str, interactions: bool) -> bool:
+    """Whether an estimator takes features that are resolved by value."""
+    return estimator_named(name).resolves and not interactions
+
+
 def check_values(name: str, resolved: Sequence[str], interactions: bool) -> None:
     """Raise InputError where an estimator cannot take features that are resolved by value."""
     if not resolved:

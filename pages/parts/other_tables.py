@@ -71,11 +71,11 @@ def made(job_id: str, changes: dict[str, Any], selection: Selection) -> str | No
     changes : entries of its `AnalysisSpec`, see `choose`
     selection : what is kept of it
     """
-    from mlem_core.estimators.registry import estimator_named
+    from mlem_core.estimators.registry import can_resolve
     from mlem_core.tasks import analyses
 
     spec = replace(stored.find_job(job_id).spec, **changes)
-    if spec.values and (spec.interactions or not estimator_named(spec.estimator).resolves):
+    if spec.values and not can_resolve(spec.estimator, spec.interactions):
         # The tables are the same for every estimator; the run would refuse its own.
         spec = replace(spec, estimator=selection.estimator, interactions=selection.interactions)
     other = analyses.find(analyses.job_id(spec), stored.store())
