@@ -7,33 +7,15 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from mlem_core.base.typing import parse_layer
 from mlem_core.report import captions
-from pages.explore.why import computed_on
-from pages.parts import frame, linked, stored
+from pages.explore import surprising
+from pages.explore.terms import computed_on, decomposition_of
+from pages.parts import frame, linked
 from pages.parts.exporting import Panel
 from pages.parts.view import View
 
 if TYPE_CHECKING:
     from mlem_core.analysis.results import Results
-    from mlem_core.measures.decomposition import Decomposition
-
-
-@st.cache_data(max_entries=8, show_spinner="Dividing all similarities over the features …")
-def _decomposition(
-    job_id: str, features: tuple[str, ...], layers: tuple[str, ...]
-) -> Decomposition:
-    from mlem_core.measures.decomposition import decompose
-
-    analysis = stored.open_analysis(job_id)
-    at = [analysis.layers.index(parse_layer(layer)) for layer in layers]
-    tables = analysis.tables.of_layers(at).of_features(features)
-    return decompose(tables, analysis.rsa[at][:, at])
-
-
-def decomposition_of(view: View) -> Decomposition:
-    """The similarity of every two layers of a view as a sum over its features."""
-    return _decomposition(view.job_id, view.selection.features, tuple(view.layer_names))
 
 
 def show(view: View) -> None:
@@ -43,6 +25,7 @@ def show(view: View) -> None:
     results = view.results()
     if results is None:
         return
+    surprising.show(view, results)
     st.subheader("Maps of the layers")
     frame.attempt(partial(_maps, view, results))
     frame.attempt(partial(_models_alike, view))

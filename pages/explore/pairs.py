@@ -10,7 +10,7 @@ import streamlit as st
 
 from mlem_core.base.typing import parse_layer
 from mlem_core.report import captions
-from pages.explore import two, why
+from pages.explore import surprising, two, why
 from pages.parts import audited, frame, linked, tables, tabs, uncertainty
 from pages.parts.exporting import Panel
 from pages.parts.view import View, two_layers
@@ -80,6 +80,7 @@ def _matrices(view: View, results: Results, a: str, b: str) -> None:
         narrow=partial(draw, across=1),
     ).on_click(partial(_choose, view))
     _agreement(view, results)
+    surprising.show(view, results)
 
 
 def _agreement(view: View, results: Results) -> None:

@@ -38,8 +38,11 @@ def show(view: View) -> None:
         results.importance,
         results.scores,
         drawn,
-        annotations=figures.Annotations(None if tested is None else tested.table, flags),
-        marked=[parse_layer(name) for name in dict.fromkeys(view.pair)],
+        annotations=figures.Annotations(
+            None if tested is None else tested.table,
+            flags,
+            marked=[parse_layer(name) for name in dict.fromkeys(view.pair)],
+        ),
     )
     Panel(
         draw(),

@@ -11,6 +11,7 @@ import streamlit as st
 from mlem_core.base.typing import parse_layer
 from mlem_core.report import captions
 from pages.explore import why_more
+from pages.explore.terms import computed_on
 from pages.parts import audited, background, choices, explained, frame, stored, uncertainty
 from pages.parts.exporting import Panel
 from pages.parts.view import View
@@ -80,13 +81,6 @@ def more(view: View, a: str, b: str) -> None:
     )
     why_more.tau(view, a, b)
     why_more.alone(view, a, b)
-
-
-def computed_on(view: View) -> str:
-    """How what is said of terms was computed, for a caption."""
-    tables = view.analysis.tables
-    counts = tables.n_stimuli, tables.n_pairs, tables.n_folds
-    return f"{captions.coded(view.coding)} {captions.computed_on(*counts, view.held_out)}"
 
 
 def _numbers(why: Explanation, a: str, b: str) -> None:
