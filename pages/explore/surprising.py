@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from pages.parts.view import View
 
 KINDS = {
-    "distances": "Alike by distances, not by features",
-    "features": "Alike by features, not by distances",
+    "distances": "More alike by distances than by features",
+    "features": "More alike by features than by distances",
     "unexplained": "Alike, and hardly explained by these features",
 }
 
