@@ -1,8 +1,9 @@
 """Analyses that a user has deleted: out of the list, and kept for a while so that they come back.
 
 A deleted analysis is a folder of the store's `trash/` with all that belongs to it. Each part is
-renamed, so that an analysis is either in the list or in the trash, whatever is killed meanwhile. Representations and tables that its work left in the store stay there: they are found by
-what they depend on, and other analyses use them too.
+renamed, so that an analysis is either in the list or in the trash, whatever is killed meanwhile.
+Representations and tables that its work left in the store stay there: they are found by what they
+depend on, and other analyses use them too.
 
     deleted.json    which analysis, what it was called, when
     job/            its folder
