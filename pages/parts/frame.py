@@ -10,7 +10,7 @@ from pathlib import Path
 import streamlit as st
 
 from mlem_core.base.errors import InputError
-from pages.parts import choices, manual, running, tour
+from pages.parts import choices, running, tour
 from pages.parts.screens import SCREENS
 from pages.parts.wording import plain
 
@@ -24,7 +24,6 @@ def page(body: Callable[[], None]) -> None:
     attempt(running.bar)
     tour.bar(here)
     attempt(body)
-    manual.links()
     _keep_what_is_loaded(body.__code__.co_filename)
 
 
