@@ -51,7 +51,8 @@ def surprises(
     -------
     kind, layer_a, layer_b ("model:layer"), rsa, tau, above_rsa and above_tau (share of the pairs
     that are below it, ties half), unexplained (share of RSA); at most `MOST` of a kind, the most
-    surprising first, a layer in one of them at most. Empty where there are fewer than `FEWEST` pairs
+    surprising first, a layer in one of them at most. Empty where there are fewer than `FEWEST`
+    pairs
     """
     rsa, unexplained = decomposition.rsa, decomposition.unexplained
     a, b = _pairs(layers, np.isfinite(rsa) & np.isfinite(tau))
