@@ -10,6 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from mlem_core.base.labels import width
 from mlem_core.base.typing import Layer, parse_layer
 from mlem_core.figures.naming import layer_title, model_labels
 from mlem_core.figures.style import (
@@ -20,13 +21,15 @@ from mlem_core.figures.style import (
     SIZE,
     as_number,
     model_blocks,
-    panel_ref,
-    panel_title,
     plain,
     quiet,
+    short_names,
     sparse_ticks,
+    wrapped,
 )
 
+_LABELS = 200  # px; to the left of a curve
+_NARROW = 200  # px; of the map in one column of a journal
 HOLDS, FAILS = PALETTE[0], PALETTE[1]
 
 
@@ -78,11 +81,16 @@ def audit_map(
         )
     )
     figure.add_trace(_flag_dots(flags, names, [row.name for row in rows]))
-    quiet(figure, height=34 * len(rows) + 130)
+    quiet(figure, height=38 * len(rows) + 130)
     blocks = model_blocks(names)
     names_of = model_labels([model for *_, model in blocks], 20)
-    # Many names have no room beside each other on a small screen.
-    slanted = len(blocks) > 3
+    # Names may have no room beside each other on a small screen.
+    room = _NARROW / max(len(names), 1)
+    slanted = any(
+        width(label) * 7 > (stop - start) * room
+        for (start, stop, _), label in zip(blocks, names_of, strict=True)
+    )
+    longest = max(map(width, names_of), default=0) if slanted else 0
     for (start, stop, _), label in zip(blocks, names_of, strict=True):
         if start:
             figure.add_vline(x=start - 0.5, line={"color": GREY, "width": 1.5})
@@ -100,12 +108,13 @@ def audit_map(
     )
     figure.update_yaxes(
         tickvals=list(range(len(rows))),
-        ticktext=[row.title for row in rows],
+        ticktext=[row.title.replace(": ", ":<br>") for row in rows],
+        tickfont={"size": SIZE - 1},
         range=[len(rows) - 0.5, -0.5],
         showgrid=False,
         zeroline=False,
     )
-    figure.update_layout(margin={"l": 262, "r": 16, "t": 16, "b": 90 if slanted else 70})
+    figure.update_layout(margin={"l": 182, "r": 16, "t": 16, "b": 66 + round(3.6 * longest)})
     return figure
 
 
@@ -216,27 +225,32 @@ def specification_curve(curve: pd.DataFrame, dimensions: Sequence[str], claim: s
     figure.add_traces(_margins(curve, dimensions), rows=1, cols=1)
     figure.add_traces([_choice(curve, y, *row) for y, row in enumerate(rows)], rows=2, cols=1)
     quiet(figure, height=240 + 20 * len(rows) + 60)
-    panel_title(
-        figure, f"{plain(claim, 90)}: {int(curve['holds'].sum())} of {len(curve)}", panel_ref(0)
-    )
+    said = wrapped(f"{claim}: {int(curve['holds'].sum())} of {len(curve)}", 62)
+    # Over the labels too: a claim may be long.
+    figure.add_annotation(
+        text=said, x=0, xref="paper", xanchor="left", xshift=16 - _LABELS, align="left",
+        y=1, yref="paper", yanchor="bottom", yshift=8, showarrow=False, font={"size": SIZE + 1},
+    )  # fmt: skip
     figure.add_hline(y=0, line={"color": LINE, "width": 1.5}, row=1, col=1)
     figure.update_xaxes(showticklabels=False, showgrid=False)
     figure.update_xaxes(title_text="universes, by margin", row=2, col=1)
     figure.update_yaxes(title_text="margin", row=1, col=1)
     firsts = dict(reversed(rows))
+    values = short_names([value for _, value in rows], 18)
     figure.update_yaxes(
         tickvals=list(range(len(rows))),
         ticktext=[
-            f"{_name(name)}  {plain(value)}" if firsts[name] == value else plain(value)
-            for name, value in rows
+            f"{_name(name)}  {label}" if firsts[name] == value else label
+            for (name, value), label in zip(rows, values, strict=True)
         ],
+        tickfont={"size": SIZE - 1},
         range=[len(rows) - 0.4, -0.6],
         zeroline=False,
         row=2,
         col=1,
     )
     figure.update_layout(
-        margin={"l": 200, "r": 16, "t": 56, "b": 56},
+        margin={"l": _LABELS, "r": 16, "t": 34 + 19 * (said.count("<br>") + 1), "b": 56},
         # The curve rises, so that this corner is free.
         legend={"x": 0.01, "xanchor": "left", "y": 1.0, "yanchor": "top"},
         legend_font_size=SIZE - 1,

@@ -105,7 +105,8 @@ def on_paper(figure: go.Figure, paper: Paper) -> go.Figure:
         for trace in copy.data
         if trace.type == "scatter" and trace.showlegend is not False
     ]
-    if paper.narrow and names and copy.layout.showlegend is not False:
+    tall = len(names) * _LEGEND_ROW > copy.layout.height - 80
+    if (paper.narrow or tall) and names and copy.layout.showlegend is not False:
         title = copy.layout.legend.title.text
         wide = max(len(html.unescape(name)) for name in names) * 7 + 48
         across = max(1, int((paper.width - 40) // wide))
