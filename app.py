@@ -22,14 +22,13 @@ st.set_page_config(page_title="MLEM Explorer", page_icon=ICON, layout="wide")
 def _pages() -> list[st.Page]:
     """A page a screen, and one that is not in the navigation for each former address."""
     pages = [
-        st.Page(one.file, title=one.title, icon=one.icon, url_path=one.url_path, default=place == 0)
-        for place, one in enumerate(SCREENS.values())
+        st.Page(one.file, title=one.title, icon=one.icon, url_path=one.url_path, default=at == 0)
+        for at, one in enumerate(SCREENS.values())
     ]
     for one in SCREENS.values():
-        if one.formerly:
-            lead = partial(frame.lead_on, one.file)
-            hidden = st.Page(lead, title=one.title, url_path=one.formerly, visibility="hidden")
-            pages.append(hidden)
+        for address, place in one.formerly.items():
+            lead = partial(frame.lead_on, one.file, place)
+            pages.append(st.Page(lead, title=one.title, url_path=address, visibility="hidden"))
     return pages
 
 

@@ -9,7 +9,7 @@ import streamlit as st
 
 from mlem_core.base.text import many
 from mlem_core.base.typing import layer_name
-from pages.parts import audited, choices, explained, frame, opening, stored, tour, uncertainty
+from pages.parts import audited, choices, explained, frame, linked, opening, stored, tour
 from pages.parts.screens import SCREENS
 from pages.parts.wording import plain
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from pages.parts.view import View
 
 CELLS = "figure home"
-COLORS = {"holds": "green", "changes": "orange", "unknown": "gray"}
-SYMBOLS = {"holds": "verified", "changes": "warning", "unknown": "help"}
 STATES = {
     "queued": ("waits for its turn", "gray", "hourglass"),
     "running": ("running", "blue", "hourglass"),
@@ -66,9 +64,7 @@ def _shown() -> None:
     if choices.get_one("analysis") not in (job_id, ""):
         st.caption("The chosen analysis has nothing to show yet; this is another one.")
     view = opening.whole_view(job_id)
-    name = plain(opening.name_of(stored.find_job(job_id)))
-    stimuli = view.analysis.stimuli
-    st.caption(f"{name} · {len(stimuli):,} stimuli, {len(stimuli.features)} features")
+    opening.say_what(job_id, view.analysis)
     if len(view.layers) < 2:
         st.info("It has one layer only: there are no two to compare.", icon=":material/info:")
         return
@@ -87,7 +83,7 @@ def _finding(view: View) -> None:
     left, right = st.columns(2, gap="large")
     with left:
         with st.container(border=True):
-            _in_words(view, finding)
+            explained.in_words(view, finding)
         _chart(
             figures.waterfall(finding.why.terms, view.all_features),
             "home-why",
@@ -97,27 +93,6 @@ def _finding(view: View) -> None:
     with right:
         st.markdown("**How alike any two layers are.** Click a cell to look at its two layers.")
         _matrix(view, finding)
-
-
-def _in_words(view: View, finding: Finding) -> None:
-    checked = finding.checked
-    said = finding.headline or finding.instead
-    # A share stays on one line with its sign.
-    st.markdown(f"##### {plain(said)}".replace(" %", "\u00a0%"))
-    st.badge(
-        checked.badge,
-        icon=f":material/{SYMBOLS[checked.verdict]}:",
-        color=COLORS[checked.verdict],  # type: ignore[arg-type]
-        help=checked.sentence,
-    )
-    text = finding.why.how_sure if finding.headline else finding.why_not
-    if text:
-        st.markdown(plain(text))
-    for note in finding.why.notes:
-        st.caption(plain(note))
-    uncertainty.offer(view)
-    if not checked.audited:
-        audited.offer(view)
 
 
 def _matrix(view: View, finding: Finding) -> None:
@@ -143,16 +118,9 @@ def _square(view: View) -> Any:
 
 def _choose(view: View) -> None:
     """Look at the two layers of the cell that was clicked."""
-    points = st.session_state[CELLS]["selection"]["points"]
-    layers = [layer_name(points[0]["customdata"][i : i + 2]) for i in (0, 2)] if points else []
-    if len(set(layers)) == 2 and set(layers) <= set(view.layer_names):
-        _choose_two(view, layers)
-
-
-def _choose_two(view: View, layers: list[str]) -> None:
-    choices.open_job(view.job_id)  # it may be shown without having been chosen
-    for name, layer in zip("ab", layers, strict=True):
-        choices.choose_now(name, [layer])
+    layers = linked.cell(view, st.session_state[CELLS]["selection"]["points"])
+    if layers:
+        linked.look_at(view, *layers)
 
 
 def _chart(figure: Any, name: str, alt: str, **selecting: Any) -> None:
@@ -168,17 +136,24 @@ def _chart(figure: Any, name: str, alt: str, **selecting: Any) -> None:
 
 
 def _ways_on(view: View, a: str, b: str) -> None:
+    explore, trust = SCREENS["explore"], SCREENS["trust"]
     with st.container(horizontal=True):
-        for url_path in ("why", "compare", "robustness"):
-            screen = SCREENS[url_path]
-            if st.button(
-                screen.title,
-                icon=screen.icon,
-                key=f"home {url_path}",
-                help=f"Opens the page {screen.title} with these two layers.",
-            ):
-                _choose_two(view, [a, b])
-                st.switch_page(screen.file)
+        if st.button(
+            "Explore these two",
+            icon=explore.icon,
+            key="home explore",
+            help="Opens the page Explore with these two layers.",
+        ):
+            linked.go(view, a, b, tab="pairs", look="why")
+        if st.button(
+            "Trust it?",
+            icon=trust.icon,
+            key="home trust",
+            help="Opens the page Trust: intervals, tests, the audit, and claims under other "
+            "analysis variants.",
+        ):
+            linked.look_at(view, a, b)
+            st.switch_page(trust.file)
 
 
 def _analyses() -> None:

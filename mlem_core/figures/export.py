@@ -16,7 +16,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from mlem_core.base.errors import InputError, unknown
-from mlem_core.figures.style import SIZE
+from mlem_core.figures.style import INK, SIZE
 
 FORMATS = ("pdf", "svg", "png", "html")
 # One and two columns of Nature, and nearly those of most journals.
@@ -28,7 +28,6 @@ FONTS = {
     "DejaVu Sans": "'DejaVu Sans', Verdana, sans-serif",
 }
 DPI = (300, 600)
-INK = "#1A1A1A"
 
 _PX_PER_MM = 96 / 25.4
 _NARROW = 640  # px; on less than this the legend goes below the panels

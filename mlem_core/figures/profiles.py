@@ -69,7 +69,8 @@ def profiles(
     value : what `importance` is, in words with its short name in parentheses
     annotations : intervals are a table of model, layer, quantity ("rho", "ceiling", "importance"),
         feature, value, lower, upper, p_corrected, see `mlem_core.inference.tables.score_table`;
-        flags are of layers (model, layer), drawn as triangles above them
+        flags are of layers (model, layer), drawn as triangles above them; each marked layer has a
+        thin line with its letter, A, B ...
 
     Lines are means over folds; bands are the intervals, or ± 1 standard deviation where there are
     none. A mark is open where the corrected p of its importance is above 0.05. The held-out ρ
@@ -105,12 +106,40 @@ def profiles(
         x_axis, y_axis = layout[f"xaxis{panel.ref}"], layout[f"yaxis{panel.ref}"]
         x_axis |= whole_layers(importance.loc[importance["model"] == model, "layer"])
         x_axis["title"]["text"] = "layer"
+        marked = [
+            (at, number) for at, (one, number) in enumerate(annotations.marked) if one == model
+        ]
+        _mark_layers(layout, marked, panel.ref)
         # Inner panels share the scale; their numbers would only repeat it.
         shown = {"rangemode": "tozero", "zeroline": True, "showticklabels": column == 1}
         y_axis |= {"matches": "y", **shown}
         y_axis["title"]["text"] = value if column == 1 else None
     # Checking each property would take half of the time; the tests check them.
     return go.Figure(traces, layout, _validate=False)
+
+
+def _mark_layers(layout: dict[str, Any], marked: Sequence[tuple[int, int]], ref: str) -> None:
+    """A thin line with its letter at each layer of a panel that is looked at."""
+    letters: dict[int, list[str]] = {}
+    for place, layer in marked:
+        letters.setdefault(layer, []).append(chr(ord("A") + place))
+    for layer, names in letters.items():
+        at = {"xref": f"x{ref}", "yref": f"y{ref} domain"}
+        line = {"type": "line", "x0": layer, "x1": layer, "y0": 0, "y1": 1, "layer": "below"}
+        layout.setdefault("shapes", []).append({**at, **line, "line": {"color": GREY, "width": 1}})
+        layout["annotations"].append(
+            {
+                **at,
+                "x": layer,
+                "y": 1,
+                "xanchor": "left",
+                "yanchor": "top",
+                "xshift": 2,
+                "text": f"<b>{', '.join(names)}</b>",
+                "showarrow": False,
+                "font": {"color": GREY},
+            }
+        )
 
 
 class _Panel(NamedTuple):

@@ -14,10 +14,11 @@ from plotly.subplots import make_subplots
 
 from mlem_core.base.typing import FloatArray, Layer, parse_layer
 from mlem_core.figures.style import (
+    INK,
     MODEL_COLORS,
     NO_ANNOTATIONS,
+    SIZE,
     SYMBOLS,
-    WARNING,
     Annotations,
     as_number,
     as_numbers,
@@ -38,6 +39,7 @@ Pair = tuple[Layer, Layer]
 
 _SIDE = 300  # px; of a matrix in a window of usual width
 _LETTER = 7  # px; of a letter
+_ROOMY = 8  # layers of a matrix whose cells have room for a number
 _NAME = 16  # letters of a model's name that are shown
 
 
@@ -46,6 +48,7 @@ def similarity_matrices(
     rsa: pd.DataFrame,
     across: int = 2,
     annotations: Annotations = NO_ANNOTATIONS,
+    pair: Pair | None = None,
 ) -> go.Figure:
     """How alike all layers are, by their profiles and by RSA (figure 2 of Salle et al. 2024).
 
@@ -60,6 +63,7 @@ def similarity_matrices(
         rsa_upper, rsa_p_corrected, see `mlem_core.inference.tables`) are told on hovering;
         flags are two mappings, "tau" and "rsa", of pairs of layers (in both orders), each drawn as
         a dot in its cell
+    pair : the two layers whose cell is outlined in both matrices, with its value
     """
     figure = make_subplots(3 - across, across, horizontal_spacing=0.08, vertical_spacing=0.14)
     layers = [parse_layer(name) for name in profiles.index]
@@ -79,6 +83,8 @@ def similarity_matrices(
         ref = panel_ref(place)
         _name_models(figure, blocks, ref, left=place == 0 or across == 1)
         panel_title(figure, f"{measure.title}: {measure.unit}", ref)
+        if pair is not None:
+            _outline(figure, values, [layers.index(layer) for layer in pair], ref)
     quiet(figure, height=500 if across == 2 else 820)
     ends, shared = [-0.5, len(layers) - 0.5], _cell_axes(layers, blocks)
     figure.update_xaxes(range=ends, **shared)
@@ -104,28 +110,20 @@ def rsa_matrix(
     Parameters
     ----------
     rsa : (n_layers, n_layers) Spearman ρ, named "model:layer"
-    chosen : the two layers whose cells are outlined
+    chosen : the two layers whose cells are outlined, with their value
     flags : why pairs of layers (in both orders) are flagged; told on hovering, not drawn
     """
     layers, measure = [parse_layer(name) for name in rsa.index], _MEASURES[1]
     blocks, n, values = model_blocks(layers), len(layers), rsa.to_numpy(dtype=np.float64)
     hover = np.full((n, n), "", dtype=object)
     heatmap, points, *_ = _matrix_traces(values, layers, measure, hover, flags)
-    # The outline is of the cell itself, not of the point that was clicked.
-    points.update(selected={"marker": {"opacity": 0}})
     figure = go.Figure([heatmap, points])
     for start, _, _ in blocks[1:]:
         span = {"line": {"color": "rgba(255,255,255,0.9)", "width": 1.2}}
         figure.add_vline(x=start - 0.5, **span)
         figure.add_hline(y=start - 0.5, **span)
     if chosen is not None:
-        i, j = (layers.index(layer) for layer in chosen)
-        for x, y in {(i, j), (j, i)}:
-            for color, width in (("white", 5), (WARNING, 2.5)):
-                figure.add_shape(
-                    type="rect", x0=x - 0.5, x1=x + 0.5, y0=y - 0.5, y1=y + 0.5,
-                    line={"color": color, "width": width},
-                )  # fmt: skip
+        _outline(figure, values, [layers.index(layer) for layer in chosen], "")
     _name_models(figure, blocks, "", left=True)
     quiet(figure, height=520)
     scale = _scale(values, 0, 2)
@@ -137,6 +135,39 @@ def rsa_matrix(
     figure.update_yaxes(range=ends[::-1], scaleanchor="x", constraintoward="top", **shared)
     figure.update_layout(margin={"l": _left_margin(blocks), "r": 8, "t": 8, "b": 116})
     return figure
+
+
+def _outline(figure: go.Figure, values: FloatArray, chosen: Sequence[int], ref: str) -> None:
+    """Outline the cells of two layers, and write their value in the cell, or beside a small one."""
+    n, (i, j) = len(values), sorted(chosen)
+    for x, y in {(i, j), (j, i)}:
+        for color, width in (("white", 5), (INK, 2)):
+            figure.add_shape(
+                type="rect", x0=x - 0.5, x1=x + 0.5, y0=y - 0.5, y1=y + 0.5,
+                xref=f"x{ref}", yref=f"y{ref}", line={"color": color, "width": width},
+            )  # fmt: skip
+    # The cell of the upper right half; a label beside it goes towards the middle of the matrix.
+    right, low = j < (n - 1) / 2, i >= (n - 1) / 2
+    place: dict[str, Any] = {"x": j, "y": i}
+    if n > _ROOMY:
+        place = {
+            "x": j + (0.5 if right else -0.5),
+            "y": i + (-0.5 if low else 0.5),
+            "xanchor": "left" if right else "right",
+            "yanchor": "bottom" if low else "top",
+            "xshift": 3 if right else -3,
+            "yshift": 3 if low else -3,
+        }
+    figure.add_annotation(
+        **place,
+        xref=f"x{ref}",
+        yref=f"y{ref}",
+        text=as_number(values[i, j], 2),
+        showarrow=False,
+        font={"color": INK, "size": SIZE},
+        bgcolor="rgba(255,255,255,0.88)",
+        borderpad=2,
+    )
 
 
 class _Measure(NamedTuple):
@@ -178,15 +209,9 @@ def _matrix_traces(
         x=columns,
         y=rows,
         mode="markers",
-        # Seen only where it is selected; the nearest one answers for its cell.
-        marker={
-            "symbol": "square-open",
-            "size": 9,
-            "opacity": 0,
-            "color": "#D55E00",
-            "line": {"width": 2.5},
-        },
-        selected={"marker": {"opacity": 1, "color": "#D55E00"}},
+        # Never seen; the nearest one answers for its cell.
+        marker={"symbol": "square", "size": 9, "opacity": 0},
+        selected={"marker": {"opacity": 0}},
         unselected={"marker": {"opacity": 0}},
         customdata=[(*layers[row], *layers[column]) for row, column in cells],
         hovertext=[

@@ -18,6 +18,7 @@ from plotly.colors import sample_colorscale
 from plotly.subplots import make_subplots
 
 from mlem_core.base.text import minus, number
+from mlem_core.base.typing import Layer
 
 # Okabe and Ito's colours, told apart with every common colour vision, in an order that sets
 # neighbours far apart. Black (lost on a dark page) is a brown here and the yellow is darker.
@@ -41,6 +42,7 @@ SEQUENTIAL = sample_colorscale("Cividis", [0.12 + 0.085 * i for i in range(11)])
 
 GREY = "#8C8C8C"
 WARNING = "#D55E00"
+INK = "#1A1A1A"  # on a light ground of its own, whatever the page
 FAINT = "rgba(140,140,140,0.22)"
 LINE = "rgba(140,140,140,0.55)"
 SIZE = 13
@@ -58,10 +60,12 @@ class Annotations:
     intervals : table of confidence intervals and corrected p-values; None where there is none
     flags : why a layer, or a pair of layers, is to be read with care; each figure says what its
         keys are
+    marked : the layers (model, layer) that are looked at, first A, then B
     """
 
     intervals: pd.DataFrame | None = None
     flags: Mapping[Any, Any] = field(default_factory=dict)
+    marked: Sequence[Layer] = ()
 
 
 NO_ANNOTATIONS = Annotations()

@@ -66,7 +66,7 @@ class Notes:
 
 def read(job_id: str, store: Store) -> Notes:
     """What is written on an analysis; nothing where its file is absent or damaged (logged)."""
-    path = _path(job_id, store)
+    path = path_of(job_id, store)
     try:
         return _parsed(json.loads(path.read_bytes()))
     except FileNotFoundError:
@@ -91,7 +91,7 @@ def change(job_id: str, store: Store, how: Callable[[Notes], Notes]) -> Notes:
     InputError
         The store cannot be written.
     """
-    path = _path(job_id, store)
+    path = path_of(job_id, store)
     try:
         path.parent.mkdir(exist_ok=True)
         with filelock.FileLock(path.with_suffix(".lock"), timeout=10):
@@ -108,7 +108,7 @@ def change(job_id: str, store: Store, how: Callable[[Notes], Notes]) -> Notes:
     return notes
 
 
-def _path(job_id: str, store: Store) -> Path:
+def path_of(job_id: str, store: Store) -> Path:
     if not _ID.fullmatch(job_id):
         raise InputError(f"{job_id!r} is not the id of an analysis.")
     return store.root / "notes" / f"{job_id}.json"

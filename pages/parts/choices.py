@@ -25,6 +25,8 @@ VIEW = (
     "fit", "products", "cells", "baseline", "claim", "limit", "feature", "other", "c",
     "by", "pooled", "correction", "way", "group", "apart", "valued", "at",
 )  # fmt: skip
+# Which part of a page is drawn: the same for every analysis.
+PLACE = ("tab", "look")
 
 MOST_PILLS = 20
 
@@ -37,7 +39,7 @@ def _state() -> dict[str, list[str]]:
 def sync(written: Sequence[str]) -> None:
     """Take what the URL says, and write back of it what it lost when the page changed."""
     state = _state()
-    for name in (*FORM, *VIEW):
+    for name in (*FORM, *VIEW, *PLACE):
         values = st.query_params.get_all(name)
         if values:
             state[name] = values

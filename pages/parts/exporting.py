@@ -85,6 +85,14 @@ class Panel:
         state = self._chart(on_select="rerun", selection_mode=ways)
         return list(state["selection"]["points"]) if state else []
 
+    def on_click(self, choose: Callable[[list[dict[str, Any]]], None]) -> None:
+        """Draw it with points that can be clicked; `choose` gets them before all is drawn anew."""
+
+        def clicked() -> None:
+            choose(list(st.session_state[f"figure {self.name}"]["selection"]["points"]))
+
+        self._chart(on_select=clicked, selection_mode="points")
+
     def _chart(self, **selecting: Any) -> Any:
         state = st.plotly_chart(
             self.figure,

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from mlem_core.base.errors import InputError
+from mlem_core.base.text import many
 from mlem_core.estimators.registry import check_values
-from pages.parts import capsules, choices, method, other_tables, stored, tour
+from pages.parts import capsules, choices, method, other_tables, stored
 from pages.parts.screens import SCREENS
 from pages.parts.view import View
 from pages.parts.wording import describe, plain
@@ -28,14 +29,13 @@ NOT_DONE = {
 }
 
 
-def open_view(url_path: str, lead: str, *, layers: bool = True) -> View | None:
+def open_view(url_path: str, lead: str) -> View | None:
     """Head and sidebar of a view; None where there is nothing to show yet, which it says.
 
     Parameters
     ----------
     url_path : of the screen
     lead : the sentence below the title
-    layers : whether models and layers can be chosen
     """
     head = st.container(horizontal=True, vertical_alignment="center")
     head.title(SCREENS[url_path].title, width="content")
@@ -47,9 +47,8 @@ def open_view(url_path: str, lead: str, *, layers: bool = True) -> View | None:
     with st.sidebar:
         _choose_analysis(job_id, done)
         analysis = stored.open_analysis(job_id)
-        selection, changes = _choose_selection(job_id, analysis, layers)
-    if job_id == stored.EXAMPLE and not tour.is_on():
-        _about_the_example(analysis)
+        selection, changes = _choose_selection(job_id, analysis)
+    say_what(job_id, analysis)
     _show_notices(analysis)
     if not selection.features or not selection.layers:
         what = "feature" if not selection.features else "model and one layer"
@@ -142,9 +141,7 @@ def _choose_analysis(job_id: str, done: dict[str, Job]) -> None:
     )
 
 
-def _choose_selection(
-    job_id: str, analysis: Analysis, layers: bool
-) -> tuple[Selection, dict[str, Any]]:
+def _choose_selection(job_id: str, analysis: Analysis) -> tuple[Selection, dict[str, Any]]:
     """What the user keeps of an analysis, and what needs other tables than it has."""
     from mlem_core.analysis.selection import Selection
 
@@ -156,7 +153,7 @@ def _choose_selection(
         help="The metric model is fitted again with the features that you keep, from the "
         "pair tables; no language model runs for it.",
     )
-    shown = _choose_layers(analysis) if layers else analysis.layers
+    shown = _choose_layers(analysis)
     spec = analysis.spec
     with st.expander("How it is computed", icon=":material/tune:"):
         estimator = method.estimator("fit", default=spec.estimator)
@@ -197,24 +194,16 @@ def _show_notices(analysis: Analysis) -> None:
             st.markdown(f"- {plain(notice)}")
 
 
-def _about_the_example(analysis: Analysis) -> None:
-    models = {model for model, _ in analysis.layers}
-    with st.container(border=True):
-        text, button = st.columns([5, 1.5], vertical_alignment="center")
-    text.markdown(
-        f"This is an example: {len(analysis.stimuli):,} words in their sentences, each with "
-        f"{len(analysis.stimuli.features)} features, in {len(analysis.layers)} layers of "
-        f"{len(models)} models. All of it answers to the choices on the left, as it will for your "
-        "own stimuli and models."
-    )
-    if button.button(
-        "Analyse your own",
-        type="primary",
-        icon=":material/play_circle:",
-        width="stretch",
-        help="Opens the page New analysis, where stimuli and models are chosen.",
-    ):
-        st.switch_page(SCREENS["new"].file)
+def say_what(job_id: str, analysis: Analysis) -> None:
+    """Which analysis is shown, and of how much, in a line."""
+    stimuli = analysis.stimuli
+    parts = [
+        name_of(stored.find_job(job_id)),
+        f"{len(stimuli):,} stimuli",
+        many(len(stimuli.features), "feature"),
+        many(len(analysis.layers), "layer"),
+    ]
+    st.caption(plain(" · ".join(parts)))
 
 
 def _labels(done: dict[str, Job]) -> dict[str, str]:

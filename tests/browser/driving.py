@@ -77,6 +77,12 @@ def run(page: Page) -> None:
     page.get_by_role("button", name="Run", exact=True).click()
 
 
+def explore(page: Page, tab: str) -> None:
+    """Go to Explore by the navigation, and there to a tab."""
+    page.get_by_role("link", name="Explore", exact=True).click()
+    page.get_by_role("radio", name=tab).click()
+
+
 def settled(page: Page) -> None:
     """Wait until the script has stood still for a while: a click takes a moment to start it."""
     page.evaluate("() => { window.stillSince = null }")

@@ -194,6 +194,44 @@ def test_the_matrix_of_rsa_outlines_the_pair_that_is_looked_at() -> None:
     is_sound(figures.rsa_matrix(square_of({"a": 1}) * np.nan))
 
 
+def test_both_matrices_outline_the_pair_and_write_its_value() -> None:
+    for n in (2, 9):
+        first, second = square_of({"a": n, "b": n}), -square_of({"a": n, "b": n})
+        pair = (("b", 0), ("a", 1))
+        figure = figures.similarity_matrices(first, second, pair=pair)
+        is_sound(figure)
+        for ref, square in (("", first), ("2", second)):
+            outlined = {
+                (shape.x0, shape.y0)
+                for shape in figure.layout.shapes
+                if shape.type == "rect" and shape.xref == f"x{ref}"
+            }
+            assert outlined == {(0.5, n - 0.5), (n - 0.5, 0.5)}
+            said = f"{square.loc['a:1', 'b:0']:.2f}".replace("-", "−")
+            (label,) = [one for one in figure.layout.annotations if one.text == said]
+            assert (label.xref, label.yref) == (f"x{ref}", f"y{ref}")
+            assert abs(label.x - n) <= 0.5 and abs(label.y - 1) <= 0.5
+    assert not [
+        s for s in figures.similarity_matrices(first, second).layout.shapes if s.type == "rect"
+    ]
+
+
+def test_profiles_mark_the_layers_that_are_looked_at() -> None:
+    importance = importance_of()
+    marked = figures.Annotations(marked=[("b", 1), ("a", 0)])
+    figure = figures.profiles(importance, scores_of(importance), FEATURES, annotations=marked)
+    is_sound(figure)
+    lines = {(line.xref, line.x0, line.x1) for line in figure.layout.shapes}
+    assert lines == {("x2", 1, 1), ("x", 0, 0)}
+    letters = {
+        (one.xref, one.x): one.text for one in figure.layout.annotations if one.xref[-1] != "n"
+    }
+    assert letters == {("x2", 1): "<b>A</b>", ("x", 0): "<b>B</b>"}
+    twice = figures.Annotations(marked=[("b", 1), ("b", 1)])
+    figure = figures.profiles(importance, scores_of(importance), FEATURES, annotations=twice)
+    assert len(figure.layout.shapes) == 1 and figure.layout.annotations[-1].text == "<b>A, B</b>"
+
+
 def test_layer_maps_have_a_point_a_layer_and_equal_scales() -> None:
     rng = np.random.default_rng(0)
     rows = [
