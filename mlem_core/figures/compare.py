@@ -95,7 +95,7 @@ def importance_scatter(
     similarity = (
         f"weighted Kendall τ = {as_number(tau, 2)}   ·   RSA Spearman ρ = {as_number(rsa, 2)}"
     )
-    figure.update_layout(title=_title(similarity), margin={"t": 48})
+    figure.update_layout(title=_title(similarity), margin={"t": 48, "b": 60})
     return figure
 
 
@@ -271,12 +271,12 @@ def two_layers(
     figure.update_layout(
         annotations=headings,
         margin={"l": 60, "r": 12, "t": 40, "b": 56 if not narrow else 40},
-        legend={"x": 1.02, "y": 1, "yanchor": "top", "title": {"text": "features"}},
+        legend={"x": 1.02, "y": 1, "yanchor": "top", "title_text": "features"},
         legend2={
             "x": 1.02,
             "y": 0,
             "yanchor": "bottom",
-            "title": {"text": maps[0].layout.legend.title.text},
+            "title": {"text": maps[0].layout.legend.title.text, "font": {"size": SIZE}},
             "itemsizing": "constant",
             "tracegroupgap": 2,
         },

@@ -104,7 +104,10 @@ def why_layers(shown: Shown) -> Drawn | None:
     own = analysis.tables.of_layers(at).of_features(shown.selection.features)
     split = decompose(own, analysis.rsa[at][:, at])
     return Drawn(
-        figures.term_matrices({term: split.matrix(term, layers) for term in split.names}),
+        figures.term_matrices(
+            {term: split.matrix(term, layers) for term in split.names},
+            across=2 if shown.drawing.narrow else 3,
+        ),
         "What makes every two layers alike",
         captions.why_layers(shown.computed_on),
         split.table(layers),
