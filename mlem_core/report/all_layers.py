@@ -78,6 +78,7 @@ def similarity(shown: Shown) -> Drawn | None:
             n_features=results.n_profile_features,
         ),
         tables.pairs_of_layers(results) if tested is None else tested.table,
+        None if tested is None else tables.tested_pairs(tested.table),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from mlem_core.analysis.results import Results
-from mlem_core.base.text import minus
+from mlem_core.base.text import minus, number
 from mlem_core.base.typing import layer_name, parse_layer
 from mlem_core.inference.intervals import LayerIntervals
 from mlem_core.inference.tables import score_table
@@ -28,6 +28,23 @@ def pairs_of_layers(results: Results) -> pd.DataFrame:
         for b in names[at + 1 :]
     ]
     return pd.DataFrame(rows, columns=["layer_a", "layer_b", "weighted_tau", "rsa"])
+
+
+def tested_pairs(table: pd.DataFrame) -> pd.DataFrame:
+    """Both similarities of every two layers with their intervals as text, and p of RSA.
+
+    Parameters
+    ----------
+    table : of `mlem_core.inference.tables.similarity_table`
+    """
+    cells = {
+        heading: [
+            f"{number(value)} [{number(low)}, {number(high)}]"
+            for value, low, high in table[[name, f"{name}_lower", f"{name}_upper"]].to_numpy()
+        ]
+        for name, heading in (("weighted_tau", "τ [95 %]"), ("rsa", "RSA [95 %]"))
+    }
+    return table[["layer_a", "layer_b"]].assign(**cells, rsa_p_corrected=table["rsa_p_corrected"])
 
 
 def importance_of(results: Results, a: str, b: str) -> pd.DataFrame:
