@@ -6,7 +6,7 @@ sits on a light page as on a dark one. What a user wrote (names of features, cel
 """
 
 from mlem_core.figures.audit import audit_map, specification_curve
-from mlem_core.figures.compare import importance_scatter, stimulus_map
+from mlem_core.figures.compare import importance_scatter, stimulus_map, two_layers
 from mlem_core.figures.export import (
     DPI,
     FONTS,
@@ -56,6 +56,7 @@ __all__ = [
     "specification_curve",
     "stimulus_map",
     "term_matrices",
+    "two_layers",
     "value_lines",
     "value_map",
     "value_matrices",

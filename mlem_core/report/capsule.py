@@ -225,11 +225,11 @@ def _figure_files(shown: Shown, progress: Report | None) -> dict[str, bytes]:
     images = figures.can_write_images() if images is None else images
     files = {}
     with figures.one_browser() if images else contextlib.nullcontext():
-        for done, (name, (figure, title, caption)) in enumerate(drawn.items()):
+        for done, (name, one) in enumerate(drawn.items()):
             if progress is not None:
                 progress(Progress("figures", None, done, len(drawn), "figures"))
             for form in ("svg", "pdf") if images else ("html",):
-                data = figures.as_file(figure, form, title=title, caption=caption)
+                data = figures.as_file(one.figure, form, title=one.title, caption=one.caption)
                 files[f"figures/{name}.{form}"] = _steady(data, form)
     if progress is not None:
         progress(Progress("figures", None, len(drawn), len(drawn), "figures"))
