@@ -215,7 +215,7 @@ def test_a_run_that_fails_loses_nothing(app: App, page: Page, done: str) -> None
     expect(page.get_by_text("Not done:")).to_be_visible(timeout=START)
     expect(page.get_by_text("has none of the layers 99")).to_be_visible()
     picture(page, "failed")
-    explore(page, "Profiles")
+    page.get_by_role("link", name="Explore", exact=True).click()
     expect(page.get_by_text("did not finish")).to_be_visible()
     page.get_by_role("button", name=re.compile("^Open ")).click()
     assert "tense" in {trace["name"] for trace in traces(page)}
@@ -246,7 +246,7 @@ def test_cancel_stops_the_run(app: App, page: Page) -> None:
     expect(page.get_by_text("Running:")).to_be_visible(timeout=START)
     cancel.click()
     expect(page.get_by_text("Cancelled:")).to_be_visible(timeout=START)
-    explore(page, "Profiles")
+    page.get_by_role("link", name="Explore", exact=True).click()
     expect(page.get_by_text("was cancelled")).to_be_visible()
 
 
