@@ -10,7 +10,7 @@ import streamlit as st
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import many
 from mlem_core.estimators.registry import check_values
-from pages.parts import capsules, choices, method, other_tables, stored
+from pages.parts import capsules, choices, method, other_tables, stored, taking_back
 from pages.parts.screens import SCREENS
 from pages.parts.view import View
 from pages.parts.wording import describe, plain
@@ -48,6 +48,7 @@ def open_view(url_path: str, lead: str) -> View | None:
         _choose_analysis(job_id, done)
         analysis = stored.open_analysis(job_id)
         selection, changes = _choose_selection(job_id, analysis)
+        taking_back.offer()
     say_what(job_id, analysis)
     _show_notices(analysis)
     if not selection.features or not selection.layers:
@@ -104,7 +105,7 @@ def _chosen(done: dict[str, Job]) -> str | None:
     job_id = choices.get_one("analysis")
     latest = next(iter(done.values()), None)
     if not job_id and stored.EXAMPLE in done:
-        choices.open_job(stored.EXAMPLE)
+        choices.open_job(stored.EXAMPLE, step=False)
         return stored.EXAMPLE
     if not job_id:
         what = "No analysis is chosen: open the latest one, or run a new one"

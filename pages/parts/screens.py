@@ -82,5 +82,6 @@ SCREENS = {
             },
         ),
         Screen("trust", "Trust", "verified", formerly={"robustness": {}}),
+        Screen("docs", "Docs", "menu_book"),
     )
 }
