@@ -12,6 +12,7 @@ import plotly.graph_objects as go
 
 from mlem_core.base.typing import parse_layer
 from mlem_core.figures.style import (
+    DIVERGING,
     GREY,
     LINE,
     SIZE,
@@ -26,8 +27,8 @@ from mlem_core.figures.style import (
 )
 from mlem_core.measures.decomposition import UNEXPLAINED
 
-# Blue to orange through grey: told apart with every common colour vision, 0 is the page's grey.
-DIVERGING = ((0.0, "#0072B2"), (0.5, "rgba(140,140,140,0.12)"), (1.0, "#D55E00"))
+# A contribution this small is next to nothing; a scale goes at least so far.
+LEAST_SPAN = 0.05
 
 
 def waterfall(
@@ -171,8 +172,9 @@ def term_matrices(terms: dict[str, pd.DataFrame], across: int = 3) -> go.Figure:
     ----------
     across : panels beside each other; with fewer than 3 the colour bars are below them
     terms : for each term the (n_layers, n_layers) contributions, named "model:layer". The features
-        share one colour scale, what is unexplained has its own, both symmetric about 0; the
-        diagonal (a layer with itself) is left blank
+        share one colour scale, what is unexplained has its own, both symmetric about 0 and at least
+        to ± `LEAST_SPAN`, so that nothing is painted strong where all is next to 0; the diagonal (a
+        layer with itself) is left blank
     """
     figure, places = panels([plain(term) for term in terms], height=290, across=across)
     layers = [parse_layer(name) for name in next(iter(terms.values())).index]
@@ -223,7 +225,7 @@ def term_matrices(terms: dict[str, pd.DataFrame], across: int = 3) -> go.Figure:
             range=ends[::-1], showticklabels=column == 1, scaleanchor=axis, **shared, **at
         )
     for place, (scale, most) in enumerate(scales.items()):
-        most = most or 1.0
+        most = max(most, LEAST_SPAN)
         bar = {
             "title": {"text": _SCALES[scale], "side": "top", "font": {"size": SIZE}},
             "thickness": 12,
