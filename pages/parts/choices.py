@@ -30,11 +30,13 @@ VIEW = (
 )  # fmt: skip
 # Which part of a page is drawn: the same for every analysis.
 PLACE = ("tab", "look")
+# The two analyses that are compared.
+VERSUS = ("versus",)
 
 MOST_PILLS = 20
 
 
-NAMES = (*FORM, *VIEW, *PLACE)
+NAMES = (*FORM, *VIEW, *PLACE, *VERSUS)
 
 
 def _history() -> History:
