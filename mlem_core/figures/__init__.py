@@ -6,7 +6,7 @@ sits on a light page as on a dark one. What a user wrote (names of features, cel
 """
 
 from mlem_core.figures.audit import audit_map, specification_curve
-from mlem_core.figures.compare import importance_scatter, stimulus_map
+from mlem_core.figures.compare import importance_scatter, stimulus_map, two_layers
 from mlem_core.figures.export import (
     DPI,
     FONTS,
@@ -19,8 +19,10 @@ from mlem_core.figures.export import (
     on_paper,
     one_browser,
 )
+from mlem_core.figures.layer_maps import layer_maps
+from mlem_core.figures.naming import naming
 from mlem_core.figures.profiles import profiles, with_interactions
-from mlem_core.figures.similarity import layer_maps, rsa_matrix, similarity_matrices
+from mlem_core.figures.similarity import rsa_matrix, similarity_matrices
 from mlem_core.figures.stimuli import feature_correlations, feature_counts
 from mlem_core.figures.style import GREY, Annotations, feature_colors
 from mlem_core.figures.value_distances import (
@@ -48,6 +50,7 @@ __all__ = [
     "image",
     "importance_scatter",
     "layer_maps",
+    "naming",
     "on_paper",
     "one_browser",
     "profiles",
@@ -56,6 +59,7 @@ __all__ = [
     "specification_curve",
     "stimulus_map",
     "term_matrices",
+    "two_layers",
     "value_lines",
     "value_map",
     "value_matrices",

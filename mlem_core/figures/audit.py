@@ -19,11 +19,10 @@ from mlem_core.figures.style import (
     SIZE,
     as_number,
     model_blocks,
-    panel_ref,
-    panel_title,
     plain,
     quiet,
     sparse_ticks,
+    wrapped,
 )
 
 HOLDS, FAILS = PALETTE[0], PALETTE[1]
@@ -214,9 +213,7 @@ def specification_curve(curve: pd.DataFrame, dimensions: Sequence[str], claim: s
     figure.add_traces(_margins(curve, dimensions), rows=1, cols=1)
     figure.add_traces([_choice(curve, y, *row) for y, row in enumerate(rows)], rows=2, cols=1)
     quiet(figure, height=240 + 20 * len(rows) + 60)
-    panel_title(
-        figure, f"{plain(claim, 90)}: {int(curve['holds'].sum())} of {len(curve)}", panel_ref(0)
-    )
+    said = wrapped(f"{claim}: {int(curve['holds'].sum())} of {len(curve)}", 58)
     figure.add_hline(y=0, line={"color": LINE, "width": 1.5}, row=1, col=1)
     figure.update_xaxes(showticklabels=False, showgrid=False)
     figure.update_xaxes(title_text="universes, by margin", row=2, col=1)
@@ -234,7 +231,13 @@ def specification_curve(curve: pd.DataFrame, dimensions: Sequence[str], claim: s
         col=1,
     )
     figure.update_layout(
-        margin={"l": 200, "r": 16, "t": 56, "b": 56},
+        # Over the whole figure: the panel alone is too narrow for it.
+        title={"text": said.replace("$", "&#36;"), "x": 0.5, "font": {"size": SIZE + 1}},
+        title_y=1,
+        title_yref="container",
+        title_yanchor="top",
+        title_pad={"t": 12},
+        margin={"l": 200, "r": 16, "t": 64, "b": 56},
         # The curve rises, so that this corner is free.
         legend={"x": 0.01, "xanchor": "left", "y": 1.0, "yanchor": "top"},
         legend_font_size=SIZE - 1,

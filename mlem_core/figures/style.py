@@ -40,6 +40,15 @@ MODEL_COLORS = ("#4477AA", "#EE6677", "#228833", "#CCBB44", "#AA3377", "#66CCEE"
 # Cividis without its ends, which are lost on a dark page and on a white one.
 SEQUENTIAL = sample_colorscale("Cividis", [0.12 + 0.085 * i for i in range(11)])
 
+# Blue to brown over a light middle, for signed values: told apart with every common colour vision,
+# both ends neither lost on a dark page nor on a white one.
+_SIGNED = (
+    *("#1B4F8A", "#3B7DB8", "#7FB0D6", "#C3DAEA"),
+    "#F5F3EF",
+    *("#F6D3B3", "#E9A066", "#CB6A2B", "#963F0F"),
+)
+DIVERGING = [[at / 8, color] for at, color in enumerate(_SIGNED)]
+
 GREY = "#8C8C8C"
 WARNING = "#D55E00"
 INK = "#1A1A1A"  # on a light ground of its own, whatever the page
@@ -48,6 +57,7 @@ LINE = "rgba(140,140,140,0.55)"
 SIZE = 13
 LEVELS = 16  # more levels than this of a nominal feature are drawn as "other"
 BARS = 12
+LEGEND = 26  # letters of a name in a legend
 SIGNIFICANT = 0.05
 
 
@@ -235,28 +245,6 @@ def say(figure: go.Figure, text: str) -> None:
     figure.add_annotation(text=text, x=0.5, y=0.5, xref="paper", yref="paper", showarrow=False)
     figure.update_xaxes(visible=False)
     figure.update_yaxes(visible=False)
-
-
-def color_bar(low: float, x: float) -> dict[str, Any]:
-    return {
-        "cmin": low,
-        "cmax": 1.0,
-        "colorscale": SEQUENTIAL,
-        "colorbar": {
-            "orientation": "h",
-            "thickness": 10,
-            "len": 0.36,
-            "x": x,
-            "xanchor": "center",
-            "y": 0.01,
-            "yref": "container",
-            "ypad": 0,
-            "yanchor": "bottom",
-            "outlinewidth": 0,
-            "tickvals": [low, 1.0],
-            "ticktext": [f"different ({short(low)})", "similar (1)"],
-        },
-    }
 
 
 def flag_trace(

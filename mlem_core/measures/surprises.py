@@ -9,6 +9,7 @@ import pandas as pd
 from scipy.stats import rankdata
 
 from mlem_core.base.typing import FloatArray, Layer, layer_name
+from mlem_core.measures.decomposition import Decomposition
 from mlem_core.measures.similarity import tau_by_chance
 
 # What counts as a surprise; conventions, which a caption has to name.
@@ -16,19 +17,17 @@ FEWEST = 10  # pairs: of fewer a rank says little
 APART = 0.5  # of the pairs lie between the ranks of RSA and τ
 PREDICTED = 0.1  # held-out ρ; below it, the order of the importances is mostly noise
 NOT_EXPLAINED = 0.75  # share of the RSA correlation
+MOST = 3  # pairs of a kind
 COLUMNS = ["kind", "layer_a", "layer_b", "rsa", "tau", "above_rsa", "above_tau", "unexplained"]
 
 
 def surprises(
-    rsa: FloatArray,
+    decomposition: Decomposition,
     tau: FloatArray,
-    unexplained: FloatArray,
-    layers: list[Layer],
     rho: FloatArray,
-    *,
+    layers: list[Layer],
     n_features: int,
     left_out: Collection[frozenset[Layer]] = (),
-    most: int = 3,
 ) -> pd.DataFrame:
     """The pairs of layers that are least what the others lead to expect.
 
@@ -41,21 +40,21 @@ def surprises(
 
     Parameters
     ----------
-    rsa, tau : (n_layers, n_layers) both similarities
-    unexplained : (n_layers, n_layers) the part of `rsa` that no feature explains, see
-        `mlem_core.measures.decomposition.Decomposition`
-    layers : (model, number) of each
+    decomposition : of the RSA correlations of n_layers layers
+    tau : (n_layers, n_layers) weighted Kendall τ of their profiles
     rho : (n_layers,) held-out ρ of each
+    layers : (model, number) of each
     n_features : how many numbers a profile has
     left_out : pairs that are not to be named, because an audit changes them
-    most : so many of a kind; a layer is in one of them at most
 
     Returns
     -------
     kind, layer_a, layer_b ("model:layer"), rsa, tau, above_rsa and above_tau (share of the pairs
-    that are below it, ties half), unexplained (share of RSA); the most surprising of a kind first.
-    Empty where there are fewer than `FEWEST` pairs
+    that are below it, ties half), unexplained (share of RSA); at most `MOST` of a kind, the most
+    surprising first, a layer in one of them at most. Empty where there are fewer than `FEWEST`
+    pairs
     """
+    rsa, unexplained = decomposition.rsa, decomposition.unexplained
     a, b = _pairs(layers, np.isfinite(rsa) & np.isfinite(tau))
     if len(a) < FEWEST:
         return pd.DataFrame(columns=COLUMNS)
@@ -78,7 +77,7 @@ def surprises(
     rows = []
     for kind, (those, size) in kinds.items():
         order = np.flatnonzero(those)[np.argsort(-size[those], kind="stable")]
-        for at in _each_layer_once(order.tolist(), a, b, most):
+        for at in _each_layer_once(order.tolist(), a, b):
             names = layer_name(layers[a[at]]), layer_name(layers[b[at]])
             values = of_rsa[at], of_tau[at], above_rsa[at], above_tau[at], share[at]
             rows.append((kind, *names, *map(float, values)))
@@ -97,13 +96,13 @@ def _pairs(layers: list[Layer], known: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return a[kept], b[kept]
 
 
-def _each_layer_once(order: Iterable[int], a: np.ndarray, b: np.ndarray, most: int) -> list[int]:
+def _each_layer_once(order: Iterable[int], a: np.ndarray, b: np.ndarray) -> list[int]:
     """The first of some pairs, without those that share a layer with one before."""
     taken: set[int] = set()
     chosen: list[int] = []
     for at in order:
         two = {int(a[at]), int(b[at])}
-        if len(chosen) < most and not two & taken:
+        if len(chosen) < MOST and not two & taken:
             chosen.append(at)
             taken |= two
     return chosen

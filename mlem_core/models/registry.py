@@ -41,6 +41,7 @@ class BuiltInModel:
     gguf : the file in that folder with its weights, where they are in the GGUF format
     note : what must be said wherever the model is named
     default : whether an analysis begins with it, in the form and in the example
+    causal : whether a token sees only what comes before it
     references : keys of `mlem_core.report.references`, where the architecture's is not enough
     """
 
@@ -51,6 +52,7 @@ class BuiltInModel:
     gguf: str | None = None
     note: str = ""
     default: bool = False
+    causal: bool = False
     references: tuple[str, ...] = ()
 
     def path(self) -> Path | None:
@@ -68,10 +70,12 @@ class BuiltInModel:
         return hub.cached(self.name) is not None or hub.answers()
 
 
-def _of_trio(name: str, label: str) -> BuiltInModel:
+def _of_trio(name: str, label: str, causal: bool) -> BuiltInModel:
     """One of the controlled trio, see training/README.md."""
     label = f"{name}, {label} (controlled trio)"
-    return BuiltInModel(name, label, "mlem_core", f"models/trio/{name}", default=True)
+    return BuiltInModel(
+        name, label, "mlem_core", f"models/trio/{name}", default=True, causal=causal
+    )
 
 
 # In the order in which lists and messages name them; more may be added while the program runs.
@@ -93,11 +97,12 @@ MODELS: dict[str, BuiltInModel] = {
             gguf="SmolLM2-135M-Instruct.Q4_1.gguf",
             note="4-bit weights",
             default=True,
+            causal=True,
             references=("allal2025smollm2",),
         ),
-        _of_trio("mini-bert", "BERT encoder, 6 layers"),
-        _of_trio("mini-gpt2", "GPT-2 decoder, 6 layers"),
-        _of_trio("mini-mamba", "Mamba state-space model, 11 layers"),
+        _of_trio("mini-bert", "BERT encoder, 6 layers", causal=False),
+        _of_trio("mini-gpt2", "GPT-2 decoder, 6 layers", causal=True),
+        _of_trio("mini-mamba", "Mamba state-space model, 11 layers", causal=True),
         # Paper 1's trio.
         BuiltInModel("bert-base-uncased", "BERT base, encoder, 12 layers"),
         BuiltInModel("gpt2", "GPT-2 small, decoder, 12 layers"),

@@ -82,11 +82,10 @@ def _table(view: View, results: Results) -> pd.DataFrame:
     rho = results.scores.groupby(["model", "layer"])["rho"].mean()
     changed = audited.reasons(view).get("rsa", {})
     return surprises(
-        results.similarity_rsa.to_numpy(),
+        decomposition_of(view),
         results.similarity_profiles.to_numpy(),
-        decomposition_of(view).unexplained,
-        view.layers,
         rho[view.layers].to_numpy(),
-        n_features=results.n_profile_features,
-        left_out={frozenset(pair) for pair in changed},
+        view.layers,
+        results.n_profile_features,
+        {frozenset(pair) for pair in changed},
     )

@@ -20,20 +20,18 @@ from pages.parts.wording import plain
 if TYPE_CHECKING:
     from mlem_core.inference.explanation import Explanation
 
-EXAMPLES = 8
+MOST = "add most"
 
 
 @st.cache_data(max_entries=64, show_spinner="Looking for the pairs of stimuli behind it …")
-def _examples(
+def _behind(
     job_id: str, a: str, b: str, features: tuple[str, ...], term: str, most: bool
 ) -> pd.DataFrame:
-    from mlem_core.inference.explanation import contributing_pairs
-    from mlem_core.inference.layer_pairs import LayerPairs
+    from mlem_core.inference.behind import behind
 
-    analysis = stored.open_analysis(job_id)
     sides = [parse_layer(a), parse_layer(b)]
-    pairs = LayerPairs.of(analysis, sides, stored.store(), features)
-    return contributing_pairs(pairs, analysis.stimuli, term, n=EXAMPLES, most=most)
+    analysis = stored.open_analysis(job_id)
+    return behind(analysis, stored.store(), sides, features, term, most=most)
 
 
 def show(view: View, a: str, b: str) -> None:
@@ -118,14 +116,14 @@ def _pairs(view: View, why: Explanation, a: str, b: str) -> None:
     with second:
         which = choices.choose_one(
             "Pairs",
-            ["add most", "take most away"],
+            [MOST, "take most away"],
             "which",
-            "add most",
+            MOST,
             help="Pairs that both layers place alike add to the similarity, pairs that they place "
             "differently take from it.",
         )
     models = sorted({parse_layer(layer)[0] for layer in (a, b)})
-    if not _there(view, models):
+    if not (_kept(view, a, b, term, which) or _there(view, models)):
         st.caption(
             "The pairs are looked up in the representations of "
             f"{plain(' and '.join(models))}, which are not on this machine yet."
@@ -136,7 +134,7 @@ def _pairs(view: View, why: Explanation, a: str, b: str) -> None:
             "Runs the models on the stimuli, in the background; some seconds for a small model.",
         )
         return
-    pairs = _examples(view.job_id, a, b, view.selection.features, term, which == "add most")
+    pairs = _behind(view.job_id, a, b, view.selection.features, term, which == MOST)
     if pairs.empty:
         st.caption("There are no such pairs.")
         return
@@ -174,6 +172,14 @@ def _pairs(view: View, why: Explanation, a: str, b: str) -> None:
         f"{plain(term)}, each stimulus in one of them at most; one pair contributes "
         "very little, they show the kind."
     )
+
+
+def _kept(view: View, a: str, b: str, term: str, which: str) -> bool:
+    """Whether the pairs behind a term have been looked up before, or came with the example."""
+    from mlem_core.inference.behind import is_kept
+
+    sides, features = [parse_layer(a), parse_layer(b)], view.selection.features
+    return is_kept(view.analysis, stored.store(), sides, features, term, most=which == MOST)
 
 
 def _there(view: View, models: list[str]) -> bool:

@@ -17,7 +17,9 @@ from pages.parts.wording import plain
 
 # What the URL may hold; every one is a list of texts.
 FORM = (
-    "stimuli", "models", "files", "layers", "columns",
+    "step", "stimuli", "sep", "encoding", "decimal", "na", "sheet", "roles", "level", "sample",
+    "balance", "sample_seed", "add", "language", "bins",
+    "models", "files", "precomputed", "layers", "columns",
     "ordered", "missing", "values", "estimator", "interactions", "distance",
     "special_tokens", "dtype", "folds", "folds_over", "seed",
 )  # fmt: skip

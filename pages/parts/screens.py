@@ -84,6 +84,7 @@ SCREENS = {
             },
         ),
         Screen("trust", "Trust", "verified", formerly={"robustness": {}}),
+        Screen("docs", "Docs", "menu_book"),
         Screen("versus", "Two analyses", "difference", listed=False),
     )
 }

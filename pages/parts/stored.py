@@ -44,7 +44,7 @@ def upload_path(name: str) -> Path:
         No such upload is in this machine's store.
     """
     path = store().root / "uploads" / name
-    if not _UPLOAD.fullmatch(name) or name.endswith(("/.", "/..")) or not path.is_file():
+    if not _UPLOAD.fullmatch(name) or name.endswith(("/.", "/..")) or not path.exists():
         raise InputError(
             f"the uploaded file {name.rpartition('/')[2]!r} is not on this machine; upload it "
             "again."

@@ -6,8 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from mlem_core.measures.decomposition import Decomposition
 from mlem_core.measures.similarity import tau_by_chance
-from mlem_core.measures.surprises import APART, NOT_EXPLAINED, PREDICTED, surprises
+from mlem_core.measures.surprises import APART, MOST, NOT_EXPLAINED, PREDICTED
+from mlem_core.measures.surprises import surprises as of
 
 LAYERS = [(model, layer) for model in ("a", "b") for layer in range(6)]
 
@@ -30,6 +32,11 @@ def agreeing() -> dict:
         "rho": np.full(12, 0.5),
         "n_features": 8,
     }
+
+
+def surprises(rsa: np.ndarray, unexplained: np.ndarray, **given: object) -> pd.DataFrame:
+    decomposition = Decomposition(("all",), (rsa - unexplained)[None], unexplained, rsa)
+    return of(decomposition, **given)
 
 
 def planted(given: dict, name: str, i: int, j: int, value: float) -> dict:
@@ -71,7 +78,7 @@ def test_layers_that_no_feature_predicts_are_in_no_disagreement(agreeing: dict) 
 def test_every_row_is_what_the_docstring_says(agreeing: dict) -> None:
     rng = np.random.default_rng(2)
     given = {**agreeing, "tau": square(rng, -1.0, 1.0), "unexplained": agreeing["rsa"] * 0.9}
-    found = surprises(**given, most=2)
+    found = surprises(**given)
     pairs = [(i, j) for i in range(6) for j in range(6, 12)]
     rsa = np.array([given["rsa"][pair] for pair in pairs])
     tau = np.array([given["tau"][pair] for pair in pairs])
@@ -89,7 +96,7 @@ def test_every_row_is_what_the_docstring_says(agreeing: dict) -> None:
             assert row["unexplained"] >= NOT_EXPLAINED and row["above_rsa"] > 0.5
     for _, rows in found.groupby("kind"):
         named = pd.concat([rows["layer_a"], rows["layer_b"]])
-        assert len(rows) <= 2 and named.is_unique
+        assert len(rows) <= MOST and named.is_unique
 
 
 def test_what_the_audit_changes_is_not_named_and_few_pairs_are_too_few(agreeing: dict) -> None:
