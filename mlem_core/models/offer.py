@@ -31,16 +31,18 @@ class Shape:
     blocks : one fewer than its layers
     width : units of a layer
     recurrent : whether its blocks go through a sentence token by token
+    quantised : whether its weights have to be made numbers first
     """
 
     blocks: int
     width: int
     recurrent: bool = False
+    quantised: bool = False
 
 
 # Of models that are not here yet, and of one whose weights are no safetensors.
 SHAPES = {
-    "smollm2": Shape(30, 576),
+    "smollm2": Shape(30, 576, quantised=True),
     "bert-base-uncased": Shape(12, 768),
     "gpt2": Shape(12, 768),
     "state-spaces/mamba-130m-hf": Shape(24, 768, recurrent=True),
@@ -85,6 +87,8 @@ def look_up(name: str) -> Offer:
             return Offer(name, label, "here", 0, shape)
         id, _, revision = base.partition("@")
         with hub_errors(base):
+            if not hub.answers():
+                raise hub.OutOfReach("no answer")
             n_bytes = hub.size(id, revision or None)
         return Offer(name, label, "hub", n_bytes, shape)
     except ModelUnavailable as error:
