@@ -14,7 +14,14 @@ from typing import Any, Literal
 from mlem_core.base.errors import InputError
 from mlem_core.models import hub
 from mlem_core.models.files import check_files, check_gguf, read_config
-from mlem_core.models.registry import MODELS, ModelUnavailable, base_name, hub_errors, locate
+from mlem_core.models.registry import (
+    MODELS,
+    ModelUnavailable,
+    base_name,
+    check_hub_name,
+    hub_errors,
+    locate,
+)
 
 Where = Literal["here", "hub", "away", "nowhere"]
 
@@ -85,10 +92,9 @@ def look_up(name: str) -> Offer:
             if shape is None and (folder / "config.json").exists():
                 shape = shape_of(read_config(base, folder))
             return Offer(name, label, "here", 0, shape)
+        check_hub_name(base)
         id, _, revision = base.partition("@")
         with hub_errors(base):
-            if not hub.answers():
-                raise hub.OutOfReach("no answer")
             n_bytes = hub.size(id, revision or None)
         return Offer(name, label, "hub", n_bytes, shape)
     except ModelUnavailable as error:

@@ -1,4 +1,4 @@
-"""The form of a new analysis: anybody's file in few clicks, and nothing that is lost or mixed up."""
+"""The form of a new analysis: any file in few clicks, and nothing is lost or mixed up."""
 
 from __future__ import annotations
 
