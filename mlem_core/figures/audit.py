@@ -10,7 +10,8 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from mlem_core.base.typing import Layer
+from mlem_core.base.typing import Layer, parse_layer
+from mlem_core.figures.naming import layer_title, model_labels
 from mlem_core.figures.style import (
     GREY,
     LINE,
@@ -78,9 +79,10 @@ def audit_map(
     figure.add_trace(_flag_dots(flags, names, [row.name for row in rows]))
     quiet(figure, height=34 * len(rows) + 130)
     blocks = model_blocks(names)
+    names_of = model_labels([model for *_, model in blocks], 20)
     # Many names have no room beside each other on a small screen.
     slanted = len(blocks) > 3
-    for start, stop, model in blocks:
+    for (start, stop, _), label in zip(blocks, names_of, strict=True):
         if start:
             figure.add_vline(x=start - 0.5, line={"color": GREY, "width": 1.5})
         figure.add_annotation(
@@ -88,7 +90,7 @@ def audit_map(
             y=0,
             yref="paper",
             yshift=-24 if slanted else -42,
-            text=plain(model, 20),
+            text=label,
             showarrow=False,
             **({"textangle": -30, "xanchor": "right", "yanchor": "top"} if slanted else {}),
         )
@@ -124,7 +126,7 @@ class _Row(NamedTuple):
 
 
 def _head(layer: Layer) -> str:
-    return f"<b>{plain(layer[0])}:{layer[1]}</b><br>"
+    return f"<b>{layer_title(layer)}</b><br>"
 
 
 def _rows(
@@ -167,7 +169,7 @@ def _cell(change: pd.Series, label: str, is_control: bool) -> tuple[float, str]:
         return after / before if before > 0 else np.nan, text
     return abs(change["rsa_change"]), (
         f"{text}, τ of the profiles {as_number(change['tau'], 2)}<br>"
-        f"RSA changes most with {plain(change['rsa_with'])}, "
+        f"RSA changes most with {layer_title(parse_layer(str(change['rsa_with'])))}, "
         f"by {as_number(change['rsa_change'], 2)}"
     )
 

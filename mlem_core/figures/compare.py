@@ -11,8 +11,10 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from mlem_core.base.typing import Layer
+from mlem_core.figures.naming import feature_labels, feature_name, layer_title
 from mlem_core.figures.style import (
     GREY,
+    LEGEND,
     LEVELS,
     LINE,
     NO_ANNOTATIONS,
@@ -65,11 +67,13 @@ def importance_scatter(
     low, high = float(ends.min()), max(float(ends.max()), 1e-3)
     room = 0.08 * (high - low)
     span = [low - room, high + room]
-    titles = [f"{plain(model)} layer {layer}" for model, layer in pair]
+    titles = [layer_title(layer) for layer in pair]
     points = np.column_stack([x["mean"], y["mean"]]).astype(np.float64)
     # The many near 0 would cover each other's names; the legend has them all.
     far = points.max(axis=1, initial=0.0) > 0.08 * high
-    labels = [plain(name) if named else "" for name, named in zip(drawn, far, strict=True)]
+    names = feature_labels(features, LEGEND)
+    called = dict(zip(features, names, strict=True))
+    labels = [called[name] if named else "" for name, named in zip(drawn, far, strict=True)]
     places = label_places((points - span[0]) / (span[1] - span[0]), labels)
     figure = go.Figure(
         go.Scatter(
@@ -85,7 +89,7 @@ def importance_scatter(
     for i, name in enumerate(drawn):
         spreads = [_spread(side.loc[name], annotations.intervals is None) for side in (x, y)]
         point = _point(name, features.index(name), points[i], spreads, titles)
-        figure.add_trace(point.update(text=[labels[i]], textposition=places[i]))
+        figure.add_trace(point.update(name=called[name], text=[labels[i]], textposition=places[i]))
     if annotations.flags:
         figure.add_trace(_flags_at_ends(annotations.flags, span, titles))
     quiet(figure, height=480)
@@ -117,8 +121,10 @@ def _spread(stats: pd.Series, over_folds: bool) -> tuple[dict[str, Any], str]:
     """The bar of a feature in one layer, and what hovering over it says."""
     mean, sd, low, high = stats[["mean", "std", "lower", "upper"]].astype(float)
     bar = {"array": [high - mean], "arrayminus": [mean - low], "symmetric": False}
-    spread = f"± {sd:.3f} (sd)" if over_folds else f"[{low:.3f}, {high:.3f}]"
-    return bar, f"FI = {mean:.3f} {spread}"
+    spread = f"± {as_number(sd)} (sd)"
+    if not over_folds:
+        spread = f"[{as_number(low)}, {as_number(high)}]"
+    return bar, f"FI = {as_number(mean)} {spread}"
 
 
 def _point(
@@ -140,8 +146,7 @@ def _point(
         mode="markers+text",
         marker={"color": color, "size": 11, "symbol": _symbol(place, place // len(PALETTE) % 2)},
         cliponaxis=False,
-        name=plain(name),
-        hovertext=["<br>".join((f"<b>{plain(name)}</b>", *hover))],
+        hovertext=["<br>".join((f"<b>{feature_name(name)}</b>", *hover))],
         hoverinfo="text",
     )
 
@@ -212,7 +217,7 @@ def stimulus_map(
                 # A list: the browser would report numbers of a packed array by another name.
                 customdata=[[int(stimulus)] for stimulus in shown["stimulus"]],
                 hovertext=[
-                    f"{plain(label, 80)}<br>{plain(color)}: {plain(as_value(value))}"
+                    f"{plain(label, 80)}<br>{feature_name(color)}: {plain(as_value(value))}"
                     for label, value in zip(shown["label"], shown[color], strict=True)
                 ],
                 hoverinfo="text",
@@ -225,7 +230,7 @@ def stimulus_map(
     bare_axes(figure, points, 1, 1)
     figure.update_layout(
         title=_title(plain(title, 60)),
-        legend_title_text=plain(color) if kind == "nominal" else None,
+        legend_title_text=feature_labels([color], LEGEND)[0] if kind == "nominal" else None,
         margin={"t": 44},
         # Dragging selects; the tool bar can still zoom.
         dragmode="lasso",
@@ -336,13 +341,13 @@ def _scale(values: pd.Series, color: str) -> list[_Group]:
         "size": 7,
         "opacity": 0.85,
         "colorbar": {
-            "title": {"text": plain(color), "font": {"size": SIZE}},
+            "title": {"text": feature_labels([color], LEGEND)[0], "font": {"size": SIZE}},
             "thickness": 12,
             "outlinewidth": 0,
         },
         "showscale": bool(there.any()),
     }
-    return [(plain(color), there, marker)]
+    return [(feature_name(color), there, marker)]
 
 
 def _levels(values: pd.Series) -> list[_Group]:

@@ -14,13 +14,13 @@ file says so once, around the drawing; a finished figure keeps its names. Tables
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from mlem_core.base.labels import Names, distinct, initials, isolated, shortened
+from mlem_core.base.labels import Names, distinct, initials
 from mlem_core.base.typing import Layer
+from mlem_core.figures.style import in_full, short_names
 
 _NAMES: ContextVar[Names] = ContextVar("names", default=Names())  # noqa: B039 (it is frozen)
 
@@ -37,12 +37,12 @@ def naming(names: Names) -> Iterator[None]:
 
 def feature_name(name: str) -> str:
     """What a feature or an interaction is called, in full, as Plotly shall show it."""
-    return shown(_NAMES.get().feature(name))
+    return in_full(_NAMES.get().feature(name))
 
 
 def model_name(name: str) -> str:
     """What a model is called, in full, as Plotly shall show it."""
-    return shown(_NAMES.get().model(name))
+    return in_full(_NAMES.get().model(name))
 
 
 def layer_title(layer: Layer) -> str:
@@ -53,24 +53,17 @@ def layer_title(layer: Layer) -> str:
 def feature_labels(names: Sequence[str], longest: int) -> list[str]:
     """What features are called, at most so many letters each, all different."""
     called = distinct(names, [_NAMES.get().feature(name) for name in names])
-    return [shown(label) for label in shortened(called, longest)]
+    return short_names(called, longest)
 
 
 def model_labels(names: Sequence[str], longest: int) -> list[str]:
     """What models are called, at most so many letters each, all different."""
     called = distinct(names, [_NAMES.get().model(name) for name in names])
-    return [shown(label) for label in shortened(called, longest)]
+    return short_names(called, longest)
 
 
 def model_initials(names: Sequence[str]) -> dict[str, str]:
     """The letters that stand before the numbers of each model's layers, by identifier."""
     called = distinct(names, [_NAMES.get().model(name) for name in names])
     letters = initials(called)
-    return {name: shown(letters[one]) for name, one in zip(names, called, strict=True)}
-
-
-def shown(text: str) -> str:
-    """Text as Plotly shall show it: on one line, nothing in it taken for mark-up or a formula, and
-    without a hold on the direction of its neighbours."""
-    line = " ".join(text.split())
-    return isolated(html.escape(line, quote=False).replace("$", "&#36;"))
+    return {name: in_full(letters[one]) for name, one in zip(names, called, strict=True)}

@@ -17,6 +17,7 @@ import plotly.graph_objects as go
 from plotly.colors import sample_colorscale
 from plotly.subplots import make_subplots
 
+from mlem_core.base.labels import isolated, shortened
 from mlem_core.base.text import minus, number
 from mlem_core.base.typing import Layer
 
@@ -58,6 +59,7 @@ SIZE = 13
 LEVELS = 16  # more levels than this of a nominal feature are drawn as "other"
 BARS = 12
 LEGEND = 26  # letters of a name in a legend
+TITLE = 28  # letters of a name over a panel
 SIGNIFICANT = 0.05
 
 
@@ -92,31 +94,19 @@ def feature_colors(features: Sequence[str]) -> dict[str, str]:
 def plain(text: Any, longest: int = 28) -> str:
     """Text as Plotly shall show it: shortened, on one line, nothing in it taken for mark-up."""
     line = " ".join(str(text).split())
-    if len(line) > longest:
-        line = line[: longest - 1].rstrip() + "…"
-    # A pair of dollars would be taken for a formula.
-    return html.escape(line, quote=False).replace("$", "&#36;")
+    return in_full(line if len(line) <= longest else line[: longest - 1].rstrip() + "…")
+
+
+def in_full(text: str) -> str:
+    """Text as Plotly shall show it, in full: on one line, nothing in it taken for mark-up or a
+    formula, and without a hold on the direction of its neighbours."""
+    line = " ".join(text.split())
+    return isolated(html.escape(line, quote=False).replace("$", "&#36;"))
 
 
 def short_names(names: Sequence[str], longest: int = 14) -> list[str]:
-    """Names as labels of at most so many letters; what is cut leaves no two alike."""
-    for cut in (_cut_end, _cut_middle):
-        labels = [cut(" ".join(str(name).split()), longest) for name in names]
-        if len(set(labels)) == len(set(names)):
-            return [plain(label, longest) for label in labels]
-    numbered = [f"{_cut_end(name, longest - 4)} {at}" for at, name in enumerate(names, 1)]
-    return [plain(label, longest) for label in numbered]
-
-
-def _cut_end(name: str, longest: int) -> str:
-    return name if len(name) <= longest else f"{name[: longest - 1].rstrip()}…"
-
-
-def _cut_middle(name: str, longest: int) -> str:
-    if len(name) <= longest:
-        return name
-    end = (longest - 1) // 2
-    return f"{name[: longest - 1 - end].rstrip()}…{name[-end:].lstrip()}"
+    """Names as labels of at most so many letters, all different."""
+    return [in_full(label) for label in shortened([str(name) for name in names], longest)]
 
 
 def panels(

@@ -11,17 +11,19 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from mlem_core.base.typing import parse_layer
+from mlem_core.figures.naming import feature_labels, feature_name, layer_title, model_labels
 from mlem_core.figures.style import (
     DIVERGING,
     GREY,
+    LEGEND,
     LINE,
     SIZE,
+    TITLE,
     as_number,
     faded,
     feature_colors,
     model_blocks,
     panels,
-    plain,
     quiet,
     short,
 )
@@ -94,7 +96,10 @@ def waterfall(
     figure.update_layout(barmode="overlay", bargap=0.2)
     figure.update_yaxes(
         tickvals=list(range(len(terms) + 1)),
-        ticktext=[*(plain(term) for term in terms["term"]), f"<b>{total}</b>"],
+        ticktext=[
+            *feature_labels([str(term) for term in terms["term"]], LEGEND),
+            f"<b>{total}</b>",
+        ],
         range=[len(terms) + 0.6, -0.6],
         showgrid=False,
         zeroline=False,
@@ -126,7 +131,7 @@ def _term_bars(terms: pd.DataFrame, ends: np.ndarray, features: Sequence[str]) -
     values = terms["value"].to_numpy(dtype=np.float64)
     colors = feature_colors(features)
     hover = [
-        f"<b>{plain(term)}</b><br>{as_number(value)} of {as_number(float(ends[-1]))}"
+        f"<b>{feature_name(term)}</b><br>{as_number(value)} of {as_number(float(ends[-1]))}"
         for term, value in zip(terms["term"], values, strict=True)
     ]
     error = None
@@ -176,10 +181,12 @@ def term_matrices(terms: dict[str, pd.DataFrame], across: int = 3) -> go.Figure:
         to ± `LEAST_SPAN`, so that nothing is painted strong where all is next to 0; the diagonal (a
         layer with itself) is left blank
     """
-    figure, places = panels([plain(term) for term in terms], height=290, across=across)
+    titles = feature_labels(list(terms), TITLE)
+    figure, places = panels(titles, height=290, across=across)
     layers = [parse_layer(name) for name in next(iter(terms.values())).index]
     blocks = model_blocks(layers)
     off = ~np.eye(len(layers), dtype=bool)
+    names = {layer: layer_title(layer) for layer in layers}
     scales = {"coloraxis": 0.0, "coloraxis2": 0.0}
     for (term, square), (row, column) in zip(terms.items(), places, strict=True):
         scale = "coloraxis2" if term == UNEXPLAINED else "coloraxis"
@@ -187,8 +194,7 @@ def term_matrices(terms: dict[str, pd.DataFrame], across: int = 3) -> go.Figure:
         scales[scale] = max(scales[scale], float(np.abs(values[off]).max(initial=0.0)))
         hover = [
             [
-                f"<b>{plain(term)}</b><br>{plain(a[0])} {a[1]} and {plain(b[0])} {b[1]}"
-                f"<br>{as_number(value)}"
+                f"<b>{feature_name(term)}</b><br>{names[a]} and {names[b]}<br>{as_number(value)}"
                 for b, value in zip(layers, line, strict=True)
             ]
             for a, line in zip(layers, values, strict=True)
@@ -203,7 +209,7 @@ def term_matrices(terms: dict[str, pd.DataFrame], across: int = 3) -> go.Figure:
                 hovertext=hover,
                 hoverinfo="text",
                 hoverongaps=False,
-                name=term,
+                name=feature_name(term),
             ),
             **at,
         )
@@ -214,7 +220,7 @@ def term_matrices(terms: dict[str, pd.DataFrame], across: int = 3) -> go.Figure:
         ends = [-0.5, len(layers) - 0.5]
         shared = {
             "tickvals": [(start + stop - 1) / 2 for start, stop, _ in blocks],
-            "ticktext": [plain(model, 14) for _, _, model in blocks],
+            "ticktext": model_labels([model for *_, model in blocks], 14),
             "showgrid": False,
             "zeroline": False,
             "constrain": "domain",

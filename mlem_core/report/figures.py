@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
+import pandas as pd
+
+from mlem_core import figures
+from mlem_core.base.errors import unknown
 from mlem_core.base.typing import layer_name, parse_layer
 from mlem_core.report import all_layers, of_values, two_layers
 from mlem_core.report.shown import Drawing, Drawn, Shown, basis, held_out
 
-__all__ = ["FIGURES", "Drawing", "Drawn", "Shown", "all_figures", "basis", "held_out"]
+__all__ = ["FIGURES", "Drawing", "Drawn", "Shown", "all_figures", "basis", "draw", "held_out"]
 
 
 def _of_side(side: int) -> Callable[[Shown], Drawn | None]:
@@ -58,7 +63,35 @@ FIGURES: dict[str, Callable[[Shown], Drawn | None]] = {
 }
 
 
+def draw(name: str, shown: Shown) -> Drawn | None:
+    """A figure of the registry, with the names that `shown` has; None where there is none.
+
+    The table for print has these names too; `data` keeps the identifiers.
+
+    Raises
+    ------
+    InputError
+        An unknown figure.
+    """
+    if name not in FIGURES:
+        raise unknown("figure", name, FIGURES)
+    names = shown.drawing.names
+    with figures.naming(names):
+        made = FIGURES[name](shown)
+    if made is None:
+        return None
+    return replace(made, table=_named(made.printed, shown))
+
+
+def _named(table: pd.DataFrame, shown: Shown) -> pd.DataFrame:
+    """A table whose features, models and layers are called as in the figure."""
+    names = shown.drawing.names
+    heads = {name: names.feature(name) for name in shown.terms}
+    heads |= {one: names.layer(one) for one in map(layer_name, shown.selection.layers)}
+    return names.table(table).rename(columns=heads)
+
+
 def all_figures(shown: Shown) -> dict[str, Drawn]:
     """Every figure of the registry that there is of what is shown."""
-    drawn = {name: draw(shown) for name, draw in FIGURES.items()}
+    drawn = {name: draw(name, shown) for name in FIGURES}
     return {name: figure for name, figure in drawn.items() if figure is not None}

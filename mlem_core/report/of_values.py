@@ -40,11 +40,11 @@ def one_matrix(shown: Shown) -> Drawn | None:
     layer = layers[len(layers) // 2]
     if chosen in [layer_name(one) for one in layers]:
         layer = parse_layer(chosen)
-    own = _own(*values)
+    own, name = _own(*values), shown.drawing.names.feature(values[1])
     return Drawn(
         figures.value_matrices(*values, [layer]),
-        f"Distances of the values of {values[1]} in {layer_name(layer)}",
-        captions.value_matrices(values[1], shown.basis),
+        f"Distances of the values of {name} in {shown.drawing.names.layer(layer_name(layer))}",
+        captions.value_matrices(name, shown.basis),
         own[(own["model"] == layer[0]) & (own["layer"] == layer[1])],
     )
 
@@ -58,10 +58,11 @@ def matrices(shown: Shown) -> Drawn | None:
     some = ""
     if len(layers) < len(shown.selection.layers):
         some = f"{len(layers)} of the {len(shown.selection.layers)} layers are drawn. "
+    name = shown.drawing.names.feature(values[1])
     return Drawn(
         figures.value_matrices(*values, layers, across=1 if shown.drawing.narrow else 2),
-        f"Distances of the values of {values[1]}",
-        captions.value_matrices(values[1], some + shown.basis),
+        f"Distances of the values of {name}",
+        captions.value_matrices(name, some + shown.basis),
         _own(*values),
     )
 
@@ -77,11 +78,11 @@ def lines(shown: Shown) -> Drawn | None:
     values = _of_feature(shown)
     if values is None or not shown.several:
         return None
-    own = _own(*values)
+    own, name = _own(*values), shown.drawing.names.feature(values[1])
     return Drawn(
         figures.value_lines(*values),
-        f"Distances of the values of {values[1]} over the layers",
-        captions.value_lines(values[1], shown.basis),
+        f"Distances of the values of {name} over the layers",
+        captions.value_lines(name, shown.basis),
         own[own["value_a"] != own["value_b"]],
     )
 
@@ -91,12 +92,13 @@ def value_map(shown: Shown, layer: Layer) -> Drawn | None:
     values = _of_feature(shown)
     if values is None:
         return None
-    title = f"{layer[0]} layer {layer[1]}"
+    names = shown.drawing.names
+    title, name = f"{names.model(layer[0])} layer {layer[1]}", names.feature(values[1])
     points = value_distances.value_map(*values, layer)
     return Drawn(
         figures.value_map(points, title),
-        f"Values of {values[1]} in {title}",
-        captions.value_map(values[1], shown.basis),
+        f"Values of {name} in {title}",
+        captions.value_map(name, shown.basis),
         points,
     )
 
@@ -107,10 +109,10 @@ def compared(shown: Shown) -> Drawn | None:
     if values is None or not shown.several:
         return None
     found = value_distances.compare_layers(*values, *shown.pair)
-    a, b = shown.pair_names
+    (a, b), name = shown.called, shown.drawing.names.feature(values[1])
     return Drawn(
         figures.value_scatter(found.table, shown.pair, found.rho),
-        f"Distances of the values of {values[1]} in {a} and {b}",
-        captions.value_scatter(values[1], shown.basis),
+        f"Distances of the values of {name} in {a} and {b}",
+        captions.value_scatter(name, shown.basis),
         found.table,
     )

@@ -13,6 +13,7 @@ from mlem_core import figures
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.selection import Selection
+from mlem_core.base.labels import Names
 from mlem_core.base.typing import Layer, layer_name
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.inference import all_layers, tables
@@ -41,6 +42,7 @@ class Drawing:
         figure) or HTML; by default what this machine can do
     narrow : whether panels stand below each other, for one column of a journal
     flags : whether what an audit flags is marked
+    names : how features and models are called
     options : what else one chooses of a figure, by name: "feature" (whose values are told apart),
         "layer" ("model:layer", of the large matrix of values), "color" (the feature that colours
         the stimuli), "correction" (of p-values), "claim" (see `mlem_core.robustness.claims`)
@@ -51,6 +53,7 @@ class Drawing:
     images: bool | None = None
     narrow: bool = False
     flags: bool = True
+    names: Names = field(default_factory=Names)
     options: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -124,6 +127,12 @@ class Shown:
     def pair_names(self) -> tuple[str, str]:
         """Both as "model:layer"."""
         return layer_name(self.pair[0]), layer_name(self.pair[1])
+
+    @property
+    def called(self) -> tuple[str, str]:
+        """What both are called."""
+        a, b = self.pair_names
+        return self.drawing.names.layer(a), self.drawing.names.layer(b)
 
     @property
     def correction(self) -> str:

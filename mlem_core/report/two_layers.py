@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from mlem_core import figures
 from mlem_core.analysis import maps
 from mlem_core.base.errors import InputError
-from mlem_core.base.typing import Layer, layer_name
+from mlem_core.base.typing import Layer
 from mlem_core.inference.tables import score_table, term_tests
 from mlem_core.measures.decomposition import score_terms, tau_terms
 from mlem_core.report import captions, tables
@@ -37,7 +37,7 @@ def compare(shown: Shown) -> Drawn | None:
             float(results.similarity_rsa.loc[a, b]),
             figures.Annotations(intervals, flags),
         ),
-        f"Importances in {a} and {b}",
+        f"Importances in {shown.called[0]} and {shown.called[1]}",
         captions.compare(
             shown.basis, shown.over, flagged=bool(flags), n_features=results.n_profile_features
         ),
@@ -71,11 +71,11 @@ def stimulus_map(shown: Shown, side: int) -> Drawn | None:
     if points is None:
         return None
     model, layer = shown.pair[side]
-    title = f"{model} layer {layer}"
+    title = f"{shown.drawing.names.model(model)} layer {layer}"
     return Drawn(
         figures.stimulus_map(points, color, _kind(shown, color), title),
         f"Stimuli in {title}",
-        captions.stimulus_map(len(points), len(stimuli), color),
+        captions.stimulus_map(len(points), len(stimuli), shown.drawing.names.feature(color)),
         points,
     )
 
@@ -117,13 +117,14 @@ def figure_4(shown: Shown) -> Drawn | None:
     scatter, sides = compare(shown), (stimulus_map(shown, 0), stimulus_map(shown, 1))
     if scatter is None or sides[0] is None or sides[1] is None:
         return None
-    a, b = shown.pair_names
+    a, b = shown.called
+    color = shown.drawing.names.feature(_color(shown))
     drawn: tuple[go.Figure, go.Figure] = (sides[0].figure, sides[1].figure)
     n, stimuli = len(sides[0].data), shown.analysis.stimuli
     return Drawn(
         figures.two_layers(scatter.figure, drawn, narrow=shown.drawing.narrow),
         f"{a} and {b}: importances and maps of the stimuli",
-        captions.figure_4(scatter.caption, (a, b), n, len(stimuli), _color(shown)),
+        captions.figure_4(scatter.caption, (a, b), n, len(stimuli), color),
         scatter.data,
         scatter.table,
     )
@@ -140,7 +141,7 @@ def why(shown: Shown) -> Drawn | None:
         tests, family = term_tests(intervals, *shown.pair, shown.correction)
         table = table.merge(tests, on="term")
         how += f"; p in the table: term other than 0, corrected over a family of {family}"
-    a, b = shown.pair_names
+    a, b = shown.called
     return Drawn(
         figures.waterfall(explained.terms, shown.all_features),
         f"What makes {a} and {b} alike",
@@ -159,7 +160,7 @@ def why_tau(shown: Shown) -> Drawn | None:
     two = profiles.loc[list(shown.pair)]
     terms = tau_terms(two.to_numpy())[:, 0, 1]
     table = pd.DataFrame({"term": list(two.columns), "value": terms})
-    a, b = shown.pair_names
+    a, b = shown.called
     return Drawn(
         figures.waterfall(table, shown.all_features, "weighted Kendall τ"),
         f"What makes the profiles of {a} and {b} alike",
@@ -183,7 +184,7 @@ def why_score(shown: Shown, side: int) -> Drawn | None:
     ceiling = results.scores.groupby(["model", "layer"])["ceiling"].mean()[(model, layer)]
     return Drawn(
         figures.waterfall(table, shown.all_features, "held-out ρ"),
-        f"What the score of {layer_name((model, layer))} is made of",
+        f"What the score of {shown.called[side]} is made of",
         captions.why_score(float(ceiling), shown.basis),
         table,
     )

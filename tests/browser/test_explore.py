@@ -34,7 +34,7 @@ def test_the_former_addresses_lead_on_with_all_that_they_say(
 
 
 def test_a_pair_is_the_same_in_every_tab(app: App, page: Page) -> None:
-    page.goto(f"{app.url}/explore?a=minilm:3&b=smollm2:9&look=features")
+    page.goto(f"{app.url}/explore?analysis=example&a=minilm:3&b=smollm2:9&look=features")
     expect(page.get_by_text("FI in smollm2 layer 9")).to_be_visible()
     for tab in ("Profiles", "All layers", "Pairs of layers"):
         explore(page, tab)

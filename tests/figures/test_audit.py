@@ -65,7 +65,7 @@ def test_the_map_shows_every_quantity_and_dots_the_marked() -> None:
     assert at == [(1, "without position 0: change of RSA"), (0, "random weights: share of ρ")]
     assert "f matters most, not g<br>without position 0 ρ" in dots.hovertext[0]
     assert "mean cosine −0.20" in heat.hovertext[2][0]
-    assert "2 of 50 units" in heat.hovertext[1][1] and "&lt;b&gt;:2" in heat.hovertext[0][2]
+    assert "2 of 50 units" in heat.hovertext[1][1] and "&lt;b&gt; layer 2" in heat.hovertext[0][2]
     assert len(figures.audit_map(layers, changes, MARKS.iloc[:0], SAYS, CONTROL).data[1].x) == 0
 
 

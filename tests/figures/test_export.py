@@ -57,7 +57,7 @@ def test_a_pdf_has_the_asked_width_real_text_and_its_fonts(
     height = drawn.layout.height * paper.scale / 96 * 25.4
     assert float(page.mediabox.height) * MM == pytest.approx(height, abs=0.5)
     text = page.extract_text()
-    assert "part_of_speech" in text
+    assert "part of speech" in text
     assert "held-out ρ" in text
     fonts = [reference.get_object() for reference in page["/Resources"]["/Font"].values()]
     assert fonts
@@ -104,7 +104,7 @@ def test_an_svg_is_in_mm_and_keeps_its_text(one_browser: None) -> None:
     assert root is not None
     assert 'width="89.00mm"' in root.group()
     assert "viewBox" in root.group()
-    assert "part_of_speech</text>" in svg
+    assert "part of speech</text>" in svg
     assert "Liberation Sans" in svg
 
 
@@ -155,7 +155,7 @@ def test_an_image_is_written_by_a_browser(chromium_path: str) -> None:
     assert figures.can_write_images()
     svg = figures.image(figure, "svg", width=500, height=300)
     assert svg.startswith(b"<svg")
-    assert b"part_of_speech" in svg
+    assert b"part of speech" in svg
     png = figures.image(figure, "png", width=500, height=300, scale=1)
     assert png.startswith(b"\x89PNG")
     assert int.from_bytes(png[16:20], "big") == 500
