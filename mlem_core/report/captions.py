@@ -411,5 +411,32 @@ def multiverse(n_stimuli: int, n_analyses: int, n_folds: int) -> str:
     )
 
 
+def side_by_side(names: tuple[str, str]) -> str:
+    """Profiles of two analyses, by what these are called."""
+    return _joined(
+        f"First (left): “{names[0]}”. Second (right): “{names[1]}”.",
+        "Feature importance (FI) by layer, mean over folds, on one scale; bands are "
+        f"{FOLDS}. Dashed: held-out ρ. Dotted: the ceiling.",
+    )
+
+
+def two_analyses(
+    what: str, names: tuple[str, str], over: str, family: str, mark: str, caveat: str = ""
+) -> str:
+    """Differences of two analyses; without intervals `over` is empty.
+
+    Parameters
+    ----------
+    mark : what stands in the figure where a difference is not 0
+    caveat : on the intervals
+    """
+    return _joined(
+        f"{what}: “{names[0]}” less “{names[1]}”.",
+        f"95 % intervals over {over}, of which the same are left out of both." if over else "",
+        f"{mark}: not 0 (p ≤ 0.05, corrected over a family of {family})." if over else "",
+        caveat if over else "",
+    )
+
+
 def _joined(*parts: str) -> str:
     return " ".join(filter(None, parts))
