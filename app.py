@@ -22,7 +22,14 @@ st.set_page_config(page_title="MLEM Explorer", page_icon=ICON, layout="wide")
 def _pages() -> list[st.Page]:
     """A page a screen, and one that is not in the navigation for each former address."""
     pages = [
-        st.Page(one.file, title=one.title, icon=one.icon, url_path=one.url_path, default=at == 0)
+        st.Page(
+            one.file,
+            title=one.title,
+            icon=one.icon,
+            url_path=one.url_path,
+            default=at == 0,
+            visibility="visible" if one.listed else "hidden",
+        )
         for at, one in enumerate(SCREENS.values())
     ]
     for one in SCREENS.values():

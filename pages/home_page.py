@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from mlem_core.base.text import many
 from mlem_core.base.typing import layer_name
-from pages.parts import audited, choices, explained, frame, linked, opening, stored, tour
+from pages.parts import audited, choices, explained, frame, linked, my_analyses, opening, tour
 from pages.parts.screens import SCREENS
-from pages.parts.wording import plain
 
 if TYPE_CHECKING:
     from mlem_core.robustness.finding import Finding
-    from mlem_core.tasks.analyses import Job
     from pages.parts.view import View
 
 CELLS = "figure home"
-STATES = {
-    "queued": ("waits for its turn", "gray", "hourglass"),
-    "running": ("running", "blue", "hourglass"),
-    "done": ("done", "green", "check_circle"),
-    "cancelled": ("cancelled", "gray", "cancel"),
-    "failed": ("not done", "red", "error"),
-}
-MOST_LISTED = 6
 
 
 def body() -> None:
@@ -53,7 +41,7 @@ def body() -> None:
         ):
             tour.begin()
     frame.attempt(_shown)
-    frame.attempt(_analyses)
+    frame.attempt(my_analyses.show)
 
 
 def _shown() -> None:
@@ -154,59 +142,6 @@ def _ways_on(view: View, a: str, b: str) -> None:
         ):
             linked.look_at(view, a, b)
             st.switch_page(trust.file)
-
-
-def _analyses() -> None:
-    from mlem_core.tasks import analyses
-
-    jobs = analyses.recent(stored.store())
-    own = [job for job in jobs if job.id != stored.EXAMPLE]
-    st.subheader("My analyses")
-    if not own:
-        st.caption("None yet. What you run is listed here, with the example.")
-    shown = jobs[:MOST_LISTED]
-    if len(jobs) > len(shown):
-        shown = [*own[: MOST_LISTED - 1], *jobs[len(own) :]]
-    _lines(shown)
-    rest = [job for job in jobs if job not in shown]
-    if rest:
-        title = f"{len(rest)} more"
-        frame.folded(title, ":material/history:", "more analyses", partial(_lines, rest))
-
-
-def _lines(jobs: list[Job]) -> None:
-    for job in jobs:
-        frame.attempt(partial(_line, job))
-
-
-def _line(job: Job) -> None:
-    """An analysis in the list: name, date, what is in it, its state."""
-    state = job.status().state
-    contents = job.contents() if state == "done" else None
-    parts = [] if job.asked_at is None else [f"{job.asked_at:%d %b %Y, %H:%M}"]
-    if contents is None:
-        names = [*job.spec.models, *(name for name, _ in job.spec.representations)]
-        parts.append(", ".join(names))
-    else:
-        parts.append(", ".join(contents.models))
-        parts.append(many(contents.n_layers, "layer"))
-        parts.append(many(contents.n_features, "feature"))
-    label, color, symbol = STATES[state]
-    with st.container(border=True, horizontal=True, vertical_alignment="center"):
-        with st.container(gap=None):
-            st.markdown(f"**{plain(opening.name_of(job, models=False))}**")
-            st.caption(plain(" · ".join(parts)))
-        st.badge(label, icon=f":material/{symbol}:", color=color)  # type: ignore[arg-type]
-        here = job.id == opening.shown()
-        if st.button(
-            "Shown" if here else "Open",
-            key=f"open {job.id}",
-            icon=":material/visibility:" if here else ":material/folder_open:",
-            disabled=here or state != "done",
-            help="Shows it here and in all views.",
-        ):
-            choices.open_job(job.id)
-            st.rerun()
 
 
 frame.page(body)

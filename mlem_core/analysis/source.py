@@ -244,14 +244,21 @@ def _read_table(source: StimulusSource, path: Path) -> StimulusSet:
     return apply_roles(table, {**dict(source.roles), **kinds}) if kinds else stimuli
 
 
+def added_column(name: str) -> str:
+    """What the column of an added feature is called: `surprisal_gpt2` of "surprisal:gpt2"."""
+    what, colon, model = name.partition(":")
+    if what != SURPRISAL or not colon:
+        return name
+    return f"{SURPRISAL}_{re.sub(r'[^0-9A-Za-z]+', '_', Path(model).name)}"
+
+
 def _added(stimuli: StimulusSet, name: str, language: str) -> StimulusSet:
     what, colon, model = name.partition(":")
     if what != SURPRISAL or not colon:
         return add_feature(stimuli, name, language)
     from mlem_core.models.surprisal import surprisal
 
-    column = f"{SURPRISAL}_{re.sub(r'[^0-9A-Za-z]+', '_', Path(model).name)}"
-    return with_values(stimuli, column, surprisal(stimuli, model))
+    return with_values(stimuli, added_column(name), surprisal(stimuli, model))
 
 
 def _check_options(source: StimulusSource, treebank: bool, table: bool) -> None:

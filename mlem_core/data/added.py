@@ -67,14 +67,10 @@ def frequency(stimuli: StimulusSet, language: str = LANGUAGE) -> FloatArray:
     InputError
         `wordfreq` is not installed, or has no list for the language.
     """
-    try:
-        import wordfreq
-    except ImportError as error:
-        raise InputError(
-            "frequencies need the package wordfreq, which is not installed: pip install wordfreq."
-        ) from error
-    if language not in (known := sorted(wordfreq.available_languages())):
+    if language not in (known := languages()):
         raise unknown("language of frequencies", language, known)
+    import wordfreq
+
     try:
         found = {
             word: wordfreq.zipf_frequency(word, language)
@@ -86,6 +82,23 @@ def frequency(stimuli: StimulusSet, language: str = LANGUAGE) -> FloatArray:
         ) from error
     values = np.array([found[bare(word)] for word in stimuli.words], dtype=np.float64)
     return np.where(values > 0, values, np.nan)
+
+
+def languages() -> list[str]:
+    """The codes of the languages that there are frequencies of.
+
+    Raises
+    ------
+    InputError
+        `wordfreq` is not installed.
+    """
+    try:
+        import wordfreq
+    except ImportError as error:
+        raise InputError(
+            "frequencies need the package wordfreq, which is not installed: pip install wordfreq."
+        ) from error
+    return sorted(wordfreq.available_languages())
 
 
 ADDED: dict[str, Added] = {

@@ -225,12 +225,7 @@ def specification_curve(curve: pd.DataFrame, dimensions: Sequence[str], claim: s
     figure.add_traces(_margins(curve, dimensions), rows=1, cols=1)
     figure.add_traces([_choice(curve, y, *row) for y, row in enumerate(rows)], rows=2, cols=1)
     quiet(figure, height=240 + 20 * len(rows) + 60)
-    said = wrapped(f"{claim}: {int(curve['holds'].sum())} of {len(curve)}", 62)
-    # Over the labels too: a claim may be long.
-    figure.add_annotation(
-        text=said, x=0, xref="paper", xanchor="left", xshift=16 - _LABELS, align="left",
-        y=1, yref="paper", yanchor="bottom", yshift=8, showarrow=False, font={"size": SIZE + 1},
-    )  # fmt: skip
+    said = wrapped(f"{claim}: {int(curve['holds'].sum())} of {len(curve)}", 58)
     figure.add_hline(y=0, line={"color": LINE, "width": 1.5}, row=1, col=1)
     figure.update_xaxes(showticklabels=False, showgrid=False)
     figure.update_xaxes(title_text="universes, by margin", row=2, col=1)
@@ -250,7 +245,13 @@ def specification_curve(curve: pd.DataFrame, dimensions: Sequence[str], claim: s
         col=1,
     )
     figure.update_layout(
-        margin={"l": _LABELS, "r": 16, "t": 34 + 19 * (said.count("<br>") + 1), "b": 56},
+        # Over the whole figure: the panel alone is too narrow for it.
+        title={"text": said, "x": 0.5, "font": {"size": SIZE + 1}},
+        title_y=1,
+        title_yref="container",
+        title_yanchor="top",
+        title_pad={"t": 12},
+        margin={"l": _LABELS, "r": 16, "t": 26 + 19 * (said.count("<br>") + 1), "b": 56},
         # The curve rises, so that this corner is free.
         legend={"x": 0.01, "xanchor": "left", "y": 1.0, "yanchor": "top"},
         legend_font_size=SIZE - 1,

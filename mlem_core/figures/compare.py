@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -31,8 +31,10 @@ from mlem_core.figures.style import (
     faded,
     flag_trace,
     label_places,
+    panel_ref,
     plain,
     quiet,
+    title_of,
     wrapped,
 )
 
@@ -97,7 +99,7 @@ def importance_scatter(
     similarity = (
         f"weighted Kendall τ = {as_number(tau, 2)}   ·   RSA Spearman ρ = {as_number(rsa, 2)}"
     )
-    figure.update_layout(title=_title(similarity), margin={"t": 48})
+    figure.update_layout(title=_title(similarity), margin={"t": 48, "b": 60})
     return figure
 
 
@@ -236,6 +238,94 @@ def stimulus_map(
     if kind == "ordered":
         figure.update_layout(legend={"x": 0, "y": 0, "yanchor": "bottom"})
     return figure
+
+
+def two_layers(
+    scatter: go.Figure, maps: tuple[go.Figure, go.Figure], *, narrow: bool = False
+) -> go.Figure:
+    """The importances of two layers and both their maps in one (figure 4 of Salle et al. 2024).
+
+    Parameters
+    ----------
+    scatter : of `importance_scatter`
+    maps : of `stimulus_map`, of the layer on the x axis and of that on the y axis, coloured by one
+        feature
+    narrow : the maps below the scatter, for one column of a journal, instead of beside it
+    """
+    at = _NARROW if narrow else _WIDE
+    figure, letters = make_subplots(1, 3), "abc"
+    traces, headings = [], []
+    for place, (part, domain) in enumerate(zip((scatter, *maps), at.domains, strict=True)):
+        ref = panel_ref(place)
+        for trace in part.data:
+            moved = trace.to_plotly_json() | {"xaxis": f"x{ref}", "yaxis": f"y{ref}"}
+            traces.append(_as_small(moved, place, narrow) if place else moved)
+        for name, ends in zip("xy", domain, strict=True):
+            axis = part.layout[f"{name}axis"].to_plotly_json()
+            other = "y" if name == "x" else "x"
+            axis |= {"domain": ends, "anchor": other + ref, "constrain": "domain"}
+            # Both sides of a panel are cut to the square that fits, from the outside.
+            axis["constraintoward"] = "left" if name == "x" else "top"
+            figure.update_layout({f"{name}axis{ref}": axis})
+        figure.update_layout({f"yaxis{ref}_scaleanchor": f"x{ref}"})
+        headings += _headings(letters[place], part.layout.title.text, ref)
+    figure.add_traces(traces)
+    axes = figure.layout.to_plotly_json()
+    quiet(figure, height=at.height)
+    figure.update_layout({name: axes[name] for name in axes if name[1:].startswith("axis")})
+    figure.update_layout(
+        annotations=headings,
+        margin={"l": 60, "r": 12, "t": 40, "b": 56 if not narrow else 40},
+        legend={"x": 1.02, "y": 1, "yanchor": "top", "title_text": "features"},
+        legend2={
+            "x": 1.02,
+            "y": 0,
+            "yanchor": "bottom",
+            "title": {"text": maps[0].layout.legend.title.text, "font": {"size": SIZE}},
+            "itemsizing": "constant",
+            "tracegroupgap": 2,
+        },
+    )
+    return figure
+
+
+def _as_small(trace: dict[str, Any], place: int, narrow: bool) -> dict[str, Any]:
+    """A trace of a map that stands beside others: smaller points, one legend for both maps."""
+    first = place == 1
+    marker = {**trace["marker"], "size": 4}
+    if "colorbar" in marker:
+        bar = {"lenmode": "pixels", "len": 150, "x": 1.02, "xanchor": "left"}
+        bar |= {"y": 0, "yanchor": "bottom"}
+        if narrow:
+            bar |= {"orientation": "h", "x": 0.5, "xanchor": "center", "y": -0.02, "yanchor": "top"}
+        marker |= {"colorbar": {**marker["colorbar"], **bar}}
+        marker["showscale"] = first and marker["showscale"]
+    shown = first and trace.get("showlegend") is not False
+    return trace | {
+        "marker": marker,
+        "legend": "legend2",
+        "legendgroup": f"stimuli {trace['name']}",
+        "showlegend": shown,
+    }
+
+
+def _headings(letter: str, title: str, ref: str) -> list[dict[str, Any]]:
+    """The letter of a panel at its left, and its title over it."""
+    head = title_of(title, ref)
+    head["font"] = {"size": SIZE}
+    mark = {"text": f"<b>{letter}</b>", "x": 0, "xanchor": "right", "xshift": -6}
+    return [head, {**head, **mark, "font": {"size": SIZE + 3}}]
+
+
+class _Places(NamedTuple):
+    """Where the scatter and the two maps stand: x and y of each, as shares of the plot."""
+
+    domains: tuple[tuple[list[float], list[float]], ...]
+    height: int
+
+
+_WIDE = _Places((([0, 0.6], [0, 1]), ([0.7, 1], [0.55, 1]), ([0.7, 1], [0, 0.45])), 540)
+_NARROW = _Places((([0, 1], [0.42, 1]), ([0, 0.47], [0, 0.29]), ([0.53, 1], [0, 0.29])), 720)
 
 
 # Name, which stimuli, and how their points look.

@@ -15,6 +15,7 @@ from mlem_core.figures.style import (
     as_number,
     bare_axes,
     faded,
+    label_places,
     panel_title,
     quiet,
 )
@@ -36,6 +37,7 @@ def layer_maps(
     labels = model_labels(models, LEGEND)
     profiles = {} if importance is None else _profiles_in_words(importance)
     measures = (("profiles", "by feature importance"), ("rsa", "by neural distances (RSA)"))
+    sides = _sides_of_numbers(layer_map)
     for place, (measure, title) in enumerate(measures):
         at = {"row": 1 + place * (across == 1), "col": 1 + place * (across == 2)}
         for i, model in enumerate(models):
@@ -62,7 +64,7 @@ def layer_maps(
                     selected={"marker": {"opacity": 1, "size": 16}},
                     unselected={"marker": {"opacity": 0.55}},
                     text=[f"{n}" if k in ends else "" for k, n in enumerate(points["layer"])],
-                    textposition="top center",
+                    textposition=sides[(model, measure)],
                     cliponaxis=False,
                     customdata=points[["model", "layer"]].to_numpy(dtype=object),
                     hovertext=[
@@ -83,6 +85,25 @@ def layer_maps(
             1 + place * (across == 2),
         )
     return figure
+
+
+def _sides_of_numbers(layer_map: pd.DataFrame) -> dict[tuple[str, str], list[str]]:
+    """On which side of each point its number stands, by model and measure; few meet."""
+    sides: dict[tuple[str, str], list[str]] = {}
+    for measure, points in layer_map.sort_values("layer").groupby("measure", sort=False):
+        xy = points[["x", "y"]].to_numpy(dtype=np.float64)
+        span = float(np.ptp(xy, axis=0).max()) or 1.0
+        at = points.groupby("model")["layer"]
+        end = (points["layer"] == at.transform("min")) | (points["layer"] == at.transform("max"))
+        ends = np.flatnonzero(end.to_numpy())
+        labels = [str(points["layer"].iloc[i]) for i in ends]
+        # Points and numbers are as large on the way across as on the way up.
+        placed = label_places(xy[ends] / span - xy.min(axis=0) / span, labels)
+        by_point = dict(zip(ends.tolist(), placed, strict=True))
+        for model in points["model"].unique():
+            own = np.flatnonzero((points["model"] == model).to_numpy())
+            sides[(str(model), str(measure))] = [by_point.get(int(i), "top center") for i in own]
+    return sides
 
 
 def _profiles_in_words(importance: pd.DataFrame, most: int = 4) -> dict[tuple[str, int], str]:

@@ -234,7 +234,7 @@ def _set_scale(layout: dict[str, Any], of: Grid, arranged: _Arrangement, around:
         bar |= {"orientation": "v", "len": 0.5, "x": 1.01, "xanchor": "left", "y": 0.5}
         right = 104
     else:
-        low = {"y": 0.01, "yref": "container", "yanchor": "bottom", "ypad": 0}
+        low = {"yref": "container", "yanchor": "bottom", "ypad": 0}
         wide = 0.8 if arranged == "alone" else 0.4
         bar |= {"orientation": "h", "x": 0.5, "xanchor": "center", "len": wide} | low
         if arranged == "alone":
@@ -244,6 +244,9 @@ def _set_scale(layout: dict[str, Any], of: Grid, arranged: _Arrangement, around:
     top = 8 if arranged == "alone" else 40
     layout["margin"] = {"l": around.left, "r": right, "t": top, "b": below}
     layout["height"] += top + below
+    if arranged != "column":
+        # Room for its numbers below it, which its own height leaves out.
+        layout["coloraxis"]["colorbar"]["y"] = 22 / layout["height"]
 
 
 def _tree_scale(of: Grid, end: float, ref: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -169,17 +170,19 @@ def _term_bars(terms: pd.DataFrame, ends: np.ndarray, features: Sequence[str]) -
     )
 
 
-def term_matrices(terms: dict[str, pd.DataFrame]) -> go.Figure:
+def term_matrices(terms: dict[str, pd.DataFrame], across: int = 3) -> go.Figure:
     """What each feature contributes to the similarity of every two layers, a panel a term.
 
     Parameters
     ----------
+    across : panels beside each other; with fewer than 3 the colour bars are below them
     terms : for each term the (n_layers, n_layers) contributions, named "model:layer". The features
         share one colour scale, what is unexplained has its own, both symmetric about 0 and at least
         to ± `LEAST_SPAN`, so that nothing is painted strong where all is next to 0; the diagonal (a
         layer with itself) is left blank
     """
-    figure, places = panels(feature_labels(list(terms), TITLE), height=290)
+    titles = feature_labels(list(terms), TITLE)
+    figure, places = panels(titles, height=290, across=across)
     layers = [parse_layer(name) for name in next(iter(terms.values())).index]
     blocks = model_blocks(layers)
     off = ~np.eye(len(layers), dtype=bool)
@@ -227,21 +230,40 @@ def term_matrices(terms: dict[str, pd.DataFrame]) -> go.Figure:
         figure.update_yaxes(
             range=ends[::-1], showticklabels=column == 1, scaleanchor=axis, **shared, **at
         )
-    height = figure.layout.height
-    titles = {"coloraxis": "features", "coloraxis2": UNEXPLAINED}
     for place, (scale, most) in enumerate(scales.items()):
         most = max(most, LEAST_SPAN)
         bar = {
-            "title": {"text": titles[scale], "side": "top", "font": {"size": SIZE}},
+            "title": {"text": _SCALES[scale], "side": "top", "font": {"size": SIZE}},
             "thickness": 12,
             "outlinewidth": 0,
             "tickvals": [-most, 0, most],
-            "ticktext": [f"apart ({short(-most)})", "0", f"alike (+{short(most)})"],
-            "lenmode": "pixels",
-            "len": 170,
-            "y": 1 - place * 200 / max(height - 84, 1),
-            "yanchor": "top",
+            **_bar_place(place, most, figure.layout.height, below=across < 3),
         }
         axis = {"cmin": -most, "cmax": most, "colorscale": DIVERGING, "colorbar": bar}
         figure.update_layout({scale: axis})
+    if across < 3:
+        figure.update_layout(margin_b=146, height=figure.layout.height + 98)
     return figure
+
+
+_SCALES = {"coloraxis": "features", "coloraxis2": UNEXPLAINED}
+
+
+def _bar_place(place: int, most: float, height: float, *, below: bool) -> dict[str, Any]:
+    """Where the first or second colour bar stands, below the panels or to their right; its ends."""
+    low, high = short(-most), f"+{short(most)}"
+    if below:
+        return {
+            "ticktext": [f"{low}<br>apart", "0", f"{high}<br>alike"],
+            "orientation": "h",
+            "x": 0.2 + 0.6 * place,
+            "xanchor": "center",
+            "len": 0.34,
+            "yref": "container",
+            "y": 0.005,
+            "ypad": 0,
+            "yanchor": "bottom",
+        }
+    y = 1 - place * 200 / max(height - 84, 1)
+    ends = [f"apart ({low})", "0", f"alike ({high})"]
+    return {"ticktext": ends, "lenmode": "pixels", "len": 170, "y": y, "yanchor": "top"}

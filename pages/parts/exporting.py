@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import streamlit as st
 
-from pages.parts import frame
+from pages.parts import frame, tables
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -256,7 +256,8 @@ def draw_table(
     table: pd.DataFrame, name: str, caption: str, height: int = 300, **more: Any
 ) -> None:
     """A table with its download; `more` goes to `st.dataframe`."""
-    st.dataframe(table, hide_index=True, placeholder="", key=f"table {name}", height=height, **more)
+    more |= {"hide_index": True, "placeholder": "", "key": f"table {name}", "height": height}
+    st.dataframe(tables.without_minus_zero(table), **more)
     st.caption(caption)
     st.download_button(
         "CSV",

@@ -19,8 +19,9 @@ def page(body: Callable[[], None]) -> None:
     """Draw a page; what goes wrong is one sentence in it, the details go to the log."""
     here = Path(body.__code__.co_filename).stem.removesuffix("_page")
     # The address of Home is that of a finding; the form keeps what it knows in the session.
-    written = choices.VIEW if here == "home" else (*choices.FORM, *choices.VIEW)
-    choices.sync((*written, *choices.PLACE) if SCREENS[here].tabs else written)
+    held = {"home": choices.VIEW, "versus": choices.VERSUS}
+    written = held.get(here, (*choices.FORM, *choices.VIEW))
+    choices.sync(here, (*written, *choices.PLACE) if SCREENS[here].tabs else written)
     attempt(running.bar)
     tour.bar(here)
     attempt(body)
@@ -34,7 +35,7 @@ def lead_on(file: str, place: Mapping[str, str]) -> None:
     ----------
     place : what the address was of the page, choices by name
     """
-    choices.sync((*choices.FORM, *choices.VIEW))
+    choices.sync("", choices.NAMES)
     for name, chosen in place.items():
         choices.choose_now(name, [chosen])
     st.switch_page(file)

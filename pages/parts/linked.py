@@ -27,8 +27,7 @@ def cell(view: View, points: list[dict[str, Any]]) -> tuple[str, str] | None:
 def look_at(view: View, a: str, b: str) -> None:
     """Make two layers "model:layer" the pair that all pages look at."""
     choices.open_job(view.job_id)  # it may be shown without having been chosen
-    choices.choose_now("a", [a])
-    choices.choose_now("b", [b])
+    choices.choose_all_now({"a": [a], "b": [b]})
 
 
 def go(view: View, a: str, b: str, **place: str) -> None:

@@ -29,6 +29,7 @@ class Screen:
     title : in the navigation, on links and above the page
     symbol : name of a Material symbol
     tabs : its parts, the one that is shown first before the others
+    listed : whether it stands in the navigation; else something on another screen leads to it
     formerly : addresses that lead on to it, each with what it was of the screen: choices by name
     """
 
@@ -36,6 +37,7 @@ class Screen:
     title: str
     symbol: str
     tabs: tuple[Tab, ...] = ()
+    listed: bool = True
     formerly: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
@@ -83,5 +85,6 @@ SCREENS = {
         ),
         Screen("trust", "Trust", "verified", formerly={"robustness": {}}),
         Screen("docs", "Docs", "menu_book"),
+        Screen("versus", "Two analyses", "difference", listed=False),
     )
 }

@@ -88,8 +88,6 @@ def _show_verdict(view: View, claim: Claim, multiverse: Multiverse | None) -> No
         st.markdown(f"##### {plain(sentence)}")
         if stimuli is not None:
             st.markdown(plain(stimuli.sentence))
-    if intervals is None:
-        uncertainty.offer(view)
 
 
 def _offer_combinations(view: View, layers: list[Layer], varied: Choices) -> None:

@@ -63,7 +63,7 @@ def done(app: App, browser: Browser, small_csv: Path) -> str:
     page = context.new_page()
     page.goto(app.url + "/new?models=minilm")
     upload(page, small_csv)
-    expect(page.get_by_text("5 features")).to_be_visible(timeout=START)
+    expect(page.get_by_text("5 features:")).to_be_visible(timeout=START)
     run(page)
     # On an idle machine it may be done before the page is there again.
     state = page.get_by_text(re.compile(r"(Waiting|Running|Done):")).first

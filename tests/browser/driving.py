@@ -100,7 +100,8 @@ def traces(page: Page, figure: int = 0) -> list[dict]:
     found = page.locator(".js-plotly-plot").nth(figure)
     found.wait_for()
     page.wait_for_function(
-        "n => { const p = document.querySelectorAll('.js-plotly-plot')[n]; return p && p.data }",
+        "n => { const p = document.querySelectorAll('.js-plotly-plot')[n];"
+        " return p && p.data && p._fullData }",
         arg=figure,
     )
     return found.evaluate(

@@ -30,10 +30,12 @@ def test_every_view_opens_on_the_example(app: App, page: Page, view: str) -> Non
 def test_the_form_offers_sets_and_models(app: App, page: Page) -> None:
     page.goto(f"{app.url}/new")
     expect(page.get_by_text("2,040 stimuli (words")).to_be_visible()
+    picture(page, "form")
+    page.get_by_role("button", name="3 Models").click()
     for name in ("mini-bert", "mini-gpt2", "mini-mamba", "minilm", "smollm2"):
         expect(page.get_by_text(re.compile(f"^{name}: |\n{name}: ")).first).to_be_visible()
     expect(page.get_by_role("button", name="Run", exact=True)).to_be_enabled()
-    picture(page, "form")
+    picture(page, "form-models")
 
 
 def test_unknown_analysis_is_a_sentence(app: App, page: Page) -> None:
@@ -121,16 +123,14 @@ def test_a_bad_csv_loses_nothing_and_nothing_else_is_run(
     bad.write_text("sentence,word_index,kind\nthe cat sleeps,0,a\nthe dog barks,7,b\n")
     jobs = sorted((app.cache / "jobs").glob("*/spec.json"))
     upload(page, bad)
-    error = page.get_by_text(re.compile("word_index in row 2 is .?7.*outside the sentence"))
+    error = page.get_by_text(re.compile("Run waits, see step 2: .*word_index in row 2 is .?7"))
     expect(error).to_be_visible()
     expect(run_button).to_be_disabled()
-    expect(page.get_by_text("Run waits: bad.csv cannot be used as it is")).to_be_visible()
-    picture(page, "bad-csv")
-    expect(page.get_by_text("note").first).to_be_visible()  # still the features of the small set
     settled(page)
+    picture(page, "bad-csv")
     assert sorted((app.cache / "jobs").glob("*/spec.json")) == jobs
-    # Taken away, it no longer stands in the way.
-    page.get_by_role("button", name=re.compile("^Remove")).first.click()
+    # What was chosen before is still there.
+    page.get_by_role("button", name="Back to small_set.csv").click()
     expect(page.get_by_text("Runs minilm on small_set.csv")).to_be_visible()
     expect(run_button).to_be_enabled()
     explore(page, "Profiles")
@@ -152,7 +152,7 @@ def test_a_csv_as_excel_writes_it_is_read(app: App, page: Page, tmp_path: Path) 
 
 def test_unreachable_model_is_left_out(app: App, page: Page, done: str) -> None:
     query = re.sub(r"&?(analysis|models)=[^&]*", "", done)
-    page.goto(f"{app.url}/new?{query}&models=minilm&models=gpt2&layers=0,6")
+    page.goto(f"{app.url}/new?{query}&models=minilm&models=gpt2&layers=0,6&step=models")
     expect(page.get_by_text("cannot be reached now")).to_be_visible()
     run(page)
     expect(page.get_by_text(re.compile("gpt2 was left out"))).to_be_visible(timeout=START)
@@ -215,7 +215,7 @@ def test_a_run_that_fails_loses_nothing(app: App, page: Page, done: str) -> None
     expect(page.get_by_text("Not done:")).to_be_visible(timeout=START)
     expect(page.get_by_text("has none of the layers 99")).to_be_visible()
     picture(page, "failed")
-    explore(page, "Profiles")
+    page.get_by_role("link", name="Explore", exact=True).click()
     expect(page.get_by_text("did not finish")).to_be_visible()
     page.get_by_role("button", name=re.compile("^Open ")).click()
     assert "tense" in {trace["name"] for trace in traces(page)}
@@ -233,9 +233,9 @@ def _add_representations(page: Page, name: str, file: Path) -> None:
 
 def test_bad_layers_are_a_sentence(app: App, page: Page, done: str) -> None:
     page.goto(f"{app.url}/new?{done}&layers=three")
-    run(page)
-    expect(page.get_by_text("found the layers 'three'")).to_be_visible()
-    expect(page.get_by_text("Runs minilm on small_set.csv")).to_be_visible()
+    waits = page.get_by_text("Run waits, see step 3: found the layers 'three'")
+    expect(waits).to_be_visible()
+    expect(page.get_by_role("button", name="Run", exact=True)).to_be_disabled()
 
 
 def test_cancel_stops_the_run(app: App, page: Page) -> None:
@@ -246,7 +246,7 @@ def test_cancel_stops_the_run(app: App, page: Page) -> None:
     expect(page.get_by_text("Running:")).to_be_visible(timeout=START)
     cancel.click()
     expect(page.get_by_text("Cancelled:")).to_be_visible(timeout=START)
-    explore(page, "Profiles")
+    page.get_by_role("link", name="Explore", exact=True).click()
     expect(page.get_by_text("was cancelled")).to_be_visible()
 
 

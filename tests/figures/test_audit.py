@@ -132,7 +132,7 @@ def test_the_curve_shows_every_universe_and_its_choices() -> None:
         "special tokens  model",
         "start",
     ]
-    assert figure.layout.annotations[0].text == "f rules a:1: 2 of 4"
+    assert figure.layout.title.text == "f rules a:1: 2 of 4"
     assert "special tokens: start" in traces["holds"].hovertext[0]
     one = curve.iloc[3:].drop(columns=["distance", "special_tokens"])
     sound(figures.specification_curve(one, [], "f rules a:1"))

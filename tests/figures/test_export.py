@@ -8,9 +8,11 @@ import re
 import struct
 import zlib
 from collections.abc import Iterator
+from xml.etree import ElementTree
 
 import pandas as pd
 import plotly.graph_objects as go
+import pypdfium2
 import pytest
 from pypdf import PdfReader
 
@@ -64,6 +66,18 @@ def test_a_pdf_has_the_asked_width_real_text_and_its_fonts(
         (inner,) = one["/DescendantFonts"]
         assert "/FontFile2" in inner.get_object()["/FontDescriptor"]
     assert "/XObject" not in page["/Resources"]  # no picture: lines and text
+
+
+@pytest.mark.parametrize("title", ["Importance of each feature", "ρ (a) < \\b & ü"])
+def test_a_file_has_the_title_of_its_figure(one_browser: None, title: str) -> None:
+    pdf = PdfReader(io.BytesIO(figures.as_file(figure_of(), "pdf", title=title)), strict=True)
+    assert pdf.metadata is not None
+    assert pdf.metadata.title == title
+    assert "part of speech" in pdf.pages[0].extract_text()
+    document = pypdfium2.PdfDocument(figures.as_file(figure_of(), "pdf", title=title))
+    assert document.get_metadata_value("Title") == title
+    svg = ElementTree.fromstring(figures.as_file(figure_of(), "svg", title=title))
+    assert svg[0].tag.endswith("title") and svg[0].text == title
 
 
 def test_the_text_of_a_pdf_has_the_asked_size(one_browser: None) -> None:

@@ -50,6 +50,11 @@ class ReadAs:
     found: tuple[str, ...] = ()
 
     @property
+    def encoding_name(self) -> str:
+        """What the encoding is called: "UTF-8"."""
+        return _ENCODINGS.get(str(self.encoding), str(self.encoding or ""))
+
+    @property
     def plain(self) -> bool:
         """Whether there is nothing to say: UTF-8, commas, decimal points, nothing renamed."""
         usual = (self.separator, self.encoding, self.decimal) == (",", "utf-8", ".")
@@ -63,9 +68,8 @@ class ReadAs:
             beside = f" (the others are {listed(others, most=5)})" if others else ""
             parts = [f"read as a workbook: its sheet {short(self.sheet)}{beside}"]
         else:
-            encoding = _ENCODINGS.get(str(self.encoding), self.encoding)
             separator = SEPARATORS.get(str(self.separator), repr(self.separator))
-            parts = [f"read as {encoding} text separated by {separator}"]
+            parts = [f"read as {self.encoding_name} text separated by {separator}"]
         if self.decimal == ",":
             parts.append("numbers have a decimal comma")
         if self.literal:

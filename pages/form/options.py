@@ -1,0 +1,165 @@
+"""More options: how the analysis is computed, read from the state and drawn into it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import streamlit as st
+
+from mlem_core.base.errors import InputError
+from mlem_core.estimators.registry import check_values
+from pages.form import checks
+from pages.parts import choices, method
+from pages.parts.wording import plain
+
+if TYPE_CHECKING:
+    from mlem_core.data.stimuli import StimulusSet
+
+_NUMBERS = {"folds": (3, 20), "seed": (0, 999_999)}
+_NAMES = ("missing", "estimator", "distance", "special_tokens", "dtype", "folds_over")
+
+
+def chosen(stimuli: StimulusSet | None) -> dict[str, Any]:
+    """The fields of `AnalysisSpec` that are chosen under More options."""
+    from mlem_core.analysis.spec import AnalysisSpec, parameters
+
+    options: dict[str, Any] = {"interactions": choices.get_one("interactions") == "yes"}
+    for name in _NAMES:
+        described, text = parameters()[name], choices.get_one(name)
+        assert described.choices is not None
+        options[name] = text if text in described.choices() else getattr(AnalysisSpec, name)
+    for name, (low, high) in _NUMBERS.items():
+        text, default = choices.get_one(name), getattr(AnalysisSpec, name)
+        number = int(text) if re.fullmatch(r"\d{1,9}", text) else default
+        options[name] = min(max(number, low), high)
+    return options | {"values": _values(stimuli, options)}
+
+
+def _values(stimuli: StimulusSet | None, options: dict[str, Any]) -> tuple[str, ...]:
+    """The features whose values are told apart; what is recommended depends on the options."""
+    if stimuli is None:
+        return ()
+    names, recommended = checks.values_to_tell_apart(stimuli, options)
+    asked = choices.get("values")
+    return tuple(name for name in names if name in (recommended if asked is None else asked))
+
+
+def wrong(options: dict[str, Any]) -> str:
+    """What of the options does not go together; empty where all does."""
+    try:
+        check_values(options["estimator"], options["values"], options["interactions"])
+        layers()
+    except InputError as error:
+        return str(error)
+    return ""
+
+
+def layers() -> tuple[int, ...] | None:
+    """The layers that are asked for; None is all.
+
+    Raises
+    ------
+    InputError
+        The text holds no numbers.
+    """
+    text = choices.get_one("layers")
+    if text.lower() in ("", "all"):
+        return None
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts or not all(re.fullmatch(r"\d{1,4}", part) for part in parts):
+        raise InputError(f"found the layers {text!r}; expected all, or numbers such as 0,3,6.")
+    return tuple(sorted({int(part) for part in parts}))
+
+
+def show(stimuli: StimulusSet | None, options: dict[str, Any]) -> None:
+    """Draw the options."""
+    with st.expander("More options", icon=":material/tune:"):
+        left, right = st.columns(2, gap="large")
+        with left:
+            choices.write(
+                "Layers",
+                "layers",
+                placeholder="all, or for example 0,3,6",
+                help="Numbers with commas between them; empty or `all` takes every layer. Layer 0 "
+                "is the embeddings, layer k what leaves block k.",
+            )
+            method.missing("What an empty cell means.")
+            if stimuli is not None:
+                _show_values(stimuli, options)
+            _show_folds()
+        with right:
+            _show_method()
+
+
+def _show_values(stimuli: StimulusSet, options: dict[str, Any]) -> None:
+    names, recommended = checks.values_to_tell_apart(stimuli, options)
+    now = choices.choose_any(
+        "Values told apart",
+        names,
+        "values",
+        recommended,
+        placeholder="none: only whether they differ",
+        help=f"{method.VALUES} Empty is the coding of the papers. What is chosen at first is what "
+        "these stimuli have pairs enough for.",
+    )
+    st.caption(
+        "Every two of their values have a distance of their own; none is the coding of the papers."
+        if now
+        else "Features say only whether, or by how much, they differ: the coding of the papers."
+    )
+    try:
+        check_values(options["estimator"], now, options["interactions"])
+    except InputError as error:
+        st.error(plain(error), icon=":material/error:")
+
+
+def _show_folds() -> None:
+    choices.number(
+        "Folds",
+        "folds",
+        5,
+        *_NUMBERS["folds"],
+        help="Folds of the cross-validation; a stimulus is tested in one of them at most, all "
+        "words of a sentence (or all stimuli of an item) together.",
+    )
+    method.choose(
+        "folds_over",
+        "What training has not seen of a stimulus that is tested: its sentence, its word (or what "
+        "the column item says), or both. Over both only one stimulus in as many as there are folds "
+        "is tested.",
+    )
+    choices.number(
+        "Seed",
+        "seed",
+        0,
+        *_NUMBERS["seed"],
+        help="Decides which stimuli are in which fold.",
+    )
+
+
+def _show_method() -> None:
+    from mlem_core.pairs.distances import DISTANCES
+
+    tokens = {
+        "model": "as the model's tokenizer adds them",
+        "start": "a start token in any case",
+    }
+    method.estimator()
+    method.interactions("interactions")
+    method.choose(
+        "distance",
+        "The neural distance of two stimuli. `precomputed` says that every file holds distances; "
+        "beside models, say it of the file in its line above.",
+        label=lambda one: DISTANCES[one].label,
+    )
+    method.choose(
+        "special_tokens",
+        "What stands before and after a sentence. The first position of many decoders is an "
+        "outlier: with a start token no word is there.",
+        label=lambda one: tokens.get(one, one),
+    )
+    method.choose(
+        "dtype",
+        "What a model computes with. bfloat16 halves its memory and keeps 8 bits of each number.",
+    )

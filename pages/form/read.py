@@ -1,0 +1,295 @@
+"""Step 1, Read: which stimuli, and how their file is read."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import streamlit as st
+
+from mlem_core.base.errors import InputError
+from pages.form import state
+from pages.parts import choices, stored
+from pages.parts.wording import plain
+
+if TYPE_CHECKING:
+    from mlem_core.data.stimuli import StimulusSet
+    from pages.form.draft import Draft
+
+LEVELS = {"word": "words in their sentences", "sentence": "whole sentences"}
+MOST_MB = 500
+PREVIEW = 8
+ENCODINGS = (
+    "utf-8", "utf-16", "windows-1252", "windows-1250", "windows-1251", "mac-roman", "shift-jis",
+    "gb18030",
+)  # fmt: skip
+_SAMPLE_MOST = 20_000
+
+
+def show(draft: Draft) -> None:
+    """Draw the step."""
+    left, right = st.columns([2, 3], gap="large")
+    with left:
+        _choose(draft)
+    with right:
+        st.subheader("We read it so")
+        if draft.error and draft.at == "read":
+            st.error(plain(draft.error), icon=":material/error:")
+        if draft.kind == "table":
+            _table_choices(draft)
+        elif draft.kind == "treebank":
+            _treebank_choices(draft)
+        elif draft.kind == "set":
+            st.caption("A built-in set, read as it is: there is nothing to decide.")
+        if draft.base is not None:
+            for note in draft.base.notes:
+                st.caption(f":material/info: {plain(note)}")
+        _preview(draft)
+
+
+def _choose(draft: Draft) -> None:
+    from mlem_core.data import datasets
+
+    st.subheader("Your stimuli")
+    times = st.session_state.setdefault("uploads taken", 0)
+    st.file_uploader(
+        "Upload a table (.csv, .tsv, .txt, .xlsx) or a treebank (.conllu)",
+        accept_multiple_files=True,
+        key=f"stimuli {times}",
+        on_change=partial(_take, f"stimuli {times}"),
+        max_upload_size=MOST_MB,
+        help="A table: one row a stimulus, with a header; one column holds the sentences, and how "
+        "it is written is detected. Several .conllu files at once are one treebank.",
+    )
+    if st.session_state.get("refused stimuli"):
+        st.error(plain(st.session_state["refused stimuli"]), icon=":material/error:")
+        st.button(
+            f"Go on with {plain(draft.label)}",
+            icon=":material/undo:",
+            on_click=partial(st.session_state.pop, "refused stimuli", None),
+            help="Forgets the files that cannot be used.",
+        )
+    sets = list(datasets.SETS)
+    options = list(dict.fromkeys([*sets, *_uploaded(), draft.name]))
+    key = "form stimuli"
+    st.session_state[key] = draft.name
+    st.selectbox(
+        "Stimulus set",
+        options,
+        format_func=lambda name: name.rpartition("/")[2] + (" (built in)" * (name in sets)),
+        key=key,
+        on_change=lambda: state.choose_stimuli(st.session_state[key]),
+        help="A built-in set, or what you have uploaded. How each is read is kept.",
+    )
+    if draft.base is not None:
+        st.caption(plain(described(draft.base)))
+    before = st.session_state.get("stimuli before")
+    if draft.error and before in options and before != draft.name:
+        st.button(
+            f"Back to {plain(str(before).rpartition('/')[2])}",
+            icon=":material/undo:",
+            on_click=partial(state.choose_stimuli, str(before)),
+            help="Chooses the stimuli that were chosen before this file.",
+        )
+    _examples()
+
+
+def described(stimuli: StimulusSet) -> str:
+    """How many stimuli of which kind, and the features."""
+    names = ", ".join(feature.name for feature in stimuli.features)
+    n = len(stimuli.features)
+    return f"{len(stimuli):,} stimuli ({LEVELS[stimuli.level]}), {n} features: {names}"
+
+
+def _uploaded() -> list[str]:
+    uploaded: list[str] = st.session_state.setdefault("uploaded", [])
+    return uploaded
+
+
+def _take(key: str) -> None:
+    """Keep what was uploaded and choose it, whatever it holds: what is wrong is said of it."""
+    files = st.session_state[key]
+    if not files:
+        return
+    try:
+        name = _kept(files)
+    except InputError as error:
+        st.session_state["refused stimuli"] = str(error)
+    else:
+        st.session_state.pop("refused stimuli", None)
+        before = state.stimuli()
+        st.session_state["uploaded"] = list(dict.fromkeys([*_uploaded(), before, name]))
+        if name != before:
+            st.session_state["stimuli before"] = before
+        state.choose_stimuli(name)
+    # An empty uploader for the next one: what is chosen stands below it.
+    st.session_state["uploads taken"] += 1
+
+
+def _kept(files: list[Any]) -> str:
+    from mlem_core.data.treebank import SUFFIX
+    from mlem_core.tasks import uploads
+
+    if len(files) > 1 and not all(one.name.lower().endswith(SUFFIX) for one in files):
+        raise InputError(
+            f"{len(files)} files were uploaded at once; expected one table, or several {SUFFIX} "
+            "files, which are one treebank."
+        )
+    contents = [(one.name, one.getvalue()) for one in files]
+    return stored.upload_name(uploads.keep(contents, stored.store()))
+
+
+def _table_choices(draft: Draft) -> None:
+    from mlem_core.data.reading.read_as import DECIMALS, SEPARATORS, ReadAs
+
+    found = draft.table.read_as if draft.table is not None else ReadAs()
+    workbook = found.sheet is not None
+    if draft.table is not None:
+        rows, columns = draft.table.frame.shape
+        st.markdown(
+            f"**{plain(draft.label)}**: {rows:,} rows, {columns} columns"
+            + ("" if draft.base is not None and not found.plain else f", {plain(found.sentence)}")
+        )
+    first, second = st.columns(2)
+    with first:
+        if workbook:
+            state.pick(
+                "Sheet", "sheet", found.sheets, str(found.sheet),
+                help="Of the workbook; values are read, never formulas.",
+            )  # fmt: skip
+        else:
+            names = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|"}
+            state.pick(
+                "Separator", "sep", list(names), SEPARATORS.get(str(found.separator), ""),
+                help="The sign between the cells of a row.",
+            )  # fmt: skip
+        state.pick(
+            "Decimal sign", "decimal", [*DECIMALS.values()], DECIMALS.get(str(found.decimal), ""),
+            help="Of numbers: 3.5 or 3,5.",
+        )  # fmt: skip
+    with second:
+        if not workbook:
+            state.pick(
+                "Encoding", "encoding", ENCODINGS, found.encoding_name,
+                accept_new_options=True,
+                help="How the file writes letters. Where words have odd letters, another one is "
+                "right; you can type the name of any that Python knows.",
+            )  # fmt: skip
+        marks = ", ".join(found.found or _found_marks(draft)) or "none"
+        state.pick(
+            "Missing-value marks", "na", [state.NONE], marks,
+            lambda one: "only empty cells" if one == state.NONE else one,
+            accept_new_options=True,
+            help="Cells of features that are no value, besides empty ones. Type your own with "
+            "commas between them, such as NA,-99.",
+        )  # fmt: skip
+
+
+def _found_marks(draft: Draft) -> list[str]:
+    """What was taken for missing in the columns that are features."""
+    from mlem_core.data.columns import missing_marks
+
+    marks: dict[str, None] = {}
+    if draft.table is not None:
+        for name, role in draft.roles.items():
+            if role in ("ordered", "nominal"):
+                cells = draft.table.frame[name].tolist()
+                marks |= dict.fromkeys(sorted(missing_marks(cells, draft.table.read_as.missing)))
+    return list(marks)
+
+
+def _treebank_choices(draft: Draft) -> None:
+    from mlem_core.data.treebank import SAMPLE
+
+    def remember(name: str, key: str, default: object) -> None:
+        now = st.session_state[key]
+        texts = list(now) if isinstance(now, list) else [str(now)]
+        choices.put(name, None if now == default else texts)
+
+    def bound(name: str, default: Any, parse: Any) -> dict[str, Any]:
+        key = f"form {name} {draft.name}"
+        texts = choices.get(name)
+        st.session_state[key] = default if not texts else parse(texts)
+        return {"key": key, "on_change": partial(remember, name, key, default)}
+
+    def whole(low: int, high: int) -> Any:
+        return lambda texts: min(max(int(texts[0]), low), high) if texts[0].isdecimal() else low
+
+    first, second = st.columns(2)
+    with first:
+        st.selectbox(
+            "Level", list(LEVELS), format_func=lambda one: LEVELS[one],
+            help="Whether a stimulus is a word in its sentence or a whole sentence.",
+            **bound("level", "word", lambda t: t[0] if t[0] in LEVELS else "word"),
+        )  # fmt: skip
+        st.number_input(
+            "Sample", 2, _SAMPLE_MOST, step=100,
+            help="So many stimuli, in whole sentences; all where there are no more.",
+            **bound("sample", SAMPLE, whole(2, _SAMPLE_MOST)),
+        )  # fmt: skip
+    names = [] if draft.base is None else [feature.name for feature in draft.base.features]
+    with second:
+        st.multiselect(
+            "Balance", list(dict.fromkeys([*names, *(choices.get("balance") or [])])),
+            placeholder="as they come",
+            help="Features whose values the sample has equally often, as far as whole sentences "
+            "allow.",
+            **bound("balance", [], list),
+        )  # fmt: skip
+        st.number_input(
+            "Seed of the sample", 0, 999_999, help="Another seed draws another sample.",
+            **bound("sample_seed", 0, whole(0, 999_999)),
+        )  # fmt: skip
+
+
+def _preview(draft: Draft) -> None:
+    frame = None
+    if draft.table is not None:
+        frame = draft.table.frame
+    elif draft.base is not None:
+        frame = draft.base.table
+    if frame is None:
+        return
+    shown = frame.head(PREVIEW)
+    st.dataframe(
+        shown.rename(index=lambda row: row + 1),
+        height="content",
+        alt=f"The first {len(shown)} rows of {draft.label}",
+    )
+    st.caption(f"The first {len(shown)} of {len(frame):,} rows.")
+
+
+def _examples() -> None:
+    from mlem_core.data import datasets, roles
+
+    with st.popover(
+        "Examples to start from",
+        icon=":material/description:",
+        help="A template of nine rows, and the built-in sets, as CSV.",
+    ):
+        st.download_button(
+            "Template",
+            data=roles.TEMPLATE,
+            file_name="template.csv",
+            mime="text/csv",
+            icon=":material/download:",
+            on_click="ignore",
+            help="Nine words of four sentences, to be replaced by yours.",
+        )
+        for name in datasets.SETS:
+            st.download_button(
+                name,
+                data=partial(_as_csv, name),
+                file_name=f"{name}.csv",
+                mime="text/csv",
+                icon=":material/download:",
+                on_click="ignore",
+                key=f"example {name}",
+                help=f"The built-in set {name}, as the program uses it.",
+            )
+
+
+def _as_csv(name: str) -> bytes:
+    from mlem_core.data import datasets, roles
+
+    return roles.as_csv(datasets.load(name))

@@ -1,0 +1,268 @@
+"""Step 2, Roles: what each column is, with the checks beside the column that they are about."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import streamlit as st
+
+from mlem_core.base.errors import InputError
+from pages.form import checks, state
+from pages.form.draft import FEATURES, change_role, feature_name
+from pages.parts import choices
+from pages.parts.wording import plain
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from mlem_core.analysis.diagnostics import Finding, Lint
+    from pages.form.draft import Draft
+
+BINS = (3, 4, 5, 8, 10)
+# An ordered column with more different values than this may be cut into bins.
+MANY_VALUES = 10
+WIDTHS = (4, 3, 6)
+MOST_LINES = 60
+ROLE_NAMES = {
+    "word_index": "which word",
+    "ordered": "ordered feature",
+    "nominal": "nominal feature",
+    "sentence_id": "keeps together",
+    "word": "word, checked",
+    "ignore": "no feature",
+}
+FREE_NAMES = {
+    "word_length": "word length",
+    "word_position": "position",
+    "position_from_end": "position from the end",
+    "sentence_length": "sentence length",
+    "frequency": "log frequency",
+}
+
+
+def show(draft: Draft, lint: Lint | None, wrong: str) -> None:
+    """Draw the step; `lint` is None where the stimuli cannot be used, `wrong` says why."""
+    if draft.error and draft.at == "read":
+        st.info(
+            "The columns are shown once the file can be read; see step 1.",
+            icon=":material/info:",
+        )
+        return
+    if wrong:
+        st.error(plain(wrong), icon=":material/error:")
+    _free(draft)
+    found = list(lint.findings) if lint is not None else []
+    _lines(draft, found)
+    _below(found, lint)
+
+
+def _lines(draft: Draft, found: list[Finding]) -> None:
+    beside = {name: [f for f in found if f.features == (name,)] for name in _names(draft)}
+    with st.container(gap="xsmall"):
+        for place, title in zip(
+            st.columns(WIDTHS, wrap=False), ("Column", "Role", "Checks"), strict=True
+        ):
+            place.caption(f"**{title}**")
+        for column in list(draft.roles)[:MOST_LINES]:
+            _line(draft, column, beside.get(feature_name(draft, column), []))
+        for name in _extra(draft):
+            _added_line(draft, name, beside.get(name, []))
+    if len(draft.roles) > MOST_LINES:
+        st.caption(
+            f"{len(draft.roles) - MOST_LINES} more columns keep the role that is guessed: "
+            + plain(", ".join(list(draft.roles)[MOST_LINES:]))
+        )
+
+
+def _names(draft: Draft) -> list[str]:
+    return [*(feature_name(draft, column) for column in draft.roles), *_extra(draft)]
+
+
+def _extra(draft: Draft) -> list[str]:
+    """The columns of added features."""
+    added = () if draft.source is None else draft.source.add
+    return [*added, *draft.later.values()]
+
+
+def _line(draft: Draft, column: str, found: list[Finding]) -> None:
+    from mlem_core.data.roles import ROLES
+
+    cells = _cells(draft, column)
+    name, role, about = st.columns(WIDTHS, vertical_alignment="top")
+    with name:
+        st.markdown(f"**{plain(column)}**  \n:small[:gray[{plain(_some_values(cells))}]]")
+    options = list(ROLES) if draft.kind == "table" else [*FEATURES, "ignore"]
+    key = f"form role {column} {draft.name}"
+    st.session_state[key] = draft.roles[column]
+    with role:
+        st.selectbox(
+            f"Role of {column}",
+            options,
+            key=key,
+            on_change=lambda: change_role(draft, column, st.session_state[key]),
+            format_func=lambda one: ROLE_NAMES.get(one, one),
+            label_visibility="collapsed",
+            help="  \n".join(f"**{ROLE_NAMES.get(one, one)}**: {ROLES[one]}" for one in options),
+        )
+        if draft.roles[column] == "ordered" and (
+            column in draft.bins or cells.nunique() > MANY_VALUES
+        ):
+            _bins(draft, column)
+    with about:
+        _say(found)
+
+
+def _bins(draft: Draft, column: str) -> None:
+    key = f"form bins {column} {draft.name}"
+    now = draft.bins.get(column, 0)
+    st.session_state[key] = now
+
+    def remember() -> None:
+        bins = {**draft.bins, column: st.session_state[key]}
+        state.put_pairs("bins", {name: n for name, n in bins.items() if n})
+
+    st.selectbox(
+        f"Bins of {column}",
+        sorted({0, *BINS, now}),
+        key=key,
+        on_change=remember,
+        format_func=lambda n: f"{n} quantile bins" if n else "values as they are",
+        label_visibility="collapsed",
+        help="Continuous values tell nearly all pairs apart; in bins of about equally many stimuli "
+        "they make fewer patterns.",
+    )
+
+
+def _added_line(draft: Draft, name: str, found: list[Finding]) -> None:
+    column, role, about = st.columns(WIDTHS)
+    later = name in draft.later.values()
+    values = "computed when it runs"
+    if not later and draft.stimuli is not None and name in draft.stimuli.table:
+        values = _some_values(draft.stimuli.table[name])
+    column.markdown(f"**{plain(name)}**  \n:small[:gray[{plain(values)}]]")
+    role.markdown("ordered feature :gray[(added)]")
+    with about:
+        _say(found)
+
+
+def _say(found: list[Finding]) -> None:
+    for finding in found:
+        checks.say(finding)
+
+
+def _cells(draft: Draft, column: str) -> pd.Series[Any]:
+    frame = draft.table.frame if draft.table is not None else None
+    if frame is None:
+        assert draft.base is not None
+        frame = draft.base.table
+    return frame[column]
+
+
+def _some_values(cells: pd.Series[Any]) -> str:
+    from mlem_core.data.columns import text_of
+
+    texts = (text_of(cell) for cell in cells.head(200))
+    values = list(dict.fromkeys(text for text in texts if text))
+    shown: list[str] = []
+    for value in values[:4]:
+        if sum(map(len, shown)) < 40:
+            shown.append(value[:60] + "…" * (len(value) > 60))
+    return ", ".join(shown) + (" …" if len(values) > len(shown) else "")
+
+
+def _free(draft: Draft) -> None:
+    """Features that follow from the stimuli, as toggles."""
+    from mlem_core.analysis.source import SURPRISAL
+    from mlem_core.data.added import ADDED
+    from mlem_core.models.registry import MODELS, packaged
+
+    chosen = choices.get("add") or []
+    there = set(draft.base.table.columns) if draft.base is not None else set()
+    words = draft.base is None or draft.base.level == "word"
+    offered = [
+        name
+        for name, added in ADDED.items()
+        if name not in there and (words or not added.words_only)
+    ]
+    if words:
+        offered += [f"{SURPRISAL}:{name}" for name in packaged() if MODELS[name].causal]
+    options = list(dict.fromkeys([*offered, *chosen]))
+    key = f"form add {draft.name}"
+    st.session_state[key] = [name for name in options if name in chosen]
+
+    def label(name: str) -> str:
+        what, colon, model = name.partition(":")
+        return f"surprisal in {model}" if colon else FREE_NAMES.get(what, plain(what))
+
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        st.pills(
+            "Add features for free",
+            options,
+            selection_mode="multi",
+            wrap=True,
+            key=key,
+            format_func=label,
+            on_change=lambda: choices.put("add", st.session_state[key]),
+            help="They follow from the words themselves; surprisal is computed in a causal model "
+            "when the analysis runs.",
+        )
+        if "frequency" in chosen:
+            _language()
+
+
+def _language() -> None:
+    from mlem_core.data.added import LANGUAGE, languages
+
+    choices.choose_one(
+        "Language of frequencies",
+        languages(),
+        "language",
+        LANGUAGE,
+        width=180,
+        help="Of the word list that log frequencies are from, by its code.",
+    )
+
+
+def _below(found: list[Finding], lint: Lint | None) -> None:
+    """What is about no single column."""
+    if lint is None:
+        return
+    rest = [finding for finding in found if len(finding.features) != 1]
+    if not found:
+        st.caption(":material/check: Nothing in the stimuli stands in the way.")
+    if not rest:
+        return
+    n = len(rest)
+    grave = any(finding.severity == "problem" for finding in rest)
+    title = f"{n} thing{'s' if n > 1 else ''} to know about the stimuli as a whole"
+    with st.expander(title, icon=f":material/{checks.ICONS[rest[0].severity]}:", expanded=grave):
+        for finding in rest:
+            checks.say(finding)
+        if any(finding.kind == "correlated" for finding in rest):
+            _correlations(lint)
+
+
+def _correlations(lint: Lint) -> None:
+    from mlem_core import figures
+
+    st.plotly_chart(
+        figures.feature_correlations(lint.correlations),
+        key="lint correlations",
+        config={"displaylogo": False},
+        alt="Correlations between the feature distances",
+    )
+    st.caption(
+        "Pearson correlation of the distances of two features, over the pairs of "
+        f"{lint.n_stimuli:,} stimuli. Above 0.3, or below −0.3, the importances of the two are "
+        "hard to tell apart."
+    )
+
+
+def looked_at(draft: Draft, options: dict[str, Any]) -> tuple[Lint | None, str]:
+    """What is to be known about the stimuli, and what is wrong with the options for it."""
+    if draft.stimuli is None:
+        return None, ""
+    try:
+        return checks.findings(draft.stimuli, options), ""
+    except InputError as error:
+        return None, str(error)
