@@ -28,7 +28,6 @@ from mlem_core.figures.style import (
     in_full,
     panel_layout,
     panel_ref,
-    plain,
     quiet,
     short,
     short_names,
@@ -192,14 +191,14 @@ def _told(row: Any) -> str:
     return f"{what}squared distance {number}{more}<br>{row.n_pairs:,} pairs of stimuli"
 
 
-def value_map(points: pd.DataFrame, title: str | Layer) -> go.Figure:
+def value_map(points: pd.DataFrame, title: str) -> go.Figure:
     """The values of a feature in a layer as points: near where their means are near.
 
     Parameters
     ----------
     points : value, x, y, spread, see `mlem_core.measures.value_distances.value_map`; the more a
         value's stimuli differ among themselves, the wider its ring
-    title : the layer (model, layer), or what stands over the map
+    title : of the layer
     """
     names = [str(name) for name in points["value"]]
     xy = points[["x", "y"]].to_numpy(dtype=np.float64)
@@ -246,8 +245,7 @@ def value_map(points: pd.DataFrame, title: str | Layer) -> go.Figure:
         ]
     )
     quiet(figure, height=400)
-    over = plain(title, 60) if isinstance(title, str) else layer_titles([title], TITLE + 8)[0]
-    figure.update_layout(annotations=[title_of(over, "")])
+    figure.update_layout(annotations=[title_of(short_names([title], 46)[0], "")])
     padded = pd.DataFrame({"x": 1.25 * xy[:, 0], "y": 1.25 * xy[:, 1]})
     bare_axes(figure, padded, 1, 1)
     return figure
