@@ -141,7 +141,7 @@ class Explanation:
     @property
     def sentence(self) -> str:
         """The explanation in words, with intervals if it has them."""
-        a, b = self.called
+        a, b = (self.names.layer(layer_name(layer)) for layer in self.layers)
         call, rest, size = self.names.feature, self.unexplained, self.features["value"].abs()
 
         shown = (size >= SMALL * max(size.max(), abs(rest["value"]))) & (size >= 0.0005)
