@@ -15,7 +15,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.labels import Names
 from mlem_core.base.parameters import names_in
 from mlem_core.base.text import listed, number
-from mlem_core.base.typing import Counted, Layer, layers_in
+from mlem_core.base.typing import Counted, Layer, layer_name, layers_in
 from mlem_core.inference import caveats
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.permutation import chance_terms, permuted_terms
