@@ -6,8 +6,8 @@ from __future__ import annotations
 LINES = {
     "profiles": "What is lost of the prediction accuracy (ρ on unseen stimuli) when a feature is "
     "permuted, layer by layer.",
-    "similarity": "How alike every two layers are: by their features (left) and by their distances "
-    "alone (right). Click a cell to choose its two layers.",
+    "similarity": "How alike every two layers are, by their features and by their distances alone. "
+    "Click a cell to choose its two layers.",
     "layer_maps": "Layers that are alike lie close together. Click two of them to compare them.",
     "two_layers": "Two layers: which features matter in each, and how each lays out the stimuli.",
     "compare": "Which features matter in the two layers; on the diagonal a feature matters as much "
