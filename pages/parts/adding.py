@@ -34,12 +34,17 @@ def remember(view: View) -> None:
     st.session_state["view"] = view
 
 
+def name_of(name: str) -> str:
+    """What the core calls a figure that a page calls `name`."""
+    known = name.replace("-", "_")
+    return FIGURES.get(known, known)
+
+
 def figure_of(name: str) -> str:
     """The figure in the core's registry that a page calls `name`; empty where there is none."""
     from mlem_core.report.figures import FIGURES as there
 
-    known = name.replace("-", "_")
-    known = FIGURES.get(known, known)
+    known = name_of(name)
     return known if known in there else ""
 
 

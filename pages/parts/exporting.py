@@ -123,7 +123,9 @@ def _below(drawing: Panel) -> None:
     from mlem_core.report import lines
 
     row = st.container(horizontal=True, vertical_alignment="center")
-    row.caption(drawing.line or lines.line(drawing.name) or drawing.caption, width="stretch")
+    row.caption(
+        drawing.line or lines.line(adding.name_of(drawing.name)) or drawing.caption, width="stretch"
+    )
     with row.popover(
         "How computed",
         icon=":material/function:",
