@@ -58,6 +58,8 @@ def _how_printed() -> tuple[Paper, bool]:
 
 def _offer_figures(view: View) -> None:
     """All figures of what is shown now, a button each."""
+    from mlem_core.report import lines
+
     popover = st.popover(
         "Add a figure",
         icon=":material/add_chart:",
@@ -67,9 +69,9 @@ def _offer_figures(view: View) -> None:
     with popover:
         a, b = view.pair
         st.caption(plain(f"Of what is chosen on the left; two layers are {a} and {b}."))
-        for figure, title in report_cards.TITLES.items():
+        for figure in report_cards.OFFERED:
             st.button(
-                title,
+                lines.title(figure),
                 key=f"report add {figure}",
                 type="tertiary",
                 on_click=report_cards.add,

@@ -77,6 +77,16 @@ class Analysis:
         return as_html(*self._lines())
 
     @property
+    def layer_names(self) -> dict[Layer, str]:
+        """The names that layers of files have in them, such as V1; a numbered layer has none."""
+        found = {}
+        for model, layer in self.layers:
+            names = self.manifest["models"].get(model, {}).get("layer_names", {})
+            if str(layer) in names:
+                found[model, layer] = str(names[str(layer)])
+        return found
+
+    @property
     def rows(self) -> IntArray:
         """(n_stimuli,) the row of each stimulus in the stimuli as they were given, from 0."""
         return kept_stimuli(self.whole, self.spec.positions)

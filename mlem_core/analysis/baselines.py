@@ -339,12 +339,13 @@ def of_analysis(
     """
     if name not in BASELINES:
         raise unknown("baseline", name, BASELINES)
-    if analysis.spec.distance == PRECOMPUTED:
+    asked = analysis.layers if layers is None else list(layers)
+    wanted = [layer for layer in asked if analysis.spec.distance_of(layer[0]) != PRECOMPUTED]
+    if not wanted:
         raise InputError(
-            f"the baseline {name} needs representations, but this analysis has precomputed "
+            f"the baseline {name} needs representations, but these layers have precomputed "
             "distances only."
         )
-    wanted = analysis.layers if layers is None else list(layers)
     parts = []
     for done, (model, number) in enumerate(wanted, 1):
         source = representations_of(analysis, model, store)

@@ -73,12 +73,14 @@ class Lint:
     """What `lint` found, the gravest first.
 
     `correlations` are those of the feature distances over all pairs of n_stimuli stimuli, see
-    `mlem_core.measures.similarity.feature_correlations`.
+    `mlem_core.measures.similarity.feature_correlations`; these have n_cells different patterns in
+    blocks of folds.
     """
 
     findings: list[Finding]
     correlations: pd.DataFrame
     n_stimuli: int
+    n_cells: int = 0
 
 
 def lint(stimuli: StimulusSet, spec: AnalysisSpec = DEFAULT) -> Lint:
@@ -119,7 +121,7 @@ def lint(stimuli: StimulusSet, spec: AnalysisSpec = DEFAULT) -> Lint:
     of = "all pairs of stimuli" if len(rows) == n else f"the pairs of {len(rows):,} of the stimuli"
     findings += _correlated(correlations, findings, of)
     findings.sort(key=lambda finding: get_args(Severity).index(finding.severity))
-    return Lint(findings, correlations, len(rows))
+    return Lint(findings, correlations, len(rows), len(tables.cell_block))
 
 
 def feature_findings(tables: PairTables) -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -54,7 +55,8 @@ def stimulus_map(analysis: Analysis, model: str, layer: int, store: Store) -> pd
 
     def make() -> FloatArray:
         rows = np.asarray(representations_of(analysis, model, store).of(layer, shown))
-        squared = squared_distances(rows, analysis.spec.distance, layer=f"{model} layer {layer}")
+        distance = analysis.spec.distance_of(model)
+        squared = squared_distances(rows, distance, layer=f"{model} layer {layer}")
         square = np.zeros((len(shown), len(shown)))
         square[np.triu_indices(len(shown), 1)] = np.sqrt(squared)
         return mds_map(square + square.T, max_iter=100)
@@ -64,7 +66,7 @@ def stimulus_map(analysis: Analysis, model: str, layer: int, store: Store) -> pd
         depends_on = {
             "representations": analysis.manifest["models"][model]["identity"],
             "layer": layer,
-            "distance": analysis.spec.distance,
+            "distance": analysis.spec.distance_of(model),
             "seed": analysis.spec.seed,
             "n_stimuli": n,
         }
@@ -95,5 +97,11 @@ def representations_of(analysis: Analysis, model: str, store: Store) -> Represen
 
 
 def from_file(spec: AnalysisSpec, stimuli: StimulusSet, path: str, name: str) -> Representations:
-    distances = spec.distance == PRECOMPUTED
-    return representations.from_file(path, stimuli, name, distances=distances)
+    """`mlem_core.models.representations.from_file` for one file of an analysis."""
+    distances = spec.distance_of(name) == PRECOMPUTED
+    source = representations.from_file(path, stimuli, name, distances=distances)
+    if distances and spec.distance != PRECOMPUTED:
+        # The same file taken as representations is another source.
+        facts = {**source.facts, "distances": True, "source_identity": source.identity}
+        source = replace(source, identity=f"{source.identity} distances", facts=facts)
+    return source

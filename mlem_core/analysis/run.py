@@ -234,7 +234,7 @@ def _tables(
                 index,
                 [lambda source=source, n=n: source[n] for (_, n), source in sources.items()],  # type: ignore[misc]
                 names=[f"{model} layer {n}" for model, n in sources],
-                distance=spec.distance,
+                distance=[spec.distance_of(model) for model, _ in sources],
                 train_ranks=True,
                 options=PassOptions(ranks.put, failed, progress, device=cuda_device(spec.device)),
             )

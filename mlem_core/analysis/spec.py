@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, cast
 
 from mlem_core.analysis.source import READING, StimulusSource
@@ -75,6 +75,14 @@ class AnalysisSpec(StimulusSource):
         parse=_parse_named_file,
         repeated=True,
     )
+    precomputed: tuple[str, ...] = asked(
+        (),
+        "Precomputed distances",
+        "representations whose arrays are distances, by their name; beside them models can be",
+        metavar="a,b",
+        parse=parse_names,
+        kw_only=True,
+    )
     layers: tuple[int, ...] | None = asked(
         None, "Layers", "default: all", metavar="0,3,6", parse=_parse_layers
     )
@@ -101,7 +109,7 @@ class AnalysisSpec(StimulusSource):
     distance: str = asked(
         "euclidean",
         "Distance of representations",
-        "precomputed: the arrays of the representations files are distances",
+        "precomputed: the arrays of all representations files are distances",
         choices=lambda: DISTANCES,
     )
     folds: int = asked(5, "Folds", "of the cross-validation; default: 5", metavar="N", parse=int)
@@ -163,6 +171,16 @@ class AnalysisSpec(StimulusSource):
         asked = {name: getattr(self, name) for name in names}
         return _without_defaults(asked)
 
+    def distance_of(self, model: str) -> str:
+        """The neural distance in the layers of a model or file: "precomputed" if it gives them."""
+        return PRECOMPUTED if model in self.precomputed else self.distance
+
+    def with_files(self, files: Sequence[tuple[str, str]]) -> AnalysisSpec:
+        """The same with these representations files (name, path) and no others."""
+        names = [name for name, _ in files]
+        precomputed = tuple(name for name in self.precomputed if name in names)
+        return replace(self, representations=tuple(files), precomputed=precomputed)
+
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it."""
         return _without_defaults(cast("dict[str, Any]", json.loads(json.dumps(asdict(self)))))
@@ -191,7 +209,7 @@ def parameters() -> dict[str, Parameter]:
 
 
 # Choices that came later: left out where they are the default, so that what was kept is found.
-_LATER = ("folds_over", "values", *READING)
+_LATER = ("folds_over", "values", "precomputed", *READING)
 
 
 def _without_defaults(values: dict[str, Any]) -> dict[str, Any]:
@@ -211,6 +229,10 @@ def _check_folds_and_models(spec: AnalysisSpec) -> None:
     names = [*spec.models, *(name for name, _ in spec.representations)]
     if not names:
         raise InputError("no model is chosen; name at least one model or representations file.")
+    files = [name for name, _ in spec.representations]
+    for name in spec.precomputed:
+        if name not in files:
+            raise unknown("representations file with precomputed distances", name, files)
     if spec.distance == PRECOMPUTED:
         _check_precomputed(spec)
     for name in names:
@@ -223,7 +245,8 @@ def _check_precomputed(spec: AnalysisSpec) -> None:
         raise InputError(
             f"the distance {PRECOMPUTED} goes with representations files only, whose arrays are "
             f"distances already; found the model {spec.models[0]!r} beside it: leave it out, or "
-            f"choose one of {', '.join(metrics())}."
+            f"choose one of {', '.join(metrics())} and name the files that hold distances "
+            "(--precomputed NAME)."
         )
     if spec.units != "raw":
         raise InputError(

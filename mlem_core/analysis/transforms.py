@@ -117,7 +117,9 @@ def view(source: Representations, rows: IntArray, positions: str, units: str) ->
         return source
 
     def changed(layer: int) -> NDArray[np.floating]:
-        return changed_units(source[layer] if positions == "all" else source.of(layer, rows), units)
+        array = source[layer] if positions == "all" else source.of(layer, rows)
+        # Distances have no units.
+        return array if source.distances else changed_units(array, units)
 
     return replace(
         source,

@@ -24,7 +24,12 @@ from mlem_core.figures.naming import naming
 from mlem_core.figures.profiles import profiles, with_interactions
 from mlem_core.figures.similarity import rsa_matrix, similarity_matrices
 from mlem_core.figures.stimuli import feature_correlations, feature_counts
-from mlem_core.figures.style import GREY, Annotations, feature_colors
+from mlem_core.figures.style import GREY, Annotations, feature_colors, without_marks
+from mlem_core.figures.two_analyses import (
+    importance_differences,
+    side_by_side,
+    similarity_differences,
+)
 from mlem_core.figures.value_distances import (
     value_lines,
     value_map,
@@ -48,6 +53,7 @@ __all__ = [
     "feature_correlations",
     "feature_counts",
     "image",
+    "importance_differences",
     "importance_scatter",
     "layer_maps",
     "naming",
@@ -55,6 +61,8 @@ __all__ = [
     "one_browser",
     "profiles",
     "rsa_matrix",
+    "side_by_side",
+    "similarity_differences",
     "similarity_matrices",
     "specification_curve",
     "stimulus_map",
@@ -66,4 +74,5 @@ __all__ = [
     "value_scatter",
     "waterfall",
     "with_interactions",
+    "without_marks",
 ]

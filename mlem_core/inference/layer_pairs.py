@@ -195,7 +195,7 @@ def _ranked(
     """Twice the average rank of each pair of stimuli in a layer, and their squared distance."""
     model, number = layer
     rows = np.asarray(representations_of(analysis, model, store)[number])
-    name, distance = f"{model} layer {number}", analysis.spec.distance
+    name, distance = f"{model} layer {number}", analysis.spec.distance_of(model)
     if distance == "precomputed":
         squared = condensed_from_matrix(rows, layer=name)
     else:

@@ -31,7 +31,8 @@ _WHOLE = ("I8", "I16", "I32", "I64", "U8", "U16", "U32", "U64", "BOOL")
 class Arrays:
     """A checked file.
 
-    names : layer -> array
+    names : layer -> array; numbered in the order of the file where no array is called `layer_00`
+    named : whether the arrays have names of their own, which are those of the layers
     read(layer) : its (n_stimuli, n_units) array
     left_out : a sentence for each layer that holds a value that is not finite
     """
@@ -41,6 +42,7 @@ class Arrays:
     dtypes: dict[str, str]
     read: Callable[[int], NDArray[np.floating]]
     left_out: tuple[str, ...] = ()
+    named: bool = False
 
 
 def open_arrays(path: Path, n_stimuli: int, *, distances: bool = False) -> Arrays:
@@ -101,7 +103,19 @@ def open_arrays(path: Path, n_stimuli: int, *, distances: bool = False) -> Array
         dtypes={name: described[name][2] for name in names.values()},
         read=lambda layer: _as_float(read(path, names[layer])),
         left_out=tuple(bad.values()),
+        named=not any(_LAYER.fullmatch(name) for name in names.values()),
     )
+
+
+def seem_distances(arrays: Arrays, n_stimuli: int) -> bool:
+    """Whether every array of a file is square, symmetric, and 0 on its diagonal and nowhere < 0."""
+    for layer in arrays.names:
+        square = arrays.read(layer)
+        if square.shape != (n_stimuli, n_stimuli) or np.diag(square).any():
+            return False
+        if (square < 0).any() or not np.allclose(square, square.T):
+            return False
+    return True
 
 
 # Name of an array -> its shape, what is wrong with its type ("" for nothing), and the type.
@@ -121,9 +135,13 @@ def _layers(path: Path, names: Iterable[str]) -> dict[int, str]:
                 f"{path.name} has two arrays for layer {number}: {layers[number]} and {name}."
             )
         layers[number] = name
+    if not names:
+        raise InputError(
+            f"{path.name} has no array at all; expected one a layer: layer_00, layer_01 ..., or "
+            "names of your own such as V1."
+        )
     if not layers:
-        has = f"it has {', '.join(sorted(names)[:5])}" if names else "it has no array at all"
-        raise InputError(f"{path.name} has no array layer_00, layer_01 ...; {has}.")
+        return dict(enumerate(names))
     return dict(sorted(layers.items()))
 
 
@@ -148,7 +166,7 @@ def _describe_npz(path: Path) -> _Described:
             for member in archive.namelist():
                 with archive.open(member) as file:
                     name = member.removesuffix(".npy")
-                    if not (member.endswith(".npy") and _LAYER.fullmatch(name)):
+                    if not member.endswith(".npy"):
                         described[name] = ((), "is no array", "")
                         continue
                     version = np.lib.format.read_magic(file)

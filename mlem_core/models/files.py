@@ -25,18 +25,27 @@ def check_gguf(name: str, path: Path) -> None:
 
 def check_folder(name: str, folder: Path) -> None:
     """Raise `InputError` for a folder that lacks a file or has one that cannot be read."""
-    files = {file.name for file in folder.iterdir()}
-    if "config.json" not in files:
-        raise InputError(f"the model folder {name!r} has no config.json.")
-    config = _read_json(name, folder / "config.json")
+    kind = read_config(name, folder).get("model_type")
     from transformers import CONFIG_MAPPING
 
-    kind = config.get("model_type")
     if kind not in CONFIG_MAPPING:
         raise InputError(
             f"the model {name!r} is of the type {kind!r} in its config.json, which transformers "
             "does not know without running code that comes with the model; that is never done."
         )
+    check_files(name, folder)
+
+
+def read_config(name: str, folder: Path) -> dict[str, Any]:
+    """The `config.json` of a model folder; raises `InputError` where it has none."""
+    if not (folder / "config.json").is_file():
+        raise InputError(f"the model folder {name!r} has no config.json.")
+    return _read_json(name, folder / "config.json")
+
+
+def check_files(name: str, folder: Path) -> None:
+    """`check_folder` without a look at the type of the model, which takes transformers."""
+    files = {file.name for file in folder.iterdir()}
     if "model.safetensors" in files:
         weights = ["model.safetensors"]
     elif _INDEX in files:

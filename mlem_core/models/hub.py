@@ -14,7 +14,8 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,6 +26,9 @@ T = TypeVar("T")
 _PATIENCE = 8.0  # seconds for the hub to answer before it counts as out of reach
 _REST = 30.0  # seconds before it is asked again
 _silent_since = float("-inf")  # when nobody answered, on the monotonic clock
+
+_NAME = re.compile(r"[\w.-]{1,96}(/[\w.-]{1,96})?", re.ASCII)
+_REVISION = re.compile(r"[\w./-]{1,96}", re.ASCII)
 
 # The files that are fetched: on the top level of a repository, one copy of the weights.
 _FILES: dict[str, Any] = {
@@ -41,6 +45,10 @@ class NoSuchModel(LookupError):
     """The hub knows no such model, or the name cannot be one."""
 
 
+class NoSuchRevision(LookupError):
+    """The hub has the model, but not at this branch, tag or commit."""
+
+
 class NotAllowed(PermissionError):
     """The hub wants the user to accept terms, or to log in."""
 
@@ -49,37 +57,79 @@ class OutOfReach(ConnectionError):
     """No answer, or one that breaks off; the message says how in a few words."""
 
 
-def snapshot(name: str) -> Path:
+def snapshot(name: str, revision: str | None = None) -> Path:
     """The folder of a hub model, named by its commit, fetched where it is not in the hub's cache.
 
-    Without network, the commit that was fetched last. Raises `NoSuchModel`, `NotAllowed` or
-    `OutOfReach`.
+    Without network, the commit that was fetched last. Raises `NoSuchModel`, `NoSuchRevision`,
+    `NotAllowed` or `OutOfReach`.
+
+    Parameters
+    ----------
+    revision : a branch, tag or commit; None is `main`
     """
+    try:
+        with _in_our_words(name, revision):
+            if not _fetched(name, endpoint(), revision).exists():  # removed while the program runs
+                _fetched.cache_clear()
+            return _fetched(name, endpoint(), revision)
+    except OutOfReach:
+        folder = cached(name, revision)
+        if folder is None:
+            raise
+        return folder
+
+
+def size(name: str, revision: str | None = None) -> int:
+    """The bytes that `snapshot` would fetch; raises as it does."""
+    with _in_our_words(name, revision):
+        if not answers():
+            raise TimeoutError("no answer")
+        info = _asked(name, endpoint(), revision, files_metadata=True)
+    return sum(
+        file.size or 0
+        for file in info.siblings or ()
+        if "/" not in file.rfilename
+        and any(fnmatch(file.rfilename, pattern) for pattern in _FILES["allow_patterns"])
+    )
+
+
+@contextlib.contextmanager
+def _in_our_words(name: str, revision: str | None) -> Iterator[None]:
+    """Check the names, and turn the errors of the hub's client into ours."""
     from huggingface_hub import errors
 
-    if not re.fullmatch(r"[\w.-]{1,96}(/[\w.-]{1,96})?", name, re.ASCII):
+    if not _NAME.fullmatch(name):
         raise NoSuchModel(name)
+    if revision is not None and not _REVISION.fullmatch(revision):
+        raise NoSuchRevision(revision)
     try:
-        if not _fetched(name, endpoint()).exists():  # removed while the program runs
-            _fetched.cache_clear()
-        return _fetched(name, endpoint())
+        yield
     except errors.GatedRepoError as error:  # a kind of RepositoryNotFoundError
         raise NotAllowed(name) from error
+    except errors.RevisionNotFoundError as error:
+        raise NoSuchRevision(revision) from error
     except (errors.HFValidationError, errors.RepositoryNotFoundError) as error:
         raise NoSuchModel(name) from error
     except Exception as error:  # of whatever library is in between
-        cached_folder = cached(name)
-        if cached_folder is None:
-            raise OutOfReach(first_line(error)) from error
-        return cached_folder
+        raise OutOfReach(first_line(error)) from error
 
 
-def cached(name: str) -> Path | None:
-    """The folder of a hub model fetched before, at the commit last seen on `main`, or None."""
+def _asked(name: str, address: str, revision: str | None, **more: Any) -> Any:
+    """What the hub says about a model."""
+    from huggingface_hub import HfApi
+
+    hub = HfApi(endpoint=address)
+    return _within(
+        _PATIENCE, lambda: hub.model_info(name, revision=revision, timeout=_PATIENCE, **more)
+    )
+
+
+def cached(name: str, revision: str | None = None) -> Path | None:
+    """The folder of a hub model fetched before, at the commit last seen there, or None."""
     from huggingface_hub import errors, snapshot_download
 
     try:
-        folder = Path(snapshot_download(name, local_files_only=True, **_FILES))
+        folder = Path(snapshot_download(name, revision=revision, local_files_only=True, **_FILES))
     except (errors.LocalEntryNotFoundError, errors.IncompleteSnapshotError, OSError):
         return None
     return folder if (folder / "config.json").exists() else None
@@ -110,19 +160,18 @@ def _answers(half_minute: int, address: str) -> bool:
 
 
 @functools.lru_cache(maxsize=64)
-def _fetched(name: str, address: str) -> Path:
-    """The files of `main` as it is now; asked for once, so that one run sees one commit."""
-    from huggingface_hub import HfApi, errors, get_cached_repo_tree, snapshot_download
+def _fetched(name: str, address: str, revision: str | None) -> Path:
+    """The files of a revision as it is now; asked for once, so that one run sees one commit."""
+    from huggingface_hub import errors, get_cached_repo_tree, snapshot_download
 
-    hub = HfApi(endpoint=address)
-    commit = _within(_PATIENCE, lambda: hub.model_info(name, timeout=_PATIENCE).sha)
-    folder = cached(name)
+    commit = _asked(name, address, revision).sha
+    folder = cached(name, revision)
     if folder is not None and folder.name == commit:
         # Without a list of the commit's files nobody knows whether all of them are there.
         with contextlib.suppress(errors.CachedRepoTreeNotFoundError):
-            get_cached_repo_tree(name)
+            get_cached_repo_tree(name, revision=revision)
             return folder
-    return Path(snapshot_download(name, endpoint=address, **_FILES))
+    return Path(snapshot_download(name, revision=revision, endpoint=address, **_FILES))
 
 
 def _within(seconds: float, call: Callable[[], T]) -> T:

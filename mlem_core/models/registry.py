@@ -2,12 +2,14 @@
 
 A name is one of `MODELS`, a folder or a GGUF file on this machine, or an id of the Hugging Face
 hub, whose files are fetched into the hub's own cache at one commit and then read like any other
-folder. With `@random` behind its name (or `@random1`, `@random2` ... for other seeds) a model is a
+folder. A branch, tag or commit of the hub stands behind an `@`: `EleutherAI/pythia-70m@step1000`.
+With `@random` behind its name (or `@random1`, `@random2` ... for other seeds) a model is a
 control: the same architecture and tokenizer with the weights that training would start from.
 """
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import functools
 import hashlib
@@ -15,6 +17,7 @@ import importlib.metadata
 import importlib.util
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -42,6 +45,7 @@ class BuiltInModel:
     note : what must be said wherever the model is named
     default : whether an analysis begins with it, in the form and in the example
     causal : whether a token sees only what comes before it
+    megabytes : what is fetched of a model on the hub
     references : keys of `mlem_core.report.references`, where the architecture's is not enough
     """
 
@@ -53,6 +57,7 @@ class BuiltInModel:
     note: str = ""
     default: bool = False
     causal: bool = False
+    megabytes: int = 0
     references: tuple[str, ...] = ()
 
     def path(self) -> Path | None:
@@ -104,9 +109,13 @@ MODELS: dict[str, BuiltInModel] = {
         _of_trio("mini-gpt2", "GPT-2 decoder, 6 layers", causal=True),
         _of_trio("mini-mamba", "Mamba state-space model, 11 layers", causal=True),
         # Paper 1's trio.
-        BuiltInModel("bert-base-uncased", "BERT base, encoder, 12 layers"),
-        BuiltInModel("gpt2", "GPT-2 small, decoder, 12 layers"),
-        BuiltInModel("state-spaces/mamba-130m-hf", "Mamba 130M, state-space model, 24 layers"),
+        BuiltInModel("bert-base-uncased", "BERT base, encoder, 12 layers", megabytes=440),
+        BuiltInModel("gpt2", "GPT-2 small, decoder, 12 layers", megabytes=548),
+        BuiltInModel(
+            "state-spaces/mamba-130m-hf",
+            "Mamba 130M, state-space model, 24 layers",
+            megabytes=517,
+        ),
     )
 }
 _CONTROL = re.compile(r"(?P<name>.+)@random(?P<seed>\d{0,9})")
@@ -170,6 +179,12 @@ def _digest(file: Path, size: int, mtime: int) -> str:
     return sha256_file(file)
 
 
+def base_name(name: str) -> str:
+    """The name without `@random`: of the model whose architecture and tokenizer a control has."""
+    control = _CONTROL.fullmatch(name)
+    return control["name"] if control else name
+
+
 def identity(name: str) -> str:
     """What the weights and the tokenizer of a model are, without loading it; raises as `locate`."""
     return locate(name).identity
@@ -203,9 +218,22 @@ def locate(name: str) -> ModelFiles:
                 "and model.safetensors) or a .gguf file."
             )
         return ModelFiles(path.parent, path.name)
-    if name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name:
-        raise InputError(f"there is no model folder {name!r}.")
+    check_hub_name(name)
     return _fetch(name)
+
+
+def check_hub_name(name: str) -> None:
+    """Raise `InputError` for a name that no model on the hub can have."""
+    id, at, revision = name.partition("@")
+    if id in packaged():
+        raise InputError(
+            f"the model {id!r} comes with the program, in one revision; found {revision!r} behind "
+            "its @."
+        )
+    if name.startswith((".", "/", "~")) or id.count("/") > 1 or "\\" in name:
+        raise InputError(f"there is no model folder {name!r}.")
+    if at and not revision:
+        raise InputError(f"the model {name!r} names no revision; expected one behind the @.")
 
 
 def _in_package(model: BuiltInModel) -> ModelFiles:
@@ -234,10 +262,25 @@ def _in_folder(name: str, folder: Path) -> ModelFiles:
 
 
 def _fetch(name: str) -> ModelFiles:
+    id, _, revision = name.partition("@")
+    with hub_errors(name):
+        folder = hub.snapshot(id, revision or None)
+    return ModelFiles(folder, version=folder.name)
+
+
+@contextlib.contextmanager
+def hub_errors(name: str) -> Iterator[None]:
+    """Say in a sentence why the hub does not give a model."""
+    id, _, revision = name.partition("@")
     try:
-        folder = hub.snapshot(name)
+        yield
     except hub.NoSuchModel as error:
         raise _unknown_model(name) from error
+    except hub.NoSuchRevision as error:
+        raise InputError(
+            f"the model {id!r} of the Hugging Face hub has no revision {revision!r}: expected one "
+            "of its branches, tags or commits, as its page there lists them."
+        ) from error
     except hub.NotAllowed as error:
         raise ModelUnavailable(
             f"the model {name!r} is on the Hugging Face hub, but only for those who have accepted "
@@ -255,7 +298,6 @@ def _fetch(name: str) -> ModelFiles:
             f"the model {name!r}{hint} is not on this machine and the Hugging Face hub cannot be "
             f"reached ({error}): {', '.join(local[:-1])} and {local[-1]} need no network."
         ) from error
-    return ModelFiles(folder, version=folder.name)
 
 
 def _unknown_model(name: str) -> InputError:

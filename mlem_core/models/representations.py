@@ -157,7 +157,9 @@ def from_file(
     ----------
     path : a `.npz` (without pickles) or `.safetensors` file with arrays `layer_00`, `layer_01`
         ... of shape (n_stimuli, n_units), rows in the order of the stimuli; or a `.csv` of one
-        layer, a row a stimulus and a column a unit, with or without a header.
+        layer, a row a stimulus and a column a unit, with or without a header. Where no array is
+        called so, all are layers, numbered in their order, and keep their names
+        (`facts["layer_names"]`).
     name : what to call it; without one, the file's name.
     distances : the arrays hold distances, (n_stimuli, n_stimuli), and no representations.
 
@@ -167,12 +169,18 @@ def from_file(
     """
     path = Path(path)
     arrays = open_arrays(path, len(stimuli), distances=distances)
+    named = {str(layer): array for layer, array in arrays.names.items()}
     return Representations(
         name=name if name is not None else path.stem,
         identity=arrays.digest,
         layers=tuple(sorted(arrays.names)),
         n_stimuli=len(stimuli),
-        facts={"file": path.name, "sha256": arrays.digest, "arrays": arrays.dtypes},
+        facts={
+            "file": path.name,
+            "sha256": arrays.digest,
+            "arrays": arrays.dtypes,
+            **({"layer_names": named} if arrays.named else {}),
+        },
         _read=arrays.read,
         left_out=arrays.left_out,
         distances=distances,

@@ -55,7 +55,7 @@ def pair_tables(
     layers: Sequence[LayerSource],
     *,
     names: Sequence[str] | None = None,
-    distance: str = "euclidean",
+    distance: str | Sequence[str] = "euclidean",
     train_ranks: bool = False,
     options: PassOptions | None = None,
 ) -> PairTables:
@@ -67,7 +67,7 @@ def pair_tables(
     layers : for each layer a function that gives its representations (n_stimuli, n_units), or its
         distances (n_stimuli, n_stimuli) where `distance` is "precomputed"
     names : how messages call each layer
-    distance : a name in `mlem_core.pairs.distances.DISTANCES`
+    distance : a name in `mlem_core.pairs.distances.DISTANCES`, or one for each layer
     train_ranks : also sum the ranks among the training pairs of each fold, which the estimators
         that fit ranks need
 
@@ -76,14 +76,16 @@ def pair_tables(
     """
     options = options or PassOptions()
     names = names or [f"layer {i}" for i in range(len(layers))]
-    distance_named(distance)
+    each = [distance] * len(layers) if isinstance(distance, str) else list(distance)
+    for one_of in dict.fromkeys(each):
+        distance_named(one_of)
     # A GPU takes one layer at a time.
     workers = 1 if options.device else min(options.workers or cores(), max(1, len(layers)))
 
     def one(position: int) -> LayerSums:
         rows, name = layers[position](), names[position]
         _check(rows, len(index.folds), name)
-        squared = squared_distances(rows, distance, layer=name, device=options.device)
+        squared = squared_distances(rows, each[position], layer=name, device=options.device)
         if options.device:
             from mlem_core.pairs import torch_backend
 

@@ -216,14 +216,10 @@ def _portable(analysis: Analysis) -> tuple[Analysis, dict[str, dict[str, Any]]]:
             "sha256": facts["sha256"],
             "included": file.stat().st_size <= LARGEST_FILE,
         }
-    spec = replace(
-        as_written(analysis.spec, "stimuli.csv"),
-        representations=tuple((name, source["file"]) for name, source in sources.items()),
-    )
+    files = [(name, source["file"]) for name, source in sources.items()]
+    spec = as_written(analysis.spec, "stimuli.csv").with_files(files)
     parameters = AnalysisSpec.from_dict(analysis.manifest["parameters"])
-    parameters = replace(
-        as_written(parameters, "stimuli.csv"), representations=spec.representations
-    )
+    parameters = as_written(parameters, "stimuli.csv").with_files(files)
     manifest = {**analysis.manifest, "parameters": parameters.to_dict()}
     return replace(analysis, spec=spec, manifest=manifest), sources
 

@@ -395,8 +395,9 @@ def audit(n_stimuli: int, n_pairs: int) -> str:
     """How much of each possible artefact there is in each layer."""
     basis = computed_on(n_stimuli, n_pairs).removesuffix(".")
     return (
-        "A row a possible artefact, a column a layer, from 0 (none) to 1; a dot flags a layer "
-        f"about which a conclusion changes. {basis} with all features of the analysis."
+        "A row a possible artefact, a column a layer, from 0 (none) to 1; a dot marks a layer "
+        "about which a conclusion changes by twice the limit or more. "
+        f"{basis} with all features of the analysis."
     )
 
 
@@ -407,6 +408,33 @@ def multiverse(n_stimuli: int, n_analyses: int, n_folds: int) -> str:
         "The margin of the claim in every combination of choices, in ascending order; it holds "
         f"where the margin is above 0. Below: the choices of each. {basis}; {n_analyses} analyses, "
         f"{n_folds} folds each."
+    )
+
+
+def side_by_side(names: tuple[str, str]) -> str:
+    """Profiles of two analyses, by what these are called."""
+    return _joined(
+        f"First (left): “{names[0]}”. Second (right): “{names[1]}”.",
+        "Feature importance (FI) by layer, mean over folds, on one scale; bands are "
+        f"{FOLDS}. Dashed: held-out ρ. Dotted: the ceiling.",
+    )
+
+
+def two_analyses(
+    what: str, names: tuple[str, str], over: str, family: str, mark: str, caveat: str = ""
+) -> str:
+    """Differences of two analyses; without intervals `over` is empty.
+
+    Parameters
+    ----------
+    mark : what stands in the figure where a difference is not 0
+    caveat : on the intervals
+    """
+    return _joined(
+        f"{what}: “{names[0]}” less “{names[1]}”.",
+        f"95 % intervals over {over}, of which the same are left out of both." if over else "",
+        f"{mark}: not 0 (p ≤ 0.05, corrected over a family of {family})." if over else "",
+        caveat if over else "",
     )
 
 

@@ -76,6 +76,7 @@ def methods_paragraph(
             }
         ),
         distance=distance_named(spec.distance).phrase,
+        given=[name for name in spec.precomputed if name in models],
         n_terms=results.weights["feature"].nunique(),
         estimator=_estimator(spec.estimator if estimator is None else estimator, interactions),
         interactions=interactions,

@@ -303,8 +303,7 @@ def _unpacked(
         there.append((name, str(target)))
     return (
         replace(
-            as_written(spec, str(folder / "stimuli.csv")),
-            representations=tuple(there),
+            as_written(spec, str(folder / "stimuli.csv")).with_files(there),
             ordered=tuple(name for name, kind in kinds.items() if kind == "ordered"),
             nominal=tuple(name for name, kind in kinds.items() if kind == "nominal"),
         ),

@@ -91,10 +91,11 @@ def layer_table(
 
     def row_of(layer: Layer) -> dict[str, Any]:
         rows = representations_of(analysis, layer[0], store)[layer[1]]
-        squared = _squared(rows, analysis.spec.distance, layer)
+        distance = analysis.spec.distance_of(layer[0])
+        squared = _squared(rows, distance, layer)
         ranks = _centred_ranks(squared)
         # Distances have no units.
-        units = rows[:, :0] if analysis.spec.distance == PRECOMPUTED else rows
+        units = rows[:, :0] if distance == PRECOMPUTED else rows
         variance = variances(units)
         outliers = outlier_units(variance)
         total = float(variance.sum())
@@ -152,6 +153,6 @@ def _correlation(
     if (model, layer[1]) not in variant.layers or n_pairs(len(variant.stimuli)) != len(ranks):
         return float("nan")
     rows = representations_of(variant, model, store)[layer[1]]
-    after = _centred_ranks(_squared(rows, variant.spec.distance, layer))
+    after = _centred_ranks(_squared(rows, variant.spec.distance_of(layer[0]), layer))
     scale = np.sqrt((ranks @ ranks) * (after @ after))
     return float(ranks @ after / scale) if scale > 0 else float("nan")

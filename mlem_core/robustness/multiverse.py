@@ -222,10 +222,10 @@ def narrowed(spec: AnalysisSpec, layers: Sequence[Layer]) -> AnalysisSpec:
         if model not in names:
             raise unknown("model of a layer", model, names)
     models = {model for model, _ in layers}
+    files = [pair for pair in spec.representations if pair[0] in models]
     return replace(
-        spec,
+        spec.with_files(files),
         models=tuple(name for name in spec.models if name in models),
-        representations=tuple(pair for pair in spec.representations if pair[0] in models),
         layers=tuple(sorted({number for _, number in layers})),
     )
 

@@ -21,7 +21,7 @@ class Variant:
 
 def _control(spec: AnalysisSpec) -> AnalysisSpec:
     own = tuple(name for name in spec.models if "@random" not in name)
-    return replace(spec, models=tuple(f"{name}@random" for name in own), representations=())
+    return replace(spec.with_files(()), models=tuple(f"{name}@random" for name in own))
 
 
 CONTROL = "random-weights"

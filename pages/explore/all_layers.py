@@ -10,7 +10,7 @@ import streamlit as st
 from mlem_core.report import captions
 from pages.explore import surprising
 from pages.explore.terms import computed_on, decomposition_of
-from pages.parts import frame, linked
+from pages.parts import frame, linked, tables
 from pages.parts.exporting import Panel
 from pages.parts.view import View
 
@@ -60,8 +60,10 @@ def _models_alike(view: View) -> None:
         means["model_a"] != means["model_b"], "within " + means["model_a"]
     )
     st.dataframe(
-        means.assign(pair=pairs).pivot(index="term", columns="pair", values="mean")
-        .loc[list(decomposition.names), pairs.unique()].reset_index(),
+        tables.without_minus_zero(
+            means.assign(pair=pairs).pivot(index="term", columns="pair", values="mean")
+            .loc[list(decomposition.names), pairs.unique()].reset_index()
+        ),
         hide_index=True,
         key="models alike",
         column_config={

@@ -83,7 +83,7 @@ def _similarities(view: View, results: Results, a: str, b: str) -> None:
         help="Spearman ρ of the neural distances of the two layers over all pairs.",
     )
     st.dataframe(
-        tables.importance_of(results, a, b),
+        tables.without_minus_zero(tables.importance_of(results, a, b)),
         hide_index=True,
         key="importances",
         column_config={

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import streamlit as st
 
-from pages.parts import adding, frame
+from pages.parts import adding, frame, tables
 from pages.parts.paper import paper, pick
 from pages.parts.wording import plain
 
@@ -74,6 +74,7 @@ class Panel:
     narrow : gives the figure for one column of a journal, where it is another one
     table : gives the LaTeX table, where it is not `data`
     line : what the screen says below it; by default what `mlem_core.report.lines` has for it
+    title : of the files, and of the LaTeX table; by default as for `line`
     options : what a report needs beside the page's choices to draw it again, see
         `mlem_core.report.shown.Drawing`
     """
@@ -85,6 +86,7 @@ class Panel:
     narrow: Callable[[], Figure] | None = None
     table: Callable[[], pd.DataFrame] | None = None
     line: str = ""
+    title: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
 
     def show(self) -> None:
@@ -170,7 +172,12 @@ def _export(drawing: Panel) -> None:
             if made is None:
                 return
             drawing = Panel(
-                made.figure, made.data, drawing.name, made.caption, table=lambda: made.printed
+                made.figure,
+                made.data,
+                drawing.name,
+                made.caption,
+                table=lambda: made.printed,
+                title=made.title,
             )
         elif size is not None and size.narrow and drawing.narrow is not None:
             drawing = replace(drawing, figure=drawing.narrow())
@@ -196,8 +203,9 @@ def _add(chosen: Chosen, at: str) -> None:
 
 def _download(drawing: Panel, format: str, paper: Paper | None, at: str) -> None:
     from mlem_core import figures
-    from mlem_core.report import latex
+    from mlem_core.report import latex, lines
 
+    title = drawing.title or lines.title(adding.name_of(drawing.name))
     if paper is not None and not figures.can_write_images():
         _from_the_browser(drawing, format, paper)
         return
@@ -208,9 +216,9 @@ def _download(drawing: Panel, format: str, paper: Paper | None, at: str) -> None
             return as_csv(drawing.data)
         if format == "LaTeX":
             table = drawing.data if drawing.table is None else drawing.table()
-            return latex.table(table, drawing.caption, f"tab:{name}").encode()
+            return latex.table(table, drawing.caption, f"tab:{name}", title=title).encode()
         return figures.as_file(
-            drawing.figure, format.lower(), paper, title=name, caption=drawing.caption
+            drawing.figure, format.lower(), paper, title=title or name, caption=drawing.caption
         )
 
     st.download_button(
@@ -275,7 +283,8 @@ def draw_table(
     table: pd.DataFrame, name: str, caption: str, height: int = 300, **more: Any
 ) -> None:
     """A table with its download; `more` goes to `st.dataframe`."""
-    st.dataframe(table, hide_index=True, placeholder="", key=f"table {name}", height=height, **more)
+    more |= {"hide_index": True, "placeholder": "", "key": f"table {name}", "height": height}
+    st.dataframe(tables.without_minus_zero(table), **more)
     st.caption(caption)
     st.download_button(
         "CSV",

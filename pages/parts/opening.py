@@ -40,7 +40,7 @@ def open_view(url_path: str, lead: str) -> View | None:
     head = st.container(horizontal=True, vertical_alignment="center")
     head.title(SCREENS[url_path].title, width="content")
     st.markdown(lead)
-    done = _finished()
+    done = finished()
     job_id = _chosen(done)
     if job_id is None:
         return None
@@ -86,14 +86,14 @@ def shown() -> str:
 
     Empty where there is none.
     """
-    done = _finished()
+    done = finished()
     for job_id in (choices.get_one("analysis"), stored.EXAMPLE, *done):
         if job_id in done:
             return job_id
     return ""
 
 
-def _finished() -> dict[str, Job]:
+def finished() -> dict[str, Job]:
     """The analyses that are done, the latest first; last the example."""
     from mlem_core.tasks import analyses
 

@@ -18,17 +18,10 @@ if TYPE_CHECKING:
     from mlem_core.report.figures import Drawn
 
 # What can be added on the page itself; the others are added where they are seen.
-TITLES = {
-    "two_layers": "Figure 4: scatter and maps of two layers",
-    "why": "Why two layers are alike",
-    "compare": "Importances of two layers",
-    "similarity": "Similarity of every two layers",
-    "profiles": "Importance over the layers",
-    "layer_maps": "Maps of the layers",
-    "why_layers": "What makes every two layers alike",
-    "feature_correlations": "Correlations of the features",
-    "feature_counts": "Values of the features",
-}
+OFFERED = (
+    "two_layers", "why", "compare", "similarity", "profiles", "layer_maps", "why_layers",
+    "feature_correlations", "feature_counts",
+)  # fmt: skip
 
 
 def add(figure: str) -> None:

@@ -101,9 +101,9 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "one axis": ({"layer_00": np.zeros(3)}, r"shape \(3\); expected \(stimuli, units\)"),
     "three axes": ({"layer_00": np.zeros((3, 2, 2))}, r"shape \(3, 2, 2\); expected"),
     "no units": ({"layer_00": np.zeros((3, 0))}, r"shape \(3, 0\); expected"),
-    "no layers": (
-        {"weights": np.zeros((3, 2)), "layer_a": np.zeros((3, 2))},
-        "no array layer_00, layer_01 ...; it has layer_a, weights",
+    "no layer's shape": (
+        {"V1": np.zeros((3, 2)), "weights": np.zeros((4, 2))},
+        "array weights of .* has 4 rows",
     ),
     "twice": (
         {"layer_1": np.zeros((3, 2)), "layer_01": np.zeros((3, 2))},
@@ -295,3 +295,24 @@ def test_distances_are_square(three, tmp_path, suffix):
     with pytest.raises(InputError, match=r"shape \(3, 2\); precomputed .* shape \(3, 3\)") as error:
         from_file(bad, three, distances=True)
     told(error)
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
+def test_layers_with_names_of_their_own(three, tmp_path, suffix):
+    arrays = {name: np.full((3, 2), number) for number, name in enumerate(("IT", "V1"))}
+    path = tmp_path / f"brain{suffix}"
+    if suffix == ".npz":
+        np.savez(path, **arrays)
+    else:
+        safetensors.numpy.save_file(arrays, path)
+    found = from_file(path, three)
+    assert found.layers == (0, 1)
+    assert found.facts["layer_names"] == {"0": "IT", "1": "V1"}
+    np.testing.assert_array_equal(found[1], arrays["V1"])
+
+
+def test_other_arrays_beside_numbered_layers_are_no_layers(three, tmp_path):
+    np.savez(tmp_path / "a.npz", layer_00=np.zeros((3, 2)), voxels=np.zeros(7))
+    found = from_file(tmp_path / "a.npz", three)
+    assert found.layers == (0,)
+    assert "layer_names" not in found.facts

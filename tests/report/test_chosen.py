@@ -17,7 +17,7 @@ from mlem_core.base.labels import Names
 from mlem_core.figures import Paper
 from mlem_core.report.chosen import Chosen, as_latex, as_zip, file_names
 from mlem_core.report.figures import FIGURES, Drawing
-from mlem_core.report.lines import LINES, line
+from mlem_core.report.lines import LINES, line, title
 from mlem_core.tasks import examples
 
 PAIR = (("mini-gpt2", 6), ("mini-mamba", 11))
@@ -117,7 +117,7 @@ def test_the_zip_has_all_of_it_in_order(
 
 def test_every_figure_has_a_line_for_the_screen() -> None:
     for figure in FIGURES:
-        assert line(figure), figure
+        assert line(figure) and title(figure), figure
     assert line("why_score_b") == LINES["why_score"] and line("why") == LINES["why"]
     assert line("baseline-random-forest") == LINES["baseline"] and line("pie") == ""
     assert max(map(len, LINES.values())) < 140

@@ -1,0 +1,92 @@
+"""What a run takes: time and disk, estimated before it starts.
+
+The constants were measured on two cores of a laptop's speed; a busy machine takes longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.base.parallel import cores
+from mlem_core.data.stimuli import StimulusSet
+from mlem_core.models.offer import Shape
+from mlem_core.pairs.condensed import n_pairs
+
+# Seconds of one core.
+START = 12.0  # torch and transformers are imported
+OPEN = 1.0  # a model is opened ...
+OPEN_QUANTISED = 17.0  # ... and one of 4-bit weights, which are made numbers
+PER_PRODUCT = 5e-10  # of a token, a block and the square of its width
+PER_TOKEN = 5e-5  # of a token in a block, whatever its width
+PER_STEP = 2e-4  # the same where a block goes token by token
+PER_PAIR = 1.8e-7  # of a pair in a layer: distances, ranks, sums by pattern
+# Bytes of a cell (pattern and block) in the table of a layer, and for each fold.
+PER_CELL, PER_CELL_AND_FOLD = 6.0, 2.4
+HEADER = 128  # bytes of an .npy file before the numbers
+TOKENS_A_WORD = 1.3
+# What a model of unknown size is counted as.
+UNKNOWN = Shape(12, 768)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """An estimate.
+
+    Attributes
+    ----------
+    seconds : of the run, without what is fetched
+    n_bytes : kept in the store: representations, pair tables, the analysis
+    n_fetched : bytes from the hub
+    n_layers : whose pairs of stimuli are compared
+    """
+
+    seconds: float
+    n_bytes: int
+    n_fetched: int
+    n_layers: int
+
+
+def cost_of(
+    spec: AnalysisSpec,
+    stimuli: StimulusSet,
+    n_cells: int,
+    models: Mapping[str, Shape | None],
+    files: Sequence[int] = (),
+    n_fetched: int = 0,
+) -> Cost:
+    """What an analysis takes where nothing of it is in the store.
+
+    Parameters
+    ----------
+    spec : its layers and folds
+    stimuli : with the features of the analysis
+    n_cells : of its pairs, see `mlem_core.analysis.diagnostics.Lint`
+    models : the size of each model; None is unknown
+    files : how many layers each representations file has
+    n_fetched : bytes from the hub
+    """
+    n = len(stimuli)
+    tokens = TOKENS_A_WORD * sum(len(text.split()) + 1 for text in set(stimuli.sentences))
+    seconds, n_bytes, n_layers = START * bool(models), 0.0, 0
+    for known in models.values():
+        shape = known or UNKNOWN
+        product = PER_PRODUCT * shape.width**2
+        step = PER_STEP if shape.recurrent else PER_TOKEN
+        seconds += OPEN_QUANTISED if shape.quantised else OPEN
+        seconds += tokens * shape.blocks * (product + step)
+        n_bytes += (shape.blocks + 1) * (4 * n * shape.width + HEADER)
+        n_layers += _chosen(spec, shape.blocks + 1)
+    n_layers += sum(_chosen(spec, layers) for layers in files)
+    seconds += PER_PAIR * n_pairs(n) * n_layers
+    per_cell = PER_CELL + PER_CELL_AND_FOLD * spec.folds
+    # In the store of parts, and in the analysis.
+    n_bytes += 2 * n_layers * n_cells * per_cell
+    return Cost(seconds / min(2, cores()), round(n_bytes), n_fetched, n_layers)
+
+
+def _chosen(spec: AnalysisSpec, n_layers: int) -> int:
+    if spec.layers is None:
+        return n_layers
+    return sum(layer < n_layers for layer in spec.layers)

@@ -1,0 +1,127 @@
+"""What is known of a model by its name alone: whether it can be had, and how large it is.
+
+Nothing is loaded or fetched, and torch stays out, so that a form can ask while somebody types.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from mlem_core.base.errors import InputError
+from mlem_core.models import hub
+from mlem_core.models.files import check_files, check_gguf, read_config
+from mlem_core.models.registry import (
+    MODELS,
+    ModelUnavailable,
+    base_name,
+    check_hub_name,
+    hub_errors,
+    locate,
+)
+
+Where = Literal["here", "hub", "away", "nowhere"]
+
+_BLOCKS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
+_WIDTH = ("hidden_size", "n_embd", "d_model", "dim")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The size of a model.
+
+    Attributes
+    ----------
+    blocks : one fewer than its layers
+    width : units of a layer
+    recurrent : whether its blocks go through a sentence token by token
+    quantised : whether its weights have to be made numbers first
+    """
+
+    blocks: int
+    width: int
+    recurrent: bool = False
+    quantised: bool = False
+
+
+# Of models that are not here yet, and of one whose weights are no safetensors.
+SHAPES = {
+    "smollm2": Shape(30, 576, quantised=True),
+    "bert-base-uncased": Shape(12, 768),
+    "gpt2": Shape(12, 768),
+    "state-spaces/mamba-130m-hf": Shape(24, 768, recurrent=True),
+}
+_RECURRENT = re.compile("mamba|rwkv|recurrent", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What is known of a model.
+
+    Attributes
+    ----------
+    name : as it was asked for
+    label : what it is; "" where that is not known
+    where : "here" (nothing has to be fetched), "hub" (it is fetched when it runs), "away" (the hub
+        cannot be reached now, or lets others only have it), "nowhere" (there is none such, or it
+        cannot be used)
+    n_bytes : what is fetched, about; None where nobody knows
+    shape : None where nobody knows
+    problem : a sentence where it is "away" or "nowhere"
+    """
+
+    name: str
+    label: str
+    where: Where
+    n_bytes: int | None = None
+    shape: Shape | None = None
+    problem: str = ""
+
+
+def look_up(name: str) -> Offer:
+    """What is known of the model that a name stands for; takes at most some seconds."""
+    base = base_name(name)
+    known = MODELS.get(base.partition("@")[0])
+    label, shape = (known.label if known else ""), SHAPES.get(base.partition("@")[0])
+    try:
+        folder = _folder_here(base)
+        if folder is not None:
+            if shape is None and (folder / "config.json").exists():
+                shape = shape_of(read_config(base, folder))
+            return Offer(name, label, "here", 0, shape)
+        check_hub_name(base)
+        id, _, revision = base.partition("@")
+        with hub_errors(base):
+            n_bytes = hub.size(id, revision or None)
+        return Offer(name, label, "hub", n_bytes, shape)
+    except ModelUnavailable as error:
+        fetched = known.megabytes * 1_000_000 if known else None
+        return Offer(name, label, "away", fetched, shape, str(error))
+    except (InputError, OSError) as error:
+        return Offer(name, label, "nowhere", None, shape, str(error))
+
+
+def _folder_here(name: str) -> Path | None:
+    """The folder of a model that is on this machine, checked; None where it would be fetched."""
+    id, _, revision = name.partition("@")
+    at_home = name in MODELS and MODELS[name].package
+    if at_home or Path(name).expanduser().exists() or name.count("/") > 1 or not id:
+        files = locate(name)
+        if files.gguf is None:
+            check_files(name, files.folder)
+            return files.folder
+        check_gguf(name, files.folder / files.gguf)
+        return files.folder
+    return hub.cached(id, revision or None) if re.fullmatch(r"[\w./-]+", id) else None
+
+
+def shape_of(config: Mapping[str, Any]) -> Shape | None:
+    """The size that a config.json tells; None where it does not."""
+    blocks = next((config[name] for name in _BLOCKS if name in config), None)
+    width = next((config[name] for name in _WIDTH if name in config), None)
+    if not isinstance(blocks, int) or not isinstance(width, int):
+        return None
+    return Shape(blocks, width, bool(_RECURRENT.search(str(config.get("model_type", "")))))

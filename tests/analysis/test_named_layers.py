@@ -1,0 +1,100 @@
+"""Files with names of their own for layers, and distances beside models, from run to capsule."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from inputs import in_files, words
+from scipy.spatial.distance import pdist, squareform
+
+from mlem_core.analysis import files
+from mlem_core.analysis.baselines import of_analysis
+from mlem_core.analysis.maps import stimulus_map
+from mlem_core.analysis.run import run
+from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.base.errors import InputError
+from mlem_core.cli.commands import main
+from mlem_core.report.verify import verify
+from mlem_core.robustness.audit import audit
+from mlem_core.storage.store import Store
+from mlem_core.tasks import analyses
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory) -> AnalysisSpec:
+    """A model, two regions with names, and the distances in the second of them."""
+    folder = tmp_path_factory.mktemp("given")
+    table = words()
+    rng = np.random.default_rng(0)
+    regions = {name: rng.standard_normal((len(table), 5)) for name in ("V1", "IT")}
+    regions["IT"][:, 0] += 5 * table["noun"]
+    spec = in_files(folder, table, {}, models=("mini-bert",), layers=(0, 1))
+    np.savez(folder / "brain.npz", **regions)
+    np.savez(folder / "rated.npz", IT=squareform(pdist(regions["IT"])))
+    paths = tuple((name, str(folder / f"{name}.npz")) for name in ("brain", "rated"))
+    return replace(spec, representations=paths, precomputed=("rated",))
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory) -> Store:
+    return Store(tmp_path_factory.mktemp("store"))
+
+
+def test_names_of_layers_go_with_the_analysis(given, store, tmp_path):
+    analysis = run(given, store, progress=False)
+    named = {("brain", 0): "V1", ("brain", 1): "IT", ("rated", 0): "IT"}
+    assert analysis.layer_names == named
+    files.save(analysis, tmp_path)
+    assert files.load(tmp_path).layer_names == named
+
+
+def test_distances_beside_models_are_what_their_rows_give(given, store):
+    analysis = run(given, store, progress=False)
+    scores = analysis.results().scores.set_index(["model", "layer"])["rho"]
+    np.testing.assert_allclose(scores.loc["rated", 0], scores.loc["brain", 1])
+    at = [analysis.layers.index(layer) for layer in (("brain", 1), ("rated", 0))]
+    assert analysis.rsa[at[0], at[1]] == pytest.approx(1)
+    a, b = (
+        pdist(stimulus_map(analysis, *layer, store)[["x", "y"]])
+        for layer in (("brain", 1), ("rated", 0))
+    )
+    np.testing.assert_allclose(a, b, atol=1e-6)
+    # Of distances there is no other distance, nor are there units.
+    other = run(replace(given, distance="cosine", units="standardised"), store, progress=False)
+    again = other.results().scores.set_index(["model", "layer"])["rho"]
+    np.testing.assert_allclose(again.loc["rated", 0], scores.loc["rated", 0])
+    assert not np.allclose(again.loc["brain", 1], scores.loc["brain", 1])
+    layers = audit(analysis, store).layers.set_index(["model", "layer"])
+    assert layers.loc[("rated", 0), "n_units"] == 0
+    assert layers.loc[("brain", 1), "n_units"] == 5
+    found = of_analysis(analysis, "univariate", store)
+    assert set(found.table["model"]) == {"mini-bert", "brain"}
+
+
+def test_the_same_file_as_distances_is_another_analysis(given, store):
+    square = replace(given, models=(), representations=given.representations[1:])
+    rows = replace(square, precomputed=())
+    assert analyses.job_id(square) != analyses.job_id(rows)
+    a, b = (run(one, store, progress=False).results().scores["rho"] for one in (square, rows))
+    assert not np.allclose(a, b)
+    all_given = replace(rows, distance="precomputed")
+    c = run(all_given, store, progress=False).results().scores["rho"]
+    np.testing.assert_allclose(a, c)
+
+
+def test_distances_of_a_file_that_is_not_there(given):
+    with pytest.raises(InputError, match="did you mean rated"):
+        replace(given, precomputed=("ratd",)).check()
+
+
+def test_the_command_line_and_a_capsule_know_them(given, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "cache"))
+    named = [f"--representations={name}={path}" for name, path in given.representations]
+    arguments = ["--stimuli", given.stimuli, "--model", "mini-bert", "--layers", "0,1", *named]
+    capsule = tmp_path / "all.zip"
+    where = ["--out", str(tmp_path / "out"), "--capsule", str(capsule)]
+    assert main(["analyze", *arguments, "--precomputed", "rated", *where]) == 0
+    found = verify(capsule)
+    assert found.same, found.lines()
