@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from pages.parts import adding, stored
+from pages.parts import adding, naming
 from pages.parts.exporting import as_csv
 
 if TYPE_CHECKING:
@@ -63,8 +63,7 @@ class Card:
 
     def drawn(self) -> Drawn | None:
         """The figure as it is printed; None while its tables are computed."""
-        analysis = stored.open_analysis(adding.analysis_id())
-        key = repr((self.chosen.to_dict(), adding.names(analysis)))
+        key = repr((self.chosen.to_dict(), naming.now()))
         try:
             return _drawn(self.chosen, key, self.paper.narrow, self.flags)
         except LookupError:

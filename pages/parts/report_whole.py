@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from mlem_core.base.errors import InputError
-from pages.parts import adding, stored
+from pages.parts import adding, naming, stored
 
 if TYPE_CHECKING:
     from mlem_core.figures import Paper
@@ -23,7 +23,7 @@ def names(view: View) -> None:
     import pandas as pd
 
     with st.expander("Names of features and models", icon=":material/badge:"):
-        called = adding.names(view.analysis)
+        called = naming.now()
         features = view.all_features
         models = list(dict.fromkeys(model for model, _ in view.analysis.layers))
         table = pd.DataFrame(
@@ -43,8 +43,8 @@ def names(view: View) -> None:
             args=(key, table["name"].tolist()),
         )
         st.caption(
-            "What stands in *shown as* is written in all figures, captions and LaTeX tables of "
-            "the report; CSV files keep the names on the left."
+            "What stands in *shown as* is written on all screens, and in all figures, captions and "
+            "LaTeX tables of the report; CSV files keep the names on the left."
         )
 
 

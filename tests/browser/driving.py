@@ -20,6 +20,7 @@ START = 120_000  # ms: importing torch takes a while on a busy machine
 TAG = "<b>bold</b>"
 SCRIPT = "<img src=x onerror='window.hacked = 1'>"
 SMALL = {"word_length", "part_of_speech", "tense", "word_position"}
+SHOWN = {name.replace("_", " ") for name in SMALL}  # as the screens call them
 
 
 @dataclass

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from driving import SMALL, START, TAG, App, explore, picture, run, settled, traces, upload
+from driving import SHOWN, START, TAG, App, explore, picture, run, settled, traces, upload
 from playwright.sync_api import Page, expect
 
 from mlem_core.data.stimulus_csv import read_csv
@@ -46,7 +46,7 @@ def test_unknown_analysis_is_a_sentence(app: App, page: Page) -> None:
 def test_profiles_draw_what_was_run(app: App, page: Page, done: str) -> None:
     page.goto(f"{app.url}/profiles?{done}")
     names = {trace["name"] for trace in traces(page)}
-    assert {*SMALL, "note", "held-out ρ", "ceiling"} <= names
+    assert {*SHOWN, "note", "held-out ρ", "ceiling"} <= names
     assert max(trace["n"] for trace in traces(page)) >= 7  # MiniLM's layers
     picture(page, "profiles")
 
@@ -60,7 +60,7 @@ def test_dropping_a_feature_needs_no_run(app: App, page: Page, done: str) -> Non
     page.wait_for_function(
         "() => !document.querySelector('.js-plotly-plot').data.some(t => t.name === 'tense')"
     )
-    assert "word_length" in {trace["name"] for trace in traces(page)}
+    assert "word length" in {trace["name"] for trace in traces(page)}
     assert list((app.cache / "jobs").glob("*/spec.json")) == jobs
     page.wait_for_url(re.compile("features=word_length"))
     # The choice goes along to the next page, and from its address to another browser.
@@ -74,7 +74,7 @@ def test_dropping_a_feature_needs_no_run(app: App, page: Page, done: str) -> Non
     other.set_default_timeout(START)
     other.goto(address)
     scattered = {trace["name"] for trace in traces(other, 1)}
-    assert "tense" not in scattered and "word_length" in scattered
+    assert "tense" not in scattered and "word length" in scattered
     other.context.close()
 
 
@@ -89,7 +89,7 @@ def test_similarity_has_both_matrices(app: App, page: Page, done: str) -> None:
 
 def test_compare_keeps_its_choice_in_the_address(app: App, page: Page, done: str) -> None:
     page.goto(f"{app.url}/compare?{done}&a=minilm:1&b=minilm:5&colour=note")
-    assert {*SMALL, "note"} <= {trace["name"] for trace in traces(page, 1)}
+    assert {*SHOWN, "note"} <= {trace["name"] for trace in traces(page, 1)}
     expect(page.get_by_text("FI in minilm layer 5")).to_be_visible()
     settled(page)
     picture(page, "compare")
@@ -108,7 +108,7 @@ def test_cells_with_html_are_text(app: App, page: Page, done: str) -> None:
     settled(page)
     assert page.evaluate("window.hacked") is None
     assert page.locator('img[src="x"]').count() == 0
-    assert {trace["name"] for trace in traces(page)} >= {*SMALL, "note"}
+    assert {trace["name"] for trace in traces(page)} >= {*SHOWN, "note"}
     picture(page, "stimuli")
 
 
