@@ -10,7 +10,16 @@ import streamlit as st
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import many
 from mlem_core.estimators.registry import check_values
-from pages.parts import capsules, choices, method, naming, other_tables, stored, taking_back
+from pages.parts import (
+    adding,
+    capsules,
+    choices,
+    method,
+    naming,
+    other_tables,
+    stored,
+    taking_back,
+)
 from pages.parts.screens import SCREENS
 from pages.parts.view import View
 from pages.parts.wording import plain
@@ -69,6 +78,7 @@ def open_view(url_path: str, lead: str) -> View | None:
             there = tuple(layer for layer in selection.layers if layer in analysis.layers)
             selection = replace(selection, layers=there)
     view = View(job_id, analysis, selection)
+    adding.remember(view)
     with head:
         capsules.offer(view)
     return view

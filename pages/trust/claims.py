@@ -117,6 +117,7 @@ def _show_combinations(view: View, claim: Claim, multiverse: Multiverse) -> None
         table,
         "multiverse",
         captions.multiverse(len(view.analysis.stimuli), len(table), view.analysis.spec.folds),
+        options={"claim": claim.text},
     ).show()
     exporting.show_table(
         by_choice(claim, multiverse),

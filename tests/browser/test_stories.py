@@ -494,6 +494,7 @@ def test_a_slow_estimator_is_computed_once(app: App, page: Page, done: str) -> N
     page.goto(f"{app.url}/profiles?{done}&fit=spearman")
     expect(page.get_by_text("takes about a second a layer")).to_be_visible()
     assert {trace["name"] for trace in traces(page)} >= SHOWN
+    page.get_by_role("button", name="How computed").first.click()
     expect(page.get_by_text("Fitted with estimator spearman")).to_be_visible()
     page.reload()
     assert {trace["name"] for trace in traces(page)} >= SHOWN
