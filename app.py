@@ -6,7 +6,7 @@ from functools import partial
 
 import streamlit as st
 
-from pages.parts import frame
+from pages.parts import frame, manual
 from pages.parts.screens import SCREENS
 
 # Three bars of a profile, drawn here: Streamlit would fetch an icon of its own from the network.
@@ -22,15 +22,22 @@ st.set_page_config(page_title="MLEM Explorer", page_icon=ICON, layout="wide")
 def _pages() -> list[st.Page]:
     """A page a screen, and one that is not in the navigation for each former address."""
     pages = [
-        st.Page(one.file, title=one.title, icon=one.icon, url_path=one.url_path, default=place == 0)
-        for place, one in enumerate(SCREENS.values())
+        st.Page(
+            one.file,
+            title=one.title,
+            icon=one.icon,
+            url_path=one.url_path,
+            default=at == 0,
+            visibility="visible" if one.listed else "hidden",
+        )
+        for at, one in enumerate(SCREENS.values())
     ]
     for one in SCREENS.values():
-        if one.formerly:
-            lead = partial(frame.lead_on, one.file)
-            hidden = st.Page(lead, title=one.title, url_path=one.formerly, visibility="hidden")
-            pages.append(hidden)
+        for address, place in one.formerly.items():
+            lead = partial(frame.lead_on, one.file, place)
+            pages.append(st.Page(lead, title=one.title, url_path=address, visibility="hidden"))
     return pages
 
 
 st.navigation(_pages()).run()
+manual.links()

@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from mlem_core.base.text import many
 from mlem_core.base.typing import layer_name
-from pages.parts import audited, choices, explained, frame, opening, stored, tour, uncertainty
+from pages.parts import audited, choices, explained, frame, linked, my_analyses, opening, tour
 from pages.parts.screens import SCREENS
-from pages.parts.wording import plain
 
 if TYPE_CHECKING:
     from mlem_core.robustness.finding import Finding
-    from mlem_core.tasks.analyses import Job
     from pages.parts.view import View
 
 CELLS = "figure home"
-COLORS = {"holds": "green", "changes": "orange", "unknown": "gray"}
-SYMBOLS = {"holds": "verified", "changes": "warning", "unknown": "help"}
-STATES = {
-    "queued": ("waits for its turn", "gray", "hourglass"),
-    "running": ("running", "blue", "hourglass"),
-    "done": ("done", "green", "check_circle"),
-    "cancelled": ("cancelled", "gray", "cancel"),
-    "failed": ("not done", "red", "error"),
-}
-MOST_LISTED = 6
 
 
 def body() -> None:
@@ -55,7 +41,7 @@ def body() -> None:
         ):
             tour.begin()
     frame.attempt(_shown)
-    frame.attempt(_analyses)
+    frame.attempt(my_analyses.show)
 
 
 def _shown() -> None:
@@ -66,9 +52,7 @@ def _shown() -> None:
     if choices.get_one("analysis") not in (job_id, ""):
         st.caption("The chosen analysis has nothing to show yet; this is another one.")
     view = opening.whole_view(job_id)
-    name = plain(opening.name_of(stored.find_job(job_id)))
-    stimuli = view.analysis.stimuli
-    st.caption(f"{name} · {len(stimuli):,} stimuli, {len(stimuli.features)} features")
+    opening.say_what(job_id, view.analysis)
     if len(view.layers) < 2:
         st.info("It has one layer only: there are no two to compare.", icon=":material/info:")
         return
@@ -87,7 +71,7 @@ def _finding(view: View) -> None:
     left, right = st.columns(2, gap="large")
     with left:
         with st.container(border=True):
-            _in_words(view, finding)
+            explained.in_words(view, finding)
         _chart(
             figures.waterfall(finding.why.terms, view.all_features),
             "home-why",
@@ -97,27 +81,6 @@ def _finding(view: View) -> None:
     with right:
         st.markdown("**How alike any two layers are.** Click a cell to look at its two layers.")
         _matrix(view, finding)
-
-
-def _in_words(view: View, finding: Finding) -> None:
-    checked = finding.checked
-    said = finding.headline or finding.instead
-    # A share stays on one line with its sign.
-    st.markdown(f"##### {plain(said)}".replace(" %", "\u00a0%"))
-    st.badge(
-        checked.badge,
-        icon=f":material/{SYMBOLS[checked.verdict]}:",
-        color=COLORS[checked.verdict],  # type: ignore[arg-type]
-        help=checked.sentence,
-    )
-    text = finding.why.how_sure if finding.headline else finding.why_not
-    if text:
-        st.markdown(plain(text))
-    for note in finding.why.notes:
-        st.caption(plain(note))
-    uncertainty.offer(view)
-    if not checked.audited:
-        audited.offer(view)
 
 
 def _matrix(view: View, finding: Finding) -> None:
@@ -143,16 +106,9 @@ def _square(view: View) -> Any:
 
 def _choose(view: View) -> None:
     """Look at the two layers of the cell that was clicked."""
-    points = st.session_state[CELLS]["selection"]["points"]
-    layers = [layer_name(points[0]["customdata"][i : i + 2]) for i in (0, 2)] if points else []
-    if len(set(layers)) == 2 and set(layers) <= set(view.layer_names):
-        _choose_two(view, layers)
-
-
-def _choose_two(view: View, layers: list[str]) -> None:
-    choices.open_job(view.job_id)  # it may be shown without having been chosen
-    for name, layer in zip("ab", layers, strict=True):
-        choices.choose_now(name, [layer])
+    layers = linked.cell(view, st.session_state[CELLS]["selection"]["points"])
+    if layers:
+        linked.look_at(view, *layers)
 
 
 def _chart(figure: Any, name: str, alt: str, **selecting: Any) -> None:
@@ -168,70 +124,24 @@ def _chart(figure: Any, name: str, alt: str, **selecting: Any) -> None:
 
 
 def _ways_on(view: View, a: str, b: str) -> None:
+    explore, trust = SCREENS["explore"], SCREENS["trust"]
     with st.container(horizontal=True):
-        for url_path in ("why", "compare", "robustness"):
-            screen = SCREENS[url_path]
-            if st.button(
-                screen.title,
-                icon=screen.icon,
-                key=f"home {url_path}",
-                help=f"Opens the page {screen.title} with these two layers.",
-            ):
-                _choose_two(view, [a, b])
-                st.switch_page(screen.file)
-
-
-def _analyses() -> None:
-    from mlem_core.tasks import analyses
-
-    jobs = analyses.recent(stored.store())
-    own = [job for job in jobs if job.id != stored.EXAMPLE]
-    st.subheader("My analyses")
-    if not own:
-        st.caption("None yet. What you run is listed here, with the example.")
-    shown = jobs[:MOST_LISTED]
-    if len(jobs) > len(shown):
-        shown = [*own[: MOST_LISTED - 1], *jobs[len(own) :]]
-    _lines(shown)
-    rest = [job for job in jobs if job not in shown]
-    if rest:
-        title = f"{len(rest)} more"
-        frame.folded(title, ":material/history:", "more analyses", partial(_lines, rest))
-
-
-def _lines(jobs: list[Job]) -> None:
-    for job in jobs:
-        frame.attempt(partial(_line, job))
-
-
-def _line(job: Job) -> None:
-    """An analysis in the list: name, date, what is in it, its state."""
-    state = job.status().state
-    contents = job.contents() if state == "done" else None
-    parts = [] if job.asked_at is None else [f"{job.asked_at:%d %b %Y, %H:%M}"]
-    if contents is None:
-        names = [*job.spec.models, *(name for name, _ in job.spec.representations)]
-        parts.append(", ".join(names))
-    else:
-        parts.append(", ".join(contents.models))
-        parts.append(many(contents.n_layers, "layer"))
-        parts.append(many(contents.n_features, "feature"))
-    label, color, symbol = STATES[state]
-    with st.container(border=True, horizontal=True, vertical_alignment="center"):
-        with st.container(gap=None):
-            st.markdown(f"**{plain(opening.name_of(job, models=False))}**")
-            st.caption(plain(" · ".join(parts)))
-        st.badge(label, icon=f":material/{symbol}:", color=color)  # type: ignore[arg-type]
-        here = job.id == opening.shown()
         if st.button(
-            "Shown" if here else "Open",
-            key=f"open {job.id}",
-            icon=":material/visibility:" if here else ":material/folder_open:",
-            disabled=here or state != "done",
-            help="Shows it here and in all views.",
+            "Explore these two",
+            icon=explore.icon,
+            key="home explore",
+            help="Opens the page Explore with these two layers.",
         ):
-            choices.open_job(job.id)
-            st.rerun()
+            linked.go(view, a, b, tab="pairs", look="why")
+        if st.button(
+            "Trust it?",
+            icon=trust.icon,
+            key="home trust",
+            help="Opens the page Trust: intervals, tests, the audit, and claims under other "
+            "analysis variants.",
+        ):
+            linked.look_at(view, a, b)
+            st.switch_page(trust.file)
 
 
 frame.page(body)

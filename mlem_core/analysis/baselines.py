@@ -349,25 +349,53 @@ def of_analysis(
     parts = []
     for done, (model, number) in enumerate(wanted, 1):
         source = representations_of(analysis, model, store)
-        depends_on = {
-            "name": name,
-            "stimuli": analysis.stimuli.digest,
-            "layer": [source.identity, number],
-            "missing": analysis.spec.missing if name == "univariate" else None,
-            **analysis.spec.pair_choices,
-        }
 
         def make(layer: Layer = (model, number), source: Representations = source) -> Baseline:
             return _of_layer(analysis, name, {layer: np.asarray(source[layer[1]])})
 
-        kept = STAGE.get(store, depends_on, make)
-        kept.table.insert(0, "model", model)
-        kept.table.insert(1, "layer", number)
-        parts.append(kept)
+        parts.append(STAGE.get(store, _depends_on(analysis, name, source, number), make))
+        _insert(parts[-1].table, (model, number))
         if progress is not None:
             progress(done, len(wanted))
     notices = dict.fromkeys(notice for part in parts for notice in part.notices)
     return Baseline(pd.concat([part.table for part in parts], ignore_index=True), tuple(notices))
+
+
+def find(
+    analysis: Analysis, name: str, store: Store, layers: Sequence[Layer]
+) -> pd.DataFrame | None:
+    """The table of a baseline if every one of these layers is in the store; computes nothing."""
+    tables = []
+    for model, number in layers:
+        try:
+            source = representations_of(analysis, model, store)
+        except InputError:
+            return None
+        kept = STAGE.find(store, _depends_on(analysis, name, source, number))
+        if kept is None:
+            return None
+        tables.append(_insert(kept.table, (model, number)))
+    return pd.concat(tables, ignore_index=True)
+
+
+def _depends_on(
+    analysis: Analysis, name: str, source: Representations, number: int
+) -> dict[str, Any]:
+    """What the key of a baseline of one layer is made of."""
+    return {
+        "name": name,
+        "stimuli": analysis.stimuli.digest,
+        "layer": [source.identity, number],
+        "missing": analysis.spec.missing if name == "univariate" else None,
+        **analysis.spec.pair_choices,
+    }
+
+
+def _insert(table: pd.DataFrame, layer: Layer) -> pd.DataFrame:
+    """The table with its layer, which is not in the file."""
+    table.insert(0, "model", layer[0])
+    table.insert(1, "layer", layer[1])
+    return table
 
 
 def _of_layer(analysis: Analysis, name: str, rows: LayerRows) -> Baseline:

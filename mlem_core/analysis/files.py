@@ -44,8 +44,12 @@ class Contents:
 
     models: tuple[str, ...]
     n_layers: int
-    n_features: int
+    features: tuple[str, ...]
     notices: tuple[str, ...]
+
+    @property
+    def n_features(self) -> int:
+        return len(self.features)
 
 
 def contents(folder: Path | str) -> Contents:
@@ -59,7 +63,7 @@ def contents(folder: Path | str) -> Contents:
     about = json.loads((Path(folder) / "analysis.json").read_text(encoding="utf-8"))
     models = dict.fromkeys(str(model) for model, _ in about["layers"])
     notices = tuple(str(notice) for notice in about["notices"])
-    return Contents(tuple(models), len(about["layers"]), len(about["kinds"]), notices)
+    return Contents(tuple(models), len(about["layers"]), tuple(about["kinds"]), notices)
 
 
 def load(folder: Path | str) -> Analysis:

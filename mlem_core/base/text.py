@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 # A hyphen that is the sign of a number or of its exponent, not a part of a name.
 _SIGN = re.compile(r"(?<![\w-])-(?=[\d.])|(?<=\de)-(?=\d)")
+_NOTHING = re.compile(r"(?<![\w-])-(?=0(?:\.0*)?(?![\d.e]))")
 
 
 def listed(parts: Sequence[str], *, last: str = "and", most: int | None = None) -> str:
@@ -41,8 +42,9 @@ def span(numbers: Sequence[int], least: int = 3) -> str:
 
 
 def minus(text: str) -> str:
-    """The text with true minus signs before its numbers; hyphens in names stay."""
-    return _SIGN.sub("−", text)
+    """The text with true minus signs before its numbers, and none before 0; hyphens in names
+    stay."""
+    return _SIGN.sub("−", _NOTHING.sub("", text))
 
 
 def number(value: float, digits: int = 2) -> str:

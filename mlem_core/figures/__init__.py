@@ -6,7 +6,7 @@ sits on a light page as on a dark one. What a user wrote (names of features, cel
 """
 
 from mlem_core.figures.audit import audit_map, specification_curve
-from mlem_core.figures.compare import importance_scatter, stimulus_map
+from mlem_core.figures.compare import importance_scatter, stimulus_map, two_layers
 from mlem_core.figures.export import (
     DPI,
     FONTS,
@@ -19,10 +19,17 @@ from mlem_core.figures.export import (
     on_paper,
     one_browser,
 )
+from mlem_core.figures.layer_maps import layer_maps
+from mlem_core.figures.naming import naming
 from mlem_core.figures.profiles import profiles, with_interactions
-from mlem_core.figures.similarity import layer_maps, rsa_matrix, similarity_matrices
+from mlem_core.figures.similarity import rsa_matrix, similarity_matrices
 from mlem_core.figures.stimuli import feature_correlations, feature_counts
-from mlem_core.figures.style import GREY, Annotations, feature_colors
+from mlem_core.figures.style import GREY, Annotations, feature_colors, without_marks
+from mlem_core.figures.two_analyses import (
+    importance_differences,
+    side_by_side,
+    similarity_differences,
+)
 from mlem_core.figures.value_distances import (
     value_lines,
     value_map,
@@ -46,20 +53,26 @@ __all__ = [
     "feature_correlations",
     "feature_counts",
     "image",
+    "importance_differences",
     "importance_scatter",
     "layer_maps",
+    "naming",
     "on_paper",
     "one_browser",
     "profiles",
     "rsa_matrix",
+    "side_by_side",
+    "similarity_differences",
     "similarity_matrices",
     "specification_curve",
     "stimulus_map",
     "term_matrices",
+    "two_layers",
     "value_lines",
     "value_map",
     "value_matrices",
     "value_scatter",
     "waterfall",
     "with_interactions",
+    "without_marks",
 ]

@@ -10,7 +10,8 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from mlem_core.base.typing import Layer
+from mlem_core.base.typing import Layer, parse_layer
+from mlem_core.figures.naming import layer_title, model_labels
 from mlem_core.figures.style import (
     GREY,
     LINE,
@@ -19,11 +20,10 @@ from mlem_core.figures.style import (
     SIZE,
     as_number,
     model_blocks,
-    panel_ref,
-    panel_title,
     plain,
     quiet,
     sparse_ticks,
+    wrapped,
 )
 
 HOLDS, FAILS = PALETTE[0], PALETTE[1]
@@ -79,9 +79,10 @@ def audit_map(
     figure.add_trace(_flag_dots(flags, names, [row.name for row in rows]))
     quiet(figure, height=34 * len(rows) + 130)
     blocks = model_blocks(names)
+    names_of = model_labels([model for *_, model in blocks], 20)
     # Many names have no room beside each other on a small screen.
     slanted = len(blocks) > 3
-    for start, stop, model in blocks:
+    for (start, stop, _), label in zip(blocks, names_of, strict=True):
         if start:
             figure.add_vline(x=start - 0.5, line={"color": GREY, "width": 1.5})
         figure.add_annotation(
@@ -89,7 +90,7 @@ def audit_map(
             y=0,
             yref="paper",
             yshift=-24 if slanted else -42,
-            text=plain(model, 20),
+            text=label,
             showarrow=False,
             **({"textangle": -30, "xanchor": "right", "yanchor": "top"} if slanted else {}),
         )
@@ -125,7 +126,7 @@ class _Row(NamedTuple):
 
 
 def _head(layer: Layer) -> str:
-    return f"<b>{plain(layer[0])}:{layer[1]}</b><br>"
+    return f"<b>{layer_title(layer)}</b><br>"
 
 
 def _rows(
@@ -168,7 +169,7 @@ def _cell(change: pd.Series, label: str, is_control: bool) -> tuple[float, str]:
         return after / before if before > 0 else np.nan, text
     return abs(change["rsa_change"]), (
         f"{text}, τ of the profiles {as_number(change['tau'], 2)}<br>"
-        f"RSA changes most with {plain(change['rsa_with'])}, "
+        f"RSA changes most with {layer_title(parse_layer(str(change['rsa_with'])))}, "
         f"by {as_number(change['rsa_change'], 2)}"
     )
 
@@ -214,9 +215,7 @@ def specification_curve(curve: pd.DataFrame, dimensions: Sequence[str], claim: s
     figure.add_traces(_margins(curve, dimensions), rows=1, cols=1)
     figure.add_traces([_choice(curve, y, *row) for y, row in enumerate(rows)], rows=2, cols=1)
     quiet(figure, height=240 + 20 * len(rows) + 60)
-    panel_title(
-        figure, f"{plain(claim, 90)}: {int(curve['holds'].sum())} of {len(curve)}", panel_ref(0)
-    )
+    said = wrapped(f"{claim}: {int(curve['holds'].sum())} of {len(curve)}", 58)
     figure.add_hline(y=0, line={"color": LINE, "width": 1.5}, row=1, col=1)
     figure.update_xaxes(showticklabels=False, showgrid=False)
     figure.update_xaxes(title_text="universes, by margin", row=2, col=1)
@@ -234,7 +233,13 @@ def specification_curve(curve: pd.DataFrame, dimensions: Sequence[str], claim: s
         col=1,
     )
     figure.update_layout(
-        margin={"l": 200, "r": 16, "t": 56, "b": 56},
+        # Over the whole figure: the panel alone is too narrow for it.
+        title={"text": said.replace("$", "&#36;"), "x": 0.5, "font": {"size": SIZE + 1}},
+        title_y=1,
+        title_yref="container",
+        title_yanchor="top",
+        title_pad={"t": 12},
+        margin={"l": 200, "r": 16, "t": 64, "b": 56},
         # The curve rises, so that this corner is free.
         legend={"x": 0.01, "xanchor": "left", "y": 1.0, "yanchor": "top"},
         legend_font_size=SIZE - 1,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -11,8 +11,10 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from mlem_core.base.typing import Layer
+from mlem_core.figures.naming import feature_labels, feature_name, layer_title
 from mlem_core.figures.style import (
     GREY,
+    LEGEND,
     LEVELS,
     LINE,
     NO_ANNOTATIONS,
@@ -29,8 +31,10 @@ from mlem_core.figures.style import (
     faded,
     flag_trace,
     label_places,
+    panel_ref,
     plain,
     quiet,
+    title_of,
     wrapped,
 )
 
@@ -63,11 +67,13 @@ def importance_scatter(
     low, high = float(ends.min()), max(float(ends.max()), 1e-3)
     room = 0.08 * (high - low)
     span = [low - room, high + room]
-    titles = [f"{plain(model)} layer {layer}" for model, layer in pair]
+    titles = [layer_title(layer) for layer in pair]
     points = np.column_stack([x["mean"], y["mean"]]).astype(np.float64)
     # The many near 0 would cover each other's names; the legend has them all.
     far = points.max(axis=1, initial=0.0) > 0.08 * high
-    labels = [plain(name) if named else "" for name, named in zip(drawn, far, strict=True)]
+    names = feature_labels(features, LEGEND)
+    called = dict(zip(features, names, strict=True))
+    labels = [called[name] if named else "" for name, named in zip(drawn, far, strict=True)]
     places = label_places((points - span[0]) / (span[1] - span[0]), labels)
     figure = go.Figure(
         go.Scatter(
@@ -83,7 +89,7 @@ def importance_scatter(
     for i, name in enumerate(drawn):
         spreads = [_spread(side.loc[name], annotations.intervals is None) for side in (x, y)]
         point = _point(name, features.index(name), points[i], spreads, titles)
-        figure.add_trace(point.update(text=[labels[i]], textposition=places[i]))
+        figure.add_trace(point.update(name=called[name], text=[labels[i]], textposition=places[i]))
     if annotations.flags:
         figure.add_trace(_flags_at_ends(annotations.flags, span, titles))
     quiet(figure, height=480)
@@ -93,7 +99,7 @@ def importance_scatter(
     similarity = (
         f"weighted Kendall τ = {as_number(tau, 2)}   ·   RSA Spearman ρ = {as_number(rsa, 2)}"
     )
-    figure.update_layout(title=_title(similarity), margin={"t": 48})
+    figure.update_layout(title=_title(similarity), margin={"t": 48, "b": 60})
     return figure
 
 
@@ -115,8 +121,10 @@ def _spread(stats: pd.Series, over_folds: bool) -> tuple[dict[str, Any], str]:
     """The bar of a feature in one layer, and what hovering over it says."""
     mean, sd, low, high = stats[["mean", "std", "lower", "upper"]].astype(float)
     bar = {"array": [high - mean], "arrayminus": [mean - low], "symmetric": False}
-    spread = f"± {sd:.3f} (sd)" if over_folds else f"[{low:.3f}, {high:.3f}]"
-    return bar, f"FI = {mean:.3f} {spread}"
+    spread = f"± {as_number(sd)} (sd)"
+    if not over_folds:
+        spread = f"[{as_number(low)}, {as_number(high)}]"
+    return bar, f"FI = {as_number(mean)} {spread}"
 
 
 def _point(
@@ -138,8 +146,7 @@ def _point(
         mode="markers+text",
         marker={"color": color, "size": 11, "symbol": _symbol(place, place // len(PALETTE) % 2)},
         cliponaxis=False,
-        name=plain(name),
-        hovertext=["<br>".join((f"<b>{plain(name)}</b>", *hover))],
+        hovertext=["<br>".join((f"<b>{feature_name(name)}</b>", *hover))],
         hoverinfo="text",
     )
 
@@ -210,7 +217,7 @@ def stimulus_map(
                 # A list: the browser would report numbers of a packed array by another name.
                 customdata=[[int(stimulus)] for stimulus in shown["stimulus"]],
                 hovertext=[
-                    f"{plain(label, 80)}<br>{plain(color)}: {plain(as_value(value))}"
+                    f"{plain(label, 80)}<br>{feature_name(color)}: {plain(as_value(value))}"
                     for label, value in zip(shown["label"], shown[color], strict=True)
                 ],
                 hoverinfo="text",
@@ -223,7 +230,7 @@ def stimulus_map(
     bare_axes(figure, points, 1, 1)
     figure.update_layout(
         title=_title(plain(title, 60)),
-        legend_title_text=plain(color) if kind == "nominal" else None,
+        legend_title_text=feature_labels([color], LEGEND)[0] if kind == "nominal" else None,
         margin={"t": 44},
         # Dragging selects; the tool bar can still zoom.
         dragmode="lasso",
@@ -231,6 +238,94 @@ def stimulus_map(
     if kind == "ordered":
         figure.update_layout(legend={"x": 0, "y": 0, "yanchor": "bottom"})
     return figure
+
+
+def two_layers(
+    scatter: go.Figure, maps: tuple[go.Figure, go.Figure], *, narrow: bool = False
+) -> go.Figure:
+    """The importances of two layers and both their maps in one (figure 4 of Salle et al. 2024).
+
+    Parameters
+    ----------
+    scatter : of `importance_scatter`
+    maps : of `stimulus_map`, of the layer on the x axis and of that on the y axis, coloured by one
+        feature
+    narrow : the maps below the scatter, for one column of a journal, instead of beside it
+    """
+    at = _NARROW if narrow else _WIDE
+    figure, letters = make_subplots(1, 3), "abc"
+    traces, headings = [], []
+    for place, (part, domain) in enumerate(zip((scatter, *maps), at.domains, strict=True)):
+        ref = panel_ref(place)
+        for trace in part.data:
+            moved = trace.to_plotly_json() | {"xaxis": f"x{ref}", "yaxis": f"y{ref}"}
+            traces.append(_as_small(moved, place, narrow) if place else moved)
+        for name, ends in zip("xy", domain, strict=True):
+            axis = part.layout[f"{name}axis"].to_plotly_json()
+            other = "y" if name == "x" else "x"
+            axis |= {"domain": ends, "anchor": other + ref, "constrain": "domain"}
+            # Both sides of a panel are cut to the square that fits, from the outside.
+            axis["constraintoward"] = "left" if name == "x" else "top"
+            figure.update_layout({f"{name}axis{ref}": axis})
+        figure.update_layout({f"yaxis{ref}_scaleanchor": f"x{ref}"})
+        headings += _headings(letters[place], part.layout.title.text, ref)
+    figure.add_traces(traces)
+    axes = figure.layout.to_plotly_json()
+    quiet(figure, height=at.height)
+    figure.update_layout({name: axes[name] for name in axes if name[1:].startswith("axis")})
+    figure.update_layout(
+        annotations=headings,
+        margin={"l": 60, "r": 12, "t": 40, "b": 56 if not narrow else 40},
+        legend={"x": 1.02, "y": 1, "yanchor": "top", "title_text": "features"},
+        legend2={
+            "x": 1.02,
+            "y": 0,
+            "yanchor": "bottom",
+            "title": {"text": maps[0].layout.legend.title.text, "font": {"size": SIZE}},
+            "itemsizing": "constant",
+            "tracegroupgap": 2,
+        },
+    )
+    return figure
+
+
+def _as_small(trace: dict[str, Any], place: int, narrow: bool) -> dict[str, Any]:
+    """A trace of a map that stands beside others: smaller points, one legend for both maps."""
+    first = place == 1
+    marker = {**trace["marker"], "size": 4}
+    if "colorbar" in marker:
+        bar = {"lenmode": "pixels", "len": 150, "x": 1.02, "xanchor": "left"}
+        bar |= {"y": 0, "yanchor": "bottom"}
+        if narrow:
+            bar |= {"orientation": "h", "x": 0.5, "xanchor": "center", "y": -0.02, "yanchor": "top"}
+        marker |= {"colorbar": {**marker["colorbar"], **bar}}
+        marker["showscale"] = first and marker["showscale"]
+    shown = first and trace.get("showlegend") is not False
+    return trace | {
+        "marker": marker,
+        "legend": "legend2",
+        "legendgroup": f"stimuli {trace['name']}",
+        "showlegend": shown,
+    }
+
+
+def _headings(letter: str, title: str, ref: str) -> list[dict[str, Any]]:
+    """The letter of a panel at its left, and its title over it."""
+    head = title_of(title, ref)
+    head["font"] = {"size": SIZE}
+    mark = {"text": f"<b>{letter}</b>", "x": 0, "xanchor": "right", "xshift": -6}
+    return [head, {**head, **mark, "font": {"size": SIZE + 3}}]
+
+
+class _Places(NamedTuple):
+    """Where the scatter and the two maps stand: x and y of each, as shares of the plot."""
+
+    domains: tuple[tuple[list[float], list[float]], ...]
+    height: int
+
+
+_WIDE = _Places((([0, 0.6], [0, 1]), ([0.7, 1], [0.55, 1]), ([0.7, 1], [0, 0.45])), 540)
+_NARROW = _Places((([0, 1], [0.42, 1]), ([0, 0.47], [0, 0.29]), ([0.53, 1], [0, 0.29])), 720)
 
 
 # Name, which stimuli, and how their points look.
@@ -246,13 +341,13 @@ def _scale(values: pd.Series, color: str) -> list[_Group]:
         "size": 7,
         "opacity": 0.85,
         "colorbar": {
-            "title": {"text": plain(color), "font": {"size": SIZE}},
+            "title": {"text": feature_labels([color], LEGEND)[0], "font": {"size": SIZE}},
             "thickness": 12,
             "outlinewidth": 0,
         },
         "showscale": bool(there.any()),
     }
-    return [(plain(color), there, marker)]
+    return [(feature_name(color), there, marker)]
 
 
 def _levels(values: pd.Series) -> list[_Group]:

@@ -16,7 +16,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from mlem_core.base.errors import InputError, unknown
-from mlem_core.figures.style import SIZE
+from mlem_core.figures.style import INK, SIZE
 
 FORMATS = ("pdf", "svg", "png", "html")
 # One and two columns of Nature, and nearly those of most journals.
@@ -28,7 +28,6 @@ FONTS = {
     "DejaVu Sans": "'DejaVu Sans', Verdana, sans-serif",
 }
 DPI = (300, 600)
-INK = "#1A1A1A"
 
 _PX_PER_MM = 96 / 25.4
 _NARROW = 640  # px; on less than this the legend goes below the panels
@@ -101,34 +100,41 @@ def on_paper(figure: go.Figure, paper: Paper) -> go.Figure:
         font={"family": FONTS[paper.font], "color": INK},
         title_font_weight=400,
     )
-    names = [
-        str(trace.name)
-        for trace in copy.data
-        if trace.type == "scatter" and trace.showlegend is not False
-    ]
-    if paper.narrow and names and copy.layout.showlegend is not False:
-        title = copy.layout.legend.title.text
-        wide = max(len(html.unescape(name)) for name in names) * 7 + 48
-        across = max(1, int((paper.width - 40) // wide))
-        rows = -(-len(names) // across) + bool(title)
-        room = rows * _LEGEND_ROW + 8
-        below = 48 if copy.layout.margin.b is None else copy.layout.margin.b
-        copy.update_layout(
-            legend={
-                "orientation": "h",
-                "x": 0.5,
-                "xanchor": "center",
-                "xref": "container",
-                "y": 0,
-                "yanchor": "bottom",
-                "yref": "container",
-                "entrywidth": wide - 40,
-                "title_side": "top",
-            },
-            margin_b=below + room,
-            height=copy.layout.height + room,
-        )
+    if paper.narrow and copy.layout.showlegend is not False:
+        _legends_below(copy)
     return copy
+
+
+def _legends_below(figure: go.Figure) -> None:
+    """Set each legend in rows below the panels, one below the other, and make room for them."""
+    names: dict[str, list[str]] = {}
+    for trace in figure.data:
+        if trace.type == "scatter" and trace.showlegend is not False:
+            names.setdefault(trace.legend or "legend", []).append(str(trace.name))
+    room, places = 0, []
+    for legend in sorted(names, reverse=True):  # from the bottom upwards
+        wide = max(len(html.unescape(name)) for name in names[legend]) * 7 + 48
+        across = max(1, int((figure.layout.width - 40) // wide))
+        rows = -(-len(names[legend]) // across) + bool(figure.layout[legend].title.text)
+        places.append((legend, room, wide))
+        room += rows * _LEGEND_ROW + 8
+    if not places:
+        return
+    below = 48 if figure.layout.margin.b is None else figure.layout.margin.b
+    figure.update_layout(margin_b=below + room, height=figure.layout.height + room)
+    for legend, bottom, wide in places:
+        place = {
+            "orientation": "h",
+            "x": 0.5,
+            "xanchor": "center",
+            "xref": "container",
+            "y": bottom / figure.layout.height,
+            "yanchor": "bottom",
+            "yref": "container",
+            "entrywidth": wide - 40,
+            "title_side": "top",
+        }
+        figure.update_layout({legend: place})
 
 
 def as_file(
@@ -147,7 +153,8 @@ def as_file(
         its font, a PDF carries it. HTML is interactive, needs no network and keeps the figure's own
         size.
     paper : size and font of a PDF, SVG or PNG
-    title, caption : of an HTML page
+    title : of the document, as a reader shows it in place of a file name; a PNG has none
+    caption : of an HTML page
 
     Raises
     ------
@@ -166,7 +173,9 @@ def as_file(
         written = image(drawn, "png", **size, scale=paper.scale * paper.dpi / 96)
         return _with_dpi(written, paper.dpi)
     written = image(drawn, format, **size, scale=paper.scale)
-    return _in_mm(written, paper) if format == "svg" else written
+    if format == "pdf":
+        return _pdf_with_title(written, title)
+    return _svg_with_title(_in_mm(written, paper), title)
 
 
 def can_write_images() -> bool:
@@ -253,6 +262,39 @@ def _in_mm(svg: bytes, paper: Paper) -> bytes:
                 length = float(attribute[1]) / _PX_PER_MM
             root = root.replace(attribute[0], side + f'="{length:.2f}mm"'.encode(), 1)
     return root + svg[head.end() :]
+
+
+def _svg_with_title(svg: bytes, title: str) -> bytes:
+    """The SVG with what programs and screen readers call it."""
+    head = re.match(rb"<svg[^>]*>", svg)
+    if head is None or not title:
+        return svg
+    element = f"<title>{html.escape(title, quote=False)}</title>".encode()
+    return head.group() + element + svg[head.end() :]
+
+
+def _pdf_with_title(pdf: bytes, title: str) -> bytes:
+    """The PDF with another title than its writer's, as an update at its end (PDF 1.4, 3.4.5)."""
+    trailer = re.search(rb"trailer\s*<<(.*?)>>\s*startxref\s*(\d+)\s*%%EOF\s*$", pdf, re.DOTALL)
+    info = trailer and re.search(rb"/Info (\d+) 0 R", trailer[1])
+    if not trailer or not info:
+        return pdf
+    number = info[1]
+    found = re.search(rb"(?:^|\n)" + number + rb" 0 obj\s*<<(.*?)>>\s*endobj", pdf, re.DOTALL)
+    entries = re.findall(
+        rb"/(?:Producer|CreationDate|ModDate) ?\([^)]*\)", found[1] if found else b""
+    )
+    coded = b"<FEFF" + title.encode("utf-16-be").hex().upper().encode() + b">"
+    start = len(pdf) + 1
+    update = number + b" 0 obj\n<</Title " + coded + b"\n" + b"\n".join(entries) + b">>\nendobj\n"
+    table = b"xref\n%s 1\n%010d 00000 n \n" % (number, start)
+    return b"".join(
+        (
+            pdf, b"\n", update, table,
+            b"trailer\n<<", trailer[1].strip(), b"\n/Prev ", trailer[2], b">>\n",
+            b"startxref\n%d\n%%%%EOF\n" % (start + len(update)),
+        )
+    )  # fmt: skip
 
 
 def _with_dpi(png: bytes, dpi: int) -> bytes:

@@ -10,21 +10,24 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.figures.naming import feature_labels, feature_name, model_labels, model_name
 from mlem_core.figures.style import (
     DASHES,
     GREY,
+    LEGEND,
     NO_ANNOTATIONS,
     PALETTE,
     SIGNIFICANT,
     SYMBOLS,
+    TITLE,
     Annotations,
     as_number,
+    as_numbers,
     as_p,
     faded,
     flag_trace,
     panel_layout,
     panel_ref,
-    plain,
     whole_layers,
     wrapped,
 )
@@ -69,14 +72,16 @@ def profiles(
     value : what `importance` is, in words with its short name in parentheses
     annotations : intervals are a table of model, layer, quantity ("rho", "ceiling", "importance"),
         feature, value, lower, upper, p_corrected, see `mlem_core.inference.tables.score_table`;
-        flags are of layers (model, layer), drawn as triangles above them
+        flags are of layers (model, layer), drawn as triangles above them; each marked layer has a
+        thin line with its letter, A, B ...
 
     Lines are means over folds; bands are the intervals, or ± 1 standard deviation where there are
     none. A mark is open where the corrected p of its importance is above 0.05. The held-out ρ
     (dashed) and the ceiling (dotted) are in grey.
     """
     models = list(dict.fromkeys(importance["model"]))
-    layout, places = panel_layout([plain(model) for model in models], height=360, across=across)
+    layout, places = panel_layout(model_labels(models, TITLE), height=360, across=across)
+    labels = feature_labels(features, LEGEND)
     bounds = {} if annotations.intervals is None else _bounds(annotations.intervals)
     lines = _lines(importance, "importance", bounds)
     for key in ("rho", "ceiling"):
@@ -86,11 +91,12 @@ def profiles(
     unit = value.rpartition("(")[2].rstrip(")")
     traces: list[dict[str, Any]] = []
     for number, (model, (_, column)) in enumerate(zip(models, places, strict=True)):
-        panel = _Panel(plain(model), number == 0, panel_ref(number))
+        panel = _Panel(model_name(model), number == 0, panel_ref(number))
         for place, name in enumerate(features):
             line = lines.get((model, "importance", name))
             if line is not None:
-                traces += panel.place(_feature_traces(line, name, place, panel, unit))
+                named = _Feature(name, labels[place], place)
+                traces += panel.place(_feature_traces(line, named, panel, unit))
         for key in ("rho", "ceiling"):
             if (model, key, "") in lines:
                 traces += panel.place(_score_traces(lines[model, key, ""], key, panel))
@@ -105,12 +111,40 @@ def profiles(
         x_axis, y_axis = layout[f"xaxis{panel.ref}"], layout[f"yaxis{panel.ref}"]
         x_axis |= whole_layers(importance.loc[importance["model"] == model, "layer"])
         x_axis["title"]["text"] = "layer"
+        marked = [
+            (at, number) for at, (one, number) in enumerate(annotations.marked) if one == model
+        ]
+        _mark_layers(layout, marked, panel.ref)
         # Inner panels share the scale; their numbers would only repeat it.
         shown = {"rangemode": "tozero", "zeroline": True, "showticklabels": column == 1}
         y_axis |= {"matches": "y", **shown}
         y_axis["title"]["text"] = value if column == 1 else None
     # Checking each property would take half of the time; the tests check them.
     return go.Figure(traces, layout, _validate=False)
+
+
+def _mark_layers(layout: dict[str, Any], marked: Sequence[tuple[int, int]], ref: str) -> None:
+    """A thin line with its letter at each layer of a panel that is looked at."""
+    letters: dict[int, list[str]] = {}
+    for place, layer in marked:
+        letters.setdefault(layer, []).append(chr(ord("A") + place))
+    for layer, names in letters.items():
+        at = {"xref": f"x{ref}", "yref": f"y{ref} domain"}
+        line = {"type": "line", "x0": layer, "x1": layer, "y0": 0, "y1": 1, "layer": "below"}
+        layout.setdefault("shapes", []).append({**at, **line, "line": {"color": GREY, "width": 1}})
+        layout["annotations"].append(
+            {
+                **at,
+                "x": layer,
+                "y": 1,
+                "xanchor": "left",
+                "yanchor": "top",
+                "xshift": 2,
+                "text": f"<b>{', '.join(names)}</b>",
+                "showarrow": False,
+                "font": {"color": GREY},
+            }
+        )
 
 
 class _Panel(NamedTuple):
@@ -217,8 +251,8 @@ def _score_traces(line: _Line, key: str, panel: _Panel) -> list[dict[str, Any]]:
             "line": {"color": GREY, "width": 1.5, "dash": dash},
             "marker": {"symbol": "line-ew-open", "size": 14},
             "hovertext": [
-                f"{panel.model}, layer {layer}<br>{label}: Spearman ρ = {value:.3f}{more}"
-                for layer, value, more in zip(x, mean, line.hover, strict=True)
+                f"{panel.model}, layer {layer}<br>{label}: Spearman ρ = {value}{more}"
+                for layer, value, more in zip(x, as_numbers(mean), line.hover, strict=True)
             ],
             "hoverinfo": "text",
         }
@@ -226,13 +260,23 @@ def _score_traces(line: _Line, key: str, panel: _Panel) -> list[dict[str, Any]]:
     return traces
 
 
+class _Feature(NamedTuple):
+    """A feature, its name in the legend, and its place among all features, which decides the
+    colour."""
+
+    name: str
+    label: str
+    place: int
+
+
 def _feature_traces(
-    line: _Line, name: str, place: int, panel: _Panel, unit: str
+    line: _Line, feature: _Feature, panel: _Panel, unit: str
 ) -> list[dict[str, Any]]:
-    """The importance of a feature with its band, in the colour of its place among all features."""
+    """The importance of a feature with its band."""
+    name, label, place = feature
     x, mean, sd, bounds = line
     low, high = (mean - sd, mean + sd) if bounds is None else (bounds.lower, bounds.upper)
-    spread = [f" ± {s:.3f} (sd)" for s in sd] if bounds is None else line.hover
+    spread = [f" ± {s} (sd)" for s in as_numbers(sd)] if bounds is None else line.hover
     color = PALETTE[place % len(PALETTE)]
     symbol: Any = SYMBOLS[place % len(SYMBOLS)]
     if bounds is not None:
@@ -242,7 +286,7 @@ def _feature_traces(
         "x": x,
         "y": mean,
         "error_y": error | {"thickness": 1, "width": 3} if len(x) == 1 else None,
-        "name": plain(name),
+        "name": label,
         "legendgroup": name,
         "showlegend": panel.first,
         "mode": "lines+markers",
@@ -254,8 +298,8 @@ def _feature_traces(
             "maxdisplayed": MARKS if bounds is None else 0,
         },
         "hovertext": [
-            f"<b>{plain(name)}</b><br>{panel.model}, layer {layer}<br>{unit} = {m:.3f}{more}"
-            for layer, m, more in zip(x, mean, spread, strict=True)
+            f"<b>{feature_name(name)}</b><br>{panel.model}, layer {layer}<br>{unit} = {m}{more}"
+            for layer, m, more in zip(x, as_numbers(mean), spread, strict=True)
         ],
         "hoverinfo": "text",
     }

@@ -1,11 +1,12 @@
-"""How alike the layers are: the two matrices and their maps (figure 2 of Salle et al. 2024)."""
+"""How alike the layers are: the two matrices (figure 2 of Salle et al. 2024)."""
 
 from __future__ import annotations
 
+import copy
+import functools
 import itertools
-import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -13,32 +14,39 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from mlem_core.base.typing import FloatArray, Layer, parse_layer
+from mlem_core.figures.matrix import (
+    SIDE,
+    Grid,
+    Labels,
+    Order,
+    dendrogram,
+    grid,
+    labels,
+    model_key,
+    model_strip,
+    outline,
+)
+from mlem_core.figures.naming import model_name
 from mlem_core.figures.style import (
-    MODEL_COLORS,
+    AUDIT,
+    DIVERGING,
+    INK,
     NO_ANNOTATIONS,
-    SYMBOLS,
-    WARNING,
+    SIZE,
     Annotations,
     as_number,
     as_numbers,
     as_p,
-    bare_axes,
-    color_bar,
-    faded,
-    model_blocks,
     panel_ref,
-    panel_title,
-    plain,
     quiet,
-    sparse_ticks,
+    title_of,
     wrapped,
 )
 
 Pair = tuple[Layer, Layer]
 
-_SIDE = 300  # px; of a matrix in a window of usual width
-_LETTER = 7  # px; of a letter
-_NAME = 16  # letters of a model's name that are shown
+_ALONE = 400  # px; of a matrix that has the figure for itself
+_SPACE = 0.06  # between two matrices, as a part of the whole width
 
 
 def similarity_matrices(
@@ -46,11 +54,14 @@ def similarity_matrices(
     rsa: pd.DataFrame,
     across: int = 2,
     annotations: Annotations = NO_ANNOTATIONS,
+    pair: Pair | None = None,
+    order: Order = "model",
 ) -> go.Figure:
     """How alike all layers are, by their profiles and by RSA (figure 2 of Salle et al. 2024).
 
-    Each cell is the point of a scatter too, as those can be selected; its `customdata` is
-    (model, layer, model, layer).
+    Both are on one scale from -1 to 1. Each cell is the point of a scatter too, as those can be
+    selected; its `customdata` is (model, layer, model, layer). A layer's label is the initial of
+    its model and its number; layers that do not follow each other stand a little apart.
 
     Parameters
     ----------
@@ -60,83 +71,41 @@ def similarity_matrices(
         rsa_upper, rsa_p_corrected, see `mlem_core.inference.tables`) are told on hovering;
         flags are two mappings, "tau" and "rsa", of pairs of layers (in both orders), each drawn as
         a dot in its cell
+    pair : the two layers whose cell is outlined in both matrices, with its value
+    order : "model", or "clustering": by average linkage on 1 − RSA, with its dendrogram beside
+        the matrix of RSA and the models' colours along both
     """
-    figure = make_subplots(3 - across, across, horizontal_spacing=0.08, vertical_spacing=0.14)
-    layers = [parse_layer(name) for name in profiles.index]
-    blocks = model_blocks(layers)
-    for place, (square, measure) in enumerate(zip((profiles, rsa), _MEASURES, strict=True)):
-        at = {"row": 1 + place * (across == 1), "col": 1 + place * (across == 2)}
-        values = square.to_numpy(dtype=np.float64)
+    layers = [parse_layer(name) for name in rsa.index]
+    of = grid(layers, order, rsa.to_numpy(dtype=np.float64))
+    matrices = []
+    for square, measure in ((profiles, _TAU), (rsa, _RSA)):
         hover = _interval_texts(annotations.intervals, profiles.index, measure.column)
         flags = annotations.flags.get(measure.key, {})
-        for trace in _matrix_traces(values, layers, measure, hover, flags):
-            figure.add_trace(trace, **at)
-        for start, _, _ in blocks[1:]:
-            span = {"line": {"color": "rgba(255,255,255,0.9)", "width": 1.2}}
-            figure.add_vline(x=start - 0.5, **at, **span)
-            figure.add_hline(y=start - 0.5, **at, **span)
-        figure.update_layout({measure.scale: _scale(values, place, across)})
-        ref = panel_ref(place)
-        _name_models(figure, blocks, ref, left=place == 0 or across == 1)
-        panel_title(figure, f"{measure.title}: {measure.unit}", ref)
-    quiet(figure, height=500 if across == 2 else 820)
-    ends, shared = [-0.5, len(layers) - 0.5], _cell_axes(layers, blocks)
-    figure.update_xaxes(range=ends, **shared)
-    figure.update_yaxes(range=ends[::-1], **shared)
-    figure.update_layout(yaxis_scaleanchor="x", yaxis2_scaleanchor="x2")
-    right, below = (16, 116) if across == 2 else (112, 64)
-    if across == 2:
-        figure.update_layout(yaxis2_showticklabels=False)
-    left = _left_margin(blocks)
-    figure.update_layout(margin={"l": left, "r": right, "t": 40, "b": below})
-    return figure
+        matrices.append(_Matrix(measure, square.to_numpy(dtype=np.float64), hover, flags))
+    return _drawn(of, matrices, "row" if across == 2 else "column", pair)
 
 
 def rsa_matrix(
     rsa: pd.DataFrame,
     chosen: Pair | None = None,
     flags: Mapping[Pair, str] = NO_ANNOTATIONS.flags,
+    order: Order = "model",
 ) -> go.Figure:
     """How alike all layers are by RSA alone, as wide as high, to choose two layers from.
 
-    Its cells can be selected as those of `similarity_matrices`.
+    It is the second matrix of `similarity_matrices`, without a title and without dots.
 
     Parameters
     ----------
     rsa : (n_layers, n_layers) Spearman ρ, named "model:layer"
-    chosen : the two layers whose cells are outlined
+    chosen : the two layers whose cells are outlined, with their value
     flags : why pairs of layers (in both orders) are flagged; told on hovering, not drawn
+    order : "model" or "clustering"
     """
-    layers, measure = [parse_layer(name) for name in rsa.index], _MEASURES[1]
-    blocks, n, values = model_blocks(layers), len(layers), rsa.to_numpy(dtype=np.float64)
-    hover = np.full((n, n), "", dtype=object)
-    heatmap, points, *_ = _matrix_traces(values, layers, measure, hover, flags)
-    # The outline is of the cell itself, not of the point that was clicked.
-    points.update(selected={"marker": {"opacity": 0}})
-    figure = go.Figure([heatmap, points])
-    for start, _, _ in blocks[1:]:
-        span = {"line": {"color": "rgba(255,255,255,0.9)", "width": 1.2}}
-        figure.add_vline(x=start - 0.5, **span)
-        figure.add_hline(y=start - 0.5, **span)
-    if chosen is not None:
-        i, j = (layers.index(layer) for layer in chosen)
-        for x, y in {(i, j), (j, i)}:
-            for color, width in (("white", 5), (WARNING, 2.5)):
-                figure.add_shape(
-                    type="rect", x0=x - 0.5, x1=x + 0.5, y0=y - 0.5, y1=y + 0.5,
-                    line={"color": color, "width": width},
-                )  # fmt: skip
-    _name_models(figure, blocks, "", left=True)
-    quiet(figure, height=520)
-    scale = _scale(values, 0, 2)
-    scale["colorbar"] |= {"x": 0.5, "len": 0.6}
-    figure.update_layout({measure.scale: scale})
-    ends = [-0.5, n - 0.5]
-    shared = _cell_axes(layers, blocks)
-    figure.update_xaxes(range=ends, **shared)
-    figure.update_yaxes(range=ends[::-1], scaleanchor="x", constraintoward="top", **shared)
-    figure.update_layout(margin={"l": _left_margin(blocks), "r": 8, "t": 8, "b": 116})
-    return figure
+    layers, values = [parse_layer(name) for name in rsa.index], rsa.to_numpy(dtype=np.float64)
+    hover = _interval_texts(None, rsa.index, _RSA.column)
+    matrix = _Matrix(_RSA, values, hover, flags)
+    return _drawn(grid(layers, order, values), [matrix], "alone", chosen)
 
 
 class _Measure(NamedTuple):
@@ -144,147 +113,204 @@ class _Measure(NamedTuple):
     column: str  # begins its columns in the table of intervals
     title: str
     unit: str
-    scale: str
 
 
-_MEASURES = (
-    _Measure("tau", "weighted_tau", "by feature importance", "weighted Kendall τ", "coloraxis"),
-    _Measure("rsa", "rsa", "by neural distances (RSA)", "Spearman ρ", "coloraxis2"),
-)
+_TAU = _Measure("tau", "weighted_tau", "by feature importance", "weighted Kendall τ")
+_RSA = _Measure("rsa", "rsa", "by neural distances (RSA)", "Spearman ρ")
 
 
-def _matrix_traces(
-    values: FloatArray,
-    layers: Sequence[Layer],
-    measure: _Measure,
-    hover: np.ndarray,
-    flags: Mapping[Pair, str],
-) -> list[go.Heatmap | go.Scatter]:
-    """The heatmap, a point a cell (for hovering and selecting), and a dot in each flagged cell."""
-    n = len(layers)
-    names = [f"{plain(model)} {layer}" for model, layer in layers]
-    columns, rows = (part.ravel() for part in np.meshgrid(np.arange(n), np.arange(n)))
-    cells = list(itertools.product(range(n), repeat=2))  # row by row
-    reasons = [flags.get((layers[row], layers[column]), "") for row, column in cells]
-    heatmap = go.Heatmap(
-        z=values,
-        x=np.arange(n),
-        y=np.arange(n),
-        coloraxis=measure.scale,
-        hoverinfo="skip",
-        name=measure.title,
-    )
-    points = go.Scatter(
-        x=columns,
-        y=rows,
-        mode="markers",
-        # Seen only where it is selected; the nearest one answers for its cell.
-        marker={
-            "symbol": "square-open",
-            "size": 9,
-            "opacity": 0,
-            "color": "#D55E00",
-            "line": {"width": 2.5},
-        },
-        selected={"marker": {"opacity": 1, "color": "#D55E00"}},
-        unselected={"marker": {"opacity": 0}},
-        customdata=[(*layers[row], *layers[column]) for row, column in cells],
-        hovertext=[
-            f"{names[row]} and {names[column]}<br>{measure.unit} = {text}{hover[row, column]}"
-            + (f"<br>audit: {wrapped(why)}" if why else "")
-            for (row, column), text, why in zip(
-                cells, as_numbers(values.ravel()), reasons, strict=True
-            )
-        ],
-        hoverinfo="text",
-        showlegend=False,
-        name=f"cells {measure.title}",
-    )
-    dots = np.flatnonzero([bool(why) for why in reasons])
-    if not len(dots):
-        return [heatmap, points]
-    flagged = go.Scatter(
-        x=columns[dots],
-        y=rows[dots],
-        mode="markers",
-        marker={"size": 3, "color": "white", "opacity": 0.75},
-        hoverinfo="skip",
-        showlegend=False,
-        name=f"audit {measure.title}",
-    )
-    return [heatmap, points, flagged]
+class _Matrix(NamedTuple):
+    """The values of a measure, and of each cell what hovering adds and why it is flagged."""
+
+    measure: _Measure
+    values: FloatArray
+    hover: np.ndarray
+    flags: Mapping[Pair, str]
 
 
-def _cell_axes(layers: Sequence[Layer], blocks: list[tuple[int, int, str]]) -> dict[str, Any]:
-    """What both axes of a matrix share."""
+_Arrangement = Literal["alone", "row", "column"]
+
+
+def _drawn(
+    of: Grid, matrices: Sequence[_Matrix], arranged: _Arrangement, pair: Pair | None
+) -> go.Figure:
+    """The matrices beside or below each other; one alone has neither title nor dots."""
+    around, several = labels(of), arranged != "alone"
+    layout = copy.deepcopy(_base(len(matrices)))
+    traces: list[dict[str, Any]] = []
+    start, end = of.span
+    tree: list[dict[str, Any]] = []
+    if of.tree is not None:
+        line, end = dendrogram(of)
+        tree = [line]
+    # Below each other both leave room for the tree, so that they are of one size.
+    ends = [
+        (start, end if matrix.measure is _RSA or arranged == "column" else of.span[1])
+        for matrix in matrices
+    ]
+    for place, matrix in enumerate(matrices):
+        ref = panel_ref(place)
+        drawn = _matrix_traces(of, matrix, dots=several)
+        if of.tree is not None:
+            drawn.append(model_strip(of))
+        if matrix.measure is _RSA and tree:
+            drawn += tree
+            layout["annotations"].append(_tree_scale(of, end, ref))
+        traces += [{"xaxis": f"x{ref}", "yaxis": f"y{ref}"} | trace for trace in drawn]
+        left = place == 0 or arranged == "column"
+        layout["annotations"] += around.annotations(ref, left=left)
+        if several:
+            title = title_of(f"{matrix.measure.title}: {matrix.measure.unit}", ref)
+            middle = {"x": float(of.edges[[0, -1]].mean()), "xref": f"x{ref}"}
+            layout["annotations"].append(title | middle)
+        if pair is not None:
+            i, j = (of.rows[of.layers.index(layer)] for layer in pair)
+            shapes, texts = outline(of, pair, float(matrix.values[i, j]), ref)
+            layout.setdefault("shapes", []).extend(shapes)
+            layout["annotations"] += texts
+        around.set_axes(layout, ref, ends[place], (of.span[1], float(of.edges[0])))
+        layout[f"yaxis{ref}"]["showticklabels"] = left
+    _arrange(layout, of, arranged, ends, around.below)
+    _set_scale(layout, of, arranged, around)
+    # Checking each property would take half of the time; the tests check them.
+    return go.Figure(traces, layout, _validate=False)
+
+
+@functools.lru_cache(maxsize=4)
+def _base(n: int) -> dict[str, Any]:
+    """The layout that all have, as a dict: Plotly checks each change of a figure anew."""
+    figure = make_subplots(1, n)
+    quiet(figure, height=500)
+    layout: dict[str, Any] = figure.to_plotly_json()["layout"]
+    return layout | {"annotations": []}
+
+
+def _arrange(
+    layout: dict[str, Any],
+    of: Grid,
+    arranged: _Arrangement,
+    ends: Sequence[tuple[float, float]],
+    below: int,
+) -> None:
+    """Where the matrices are, all of one size, and the height of all."""
+    if arranged == "alone":
+        layout["height"] = _ALONE
+        layout["yaxis"]["constraintoward"] = "top"
+    elif arranged == "row":
+        layout["height"] = SIDE
+        first, second = (end - start for start, end in ends)
+        wide = (1 - _SPACE) * first / (first + second)
+        layout["xaxis"] |= {"domain": [0, wide], "constraintoward": "right"}
+        layout["xaxis2"] |= {"domain": [wide + _SPACE, 1], "constraintoward": "left"}
+    else:
+        start, end = ends[0]
+        side = round(SIDE * (of.edges[-1] - of.edges[0]) / (end - start))
+        layout["height"] = 2 * side + below + 44
+        part = side / layout["height"]
+        layout["yaxis"]["domain"], layout["yaxis2"]["domain"] = [1 - part, 1], [0, part]
+        layout["xaxis"]["domain"] = layout["xaxis2"]["domain"] = [0, 1]
+
+
+def _set_scale(layout: dict[str, Any], of: Grid, arranged: _Arrangement, around: Labels) -> None:
+    """The colour scale of all matrices, below them or beside them, and the margins."""
+    bar: dict[str, Any] = {
+        "thickness": 10,
+        "outlinewidth": 0,
+        "tickvals": [-1, -0.5, 0, 0.5, 1],
+        "ticktext": ["−1 (opposite)", "−0.5", "0", "0.5", "1 (alike)"],
+        "tickfont": {"size": SIZE - 1},
+    }
+    below, right = around.below, 16
+    if of.tree is not None:
+        text = model_key(of, 100 if arranged == "row" else 48)
+        key = {"text": text, "x": 0.5, "xref": "paper", "y": 0, "yref": "paper"}
+        lies = {"yanchor": "top", "yshift": -below, "showarrow": False}
+        layout["annotations"].append(key | lies)
+        below += 20 * (text.count("<br>") + 1)
+    if arranged == "column":
+        bar |= {"orientation": "v", "len": 0.5, "x": 1.01, "xanchor": "left", "y": 0.5}
+        right = 104
+    else:
+        low = {"yref": "container", "yanchor": "bottom", "ypad": 0}
+        wide = 0.6 if arranged == "alone" else 0.4
+        bar |= {"orientation": "h", "x": 0.5, "xanchor": "center", "len": wide} | low
+        below += 44
+    layout["coloraxis"] = {"cmin": -1, "cmax": 1, "colorscale": DIVERGING, "colorbar": bar}
+    top = 8 if arranged == "alone" else 40
+    layout["margin"] = {"l": around.left, "r": right, "t": top, "b": below}
+    layout["height"] += top + below
+    if arranged != "column":
+        # Room for its numbers below it, which its own height leaves out.
+        layout["coloraxis"]["colorbar"]["y"] = 22 / layout["height"]
+
+
+def _tree_scale(of: Grid, end: float, ref: str) -> dict[str, Any]:
+    """What the dendrogram's ends are, below it."""
+    highest = float(of.tree[-1, 2]) if of.tree is not None and len(of.tree) else 0.0
     return {
-        **sparse_ticks(layers, blocks),
-        "showgrid": False,
-        "zeroline": False,
-        "constrain": "domain",
-        "ticks": "",
-        "tickangle": 0,
+        "text": f"1 − RSA<br>0 to {as_number(highest, 2)}",
+        "x": (of.span[1] + end) / 2,
+        "xref": f"x{ref}",
+        "y": 0,
+        "yref": f"y{ref} domain",
+        "yanchor": "top",
+        "showarrow": False,
+        "font": {"size": SIZE - 2},
     }
 
 
-def _left_margin(blocks: list[tuple[int, int, str]]) -> int:
-    """px for the names of the models to the left of a matrix."""
-    if _have_room(blocks):
-        return 76
-    return 34 + _LETTER * max(len(plain(model, _NAME)) for *_, model in blocks)
-
-
-def _scale(values: FloatArray, place: int, across: int) -> dict[str, Any]:
-    """The colour scale of a matrix: below it, or beside it where one is below the other."""
-    known = values[np.isfinite(values)]
-    low = min(0.9, math.floor(known.min() * 10) / 10) if known.size else 0.0
-    scale = color_bar(low, 0.23 if place == 0 else 0.77)
-    if across == 1:
-        scale["colorbar"] |= {
-            "orientation": "v",
-            "len": 0.36,
-            "x": 1.01,
-            "xanchor": "left",
-            "y": 0.785 if place == 0 else 0.215,
-            "yref": "paper",
-            "yanchor": "middle",
-        }
-    return scale
-
-
-def _name_models(
-    figure: go.Figure, blocks: list[tuple[int, int, str]], ref: str, *, left: bool
-) -> None:
-    """The name of each model beside its layers, below a matrix and (`left`) to its left.
-
-    Along the sides where all have room, else at an angle.
-    """
-    along = _have_room(blocks)
-    below: dict[str, Any] = {"yshift": -44}
-    beside: dict[str, Any] = {"xshift": -48, "textangle": -90}
-    if not along:
-        slanted = {"textangle": -30, "xanchor": "right", "yanchor": "top"}
-        below = {"yshift": -24, "xshift": 8, **slanted}
-        beside = {"xshift": -24, "xanchor": "right"}
-    for start, stop, model in blocks:
-        middle = (start + stop - 1) / 2
-        shared = {"text": plain(model, _NAME), "showarrow": False}
-        figure.add_annotation(
-            x=middle, xref=f"x{ref}", y=0, yref=f"y{ref} domain", **shared, **below
-        )
-        if left:
-            figure.add_annotation(
-                y=middle, yref=f"y{ref}", x=0, xref=f"x{ref} domain", **shared, **beside
-            )
-
-
-def _have_room(blocks: list[tuple[int, int, str]]) -> bool:
-    """Whether each model's name is shorter than its part of a side."""
-    n = blocks[-1][1]
-    return all(
-        (stop - start) / n * _SIDE > _LETTER * len(plain(model, _NAME))
-        for start, stop, model in blocks
-    )
+def _matrix_traces(of: Grid, matrix: _Matrix, *, dots: bool) -> list[dict[str, Any]]:
+    """The heatmap, a point a cell (for hovering and selecting), and a dot in each flagged cell."""
+    measure, flags, n = matrix.measure, matrix.flags, len(of.layers)
+    names = [f"{model_name(model)} {layer}" for model, layer in of.layers]
+    cells = list(itertools.product(range(n), repeat=2))  # row by row
+    reasons = [flags.get((of.layers[row], of.layers[column]), "") for row, column in cells]
+    values = as_numbers(matrix.values[np.ix_(of.rows, of.rows)].ravel())
+    more = matrix.hover[np.ix_(of.rows, of.rows)].ravel()
+    columns, rows = (part.ravel() for part in np.meshgrid(*[of.centres.astype(np.float32)] * 2))
+    heatmap = {
+        "type": "heatmap",
+        "z": of.square(matrix.values),
+        "x": of.edges,
+        "y": of.edges,
+        "coloraxis": "coloraxis",
+        "hoverinfo": "skip",
+        "name": measure.title,
+    }
+    points = {
+        "type": "scatter",
+        "x": columns,
+        "y": rows,
+        "mode": "markers",
+        # Never seen; the nearest one answers for its cell.
+        "marker": {"symbol": "square", "size": 9, "opacity": 0},
+        "selected": {"marker": {"opacity": 0}},
+        "unselected": {"marker": {"opacity": 0}},
+        "customdata": [(*of.layers[row], *of.layers[column]) for row, column in cells],
+        "hovertext": [
+            f"{names[row]} and {names[column]}<br>{measure.unit} = {text}{told}"
+            + (f"<br>audit: {wrapped(why)}" if why else "")
+            for (row, column), text, told, why in zip(cells, values, more, reasons, strict=True)
+        ],
+        "hoverinfo": "text",
+        "showlegend": False,
+        "name": f"cells {measure.title}",
+    }
+    flagged = np.flatnonzero([bool(why) for why in reasons])
+    if not dots or not len(flagged):
+        return [heatmap, points]
+    marks = {
+        "type": "scatter",
+        "x": columns[flagged],
+        "y": rows[flagged],
+        "mode": "markers",
+        # Seen on the light cells and on the dark ones.
+        "marker": {"size": 4, "color": INK, "line": {"color": "white", "width": 1}},
+        "hoverinfo": "skip",
+        "showlegend": False,
+        "name": f"{AUDIT} {measure.title}",
+    }
+    return [heatmap, points, marks]
 
 
 def _interval_texts(table: pd.DataFrame | None, names: pd.Index, measure: str) -> np.ndarray:
@@ -301,78 +327,3 @@ def _interval_texts(table: pd.DataFrame | None, names: pd.Index, measure: str) -
         a, b = place[row["layer_a"]], place[row["layer_b"]]
         texts[a, b] = texts[b, a] = text
     return texts
-
-
-def layer_maps(
-    layer_map: pd.DataFrame, importance: pd.DataFrame | None = None, across: int = 2
-) -> go.Figure:
-    """Layers as points, near where alike (MDS), a line a model, one panel a measure.
-
-    Parameters
-    ----------
-    layer_map : measure ("profiles" or "rsa"), model, layer, x, y
-    importance : model, layer, fold, feature, importance; what hovering over a layer tells of it
-    across : 2 beside each other, 1 below each other
-    """
-    figure = make_subplots(3 - across, across, horizontal_spacing=0.06, vertical_spacing=0.1)
-    models = list(dict.fromkeys(layer_map["model"]))
-    profiles = {} if importance is None else _profiles_in_words(importance)
-    measures = (("profiles", "by feature importance"), ("rsa", "by neural distances (RSA)"))
-    for place, (measure, title) in enumerate(measures):
-        at = {"row": 1 + place * (across == 1), "col": 1 + place * (across == 2)}
-        for i, model in enumerate(models):
-            points = layer_map[(layer_map["measure"] == measure) & (layer_map["model"] == model)]
-            points = points.sort_values("layer")
-            color = MODEL_COLORS[i % len(MODEL_COLORS)]
-            ends = {0, len(points) - 1}
-            figure.add_trace(
-                go.Scatter(
-                    x=points["x"],
-                    y=points["y"],
-                    name=plain(model),
-                    legendgroup=model,
-                    showlegend=place == 0,
-                    mode="lines+markers+text",
-                    line={"color": faded(color, 0.45), "width": 1.5},
-                    marker={
-                        "color": color,
-                        "symbol": SYMBOLS[i % len(SYMBOLS)],
-                        # Depth can be seen without counting: points grow with the layer.
-                        "size": np.linspace(6, 12, len(points)) if len(points) > 1 else 10,
-                        "opacity": 0.9,
-                    },
-                    selected={"marker": {"opacity": 1, "size": 16}},
-                    unselected={"marker": {"opacity": 0.55}},
-                    text=[f"{n}" if k in ends else "" for k, n in enumerate(points["layer"])],
-                    textposition="top center",
-                    cliponaxis=False,
-                    customdata=points[["model", "layer"]].to_numpy(dtype=object),
-                    hovertext=[
-                        f"<b>{plain(model)}</b><br>layer {n}{profiles.get((model, n), '')}"
-                        for n in points["layer"]
-                    ],
-                    hoverinfo="text",
-                ),
-                **at,
-            )
-        panel_title(figure, title, "" if place == 0 else "2")
-    quiet(figure, height=460 if across == 2 else 860)
-    for place, (measure, _) in enumerate(measures):
-        bare_axes(
-            figure,
-            layer_map[layer_map["measure"] == measure],
-            1 + place * (across == 1),
-            1 + place * (across == 2),
-        )
-    return figure
-
-
-def _profiles_in_words(importance: pd.DataFrame, most: int = 4) -> dict[tuple[str, int], str]:
-    """The features that matter most in each layer, as lines of a hover text."""
-    means = importance.groupby(["model", "layer", "feature"], sort=False)["importance"].mean()
-    words = {}
-    for (model, layer), profile in means.groupby(level=["model", "layer"], sort=False):
-        top = profile.droplevel(["model", "layer"]).nlargest(most)
-        lines = [f"<br>{plain(name)}: FI = {value:.3f}" for name, value in top.items()]
-        words[(str(model), int(layer))] = "".join(lines)
-    return words

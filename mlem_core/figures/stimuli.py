@@ -9,19 +9,22 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from mlem_core.figures.naming import feature_labels, feature_name
 from mlem_core.figures.style import (
     BARS,
+    DIVERGING,
     GREY,
     SIZE,
     as_number,
     as_text,
     common_levels,
     feature_colors,
+    in_full,
     panels,
-    plain,
     quiet,
     say,
     short,
+    short_names,
 )
 
 
@@ -32,7 +35,8 @@ def feature_correlations(square: pd.DataFrame) -> go.Figure:
     ----------
     square : (n_features, n_features); the lower triangle is drawn
     """
-    names = [plain(name, 20) for name in square.index]
+    names = feature_labels([str(name) for name in square.index], 20)
+    full = [feature_name(str(name)) for name in square.index]
     values = square.to_numpy(dtype=np.float64)
     low = np.tril(np.ones(values.shape, dtype=bool), -1)
     z = np.where(low, values, np.nan)[1:, :-1]
@@ -41,7 +45,7 @@ def feature_correlations(square: pd.DataFrame) -> go.Figure:
         for i, row in enumerate(z)
     ]
     hover = [
-        [f"{names[i + 1]} and {names[j]}<br>Pearson r = {cell}" if cell else "" for j, cell in
+        [f"{full[i + 1]} and {full[j]}<br>Pearson r = {cell}" if cell else "" for j, cell in
          enumerate(row)]
         for i, row in enumerate(text)
     ]  # fmt: skip
@@ -54,8 +58,7 @@ def feature_correlations(square: pd.DataFrame) -> go.Figure:
                 y=np.arange(len(names) - 1),
                 zmin=-1,
                 zmax=1,
-                colorscale="RdBu",
-                reversescale=True,
+                colorscale=DIVERGING,
                 text=text,
                 texttemplate="%{text}" if len(names) <= 16 else None,
                 hovertext=hover,
@@ -97,7 +100,9 @@ def feature_counts(
     across : panels beside each other
     """
     palette = feature_colors(all_features or [name for name, _ in features])
-    figure, places = panels([plain(name) for name, _ in features], height=210, across=across)
+    figure, places = panels(
+        feature_labels([name for name, _ in features], 24), height=210, across=across
+    )
     for (name, kind), (row, column) in zip(features, places, strict=True):
         labels, counts, hover = _counted(table[name], kind)
         colors = [GREY if label in ("missing", "other") else palette[name] for label in labels]
@@ -106,17 +111,17 @@ def feature_counts(
                 x=list(range(len(labels))),
                 y=counts,
                 marker={"color": colors, "line": {"width": 0}},
-                hovertext=[f"<b>{plain(name)}</b><br>{text}" for text in hover],
+                hovertext=[f"<b>{feature_name(name)}</b><br>{text}" for text in hover],
                 hoverinfo="text",
                 showlegend=False,
-                name=plain(name),
+                name=feature_name(name),
             ),
             row=row,
             col=column,
         )
         figure.update_xaxes(
             tickvals=list(range(len(labels))),
-            ticktext=[plain(label, 11) for label in labels],
+            ticktext=short_names(labels, 11),
             tickangle=0 if sum(min(len(label), 11) for label in labels) <= 24 else -50,
             showgrid=False,
             row=row,
@@ -149,5 +154,5 @@ def _counted(values: pd.Series, kind: str) -> tuple[list[str], list[int], list[s
             pairs.append(("other", int(tally[other].sum())))
     if missing:
         pairs.append(("missing", missing))
-    hover = [f"{plain(label)}: {count} stimuli" for label, count in pairs]
+    hover = [f"{in_full(label)}: {count:,} stimuli" for label, count in pairs]
     return [label for label, _ in pairs], [count for _, count in pairs], hover

@@ -17,7 +17,9 @@ import plotly.graph_objects as go
 from plotly.colors import sample_colorscale
 from plotly.subplots import make_subplots
 
+from mlem_core.base.labels import isolated, shortened
 from mlem_core.base.text import minus, number
+from mlem_core.base.typing import Layer
 
 # Okabe and Ito's colours, told apart with every common colour vision, in an order that sets
 # neighbours far apart. Black (lost on a dark page) is a brown here and the yellow is darker.
@@ -39,14 +41,27 @@ MODEL_COLORS = ("#4477AA", "#EE6677", "#228833", "#CCBB44", "#AA3377", "#66CCEE"
 # Cividis without its ends, which are lost on a dark page and on a white one.
 SEQUENTIAL = sample_colorscale("Cividis", [0.12 + 0.085 * i for i in range(11)])
 
+# Blue to brown over a light middle, for signed values: told apart with every common colour vision,
+# both ends neither lost on a dark page nor on a white one.
+_SIGNED = (
+    *("#1B4F8A", "#3B7DB8", "#7FB0D6", "#C3DAEA"),
+    "#F5F3EF",
+    *("#F6D3B3", "#E9A066", "#CB6A2B", "#963F0F"),
+)
+DIVERGING = [[at / 8, color] for at, color in enumerate(_SIGNED)]
+
 GREY = "#8C8C8C"
 WARNING = "#D55E00"
+INK = "#1A1A1A"  # on a light ground of its own, whatever the page
 FAINT = "rgba(140,140,140,0.22)"
 LINE = "rgba(140,140,140,0.55)"
 SIZE = 13
 LEVELS = 16  # more levels than this of a nominal feature are drawn as "other"
 BARS = 12
+LEGEND = 26  # letters of a name in a legend
+TITLE = 28  # letters of a name over a panel
 SIGNIFICANT = 0.05
+AUDIT = "audit"  # begins the names of what marks layers and pairs of layers
 
 
 @dataclass(frozen=True)
@@ -58,10 +73,12 @@ class Annotations:
     intervals : table of confidence intervals and corrected p-values; None where there is none
     flags : why a layer, or a pair of layers, is to be read with care; each figure says what its
         keys are
+    marked : the layers (model, layer) that are looked at, first A, then B
     """
 
     intervals: pd.DataFrame | None = None
     flags: Mapping[Any, Any] = field(default_factory=dict)
+    marked: Sequence[Layer] = ()
 
 
 NO_ANNOTATIONS = Annotations()
@@ -78,31 +95,19 @@ def feature_colors(features: Sequence[str]) -> dict[str, str]:
 def plain(text: Any, longest: int = 28) -> str:
     """Text as Plotly shall show it: shortened, on one line, nothing in it taken for mark-up."""
     line = " ".join(str(text).split())
-    if len(line) > longest:
-        line = line[: longest - 1].rstrip() + "…"
-    # A pair of dollars would be taken for a formula.
-    return html.escape(line, quote=False).replace("$", "&#36;")
+    return in_full(line if len(line) <= longest else line[: longest - 1].rstrip() + "…")
+
+
+def in_full(text: str) -> str:
+    """Text as Plotly shall show it, in full: on one line, nothing in it taken for mark-up or a
+    formula, and without a hold on the direction of its neighbours."""
+    line = " ".join(text.split())
+    return isolated(html.escape(line, quote=False).replace("$", "&#36;"))
 
 
 def short_names(names: Sequence[str], longest: int = 14) -> list[str]:
-    """Names as labels of at most so many letters; what is cut leaves no two alike."""
-    for cut in (_cut_end, _cut_middle):
-        labels = [cut(" ".join(str(name).split()), longest) for name in names]
-        if len(set(labels)) == len(set(names)):
-            return [plain(label, longest) for label in labels]
-    numbered = [f"{_cut_end(name, longest - 4)} {at}" for at, name in enumerate(names, 1)]
-    return [plain(label, longest) for label in numbered]
-
-
-def _cut_end(name: str, longest: int) -> str:
-    return name if len(name) <= longest else f"{name[: longest - 1].rstrip()}…"
-
-
-def _cut_middle(name: str, longest: int) -> str:
-    if len(name) <= longest:
-        return name
-    end = (longest - 1) // 2
-    return f"{name[: longest - 1 - end].rstrip()}…{name[-end:].lstrip()}"
+    """Names as labels of at most so many letters, all different."""
+    return [in_full(label) for label in shortened([str(name) for name in names], longest)]
 
 
 def panels(
@@ -233,28 +238,6 @@ def say(figure: go.Figure, text: str) -> None:
     figure.update_yaxes(visible=False)
 
 
-def color_bar(low: float, x: float) -> dict[str, Any]:
-    return {
-        "cmin": low,
-        "cmax": 1.0,
-        "colorscale": SEQUENTIAL,
-        "colorbar": {
-            "orientation": "h",
-            "thickness": 10,
-            "len": 0.36,
-            "x": x,
-            "xanchor": "center",
-            "y": 0.01,
-            "yref": "container",
-            "ypad": 0,
-            "yanchor": "bottom",
-            "outlinewidth": 0,
-            "tickvals": [low, 1.0],
-            "ticktext": [f"different ({short(low)})", "similar (1)"],
-        },
-    }
-
-
 def flag_trace(
     x: Sequence[float], y: Sequence[float], hover: Sequence[str], legend: bool
 ) -> dict[str, Any]:
@@ -265,12 +248,20 @@ def flag_trace(
         "mode": "markers",
         "marker": {"symbol": "triangle-up-open", "size": 8, "color": WARNING},
         "cliponaxis": False,
-        "name": "audit",
-        "legendgroup": "audit",
+        "name": AUDIT,
+        "legendgroup": AUDIT,
         "showlegend": legend,
         "hovertext": list(hover),
         "hoverinfo": "text",
     }
+
+
+def without_marks(figure: go.Figure) -> go.Figure:
+    """A copy without the triangles and dots of the audit, for a screen or a file; hovering still
+    says why."""
+    copied = go.Figure(figure)
+    copied.data = [trace for trace in copied.data if not (trace.name or "").startswith(AUDIT)]
+    return copied
 
 
 def whole_layers(layers: pd.Series) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from mlem_core.base.typing import FloatArray, Layer
+from mlem_core.figures.naming import layer_title, model_labels
 from mlem_core.figures.style import (
     DASHES,
     GREY,
@@ -21,8 +22,10 @@ from mlem_core.figures.style import (
     PALETTE,
     SEQUENTIAL,
     SIZE,
+    TITLE,
     as_number,
     bare_axes,
+    in_full,
     label_places,
     panel_layout,
     panel_ref,
@@ -58,7 +61,7 @@ def value_matrices(
     """
     own = table[table["feature"] == feature]
     names = _values(own)
-    titles = [f"{plain(model)} layer {layer}" for model, layer in layers]
+    titles = [layer_title(layer) for layer in layers]
     one = len(layers) == 1
     side = max(300, min(520, 130 + _CELL * len(names))) if one else 300
     layout, _ = panel_layout(titles, height=side, across=across)
@@ -176,7 +179,7 @@ def _marks(
 
 def _told(row: Any) -> str:
     """What the pointer over a pair of values says."""
-    a, b = plain(row.value_a), plain(row.value_b)
+    a, b = in_full(str(row.value_a)), in_full(str(row.value_b))
     if row.n_pairs == 0:
         return f"<b>{a} and {b}</b><br>{_UNSEEN} ({as_number(row.distance)})"
     number = f"{as_number(row.distance)} ± {as_number(row.sd)} (sd over folds)"
@@ -227,7 +230,7 @@ def value_map(points: pd.DataFrame, title: str) -> go.Figure:
                 mode="markers",
                 marker={"size": 7, "color": PALETTE[0]},
                 hovertext=[
-                    f"<b>{plain(name)}</b><br>spread {as_number(one)}"
+                    f"<b>{in_full(name)}</b><br>spread {as_number(one)}"
                     for name, one in zip(names, spread, strict=True)
                 ],
                 hoverinfo="text",
@@ -260,7 +263,7 @@ def value_lines(table: pd.DataFrame, feature: str, across: int = 3) -> go.Figure
     means = own.groupby(["value_a", "value_b"], sort=False)["distance"].mean()
     furthest = [(str(a), str(b)) for a, b in means.nlargest(NAMED).index]
     models = [str(model) for model in dict.fromkeys(table["model"])]
-    layout, places = panel_layout([plain(model) for model in models], height=340, across=across)
+    layout, places = panel_layout(model_labels(models, TITLE), height=340, across=across)
     traces: list[dict[str, Any]] = []
     for number, (model, (_, column)) in enumerate(zip(models, places, strict=True)):
         ref, rows = panel_ref(number), own[own["model"] == model]
@@ -353,7 +356,7 @@ def value_scatter(
         f"{label[row.value_a]} / {label[row.value_b]}" if row.Index in shown else ""
         for row in table.itertuples()
     ]
-    titles = [f"{plain(model)} layer {layer}" for model, layer in pair]
+    titles = [layer_title(layer) for layer in pair]
     figure = go.Figure(
         go.Scatter(
             x=xy[:, 0],
@@ -364,7 +367,7 @@ def value_scatter(
             textposition=label_places(xy / highest, texts),
             textfont={"size": SIZE - 1},
             hovertext=[
-                f"<b>{plain(row.value_a)} and {plain(row.value_b)}</b>"
+                f"<b>{in_full(str(row.value_a))} and {in_full(str(row.value_b))}</b>"
                 f"<br>{titles[0]}: {as_number(row.distance_a)}"
                 f"<br>{titles[1]}: {as_number(row.distance_b)}"
                 f"<br>{row.n_pairs:,} pairs of stimuli"

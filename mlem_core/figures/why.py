@@ -4,29 +4,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
 from mlem_core.base.typing import parse_layer
+from mlem_core.figures.naming import feature_labels, feature_name, layer_title, model_labels
 from mlem_core.figures.style import (
+    DIVERGING,
     GREY,
+    LEGEND,
     LINE,
     SIZE,
+    TITLE,
     as_number,
     faded,
     feature_colors,
     model_blocks,
     panels,
-    plain,
     quiet,
     short,
 )
 from mlem_core.measures.decomposition import UNEXPLAINED
 
-# Blue to orange through grey: told apart with every common colour vision, 0 is the page's grey.
-DIVERGING = ((0.0, "#0072B2"), (0.5, "rgba(140,140,140,0.12)"), (1.0, "#D55E00"))
+# A contribution this small is next to nothing; a scale goes at least so far.
+LEAST_SPAN = 0.05
 
 
 def waterfall(
@@ -92,7 +96,10 @@ def waterfall(
     figure.update_layout(barmode="overlay", bargap=0.2)
     figure.update_yaxes(
         tickvals=list(range(len(terms) + 1)),
-        ticktext=[*(plain(term) for term in terms["term"]), f"<b>{total}</b>"],
+        ticktext=[
+            *feature_labels([str(term) for term in terms["term"]], LEGEND),
+            f"<b>{total}</b>",
+        ],
         range=[len(terms) + 0.6, -0.6],
         showgrid=False,
         zeroline=False,
@@ -124,7 +131,7 @@ def _term_bars(terms: pd.DataFrame, ends: np.ndarray, features: Sequence[str]) -
     values = terms["value"].to_numpy(dtype=np.float64)
     colors = feature_colors(features)
     hover = [
-        f"<b>{plain(term)}</b><br>{as_number(value)} of {as_number(float(ends[-1]))}"
+        f"<b>{feature_name(term)}</b><br>{as_number(value)} of {as_number(float(ends[-1]))}"
         for term, value in zip(terms["term"], values, strict=True)
     ]
     error = None
@@ -163,19 +170,23 @@ def _term_bars(terms: pd.DataFrame, ends: np.ndarray, features: Sequence[str]) -
     )
 
 
-def term_matrices(terms: dict[str, pd.DataFrame]) -> go.Figure:
+def term_matrices(terms: dict[str, pd.DataFrame], across: int = 3) -> go.Figure:
     """What each feature contributes to the similarity of every two layers, a panel a term.
 
     Parameters
     ----------
+    across : panels beside each other; with fewer than 3 the colour bars are below them
     terms : for each term the (n_layers, n_layers) contributions, named "model:layer". The features
-        share one colour scale, what is unexplained has its own, both symmetric about 0; the
-        diagonal (a layer with itself) is left blank
+        share one colour scale, what is unexplained has its own, both symmetric about 0 and at least
+        to ± `LEAST_SPAN`, so that nothing is painted strong where all is next to 0; the diagonal (a
+        layer with itself) is left blank
     """
-    figure, places = panels([plain(term) for term in terms], height=290)
+    titles = feature_labels(list(terms), TITLE)
+    figure, places = panels(titles, height=290, across=across)
     layers = [parse_layer(name) for name in next(iter(terms.values())).index]
     blocks = model_blocks(layers)
     off = ~np.eye(len(layers), dtype=bool)
+    names = {layer: layer_title(layer) for layer in layers}
     scales = {"coloraxis": 0.0, "coloraxis2": 0.0}
     for (term, square), (row, column) in zip(terms.items(), places, strict=True):
         scale = "coloraxis2" if term == UNEXPLAINED else "coloraxis"
@@ -183,8 +194,7 @@ def term_matrices(terms: dict[str, pd.DataFrame]) -> go.Figure:
         scales[scale] = max(scales[scale], float(np.abs(values[off]).max(initial=0.0)))
         hover = [
             [
-                f"<b>{plain(term)}</b><br>{plain(a[0])} {a[1]} and {plain(b[0])} {b[1]}"
-                f"<br>{as_number(value)}"
+                f"<b>{feature_name(term)}</b><br>{names[a]} and {names[b]}<br>{as_number(value)}"
                 for b, value in zip(layers, line, strict=True)
             ]
             for a, line in zip(layers, values, strict=True)
@@ -199,7 +209,7 @@ def term_matrices(terms: dict[str, pd.DataFrame]) -> go.Figure:
                 hovertext=hover,
                 hoverinfo="text",
                 hoverongaps=False,
-                name=term,
+                name=feature_name(term),
             ),
             **at,
         )
@@ -210,7 +220,7 @@ def term_matrices(terms: dict[str, pd.DataFrame]) -> go.Figure:
         ends = [-0.5, len(layers) - 0.5]
         shared = {
             "tickvals": [(start + stop - 1) / 2 for start, stop, _ in blocks],
-            "ticktext": [plain(model, 14) for _, _, model in blocks],
+            "ticktext": model_labels([model for *_, model in blocks], 14),
             "showgrid": False,
             "zeroline": False,
             "constrain": "domain",
@@ -220,21 +230,40 @@ def term_matrices(terms: dict[str, pd.DataFrame]) -> go.Figure:
         figure.update_yaxes(
             range=ends[::-1], showticklabels=column == 1, scaleanchor=axis, **shared, **at
         )
-    height = figure.layout.height
-    titles = {"coloraxis": "features", "coloraxis2": UNEXPLAINED}
     for place, (scale, most) in enumerate(scales.items()):
-        most = most or 1.0
+        most = max(most, LEAST_SPAN)
         bar = {
-            "title": {"text": titles[scale], "side": "top", "font": {"size": SIZE}},
+            "title": {"text": _SCALES[scale], "side": "top", "font": {"size": SIZE}},
             "thickness": 12,
             "outlinewidth": 0,
             "tickvals": [-most, 0, most],
-            "ticktext": [f"apart ({short(-most)})", "0", f"alike (+{short(most)})"],
-            "lenmode": "pixels",
-            "len": 170,
-            "y": 1 - place * 200 / max(height - 84, 1),
-            "yanchor": "top",
+            **_bar_place(place, most, figure.layout.height, below=across < 3),
         }
         axis = {"cmin": -most, "cmax": most, "colorscale": DIVERGING, "colorbar": bar}
         figure.update_layout({scale: axis})
+    if across < 3:
+        figure.update_layout(margin_b=146, height=figure.layout.height + 98)
     return figure
+
+
+_SCALES = {"coloraxis": "features", "coloraxis2": UNEXPLAINED}
+
+
+def _bar_place(place: int, most: float, height: float, *, below: bool) -> dict[str, Any]:
+    """Where the first or second colour bar stands, below the panels or to their right; its ends."""
+    low, high = short(-most), f"+{short(most)}"
+    if below:
+        return {
+            "ticktext": [f"{low}<br>apart", "0", f"{high}<br>alike"],
+            "orientation": "h",
+            "x": 0.2 + 0.6 * place,
+            "xanchor": "center",
+            "len": 0.34,
+            "yref": "container",
+            "y": 0.005,
+            "ypad": 0,
+            "yanchor": "bottom",
+        }
+    y = 1 - place * 200 / max(height - 84, 1)
+    ends = [f"apart ({low})", "0", f"alike ({high})"]
+    return {"ticktext": ends, "lenmode": "pixels", "len": 170, "y": y, "yanchor": "top"}

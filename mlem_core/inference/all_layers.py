@@ -8,6 +8,7 @@ of words where words recur, all pairs ranked again each time).
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from typing import Any
 
@@ -44,15 +45,19 @@ MOST_BYTES = 8 * 2**30
 
 
 def find(
-    analysis: Analysis, store: Store, selection: Selection | None = None
+    analysis: Analysis,
+    store: Store,
+    selection: Selection | None = None,
+    blocks: Blocks | None = None,
 ) -> LayerIntervals | None:
     """The intervals if they are in the store, or came with the example; computes nothing.
 
-    Those of all layers of the analysis answer for any of them.
+    Those of all layers of the analysis answer for any of them. `blocks` as in `layer_intervals`.
     """
     selection = analysis.select() if selection is None else selection
     for layers in (selection.layers, tuple(analysis.layers)):
-        stored = STAGE.find(store, depends_on(analysis, replace(selection, layers=layers)))
+        chosen = replace(selection, layers=layers)
+        stored = STAGE.find(store, depends_on(analysis, chosen) | _of_blocks(blocks))
         if stored is not None:
             return stored
     return None
@@ -64,6 +69,7 @@ def layer_intervals(
     selection: Selection | None = None,
     *,
     n_replicates: int = REPLICATES,
+    blocks: Blocks | None = None,
     report: Report | None = None,
 ) -> LayerIntervals:
     """The confidence intervals of layers of an analysis; kept in the store.
@@ -72,6 +78,8 @@ def layer_intervals(
     ----------
     selection : None is the whole analysis
     n_replicates : bootstrap replicates, for the shape of intervals and for those of τ
+    blocks : of stimuli, to be left out in turn, where it has to be those of another analysis; None
+        leaves out its own (`blocks_of`)
     report : called as the work goes on; what it raises stops the work
 
     Raises
@@ -84,7 +92,18 @@ def layer_intervals(
     asked = depends_on(analysis, chosen)
     asked |= {"draws": n_replicates} if n_replicates != REPLICATES else {}
     say = report or (lambda _: None)
-    return STAGE.get(store, asked, lambda: _compute(analysis, store, chosen, n_replicates, say))
+    return STAGE.get(
+        store,
+        asked | _of_blocks(blocks),
+        lambda: _compute(analysis, store, chosen, n_replicates, say, blocks),
+    )
+
+
+def _of_blocks(blocks: Blocks | None) -> dict[str, str]:
+    """What the key has of blocks that are not the analysis's own."""
+    if blocks is None:
+        return {}
+    return {"blocks": hashlib.sha256(blocks.weights.astype(np.uint8).tobytes()).hexdigest()}
 
 
 def depends_on(analysis: Analysis, selection: Selection) -> dict[str, Any]:
@@ -106,7 +125,12 @@ def depends_on(analysis: Analysis, selection: Selection) -> dict[str, Any]:
 
 
 def _compute(
-    analysis: Analysis, store: Store, selection: Selection, n_replicates: int, report: Report
+    analysis: Analysis,
+    store: Store,
+    selection: Selection,
+    n_replicates: int,
+    report: Report,
+    blocks: Blocks | None,
 ) -> LayerIntervals:
     layers, estimator = selection.layers, selection.estimator
     n = n_pairs(len(analysis.stimuli))
@@ -126,7 +150,7 @@ def _compute(
 
         counted(0, REFITS)
         pairs = LayerPairs.of(analysis, chunk, store, selection.features, selection.interactions)
-        scores = resampled_scores(pairs, estimator, n_replicates, _SEED, counted)
+        scores = resampled_scores(pairs, estimator, n_replicates, _SEED, counted, blocks)
         chunks.append((scores.value, *scores.interval(), scores.left_out))
         profiles.append(scores.rescaled()[..., 2:])
         classes.append(pairs.whole.classes)
@@ -140,7 +164,7 @@ def _compute(
     shift = exact - values
     lower, upper = np.minimum(lower + shift, exact), np.maximum(upper + shift, exact)
     whole = replace(pairs.whole, classes=np.concatenate(classes))
-    blocks = _blocks(pairs, n_replicates)
+    blocks = blocks or _blocks(pairs, n_replicates)
     return LayerIntervals(
         layers=layers,
         features=tuple(pairs.tables.features),
@@ -176,6 +200,11 @@ def _tau(profiles: FloatArray, replicates: FloatArray) -> dict[str, FloatArray]:
         "tau_lower": np.minimum(np.quantile(resampled, tail, axis=0), tau),
         "tau_upper": np.maximum(np.quantile(resampled, 1 - tail, axis=0), tau),
     }
+
+
+def blocks_of(analysis: Analysis) -> Blocks:
+    """The blocks of stimuli that the intervals of an analysis leave out in turn."""
+    return _blocks(LayerPairs.without_layers(analysis), REPLICATES)
 
 
 def _blocks(pairs: LayerPairs, n_replicates: int) -> Blocks:

@@ -11,19 +11,16 @@ import pandas as pd
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.selection import check_layers
 from mlem_core.base.brief import as_html
-from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.errors import InputError
 from mlem_core.base.parameters import names_in
 from mlem_core.base.text import listed, number
-from mlem_core.base.typing import Counted, FloatArray, Layer, layer_name, layers_in
-from mlem_core.data.stimuli import StimulusSet
+from mlem_core.base.typing import Counted, Layer, layer_name, layers_in
 from mlem_core.inference import caveats
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.permutation import chance_terms, permuted_terms
 from mlem_core.inference.replicates import resampled_terms
-from mlem_core.measures.decomposition import SAMPLED, UNEXPLAINED, ceilings_of, decompose
-from mlem_core.measures.shapley import EXACT_FEATURES, FeatureSet, shapley
-from mlem_core.pairs.condensed import ends_of, pairs_among
-from mlem_core.pairs.crossfit import CrossFit
+from mlem_core.measures.decomposition import UNEXPLAINED, ceilings_of, decompose
+from mlem_core.measures.shapley import EXACT_FEATURES
 from mlem_core.pairs.units import Units
 from mlem_core.storage.store import Store
 
@@ -31,8 +28,6 @@ from mlem_core.storage.store import Store
 SMALL = 0.1
 # Below this RSA correlation two layers are called hardly alike.
 HARDLY = 0.1
-# Of so many of the pairs that contribute most, examples are picked.
-CANDIDATES = 20_000
 
 
 @dataclass(frozen=True)
@@ -315,113 +310,3 @@ def _number(row: pd.Series, sign: int = 1) -> str:
 def _short(value: float) -> str:
     # Adding 0 makes a rounded -0.0 a plain 0.
     return f"{round(value, 3) + 0.0:.3f}"
-
-
-def contributions(pairs: LayerPairs, term: str) -> FloatArray:
-    """What each pair of stimuli adds to a term of two layers' RSA correlation, in units of ρ.
-
-    With m_fᴬ the Shapley value of feature f for the mean rank in layer A, outside a fold, of a
-    pattern, a pair inside the fold adds ½ (rᴬ m_fᴮ + rᴮ m_fᴬ) to the term of f: its own rank in one
-    layer, with what the feature makes of it in the other, learnt from other stimuli. A pair of two
-    folds adds nothing to a feature. "unexplained" is the rest of rᴬ rᴮ. The sum over all pairs is
-    the term.
-
-    Parameters
-    ----------
-    pairs : of two layers
-    term : a feature, or "unexplained"
-
-    Returns
-    -------
-    (n_pairs,) in condensed order
-
-    Raises
-    ------
-    InputError
-        An unknown term; fewer than two folds.
-    """
-    tables, n_pairs = pairs.tables, len(pairs.pattern)
-    if term not in (*tables.features, UNEXPLAINED):
-        raise unknown("term", term, (*tables.features, UNEXPLAINED))
-    fit = CrossFit.of(tables)
-
-    def means(chosen: FeatureSet) -> FloatArray:
-        of_set = fit.means(chosen.features, chosen.codes, chosen.sums)[..., 0]
-        by_pattern: FloatArray = of_set[chosen.group]
-        return by_pattern
-
-    split = shapley(tables.codes, fit.flat, means, orders=SAMPLED)
-    of_features = split.whole if term == UNEXPLAINED else split.terms[tables.features.index(term)]
-    middle = n_pairs + 1.0
-    a, b = (0.5 * (ranks - middle) for ranks in pairs.ranks)
-    scale = fit.spread[0].prod()
-    if scale == 0:
-        return np.zeros(n_pairs)
-    fitted = np.zeros(n_pairs)
-    inside = [
-        pairs_among(np.flatnonzero(pairs.folds == k), len(pairs.folds))
-        for k in range(tables.n_folds)
-    ]
-    used = sum(len(at) > 0 for at in inside)
-    for fold, at in enumerate(inside):
-        pattern = pairs.pattern[at]
-        for own, other in ((a, 1), (b, 0)):
-            if len(at):
-                centred = own[at] - own[at].mean()
-                fitted[at] += centred * of_features[pattern, other, fold] / (2 * len(at) * used)
-    added: FloatArray = (a * b / n_pairs - fitted if term == UNEXPLAINED else fitted) / scale
-    return added
-
-
-def contributing_pairs(
-    pairs: LayerPairs, stimuli: StimulusSet, term: str, n: int = 10, most: bool = True
-) -> pd.DataFrame:
-    """The pairs of stimuli that contribute most to a term, as examples.
-
-    A stimulus stands in one of them at most, so that one unusual word does not fill the table.
-
-    Parameters
-    ----------
-    most : False gives those that take most away
-
-    Returns
-    -------
-    contribution (in units of ρ), first, second (rows of the stimuli from 0), first_text,
-    second_text (the word, or the sentence), first_sentence, second_sentence, distance_a and
-    distance_b (the share of pairs that are nearer in each layer, 0 to 1)
-    """
-    added = contributions(pairs, term)
-    size = min(CANDIDATES, len(added))
-    signed = added if most else -added
-    top = np.argpartition(signed, len(signed) - size)[-size:]
-    top = top[np.argsort(-signed[top], kind="stable")]
-    first, second = ends_of(top, len(stimuli))
-    used: set[int] = set()
-    picked: list[tuple[int, int, int]] = []
-    for at, i, j in zip(top, first, second, strict=True):
-        if signed[at] <= 0 or len(picked) == n:
-            break
-        if i not in used and j not in used:
-            used |= {int(i), int(j)}
-            picked.append((int(at), int(i), int(j)))
-    sentences = stimuli.sentences
-    texts = stimuli.words
-    total = 2.0 * len(added)
-    columns = ["contribution", "first", "second", "first_text", "second_text"]
-    columns += ["first_sentence", "second_sentence", "distance_a", "distance_b"]
-    return pd.DataFrame(
-        [
-            (
-                added[at],
-                i,
-                j,
-                texts[i],
-                texts[j],
-                sentences[i],
-                sentences[j],
-                *((float(ranks[at]) - 1.0) / total for ranks in pairs.ranks),
-            )
-            for at, i, j in picked
-        ],
-        columns=columns,
-    )

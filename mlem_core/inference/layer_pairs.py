@@ -98,6 +98,20 @@ class LayerPairs:
             items=analysis.stimuli.items,
         )
 
+    @classmethod
+    def without_layers(cls, analysis: Analysis) -> LayerPairs:
+        """The stimuli of an analysis alone, for what is drawn of them."""
+        return cls(
+            layers=(),
+            tables=analysis.tables.of_layers([]),
+            ranks=(),
+            squared=(),
+            pattern=np.zeros(0, dtype=np.int32),
+            groups=np.unique(analysis.stimuli.groups, return_inverse=True)[1].astype(np.int64),
+            folds=analysis.folds,
+            items=analysis.stimuli.items,
+        )
+
     @property
     def n_groups(self) -> int:
         return int(self.groups.max()) + 1

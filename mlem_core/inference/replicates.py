@@ -30,6 +30,7 @@ from mlem_core.inference.jackknife import (
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.refits import refitted_scores, replicated_ceilings
 from mlem_core.pairs.resampling import RankedPairs, multinomial
+from mlem_core.pairs.units import Blocks
 
 
 class Replicates(NamedTuple):
@@ -138,6 +139,7 @@ def resampled_scores(
     n_replicates: int = 1000,
     seed: int = 0,
     progress: Counted | None = None,
+    blocks: Blocks | None = None,
 ) -> Replicates:
     """ρ, ceiling, and importances of each layer, means over folds: (n_layers, 2 + n_columns).
 
@@ -148,6 +150,7 @@ def resampled_scores(
     Parameters
     ----------
     estimator : one of `mlem_core.estimators.registry.ESTIMATORS`
+    blocks : of stimuli, to be left out in turn; None draws them
 
     Raises
     ------
@@ -160,7 +163,7 @@ def resampled_scores(
     coefficients = fit(pairs.tables).weights
     weights = np.concatenate((np.ones((1, n)), pairs.bootstrap_weights(n_replicates, rng)))
     values = score_replicates(pairs, coefficients, weights).values
-    blocks, alone = pairs.blocks(REFITS, rng), pairs.by_stimulus
+    blocks, alone = blocks or pairs.blocks(REFITS, rng), pairs.by_stimulus
     left_out = score_replicates(
         alone, coefficients, blocks.weights, importance=not entry.refitted
     ).values

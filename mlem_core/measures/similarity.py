@@ -185,6 +185,32 @@ def _classical_mds(symmetric: FloatArray) -> FloatArray:
     return points
 
 
+def clustering(rsa: FloatArray) -> FloatArray:
+    """Hierarchical clustering of layers by average linkage on 1 − RSA, alike leaves side by side.
+
+    An RSA that is not defined counts as 0.
+
+    Parameters
+    ----------
+    rsa : (n_layers, n_layers) Spearman ρ
+
+    Returns
+    -------
+    (n_layers - 1, 4) linkage as `scipy.cluster.hierarchy` has it, leaves in optimal order
+    """
+    from scipy.cluster.hierarchy import linkage
+    from scipy.spatial.distance import squareform
+
+    if len(rsa) < 2:
+        return np.zeros((0, 4))
+    apart = 1.0 - np.nan_to_num(rsa)
+    np.fill_diagonal(apart, 0.0)
+    tree: FloatArray = linkage(
+        squareform(apart, checks=False), method="average", optimal_ordering=True
+    )
+    return tree
+
+
 def feature_correlations(patterns: FloatArray, counts: FloatArray) -> FloatArray:
     """Pearson correlation of every two feature distances over all pairs of stimuli.
 

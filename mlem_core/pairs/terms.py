@@ -21,10 +21,9 @@ from functools import cached_property
 import numpy as np
 
 from mlem_core.base.errors import InputError
+from mlem_core.base.labels import SEPARATOR as SEPARATOR
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.pairs.columns import ends
-
-SEPARATOR = " × "
 
 
 @dataclass(frozen=True)

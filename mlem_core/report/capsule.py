@@ -4,7 +4,8 @@
     manifest.json     versions, models, parameters, seed
     stimuli.csv       the stimuli as they were given
     tables/           every table as CSV
-    figures/          every figure, as SVG and PDF, or as interactive HTML
+    figures/          every figure, as SVG and PDF, or as interactive HTML; their captions
+    latex/            every figure and its table, to be included in a paper
     pair_tables/      the finished analysis, from which every table follows
     representations/  the files that stood for models, where they are small
     methods.md, methods.tex, references.bib, versions.txt, README.txt
@@ -21,7 +22,6 @@ import re
 import tempfile
 import zipfile
 from dataclasses import replace
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -34,15 +34,15 @@ from mlem_core.analysis.source import as_written
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Progress, Report
-from mlem_core.data.csvfile import write_table
 from mlem_core.data.roles import as_csv
-from mlem_core.report.figures import Drawing, Shown, all_figures
+from mlem_core.report import beside, latex
+from mlem_core.report.contents import FORMAT, as_csv_file, tables_as_csv, why_alike
+from mlem_core.report.figures import Drawing, Drawn, Shown, all_figures
 from mlem_core.report.methods import methods_paragraph, versions_text
 from mlem_core.report.references import bibtex
 from mlem_core.storage.files import replacing
 from mlem_core.storage.store import sha256_file
 
-FORMAT = 1
 # Larger representation files are named by their digest instead.
 LARGEST_FILE = 8_000_000
 DEFAULT_DRAWING = Drawing()
@@ -62,8 +62,10 @@ A capsule of MLEM Explorer: an analysis, what was made of it, and what is needed
 Verify it:  python -m mlem_core verify THIS.zip
 It runs the models on the stimuli once more and says which numbers differ.
 
-tables/ has every table as CSV, figures/ every figure, methods.md a paragraph that says what was
-done, references.bib what it rests on, manifest.json the parameters, models and versions.
+tables/ has every table as CSV (intervals, audit and claims where they had been made; `verify` does
+not compute these again), figures/ every figure with its caption, latex/ the figures and tables for
+a paper, methods.md a paragraph that says what was done, references.bib what it rests on,
+manifest.json the parameters, models and versions.
 """
 
 
@@ -93,6 +95,9 @@ def write(
     """
     selection = analysis.select() if selection is None else selection
     results = analysis.results_of(selection) if results is None else results
+    shown = Shown(analysis, selection, results, drawing)
+    drawn = all_figures(shown)
+    derived = beside.how_sure(shown)
     portable, sources = _portable(analysis)
     paths = dict(analysis.spec.representations)
     files = {
@@ -101,19 +106,26 @@ def write(
         "stimuli.csv": as_csv(analysis.whole),
         **_texts(analysis, results, selection),
         **{f"tables/{name}": data for name, data in tables_as_csv(results).items()},
+        **{f"tables/{name}": as_csv_file(table) for name, table in derived.items()},
         **_pair_tables(portable),
         **{
             source["file"]: Path(paths[name]).read_bytes()
             for name, source in sources.items()
             if source["included"]
         },
-        **_figure_files(Shown(analysis, selection, results, drawing), progress),
+        **_figure_files(drawn, drawing, progress),
+        **_printed(drawn),
     }
+    if shown.several:
+        why = why_alike(analysis, selection, shown.pair)
+        files |= {f"tables/{name}": as_csv_file(table) for name, table in why.items()}
     about = {
         "format": FORMAT,
         "spec": portable.spec.to_dict(),
         "kinds": {feature.name: feature.kind for feature in analysis.whole.features},
         "shown": _shown(selection, analysis),
+        "pair": [list(layer) for layer in shown.pair] if shown.several else None,
+        "derived": sorted(derived),
         "representations": sources,
         "models": {
             name: facts["weights"]
@@ -166,23 +178,20 @@ def _shown(selection: Selection, analysis: Analysis) -> dict[str, Any]:
     }
 
 
-def results_as_shown(analysis: Analysis, shown: dict[str, Any]) -> Results:
-    """The tables that a capsule's entry `shown` stands for."""
-    whole = analysis.select().to_dict()
-    chosen = {name: whole[name] if value is None else value for name, value in shown.items()}
-    selection = Selection.from_dict(chosen).checked(analysis.tables.features, analysis.layers)
-    return analysis.results_of(selection)
-
-
-def tables_as_csv(results: Results) -> dict[str, bytes]:
-    """The content of each file under `tables/`."""
-    correlations = results.feature_correlations.rename_axis("feature").reset_index()
-    files = {}
-    for name, table in {**results.tables(), "feature_correlations.csv": correlations}.items():
-        file = BytesIO()
-        write_table(table, file)
-        files[name] = file.getvalue()
-    return files
+def _printed(drawn: dict[str, Drawn]) -> dict[str, bytes]:
+    """The captions of all figures, and the figures and their tables as LaTeX."""
+    captions = [f"**{name}**: {one.title}. {one.caption}\n" for name, one in drawn.items()]
+    width = figures.Paper().width_mm
+    texts = {"figures/captions.md": "\n".join(captions)}
+    for name, one in drawn.items():
+        file = f"figures/{name}.pdf"
+        texts[f"latex/{name}.tex"] = "\n".join(
+            (
+                latex.figure(file, width, one.caption, f"fig:{name}", one.title),
+                latex.table(one.printed, "", f"tab:{name}", title=one.title),
+            )
+        )
+    return {name: text.encode() for name, text in texts.items()}
 
 
 def _json(value: Any) -> bytes:
@@ -215,17 +224,18 @@ def _portable(analysis: Analysis) -> tuple[Analysis, dict[str, dict[str, Any]]]:
     return replace(analysis, spec=spec, manifest=manifest), sources
 
 
-def _figure_files(shown: Shown, progress: Report | None) -> dict[str, bytes]:
-    drawn = all_figures(shown)
-    images = shown.drawing.images
+def _figure_files(
+    drawn: dict[str, Drawn], drawing: Drawing, progress: Report | None
+) -> dict[str, bytes]:
+    images = drawing.images
     images = figures.can_write_images() if images is None else images
     files = {}
     with figures.one_browser() if images else contextlib.nullcontext():
-        for done, (name, (figure, title, caption)) in enumerate(drawn.items()):
+        for done, (name, one) in enumerate(drawn.items()):
             if progress is not None:
                 progress(Progress("figures", None, done, len(drawn), "figures"))
             for form in ("svg", "pdf") if images else ("html",):
-                data = figures.as_file(figure, form, title=title, caption=caption)
+                data = figures.as_file(one.figure, form, title=one.title, caption=one.caption)
                 files[f"figures/{name}.{form}"] = _steady(data, form)
     if progress is not None:
         progress(Progress("figures", None, len(drawn), len(drawn), "figures"))

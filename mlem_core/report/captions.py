@@ -1,18 +1,42 @@
-"""What stands below each figure, on a screen as in a capsule: how it was computed, on how much.
+"""What stands below each figure: a line on the screen, and a caption for print.
 
-Pure functions of plain values. `basis` is the last part of a caption, see `fitted` and
-`computed_on`. Hints that make sense on a screen only ("click a cell") are the page's own.
+The line is in `mlem_core.report.lines`. The caption says what one sees, how it was computed and on
+how much; on the screen it is folded under the line. It is a pure function of plain values: nothing
+in it is a hint on how to use a screen. `basis` is its last part, see `fitted` and `computed_on`.
 """
 
 from __future__ import annotations
 
 import math
 
+import pandas as pd
+
+from mlem_core.base.text import minus
 from mlem_core.estimators.normal_equations import NOT_APART
 from mlem_core.measures import similarity as similarity_measures
+from mlem_core.measures.correlated import CORRELATED
 
 RESOLVED = "which values"  # begins the words for a coding that tells values apart
 FOLDS = "one standard deviation over folds (not an interval: folds share training stimuli)"
+
+
+def correlated(correlations: pd.DataFrame) -> str:
+    """Which features correlate over the pairs; empty where none do.
+
+    Parameters
+    ----------
+    correlations : square, as `Results.feature_correlations`
+    """
+    names = list(correlations.columns)
+    pairs = [
+        minus(f"{one} and {other} (r = {correlations.loc[one, other]:.2f})")
+        for at, one in enumerate(names)
+        for other in names[at + 1 :]
+        if abs(correlations.loc[one, other]) >= CORRELATED
+    ]
+    if not pairs:
+        return ""
+    return f"The distances of {', '.join(pairs)} correlate: permuting one alone may mislead."
 
 
 def coded(coding: str) -> str:
@@ -30,7 +54,7 @@ def fitted(how: str, interactions: bool, missing: str | None, coding: str) -> st
     coding : as in `mlem_core.pairs.columns.coding`
     """
     if interactions:
-        how += " with interactions, of which those that matter most are drawn (the CSV has all)"
+        how += " with interactions, of which those that matter most are drawn"
     if missing is not None:
         what = {"ignore": "at no distance to any value", "level": "a value of their own"}[missing]
         how += f"; missing values are {what}"
@@ -101,9 +125,7 @@ def profiles(
         "feature is permuted, computed as an expectation; mean over folds.",
         spread,
         f"Dashed: held-out ρ of the metric model. Dotted: the ceiling, {ceiling(coding)}.",
-        "Triangles: layers of which a conclusion changes in the audit, point at one for the reason."
-        if flagged
-        else "",
+        "Triangles: layers of which a conclusion changes in the audit." if flagged else "",
         warning,
         basis,
     )
@@ -178,8 +200,8 @@ def similarity(
         f"the two upper triangles{number}.",
         tau_by_chance(n_features),
         "Dots: pairs whose similarity changes in the audit." if flagged else "",
-        f"The pointer over a cell shows its 95 % confidence interval over {over}, and p of RSA, "
-        f"corrected over a family of {family}."
+        f"In the table: 95 % confidence intervals over {over}, and p of RSA, corrected over a "
+        f"family of {family}."
         if family
         else "",
         basis,
@@ -213,7 +235,7 @@ def compare(basis: str, over: str = "", *, flagged: bool = False, n_features: in
         "diagonal a feature matters as much in both.",
         tau_by_chance(n_features),
         "Triangles: what changes in the audit, at the end of an axis that layer's profile, at the "
-        "end of the diagonal the similarity of the two; point at one for the reason."
+        "end of the diagonal the similarity of the two."
         if flagged
         else "",
         basis,
@@ -229,6 +251,25 @@ def stimulus_map(n_shown: int, n_stimuli: int, color: str = "") -> str:
         sample,
         f"Coloured by {color}." if color else "",
         computed_on(n_stimuli),
+    )
+
+
+def figure_4(
+    scatter: str, layers: tuple[str, str], n_shown: int, n_stimuli: int, color: str
+) -> str:
+    """The importances of two layers and both maps.
+
+    Parameters
+    ----------
+    scatter : caption of the importances
+    layers : "model:layer" of both
+    n_shown, n_stimuli, color : as in `stimulus_map`
+    """
+    return _joined(
+        f"(a) {scatter}",
+        f"(b, c) The stimuli in {layers[0]} and {layers[1]}, coloured by {color}: metric MDS of "
+        "the neural distances; stimuli that lie close are represented alike.",
+        f"A seeded sample of {n_shown:,} stimuli." if n_shown < n_stimuli else "",
     )
 
 
@@ -354,9 +395,9 @@ def audit(n_stimuli: int, n_pairs: int) -> str:
     """How much of each possible artefact there is in each layer."""
     basis = computed_on(n_stimuli, n_pairs).removesuffix(".")
     return (
-        "A row a possible artefact, a column a layer, from 0 (none) to 1; a dot flags a layer "
-        "about which a conclusion changes, hover for the reason. The other views flag these layers "
-        f"too. {basis} with all features of the analysis."
+        "A row a possible artefact, a column a layer, from 0 (none) to 1; a dot marks a layer "
+        "about which a conclusion changes by twice the limit or more. "
+        f"{basis} with all features of the analysis."
     )
 
 
@@ -367,6 +408,33 @@ def multiverse(n_stimuli: int, n_analyses: int, n_folds: int) -> str:
         "The margin of the claim in every combination of choices, in ascending order; it holds "
         f"where the margin is above 0. Below: the choices of each. {basis}; {n_analyses} analyses, "
         f"{n_folds} folds each."
+    )
+
+
+def side_by_side(names: tuple[str, str]) -> str:
+    """Profiles of two analyses, by what these are called."""
+    return _joined(
+        f"First (left): “{names[0]}”. Second (right): “{names[1]}”.",
+        "Feature importance (FI) by layer, mean over folds, on one scale; bands are "
+        f"{FOLDS}. Dashed: held-out ρ. Dotted: the ceiling.",
+    )
+
+
+def two_analyses(
+    what: str, names: tuple[str, str], over: str, family: str, mark: str, caveat: str = ""
+) -> str:
+    """Differences of two analyses; without intervals `over` is empty.
+
+    Parameters
+    ----------
+    mark : what stands in the figure where a difference is not 0
+    caveat : on the intervals
+    """
+    return _joined(
+        f"{what}: “{names[0]}” less “{names[1]}”.",
+        f"95 % intervals over {over}, of which the same are left out of both." if over else "",
+        f"{mark}: not 0 (p ≤ 0.05, corrected over a family of {family})." if over else "",
+        caveat if over else "",
     )
 
 

@@ -1,277 +1,97 @@
-"""The registry of an analysis's figures: how each is drawn for a capsule, its title and caption."""
+"""The registry of an analysis's figures: by name, how each is drawn from what is shown."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import replace
+from functools import partial
 
 import pandas as pd
-import plotly.graph_objects as go
 
 from mlem_core import figures
-from mlem_core.analysis import maps
-from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.results import Results
-from mlem_core.analysis.selection import Selection
-from mlem_core.base.errors import InputError
-from mlem_core.base.typing import Layer, layer_name
-from mlem_core.estimators.registry import estimator_named
-from mlem_core.measures import value_distances
-from mlem_core.pairs.units import Units
-from mlem_core.report import captions
-from mlem_core.storage.store import Store
+from mlem_core.base.errors import unknown
+from mlem_core.base.typing import layer_name, parse_layer
+from mlem_core.report import all_layers, of_values, two_layers
+from mlem_core.report.shown import Drawing, Drawn, Shown, basis, held_out
+
+__all__ = ["FIGURES", "Drawing", "Drawn", "Shown", "all_figures", "basis", "draw", "held_out"]
 
 
-@dataclass(frozen=True)
-class Drawing:
-    """How the figures of a capsule are drawn.
-
-    Attributes
-    ----------
-    pair : the two layers that are compared; by default those of
-        `Analysis.most_alike`
-    store : where representations may be; without them there are no maps of the stimuli
-    images : whether figures are SVG and PDF (which takes a browser, and seconds a figure) or HTML;
-        by default what this machine can do
-    """
-
-    pair: tuple[Layer, Layer] | None = None
-    store: Store | None = None
-    images: bool | None = None
+def _of_side(side: int) -> Callable[[Shown], Drawn | None]:
+    """The map of the values in one of the two layers."""
+    return lambda shown: of_values.value_map(shown, shown.pair[side]) if shown.several else None
 
 
-@dataclass(frozen=True)
-class Shown:
-    """What figures are drawn from: the analysis, what is selected of it, and its tables."""
-
-    analysis: Analysis
-    selection: Selection
-    results: Results
-    drawing: Drawing
-
-    @property
-    def all_features(self) -> list[str]:
-        """Of the analysis, in its order; their place decides the colours."""
-        return [feature.name for feature in self.analysis.stimuli.features]
-
-    @property
-    def terms(self) -> list[str]:
-        """All features, and the interactions that matter most."""
-        return figures.with_interactions(self.results.importance, self.all_features)
-
-    @property
-    def several(self) -> bool:
-        """Whether there are two layers to compare."""
-        return len(self.selection.layers) > 1
-
-    @property
-    def basis(self) -> str:
-        """How and on how much the results were computed."""
-        return basis(self.analysis, self.selection, self.results)
-
-    @property
-    def pair(self) -> tuple[Layer, Layer]:
-        """The two layers that are compared."""
-        return self.drawing.pair or self.analysis.most_alike(self.selection.layers)
-
-
-class Drawn(NamedTuple):
-    figure: go.Figure
-    title: str
-    caption: str
-
-
-def basis(analysis: Analysis, selection: Selection, results: Results) -> str:
-    """How and on how much results were computed: the last part of their figures' captions."""
-    names = [feature.name for feature in analysis.stimuli.features]
-    missing = analysis.stimuli.table[names].isna().to_numpy().any()
-    fitted = captions.fitted(
-        estimator_named(selection.estimator).caption,
-        selection.interactions,
-        analysis.spec.missing if missing else None,
-        results.coding,
-    )
-    counts = results.n_stimuli, results.n_pairs, results.n_folds
-    return f"{fitted} {captions.computed_on(*counts, held_out(analysis))}"
-
-
-def held_out(analysis: Analysis) -> str:
-    """What an analysis tests, in words."""
-    return Units.of(analysis.stimuli).held_out(analysis.spec.folds_over)
-
-
-def _profiles(shown: Shown) -> Drawn:
-    return Drawn(
-        figures.profiles(shown.results.importance, shown.results.scores, shown.terms),
-        "Importance of each feature over the layers",
-        captions.profiles(shown.basis, shown.results.coding),
-    )
-
-
-def _feature_correlations(shown: Shown) -> Drawn:
-    results = shown.results
-    return Drawn(
-        figures.feature_correlations(results.feature_correlations),
-        "Correlations of the feature distances",
-        captions.feature_correlations(captions.computed_on(results.n_stimuli, results.n_pairs)),
-    )
-
-
-def _feature_counts(shown: Shown) -> Drawn:
-    stimuli = shown.analysis.stimuli
-    kinds = [(f.name, f.kind) for f in stimuli.features if f.name in shown.selection.features]
-    return Drawn(
-        figures.feature_counts(stimuli.table, kinds, shown.all_features),
-        "Values of the features",
-        captions.feature_counts(shown.results.n_stimuli),
-    )
-
-
-def _similarity(shown: Shown) -> Drawn | None:
-    results = shown.results
-    if not shown.several:
-        return None
-    return Drawn(
-        figures.similarity_matrices(results.similarity_profiles, results.similarity_rsa),
-        "Similarity of every two layers",
-        captions.similarity(
-            shown.basis, agreement=results.agreement, n_features=results.n_profile_features
-        ),
-    )
-
-
-def _layer_maps(shown: Shown) -> Drawn | None:
-    results = shown.results
-    if not shown.several:
-        return None
-    return Drawn(
-        figures.layer_maps(results.layer_map, results.importance),
-        "Maps of the layers",
-        captions.layer_maps(shown.basis),
-    )
-
-
-def _compare(shown: Shown) -> Drawn | None:
-    results = shown.results
-    if not shown.several:
-        return None
-    a, b = map(layer_name, shown.pair)
-    return Drawn(
-        figures.importance_scatter(
-            results.importance,
-            shown.pair,
-            shown.terms,
-            float(results.similarity_profiles.loc[a, b]),
-            float(results.similarity_rsa.loc[a, b]),
-        ),
-        f"{a} and {b}",
-        captions.compare(shown.basis, n_features=results.n_profile_features),
-    )
-
-
-def _stimulus_map(shown: Shown, side: int) -> Drawn | None:
-    """The stimuli of one of the two layers, coloured by the feature that matters most there."""
-    store, results, stimuli = shown.drawing.store, shown.results, shown.analysis.stimuli
-    if store is None or not shown.several:
-        return None
-    model, layer = shown.pair[side]
-    try:
-        points = maps.stimulus_map(shown.analysis, model, layer, store)
-    except InputError:
-        return None  # the representations are no longer there
-    table = results.importance
-    table = table[(table["model"] == model) & (table["layer"] == layer)]
-    table = table[table["feature"].isin(shown.selection.features)]
-    color = str(table.groupby("feature")["importance"].mean().idxmax())
-    kind = next(feature.kind for feature in stimuli.features if feature.name == color)
-    cells = stimuli.table.iloc[points["stimulus"]].reset_index(drop=True)
-    title = f"{model} layer {layer}"
-    return Drawn(
-        figures.stimulus_map(
-            points.assign(**{"label": cells["sentence"], color: cells[color]}), color, kind, title
-        ),
-        title,
-        captions.stimulus_map(len(points), len(stimuli), color),
-    )
-
-
-def _values(shown: Shown) -> tuple[pd.DataFrame, str] | None:
-    """The table of values, and the feature that matters most of those with values told apart."""
-    results = shown.results
-    if not results.resolved:
-        return None
-    return results.value_distances, results.most_important(results.resolved)
-
-
-def _value_matrices(shown: Shown) -> Drawn | None:
-    values = _values(shown)
-    if values is None:
-        return None
-    return Drawn(
-        figures.value_matrices(*values, shown.selection.layers),
-        f"Distances of the values of {values[1]}",
-        captions.value_matrices(values[1], shown.basis),
-    )
-
-
-def _value_lines(shown: Shown) -> Drawn | None:
-    values = _values(shown)
-    if values is None or not shown.several:
-        return None
-    return Drawn(
-        figures.value_lines(*values),
-        f"Distances of the values of {values[1]} over the layers",
-        captions.value_lines(values[1], shown.basis),
-    )
-
-
-def _value_map(shown: Shown, side: int) -> Drawn | None:
-    """The values in one of the two layers."""
-    values = _values(shown)
-    if values is None or not shown.several:
-        return None
-    model, layer = shown.pair[side]
-    title = f"{model} layer {layer}"
-    return Drawn(
-        figures.value_map(value_distances.value_map(*values, (model, layer)), title),
-        f"Values of {values[1]} in {title}",
-        captions.value_map(values[1], shown.basis),
-    )
-
-
-def _values_compared(shown: Shown) -> Drawn | None:
-    values = _values(shown)
-    if values is None or not shown.several:
-        return None
-    compared = value_distances.compare_layers(*values, *shown.pair)
-    a, b = map(layer_name, shown.pair)
-    return Drawn(
-        figures.value_scatter(compared.table, shown.pair, compared.rho),
-        f"Distances of the values of {values[1]} in {a} and {b}",
-        captions.value_scatter(values[1], shown.basis),
-    )
+def _of_chosen_layer(shown: Shown) -> Drawn | None:
+    """The map of the values in the layer of the large matrix."""
+    names = [layer_name(layer) for layer in shown.selection.layers]
+    chosen = shown.drawing.options.get("layer", "")
+    name = chosen if chosen in names else names[len(names) // 2]
+    return of_values.value_map(shown, parse_layer(name))
 
 
 # Each by the name of its file; None where there is nothing to draw.
 FIGURES: dict[str, Callable[[Shown], Drawn | None]] = {
-    "profiles": _profiles,
-    "feature_correlations": _feature_correlations,
-    "feature_counts": _feature_counts,
-    "similarity": _similarity,
-    "layer_maps": _layer_maps,
-    "compare": _compare,
-    "stimulus_map_a": lambda shown: _stimulus_map(shown, 0),
-    "stimulus_map_b": lambda shown: _stimulus_map(shown, 1),
-    "values": _value_matrices,
-    "values_layers": _value_lines,
-    "values_map_a": lambda shown: _value_map(shown, 0),
-    "values_map_b": lambda shown: _value_map(shown, 1),
-    "values_compared": _values_compared,
+    "profiles": all_layers.profiles,
+    "similarity": all_layers.similarity,
+    "layer_maps": all_layers.layer_maps,
+    "two_layers": two_layers.figure_4,
+    "compare": two_layers.compare,
+    "stimulus_map_a": partial(two_layers.stimulus_map, side=0),
+    "stimulus_map_b": partial(two_layers.stimulus_map, side=1),
+    "why": two_layers.why,
+    "why_tau": two_layers.why_tau,
+    "why_score_a": partial(two_layers.why_score, side=0),
+    "why_score_b": partial(two_layers.why_score, side=1),
+    "why_layers": all_layers.why_layers,
+    "importance_conditional": partial(all_layers.other_importance, way="conditional"),
+    "importance_left_out": partial(all_layers.other_importance, way="left_out"),
+    "baseline_decoding": partial(all_layers.baseline, name="decoding"),
+    "baseline_random_forest": partial(all_layers.baseline, name="random-forest"),
+    "baseline_univariate": partial(all_layers.baseline, name="univariate"),
+    "audit": all_layers.audit,
+    "multiverse": two_layers.claim,
+    "feature_correlations": all_layers.feature_correlations,
+    "feature_counts": all_layers.feature_counts,
+    "values": of_values.one_matrix,
+    "values_matrices": of_values.matrices,
+    "values_layers": of_values.lines,
+    "values_map": _of_chosen_layer,
+    "values_map_a": _of_side(0),
+    "values_map_b": _of_side(1),
+    "values_compared": of_values.compared,
 }
+
+
+def draw(name: str, shown: Shown) -> Drawn | None:
+    """A figure of the registry, with the names that `shown` has; None where there is none.
+
+    The table for print has these names too; `data` keeps the identifiers.
+
+    Raises
+    ------
+    InputError
+        An unknown figure.
+    """
+    if name not in FIGURES:
+        raise unknown("figure", name, FIGURES)
+    names = shown.drawing.names
+    with figures.naming(names):
+        made = FIGURES[name](shown)
+    if made is None:
+        return None
+    return replace(made, table=_named(made.printed, shown))
+
+
+def _named(table: pd.DataFrame, shown: Shown) -> pd.DataFrame:
+    """A table whose features, models and layers are called as in the figure."""
+    names = shown.drawing.names
+    heads = {name: names.feature(name) for name in shown.terms}
+    heads |= {one: names.layer(one) for one in map(layer_name, shown.selection.layers)}
+    return names.table(table).rename(columns=heads)
 
 
 def all_figures(shown: Shown) -> dict[str, Drawn]:
     """Every figure of the registry that there is of what is shown."""
-    drawn = {name: draw(shown) for name, draw in FIGURES.items()}
+    drawn = {name: draw(name, shown) for name in FIGURES}
     return {name: figure for name, figure in drawn.items() if figure is not None}

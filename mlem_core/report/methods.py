@@ -18,8 +18,8 @@ from mlem_core.estimators.registry import estimator_named
 from mlem_core.estimators.ridge import ALPHAS
 from mlem_core.pairs.distances import distance_named
 from mlem_core.report import references
-from mlem_core.report.figures import held_out
 from mlem_core.report.latex import escape
+from mlem_core.report.shown import held_out
 
 # Our own keys only: what a user wrote is never a citation.
 _KEY = "|".join(references.KEYS)

@@ -21,9 +21,17 @@ from mlem_core.analysis.run import run
 from mlem_core.analysis.source import as_written
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
+from mlem_core.base.text import listed
 from mlem_core.base.typing import Report
 from mlem_core.data.stimulus_table import read_written
-from mlem_core.report.capsule import FORMAT, results_as_shown, tables_as_csv
+from mlem_core.report.contents import (
+    FORMAT,
+    WHY,
+    as_csv_file,
+    selection_as_shown,
+    tables_as_csv,
+    why_alike,
+)
 from mlem_core.storage.store import Store, sha256_file
 
 # Other versions of torch and of the processor's libraries differ in the last bits of float32;
@@ -33,11 +41,14 @@ TOLERANCE = 1e-4
 LARGEST = 1_000_000_000
 MOST_FILES = 2_000
 
-_KEYS = ("measure", "model", "layer", "fold", "feature", "stimulus", "value_a", "value_b")
+_KEYS = (
+    "measure", "model", "layer", "fold", "feature", "stimulus", "value_a", "value_b", "model_a",
+    "layer_a", "model_b", "layer_b", "term",
+)  # fmt: skip
 _SQUARES = ("similarity_profiles.csv", "similarity_rsa.csv", "feature_correlations.csv")
 _TABLES = ("scores.csv", "importance.csv", "weights.csv", "folds.csv", *_SQUARES, "layer_map.csv")
-# What only some analyses have.
-_SOME = ("value_distances.csv",)
+# What only some analyses, or only later capsules, have.
+_SOME = ("value_distances.csv", *WHY)
 _FILE = re.compile(r"representations/\d{2}\.(npz|safetensors|csv)")
 
 
@@ -93,12 +104,14 @@ class Verification:
     changed : files of the capsule whose content is not what was written
     findings : sentences about what could not be run again, or is another model than it was
     versions : sentences about versions that differ; no difference by themselves
+    derived : tables of the capsule that are not computed again
     """
 
     tables: list[Compared]
     changed: list[str] = field(default_factory=list)
     findings: list[str] = field(default_factory=list)
     versions: list[str] = field(default_factory=list)
+    derived: list[str] = field(default_factory=list)
 
     @property
     def same(self) -> bool:
@@ -112,6 +125,11 @@ class Verification:
             *(f"{name}: its content is not what was written" for name in self.changed),
             *self.findings,
             *self.versions,
+            *(
+                [f"not computed again, as they take long: {listed(self.derived)}"]
+                if self.derived
+                else []
+            ),
             "nothing differs" if self.same else "the capsule differs from the new run",
         ]
 
@@ -146,6 +164,9 @@ def verify(path: Path | str, progress: Report | None = None) -> Verification:
         sources = {str(name): dict(one) for name, one in about["representations"].items()}
         models = {str(name): str(identity) for name, identity in about["models"].items()}
         shown = dict(about["shown"])
+        # Older capsules have neither.
+        pair = [(str(model), int(layer)) for model, layer in about.get("pair") or ()]
+        derived = [str(name) for name in about.get("derived", ())]
         versions = dict(manifest["versions"])
         names = [*_TABLES, *(name for name in _SOME if f"tables/{name}" in files)]
         expected = {name: files[f"tables/{name}"] for name in names}
@@ -159,8 +180,11 @@ def verify(path: Path | str, progress: Report | None = None) -> Verification:
         stimuli = read_written(spec.stimuli, ordered=spec.ordered, nominal=spec.nominal)
         analysis = run(spec, Store(Path(folder) / "store"), progress, stimuli)
         shown, missing = _still_there(shown, analysis)
-        results = results_as_shown(analysis, shown)
-        computed = tables_as_csv(results)
+        selection = selection_as_shown(analysis, shown)
+        computed = tables_as_csv(analysis.results_of(selection))
+        if len(pair) == 2 and set(pair) <= set(analysis.layers):
+            why = why_alike(analysis, selection, (pair[0], pair[1]))
+            computed |= {name: as_csv_file(table) for name, table in why.items()}
     findings += missing
     findings += [
         f"the model {name} is not the one of the capsule: its weights are "
@@ -181,6 +205,7 @@ def verify(path: Path | str, progress: Report | None = None) -> Verification:
             for name, before in versions.items()
             if before != now.get(name)
         ],
+        derived=derived,
     )
 
 
@@ -341,6 +366,7 @@ def _long(table: pd.DataFrame, name: str) -> pd.DataFrame:
         if name == "folds.csv":
             keys = ["stimulus"] if "stimulus" in table else []
     table = table.assign(**{column: table[column].astype(str) for column in keys})
+    table = table.rename(columns={"value": "contribution"})  # the name that `melt` gives
     values = [column for column in table.columns if column not in keys]
     long = table.melt(id_vars=keys, value_vars=values)
     if name in _SQUARES:

@@ -106,6 +106,15 @@ class Claim:
         return cls(kind, tuple(layers), tuple(features), **more)  # type: ignore[arg-type]
 
     @property
+    def text(self) -> str:
+        """The claim as `parse` reads it."""
+        words = [self.kind, *self.features, *map(layer_name, self.layers)]
+        *_, similar, limited = CLAIMS[self.kind]
+        words += [self.measure] if similar else []
+        words += [f"{self.threshold:g}"] if limited else []
+        return shlex.join(words)
+
+    @property
     def sentence(self) -> str:
         """The claim in words."""
         a, *others = [layer_name(layer) for layer in self.layers]

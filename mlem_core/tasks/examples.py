@@ -21,7 +21,7 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.maps import stimulus_map
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
-from mlem_core.base.typing import Progress, Report
+from mlem_core.base.typing import Layer, Progress, Report
 from mlem_core.models.registry import defaults
 from mlem_core.storage.store import Store
 
@@ -61,8 +61,8 @@ def make(
 ) -> Analysis:
     """Run it and put it in place of what was there.
 
-    With it come the maps of its stimuli, its confidence intervals, its audit and the multiverse of
-    the two layers that are looked at first.
+    With it come the maps of its stimuli, its confidence intervals, its audit, and of the two layers
+    that are looked at first the multiverse and the pairs of stimuli behind each term.
     """
     from mlem_core.inference import all_layers
     from mlem_core.robustness import audit, multiverse
@@ -82,10 +82,12 @@ def make(
     all_layers.layer_intervals(analysis, store, report=progress)
     audit.audit(analysis, store, progress)
     multiverse.multiverse(analysis, pair, store, progress=progress)
+    behind_it = _pairs_behind(analysis, pair, store)
     entries = (
         all_layers.STAGE.where(store, all_layers.depends_on(analysis, analysis.select())),
         audit.STAGE.where(store, audit.depends_on(analysis)),
         multiverse.STAGE.where(store, multiverse.depends_on(analysis, pair)),
+        *behind_it,
     )
     folder.mkdir(parents=True, exist_ok=True)
     unfinished = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=folder))
@@ -102,6 +104,20 @@ def make(
         shutil.rmtree(unfinished, ignore_errors=True)
     example.cache_clear()
     return analysis
+
+
+def _pairs_behind(analysis: Analysis, pair: tuple[Layer, Layer], store: Store) -> list[Path | None]:
+    """The entries of the store with the pairs of stimuli behind each term of two layers."""
+    from mlem_core.inference import behind
+    from mlem_core.measures.decomposition import UNEXPLAINED
+
+    features, entries = analysis.select().features, []
+    for term in (*features, UNEXPLAINED):
+        for most in (True, False):
+            behind.behind(analysis, store, pair, features, term, most=most)
+            asked = behind.depends_on(analysis, pair, features, term, most=most)
+            entries.append(behind.STAGE.where(store, asked))
+    return entries
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

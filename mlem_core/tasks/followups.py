@@ -140,6 +140,19 @@ def _multiverse(analysis: Analysis, options: Options, store: Store, report: Repo
     return {}
 
 
+def _versus(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
+    from mlem_core.inference import two_analyses
+
+    job = analyses.find(options["other"], store)
+    if job is None:
+        raise InputError("the other analysis is no longer in the store.")
+    other = job.analysis()
+    shared = two_analyses.common(analysis, other).layers
+    restore(other, [model for model, _ in shared], store, report)
+    two_analyses.paired(analysis, other, store, report)
+    return {}
+
+
 def _of_layers(analysis: Analysis, options: Options) -> list[str]:
     return [str(model) for model, _ in options["layers"]]
 
@@ -173,6 +186,8 @@ KINDS: dict[str, Kind] = {
     ),
     "fits": Kind(_fits),
     "multiverse": Kind(_multiverse, _of_layers, in_store=True),
+    # `other` is the id of the other analysis, `layers` those that both have.
+    "versus": Kind(_versus, _of_layers, in_store=True),
     # They are restored before any work, and no more is asked for.
     "representations": Kind(lambda *_: {}, lambda _, options: options["models"], in_store=True),
 }

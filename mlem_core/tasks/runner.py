@@ -103,7 +103,7 @@ class Task:
 
         A task that is not queued or running stays as it is.
         """
-        with _starting(self.folder):
+        with starting(self.folder):
             pid = _live_pid(self.folder)
             if pid is None or self.result.is_dir():
                 return
@@ -125,7 +125,7 @@ class Task:
         A failed or cancelled task starts again.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
-        with _starting(self.folder):
+        with starting(self.folder):
             if self.result.is_dir():
                 return
             if _live_pid(self.folder) is not None:
@@ -309,7 +309,7 @@ def _gone(folder: Path, seconds: float) -> bool:
     return True
 
 
-def _starting(folder: Path) -> filelock.BaseFileLock:
+def starting(folder: Path) -> filelock.BaseFileLock:
     """Held while a job is started or cancelled, so that two tabs start one process."""
     return filelock.FileLock(folder.with_suffix(".lock"), timeout=30)
 

@@ -7,11 +7,12 @@ written back.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import streamlit as st
 
+from pages.parts.history import History, Query, State
 from pages.parts.wording import plain
 
 # What the URL may hold; every one is a list of texts.
@@ -27,29 +28,71 @@ VIEW = (
     "fit", "products", "cells", "baseline", "claim", "limit", "feature", "other", "c",
     "by", "pooled", "correction", "way", "group", "apart", "valued", "at",
 )  # fmt: skip
+# Which part of a page is drawn: the same for every analysis.
+PLACE = ("tab", "look")
+# The two analyses that are compared.
+VERSUS = ("versus",)
 
 MOST_PILLS = 20
 
 
-def _state() -> dict[str, list[str]]:
-    state: dict[str, list[str]] = st.session_state.setdefault("state", {})
-    return state
+NAMES = (*FORM, *VIEW, *PLACE, *VERSUS)
 
 
-def sync(written: Sequence[str]) -> None:
-    """Take what the URL says, and write back of it what it lost when the page changed."""
-    state = _state()
-    for name in (*FORM, *VIEW):
-        values = st.query_params.get_all(name)
-        if values:
-            state[name] = values
-        elif name in state and name in written:
-            st.query_params[name] = state[name]
+def _history() -> History:
+    history: History = st.session_state.setdefault("history", History())
+    return history
+
+
+def sync(page: str, held: Sequence[str]) -> None:
+    """Take what the URL says, and write back of it what it lost when the page changed.
+
+    Where the user came back to an address, the page shows again what it showed there.
+
+    Parameters
+    ----------
+    page : its url_path
+    held : what its URL holds
+    """
+    history = _history()
+    before, of = history.state, st.session_state.setdefault("held", {})
+    of["page"], of["names"] = page, tuple(held)
+    came_back = history.arrive(page, _query(), held)
+    _forget_widgets(before, history.state)
+    if not came_back:
+        _write()
+    history.leave(page, _query())
+
+
+def _query() -> Query:
+    """What the URL says of the choices."""
+    said = ((name, tuple(st.query_params.get_all(name))) for name in sorted(NAMES))
+    return tuple((name, values) for name, values in said if values)
+
+
+def _write() -> None:
+    """Make the URL say what is chosen: in one step, which is one entry of the browser's history."""
+    state, held = _history().state, st.session_state.get("held", {}).get("names", NAMES)
+    here = {name: state[name] for name in held if name in state}
+    if {name: list(values) for name, values in _query() if name in held} != here:
+        others = {
+            name: st.query_params.get_all(name) for name in st.query_params if name not in held
+        }
+        st.query_params.from_dict({**others, **here})
+
+
+def _forget_widgets(before: State, after: State) -> None:
+    """Widgets of what is other than it was show it."""
+    analyses = {one.get("analysis", [""])[0] for one in (before, after)}
+    for name in NAMES:
+        if before.get(name) != after.get(name):
+            for of in (*analyses, get_one("stimuli"), ""):
+                st.session_state.pop(f"choice {name} {of}", None)
 
 
 def get(name: str) -> list[str] | None:
     """The values of a part of the state; None where it is not set."""
-    return _state().get(name)
+    return _history().state.get(name)
 
 
 def get_one(name: str, default: str = "") -> str:
@@ -59,13 +102,14 @@ def get_one(name: str, default: str = "") -> str:
 
 def put(name: str, values: Sequence[str] | None) -> None:
     """Set a part of the state, in the session and in the URL; None: back to the default."""
-    if values is None or list(values) == []:
-        _state().pop(name, None)
-        if name in st.query_params:
-            del st.query_params[name]
-    else:
-        _state()[name] = list(values)
-        st.query_params[name] = list(values)
+    _put({name: values})
+
+
+def _put(chosen: Mapping[str, Sequence[str] | None], *, step: bool = True) -> None:
+    history = _history()
+    if history.choose(chosen, step=step):
+        _write()
+        history.leave(st.session_state.get("held", {}).get("page", ""), _query())
 
 
 def key_of(name: str) -> str:
@@ -172,13 +216,46 @@ def _remembered(name: str, default: object, text: Callable[[Any], str] = str) ->
 
 def choose_now(name: str, values: Sequence[str] | None) -> None:
     """Set a choice before its widget is drawn; None: back to the default."""
-    put(name, values)
-    st.session_state.pop(key_of(name), None)
+    choose_all_now({name: values})
 
 
-def open_job(job_id: str) -> None:
-    """Make a job the one that all pages show; what was chosen in another one is forgotten."""
-    if job_id != get_one("analysis"):
-        for name in VIEW:
-            choose_now(name, None)
-    choose_now("analysis", [job_id])
+def choose_all_now(chosen: Mapping[str, Sequence[str] | None], *, step: bool = True) -> None:
+    """Set several choices before their widgets are drawn, in one step of the browser's history."""
+    before = _history().state
+    _put(chosen, step=step)
+    _forget_widgets(before, _history().state)
+    for name in chosen:
+        st.session_state.pop(key_of(name), None)
+
+
+def open_job(job_id: str, *, step: bool = True) -> None:
+    """Make a job the one that all pages show; what was chosen in another one is forgotten.
+
+    Parameters
+    ----------
+    step : whether the user did it, and may undo it
+    """
+    others = VIEW if job_id != get_one("analysis") else ()
+    choose_all_now({**dict.fromkeys(others), "analysis": [job_id]}, step=step)
+
+
+def undo() -> None:
+    """Take back the last choice among those of a view."""
+    changed = _history().undo(VIEW)
+    if changed is not None:
+        choose_all_now(changed, step=False)
+
+
+def reset() -> None:
+    """Take back all choices of the shown analysis."""
+    choose_all_now(dict.fromkeys(name for name in VIEW if name != "analysis"))
+
+
+def can_undo() -> bool:
+    """Whether there is a choice of a view to take back."""
+    return _history().can_undo(VIEW)
+
+
+def can_reset() -> bool:
+    """Whether anything of the shown analysis is other than its default."""
+    return any(get(name) for name in VIEW if name != "analysis")

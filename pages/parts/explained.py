@@ -9,6 +9,7 @@ import streamlit as st
 
 from mlem_core.base.typing import parse_layer
 from pages.parts import audited, background, stored, uncertainty
+from pages.parts.wording import plain
 
 if TYPE_CHECKING:
     from mlem_core.inference.explanation import Explanation
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from pages.parts.view import View
 
 REPLICATES = 1_000
+COLORS = {"holds": "green", "changes": "orange", "unknown": "gray"}
+SYMBOLS = {"holds": "verified", "changes": "warning", "unknown": "help"}
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,33 @@ def of_pair(view: View, a: str, b: str) -> Explained:
 
 def finding(view: View, a: str, b: str) -> Finding:
     """The same with what the audit says of it."""
+    return checked(view, of_pair(view, a, b).why)
+
+
+def checked(view: View, why: Explanation) -> Finding:
+    """An explanation with what the audit says of it."""
     from mlem_core.robustness.finding import Finding, check
 
-    checked = check(audited.audit(view), parse_layer(a), parse_layer(b))
-    return Finding(of_pair(view, a, b).why, checked)
+    return Finding(why, check(audited.audit(view), *why.layers))
+
+
+def in_words(view: View, finding: Finding) -> None:
+    """A finding with its badge and how sure it is; where none may be said, why not."""
+    checked = finding.checked
+    said = finding.headline or finding.instead
+    # A share stays on one line with its sign.
+    st.markdown(f"##### {plain(said)}".replace(" %", "\u00a0%"))
+    st.badge(
+        checked.badge,
+        icon=f":material/{SYMBOLS[checked.verdict]}:",
+        color=COLORS[checked.verdict],  # type: ignore[arg-type]
+        help=checked.sentence,
+    )
+    text = finding.why.how_sure if finding.headline else finding.why_not
+    if text:
+        st.markdown(plain(text))
+    for note in finding.why.notes:
+        st.caption(plain(note))
+    uncertainty.offer(view)
+    if not checked.audited:
+        audited.offer(view)

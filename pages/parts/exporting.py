@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import streamlit as st
 
-from pages.parts import frame
+from pages.parts import frame, tables
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -84,6 +84,14 @@ class Panel:
         """Draw it with points that can be selected in these ways; the points that are."""
         state = self._chart(on_select="rerun", selection_mode=ways)
         return list(state["selection"]["points"]) if state else []
+
+    def on_click(self, choose: Callable[[list[dict[str, Any]]], None]) -> None:
+        """Draw it with points that can be clicked; `choose` gets them before all is drawn anew."""
+
+        def clicked() -> None:
+            choose(list(st.session_state[f"figure {self.name}"]["selection"]["points"]))
+
+        self._chart(on_select=clicked, selection_mode="points")
 
     def _chart(self, **selecting: Any) -> Any:
         state = st.plotly_chart(
@@ -248,7 +256,8 @@ def draw_table(
     table: pd.DataFrame, name: str, caption: str, height: int = 300, **more: Any
 ) -> None:
     """A table with its download; `more` goes to `st.dataframe`."""
-    st.dataframe(table, hide_index=True, placeholder="", key=f"table {name}", height=height, **more)
+    more |= {"hide_index": True, "placeholder": "", "key": f"table {name}", "height": height}
+    st.dataframe(tables.without_minus_zero(table), **more)
     st.caption(caption)
     st.download_button(
         "CSV",

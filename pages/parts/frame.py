@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import streamlit as st
 
 from mlem_core.base.errors import InputError
 from pages.parts import choices, running, tour
+from pages.parts.screens import SCREENS
 from pages.parts.wording import plain
 
 
@@ -18,16 +19,25 @@ def page(body: Callable[[], None]) -> None:
     """Draw a page; what goes wrong is one sentence in it, the details go to the log."""
     here = Path(body.__code__.co_filename).stem.removesuffix("_page")
     # The address of Home is that of a finding; the form keeps what it knows in the session.
-    choices.sync(choices.VIEW if here == "home" else (*choices.FORM, *choices.VIEW))
+    held = {"home": choices.VIEW, "versus": choices.VERSUS}
+    written = held.get(here, (*choices.FORM, *choices.VIEW))
+    choices.sync(here, (*written, *choices.PLACE) if SCREENS[here].tabs else written)
     attempt(running.bar)
     tour.bar(here)
     attempt(body)
     _keep_what_is_loaded(body.__code__.co_filename)
 
 
-def lead_on(file: str) -> None:
-    """What a former address of a page does: open the page with all that the address says."""
-    choices.sync((*choices.FORM, *choices.VIEW))
+def lead_on(file: str, place: Mapping[str, str]) -> None:
+    """What a former address of a page does: open the page with all that the address says.
+
+    Parameters
+    ----------
+    place : what the address was of the page, choices by name
+    """
+    choices.sync("", choices.NAMES)
+    for name, chosen in place.items():
+        choices.choose_now(name, [chosen])
     st.switch_page(file)
 
 

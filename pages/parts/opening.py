@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from mlem_core.base.errors import InputError
+from mlem_core.base.text import many
 from mlem_core.estimators.registry import check_values
-from pages.parts import capsules, choices, method, other_tables, stored, tour
+from pages.parts import capsules, choices, method, other_tables, stored, taking_back
 from pages.parts.screens import SCREENS
 from pages.parts.view import View
-from pages.parts.wording import describe, plain
+from pages.parts.wording import plain
 
 if TYPE_CHECKING:
     from mlem_core.analysis.analysis import Analysis
@@ -28,28 +29,27 @@ NOT_DONE = {
 }
 
 
-def open_view(url_path: str, lead: str, *, layers: bool = True) -> View | None:
+def open_view(url_path: str, lead: str) -> View | None:
     """Head and sidebar of a view; None where there is nothing to show yet, which it says.
 
     Parameters
     ----------
     url_path : of the screen
     lead : the sentence below the title
-    layers : whether models and layers can be chosen
     """
     head = st.container(horizontal=True, vertical_alignment="center")
     head.title(SCREENS[url_path].title, width="content")
     st.markdown(lead)
-    done = _finished()
+    done = finished()
     job_id = _chosen(done)
     if job_id is None:
         return None
     with st.sidebar:
         _choose_analysis(job_id, done)
         analysis = stored.open_analysis(job_id)
-        selection, changes = _choose_selection(job_id, analysis, layers)
-    if job_id == stored.EXAMPLE and not tour.is_on():
-        _about_the_example(analysis)
+        selection, changes = _choose_selection(job_id, analysis)
+        taking_back.offer()
+    say_what(job_id, analysis)
     _show_notices(analysis)
     if not selection.features or not selection.layers:
         what = "feature" if not selection.features else "model and one layer"
@@ -85,14 +85,14 @@ def shown() -> str:
 
     Empty where there is none.
     """
-    done = _finished()
+    done = finished()
     for job_id in (choices.get_one("analysis"), stored.EXAMPLE, *done):
         if job_id in done:
             return job_id
     return ""
 
 
-def _finished() -> dict[str, Job]:
+def finished() -> dict[str, Job]:
     """The analyses that are done, the latest first; last the example."""
     from mlem_core.tasks import analyses
 
@@ -105,7 +105,7 @@ def _chosen(done: dict[str, Job]) -> str | None:
     job_id = choices.get_one("analysis")
     latest = next(iter(done.values()), None)
     if not job_id and stored.EXAMPLE in done:
-        choices.open_job(stored.EXAMPLE)
+        choices.open_job(stored.EXAMPLE, step=False)
         return stored.EXAMPLE
     if not job_id:
         what = "No analysis is chosen: open the latest one, or run a new one"
@@ -131,20 +131,18 @@ def _chosen(done: dict[str, Job]) -> str | None:
 def _choose_analysis(job_id: str, done: dict[str, Job]) -> None:
     key = choices.key_of("which analysis")
     st.session_state[key] = job_id
-    labels = _labels(done)
+    labels = stored.names()
     st.selectbox(
         "Analysis",
         list(done),
-        format_func=lambda one: labels[one],
+        format_func=lambda one: labels.get(one, one),
         key=key,
         on_change=lambda: choices.open_job(st.session_state[key]),
         help="Which of the finished analyses is shown. A new one begins on the page New analysis.",
     )
 
 
-def _choose_selection(
-    job_id: str, analysis: Analysis, layers: bool
-) -> tuple[Selection, dict[str, Any]]:
+def _choose_selection(job_id: str, analysis: Analysis) -> tuple[Selection, dict[str, Any]]:
     """What the user keeps of an analysis, and what needs other tables than it has."""
     from mlem_core.analysis.selection import Selection
 
@@ -156,7 +154,7 @@ def _choose_selection(
         help="The metric model is fitted again with the features that you keep, from the "
         "pair tables; no language model runs for it.",
     )
-    shown = _choose_layers(analysis) if layers else analysis.layers
+    shown = _choose_layers(analysis)
     spec = analysis.spec
     with st.expander("How it is computed", icon=":material/tune:"):
         estimator = method.estimator("fit", default=spec.estimator)
@@ -197,48 +195,23 @@ def _show_notices(analysis: Analysis) -> None:
             st.markdown(f"- {plain(notice)}")
 
 
-def _about_the_example(analysis: Analysis) -> None:
-    models = {model for model, _ in analysis.layers}
-    with st.container(border=True):
-        text, button = st.columns([5, 1.5], vertical_alignment="center")
-    text.markdown(
-        f"This is an example: {len(analysis.stimuli):,} words in their sentences, each with "
-        f"{len(analysis.stimuli.features)} features, in {len(analysis.layers)} layers of "
-        f"{len(models)} models. All of it answers to the choices on the left, as it will for your "
-        "own stimuli and models."
-    )
-    if button.button(
-        "Analyse your own",
-        type="primary",
-        icon=":material/play_circle:",
-        width="stretch",
-        help="Opens the page New analysis, where stimuli and models are chosen.",
-    ):
-        st.switch_page(SCREENS["new"].file)
-
-
-def _labels(done: dict[str, Job]) -> dict[str, str]:
-    """What each job is called in a list; the browser answers with it, so no two may be alike."""
-    names = {job_id: name_of(job) for job_id, job in done.items()}
-    again = {name for name in names.values() if list(names.values()).count(name) > 1}
-    return {
-        job_id: f"{name} · {job_id[:6]}" if name in again else name
-        for job_id, name in names.items()
-    }
-
-
-def name_of(job: Job, *, models: bool = True) -> str:
-    """What an analysis is called: its stimuli, models and what is not the default."""
-    if job.id == stored.EXAMPLE:
-        return f"Example: {job.spec.stimuli}, {len(job.spec.models)} models"
-    return describe(job.spec, models=models)
+def say_what(job_id: str, analysis: Analysis) -> None:
+    """Which analysis is shown, and of how much, in a line."""
+    stimuli = analysis.stimuli
+    parts = [
+        stored.name_of(stored.find_job(job_id)),
+        f"{len(stimuli):,} stimuli",
+        many(len(stimuli.features), "feature"),
+        many(len(analysis.layers), "layer"),
+    ]
+    st.caption(plain(" · ".join(parts)))
 
 
 def _ways_on(latest: Job | None) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         if latest is not None:
             st.button(
-                f"Open {plain(name_of(latest))}",
+                f"Open {plain(stored.name_of(latest))}",
                 icon=":material/folder_open:",
                 type="primary",
                 on_click=lambda: choices.open_job(latest.id),

@@ -9,7 +9,7 @@ import streamlit as st
 
 from pages.parts import background, choices, stored
 from pages.parts.screens import SCREENS
-from pages.parts.wording import describe, plain
+from pages.parts.wording import plain
 
 if TYPE_CHECKING:
     from mlem_core.tasks.runner import State, Status, Task
@@ -91,7 +91,7 @@ def _one(job_id: str, status: Status) -> None:
     job = stored.find_job(job_id)
     with st.container(horizontal=True, vertical_alignment="center"):
         with st.container(gap="xsmall"):
-            st.markdown(f"**{TITLES[status.state]}** {plain(describe(job.spec))}")
+            st.markdown(f"**{TITLES[status.state]}** {plain(stored.name_of(job))}")
             if status.state in UNDER_WAY:
                 waiting = "Waiting for its turn …" if status.state == "queued" else "Starting …"
                 background.show_progress(status, status.stages[-1:], waiting)

@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class Tab(NamedTuple):
+    """A part of a screen that is drawn alone; its name is in the URL."""
+
+    name: str
+    title: str
+    symbol: str
+
+    @property
+    def label(self) -> str:
+        return f":material/{self.symbol}: {self.title}"
 
 
 @dataclass(frozen=True)
@@ -14,15 +28,17 @@ class Screen:
     url_path : its address (the first one's is `/`); its file is `pages/{url_path}_page.py`
     title : in the navigation, on links and above the page
     symbol : name of a Material symbol
-    is_view : whether it shows a finished analysis, chosen in the sidebar
-    formerly : an address that it had, and that still leads to it
+    tabs : its parts, the one that is shown first before the others
+    listed : whether it stands in the navigation; else something on another screen leads to it
+    formerly : addresses that lead on to it, each with what it was of the screen: choices by name
     """
 
     url_path: str
     title: str
     symbol: str
-    is_view: bool = True
-    formerly: str = ""
+    tabs: tuple[Tab, ...] = ()
+    listed: bool = True
+    formerly: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def file(self) -> str:
@@ -35,16 +51,40 @@ class Screen:
         return f":material/{self.symbol}:"
 
 
+EXPLORE = (
+    Tab("pairs", "Pairs of layers", "grid_on"),
+    Tab("profiles", "Profiles", "show_chart"),
+    Tab("all", "All layers", "hub"),
+    Tab("stimuli", "Stimuli", "table"),
+)
+# What is seen of the chosen pair, beside the matrices.
+PAIR = (
+    Tab("why", "Why alike", "account_tree"),
+    Tab("features", "Features", "compare_arrows"),
+    Tab("maps", "Stimuli", "scatter_plot"),
+)
+TABS = {"tab": EXPLORE, "look": PAIR}
+
 SCREENS = {
     screen.url_path: screen
     for screen in (
-        Screen("home", "Home", "home", is_view=False),
-        Screen("new", "New analysis", "add_circle", is_view=False, formerly="analysis"),
-        Screen("profiles", "Profiles", "show_chart"),
-        Screen("similarity", "Similarity", "grid_on"),
-        Screen("compare", "Compare", "compare_arrows"),
-        Screen("why", "Why alike", "account_tree"),
-        Screen("robustness", "Robustness", "verified"),
-        Screen("stimuli", "Stimuli", "table"),
+        Screen("home", "Home", "home"),
+        Screen("new", "New analysis", "add_circle", formerly={"analysis": {}}),
+        Screen(
+            "explore",
+            "Explore",
+            "travel_explore",
+            tabs=EXPLORE,
+            formerly={
+                "profiles": {"tab": "profiles"},
+                "similarity": {"tab": "pairs"},
+                "compare": {"tab": "pairs", "look": "features"},
+                "why": {"tab": "pairs", "look": "why"},
+                "stimuli": {"tab": "stimuli"},
+            },
+        ),
+        Screen("trust", "Trust", "verified", formerly={"robustness": {}}),
+        Screen("docs", "Docs", "menu_book"),
+        Screen("versus", "Two analyses", "difference", listed=False),
     )
 }

@@ -22,8 +22,12 @@ _UPLOAD = re.compile(r"[0-9a-f]{64}/[^/\\]+")
 
 @st.cache_resource
 def store() -> Store:
-    """The store of this server."""
-    return Store()
+    """The store of this server; what was deleted long ago is removed from it at the start."""
+    from mlem_core.tasks import trash
+
+    found = Store()
+    trash.purge(found)
+    return found
 
 
 def upload_name(path: str | Path) -> str:
@@ -54,11 +58,29 @@ def find_job(job_id: str) -> Job:
 
     job = analyses.find(job_id, store()) if re.fullmatch(r"[0-9a-zA-Z_-]+", job_id) else None
     if job is None:
+        from mlem_core.tasks import trash
+
+        if any(one.id == job_id for one in trash.in_trash(store())):
+            raise InputError("This analysis was deleted; the list on Home can bring it back.")
         raise InputError(
             "The analysis in this address is not on this machine; run it again on the page "
             "New analysis."
         )
     return job
+
+
+def names() -> dict[str, str]:
+    """What analyses are called, by id: as the user named them, or by what was chosen."""
+    from mlem_core.tasks import analyses, naming
+
+    return naming.names(analyses.recent(store()), store())
+
+
+def name_of(job: Job) -> str:
+    """What an analysis is called among all that there are."""
+    from mlem_core.tasks import naming
+
+    return names().get(job.id) or naming.derived(job)
 
 
 @st.cache_resource(max_entries=8, show_spinner="Opening the analysis …")

@@ -2,38 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import streamlit as st
 
-from pages.parts import choices, stored
+from pages.parts import choices, stored, tabs
 from pages.parts.screens import SCREENS
 
 
 class Step(NamedTuple):
-    """What to look at on a page."""
+    """What to look at on a page, at one of its tabs."""
 
     url_path: str
+    title: str
     says: str
+    place: Mapping[str, str] = {}
+
+    def is_here(self, page: str) -> bool:
+        there = all(tabs.chosen(name) == tab for name, tab in self.place.items())
+        return page == self.url_path and there
 
 
 STEPS = (
     Step(
-        "profiles",
+        "explore",
+        "Profiles",
         "**What shapes each layer.** A panel is a model, from its embeddings (layer 0) to its last "
         "layer, and a line is a feature: the higher, the worse distances are predicted once that "
         "feature is shuffled. The grey lines are how well all features together predict, and how "
         "well they could at best. Switch a feature off in the sidebar, and all is drawn anew.",
+        {"tab": "profiles"},
     ),
     Step(
-        "why",
+        "explore",
+        "Why alike",
         "**Why two layers are alike.** Their similarity is a sum: a bar for what each feature "
         "contributes, a hatched one for what these features do not explain, and how sure each is. "
-        "Choose any two layers above the sentence; below are the pairs of stimuli behind a bar, "
-        "and the same sums for all layers.",
+        "Click any cell of the matrices to look at its two layers; below are the pairs of stimuli "
+        "behind a bar.",
+        {"tab": "pairs", "look": "why"},
     ),
     Step(
-        "robustness",
+        "trust",
+        "Trust",
         "**Whether to believe it.** The audit runs all of it again without first words, without "
         "outlier units, with another distance and with random weights, and marks what changes. "
         "Below it, a claim of your own is put to every analysis that one could have done.",
@@ -65,11 +77,11 @@ def bar(here: str) -> None:
     step, last = STEPS[at], at == len(STEPS) - 1
     with st.container(border=True, key="tour"):
         st.badge(f"Tour, {at + 1} of {len(STEPS)}", icon=":material/tour:")
-        if here == step.url_path:
+        if step.is_here(here):
             st.markdown(step.says)
         with st.container(horizontal=True):
-            if here != step.url_path:
-                _button(f"Go on with {SCREENS[step.url_path].title}", "arrow_forward", at)
+            if not step.is_here(here):
+                _button(f"Go on with {step.title}", "arrow_forward", at)
             elif last:
                 if st.button(
                     "Analyse your own",
@@ -81,8 +93,8 @@ def bar(here: str) -> None:
                     _end()
                     st.switch_page(SCREENS["new"].file)
             else:
-                _button(f"Next: {SCREENS[STEPS[at + 1].url_path].title}", "arrow_forward", at + 1)
-            if at and here == step.url_path:
+                _button(f"Next: {STEPS[at + 1].title}", "arrow_forward", at + 1)
+            if at and step.is_here(here):
                 _button("Back", "arrow_back", at - 1, main=False)
             if st.button(
                 "End the tour",
@@ -108,6 +120,8 @@ def _button(label: str, symbol: str, to: int, *, main: bool = True) -> None:
 
 def _go(to: int) -> None:
     st.session_state["tour"] = to
+    for name, tab in STEPS[to].place.items():
+        choices.choose_now(name, [tab])
     st.switch_page(SCREENS[STEPS[to].url_path].file)
 
 

@@ -1,16 +1,14 @@
-"""How the screens put things into words: plain text, times, progress, layers, analyses."""
+"""How the screens put things into words: plain text, times, progress, layers."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mlem_core.base.typing import parse_layer
 
 if TYPE_CHECKING:
-    from mlem_core.analysis.spec import AnalysisSpec
     from mlem_core.base.typing import Progress
 
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|~$:<>&])")
@@ -38,30 +36,6 @@ def progress_text(progress: Progress, seconds_left: float | None) -> str:
     if progress.done < progress.total and seconds_left is not None:
         text += f", about {duration(seconds_left)} left"
     return plain(text)
-
-
-def describe(spec: AnalysisSpec, *, models: bool = True) -> str:
-    """An analysis in a few words: stimuli, models (if these are asked for), other choices."""
-    names = [*spec.models, *(name for name, _ in spec.representations)]
-    parts = [Path(spec.stimuli).name, *([", ".join(names)] if models else [])]
-    if spec.layers is not None:
-        parts.append("layers " + ", ".join(str(layer) for layer in spec.layers))
-    if spec.features is not None:
-        parts.append(f"{len(spec.features)} features")
-    shown = ("stimuli", "models", "representations", "layers", "features", "device")
-    for field in fields(spec):
-        value = getattr(spec, field.name)
-        if field.name not in shown and value != field.default:
-            text = _in_words(value)
-            parts.append(f"with {field.name}" if value is True else f"{field.name} {text}")
-    return " · ".join(parts)
-
-
-def _in_words(value: object) -> str:
-    if isinstance(value, tuple):
-        each = ("=".join(map(str, one)) if isinstance(one, tuple) else str(one) for one in value)
-        return ", ".join(each)
-    return str(value)
 
 
 def layer_label(name: str) -> str:

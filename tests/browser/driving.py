@@ -77,6 +77,12 @@ def run(page: Page) -> None:
     page.get_by_role("button", name="Run", exact=True).click()
 
 
+def explore(page: Page, tab: str) -> None:
+    """Go to Explore by the navigation, and there to a tab."""
+    page.get_by_role("link", name="Explore", exact=True).click()
+    page.get_by_role("radio", name=tab).click()
+
+
 def settled(page: Page) -> None:
     """Wait until the script has stood still for a while: a click takes a moment to start it."""
     page.evaluate("() => { window.stillSince = null }")
@@ -94,7 +100,8 @@ def traces(page: Page, figure: int = 0) -> list[dict]:
     found = page.locator(".js-plotly-plot").nth(figure)
     found.wait_for()
     page.wait_for_function(
-        "n => { const p = document.querySelectorAll('.js-plotly-plot')[n]; return p && p.data }",
+        "n => { const p = document.querySelectorAll('.js-plotly-plot')[n];"
+        " return p && p.data && p._fullData }",
         arg=figure,
     )
     return found.evaluate(

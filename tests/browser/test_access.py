@@ -47,7 +47,7 @@ def tab_to(page: Page, what: str, most: int = 80) -> None:
     raise AssertionError(f"Tab does not come to {what!r}; it came to {came}")
 
 
-@pytest.mark.parametrize("view", ["", "new", "profiles", "similarity", "compare"])
+@pytest.mark.parametrize("view", ["", "new", "profiles", "explore", "compare", "trust"])
 def test_at_200_percent_nothing_is_out_of_reach(app: App, browser: Browser, view: str) -> None:
     # A window of 1280 × 800 at 200 % is one of 640 × 400 with twice the pixels.
     context = browser.new_context(
@@ -66,7 +66,7 @@ def test_at_200_percent_nothing_is_out_of_reach(app: App, browser: Browser, view
     # The sidebar is folded away and comes over the page.
     page.get_by_test_id("stExpandSidebarButton").click()
     sidebar = page.get_by_test_id("stSidebar")
-    expect(sidebar.get_by_role("link", name="Profiles")).to_be_in_viewport(ratio=1)
+    expect(sidebar.get_by_role("link", name="Explore")).to_be_in_viewport(ratio=1)
     page.wait_for_function(
         "() => document.querySelector('[data-testid=stSidebar]').getBoundingClientRect().x === 0"
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from driving import SMALL, START, TAG, App, picture, run, settled, traces, upload
+from driving import SMALL, START, TAG, App, explore, picture, run, settled, traces, upload
 from playwright.sync_api import Page, expect
 
 from mlem_core.data.stimulus_csv import read_csv
@@ -19,7 +19,8 @@ VIEWS = ("profiles", "similarity", "compare", "why", "stimuli")
 @pytest.mark.parametrize("view", VIEWS)
 def test_every_view_opens_on_the_example(app: App, page: Page, view: str) -> None:
     page.goto(f"{app.url}/{view}")
-    expect(page.get_by_text("This is an example: 2,040 words")).to_be_visible()
+    expect(page.get_by_text("Example: probing, 5 models · 2,040 stimuli")).to_be_visible()
+    page.wait_for_url(re.compile("/explore"))
     traces(page)
     page.wait_for_url(re.compile("analysis=example"))
     settled(page)
@@ -63,15 +64,17 @@ def test_dropping_a_feature_needs_no_run(app: App, page: Page, done: str) -> Non
     assert list((app.cache / "jobs").glob("*/spec.json")) == jobs
     page.wait_for_url(re.compile("features=word_length"))
     # The choice goes along to the next page, and from its address to another browser.
-    page.get_by_role("link", name="Compare").click()
-    page.wait_for_url(re.compile(r"/compare\?.*features="))
-    assert "tense" not in {trace["name"] for trace in traces(page)}
+    page.get_by_role("radio", name="Pairs of layers").click()
+    page.get_by_role("radio", name="Features").click()
+    page.wait_for_url(re.compile(r"/explore\?.*features=.*look=features"))
+    page.wait_for_function("() => document.querySelectorAll('.js-plotly-plot').length === 2")
+    assert "tense" not in {trace["name"] for trace in traces(page, 1)}
     address = page.url
     other = page.context.browser.new_context().new_page()
     other.set_default_timeout(START)
     other.goto(address)
-    assert "tense" not in {trace["name"] for trace in traces(other)}
-    assert "word_length" in {trace["name"] for trace in traces(other)}
+    scattered = {trace["name"] for trace in traces(other, 1)}
+    assert "tense" not in scattered and "word_length" in scattered
     other.context.close()
 
 
@@ -79,19 +82,24 @@ def test_similarity_has_both_matrices(app: App, page: Page, done: str) -> None:
     page.goto(f"{app.url}/similarity?{done}")
     heat = [trace for trace in traces(page) if trace["type"] == "heatmap"]
     assert [trace["n"] for trace in heat] == [7, 7]
-    assert any(trace["name"] == "minilm" for trace in traces(page, 1))
     picture(page, "similarity")
+    explore(page, "All layers")
+    assert any(trace["name"] == "minilm" for trace in traces(page))
 
 
 def test_compare_keeps_its_choice_in_the_address(app: App, page: Page, done: str) -> None:
     page.goto(f"{app.url}/compare?{done}&a=minilm:1&b=minilm:5&colour=note")
-    expect(page.locator(".js-plotly-plot")).to_have_count(3, timeout=START)
-    assert {*SMALL, "note"} <= {trace["name"] for trace in traces(page)}
+    assert {*SMALL, "note"} <= {trace["name"] for trace in traces(page, 1)}
     expect(page.get_by_text("FI in minilm layer 5")).to_be_visible()
+    settled(page)
+    picture(page, "compare")
+    pair = page.get_by_role("radiogroup").filter(has_text="Why alike")
+    pair.get_by_role("radio", name="Stimuli").click()
+    expect(page.locator(".js-plotly-plot")).to_have_count(3, timeout=START)
     # The values of the feature are in the map's legend, letter by letter.
     text = page.locator(".js-plotly-plot").nth(1).inner_text()
     assert TAG in text
-    picture(page, "compare")
+    picture(page, "compare-maps")
 
 
 def test_cells_with_html_are_text(app: App, page: Page, done: str) -> None:
@@ -125,7 +133,7 @@ def test_a_bad_csv_loses_nothing_and_nothing_else_is_run(
     page.get_by_role("button", name="Back to small_set.csv").click()
     expect(page.get_by_text("Runs minilm on small_set.csv")).to_be_visible()
     expect(run_button).to_be_enabled()
-    page.get_by_role("link", name="Profiles").first.click()
+    explore(page, "Profiles")
     assert "tense" in {trace["name"] for trace in traces(page)}
 
 
@@ -162,8 +170,8 @@ def test_representations_from_a_file(
     _add_representations(page, "brain", tmp_path / "brain.npz")
     run(page)
     expect(page.get_by_text("Done: small_set.csv · minilm, brain")).to_be_visible(timeout=START)
-    page.get_by_role("link", name="Similarity").first.click()
-    assert {"minilm", "brain"} <= {trace["name"] for trace in traces(page, 1)}
+    explore(page, "All layers")
+    assert {"minilm", "brain"} <= {trace["name"] for trace in traces(page)}
 
 
 def test_wrong_representations_are_not_run(app: App, page: Page, done: str, tmp_path: Path) -> None:
@@ -194,7 +202,7 @@ def test_precomputed_distances_and_other_start_tokens(
     run(page)
     text = re.compile("Done: small_set.csv · apart · .*distance precomputed · special_tokens none")
     expect(page.get_by_text(text)).to_be_visible(timeout=START)
-    page.get_by_role("link", name="Profiles").first.click()
+    explore(page, "Profiles")
     assert "tense" in {trace["name"] for trace in traces(page)}
 
 
@@ -204,7 +212,7 @@ def test_a_run_that_fails_loses_nothing(app: App, page: Page, done: str) -> None
     expect(page.get_by_text("Not done:")).to_be_visible(timeout=START)
     expect(page.get_by_text("has none of the layers 99")).to_be_visible()
     picture(page, "failed")
-    page.get_by_role("link", name="Profiles").first.click()
+    page.get_by_role("link", name="Explore", exact=True).click()
     expect(page.get_by_text("did not finish")).to_be_visible()
     page.get_by_role("button", name=re.compile("^Open ")).click()
     assert "tense" in {trace["name"] for trace in traces(page)}
@@ -235,7 +243,7 @@ def test_cancel_stops_the_run(app: App, page: Page) -> None:
     expect(page.get_by_text("Running:")).to_be_visible(timeout=START)
     cancel.click()
     expect(page.get_by_text("Cancelled:")).to_be_visible(timeout=START)
-    page.get_by_role("link", name="Profiles").first.click()
+    page.get_by_role("link", name="Explore", exact=True).click()
     expect(page.get_by_text("was cancelled")).to_be_visible()
 
 
@@ -243,7 +251,7 @@ def test_torch_stays_out_of_the_server(app: App, page: Page, done: str) -> None:
     maps = Path(f"/proc/{app.process}/maps")
     if not maps.exists():
         pytest.skip("only Linux tells what a process has loaded")
-    page.goto(f"{app.url}/compare?{done}")
+    page.goto(f"{app.url}/explore?{done}&look=maps")
     expect(page.locator(".js-plotly-plot")).to_have_count(3, timeout=START)
     assert "numpy" in maps.read_text()  # it does tell
     assert "libtorch" not in maps.read_text()
@@ -262,7 +270,8 @@ def test_the_example_says_why_two_layers_are_alike_and_how_sure_that_is(
     picture(page, "example-why-sure")
     page.goto(f"{app.url}/compare?analysis=example")
     expect(page.get_by_text(re.compile("95 %: 0.* to 0.*")).first).to_be_visible()
-    page.get_by_text("Where the two layers differ: intervals and tests").click()
+    page.get_by_role("link", name="Trust", exact=True).click()
+    page.get_by_text("Where the two chosen layers differ").click()
     expect(page.get_by_text(re.compile("family of 8 differences of importance"))).to_be_visible()
 
 
@@ -270,13 +279,16 @@ def test_tests_are_corrected_as_the_user_chooses(app: App, page: Page) -> None:
     page.goto(f"{app.url}/profiles?analysis=example")
     expect(page.get_by_text(re.compile("importances; Benjamini-Hochberg")).first).to_be_visible()
     settled(page)
-    page.get_by_text("Intervals and tests").click()
+    page.get_by_role("link", name="Trust", exact=True).click()
+    page.get_by_text("Importances and scores").click()
     # A list that opens while the part is still being drawn closes again.
     settled(page)
     page.get_by_role("combobox", name=re.compile("Correction for many tests")).click()
     page.get_by_role("option", name=re.compile("Bonferroni")).click()
     expect(page.get_by_text(re.compile("importances; Bonferroni")).first).to_be_visible()
     page.wait_for_url(re.compile("correction=bonferroni"))
+    explore(page, "Profiles")
+    expect(page.get_by_text(re.compile("importances; Bonferroni")).first).to_be_visible()
     # Other features have no intervals yet: the bands are named as what they are.
     page.goto(f"{app.url}/profiles?analysis=example&features=tense&features=number")
     expect(page.get_by_text(re.compile("one standard deviation over folds")).first).to_be_visible()

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from driving import ROOT, SMALL, START, App, picture, run, served, settled, traces, upload
+from driving import ROOT, SMALL, START, App, explore, picture, run, served, settled, traces, upload
 from playwright.sync_api import Browser, Page, expect
 from pypdf import PdfReader
 
@@ -75,8 +75,8 @@ def test_first_visit(app: App, page: Page) -> None:
     settled(page)
     picture(page, "story-first-visit")
     # One click leads to why, of the same two layers.
-    page.get_by_role("button", name="Why alike").click()
-    page.wait_for_url(re.compile("/why.*a=mini-gpt2%3A6.*b=mini-mamba%3A11"))
+    page.get_by_role("button", name="Explore these two").click()
+    page.wait_for_url(re.compile("/explore.*a=mini-gpt2%3A6.*b=mini-mamba%3A11"))
     expect(page.get_by_text(finding)).to_be_visible()
     expect(page.get_by_text("The pairs of stimuli behind it")).to_be_visible()
     page.get_by_role("link", name="Home").click()
@@ -135,9 +135,9 @@ def test_the_tour_leads_through_three_views(app: App, page: Page) -> None:
     page.get_by_role("button", name="Two-minute tour").click()
     for number, (view, says, on) in enumerate(
         (
-            ("profiles", "What shapes each layer", "Next: Why alike"),
-            ("why", "Why two layers are alike", "Next: Robustness"),
-            ("robustness", "Whether to believe it", "Analyse your own"),
+            ("explore.*tab=profiles", "What shapes each layer", "Next: Why alike"),
+            ("explore", "Why two layers are alike", "Next: Trust"),
+            ("trust", "Whether to believe it", "Analyse your own"),
         ),
         start=1,
     ):
@@ -146,7 +146,7 @@ def test_the_tour_leads_through_three_views(app: App, page: Page) -> None:
         expect(page.get_by_text(says, exact=False).first).to_be_visible()
         traces(page)
         settled(page)
-        picture(page, f"story-tour-{view}")
+        picture(page, f"story-tour-{number}")
         page.get_by_role("button", name=on).first.click()
     page.wait_for_url(re.compile("/new"))
     expect(page.get_by_role("button", name="Run", exact=True)).to_be_visible()
@@ -165,7 +165,7 @@ def test_what_runs_is_seen_on_every_page_and_leads_to_its_finding(
 ) -> None:
     page.goto(f"{app.url}/new?{done}&seed=7")
     run(page)
-    for view in ("Home", "Profiles", "Stimuli"):
+    for view in ("Home", "Explore", "Trust"):
         page.get_by_role("link", name=view, exact=True).click()
         expect(page.get_by_text(re.compile("(Waiting|Running|Done):"))).to_have_count(1)
         settled(page)
@@ -277,13 +277,17 @@ def test_a_pair_is_followed_to_its_stimuli(app: App, page: Page) -> None:
     page.goto(f"{app.url}/similarity?analysis=example")
     traces(page, 1)
     settled(page)
-    page.mouse.move(*place(page, 0, 0.6, 0.1))
+    cell = place(page, 0, 0.6, 0.1)
+    page.mouse.move(*cell)
     page.wait_for_timeout(500)
-    page.mouse.click(*place(page, 0, 0.6, 0.1))
-    expect(page.get_by_text(re.compile("mini-bert layer 3.*minilm layer 1"))).to_be_visible()
+    page.mouse.click(*cell)
+    # Beside the matrices, which stay where they are.
+    expect(page.get_by_text(re.compile("mini-bert layer 3 and minilm layer 1"))).to_be_visible()
+    page.wait_for_url(re.compile("a=mini-bert%3A3.*b=minilm%3A1"))
+    settled(page)
+    assert place(page, 0, 0.6, 0.1) == cell
     picture(page, "story-pair")
-    page.get_by_role("button", name="Compare these two").click()
-    page.wait_for_url(re.compile("/compare.*a=mini-bert%3A3.*b=minilm%3A1"))
+    page.get_by_role("radio", name="Stimuli").last.click()
     expect(page.locator(".js-plotly-plot")).to_have_count(3)
     settled(page)
     page.mouse.move(*place(page, 1, 0.3, 0.3))
@@ -408,7 +412,7 @@ def test_relative_clauses_are_downloaded_cut_down_and_run(
     expect(page.get_by_text("480 stimuli (whole sentences), 12 features")).to_be_visible()
     run(page)
     expect(page.get_by_text("Done:")).to_be_visible()
-    page.get_by_role("link", name="Profiles").first.click()
+    explore(page, "Profiles")
     names = {trace["name"] for trace in traces(page)}
     assert {"relative_clause_type", "attachment_site", "held-out ρ"} <= names
     settled(page)

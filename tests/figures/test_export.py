@@ -8,9 +8,11 @@ import re
 import struct
 import zlib
 from collections.abc import Iterator
+from xml.etree import ElementTree
 
 import pandas as pd
 import plotly.graph_objects as go
+import pypdfium2
 import pytest
 from pypdf import PdfReader
 
@@ -55,7 +57,7 @@ def test_a_pdf_has_the_asked_width_real_text_and_its_fonts(
     height = drawn.layout.height * paper.scale / 96 * 25.4
     assert float(page.mediabox.height) * MM == pytest.approx(height, abs=0.5)
     text = page.extract_text()
-    assert "part_of_speech" in text
+    assert "part of speech" in text
     assert "held-out ρ" in text
     fonts = [reference.get_object() for reference in page["/Resources"]["/Font"].values()]
     assert fonts
@@ -64,6 +66,18 @@ def test_a_pdf_has_the_asked_width_real_text_and_its_fonts(
         (inner,) = one["/DescendantFonts"]
         assert "/FontFile2" in inner.get_object()["/FontDescriptor"]
     assert "/XObject" not in page["/Resources"]  # no picture: lines and text
+
+
+@pytest.mark.parametrize("title", ["Importance of each feature", "ρ (a) < \\b & ü"])
+def test_a_file_has_the_title_of_its_figure(one_browser: None, title: str) -> None:
+    pdf = PdfReader(io.BytesIO(figures.as_file(figure_of(), "pdf", title=title)), strict=True)
+    assert pdf.metadata is not None
+    assert pdf.metadata.title == title
+    assert "part_of_speech" in pdf.pages[0].extract_text()
+    document = pypdfium2.PdfDocument(figures.as_file(figure_of(), "pdf", title=title))
+    assert document.get_metadata_value("Title") == title
+    svg = ElementTree.fromstring(figures.as_file(figure_of(), "svg", title=title))
+    assert svg[0].tag.endswith("title") and svg[0].text == title
 
 
 def test_the_text_of_a_pdf_has_the_asked_size(one_browser: None) -> None:
@@ -90,7 +104,7 @@ def test_an_svg_is_in_mm_and_keeps_its_text(one_browser: None) -> None:
     assert root is not None
     assert 'width="89.00mm"' in root.group()
     assert "viewBox" in root.group()
-    assert "part_of_speech</text>" in svg
+    assert "part of speech</text>" in svg
     assert "Liberation Sans" in svg
 
 
@@ -141,7 +155,7 @@ def test_an_image_is_written_by_a_browser(chromium_path: str) -> None:
     assert figures.can_write_images()
     svg = figures.image(figure, "svg", width=500, height=300)
     assert svg.startswith(b"<svg")
-    assert b"part_of_speech" in svg
+    assert b"part of speech" in svg
     png = figures.image(figure, "png", width=500, height=300, scale=1)
     assert png.startswith(b"\x89PNG")
     assert int.from_bytes(png[16:20], "big") == 500

@@ -139,59 +139,20 @@ def test_what_a_user_wrote_is_text_and_not_markup() -> None:
     assert drawn.layout.title.text == "&lt;s&gt;t&lt;/s&gt;"
 
 
-def test_similarity_matrices_show_both_tables_and_where_models_meet() -> None:
-    first, second = square_of({"m:x": 12, "b": 31}), square_of({"m:x": 12, "b": 31})
-    second.iloc[0, 3] = second.iloc[3, 0] = np.nan
-    figure = figures.similarity_matrices(first, second)
+def test_profiles_mark_the_layers_that_are_looked_at() -> None:
+    importance = importance_of()
+    marked = figures.Annotations(marked=[("b", 1), ("a", 0)])
+    figure = figures.profiles(importance, scores_of(importance), FEATURES, annotations=marked)
     is_sound(figure)
-    left, cells, right, others = figure.data
-    np.testing.assert_array_equal(left.z, first.to_numpy())
-    np.testing.assert_array_equal(right.z, second.to_numpy())
-    # A cell can be chosen by its point, which knows its two layers.
-    assert len(cells.x) == first.size
-    (at,) = np.flatnonzero((np.array(cells.x) == 12) & (np.array(cells.y) == 0))
-    assert (
-        cells.hovertext[at] == f"m:x 0 and b 0<br>weighted Kendall τ = {_text(first.iloc[0, 12])}"
-    )
-    assert tuple(cells.customdata[at]) == ("m:x", 0, "b", 0)
-    assert others.hovertext[3].endswith("not defined")
-    assert {shape.x0 for shape in figure.layout.shapes if shape.x0 == shape.x1} == {11.5}
-    ticks = figure.layout.xaxis.tickvals
-    assert 0 in ticks
-    assert 12 in ticks
-    assert len(ticks) < 20
-    bar = figure.layout.coloraxis.colorbar
-    assert bar.ticktext[0].startswith("different")
-    assert bar.ticktext[1].startswith("similar")
-    assert figure.layout.coloraxis.cmin <= first.to_numpy().min()
-
-
-def _text(value: float) -> str:
-    return f"{value:.3f}".replace("-", "−")
-
-
-def test_a_similarity_that_is_nowhere_defined_is_drawn() -> None:
-    empty = square_of({"a": 2}) * np.nan
-    is_sound(figures.similarity_matrices(empty, empty))
-
-
-def test_the_matrix_of_rsa_outlines_the_pair_that_is_looked_at() -> None:
-    square = square_of({"a": 2, "b": 2})
-    pair = (("a", 1), ("b", 0))
-    figure = figures.rsa_matrix(square, pair, {pair: "<x> changes it", pair[::-1]: "<x> too"})
-    is_sound(figure)
-    heatmap, cells = figure.data
-    np.testing.assert_array_equal(heatmap.z, square.to_numpy())
-    (at,) = np.flatnonzero((np.array(cells.x) == 2) & (np.array(cells.y) == 1))
-    assert tuple(cells.customdata[at]) == ("a", 1, "b", 0)
-    assert "audit: &lt;x&gt; changes it" in cells.hovertext[at]
-    outlined = {
-        (shape.x0, shape.x1, shape.y0, shape.y1)
-        for shape in figure.layout.shapes
-        if shape.type == "rect"
+    lines = {(line.xref, line.x0, line.x1) for line in figure.layout.shapes}
+    assert lines == {("x2", 1, 1), ("x", 0, 0)}
+    letters = {
+        (one.xref, one.x): one.text for one in figure.layout.annotations if one.xref[-1] != "n"
     }
-    assert outlined == {(1.5, 2.5, 0.5, 1.5), (0.5, 1.5, 1.5, 2.5)}
-    is_sound(figures.rsa_matrix(square_of({"a": 1}) * np.nan))
+    assert letters == {("x2", 1): "<b>A</b>", ("x", 0): "<b>B</b>"}
+    twice = figures.Annotations(marked=[("b", 1), ("b", 1)])
+    figure = figures.profiles(importance, scores_of(importance), FEATURES, annotations=twice)
+    assert len(figure.layout.shapes) == 1 and figure.layout.annotations[-1].text == "<b>A, B</b>"
 
 
 def test_layer_maps_have_a_point_a_layer_and_equal_scales() -> None:
@@ -233,7 +194,7 @@ def test_hovering_over_a_layer_tells_its_profile() -> None:
     own = importance[(importance["model"] == "a") & (importance["layer"] == 2)]
     means = own.groupby("feature")["importance"].mean().sort_values(ascending=False)
     lines = [f"{name}: FI = {value:.3f}" for name, value in means.items()]
-    assert text == "<br>".join(["<b>a</b>", "layer 2", *lines])
+    assert text == "<br>".join(["<b>a layer 2</b>", *lines])
 
 
 @pytest.mark.parametrize("across", [1, 2])
@@ -379,7 +340,7 @@ def test_the_strongest_interactions_follow_the_features():
     assert figures.with_interactions(importance[:2], ["a"]) == ["a"]
 
 
-def test_flags_of_the_audit_stand_at_their_layers_and_pairs() -> None:
+def test_flags_of_the_audit_stand_at_their_layers() -> None:
     importance = importance_of()
     flags = {("a", 2): "without position 0 <x> matters most", ("c", 0): "of no model here"}
     figure = figures.profiles(
@@ -389,18 +350,6 @@ def test_flags_of_the_audit_stand_at_their_layers_and_pairs() -> None:
     (triangles,) = named(figure, "audit")
     assert list(triangles.x) == [2] and triangles.xaxis == "x"
     assert "position 0" in triangles.hovertext[0] and "<x>" not in triangles.hovertext[0]
-    square = square_of({"a": 2, "b": 1})
-    pair = (("a", 1), ("b", 0))
-    both = {"rsa": {pair: "it changes", pair[::-1]: "it changes"}}
-    figure = figures.similarity_matrices(
-        square, square, annotations=figures.Annotations(flags=both)
-    )
-    is_sound(figure)
-    (dots,) = [trace for trace in figure.data if (trace.name or "").startswith("audit")]
-    assert sorted(zip(dots.x, dots.y, strict=True)) == [(1, 2), (2, 1)] and dots.xaxis == "x2"
-    cells = [trace for trace in figure.data if (trace.name or "").startswith("cells")]
-    said = [sum("it changes" in text for text in trace.hovertext) for trace in cells]
-    assert said == [0, 2]
 
 
 def test_intervals_take_the_place_of_spreads_over_folds() -> None:
@@ -443,23 +392,3 @@ def test_intervals_take_the_place_of_spreads_over_folds() -> None:
     np.testing.assert_allclose(point.error_x.array, [0.3])
     np.testing.assert_allclose(point.error_y.arrayminus, [0.1])
     assert "[" in point.hovertext[0] and "sd" not in point.hovertext[0]
-
-
-def test_hovering_over_two_layers_tells_their_intervals() -> None:
-    square = square_of({"a": 2, "b": 1})
-    table = pd.DataFrame(
-        {
-            "layer_a": ["a:0"], "layer_b": ["b:0"],
-            "weighted_tau_lower": [0.11], "weighted_tau_upper": [0.22],
-            "rsa_lower": [-0.5], "rsa_upper": [0.25], "rsa_p_corrected": [0.04],
-        }
-    )  # fmt: skip
-    figure = figures.similarity_matrices(square, square, annotations=figures.Annotations(table))
-    tau = named(figure, "cells by feature importance")[0].hovertext
-    rsa = named(figure, "cells by neural distances (RSA)")[0].hovertext
-    for cell in (2, 6):
-        assert (
-            "95 % interval 0.110 to 0.220" in tau[cell] and "p" not in tau[cell].split("<br>")[-1]
-        )
-        assert "−0.500 to 0.250" in rsa[cell] and "p = 0.040" in rsa[cell]
-    assert "interval" not in rsa[0]

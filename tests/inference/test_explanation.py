@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 
 import explicit
@@ -14,14 +15,10 @@ from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.cli.commands import main
 from mlem_core.data.stimulus_csv import from_frame
+from mlem_core.inference.behind import behind, contributing_pairs, contributions, is_kept
 from mlem_core.inference.caveats import generalises
-from mlem_core.inference.explanation import (
-    Explanation,
-    contributing_pairs,
-    contributions,
-    explain,
-    with_intervals,
-)
+from mlem_core.inference.explanation import Explanation, explain, with_intervals
+from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.measures.decomposition import UNEXPLAINED, decompose
 from mlem_core.pairs.units import Units
 from mlem_core.storage.store import Store
@@ -94,6 +91,25 @@ def analysis(tmp_path_factory):
     )
     store = Store(folder / "cache")
     return run(spec, store), store, layers
+
+
+def test_pairs_behind_a_term_are_kept_and_need_no_representations_then(analysis, tmp_path):
+    whole, store, _ = analysis
+    asked = (whole, store, [("m", 0), ("m", 1)], ["colour", "size"], "colour")
+    assert not is_kept(*asked)
+    found = behind(*asked)
+    assert is_kept(*asked) and not is_kept(*asked, most=False)
+    pairs = LayerPairs.of(whole, [("m", 0), ("m", 1)], store, ["colour", "size"])
+    pd.testing.assert_frame_equal(
+        found, contributing_pairs(pairs, whole.stimuli, "colour", len(found)), check_dtype=False
+    )
+    # In a store with nothing else in it, and in no other order of the layers.
+    for entry in (store.root / "pairs-behind").rglob("pairs.csv"):
+        there = tmp_path / entry.relative_to(store.root)
+        shutil.copytree(entry.parent, there.parent)
+    alone = Store(tmp_path)
+    pd.testing.assert_frame_equal(behind(whole, alone, *asked[2:]), found)
+    assert not is_kept(whole, alone, [("m", 1), ("m", 0)], *asked[3:])
 
 
 def test_two_layers_of_an_analysis_are_explained(analysis):

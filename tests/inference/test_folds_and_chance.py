@@ -12,7 +12,7 @@ from test_bootstrap import layer_pairs
 
 from mlem_core.data.folds import fold_pairs, group_folds
 from mlem_core.estimators.ridge import RidgeMLEM
-from mlem_core.inference.explanation import contributions
+from mlem_core.inference.behind import contributions
 from mlem_core.inference.permutation import permuted_labels, permuted_tables, score_above_chance
 from mlem_core.inference.refits import refitted_scores, replicate_tables
 from mlem_core.measures.decomposition import decompose

@@ -6,6 +6,7 @@ import explicit
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.cluster import hierarchy
 from scipy.spatial.distance import pdist, squareform
 from scipy.stats import spearmanr
 
@@ -193,3 +194,32 @@ def test_embeddings_and_layers_of_one_model_come_last():
     assert similarity.most_alike(np.ones((1, 1)), [("a", 0)]) == (("a", 0), ("a", 0))
     nowhere = np.full((2, 2), np.nan)
     assert similarity.most_alike(nowhere, LAYERS[1:3]) == (("a", 1), ("a", 2))
+
+
+def test_clustering_joins_what_is_nearest_on_average():
+    rng = np.random.default_rng(4)
+    rsa = np.corrcoef(rng.normal(size=(9, 12)))
+    tree = similarity.clustering(rsa)
+    groups = {place: [place] for place in range(9)}
+    for step, (a, b, height, size) in enumerate(tree):
+        means = {
+            (i, j): np.mean([1 - rsa[x, y] for x in groups[i] for y in groups[j]])
+            for i, j in itertools.combinations(groups, 2)
+        }
+        assert height == pytest.approx(min(means.values()))
+        assert means[tuple(sorted((int(a), int(b))))] == pytest.approx(height)
+        groups[9 + step] = groups.pop(int(a)) + groups.pop(int(b))
+        assert len(groups[9 + step]) == size
+
+
+def test_clustering_puts_alike_layers_side_by_side_and_takes_what_is_not_defined_as_zero():
+    order = np.array([3, 0, 4, 1, 2])
+    apart = np.abs(order[:, None] - order) / 5
+    leaves = hierarchy.leaves_list(similarity.clustering(1 - apart))
+    found = order[leaves]
+    assert list(found) in ([0, 1, 2, 3, 4], [4, 3, 2, 1, 0])
+    rsa = np.where(apart > 0.5, np.nan, 1 - apart)
+    np.testing.assert_array_equal(
+        similarity.clustering(rsa), similarity.clustering(np.nan_to_num(rsa))
+    )
+    assert similarity.clustering(np.ones((1, 1))).shape == (0, 4)

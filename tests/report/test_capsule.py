@@ -4,6 +4,7 @@ import io
 import json
 import re
 import zipfile
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -14,11 +15,15 @@ from mlem_core.analysis.files import load
 from mlem_core.analysis.run import run
 from mlem_core.base.errors import InputError
 from mlem_core.cli.commands import main
+from mlem_core.inference.all_layers import layer_intervals
+from mlem_core.inference.explanation import explain
 from mlem_core.report import capsule
 from mlem_core.report import verify as verifying
+from mlem_core.report.contents import WHY
 from mlem_core.report.figures import Drawing
 from mlem_core.report.verify import verify
 from mlem_core.storage.store import Store
+from mlem_core.tasks import examples
 
 HTML = Drawing(images=False)
 
@@ -105,7 +110,8 @@ def test_running_it_again_gives_the_same(path, capsys, tmp_path, monkeypatch):
     assert main(["verify", str(path)]) == 0
     told = capsys.readouterr().out.splitlines()
     assert told[-1] == "nothing differs" and told[0].startswith("scores.csv: the same")
-    assert len(told) == 1 + len(verifying._TABLES)
+    assert len(told) == 1 + len(verifying._TABLES) + len(WHY)
+    assert any(line.startswith("why.csv: the same (4 numbers") for line in told)
     assert all("tolerance 0.0001" in line for line in told[:-1])
     assert not [line for line in told if "(0 numbers" in line]
     assert not (tmp_path / "unused").exists()
@@ -130,6 +136,72 @@ def test_a_number_that_was_tampered_with_is_found_and_named(path, tmp_path, caps
     assert f"{value + 0.25:.6g} in the capsule, {value:.6g} now" in told
     assert "tables/importance.csv: its content is not what was written" in told
     assert "scores.csv: the same" in told
+
+
+def test_why_two_layers_are_alike_is_in_it_and_computed_again(path, analysis, tmp_path):
+    files = contents(path)
+    pair = [tuple(layer) for layer in json.loads(files["capsule.json"])["pair"]]
+    assert pair == list(analysis.most_alike())
+    table = pd.read_csv(io.BytesIO(files["tables/why.csv"]))
+    expected = explain(analysis, *pair).terms
+    pd.testing.assert_frame_equal(table, expected, check_dtype=False)
+    every = pd.read_csv(io.BytesIO(files["tables/why_layers.csv"]))
+    assert len(every) == 6 * 4 and every.groupby(["layer_a", "model_a"]).ngroups == 3
+    table.loc[table["term"] == "tense", "value"] += 0.5
+    other = changed(
+        path, tmp_path / "x.zip", **{"tables__why.csv": table.to_csv(index=False).encode()}
+    )
+    found = verify(other)
+    (why,) = [one for one in found.tables if one.name == "why.csv"]
+    assert why.n_different == 1 and "term tense" in why.worst
+
+
+def test_a_capsule_of_before_has_neither_and_is_verified(path, tmp_path):
+    about = json.loads(contents(path)["capsule.json"])
+    gone = [name for name in about["files"] if name.startswith(("tables/why", "latex/"))]
+    for name in gone:
+        del about["files"][name]
+    del about["pair"], about["derived"]
+    old = changed(
+        path, tmp_path / "x.zip", **dict.fromkeys(gone),
+        **{"capsule.json": json.dumps(about).encode()},
+    )  # fmt: skip
+    found = verify(old)
+    assert found.same and {one.name for one in found.tables} == set(verifying._TABLES)
+
+
+def test_what_was_made_beside_the_results_is_in_it_and_said(analysis, folder, tmp_path):
+    store = Store(folder / "cache")
+    intervals = layer_intervals(analysis, store)
+    path = capsule.write(analysis, tmp_path / "c.zip", drawing=replace(HTML, store=store))
+    files = contents(path)
+    about = json.loads(files["capsule.json"])
+    table = pd.read_csv(io.BytesIO(files["tables/intervals.csv"]))
+    np.testing.assert_allclose(
+        table.loc[table["quantity"] == "rho", "lower"], intervals.scores_lower[:, 0]
+    )
+    assert {"similarity_intervals.csv", "why_intervals.csv"} < set(about["derived"])
+    assert "audit.csv" not in about["derived"] and "figures/two_layers.html" in files
+    found = verify(path)
+    assert found.same and found.derived == about["derived"]
+    assert any(line.startswith("not computed again, as they take") for line in found.lines())
+
+
+def test_the_example_has_its_audit_and_its_claim_too(tmp_path):
+    store = Store(tmp_path / "store")
+    drawing = replace(HTML, store=store)
+    files = contents(capsule.write(examples.example(), tmp_path / "c.zip", drawing=drawing))
+    claim = pd.read_csv(io.BytesIO(files["tables/claim.csv"]))
+    assert claim["verdict"][0].startswith(claim["claim"][0] + ": holds in ")
+    assert len(pd.read_csv(io.BytesIO(files["tables/claim_margins.csv"]))) == 64
+    for name in ("two_layers", "why", "why_layers", "audit", "multiverse", "why_tau"):
+        assert f"figures/{name}.html" in files
+        tex = files[f"latex/{name}.tex"].decode()
+        assert rf"\includegraphics[width=183mm]{{figures/{name}.pdf}}" in tex
+    captions = files["figures/captions.md"].decode()
+    for hint in ("lick a", "ointer", "hover", "sidebar", "point at"):
+        assert hint not in captions
+    assert "\u25b2" not in captions and "**two_layers**: mini-gpt2:6 and mini-mamba:11" in captions
 
 
 def test_other_stimuli_and_other_files_make_a_difference(path, tmp_path):

@@ -43,5 +43,59 @@ def test_nothing_that_a_user_wrote_is_a_command() -> None:
     assert not set(rest) & set("\\{}$&#^~%_<>|")
 
 
+def environments(text: str) -> list[str]:
+    """The names of the environments in order of their ends; each ends where it should."""
+    opened, ended = [], []
+    for what, name in re.findall(r"\\(begin|end)\{([a-z*]+)\}", text):
+        if what == "begin":
+            opened.append(name)
+        else:
+            assert opened.pop() == name
+            ended.append(name)
+    assert not opened
+    return ended
+
+
+def balanced(text: str) -> bool:
+    """Whether braces that are no text, and dollars, come in pairs."""
+    bare = re.sub(r"\\[{}$\\]", "", text)
+    return bare.count("{") == bare.count("}") and bare.count("$") % 2 == 0
+
+
+def test_a_long_table_breaks_over_pages_and_repeats_its_head() -> None:
+    frame = pd.DataFrame({"layer_a": [f"a_{i}" for i in range(60)], "rsa": np.linspace(-1, 1, 60)})
+    text = latex.table(frame, "Both {similarities}.", "tab:similarity", title="Similarity [τ]")
+    assert environments(text) == ["longtable"] and balanced(text)
+    assert text.count(r"layer & RSA \\") == 2 and r"\begin{longtable}{lr}" in text
+    assert text.index(r"\endfirsthead") < text.index(r"\endhead") < text.index(r"\endlastfoot")
+    assert r"\caption[{Similarity [$\tau$]}]{Similarity [$\tau$]. Both \{similarities\}.}" in text
+    assert r"\label{tab:similarity} \\" in text
+    body = text.partition(r"\endlastfoot")[2]
+    assert body.count(r" \\") == 60 and r"a\_0 & $-1.000$ \\" in body
+    short = latex.table(frame[:40], "c")
+    assert environments(short) == ["tabular", "table"] and "longtable" not in short
+
+
+def test_cells_are_no_options_and_small_p_are_not_0() -> None:
+    frame = pd.DataFrame({"interval": ["[0, 1]", "*"], "p": [0.00004, 0.5], "rsa_p": [0.0, np.nan]})
+    text = latex.table(frame)
+    assert "\n{}[0, 1] & $<0.001$ & $<0.001$" in text and "\n{}* & 0.500 & --" in text
+    assert r"interval & $p$ & $p$ \\" in text
+
+
+def test_a_figure_is_included_at_its_width() -> None:
+    one, two = (
+        latex.figure("figures/a.pdf", mm, "As ρ is.", "fig:a b", "A_b") for mm in (89.0, 183.0)
+    )
+    assert environments(one) == ["figure"] and environments(two) == ["figure*"]
+    assert r"\includegraphics[width=89mm]{figures/a.pdf}" in one and r"\label{fig:a-b}" in one
+    assert r"\caption[{A\_b}]{A\_b. As $\rho$ is.}" in two
+    whole = latex.document([one, two], "references")
+    assert environments(whole) == ["figure", "figure*", "document"] and balanced(whole)
+    assert all(f"{{{name}}}" in whole for name in latex.PACKAGES)
+
+
 def test_the_letters_of_the_figures_are_set() -> None:
     assert latex.escape("ρ ± 1 × τ") == r"$\rho$ $\pm$ 1 $\times$ $\tau$"
+    assert latex.escape("ΔΛλ −2 Αo é 中") == r"$\Delta$$\Lambda$$\lambda$ $-$2 Αo é 中"
+    assert latex.escape("a\u200bb\u00a0c") == "ab~c"

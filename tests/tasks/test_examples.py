@@ -11,8 +11,10 @@ from mlem_core.analysis.maps import stimulus_map
 from mlem_core.analysis.run import run
 from mlem_core.base.errors import InputError
 from mlem_core.inference import all_layers
+from mlem_core.inference.behind import behind, is_kept
 from mlem_core.inference.explanation import HARDLY, explain
 from mlem_core.inference.tables import terms_and_whole
+from mlem_core.measures.decomposition import UNEXPLAINED
 from mlem_core.robustness import audit, multiverse
 from mlem_core.robustness.variants import SAYS
 from mlem_core.storage.store import Store
@@ -57,6 +59,12 @@ def test_its_intervals_and_audit_are_there_on_a_machine_that_ran_nothing(example
     np.testing.assert_allclose(intervals.tau, results.similarity_profiles, atol=1e-3)
     universes = multiverse.find(example, example.most_alike(), store)
     assert universes is not None and len(universes.universes) == 64
+    pair, features = example.most_alike(), example.select().features
+    for term in (*features, UNEXPLAINED):
+        assert is_kept(example, store, pair, features, term)
+    (first,) = behind(example, store, pair, features, UNEXPLAINED).head(1).to_dict("records")
+    assert 0 < first["contribution"] < 1e-4
+    assert first["first_text"] == example.stimuli.words[first["first"]]
     # Other features are another analysis: nothing is said of them.
     assert all_layers.find(example, store, example.select(["tense", "number"])) is None
 
@@ -128,7 +136,9 @@ def test_making_it_replaces_what_was_there(tmp_path):
     loaded = files.load(folder / "result")
     assert sorted(path.name for path in folder.iterdir()) == ["result", "store"]
     stages = sorted((path.parent.name, path.name == "old") for path in folder.glob("store/*/*"))
-    assert stages == [("audit", False), ("error-bars", False), ("multiverse", False)]
+    behind_it = [("pairs-behind", False)] * 2 * (len(made.stimuli.features) + 1)
+    whole = [("audit", False), ("error-bars", False), ("multiverse", False)]
+    assert stages == [*whole, *behind_it]
     assert not (folder / "result" / "old").exists()
     assert loaded.layers == made.layers and set(loaded.maps) == {("minilm", 0), ("minilm", 1)}
     np.testing.assert_allclose(loaded.maps["minilm", 1], made.maps["minilm", 1], rtol=1e-6)

@@ -6,32 +6,16 @@ from functools import partial
 
 import streamlit as st
 
+from mlem_core.base.typing import parse_layer
 from mlem_core.report import captions
-from pages.parts import (
-    audited,
-    background,
-    choices,
-    correlated,
-    exporting,
-    frame,
-    tables,
-    uncertainty,
-    values,
-)
+from pages.explore import correlated, values
+from pages.parts import audited, background, choices, exporting, frame, tables, uncertainty
 from pages.parts.exporting import Panel
-from pages.parts.opening import open_view
 from pages.parts.view import View
 from pages.parts.wording import plain
 
 
-def body() -> None:
-    view = open_view(
-        "profiles",
-        "Which features shape each layer: how much of the held-out ρ is lost when a feature is "
-        "permuted.",
-    )
-    if view is None:
-        return
+def show(view: View) -> None:
     from mlem_core import figures
     from mlem_core.inference.tables import score_table
 
@@ -54,7 +38,11 @@ def body() -> None:
         results.importance,
         results.scores,
         drawn,
-        annotations=figures.Annotations(None if tested is None else tested.table, flags),
+        annotations=figures.Annotations(
+            None if tested is None else tested.table,
+            flags,
+            marked=[parse_layer(name) for name in dict.fromkeys(view.pair)],
+        ),
     )
     Panel(
         draw(),
@@ -74,15 +62,6 @@ def body() -> None:
         else partial(uncertainty.profile_table, intervals, view, results),
     ).show()
     uncertainty.offer(view)
-    if intervals is not None and tested is not None:
-        uncertainty.tests(
-            intervals,
-            tested,
-            "importance-tests",
-            "Intervals and tests",
-            "Of each layer's held-out ρ, ceiling and importances; p says whether an importance is "
-            "above 0 (one-sided).",
-        )
     exporting.show_table(
         results.scores,
         "scores",
@@ -95,7 +74,6 @@ def body() -> None:
         "values",
         lambda: values.in_layers(view, results),
     )
-    uncertainty.chance(view)
     correlated.show(view)
     frame.folded(
         "The same layers by other methods",
@@ -163,6 +141,3 @@ def _baseline(view: View) -> None:
     ).show()
     for notice in made["notices"]["notice"]:
         st.caption(plain(notice))
-
-
-frame.page(body)

@@ -10,10 +10,10 @@ import streamlit as st
 
 from mlem_core.base.typing import layer_name, parse_layer
 from mlem_core.report import captions
-from pages.parts import audited, choices, exporting, frame, stored, tables, uncertainty, values
+from pages.explore import values
+from pages.parts import audited, choices, exporting, frame, stored, tables, uncertainty
 from pages.parts.exporting import Panel
-from pages.parts.opening import open_view
-from pages.parts.view import View, two_layers
+from pages.parts.view import View
 from pages.parts.wording import layer_label, plain
 
 if TYPE_CHECKING:
@@ -37,75 +37,53 @@ def _first_nominal(view: View) -> str:
     )
 
 
-def body() -> None:
-    view = open_view(
-        "compare", "Two layers: which features matter in each, and how each lays out the stimuli."
-    )
-    if view is None:
-        return
-    from mlem_core.inference.tables import importance_differences
-
-    two, third = st.columns([2, 1])
-    with two:
-        a, b = two_layers(view)
-    with third:
-        colour = choices.choose_one(
-            "Colour of the stimuli",
-            view.all_features,
-            "colour",
-            _first_nominal(view),
-            help="The feature that colours the two maps of the stimuli.",
-        )
+def features(view: View, a: str, b: str) -> None:
+    """Which features matter in each of two layers."""
     results = view.results()
     if results is None:
         return
-    left, right = st.columns([3, 2], gap="large")
-    with right:
-        _similarities(view, results, a, b)
-    with left:
-        _importances(view, results, a, b)
-        uncertainty.offer(view)
+    _importances(view, results, a, b)
+    _similarities(view, results, a, b)
+    uncertainty.offer(view)
     audited.say_of_pair(view, a, b)
-    layer_intervals, chosen = uncertainty.of(view), [parse_layer(a), parse_layer(b)]
-    if layer_intervals is not None and a != b:
-        uncertainty.tests(
-            layer_intervals,
-            importance_differences(
-                layer_intervals, chosen[0], chosen[1], uncertainty.chosen_correction()
-            ),
-            "difference-tests",
-            "Where the two layers differ: intervals and tests",
-            f"Importance in {plain(a)} less that in {plain(b)}, the same sentences "
-            "left out on both sides (two-sided).",
-        )
-    if a != b:
-        frame.folded(
-            values.TITLE,
-            ":material/call_split:",
-            "values",
-            lambda: values.in_two(view, results, a, b),
-        )
-    st.subheader("Maps of the stimuli")
-    _maps(view, chosen, colour)
+    frame.folded(
+        values.TITLE,
+        ":material/call_split:",
+        "values",
+        lambda: values.in_two(view, results, a, b),
+    )
+
+
+def maps(view: View, a: str, b: str) -> None:
+    """How each of two layers lays out the stimuli."""
+    colour = choices.choose_one(
+        "Colour of the stimuli",
+        view.all_features,
+        "colour",
+        _first_nominal(view),
+        help="The feature that colours the two maps of the stimuli.",
+    )
+    _maps(view, [parse_layer(a), parse_layer(b)], colour)
 
 
 def _similarities(view: View, results: Results, a: str, b: str) -> None:
     around_tau, around_rsa = uncertainty.of_pair(uncertainty.of(view), a, b)
-    st.metric(
+    left, right = st.columns(2)
+    left.metric(
         "Feature-based similarity (weighted τ)",
         f"{results.similarity_profiles.loc[a, b]:.2f}",
         **uncertainty.around(around_tau),
         help="Weighted Kendall τ of the two importance profiles; 1 is the same order. "
         + captions.tau_by_chance(results.n_profile_features),
     )
-    st.metric(
+    right.metric(
         "Feature-agnostic similarity (RSA)",
         f"{results.similarity_rsa.loc[a, b]:.2f}",
         **uncertainty.around(around_rsa),
         help="Spearman ρ of the neural distances of the two layers over all pairs.",
     )
     st.dataframe(
-        tables.importance_of(results, a, b),
+        tables.without_minus_zero(tables.importance_of(results, a, b)),
         hide_index=True,
         key="importances",
         column_config={
@@ -156,10 +134,8 @@ def _maps(view: View, chosen: list[Layer], colour: str) -> None:
     stimuli = view.analysis.stimuli
     key = f"marked {view.job_id} {chosen}"
     marked: list[int] = st.session_state.setdefault(key, [])
-    sides = st.columns(2, gap="large")
-    for side, layer, place in zip(sides, chosen, "ab", strict=True):
-        with side:
-            frame.attempt(partial(_show_map, view, layer, colour, place, key))
+    for layer, place in zip(chosen, "ab", strict=True):
+        frame.attempt(partial(_show_map, view, layer, colour, place, key))
     if not marked:
         st.caption(
             "Click a stimulus, or draw a box or a lasso around some: they are marked in both maps "
@@ -213,6 +189,3 @@ def _show_map(view: View, layer: Layer, colour: str, place: str, key: str) -> No
         st.session_state[last] = (place, now)
         st.session_state[key] = now
         st.rerun(scope="fragment")
-
-
-frame.page(body)

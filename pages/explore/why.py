@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -9,71 +10,32 @@ import streamlit as st
 
 from mlem_core.base.typing import parse_layer
 from mlem_core.report import captions
-from pages.parts import (
-    audited,
-    background,
-    choices,
-    explained,
-    frame,
-    stored,
-    uncertainty,
-    why_more,
-)
+from pages.explore import why_more
+from pages.explore.terms import computed_on
+from pages.parts import audited, background, choices, explained, frame, stored, uncertainty
 from pages.parts.exporting import Panel
-from pages.parts.opening import open_view
-from pages.parts.view import View, two_layers
+from pages.parts.view import View
 from pages.parts.wording import plain
 
 if TYPE_CHECKING:
     from mlem_core.inference.explanation import Explanation
-    from mlem_core.measures.decomposition import Decomposition
 
-EXAMPLES = 8
-
-
-@st.cache_data(max_entries=8, show_spinner="Dividing all similarities over the features …")
-def _decomposition(
-    job_id: str, features: tuple[str, ...], layers: tuple[str, ...]
-) -> Decomposition:
-    from mlem_core.measures.decomposition import decompose
-
-    analysis = stored.open_analysis(job_id)
-    at = [analysis.layers.index(parse_layer(layer)) for layer in layers]
-    tables = analysis.tables.of_layers(at).of_features(features)
-    return decompose(tables, analysis.rsa[at][:, at])
+MOST = "add most"
 
 
 @st.cache_data(max_entries=64, show_spinner="Looking for the pairs of stimuli behind it …")
-def _examples(
+def _behind(
     job_id: str, a: str, b: str, features: tuple[str, ...], term: str, most: bool
 ) -> pd.DataFrame:
-    from mlem_core.inference.explanation import contributing_pairs
-    from mlem_core.inference.layer_pairs import LayerPairs
+    from mlem_core.inference.behind import behind
 
-    analysis = stored.open_analysis(job_id)
     sides = [parse_layer(a), parse_layer(b)]
-    pairs = LayerPairs.of(analysis, sides, stored.store(), features)
-    return contributing_pairs(pairs, analysis.stimuli, term, n=EXAMPLES, most=most)
+    analysis = stored.open_analysis(job_id)
+    return behind(analysis, stored.store(), sides, features, term, most=most)
 
 
-def body() -> None:
-    view = open_view(
-        "why",
-        "Why two layers represent the stimuli alike: their similarity as a sum of what each "
-        "feature contributes, and of what no feature explains.",
-    )
-    if view is None:
-        return
-    a, b = two_layers(view)
-    if a == b:
-        st.info("Choose two different layers.", icon=":material/info:")
-        return
-    frame.attempt(lambda: _two(view, a, b))
-    st.divider()
-    frame.attempt(lambda: _all(view))
-
-
-def _two(view: View, a: str, b: str) -> None:
+def show(view: View, a: str, b: str) -> None:
+    """Why two layers are alike: in words, and as a sum."""
     from mlem_core import figures
     from mlem_core.inference.permutation import TERM_PERMUTATIONS
     from mlem_core.inference.tables import term_tests
@@ -88,37 +50,35 @@ def _two(view: View, a: str, b: str) -> None:
         table = table.merge(tests, on="term")
         how += f"; p in the exported table: term other than 0, over a family of {family}"
     with st.container(border=True):
-        # A share stays on one line with its sign.
-        st.markdown(f"##### {plain(why.headline)}".replace(" %", "\u00a0%"))
-        st.markdown(plain(f"{why.how_sure} {why.sentence}"))
-    left, right = st.columns([3, 1], gap="large", vertical_alignment="top")
-    with left:
-        Panel(
-            figures.waterfall(why.terms, view.all_features),
-            table,
-            "why",
-            captions.why(_computed_on(view), how, units.over),
-        ).show()
-    with right:
-        _numbers(why, a, b)
-        background.offer(
-            two.task,
-            "Finer confidence intervals" if how else "Add confidence intervals",
-            f"{explained.REPLICATES:,} bootstrap replicates, and labels permuted "
-            f"{TERM_PERMUTATIONS} times, in the background; about a minute.",
-        )
-        for note in why.notes:
-            st.caption(note)
+        explained.in_words(view, explained.checked(view, why))
+        st.caption(plain(why.sentence))
+    Panel(
+        figures.waterfall(why.terms, view.all_features),
+        table,
+        "why",
+        captions.why(computed_on(view), how, units.over),
+    ).show()
+    _numbers(why, a, b)
+    background.offer(
+        two.task,
+        "Finer confidence intervals" if how else "Add confidence intervals",
+        f"{explained.REPLICATES:,} bootstrap replicates, and labels permuted "
+        f"{TERM_PERMUTATIONS} times, in the background; about a minute.",
+    )
+
+
+def more(view: View, a: str, b: str) -> None:
+    """What else there is to say of why two layers are alike, over the whole width."""
     audited.say_of_pair(view, a, b)
+    why = explained.of_pair(view, a, b).why
+    frame.folded(
+        "The pairs of stimuli behind it",
+        ":material/format_quote:",
+        "pairs behind",
+        partial(_pairs, view, why, a, b),
+    )
     why_more.tau(view, a, b)
     why_more.alone(view, a, b)
-    frame.attempt(lambda: _pairs(view, why, a, b))
-
-
-def _computed_on(view: View) -> str:
-    tables = view.analysis.tables
-    counts = tables.n_stimuli, tables.n_pairs, tables.n_folds
-    return f"{captions.coded(view.coding)} {captions.computed_on(*counts, view.held_out)}"
 
 
 def _numbers(why: Explanation, a: str, b: str) -> None:
@@ -128,11 +88,12 @@ def _numbers(why: Explanation, a: str, b: str) -> None:
         "ceiling_a": captions.ceiling_of("first", why.coding),
         "ceiling_b": captions.ceiling_of("second", why.coding),
     }
-    for _, row in why.whole.iterrows():
+    places = st.columns(len(why.whole))
+    for place, (_, row) in zip(places, why.whole.iterrows(), strict=True):
         interval = ""
         if "lower" in row.index:
             interval = f"95 %: {row['lower']:.2f} to {row['upper']:.2f}"
-        st.metric(
+        place.metric(
             names[row["quantity"]],
             f"{row['value']:.2f}",
             delta=interval or None,
@@ -146,7 +107,6 @@ def _pairs(view: View, why: Explanation, a: str, b: str) -> None:
     from mlem_core.measures.decomposition import UNEXPLAINED
 
     terms = why.terms.loc[why.terms["value"].abs().sort_values(ascending=False).index, "term"]
-    st.subheader("The pairs of stimuli behind it")
     first, second = st.columns(2, vertical_alignment="bottom")
     with first:
         term = choices.choose_one(
@@ -156,14 +116,14 @@ def _pairs(view: View, why: Explanation, a: str, b: str) -> None:
     with second:
         which = choices.choose_one(
             "Pairs",
-            ["add most", "take most away"],
+            [MOST, "take most away"],
             "which",
-            "add most",
+            MOST,
             help="Pairs that both layers place alike add to the similarity, pairs that they place "
             "differently take from it.",
         )
     models = sorted({parse_layer(layer)[0] for layer in (a, b)})
-    if not _there(view, models):
+    if not (_kept(view, a, b, term, which) or _there(view, models)):
         st.caption(
             "The pairs are looked up in the representations of "
             f"{plain(' and '.join(models))}, which are not on this machine yet."
@@ -174,7 +134,7 @@ def _pairs(view: View, why: Explanation, a: str, b: str) -> None:
             "Runs the models on the stimuli, in the background; some seconds for a small model.",
         )
         return
-    pairs = _examples(view.job_id, a, b, view.selection.features, term, which == "add most")
+    pairs = _behind(view.job_id, a, b, view.selection.features, term, which == MOST)
     if pairs.empty:
         st.caption("There are no such pairs.")
         return
@@ -214,6 +174,14 @@ def _pairs(view: View, why: Explanation, a: str, b: str) -> None:
     )
 
 
+def _kept(view: View, a: str, b: str, term: str, which: str) -> bool:
+    """Whether the pairs behind a term have been looked up before, or came with the example."""
+    from mlem_core.inference.behind import is_kept
+
+    sides, features = [parse_layer(a), parse_layer(b)], view.selection.features
+    return is_kept(view.analysis, stored.store(), sides, features, term, most=which == MOST)
+
+
 def _there(view: View, models: list[str]) -> bool:
     """Whether the representations of these models are on this machine."""
     from mlem_core.analysis.maps import representations_of
@@ -225,42 +193,3 @@ def _there(view: View, models: list[str]) -> bool:
     except InputError:
         return False
     return True
-
-
-def _all(view: View) -> None:
-    from mlem_core import figures
-
-    st.subheader("All layers")
-    if len(view.layers) < 2:
-        st.info("It needs at least two layers.", icon=":material/info:")
-        return
-    decomposition = _decomposition(view.job_id, view.selection.features, tuple(view.layer_names))
-    means = decomposition.summary(view.layers)
-    pairs = (means["model_a"] + " and " + means["model_b"]).where(
-        means["model_a"] != means["model_b"], "within " + means["model_a"]
-    )
-    st.dataframe(
-        means.assign(pair=pairs).pivot(index="term", columns="pair", values="mean")
-        .loc[list(decomposition.names), pairs.unique()].reset_index(),
-        hide_index=True,
-        key="models alike",
-        column_config={
-            pair: st.column_config.NumberColumn(format="%+.3f") for pair in pairs.unique()
-        },
-    )  # fmt: skip
-    st.caption(
-        "What makes the models alike: for every two models (and within each) the mean of each term "
-        "over their pairs of layers; a column adds up to the mean RSA correlation. "
-        + _computed_on(view)
-    )
-    Panel(
-        figures.term_matrices(
-            {term: decomposition.matrix(term, view.layers) for term in decomposition.names}
-        ),
-        decomposition.table(view.layers),
-        "why-layers",
-        captions.why_layers(_computed_on(view)),
-    ).show()
-
-
-frame.page(body)

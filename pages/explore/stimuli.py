@@ -9,9 +9,8 @@ import pandas as pd
 import streamlit as st
 
 from mlem_core.report import captions
-from pages.parts import exporting, frame
+from pages.parts import exporting
 from pages.parts.exporting import Panel
-from pages.parts.opening import open_view
 from pages.parts.view import View
 from pages.parts.wording import plain
 
@@ -29,15 +28,7 @@ def _counts(view: View) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["feature", "value", "count"])
 
 
-def body() -> None:
-    view = open_view(
-        "stimuli",
-        "The stimuli of the analysis, the values of their features, and how far the features "
-        "vary together.",
-        layers=False,
-    )
-    if view is None:
-        return
+def show(view: View) -> None:
     from mlem_core import figures
 
     stimuli = view.analysis.stimuli
@@ -75,6 +66,3 @@ def body() -> None:
         "feature-correlations",
         captions.feature_correlations(captions.computed_on(results.n_stimuli, results.n_pairs)),
     ).show()
-
-
-frame.page(body)

@@ -1,4 +1,4 @@
-"""How far the findings hold: an audit of every layer, and a claim under other choices."""
+"""A claim, put to every analysis variant that one could have chosen."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import streamlit as st
 
 from mlem_core.base.typing import parse_layer
 from mlem_core.report import captions
-from pages.parts import audited, background, choices, exporting, frame, stored, uncertainty
+from pages.parts import background, choices, exporting, stored, uncertainty
 from pages.parts.exporting import Panel
-from pages.parts.opening import open_view
 from pages.parts.view import View, two_layers
 from pages.parts.wording import layer_label, plain
 
@@ -29,64 +28,10 @@ KINDS = {
 }
 
 
-def body() -> None:
-    view = open_view(
-        "robustness",
-        "What an artefact could have made, and whether a finding holds when the analysis is done "
-        "in another way.",
-    )
-    if view is None:
-        return
-    frame.attempt(lambda: _audit(view))
-    st.divider()
-    frame.attempt(lambda: _claim(view))
-
-
-def _audit(view: View) -> None:
-    from mlem_core import figures
-    from mlem_core.robustness.flags import flags, summary
-    from mlem_core.robustness.variants import CONTROL, SAYS
-
-    st.subheader("Audit of every layer")
-    audit = audited.audit(view)
-    if audit is None:
-        st.markdown(
-            "Runs the analysis again without the words at position 0, with cosine distance, with "
-            "standardised units, without outlier units and with random weights, and says which "
-            "conclusions change."
-        )
-        audited.offer(view)
-        return
-    flagged = flags(audit)
-    with st.container(border=True):
-        st.markdown("\n".join(f"- {plain(one)}" for one in summary(audit)))
-    for notice in audit.notices:
-        st.caption(plain(notice))
-    Panel(
-        figures.audit_map(audit.layers, audit.changes, flagged, SAYS, CONTROL),
-        audit.layers,
-        "audit",
-        captions.audit(len(view.analysis.stimuli), view.analysis.tables.n_pairs),
-    ).show()
-    exporting.show_table(
-        flagged,
-        "audit-marks",
-        "What changes, and why it is flagged",
-        "A row a layer (or pair of layers) and variant whose conclusion changes.",
-    )
-    exporting.show_table(
-        audit.changes,
-        "audit-changes",
-        "Every layer in every variant",
-        "tau: weighted Kendall τ of the layer's profile with that of the variant; rho: held-out "
-        "score; rsa_change: the largest change of the layer's RSA with another layer.",
-    )
-
-
-def _claim(view: View) -> None:
+def show(view: View) -> None:
+    """A claim about the layers, and whether it holds when the analysis is done otherwise."""
     from mlem_core.robustness.multiverse import find
 
-    st.subheader("A finding under other choices")
     asked = _ask(view)
     if asked is None:
         return
@@ -143,8 +88,6 @@ def _show_verdict(view: View, claim: Claim, multiverse: Multiverse | None) -> No
         st.markdown(f"##### {plain(sentence)}")
         if stimuli is not None:
             st.markdown(plain(stimuli.sentence))
-    if intervals is None:
-        uncertainty.offer(view)
 
 
 def _offer_combinations(view: View, layers: list[Layer], varied: Choices) -> None:
@@ -262,6 +205,3 @@ def _chosen_claim(view: View, kind: str, layers: list[Layer]) -> Claim | None:
     if kind == "more-in":
         return Claim("more-in", tuple(layers), (feature,))
     return Claim("top", (layers[0],), (feature,))
-
-
-frame.page(body)

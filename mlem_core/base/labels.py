@@ -1,0 +1,223 @@
+"""Names as they are shown: display names, short forms that stay different, initials."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from mlem_core.base.typing import layer_name, parse_layer
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SEPARATOR = " × "  # between the features of an interaction
+_RIGHT_TO_LEFT = frozenset(("R", "AL", "AN", "RLE", "RLO", "RLI"))
+
+
+@dataclass(frozen=True)
+class Names:
+    """How features and models are called where they are shown; elsewhere identifiers stay.
+
+    A feature that is not listed is called by its identifier with spaces for underscores, an
+    interaction by its parts, a model that is not listed by its identifier.
+
+    Attributes
+    ----------
+    features, models : display names by identifier
+    """
+
+    features: Mapping[str, str] = field(default_factory=dict)
+    models: Mapping[str, str] = field(default_factory=dict)
+
+    def feature(self, name: str) -> str:
+        """What a feature, an interaction or another term is called."""
+        if name in self.features:
+            return self.features[name]
+        return SEPARATOR.join(map(self._part, name.split(SEPARATOR)))
+
+    def _part(self, name: str) -> str:
+        if name in self.features:
+            return self.features[name]
+        # "a: x/y" is of two values of feature a.
+        feature, colon, values = name.partition(": ")
+        return self.features.get(feature, feature.replace("_", " ")) + colon + values
+
+    def model(self, name: str) -> str:
+        """What a model is called."""
+        return self.models.get(name, name)
+
+    def layer(self, name: str) -> str:
+        """What a layer "model:layer" is called."""
+        model, layer = parse_layer(name)
+        return layer_name((self.model(model), layer))
+
+    def table(self, table: pd.DataFrame) -> pd.DataFrame:
+        """A copy of a result table whose columns of features, models and layers have these names.
+
+        Those columns are known by their names: feature, term, feature_a ..., model, model_a ...,
+        layer_a, layer_b (where they hold "model:layer"). Numbers, other columns and what else is in
+        a column stay. For tables that are read, not for those that are read in again.
+        """
+        named = table.copy()
+        for column in table.columns:
+            of = str(column).removesuffix("_a").removesuffix("_b")
+            call = _CALLED.get(of)
+            if call is not None:
+                named[column] = [
+                    call(self, cell) if isinstance(cell, str) and cell else cell
+                    for cell in table[column]
+                ]
+        return named
+
+
+_CALLED = {
+    "feature": Names.feature,
+    "term": Names.feature,
+    "model": Names.model,
+    "layer": Names.layer,
+}
+
+
+def distinct(identifiers: Sequence[str], called: Sequence[str]) -> list[str]:
+    """What each is called; its identifier where another one is called the same."""
+    own = dict(zip(identifiers, called, strict=True))
+    often = [*own.values()]
+    return [own[one] if often.count(own[one]) == 1 else one for one in identifiers]
+
+
+def width(text: str) -> int:
+    """Columns that a text takes: 2 for a wide letter (Chinese ...), 0 for a mark on a letter."""
+    return sum(_columns(letter) for letter in text)
+
+
+def _columns(letter: str) -> int:
+    if unicodedata.combining(letter) or unicodedata.category(letter) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+
+
+def shortened(names: Sequence[str], longest: int) -> list[str]:
+    """Names of at most so many columns, cut in the middle; no two different ones become alike.
+
+    Those whose ends are the same keep what tells them apart, or get a number. A name that is short
+    enough stays.
+    """
+    lines = [" ".join(name.split()) for name in names]
+    short = {line: _cut(line, longest) for line in dict.fromkeys(lines)}
+    for group in _alike(short):
+        short.update(zip(group, _by_difference(group, longest), strict=True))
+    taken = set(short.values())
+    for group in _alike(short):
+        number = 1
+        for line in group[1:]:
+            while short[line] in taken:
+                number += 1
+                short[line] = f"{_cut(line, longest - 1 - len(str(number)))} {number}"
+            taken.add(short[line])
+    return [short[line] for line in lines]
+
+
+def _alike(short: Mapping[str, str]) -> list[list[str]]:
+    """The names that have become alike, together."""
+    groups: dict[str, list[str]] = {}
+    for line, label in short.items():
+        groups.setdefault(label, []).append(line)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def _cut(line: str, longest: int) -> str:
+    """The beginning and the end, with … between them, where the whole is too long."""
+    if width(line) <= longest:
+        return line
+    head = _fitting(line, longest - longest // 2 - 1)
+    tail = _fitting(line[::-1], longest // 2)[::-1]
+    return f"{head.rstrip()}…{tail.lstrip()}"
+
+
+def _fitting(text: str, columns: int) -> str:
+    """As much of the beginning as fits."""
+    room = columns
+    for at, letter in enumerate(text):
+        room -= _columns(letter)
+        if room < 0:
+            return text[:at]
+    return text
+
+
+def _by_difference(group: Sequence[str], longest: int) -> list[str]:
+    """The beginning that all have, and what tells each apart."""
+    same = _shared(group)
+    # The digits before a difference belong to its number.
+    while same and group[0][same - 1].isdigit():
+        same -= 1
+    ends = _shared([line[same:][::-1] for line in group])
+    cores = [line[same : len(line) - ends] for line in group]
+    room = longest - 2
+    own = min(max(map(width, cores)), room - room // 3)
+    cores = [_cut(core, own) for core in cores]
+    left = room - own
+    before, after = group[0][:same], group[0][len(group[0]) - ends :] if ends else ""
+    tail = "" if width(after) == 0 else "…"
+    if width(after) <= left // 3:
+        tail, left = after, left - width(after) + 1
+    head = before if width(before) <= left else f"{_fitting(before, left).rstrip()}…"
+    return [f"{head}{core}{tail}" for core in cores]
+
+
+def _shared(group: Sequence[str]) -> int:
+    """How many letters all begin with."""
+    first, last = min(group), max(group)
+    both = enumerate(zip(first, last, strict=False))
+    return next((at for at, (a, b) in both if a != b), len(first))
+
+
+def initials(models: Sequence[str]) -> dict[str, str]:
+    """One or two letters for each model, all different, to stand before the number of a layer.
+
+    The first letter where that is enough; for models whose names begin alike the first letter in
+    which they differ ("mini-bert", "mini-gpt2": B and G), with the common one before it where
+    another model has it; letters in their order where digits make the difference. What stands
+    before a slash (the owner of a model) does not count.
+    """
+    groups: dict[str, list[str]] = {}
+    for model in dict.fromkeys(models):
+        first = _first_letter(model.rpartition("/")[2]) or _first_letter(model) or "M"
+        groups.setdefault(first, []).append(model)
+    found: dict[str, str] = {}
+    for first, group in sorted(groups.items(), key=lambda item: len(item[1])):
+        if len(group) == 1:
+            found[group[0]] = first
+            continue
+        own = [model.rpartition("/")[2] for model in group]
+        same = _shared([model.casefold() for model in own])
+        seconds = [_first_letter(model[same:]) for model in own]
+        if "" in seconds or len(set(seconds)) < len(group):
+            seconds = [_in_order(place) for place in range(len(group))]
+            labels = [f"{first}{second}" for second in seconds]
+        elif {*seconds} & {*groups, *found.values()} - {first}:
+            labels = [f"{first}{second.lower()}" for second in seconds]
+        else:
+            labels = seconds
+        found.update(zip(group, labels, strict=True))
+    return {model: found[model] for model in models}
+
+
+def _first_letter(text: str) -> str:
+    """The first letter, in capitals; none where a digit comes first."""
+    first = next((letter for letter in text if letter.isalnum()), "")
+    return "" if first.isdigit() else first.upper()
+
+
+def _in_order(place: int) -> str:
+    """a to z, then aa, ab ..."""
+    letter = chr(ord("a") + place % 26)
+    return letter if place < 26 else _in_order(place // 26 - 1) + letter
+
+
+def isolated(text: str) -> str:
+    """Text among other text whose direction it must not change (Arabic, Hebrew)."""
+    if any(unicodedata.bidirectional(letter) in _RIGHT_TO_LEFT for letter in text):
+        return f"\u2068{text}\u2069"
+    return text

@@ -1,0 +1,337 @@
+"""The axes of a matrix of layers: order, gaps, labels, a dendrogram, the outline of a pair."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from mlem_core.base.labels import width
+from mlem_core.base.typing import FloatArray, IntArray, Layer
+from mlem_core.figures.naming import model_initials, model_labels
+from mlem_core.figures.style import GREY, INK, MODEL_COLORS, SIZE, as_number, model_blocks
+from mlem_core.measures.similarity import clustering
+
+Order = Literal["model", "clustering"]
+
+SIDE = 350  # px; of a matrix in a window of usual width
+TICK = SIZE - 3
+_LETTER, _TICK_LETTER, _LINE = 7, 6, 11  # px; width of a letter, of a small one, height of a tick
+_NAME = 18  # letters of a model's name that are shown
+_ROOMY = 8  # layers of a matrix whose cells have room for a number
+# In parts of a side: gaps between two models and between layers that do not follow each other,
+# the strip with the models' colours, and the dendrogram.
+_BETWEEN_MODELS, _BETWEEN_LAYERS, _STRIP, _TREE = 0.018, 0.005, 0.03, 0.24
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Where layers stand on both axes of a matrix; a cell is 1 wide.
+
+    Attributes
+    ----------
+    layers : (model, layer) in the order in which they are drawn
+    rows : (n_layers,) where each stands in the table
+    edges : (n_strips + 1,) of the cells and of the gaps between them
+    cells : (n_layers,) which strips are cells
+    tree : (n_layers - 1, 4) the linkage that they are ordered by, None where that is by model
+    """
+
+    layers: list[Layer]
+    rows: IntArray
+    edges: FloatArray
+    cells: IntArray
+    tree: FloatArray | None = None
+
+    @property
+    def centres(self) -> FloatArray:
+        """(n_layers,) where the middle of each cell is."""
+        return (self.edges[self.cells] + self.edges[self.cells + 1]) / 2
+
+    @property
+    def blocks(self) -> list[tuple[int, int, str]]:
+        """First place, place after the last and model of the layers of each model that stand
+        together."""
+        return model_blocks(self.layers)
+
+    @property
+    def labels(self) -> list[str]:
+        """(n_layers,) short: the initials of the model and the number of the layer."""
+        letters = model_initials(self.models)
+        return [f"{letters[model]}{layer}" for model, layer in self.layers]
+
+    @property
+    def models(self) -> list[str]:
+        """Each once, in the order of the table."""
+        order = np.argsort(self.rows)
+        return list(dict.fromkeys(self.layers[place][0] for place in order))
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """The ends of an axis: of the cells, and of the strip of colours before them."""
+        before = 0.0 if self.tree is None else 2 * _STRIP * len(self.layers)
+        return float(self.edges[0]) - before, float(self.edges[-1])
+
+    def square(self, values: FloatArray) -> FloatArray:
+        """(n_strips, n_strips) the (n_layers, n_layers) values of the table as they are drawn."""
+        drawn = np.full((len(self.edges) - 1,) * 2, np.nan)
+        drawn[np.ix_(self.cells, self.cells)] = values[np.ix_(self.rows, self.rows)]
+        return drawn
+
+
+def grid(layers: Sequence[Layer], order: Order, rsa: FloatArray) -> Grid:
+    """Layers in the order of the table, with gaps between models and where layers are left out; or
+    ordered by clustering, without gaps."""
+    n = len(layers)
+    if order == "clustering":
+        from scipy.cluster.hierarchy import leaves_list
+
+        tree = clustering(rsa)
+        rows = leaves_list(tree) if len(tree) else np.arange(n)
+        edges = np.linspace(-0.5, n - 0.5, n + 1)
+        return Grid([layers[int(row)] for row in rows], rows, edges, np.arange(n), tree)
+    ends, cells = [-0.5], []
+    for place, layer in enumerate(layers):
+        if place:
+            before = layers[place - 1]
+            if before[0] != layer[0]:
+                ends.append(ends[-1] + n * _BETWEEN_MODELS)
+            elif layer[1] != before[1] + 1:
+                ends.append(ends[-1] + n * _BETWEEN_LAYERS)
+        cells.append(len(ends) - 1)
+        ends.append(ends[-1] + 1)
+    return Grid(list(layers), np.arange(n), np.array(ends), np.array(cells))
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What stands along the axes of a matrix: ticks, and the models' names at their layers.
+
+    Attributes
+    ----------
+    ticks : places and texts
+    upright : whether the ticks below the matrix are turned
+    models : middle and name of each block of layers
+    along : whether the names have room along the sides
+    """
+
+    ticks: dict[str, list[Any]]
+    upright: bool
+    models: list[tuple[float, str]]
+    along: bool
+
+    @property
+    def tick_width(self) -> float:
+        """px of the widest tick."""
+        return _TICK_LETTER * max(map(width, self.ticks["ticktext"]), default=0)
+
+    @property
+    def name_width(self) -> float:
+        """px of the widest name."""
+        return _LETTER * max((width(name) for _, name in self.models), default=0)
+
+    @property
+    def left(self) -> int:
+        """px to the left of a matrix."""
+        names = 0.0 if not self.models else 22 if self.along else 8 + self.name_width
+        return round(14 + self.tick_width + names)
+
+    @property
+    def below(self) -> int:
+        """px below a matrix."""
+        ticks = self.tick_width if self.upright else _LINE
+        names = 0.0 if not self.models else 22 if self.along else 22 + self.name_width / 2
+        return round(12 + ticks + names)
+
+    def set_axes(
+        self,
+        layout: dict[str, Any],
+        ref: str,
+        x: tuple[float, float],
+        y: tuple[float, float],
+    ) -> None:
+        """The axes of a matrix, as wide as high, from end to end."""
+        shared = {
+            **self.ticks,
+            "tickfont": {"size": TICK},
+            "showgrid": False,
+            "zeroline": False,
+            "constrain": "domain",
+            "ticks": "",
+        }
+        layout[f"xaxis{ref}"] |= {
+            **shared,
+            "range": list(x),
+            "tickangle": -90 if self.upright else 0,
+        }
+        layout[f"yaxis{ref}"] |= {**shared, "range": list(y), "scaleanchor": f"x{ref}"}
+
+    def annotations(self, ref: str, *, left: bool) -> list[dict[str, Any]]:
+        """The models' names below a matrix and (`left`) to its left."""
+        ticks = self.tick_width if self.upright else _LINE
+        below: dict[str, Any] = {"yshift": -ticks - 18}
+        beside: dict[str, Any] = {"xshift": -self.tick_width - 16, "textangle": -90}
+        if not self.along:
+            slanted = {"textangle": -30, "xanchor": "right", "yanchor": "top"}
+            below = {"yshift": -ticks - 6, "xshift": 8, **slanted}
+            beside = {"xshift": -self.tick_width - 10, "xanchor": "right"}
+        found = []
+        for middle, text in self.models:
+            shared = {"text": text, "showarrow": False}
+            at = {"x": middle, "xref": f"x{ref}", "y": 0, "yref": f"y{ref} domain"}
+            found.append({**at, **shared, **below})
+            if left:
+                at = {"y": middle, "yref": f"y{ref}", "x": 0, "xref": f"x{ref} domain"}
+                found.append({**at, **shared, **beside})
+        return found
+
+
+def labels(of: Grid) -> Labels:
+    """Labels for a matrix whose side is about `SIDE` px: every layer's where they have room."""
+    n, centres, texts = len(of.layers), of.centres, of.labels
+    pitch = SIDE / max(float(of.edges[-1] - of.edges[0]), 1.0)
+    every = max(1, int(np.ceil(_LINE / pitch)))
+    blocks = of.blocks if of.tree is None else [(0, n, "")]
+    shown = [
+        place
+        for start, stop, _ in blocks
+        for place in range(start, stop, every)
+        # Not right before the next model's first one.
+        if place == start or stop - place >= every
+    ]
+    ticks: dict[str, list[Any]] = {
+        "tickvals": [float(centres[place]) for place in shown],
+        "ticktext": [texts[place] for place in shown],
+    }
+    wide = _TICK_LETTER * max((width(texts[place]) for place in shown), default=0) + 5
+    if of.tree is not None:
+        return Labels(ticks, wide > pitch * every, [], along=True)
+    names = model_labels([model for *_, model in blocks], _NAME)
+    middles = [
+        (float(centres[start] + centres[stop - 1]) / 2, (stop - start) * pitch)
+        for start, stop, _ in blocks
+    ]
+    along = all(
+        room > _LETTER * width(name) for (_, room), name in zip(middles, names, strict=True)
+    )
+    kept: list[tuple[float, str]] = []
+    for (middle, _), name in zip(middles, names, strict=True):
+        # Names that would stand on each other are left out; the ticks go on.
+        if along or not kept or (middle - kept[-1][0]) * pitch >= _LINE + 1:
+            kept.append((middle, name))
+    return Labels(ticks, wide > pitch * every, kept, along)
+
+
+def outline(of: Grid, pair: Sequence[Layer], value: float, ref: str) -> tuple[list, list]:
+    """Shapes around the cells of two layers, and their value in the cell or beside a small one."""
+    n, centres = len(of.layers), of.centres
+    i, j = sorted(of.layers.index(layer) for layer in pair)
+    x, y = float(centres[j]), float(centres[i])
+    shapes = [
+        {
+            "type": "rect",
+            "x0": a - 0.5,
+            "x1": a + 0.5,
+            "y0": b - 0.5,
+            "y1": b + 0.5,
+            "xref": f"x{ref}",
+            "yref": f"y{ref}",
+            "line": {"color": color, "width": line},
+        }
+        for a, b in sorted({(x, y), (y, x)})
+        for color, line in (("white", 5), (INK, 2))
+    ]
+    # The cell of the upper right half; a label beside it goes towards the middle of the matrix.
+    right, low = j < (n - 1) / 2, i >= (n - 1) / 2
+    place: dict[str, Any] = {"x": x, "y": y}
+    if n > _ROOMY:
+        place = {
+            "x": x + (0.5 if right else -0.5),
+            "y": y + (-0.5 if low else 0.5),
+            "xanchor": "left" if right else "right",
+            "yanchor": "bottom" if low else "top",
+            "xshift": 3 if right else -3,
+            "yshift": 3 if low else -3,
+        }
+    label = {
+        **place,
+        "xref": f"x{ref}",
+        "yref": f"y{ref}",
+        "text": as_number(value, 2),
+        "showarrow": False,
+        "font": {"color": INK, "size": SIZE},
+        "bgcolor": "rgba(255,255,255,0.88)",
+        "borderpad": 2,
+    }
+    return shapes, [label]
+
+
+def dendrogram(of: Grid) -> tuple[dict[str, Any], float]:
+    """The tree beside a matrix, from 1 − RSA = 0 at the cells to the last merger, and where it
+    ends on the x axis."""
+    from scipy.cluster.hierarchy import dendrogram as drawn
+
+    start = of.span[1] + 0.02 * len(of.layers)
+    end = start + _TREE * len(of.layers)
+    x: list[float | None] = []
+    y: list[float | None] = []
+    if of.tree is not None and len(of.tree):
+        tree = drawn(of.tree, no_plot=True)
+        highest = float(of.tree[-1, 2]) or 1.0
+        # SciPy's leaves stand 10 apart, the first at 5.
+        for heights, places in zip(tree["dcoord"], tree["icoord"], strict=True):
+            x += [*(start + (end - start) * np.array(heights) / highest), None]
+            y += [*((np.array(places) - 5) / 10), None]
+    line = {
+        "type": "scatter",
+        "x": x,
+        "y": y,
+        "mode": "lines",
+        "line": {"color": GREY, "width": 1},
+        "hoverinfo": "skip",
+        "showlegend": False,
+        "name": "dendrogram",
+    }
+    return line, end + 0.01 * len(of.layers)
+
+
+def model_strip(of: Grid) -> dict[str, Any]:
+    """The models' colours beside the cells, where layers of different models are mixed."""
+    n, models = len(of.layers), of.models
+    start = float(of.edges[0])
+    colors = [MODEL_COLORS[place % len(MODEL_COLORS)] for place in range(len(models))]
+    steps = [
+        [(place + end) / len(models), color] for place, color in enumerate(colors) for end in (0, 1)
+    ]
+    return {
+        "type": "heatmap",
+        "z": [[models.index(model)] for model, _ in of.layers],
+        "x": [start - 1.6 * _STRIP * n, start - 0.4 * _STRIP * n],
+        "y": of.edges,
+        "zmin": -0.5,
+        "zmax": len(models) - 0.5,
+        "colorscale": steps,
+        "showscale": False,
+        "hoverinfo": "skip",
+        "name": "models",
+    }
+
+
+def model_key(of: Grid, longest: int) -> str:
+    """Which colour and which initials are which model's, in lines of about so many letters."""
+    letters, names = model_initials(of.models), model_labels(of.models, _NAME)
+    parts = [
+        f'<span style="color:{MODEL_COLORS[place % len(MODEL_COLORS)]}">■</span> '
+        f"{letters[model]} {name}"
+        for place, (model, name) in enumerate(zip(of.models, names, strict=True))
+    ]
+    lines, room = [""], longest
+    for part, name in zip(parts, names, strict=True):
+        room -= width(name) + 8
+        if room < 0 and lines[-1]:
+            lines.append("")
+            room = longest - width(name) - 8
+        lines[-1] += f"   {part}" if lines[-1] else part
+    return "<br>".join(lines)

@@ -1,0 +1,326 @@
+"""Two analyses beside each other: what was asked otherwise, and how far the answers differ.
+
+Both answers rest on the same stimuli where these are the same, and vary together: what is left out
+is left out of both, and the interval is that of the difference (a paired delete-block jackknife,
+`mlem_core.inference.jackknife`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.manifest import source_identity
+from mlem_core.analysis.results import Results
+from mlem_core.analysis.spec import AnalysisSpec, parameters
+from mlem_core.base.text import listed
+from mlem_core.base.typing import FloatArray, Layer, Report, layer_name
+from mlem_core.inference import all_layers
+from mlem_core.inference.corrections import FamilyOfTests, family_of_tests
+from mlem_core.inference.intervals import LayerIntervals
+from mlem_core.inference.jackknife import CONFIDENCE, jackknife_interval, p_value, standard_error
+from mlem_core.measures.similarity import weighted_tau
+from mlem_core.pairs.units import Blocks
+from mlem_core.storage.store import Store
+
+# Profiles drawn for the interval of a difference of two τ.
+DRAWS = 400
+_SEED = 0
+# Fields of a spec that are said by what is in the analysis, or that change no number.
+_OTHERWISE = ("stimuli", "models", "representations", "layers", "features", "values", "device")
+
+
+class Paired(NamedTuple):
+    """Intervals of two analyses from which the same blocks of stimuli were left out."""
+
+    first: LayerIntervals
+    second: LayerIntervals
+
+
+@dataclass(frozen=True)
+class Common:
+    """What two analyses share.
+
+    Attributes
+    ----------
+    layers : (model, layer) that both have, in the order of the first
+    features : whose importance both have, in the order of the first
+    """
+
+    layers: tuple[Layer, ...]
+    features: tuple[str, ...]
+
+
+def common(first: Analysis, second: Analysis) -> Common:
+    """The layers and features that both have."""
+    layers = tuple(layer for layer in first.layers if layer in second.layers)
+    names = (first.tables.features, second.tables.features)
+    return Common(layers, tuple(name for name in names[0] if name in names[1]))
+
+
+def differences(first: Analysis, second: Analysis) -> pd.DataFrame:
+    """What was asked otherwise, or is otherwise in what was asked.
+
+    Returns
+    -------
+    what, first, second; a row for each, none where both are the same
+    """
+    rows: list[tuple[str, str, str]] = []
+
+    def differ(what: str, one: str, other: str) -> None:
+        if one != other:
+            rows.append((what, one, other))
+
+    if not same_stimuli(first, second):
+        names = [f"{len(one.stimuli):,} of {one.stimuli.name}" for one in (first, second)]
+        differ("stimuli", names[0], names[1] + (" (others)" if names[0] == names[1] else ""))
+    differ("models", *_apart(*(_models(one) for one in (first, second))))
+    numbers = [sorted({number for _, number in one.layers}) for one in (first, second)]
+    if _models(first) == _models(second) and first.layers != second.layers:
+        differ("layers", *_apart(*(list(map(str, one)) for one in numbers)))
+    differ("features", *_apart(list(first.tables.features), list(second.tables.features)))
+    differ("values told apart", *(listed(one.tables.resolved) or "none" for one in (first, second)))
+    described = parameters()
+    for field in fields(AnalysisSpec):
+        if field.name not in _OTHERWISE:
+            one, other = getattr(first.spec, field.name), getattr(second.spec, field.name)
+            label = described[field.name].label
+            differ(label[:1].lower() + label[1:], _in_words(one), _in_words(other))
+    asked = {what for what, *_ in rows}
+    for model in _models(first):
+        if model in _models(second) and _weights(first, model) != _weights(second, model):
+            if not asked & {"stimuli", *_OF_EXTRACTION}:
+                differ(model, "as it was", "another one of that name")
+    return pd.DataFrame(rows, columns=["what", "first", "second"])
+
+
+_OF_EXTRACTION = [
+    label[:1].lower() + label[1:]
+    for label in (
+        parameters()[name].label for name in ("dtype", "special_tokens", "pooling", "positions")
+    )
+]
+
+
+def in_a_sentence(table: pd.DataFrame) -> str:
+    """What differs, as one sentence; `table` as `differences` gives it."""
+    if table.empty:
+        return "Both analyses are of the same stimuli, models and choices."
+    said = [f"{row.what} ({row.first}; {row.second})" for row in table.itertuples()]
+    return f"The first and the second differ in {listed(said)}."
+
+
+def _models(analysis: Analysis) -> list[str]:
+    return list(dict.fromkeys(model for model, _ in analysis.layers))
+
+
+def _weights(analysis: Analysis, model: str) -> str:
+    return source_identity(analysis.manifest["models"][model])
+
+
+def _apart(one: list[str], other: list[str]) -> tuple[str, str]:
+    """What only one of two lists has; both are the same text where the lists have the same."""
+    only = [[name for name in a if name not in b] for a, b in ((one, other), (other, one))]
+    if not only[0] and not only[1]:
+        return "", ""
+    first, second = (f"also {listed(names, most=6)}" if names else "no others" for names in only)
+    return first, second
+
+
+def _in_words(value: Any) -> str:
+    if value in ((), None):
+        return "as found" if value is None else "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple):
+        return listed(
+            ["=".join(map(str, one)) if isinstance(one, tuple) else str(one) for one in value],
+            most=6,
+        )
+    return str(value)
+
+
+# Intervals
+
+
+def same_stimuli(first: Analysis, second: Analysis) -> bool:
+    """Whether the stimuli are the same, in one order; their features may be others."""
+    one, other = first.stimuli, second.stimuli
+    words = (one.word_index, other.word_index)
+    if len(one) != len(other) or (words[0] is None) != (words[1] is None):
+        return False
+    items = [[] if each.items is None else list(each.items) for each in (one, other)]
+    return (
+        list(one.table["sentence"]) == list(other.table["sentence"])
+        and np.array_equal(one.groups, other.groups)
+        and items[0] == items[1]
+        and (words[0] is None or words[1] is None or np.array_equal(words[0], words[1]))
+    )
+
+
+def why_no_intervals(first: Analysis, second: Analysis) -> str:
+    """Why differences of two analyses have no intervals; empty where they may have."""
+    if not common(first, second).layers:
+        return "They have no layer in common: no difference can be taken."
+    if not same_stimuli(first, second):
+        return (
+            "They are of different stimuli, so that nothing can be left out of both at once: the "
+            "differences have no intervals."
+        )
+    return ""
+
+
+def paired(first: Analysis, second: Analysis, store: Store, report: Report | None = None) -> Paired:
+    """Intervals of both, from the same blocks, of the layers that both have; kept in the store.
+
+    Raises
+    ------
+    InputError
+        As `mlem_core.inference.all_layers.layer_intervals`.
+    """
+    layers = common(first, second).layers
+    made = [
+        all_layers.layer_intervals(
+            one, store, one.select(layers=layers), blocks=blocks, report=report
+        )
+        for one, blocks in ((first, None), (second, _blocks(first, second)))
+    ]
+    return Paired(*made)
+
+
+def find_paired(first: Analysis, second: Analysis, store: Store) -> Paired | None:
+    """What `paired` gives if it is in the store; computes nothing."""
+    if why_no_intervals(first, second):
+        return None
+    layers = common(first, second).layers
+    one = all_layers.find(first, store, first.select(layers=layers))
+    other = all_layers.find(second, store, second.select(layers=layers), _blocks(first, second))
+    return None if one is None or other is None else Paired(one, other)
+
+
+def _blocks(first: Analysis, second: Analysis) -> Blocks | None:
+    """The blocks of the first, where they are other than the second's own."""
+    one, other = all_layers.blocks_of(first), all_layers.blocks_of(second)
+    same = one.sizes == other.sizes and np.array_equal(one.weights, other.weights)
+    return None if same else one
+
+
+def importance_differences(
+    results: tuple[Results, Results], intervals: Paired | None, correction: str = "bh"
+) -> FamilyOfTests:
+    """Each importance in the first analysis less that in the second, means over folds.
+
+    Returns
+    -------
+    model, layer, feature, first, second, difference and, NaN without intervals, lower, upper, p,
+    p_corrected. The family is all rows
+    """
+    keys = ["model", "layer", "feature"]
+    means = [
+        one.importance.groupby(keys, sort=False)["importance"].mean().rename(name)
+        for one, name in zip(results, ("first", "second"), strict=True)
+    ]
+    table = pd.concat(means, axis=1, join="inner").reset_index()
+    value = (table["first"] - table["second"]).to_numpy(np.float64)
+    table = table.assign(difference=value, lower=np.nan, upper=np.nan, p=np.nan)
+    if intervals is not None and len(table):
+        rows = list(zip(table["model"], table["layer"], table["feature"], strict=True))
+        first, second = (
+            one.scores_without[
+                :,
+                one.places([(model, int(layer)) for model, layer, _ in rows]),
+                [2 + one.columns.index(feature) for *_, feature in rows],
+            ]
+            for one in intervals
+        )
+        table = table.assign(**_interval(value, first - second, intervals.first.sizes))
+    return family_of_tests(table, "differences of importance", correction)
+
+
+def similarity_differences(
+    results: tuple[Results, Results], intervals: Paired | None, correction: str = "bh"
+) -> FamilyOfTests:
+    """Both similarities of every two layers that both have, in the first less in the second.
+
+    Returns
+    -------
+    layer_a, layer_b ("model:layer"), and for rsa and weighted_tau _first, _second, _difference and,
+    NaN without intervals, _lower, _upper; rsa_p, rsa_p_corrected. The family is all pairs
+    """
+    layers = [layer for layer in results[0].layers if layer in results[1].layers]
+    names = [layer_name(layer) for layer in layers]
+    a, b = np.triu_indices(len(layers), 1)
+    table = pd.DataFrame({"layer_a": np.array(names)[a], "layer_b": np.array(names)[b]})
+    for name, square in (("rsa", "similarity_rsa"), ("weighted_tau", "similarity_profiles")):
+        both = [
+            getattr(one, square).loc[names, names].to_numpy(np.float64)[a, b] for one in results
+        ]
+        columns = {"first": both[0], "second": both[1], "difference": both[0] - both[1]}
+        columns |= dict.fromkeys(("lower", "upper"), np.full(len(a), np.nan))
+        table = table.assign(**{f"{name}_{key}": value for key, value in columns.items()})
+    table = table.assign(rsa_p=np.nan)
+    if intervals is not None and len(table):
+        places = [np.array(one.places(layers)) for one in intervals]
+        first, second = (
+            one.rsa_without[:, at[a], at[b]] for one, at in zip(intervals, places, strict=True)
+        )
+        value = table["rsa_difference"].to_numpy(np.float64)
+        of_rsa = _interval(value, first - second, intervals.first.sizes)
+        table = table.assign(**{f"rsa_{key}": one for key, one in of_rsa.items()})
+        lower, upper = _tau_interval(intervals, layers)
+        value = table["weighted_tau_difference"].to_numpy(np.float64)
+        table = table.assign(
+            weighted_tau_lower=np.minimum(lower[a, b], value),
+            weighted_tau_upper=np.maximum(upper[a, b], value),
+        )
+    return family_of_tests(table, "differences of RSA", correction, "rsa_p")
+
+
+def _interval(
+    value: FloatArray, without: FloatArray, sizes: Sequence[int]
+) -> dict[str, FloatArray]:
+    bounds = jackknife_interval(value, without, sizes=sizes)
+    return {
+        "lower": bounds.lower,
+        "upper": bounds.upper,
+        "p": p_value(value, without, sizes=sizes),
+    }
+
+
+def _tau_interval(intervals: Paired, layers: Sequence[Layer]) -> tuple[FloatArray, FloatArray]:
+    """Bounds (n_layers, n_layers) of the difference of τ.
+
+    τ goes in steps, which a block left out seldom makes it take. So profiles are drawn around their
+    values, as far as the jackknife says that importances vary, and together in both analyses.
+    """
+    profiles = [_drawn(one, one.places(layers)) for one in intervals]
+    drawn = np.stack(
+        [weighted_tau(one) - weighted_tau(other) for one, other in zip(*profiles, strict=True)]
+    )
+    tail = (1 - CONFIDENCE) / 2
+    lower, upper = np.quantile(drawn, [tail, 1 - tail], axis=0)
+    return lower, upper
+
+
+def _drawn(intervals: LayerIntervals, at: Sequence[int]) -> FloatArray:
+    """Profiles (DRAWS, n_layers, n_columns) with the jackknife's standard errors."""
+    value, without = intervals.scores[at, 2:], intervals.scores_without[:, at, 2:]
+    sizes = intervals.sizes
+    # The blocks of what sentences and items have in common are in both of the others.
+    parts = np.split(without, np.cumsum(sizes)[:-1])[: 2 if len(sizes) > 1 else 1]
+    rng = np.random.default_rng(_SEED)
+    moves = np.zeros((DRAWS, *value.shape))
+    spread = np.zeros(value.shape)
+    for part in parts:
+        around = (part - part.mean(axis=0)) * np.sqrt((len(part) - 1) / len(part))
+        moves += np.tensordot(rng.standard_normal((DRAWS, len(part))), around, axes=1)
+        spread += (around**2).sum(axis=0)
+    error = standard_error(without, sizes)
+    scale = np.divide(error, np.sqrt(spread), out=np.zeros_like(error), where=spread > 1e-24)
+    drawn: FloatArray = value + moves * scale
+    return drawn

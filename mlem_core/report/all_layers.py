@@ -1,0 +1,241 @@
+"""Figures of all layers: profiles, similarity, maps, the stimuli, other methods, the audit."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from mlem_core import figures
+from mlem_core.analysis import baselines
+from mlem_core.base.typing import Layer, layer_name
+from mlem_core.estimators.registry import estimator_named
+from mlem_core.measures import correlated
+from mlem_core.measures.decomposition import decompose
+from mlem_core.measures.importance import fitted
+from mlem_core.report import captions, tables
+from mlem_core.report.shown import Drawn, Shown, held_out
+from mlem_core.robustness.variants import CONTROL, SAYS
+
+
+def profiles(shown: Shown) -> Drawn:
+    """Figure 3 of Salle et al. (2024)."""
+    results, tested = shown.results, shown.score_tests
+    flags = _flags_of_layers(shown)
+    table = tables.profile_table(results)
+    if shown.intervals is not None:
+        table = tables.profile_intervals(shown.intervals, results)
+    return Drawn(
+        figures.profiles(
+            results.importance,
+            results.scores,
+            shown.terms,
+            across=2 if shown.drawing.narrow else 3,
+            annotations=figures.Annotations(None if tested is None else tested.table, flags),
+        ),
+        "Importance of each feature over the layers",
+        captions.profiles(
+            shown.basis,
+            results.coding,
+            "" if tested is None else tested.family,
+            shown.over,
+            flagged=bool(flags),
+            warning=captions.correlated(results.feature_correlations),
+        ),
+        results.importance if tested is None else tested.table,
+        table,
+    )
+
+
+def _flags_of_layers(shown: Shown) -> dict[Layer, str]:
+    """Why the profile or the score of a layer is flagged."""
+    of_profile, of_score = shown.reasons("profiles"), shown.reasons("scores")
+    return {
+        layer: "; ".join(filter(None, (of_profile.get(layer), of_score.get(layer))))
+        for layer in shown.selection.layers
+        if layer in of_profile or layer in of_score
+    }
+
+
+def similarity(shown: Shown) -> Drawn | None:
+    """Figure 2 of Salle et al. (2024)."""
+    results, tested = shown.results, shown.similarity_tests
+    if not shown.several:
+        return None
+    flags = {measure: shown.reasons(measure) for measure in ("rsa", "tau")}
+    return Drawn(
+        figures.similarity_matrices(
+            results.similarity_profiles,
+            results.similarity_rsa,
+            across=1 if shown.drawing.narrow else 2,
+            annotations=figures.Annotations(None if tested is None else tested.table, flags),
+        ),
+        "Similarity of every two layers",
+        captions.similarity(
+            shown.basis,
+            "" if tested is None else tested.family,
+            shown.over,
+            flagged=any(flags.values()),
+            agreement=results.agreement,
+            n_features=results.n_profile_features,
+        ),
+        tables.pairs_of_layers(results) if tested is None else tested.table,
+        None if tested is None else tables.tested_pairs(tested.table),
+    )
+
+
+def layer_maps(shown: Shown) -> Drawn | None:
+    """The layers as points."""
+    results = shown.results
+    if not shown.several:
+        return None
+    across = 1 if shown.drawing.narrow else 2
+    return Drawn(
+        figures.layer_maps(results.layer_map, results.importance, across=across),
+        "Maps of the layers",
+        captions.layer_maps(shown.basis),
+        results.layer_map,
+    )
+
+
+def why_layers(shown: Shown) -> Drawn | None:
+    """The terms of the RSA of every two layers."""
+    if not shown.several:
+        return None
+    analysis, layers = shown.analysis, list(shown.selection.layers)
+    at = shown.selection.places(analysis.layers)
+    own = analysis.tables.of_layers(at).of_features(shown.selection.features)
+    split = decompose(own, analysis.rsa[at][:, at])
+    return Drawn(
+        figures.term_matrices(
+            {term: split.matrix(term, layers) for term in split.names},
+            across=2 if shown.drawing.narrow else 3,
+        ),
+        "What makes every two layers alike",
+        captions.why_layers(shown.computed_on),
+        split.table(layers),
+        _means_of_models(split.summary(layers)),
+    )
+
+
+def _means_of_models(summary: pd.DataFrame) -> pd.DataFrame:
+    """A row a term, a column a pair of models: the mean over their pairs of layers."""
+    both = summary["model_a"] + " and " + summary["model_b"]
+    alone = "within " + summary["model_a"]
+    pairs = both.where(summary["model_a"] != summary["model_b"], alone)
+    wide = summary.assign(pair=pairs).pivot(index="term", columns="pair", values="mean")
+    return (
+        wide.loc[summary["term"].unique(), pairs.unique()].reset_index().rename_axis(columns=None)
+    )
+
+
+def feature_correlations(shown: Shown) -> Drawn:
+    """Figure S5 of Salle et al. (2024)."""
+    results = shown.results
+    return Drawn(
+        figures.feature_correlations(results.feature_correlations),
+        "Correlations of the feature distances",
+        captions.feature_correlations(captions.computed_on(results.n_stimuli, results.n_pairs)),
+        results.feature_correlations.rename_axis("feature").reset_index(),
+    )
+
+
+def feature_counts(shown: Shown) -> Drawn:
+    """The values of the features."""
+    stimuli, names = shown.analysis.stimuli, list(shown.selection.features)
+    kinds = [(f.name, f.kind) for f in stimuli.features if f.name in names]
+    across = {"across": 2} if shown.drawing.narrow else {}
+    return Drawn(
+        figures.feature_counts(stimuli.table, kinds, shown.all_features, **across),
+        "Values of the features",
+        captions.feature_counts(shown.results.n_stimuli),
+        tables.value_counts(stimuli.table, names),
+    )
+
+
+_IMPORTANCES = {
+    "conditional": "conditional importance (FI)",
+    "left_out": "importance when left out (FI)",
+}
+
+
+def other_importance(shown: Shown, way: str) -> Drawn | None:
+    """Importance where features correlate; None with an estimator that is slow to fit again."""
+    if estimator_named(shown.selection.estimator).slow or len(shown.selection.features) < 2:
+        return None
+    own, _ = shown.analysis.subset(shown.selection)
+    fits, _ = fitted(own, shown.selection.estimator)
+    layers = list(shown.selection.layers)
+    table = correlated.importances(own, layers, fits, shown.selection.estimator)
+    drawn = table.rename(columns={way: "importance"}).assign(fold=0)
+    return Drawn(
+        figures.profiles(
+            drawn,
+            drawn[["model", "layer", "fold"]].drop_duplicates(),
+            shown.all_features,
+            across=2 if shown.drawing.narrow else 3,
+            value=_IMPORTANCES[way],
+        ),
+        f"{_IMPORTANCES[way].partition(' (')[0].capitalize()} of each feature",
+        captions.importance(
+            way,
+            shown.results.n_folds,
+            captions.computed_on(shown.results.n_stimuli, held_out=held_out(shown.analysis)),
+        ),
+        table,
+    )
+
+
+_BASELINES = {
+    "decoding": ("accuracy above chance (Δ)", "Decoding of each feature"),
+    "random-forest": ("permutation importance (PI)", "Random forests that predict the units"),
+    "univariate": ("held-out ρ (ρ)", "Metric models of single units"),
+}
+
+
+def baseline(shown: Shown, name: str) -> Drawn | None:
+    """The same layers by another method; None where it has not been computed."""
+    store, analysis = shown.drawing.store, shown.analysis
+    table = None
+    if store is not None:
+        table = baselines.find(analysis, name, store, shown.selection.layers)
+    if table is None:
+        return None
+    names = shown.all_features
+    if name == "univariate":
+        names = ["mean over units"]
+        means = table.groupby(["model", "layer", "fold"], sort=False)["rho"].mean()
+        drawn = means.rename("importance").reset_index().assign(feature=names[0])
+        scores = drawn[["model", "layer", "fold"]]
+    else:
+        drawn = table[table["feature"].isin(shown.selection.features)]
+        if name == "decoding":
+            drawn = drawn.assign(importance=drawn["accuracy"] - drawn["majority"])
+        scores = drawn.drop_duplicates(["model", "layer", "fold"])
+    value, title = _BASELINES[name]
+    across = 2 if shown.drawing.narrow else 3
+    on = captions.computed_on(shown.results.n_stimuli, 0, shown.results.n_folds, held_out(analysis))
+    return Drawn(
+        figures.profiles(drawn, scores, names, across=across, value=value),
+        title,
+        captions.baseline(name, on),
+        table,
+    )
+
+
+def audit(shown: Shown) -> Drawn | None:
+    """How much of each possible artefact there is; None where there is no audit."""
+    audit, flagged = shown.audit, shown.flagged
+    if audit is None or flagged is None:
+        return None
+    return Drawn(
+        figures.audit_map(audit.layers, audit.changes, flagged, SAYS, CONTROL),
+        "Audit of every layer",
+        captions.audit(len(shown.analysis.stimuli), shown.analysis.tables.n_pairs),
+        audit.layers,
+        audit.layers.assign(layer=[layer_name(one) for one in _layers(audit.layers)])[
+            ["layer", "rho", "top", "position0_ranks", "mean_cosine", "outlier_share"]
+        ],
+    )
+
+
+def _layers(table: pd.DataFrame) -> list[Layer]:
+    return list(zip(table["model"], table["layer"].astype(int), strict=True))

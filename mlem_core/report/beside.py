@@ -1,0 +1,70 @@
+"""Tables of a capsule beside the results: how sure they are.
+
+Intervals, the audit and claims take long: they are written where they have been made, and `verify`
+only names them.
+"""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from mlem_core.inference.tables import importance_differences, term_tests
+from mlem_core.report.shown import Shown
+from mlem_core.report.two_layers import claimed
+from mlem_core.robustness.claims import by_choice, curve, over_stimuli, verdict
+
+Tables = dict[str, pd.DataFrame]
+
+
+def how_sure(shown: Shown) -> Tables:
+    """Intervals and tests, the audit, and what a claim is worth, as far as they have been made."""
+    return {**_intervals(shown), **_audit(shown), **_claim(shown)}
+
+
+def _intervals(shown: Shown) -> Tables:
+    intervals, tables = shown.intervals, {}
+    if intervals is None or shown.score_tests is None:
+        return {}
+    tables["intervals.csv"] = shown.score_tests.table
+    if shown.similarity_tests is not None:
+        tables["similarity_intervals.csv"] = shown.similarity_tests.table
+        differences = importance_differences(intervals, *shown.pair, shown.correction)
+        tables["difference_intervals.csv"] = differences.table
+        tables["why_whole_intervals.csv"] = shown.why.whole
+        if len(intervals.terms):
+            tests = term_tests(intervals, *shown.pair, shown.correction).table
+            tables["why_intervals.csv"] = shown.why.terms.merge(tests, on="term")
+    return tables
+
+
+def _audit(shown: Shown) -> Tables:
+    audit = shown.audit
+    if audit is None or shown.flagged is None:
+        return {}
+    return {
+        "audit.csv": audit.layers,
+        "audit_changes.csv": audit.changes,
+        "audit_pairs.csv": audit.pairs,
+        "audit_marks.csv": shown.flagged,
+    }
+
+
+def _claim(shown: Shown) -> Tables:
+    if not shown.several:
+        return {}
+    claim, found = claimed(shown)
+    if found is None:
+        return {}
+    said = {"claim": claim.sentence, "verdict": verdict(claim, found)}
+    over = None if shown.intervals is None else over_stimuli(claim, shown.intervals)
+    if over is not None:
+        said |= {"over_stimuli": over.sentence}
+    return {
+        "claim.csv": pd.DataFrame([said]),
+        "claim_margins.csv": curve(claim, found),
+        "claim_choices.csv": by_choice(claim, found),
+        "universes.csv": found.universes,
+        "universe_layers.csv": found.layers,
+        "universe_importance.csv": found.importance,
+        "universe_similarity.csv": found.similarity,
+    }

@@ -1,0 +1,189 @@
+"""What a user has chosen for a report: figures that can be drawn again, and the zip of them.
+
+report.tex, report.md    all figures and tables, to be typeset or read; the methods paragraph
+figures/01-profiles.pdf  a figure at the size that was chosen, and so on in their order
+tables/01-profiles.csv   the numbers that it is drawn from, with the identifiers
+references.bib           what the methods paragraph cites
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from io import BytesIO
+from typing import Any
+
+from mlem_core import figures
+from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.results import Results
+from mlem_core.analysis.selection import Selection
+from mlem_core.base.errors import InputError
+from mlem_core.base.typing import Layer
+from mlem_core.report import latex
+from mlem_core.report.contents import as_csv_file
+from mlem_core.report.figures import FIGURES, Drawing, Drawn, Shown, draw
+
+LONGEST_TITLE = 300  # letters
+LONGEST_CAPTION = 4000
+_DATE = (1980, 1, 1, 0, 0, 0)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A figure of a report: what is needed to draw it again, and the user's own words.
+
+    Attributes
+    ----------
+    figure : its name in `mlem_core.report.figures.FIGURES`
+    analysis : id of the analysis that it is of
+    selection : what of it is shown
+    pair : the two layers that are compared; None: those that are looked at first
+    options : what else is chosen, see `Drawing`
+    title, caption : in place of those that follow from the analysis; empty for these
+    """
+
+    figure: str
+    analysis: str
+    selection: Selection
+    pair: tuple[Layer, Layer] | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    title: str = ""
+    caption: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        return {
+            "figure": self.figure,
+            "analysis": self.analysis,
+            "selection": self.selection.to_dict(),
+            "pair": None if self.pair is None else [list(layer) for layer in self.pair],
+            "options": dict(self.options),
+            "title": self.title,
+            "caption": self.caption,
+        }
+
+    @classmethod
+    def from_dict(cls, kept: Mapping[str, Any]) -> Chosen:
+        """What `to_dict` gave.
+
+        Raises
+        ------
+        InputError
+            It is of another form, or of a figure that there is not.
+        """
+        try:
+            pair = kept["pair"]
+            layers = [] if pair is None else [(str(model), int(layer)) for model, layer in pair]
+            chosen = cls(
+                figure=str(kept["figure"]),
+                analysis=str(kept["analysis"]),
+                selection=Selection.from_dict(kept["selection"]),
+                pair=(layers[0], layers[1]) if layers else None,
+                options={str(name): str(value) for name, value in kept["options"].items()},
+                title=str(kept["title"]),
+                caption=str(kept["caption"]),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            raise InputError(
+                "an entry of the report cannot be read; remove it and add the figure again."
+            ) from error
+        if chosen.figure not in FIGURES:
+            raise InputError(
+                f"the report has a figure {chosen.figure!r} that this version does not draw; "
+                "remove it."
+            )
+        return chosen
+
+    def titled(self, title: str) -> Chosen:
+        """With a title of one's own, on one line; empty: the one that follows from it."""
+        return replace(self, title=" ".join(title.split())[:LONGEST_TITLE])
+
+    def captioned(self, caption: str) -> Chosen:
+        """With a caption of one's own; empty: the one that follows from it."""
+        return replace(self, caption=" ".join(caption.split())[:LONGEST_CAPTION])
+
+    def drawn(self, analysis: Analysis, results: Results, drawing: Drawing) -> Drawn:
+        """The figure, drawn again, with the user's title and caption.
+
+        Parameters
+        ----------
+        results : the tables of `selection`
+        drawing : how all figures of the report are drawn; the pair and options are the figure's own
+
+        Raises
+        ------
+        InputError
+            The analysis has no longer what is shown, or what it was drawn from is gone.
+        """
+        selection = self.selection.checked(analysis.tables.features, analysis.layers)
+        own = replace(drawing, pair=self.pair, options=self.options)
+        made = draw(self.figure, Shown(analysis, selection, results, own))
+        if made is None:
+            raise InputError(
+                f"the figure {self.figure.replace('_', ' ')} cannot be drawn: what it shows is no "
+                "longer on this machine, or needs two layers; compute it again, or remove it."
+            )
+        return replace(made, title=self.title or made.title, caption=self.caption or made.caption)
+
+
+def file_names(chosen: Sequence[Chosen]) -> list[str]:
+    """The name of each figure's files without ending, in order: "01-profiles"."""
+    return [f"{at:02d}-{one.figure.replace('_', '-')}" for at, one in enumerate(chosen, 1)]
+
+
+def as_latex(names: Sequence[str], drawn: Sequence[Drawn], width_mm: float, form: str) -> list[str]:
+    """Each figure and its table as LaTeX.
+
+    Parameters
+    ----------
+    names : of `file_names`
+    form : ending of the pictures; LaTeX reads PDF
+    """
+    parts = []
+    for name, one in zip(names, drawn, strict=True):
+        path = f"figures/{name}.{form}"
+        parts.append(latex.figure(path, width_mm, one.caption, f"fig:{name}", one.title))
+        parts.append(latex.table(one.printed, "", f"tab:{name}", title=one.title))
+    return parts
+
+
+def as_zip(
+    names: Sequence[str],
+    drawn: Sequence[Drawn],
+    paper: figures.Paper,
+    form: str,
+    texts: Mapping[str, str],
+) -> bytes:
+    """The whole report as a zip, see this module.
+
+    Parameters
+    ----------
+    names : of `file_names`
+    form : "pdf", "svg", or "html" where no browser can write pictures
+    texts : methods.md, methods.tex and references.bib
+
+    Raises
+    ------
+    InputError
+        As `figures.as_file`.
+    """
+    files: dict[str, bytes] = {}
+    for name, one in zip(names, drawn, strict=True):
+        picture = figures.as_file(one.figure, form, paper, title=one.title, caption=one.caption)
+        files[f"figures/{name}.{form}"] = picture
+        files[f"tables/{name}.csv"] = as_csv_file(one.data)
+    parts = [texts["methods.tex"], *as_latex(names, drawn, paper.width_mm, form)]
+    files["report.tex"] = latex.document(parts, "references").encode()
+    captions = [
+        f"**{name}. {one.title}.** {one.caption}\n" for name, one in zip(names, drawn, strict=True)
+    ]
+    files["report.md"] = "\n".join((*captions, texts["methods.md"])).encode()
+    files["references.bib"] = texts["references.bib"].encode()
+    target = BytesIO()
+    with zipfile.ZipFile(target, "w") as archive:
+        for path in sorted(files):
+            entry = zipfile.ZipInfo(path, _DATE)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(entry, files[path])
+    return target.getvalue()

@@ -1,0 +1,74 @@
+"""What the terms on a screen mean, in a sentence each; docs/glossary.md says more of each."""
+
+from __future__ import annotations
+
+import re
+
+# The words that stand for a term in a text -> its name in docs/glossary.md, what it means.
+_GLOSSES: dict[str, tuple[str, str]] = {
+    r"held-out ρ|prediction accuracy": (
+        "Held-out ρ",
+        "prediction accuracy: Spearman's ρ of predicted and neural distances over pairs of stimuli "
+        "that the model was not fitted to",
+    ),
+    r"[Cc]eilings?": (
+        "Feature ceiling",
+        "the best possible with these features: the highest held-out ρ that any function of them, "
+        "in their coding, could reach",
+    ),
+    r"\(FI\)|importances?": (
+        "FI, importance",
+        "the drop of the held-out ρ when a feature is permuted",
+    ),
+    r"τ": (
+        "τ, weighted Kendall τ",
+        "how alike two profiles order the features; high ranks count more",
+    ),
+    r"RSA": (
+        "RSA",
+        "Spearman's ρ of the neural distances of two layers over all pairs of stimuli; it knows "
+        "nothing of features",
+    ),
+    r"Shapley|[Tt]erms?": (
+        "Term",
+        "what a feature adds to the RSA of two layers; terms and *unexplained* add up to it",
+    ),
+    r"[Cc]oded|coding": (
+        "Coding",
+        "what of the features the metric sees: whether two stimuli differ, or also which values do",
+    ),
+    r"95 %": (
+        "95 % interval",
+        "where the number would be, in 95 of 100 cases, with other sentences (and other words, "
+        "where they recur)",
+    ),
+    r"Benjamini-Hochberg|BH": (
+        "p, corrected p, BH",
+        "of what is called significant in the family, at most 5 % is expected to be chance",
+    ),
+    r"audit": (
+        "Audit",
+        "the same analysis without first words, without outlier units, with other distances, with "
+        "random weights",
+    ),
+    r"universes?|multiverse|[Aa]nalysis variants": (
+        "Analysis variants, multiverse",
+        "all combinations of reasonable choices, each a universe",
+    ),
+    r"MDS": (
+        "MDS",
+        "points in a plane whose distances come as close as they can to the true ones; its axes "
+        "have no meaning",
+    ),
+}
+NAMES = tuple(name for name, _ in _GLOSSES.values())
+
+
+def glosses(text: str) -> str:
+    """The terms that occur in a text, as a list in Markdown; empty where none does."""
+    found = [
+        f"- **{name}**: {means}."
+        for words, (name, means) in _GLOSSES.items()
+        if re.search(rf"(?<!\w)(?:{words})(?!\w)", text)
+    ]
+    return "\n".join(found)

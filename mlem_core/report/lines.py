@@ -1,0 +1,49 @@
+"""What a screen says below a figure, in a line; `mlem_core.report.captions` are for print."""
+
+from __future__ import annotations
+
+# What a screen says below a figure, by the figure's name in `mlem_core.report.figures`.
+LINES = {
+    "profiles": "What is lost of the prediction accuracy (ρ on unseen stimuli) when a feature is "
+    "permuted, layer by layer.",
+    "similarity": "How alike every two layers are: by their features (left) and by their distances "
+    "alone (right). Click a cell to choose its two layers.",
+    "layer_maps": "Layers that are alike lie close together. Click two of them to compare them.",
+    "two_layers": "Two layers: which features matter in each, and how each lays out the stimuli.",
+    "compare": "Which features matter in the two layers; on the diagonal a feature matters as much "
+    "in both.",
+    "stimulus_map": "Stimuli that lie close together are represented alike.",
+    "why": "What each feature adds to the similarity of the two layers, and what no feature "
+    "explains.",
+    "why_tau": "What each feature adds to the agreement of the two profiles.",
+    "why_score": "What each feature adds to the prediction accuracy in this layer.",
+    "why_layers": "What each feature adds to the similarity of every two layers: orange makes them "
+    "alike, blue sets them apart.",
+    "importance_conditional": "The same question with the other features held fixed.",
+    "importance_left_out": "What is lost when the model has to do without the feature.",
+    "importance_group": "What is lost when these features are permuted together.",
+    "baseline": "The same layers by another method.",
+    "audit": "What an artefact could have made of each layer, from 0 (nothing) to 1; a dot: a "
+    "conclusion changes.",
+    "multiverse": "Whether the claim holds in every other way to do the analysis; it does above 0.",
+    "feature_correlations": "Where two features vary together, their importances cannot be told "
+    "apart well.",
+    "feature_counts": "How many stimuli have each value.",
+    "values": "How far apart every two values of the feature are.",
+    "values_map": "Values that lie close together are represented alike.",
+    "values_layers": "How far apart the values are, layer by layer.",
+    "values_compared": "How far apart every two values are in the two layers.",
+}
+
+
+def line(figure: str) -> str:
+    """What a screen says below a figure; empty where that is not known.
+
+    Parameters
+    ----------
+    figure : its name, also with what follows it, "why_score_a" as "why_score"
+    """
+    name = figure.replace("-", "_")
+    return LINES.get(name) or next(
+        (text for begin, text in reversed(LINES.items()) if name.startswith(begin)), ""
+    )

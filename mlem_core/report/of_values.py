@@ -1,0 +1,118 @@
+"""Figures of how far apart the values of a feature are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from mlem_core import figures
+from mlem_core.base.typing import Layer, layer_name, parse_layer
+from mlem_core.measures import value_distances
+from mlem_core.report import captions
+from mlem_core.report.shown import Drawn, Shown
+
+MOST_MATRICES = 6
+
+
+def _of_feature(shown: Shown) -> tuple[pd.DataFrame, str] | None:
+    """The table, and the feature that is chosen of those with values told apart.
+
+    Without a choice the one that matters most; None where no values are told apart.
+    """
+    results, chosen = shown.results, shown.drawing.options.get("feature", "")
+    if not results.resolved:
+        return None
+    if chosen not in results.resolved:
+        chosen = results.most_important(results.resolved)
+    return results.value_distances, chosen
+
+
+def _own(table: pd.DataFrame, feature: str) -> pd.DataFrame:
+    return table[table["feature"] == feature]
+
+
+def one_matrix(shown: Shown) -> Drawn | None:
+    """The distance of every two values in one layer."""
+    values = _of_feature(shown)
+    if values is None:
+        return None
+    layers, chosen = list(shown.selection.layers), shown.drawing.options.get("layer", "")
+    layer = layers[len(layers) // 2]
+    if chosen in [layer_name(one) for one in layers]:
+        layer = parse_layer(chosen)
+    own, name = _own(*values), shown.drawing.names.feature(values[1])
+    return Drawn(
+        figures.value_matrices(*values, [layer]),
+        f"Distances of the values of {name} in {shown.drawing.names.layer(layer_name(layer))}",
+        captions.value_matrices(name, shown.basis),
+        own[(own["model"] == layer[0]) & (own["layer"] == layer[1])],
+    )
+
+
+def matrices(shown: Shown) -> Drawn | None:
+    """The distance of every two values, a matrix a layer, of some layers."""
+    values = _of_feature(shown)
+    if values is None or not shown.several:
+        return None
+    layers = _spaced(list(shown.selection.layers))
+    some = ""
+    if len(layers) < len(shown.selection.layers):
+        some = f"{len(layers)} of the {len(shown.selection.layers)} layers are drawn. "
+    name = shown.drawing.names.feature(values[1])
+    return Drawn(
+        figures.value_matrices(*values, layers, across=1 if shown.drawing.narrow else 2),
+        f"Distances of the values of {name}",
+        captions.value_matrices(name, some + shown.basis),
+        _own(*values),
+    )
+
+
+def _spaced(layers: list[Layer]) -> list[Layer]:
+    """At most `MOST_MATRICES` of the layers, evenly spaced."""
+    at = np.linspace(0, len(layers) - 1, min(len(layers), MOST_MATRICES)).round().astype(int)
+    return [layers[i] for i in dict.fromkeys(at.tolist())]
+
+
+def lines(shown: Shown) -> Drawn | None:
+    """The distances of the values over the layers."""
+    values = _of_feature(shown)
+    if values is None or not shown.several:
+        return None
+    own, name = _own(*values), shown.drawing.names.feature(values[1])
+    return Drawn(
+        figures.value_lines(*values),
+        f"Distances of the values of {name} over the layers",
+        captions.value_lines(name, shown.basis),
+        own[own["value_a"] != own["value_b"]],
+    )
+
+
+def value_map(shown: Shown, layer: Layer) -> Drawn | None:
+    """The values in one layer as points."""
+    values = _of_feature(shown)
+    if values is None:
+        return None
+    names = shown.drawing.names
+    title, name = f"{names.model(layer[0])} layer {layer[1]}", names.feature(values[1])
+    points = value_distances.value_map(*values, layer)
+    return Drawn(
+        figures.value_map(points, title),
+        f"Values of {name} in {title}",
+        captions.value_map(name, shown.basis),
+        points,
+    )
+
+
+def compared(shown: Shown) -> Drawn | None:
+    """The distances of the values in two layers against each other."""
+    values = _of_feature(shown)
+    if values is None or not shown.several:
+        return None
+    found = value_distances.compare_layers(*values, *shown.pair)
+    (a, b), name = shown.called, shown.drawing.names.feature(values[1])
+    return Drawn(
+        figures.value_scatter(found.table, shown.pair, found.rho),
+        f"Distances of the values of {name} in {a} and {b}",
+        captions.value_scatter(name, shown.basis),
+        found.table,
+    )

@@ -1,0 +1,97 @@
+"""The numbers of figures as a paper's tables: a row a layer, a pair of layers or a feature."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from mlem_core.analysis.results import Results
+from mlem_core.base.text import minus, number
+from mlem_core.base.typing import layer_name, parse_layer
+from mlem_core.inference.intervals import LayerIntervals
+from mlem_core.inference.tables import score_table
+
+
+def pairs_of_layers(results: Results) -> pd.DataFrame:
+    """Both similarities of every two different layers: layer_a, layer_b, weighted_tau, rsa.
+
+    Each pair once, as it stands above the diagonal.
+    """
+    names = [layer_name(layer) for layer in results.layers]
+    rows = [
+        (
+            a,
+            b,
+            float(results.similarity_profiles.loc[a, b]),
+            float(results.similarity_rsa.loc[a, b]),
+        )
+        for at, a in enumerate(names)
+        for b in names[at + 1 :]
+    ]
+    return pd.DataFrame(rows, columns=["layer_a", "layer_b", "weighted_tau", "rsa"])
+
+
+def tested_pairs(table: pd.DataFrame) -> pd.DataFrame:
+    """Both similarities of every two layers with their intervals as text, and p of RSA.
+
+    Parameters
+    ----------
+    table : of `mlem_core.inference.tables.similarity_table`
+    """
+    cells = {
+        heading: [
+            f"{number(value)} [{number(low)}, {number(high)}]"
+            for value, low, high in table[[name, f"{name}_lower", f"{name}_upper"]].to_numpy()
+        ]
+        for name, heading in (("weighted_tau", "τ [95 %]"), ("rsa", "RSA [95 %]"))
+    }
+    return table[["layer_a", "layer_b"]].assign(**cells, rsa_p_corrected=table["rsa_p_corrected"])
+
+
+def importance_of(results: Results, a: str, b: str) -> pd.DataFrame:
+    """Mean importance of each feature in two layers "model:layer"; the largest in `a` first."""
+    means = results.importance.groupby(["model", "layer", "feature"], sort=False)["importance"]
+    table = means.mean()
+    columns = {name: table.loc[parse_layer(name)] for name in dict.fromkeys((a, b))}
+    return pd.DataFrame(columns).sort_values(a, ascending=False).reset_index()
+
+
+def profile_table(results: Results) -> pd.DataFrame:
+    """A row a layer: held-out ρ and the importance of each feature, as "mean (sd)" over folds."""
+
+    def mean_sd(values: pd.Series[float]) -> str:
+        return minus(f"{values.mean():.3f} ({values.std():.3f})")
+
+    by = ["model", "layer"]
+    scores = results.scores.groupby(by, sort=False)["rho"].agg(mean_sd).rename("ρ")
+    features = list(dict.fromkeys(results.importance["feature"]))
+    cells = results.importance.groupby([*by, "feature"], sort=False)["importance"].agg(mean_sd)
+    table = pd.concat([scores, cells.unstack()[features]], axis=1)
+    return table.reset_index()
+
+
+def profile_intervals(intervals: LayerIntervals, results: Results) -> pd.DataFrame:
+    """A row a layer: held-out ρ and importances with their 95 % intervals, as text."""
+    table = score_table(intervals, results.layers).table
+    table = table[table["quantity"] != "ceiling"]
+    cells = [
+        minus(f"{value:.3f} [{low:.3f}, {high:.3f}]")
+        for value, low, high in zip(table["value"], table["lower"], table["upper"], strict=True)
+    ]
+    table = table.assign(cell=cells, feature=table["feature"].replace("", "ρ"))
+    names = ["ρ", *dict.fromkeys(results.importance["feature"])]
+    wide = table.pivot(index=["model", "layer"], columns="feature", values="cell")[names]
+    return wide.loc[list(results.layers)].reset_index().rename_axis(columns=None)
+
+
+def value_counts(table: pd.DataFrame, features: list[str]) -> pd.DataFrame:
+    """feature, value, count of some columns of the stimuli; missing (an empty value) last."""
+    rows: list[tuple[str, object, int]] = []
+    for name in features:
+        counts = table[name].value_counts(dropna=True).sort_index()
+        rows += [
+            (name, f"{value:g}" if isinstance(value, float) else value, int(count))
+            for value, count in counts.items()
+        ]
+        missing = int(table[name].isna().sum())
+        rows += [(name, None, missing)] if missing else []
+    return pd.DataFrame(rows, columns=["feature", "value", "count"])

@@ -1,0 +1,232 @@
+"""Figures of two layers: their importances, the maps of the stimuli, why they are alike."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from mlem_core import figures
+from mlem_core.analysis import maps
+from mlem_core.base.errors import InputError
+from mlem_core.base.typing import Layer
+from mlem_core.inference.tables import score_table, term_tests
+from mlem_core.measures.decomposition import score_terms, tau_terms
+from mlem_core.report import captions, tables
+from mlem_core.report.shown import Drawn, Shown
+from mlem_core.robustness import multiverse
+from mlem_core.robustness.claims import Claim, by_choice, curve, verdict
+
+
+def compare(shown: Shown) -> Drawn | None:
+    """The importances of both layers."""
+    if not shown.several:
+        return None
+    results, (a, b) = shown.results, shown.pair_names
+    intervals = None
+    if shown.intervals is not None:
+        intervals = score_table(shown.intervals, list(dict.fromkeys(shown.pair))).table
+    flags = _flags_of_pair(shown)
+    return Drawn(
+        figures.importance_scatter(
+            results.importance,
+            shown.pair,
+            shown.terms,
+            float(results.similarity_profiles.loc[a, b]),
+            float(results.similarity_rsa.loc[a, b]),
+            figures.Annotations(intervals, flags),
+        ),
+        f"Importances in {shown.called[0]} and {shown.called[1]}",
+        captions.compare(
+            shown.basis, shown.over, flagged=bool(flags), n_features=results.n_profile_features
+        ),
+        _of_both(results.importance, shown.pair) if intervals is None else intervals,
+        tables.importance_of(results, a, b),
+    )
+
+
+def _of_both(importance: pd.DataFrame, pair: tuple[Layer, Layer]) -> pd.DataFrame:
+    at = list(zip(importance["model"], importance["layer"], strict=True))
+    return importance[[layer in pair for layer in at]]
+
+
+def _flags_of_pair(shown: Shown) -> dict[str, str]:
+    """Why the profile of "a" or "b", or the similarity of "both", is flagged."""
+    a, b = shown.pair
+    profiles = shown.reasons("profiles")
+    similar = [
+        f"{name}: {why}"
+        for measure, name in (("rsa", "RSA"), ("tau", "τ"))
+        if (why := shown.reasons(measure).get((a, b)))
+    ]
+    flagged = {"a": profiles.get(a, ""), "b": profiles.get(b, ""), "both": "; ".join(similar)}
+    return {side: why for side, why in flagged.items() if why}
+
+
+def stimulus_map(shown: Shown, side: int) -> Drawn | None:
+    """The stimuli in one of the two layers; None where they cannot be had."""
+    stimuli, color = shown.analysis.stimuli, _color(shown)
+    points = _points(shown, side, color)
+    if points is None:
+        return None
+    model, layer = shown.pair[side]
+    title = f"{shown.drawing.names.model(model)} layer {layer}"
+    return Drawn(
+        figures.stimulus_map(points, color, _kind(shown, color), title),
+        f"Stimuli in {title}",
+        captions.stimulus_map(len(points), len(stimuli), shown.drawing.names.feature(color)),
+        points,
+    )
+
+
+def _color(shown: Shown) -> str:
+    """The feature that colours the stimuli: the one chosen, else the easiest to read.
+
+    A nominal one, as a few colours are read more easily than a scale, and seldom missing.
+    """
+    chosen = shown.drawing.options.get("color", "")
+    if chosen in shown.all_features:
+        return chosen
+    stimuli = shown.analysis.stimuli
+    return min(
+        shown.selection.features,
+        key=lambda name: (_kind(shown, name) != "nominal", stimuli.table[name].isna().sum()),
+    )
+
+
+def _kind(shown: Shown, feature: str) -> str:
+    return next(one.kind for one in shown.analysis.stimuli.features if one.name == feature)
+
+
+def _points(shown: Shown, side: int, color: str) -> pd.DataFrame | None:
+    """stimulus, x, y, label and the colouring feature."""
+    store = shown.drawing.store
+    if not shown.several or store is None:
+        return None
+    try:
+        points = maps.stimulus_map(shown.analysis, *shown.pair[side], store)
+    except InputError:
+        return None  # the representations are no longer there
+    cells = shown.analysis.stimuli.table.iloc[points["stimulus"]].reset_index(drop=True)
+    return points.assign(**{"label": cells["sentence"], color: cells[color]})
+
+
+def figure_4(shown: Shown) -> Drawn | None:
+    """The importances of both layers and their maps in one figure."""
+    scatter, sides = compare(shown), (stimulus_map(shown, 0), stimulus_map(shown, 1))
+    if scatter is None or sides[0] is None or sides[1] is None:
+        return None
+    a, b = shown.called
+    color = shown.drawing.names.feature(_color(shown))
+    drawn: tuple[go.Figure, go.Figure] = (sides[0].figure, sides[1].figure)
+    n, stimuli = len(sides[0].data), shown.analysis.stimuli
+    return Drawn(
+        figures.two_layers(scatter.figure, drawn, narrow=shown.drawing.narrow),
+        f"{a} and {b}: importances and maps of the stimuli",
+        captions.figure_4(scatter.caption, (a, b), n, len(stimuli), color),
+        scatter.data,
+        scatter.table,
+    )
+
+
+def why(shown: Shown) -> Drawn | None:
+    """The RSA of both layers as a sum."""
+    if not shown.several:
+        return None
+    explained, how, intervals = shown.why, "", shown.intervals
+    table = explained.terms
+    if intervals is not None and len(intervals.terms):
+        how = f"blocks of {intervals.units.each} left out in turn"
+        tests, family = term_tests(intervals, *shown.pair, shown.correction)
+        table = table.merge(tests, on="term")
+        how += f"; p in the table: term other than 0, corrected over a family of {family}"
+    a, b = shown.called
+    return Drawn(
+        figures.waterfall(explained.terms, shown.all_features),
+        f"What makes {a} and {b} alike",
+        captions.why(shown.computed_on, how, shown.over),
+        table,
+    )
+
+
+def why_tau(shown: Shown) -> Drawn | None:
+    """The weighted Kendall τ of both profiles as a sum."""
+    results = shown.results
+    if not shown.several or results.n_profile_features < 2:
+        return None
+    means = results.importance.groupby(["model", "layer", "feature"], sort=False)["importance"]
+    profiles = means.mean().unstack("feature")[list(dict.fromkeys(results.importance["feature"]))]
+    two = profiles.loc[list(shown.pair)]
+    terms = tau_terms(two.to_numpy())[:, 0, 1]
+    table = pd.DataFrame({"term": list(two.columns), "value": terms})
+    a, b = shown.called
+    return Drawn(
+        figures.waterfall(table, shown.all_features, "weighted Kendall τ"),
+        f"What makes the profiles of {a} and {b} alike",
+        captions.why_tau(shown.basis, results.n_profile_features),
+        table,
+    )
+
+
+def why_score(shown: Shown, side: int) -> Drawn | None:
+    """The held-out ρ of one of both layers as a sum."""
+    if not shown.several:
+        return None
+    results, (model, layer) = shown.results, shown.pair[side]
+    alone = replace(shown.selection, layers=((model, layer),))
+    own, _ = shown.analysis.subset(alone)
+    weights = results.weights
+    of_layer = weights[(weights["model"] == model) & (weights["layer"] == layer)]
+    wide = of_layer.pivot(index="fold", columns="feature", values="weight").sort_index()
+    terms = score_terms(own, wide[list(own.columns.names)].to_numpy()[None])
+    table = pd.DataFrame({"term": list(own.features), "value": terms[0].mean(axis=0)})
+    ceiling = results.scores.groupby(["model", "layer"])["ceiling"].mean()[(model, layer)]
+    return Drawn(
+        figures.waterfall(table, shown.all_features, "held-out ρ"),
+        f"What the score of {shown.called[side]} is made of",
+        captions.why_score(float(ceiling), shown.basis),
+        table,
+    )
+
+
+def claim(shown: Shown) -> Drawn | None:
+    """A claim in every universe; None where these have not been computed."""
+    if not shown.several:
+        return None
+    asked, found = claimed(shown)
+    if found is None:
+        return None
+    table = curve(asked, found)
+    return Drawn(
+        figures.specification_curve(table, found.dimensions, asked.sentence),
+        verdict(asked, found).partition(";")[0],
+        captions.multiverse(len(shown.analysis.stimuli), len(table), shown.analysis.spec.folds),
+        table,
+        by_choice(asked, found),
+    )
+
+
+def claimed(shown: Shown) -> tuple[Claim, multiverse.Multiverse | None]:
+    """The claim that is asked, and the universes of its layers where they have been computed.
+
+    Without one it is that the most important feature of the first layer is that in every universe.
+    """
+    a, b = shown.pair
+    means = shown.results.importance.groupby(["model", "layer", "feature"])["importance"].mean()
+    profile = means.loc[a][lambda one: one.index.isin(shown.all_features)]
+    asked = Claim("top", (a,), (str(profile.idxmax()),))
+    if text := shown.drawing.options.get("claim", ""):
+        asked = Claim.parse(text)
+    store = shown.drawing.store
+    if store is None:
+        return asked, None
+    # The page computes them for the two layers that it shows, and for a third of a claim.
+    layers = [a, b, *(layer for layer in asked.layers if layer not in (a, b))]
+    varied = multiverse.choices_of(shown.analysis)
+    pooled = {"pooling": multiverse.poolings_of(shown.analysis)}
+    for choices in (varied, varied | pooled):
+        found = multiverse.find(shown.analysis, layers, store, choices)
+        if found is not None:
+            return asked, found
+    return asked, None

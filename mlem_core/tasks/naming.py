@@ -1,0 +1,93 @@
+"""What analyses are called: as the user named them, or by what was chosen, no two of them alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.base.text import many
+from mlem_core.storage.store import Store
+from mlem_core.tasks import examples, notes
+from mlem_core.tasks.analyses import Job
+
+# As many models are named; of more it is said how many there are.
+MOST_NAMED = 2
+_OTHERWISE = ("stimuli", "models", "representations", "layers", "features", "device")
+
+
+def names(jobs: Sequence[Job], store: Store) -> dict[str, str]:
+    """What each of some analyses is called, by its id; no two are called the same.
+
+    Where the names of two would be the same, the models are named one by one, then the time at
+    which each was started is added, then its id.
+    """
+    given = {job.id: notes.read(job.id, store).name for job in jobs}
+    found = {job.id: given[job.id] or derived(job) for job in jobs}
+    more: tuple[Callable[[Job], str], ...] = (
+        lambda job: given[job.id] or derived(job, most_named=100),
+        lambda job: f"{found[job.id]} · {job.asked_at:%d %b, %H:%M}" if job.asked_at else "",
+        lambda job: f"{found[job.id]} · {job.id[:6]}",
+    )
+    for longer in more:
+        taken = list(found.values())
+        again = [job for job in jobs if taken.count(found[job.id]) > 1]
+        if not again:
+            break
+        found |= {job.id: longer(job) or found[job.id] for job in again}
+    return found
+
+
+def derived(job: Job, most_named: int = MOST_NAMED) -> str:
+    """A name made of the stimuli, the models, and what was chosen other than at first."""
+    if job.id == examples.ID:
+        return f"Example: {job.spec.stimuli}, {many(len(job.spec.models), 'model')}"
+    spec = job.spec
+    models = [Path(name).name for name in models_of(spec)]
+    if len(models) <= most_named:
+        of_models = ", ".join(models)
+    else:
+        of_models = many(len(models), "model")
+    return " · ".join([Path(spec.stimuli).stem, of_models, *chosen(spec).values()])
+
+
+def models_of(spec: AnalysisSpec) -> list[str]:
+    """The names of the models that were asked for, those from files last."""
+    return [*spec.models, *(name for name, _ in spec.representations)]
+
+
+def chosen(spec: AnalysisSpec) -> dict[str, str]:
+    """What was chosen other than at first, in a few words each, by the field of the spec."""
+    parts = {}
+    if spec.layers is not None:
+        parts["layers"] = "layers " + ", ".join(str(layer) for layer in spec.layers)
+    if spec.features is not None:
+        parts["features"] = many(len(spec.features), "feature")
+    for one in fields(spec):
+        value = getattr(spec, one.name)
+        if one.name not in _OTHERWISE and value != one.default:
+            parts[one.name] = in_words(one.name, value)
+    return parts
+
+
+def in_words(field: str, value: Any) -> str:
+    """A value of a field of a spec, in a few words."""
+    name = _SAID.get(field, field.replace("_", " "))
+    if value is True:
+        return f"with {name}"
+    if isinstance(value, tuple):
+        each = ["=".join(map(str, one)) if isinstance(one, tuple) else str(one) for one in value]
+        value = ", ".join(each) if len(each) <= MOST_NAMED + 1 else f"of {len(each)} features"
+    return f"{name} {value}".strip()
+
+
+_SAID: Mapping[str, str] = {
+    "estimator": "",
+    "distance": "distance",
+    "values": "values told apart:",
+    "folds_over": "folds over",
+    "special_tokens": "start and end tokens:",
+    "missing": "missing values:",
+}

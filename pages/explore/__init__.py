@@ -1,0 +1,1 @@
+"""The screen Explore: the layers, the pairs of them, their profiles and the stimuli."""

@@ -1,0 +1,85 @@
+"""All layers at once: which pairs surprise, what makes the models alike, and their maps."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import streamlit as st
+
+from mlem_core.report import captions
+from pages.explore import surprising
+from pages.explore.terms import computed_on, decomposition_of
+from pages.parts import frame, linked, tables
+from pages.parts.exporting import Panel
+from pages.parts.view import View
+
+if TYPE_CHECKING:
+    from mlem_core.analysis.results import Results
+
+
+def show(view: View) -> None:
+    if len(view.layers) < 2:
+        st.info("There is one layer: no two to compare.", icon=":material/info:")
+        return
+    results = view.results()
+    if results is None:
+        return
+    surprising.show(view, results)
+    st.subheader("Maps of the layers")
+    frame.attempt(partial(_maps, view, results))
+    frame.attempt(partial(_models_alike, view))
+
+
+# A fragment, so that choosing a layer draws nothing but this.
+@st.fragment
+def _maps(view: View, results: Results) -> None:
+    from mlem_core import figures
+
+    draw = partial(figures.layer_maps, results.layer_map, results.importance)
+    place = st.container()
+    st.markdown("Click two layers, one after the other, to look at them.")
+    chosen = Panel(
+        draw(),
+        results.layer_map,
+        "layer-map",
+        captions.layer_maps(view.caption(results)),
+        narrow=partial(draw, across=1),
+    ).select("points", "lasso")
+    with place:
+        linked.one_after_the_other(view, chosen, "map")
+
+
+def _models_alike(view: View) -> None:
+    from mlem_core import figures
+
+    st.subheader("What makes the models alike")
+    decomposition = decomposition_of(view)
+    means = decomposition.summary(view.layers)
+    pairs = (means["model_a"] + " and " + means["model_b"]).where(
+        means["model_a"] != means["model_b"], "within " + means["model_a"]
+    )
+    st.dataframe(
+        tables.without_minus_zero(
+            means.assign(pair=pairs).pivot(index="term", columns="pair", values="mean")
+            .loc[list(decomposition.names), pairs.unique()].reset_index()
+        ),
+        hide_index=True,
+        key="models alike",
+        column_config={
+            pair: st.column_config.NumberColumn(format="%+.3f") for pair in pairs.unique()
+        },
+    )  # fmt: skip
+    st.caption(
+        "What makes the models alike: for every two models (and within each) the mean of each term "
+        "over their pairs of layers; a column adds up to the mean RSA correlation. "
+        + computed_on(view)
+    )
+    Panel(
+        figures.term_matrices(
+            {term: decomposition.matrix(term, view.layers) for term in decomposition.names}
+        ),
+        decomposition.table(view.layers),
+        "why-layers",
+        captions.why_layers(computed_on(view)),
+    ).show()

@@ -1,0 +1,101 @@
+"""Figure 2 of paper 1, and beside it what is seen of two layers that are chosen there."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import streamlit as st
+
+from mlem_core.base.typing import parse_layer
+from mlem_core.report import captions
+from pages.explore import surprising, two, why
+from pages.parts import audited, frame, linked, tables, tabs, uncertainty
+from pages.parts.exporting import Panel
+from pages.parts.view import View, two_layers
+
+if TYPE_CHECKING:
+    from mlem_core.analysis.results import Results
+
+PANELS = {"why": why.show, "features": two.features, "maps": two.maps}
+
+
+def show(view: View) -> None:
+    if len(view.layers) < 2:
+        st.info("There is one layer: no two to compare.", icon=":material/info:")
+        return
+    results = view.results()
+    if results is not None:
+        _linked(view, results)
+
+
+# A fragment, so that choosing a cell draws nothing but this.
+@st.fragment
+def _linked(view: View, results: Results) -> None:
+    left, right = st.columns(2, gap="large")
+    with left:
+        place = st.container()
+    with right:
+        a, b = two_layers(view)
+        with place:
+            frame.attempt(partial(_matrices, view, results, a, b))
+        if a == b:
+            st.info("Choose two different layers.", icon=":material/info:")
+            return
+        look = tabs.choose("look", "What is shown of these two layers.")
+        frame.attempt(partial(PANELS[look], view, a, b))
+    if look == "why":
+        frame.attempt(partial(why.more, view, a, b))
+
+
+def _matrices(view: View, results: Results, a: str, b: str) -> None:
+    from mlem_core import figures
+    from mlem_core.inference.tables import similarity_table
+
+    flags = audited.reasons(view)
+    intervals = uncertainty.of(view)
+    correction = uncertainty.chosen_correction()
+    tested = None if intervals is None else similarity_table(intervals, view.layers, correction)
+    draw = partial(
+        figures.similarity_matrices,
+        results.similarity_profiles,
+        results.similarity_rsa,
+        annotations=figures.Annotations(None if tested is None else tested.table, flags),
+        pair=None if a == b else (parse_layer(a), parse_layer(b)),
+    )
+    caption = captions.similarity(
+        view.caption(results),
+        "" if tested is None else tested.family,
+        "" if intervals is None else intervals.units.over,
+        flagged=bool(flags),
+        n_features=results.n_profile_features,
+    )
+    st.markdown("**How alike any two layers are.** Click a cell to look at its two layers.")
+    Panel(
+        draw(across=1),
+        tables.pairs_of_layers(results) if tested is None else tested.table,
+        "similarity",
+        caption,
+        narrow=partial(draw, across=1),
+    ).on_click(partial(_choose, view))
+    _agreement(view, results)
+    surprising.show(view, results)
+
+
+def _agreement(view: View, results: Results) -> None:
+    around = uncertainty.agreement(view)
+    st.metric(
+        "Agreement of the two (Spearman ρ)",
+        "–" if math.isnan(results.agreement) else f"{results.agreement:.2f}",
+        **uncertainty.around(around),
+        help="Spearman ρ of the upper triangles of the two matrices: 1 where the features order "
+        "the pairs of layers as their distances do. It needs three layers.",
+    )
+
+
+def _choose(view: View, points: list[dict[str, Any]]) -> None:
+    """Look at the two layers of the cell that was clicked."""
+    layers = linked.cell(view, points)
+    if layers:
+        linked.look_at(view, *layers)

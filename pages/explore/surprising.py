@@ -1,0 +1,91 @@
+"""The pairs of layers that surprise, each a click away."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import streamlit as st
+
+from mlem_core.base.text import minus
+from pages.explore.terms import decomposition_of
+from pages.parts import audited, exporting, frame, linked
+from pages.parts.wording import layer_label, plain
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from mlem_core.analysis.results import Results
+    from pages.parts.view import View
+
+KINDS = {
+    "distances": "More alike by distances than by features",
+    "features": "More alike by features than by distances",
+    "unexplained": "Alike, and hardly explained by these features",
+}
+
+
+def show(view: View, results: Results) -> None:
+    """Pairs on which both similarities disagree, or that nothing explains; folded away."""
+    frame.folded(
+        "Surprises: where the two disagree, or nothing explains",
+        ":material/priority_high:",
+        "surprises",
+        partial(_show, view, results),
+    )
+
+
+def _show(view: View, results: Results) -> None:
+    from mlem_core.measures import surprises as of
+
+    table = _table(view, results)
+    if table.empty:
+        st.caption(f"None of the pairs stands out, or there are fewer than {of.FEWEST}.")
+        return
+    for kind, rows in table.groupby("kind", sort=False):
+        st.markdown(f"**{KINDS[str(kind)]}**")
+        for values in rows.to_dict("records"):
+            row = {str(name): value for name, value in values.items()}
+            a, b = row["layer_a"], row["layer_b"]
+            if st.button(
+                plain(f"{layer_label(a)} and {layer_label(b)}: {_numbers(row)}"),
+                key=f"surprise {kind} {a} {b}",
+                type="tertiary",
+                icon=":material/arrow_forward:",
+                help="Shows these two layers.",
+            ):
+                linked.go(view, a, b, tab="pairs")
+    exporting.draw_table(
+        table,
+        "surprises",
+        "Of layers of different models (of one model: that are not neighbours), without pairs that "
+        "the audit changes; a layer comes once a kind. Both similarities disagree where their "
+        f"ranks among all pairs are {of.APART:.0%} of the pairs apart, both layers have a held-out "
+        f"ρ of {of.PREDICTED} or more, and τ is no higher (or is higher) than that of profiles in "
+        f"random order. Hardly explained: {of.NOT_EXPLAINED:.0%} or more of an RSA above the "
+        "median. These limits are conventions, no tests. above: share of pairs that are below.",
+        height=180,
+    )
+
+
+def _numbers(row: Mapping[str, Any]) -> str:
+    if row["kind"] == "unexplained":
+        return minus("RSA {rsa:.2f}, {unexplained:.0%} of it not explained".format_map(row))
+    text = "RSA {rsa:.2f} (above {above_rsa:.0%} of pairs), τ {tau:.2f} (above {above_tau:.0%})"
+    return minus(text.format_map(row))
+
+
+def _table(view: View, results: Results) -> pd.DataFrame:
+    from mlem_core.measures.surprises import surprises
+
+    rho = results.scores.groupby(["model", "layer"])["rho"].mean()
+    changed = audited.reasons(view).get("rsa", {})
+    return surprises(
+        decomposition_of(view),
+        results.similarity_profiles.to_numpy(),
+        rho[view.layers].to_numpy(),
+        view.layers,
+        results.n_profile_features,
+        {frozenset(pair) for pair in changed},
+    )

@@ -1,0 +1,39 @@
+"""The terms of all similarities of a view, and how a caption says what they were computed on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import streamlit as st
+
+from mlem_core.base.typing import parse_layer
+from mlem_core.report import captions
+from pages.parts import stored
+
+if TYPE_CHECKING:
+    from mlem_core.measures.decomposition import Decomposition
+    from pages.parts.view import View
+
+
+@st.cache_data(max_entries=8, show_spinner="Dividing all similarities over the features …")
+def _decomposition(
+    job_id: str, features: tuple[str, ...], layers: tuple[str, ...]
+) -> Decomposition:
+    from mlem_core.measures.decomposition import decompose
+
+    analysis = stored.open_analysis(job_id)
+    at = [analysis.layers.index(parse_layer(layer)) for layer in layers]
+    tables = analysis.tables.of_layers(at).of_features(features)
+    return decompose(tables, analysis.rsa[at][:, at])
+
+
+def decomposition_of(view: View) -> Decomposition:
+    """The similarity of every two layers of a view as a sum over its features."""
+    return _decomposition(view.job_id, view.selection.features, tuple(view.layer_names))
+
+
+def computed_on(view: View) -> str:
+    """How what is said of terms was computed, for a caption."""
+    tables = view.analysis.tables
+    counts = tables.n_stimuli, tables.n_pairs, tables.n_folds
+    return f"{captions.coded(view.coding)} {captions.computed_on(*counts, view.held_out)}"

@@ -1,0 +1,24 @@
+"""Explore: the pairs of layers, the layers' profiles, and the stimuli of one analysis."""
+
+from __future__ import annotations
+
+from pages.explore import all_layers, pairs, profiles, stimuli
+from pages.parts import frame, tabs
+from pages.parts.opening import open_view
+
+SHOWN = {
+    "pairs": pairs.show,
+    "profiles": profiles.show,
+    "all": all_layers.show,
+    "stimuli": stimuli.show,
+}
+
+
+def body() -> None:
+    view = open_view("explore", "Which layers are alike, why, and what shapes each of them.")
+    if view is not None:
+        tab = tabs.choose("tab", "What is shown of the analysis; choices go along.")
+        frame.attempt(lambda: SHOWN[tab](view))
+
+
+frame.page(body)

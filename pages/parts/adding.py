@@ -1,0 +1,127 @@
+"""How a figure of a page gets into the report: what is needed to draw it again, from the view."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import streamlit as st
+
+from mlem_core.base.typing import parse_layer
+from pages.parts import choices, stored
+
+if TYPE_CHECKING:
+    from mlem_core.analysis.analysis import Analysis
+    from mlem_core.base.labels import Names
+    from mlem_core.report.chosen import Chosen
+    from mlem_core.report.figures import Drawn
+    from pages.parts.view import View
+
+# What a figure is called in the core's registry, where that is not its name on the page.
+FIGURES = {
+    "layer_map": "layer_maps",
+    "stimuli_a": "stimulus_map_a",
+    "stimuli_b": "stimulus_map_b",
+}
+# Figures of two layers, in whose place figure 4 of the paper may be wanted.
+OF_TWO = ("compare", "why", "stimulus_map_a", "stimulus_map_b")
+# What is chosen in the sidebar and beside figures, by its name there.
+OPTIONS = {"color": "colour", "feature": "valued", "layer": "at", "correction": "correction"}
+
+
+def remember(view: View) -> None:
+    """Keep what the page shows, from which `chosen` takes what a figure is of."""
+    st.session_state["view"] = view
+
+
+def figure_of(name: str) -> str:
+    """The figure in the core's registry that a page calls `name`; empty where there is none."""
+    from mlem_core.report.figures import FIGURES as there
+
+    known = name.replace("-", "_")
+    known = FIGURES.get(known, known)
+    return known if known in there else ""
+
+
+def chosen(figure: str, options: Mapping[str, str]) -> Chosen | None:
+    """A figure of the view that is shown; None before one has been.
+
+    Parameters
+    ----------
+    figure : in the core's registry
+    options : what the page knows beside its choices
+    """
+    from mlem_core.report.chosen import Chosen
+
+    view: View | None = st.session_state.get("view")
+    if view is None:
+        return None
+    a, b = map(parse_layer, view.pair)
+    said = {name: choices.get_one(choice) for name, choice in OPTIONS.items()}
+    kept = {name: value for name, value in said.items() if value} | dict(options)
+    return Chosen(figure, view.job_id, view.selection, None if a == b else (a, b), kept)
+
+
+def analysis_id() -> str:
+    """The analysis to whose report figures are added: the one that is chosen on all pages."""
+    view: View | None = st.session_state.get("view")
+    return choices.get_one("analysis") or (view.job_id if view is not None else stored.EXAMPLE)
+
+
+def change(how: Callable[[list[Chosen]], Sequence[Chosen]]) -> None:
+    """Change the report of the chosen analysis; what other tabs add meanwhile is kept."""
+    from mlem_core.tasks import notes
+
+    notes.change(
+        analysis_id(),
+        stored.store(),
+        lambda kept: kept.reporting([one.to_dict() for one in how(_read(kept.report)[0])]),
+    )
+
+
+def report() -> tuple[list[Chosen], list[str]]:
+    """The report of the chosen analysis, and what of it cannot be read."""
+    from mlem_core.tasks import notes
+
+    return _read(notes.read(analysis_id(), stored.store()).report)
+
+
+def _read(kept: Sequence[Mapping[str, object]]) -> tuple[list[Chosen], list[str]]:
+    from mlem_core.base.errors import InputError
+    from mlem_core.report.chosen import Chosen
+
+    found, lost = [], []
+    for one in kept:
+        try:
+            found.append(Chosen.from_dict(one))
+        except InputError as error:
+            lost.append(str(error))
+    return found, lost
+
+
+def names(analysis: Analysis) -> Names:
+    """What the features and models of the chosen analysis are called."""
+    from mlem_core.base.labels import Names
+    from mlem_core.tasks import notes
+
+    shown = notes.read(analysis_id(), stored.store()).shown
+    features = {feature.name for feature in analysis.stimuli.features}
+    models = {model for model, _ in analysis.layers}
+    return Names(
+        features={name: text for name, text in shown.items() if name in features},
+        models={name: text for name, text in shown.items() if name in models},
+    )
+
+
+def drawn(one: Chosen, *, narrow: bool, flags: bool = True) -> Drawn | None:
+    """A figure of the report, drawn again; None while its tables are computed (which is shown)."""
+    from mlem_core.report.figures import Drawing
+    from pages.parts.view import View
+
+    analysis = stored.open_analysis(one.analysis)
+    results = View(one.analysis, analysis, one.selection).results()
+    if results is None:
+        return None
+    called = names(stored.open_analysis(analysis_id()))
+    drawing = Drawing(store=stored.store(), narrow=narrow, flags=flags, names=called)
+    return one.drawn(analysis, results, drawing)

@@ -1,0 +1,62 @@
+"""An analysis that was run, as choices of the form: to be changed, and run again."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+from mlem_core.base.errors import InputError
+from pages.parts import choices, stored
+
+if TYPE_CHECKING:
+    from mlem_core.analysis.spec import AnalysisSpec
+
+# Fields whose choice has another name or another form.
+_OTHERWISE = ("stimuli", "representations", "layers", "features", "ordered", "nominal", "values")
+
+
+def form_of(spec: AnalysisSpec) -> dict[str, list[str] | None]:
+    """What the form has to say for an analysis; None is the default of a choice."""
+    form: dict[str, list[str] | None] = dict.fromkeys(choices.FORM)
+    for field in fields(spec):
+        value = getattr(spec, field.name)
+        if field.name in form and field.name not in _OTHERWISE and value != field.default:
+            form[field.name] = _texts(value)
+    files = [f"{name}={stored.upload_name(path)}" for name, path in spec.representations]
+    form |= {
+        "stimuli": [_stimuli(spec.stimuli)],
+        "models": list(spec.models),
+        "files": files or None,
+        "layers": None if spec.layers is None else [",".join(map(str, spec.layers))],
+        "columns": None if spec.features is None else list(spec.features),
+        "ordered": _ordered(spec),
+        "values": list(spec.values) or [choices.NOTHING],
+    }
+    return form
+
+
+def _stimuli(name: str) -> str:
+    from mlem_core.data import datasets
+
+    return name if name in datasets.SETS else stored.upload_name(name)
+
+
+def _ordered(spec: AnalysisSpec) -> list[str] | None:
+    """The ordered features; None where they are those that the form would choose itself."""
+    if not (spec.ordered or spec.nominal):
+        return None
+    try:
+        features = spec.load_stimuli().features
+    except InputError:
+        return None  # the form says what is wrong with the stimuli
+    return [feature.name for feature in features if feature.kind == "ordered"]
+
+
+def _texts(value: object) -> list[str]:
+    """A value of a field as the texts of a choice."""
+    if value is True:
+        return ["yes"]
+    if isinstance(value, tuple):
+        pairs = ["=".join(map(str, one)) if isinstance(one, tuple) else str(one) for one in value]
+        return pairs or [choices.NOTHING]
+    return [str(value)]

@@ -1,0 +1,72 @@
+"""What is chosen in one figure is looked at in all others: the pair of layers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import streamlit as st
+
+from mlem_core.base.typing import layer_name
+from pages.parts import choices
+from pages.parts.screens import SCREENS
+from pages.parts.wording import layer_label, plain
+
+if TYPE_CHECKING:
+    from pages.parts.view import View
+
+
+def cell(view: View, points: list[dict[str, Any]]) -> tuple[str, str] | None:
+    """The two layers "model:layer" of a cell of a matrix that was clicked, if it has two."""
+    given = [point["customdata"] for point in points if "customdata" in point]
+    layers = [layer_name(given[0][at : at + 2]) for at in (0, 2)] if given else []
+    if len(set(layers)) == 2 and set(layers) <= set(view.layer_names):
+        return layers[0], layers[1]
+    return None
+
+
+def look_at(view: View, a: str, b: str) -> None:
+    """Make two layers "model:layer" the pair that all pages look at."""
+    choices.open_job(view.job_id)  # it may be shown without having been chosen
+    choices.choose_all_now({"a": [a], "b": [b]})
+
+
+def go(view: View, a: str, b: str, **place: str) -> None:
+    """Open Explore with two layers "model:layer", at a tab (`tab`, `look`)."""
+    look_at(view, a, b)
+    for name, chosen in place.items():
+        choices.choose_now(name, [chosen])
+    st.switch_page(SCREENS["explore"].file)
+
+
+def one_after_the_other(view: View, points: list[dict[str, Any]], where: str) -> None:
+    """Two layers are chosen by two clicks, on points that stand for one layer each.
+
+    Parameters
+    ----------
+    points : that are selected now; `customdata` begins with model and layer
+    where : of the figure, in the key of the button
+    """
+    now = [layer_name(point["customdata"][:2]) for point in points if "customdata" in point]
+    now = [layer for layer in dict.fromkeys(now) if layer in view.layer_names]
+    # The layer of the click before is the other one of the pair.
+    clicked = st.session_state.setdefault(f"clicked {view.job_id}", [])
+    if now and now != clicked[-len(now) :]:
+        clicked[:] = [*(layer for layer in clicked if layer not in now), *now][-2:]
+    clicked[:] = [layer for layer in clicked if layer in view.layer_names]
+    if len(clicked) == 2:
+        with st.container(border=True, horizontal=True, vertical_alignment="center"):
+            a, b = clicked
+            st.markdown(f"**{plain(layer_label(a))}** and **{plain(layer_label(b))}**")
+            if st.button(
+                "Look at these two",
+                icon=SCREENS["explore"].icon,
+                key=f"look at {where}",
+                type="primary",
+                help="Shows how alike they are, and why.",
+            ):
+                go(view, a, b, tab="pairs")
+    elif clicked:
+        st.info(
+            f"{plain(layer_label(clicked[0]))} is chosen; click a second layer.",
+            icon=":material/ads_click:",
+        )

@@ -1,0 +1,235 @@
+"""The list of analyses: what each is, and what can be done with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+import streamlit as st
+
+from mlem_core.base.text import listed, many
+from pages.parts import choices, duplicate, frame, opening, stored
+from pages.parts.screens import SCREENS
+from pages.parts.wording import plain
+
+if TYPE_CHECKING:
+    from mlem_core.tasks.analyses import Job
+    from mlem_core.tasks.notes import Notes
+    from mlem_core.tasks.trash import Deleted
+
+STATES = {
+    "queued": ("waits for its turn", "gray", "hourglass"),
+    "running": ("running", "blue", "hourglass"),
+    "done": ("done", "green", "check_circle"),
+    "cancelled": ("cancelled", "gray", "cancel"),
+    "failed": ("not done", "red", "error"),
+}
+MOST_LISTED = 6
+
+
+def show() -> None:
+    """The heading, what was just deleted, and a line for each analysis."""
+    from mlem_core.tasks import analyses, trash
+
+    jobs = analyses.recent(stored.store())
+    names = stored.names()
+    own = [job for job in jobs if job.id != stored.EXAMPLE]
+    st.subheader("My analyses")
+    deleted = trash.in_trash(stored.store())
+    for one in deleted:
+        if not one.dismissed:
+            _was_deleted(one)
+    if not own:
+        st.caption("None yet. What you run is listed here, with the example.")
+    shown = jobs[:MOST_LISTED]
+    if len(jobs) > len(shown):
+        shown = [*own[: MOST_LISTED - 1], *jobs[len(own) :]]
+    _lines(shown, names)
+    rest = [job for job in jobs if job not in shown]
+    if rest:
+        title = f"{len(rest)} more"
+        frame.folded(title, ":material/history:", "more analyses", partial(_lines, rest, names))
+    dismissed = [one for one in deleted if one.dismissed]
+    if dismissed:
+        frame.folded(
+            f"{len(dismissed)} deleted in the last {trash.DAYS} days",
+            ":material/delete:",
+            "deleted analyses",
+            partial(_in_trash, dismissed),
+        )
+
+
+def _lines(jobs: list[Job], names: dict[str, str]) -> None:
+    for job in jobs:
+        frame.attempt(partial(_line, job, names))
+
+
+def _line(job: Job, names: dict[str, str]) -> None:
+    """An analysis in the list: name, date, what is in it, its note and its state."""
+    from mlem_core.tasks import notes
+
+    state, note = job.status().state, notes.read(job.id, stored.store()).note
+    label, color, symbol = STATES[state]
+    with st.container(border=True, horizontal=True, vertical_alignment="center"):
+        with st.container(gap=None):
+            st.markdown(f"**{plain(names.get(job.id, job.id))}**")
+            for line in _about(job, state):
+                st.caption(plain(line))
+            if note:
+                lines = "  \n".join(plain(line) for line in note.splitlines())
+                st.caption(f":material/sticky_note_2: {lines}")
+        if state != "done":
+            st.badge(label, icon=f":material/{symbol}:", color=color)  # type: ignore[arg-type]
+        here = job.id == opening.shown()
+        if st.button(
+            "Shown" if here else "Open",
+            key=f"open {job.id}",
+            icon=":material/visibility:" if here else ":material/folder_open:",
+            disabled=here or state != "done",
+            help="Shows it here and in all views.",
+        ):
+            choices.open_job(job.id)
+            st.rerun()
+        more = st.popover(
+            "More",
+            icon=":material/more_horiz:",
+            key=f"more {job.id}",
+            on_change="rerun",
+            help="Rename it, write a note, compare it with another, duplicate or delete it.",
+        )
+        if more.open:
+            with more:
+                frame.attempt(partial(_more, job, names))
+
+
+def _about(job: Job, state: str) -> list[str]:
+    """When it was run and what is in it, and which models were left out."""
+    from mlem_core.tasks.naming import models_of
+
+    contents = job.contents() if state == "done" else None
+    asked = models_of(job.spec)
+    parts = [] if job.asked_at is None else [f"{job.asked_at:%d %b %Y, %H:%M}"]
+    if contents is None:
+        return [" · ".join([*parts, ", ".join(asked)])]
+    parts.append(listed(contents.models, most=6))
+    parts.append(many(contents.n_layers, "layer"))
+    parts.append(f"{many(contents.n_features, 'feature')}: {listed(contents.features, most=5)}")
+    left_out = [name for name in asked if name not in contents.models]
+    return [
+        " · ".join(parts),
+        *([f"Left out: {listed(left_out, most=6)}."] if left_out else []),
+    ]
+
+
+def _more(job: Job, names: dict[str, str]) -> None:
+    from mlem_core.tasks import notes
+
+    written = notes.read(job.id, stored.store())
+    name_key, note_key = f"name {job.id}", f"note {job.id}"
+    st.text_input(
+        "Name",
+        value=written.name,
+        placeholder=names.get(job.id, ""),
+        max_chars=notes.LONGEST_NAME,
+        key=name_key,
+        on_change=lambda: _write(job.id, lambda old: old.named(st.session_state[name_key])),
+        help="What the analysis is called everywhere; empty for a name made of what was chosen.",
+    )
+    st.text_area(
+        "Note",
+        value=written.note,
+        max_chars=notes.LONGEST_NOTE,
+        key=note_key,
+        on_change=lambda: _write(job.id, lambda old: old.noted(st.session_state[note_key])),
+        help="Anything that you want to remember of it; it stands in the list.",
+    )
+    _compare(job, names)
+    with st.container(horizontal=True):
+        if st.button(
+            "Duplicate",
+            icon=":material/content_copy:",
+            key=f"duplicate {job.id}",
+            help="Opens New analysis with all choices of this one, to be changed.",
+        ):
+            choices.choose_all_now(duplicate.form_of(job.spec))
+            st.switch_page(SCREENS["new"].file)
+        if job.id != stored.EXAMPLE and st.button(
+            "Delete",
+            icon=":material/delete:",
+            key=f"delete {job.id}",
+            help="Takes it out of the list, with its intervals and audit; if it runs, it is "
+            "stopped. Undo brings it back.",
+        ):
+            _delete(job, names.get(job.id, job.id))
+
+
+def _write(job_id: str, how: Callable[[Notes], Notes]) -> None:
+    from mlem_core.tasks import notes
+
+    notes.change(job_id, stored.store(), how)
+
+
+def _compare(job: Job, names: dict[str, str]) -> None:
+    from mlem_core.tasks import analyses
+
+    jobs = analyses.recent(stored.store())
+    done = [one.id for one in jobs if one.id != job.id and one.status().state == "done"]
+    if job.status().state != "done" or not done:
+        return
+    other = st.selectbox(
+        "Compare with",
+        done,
+        index=None,
+        format_func=lambda one: names.get(one, one),
+        placeholder="Choose another analysis",
+        key=f"compare {job.id}",
+        help="Shows both side by side: their profiles, and what differs, with intervals.",
+    )
+    if other is not None:
+        choices.choose_now("versus", [job.id, other])
+        st.switch_page(SCREENS["versus"].file)
+
+
+def _delete(job: Job, name: str) -> None:
+    from mlem_core.tasks import trash
+
+    trash.delete(job.id, name, stored.store())
+    if choices.get_one("analysis") == job.id:
+        choices.open_job("", step=False)
+    st.rerun()
+
+
+def _was_deleted(deleted: Deleted) -> None:
+    with st.container(border=True, horizontal=True, vertical_alignment="center"):
+        st.markdown(f":material/delete: Deleted **{plain(deleted.name)}**")
+        _undo(deleted)
+        if st.button(
+            "Dismiss",
+            type="tertiary",
+            icon=":material/close:",
+            key=f"dismiss {deleted.folder.name}",
+            help="Takes this line away; below the list it can still be brought back for a while.",
+        ):
+            deleted.dismiss()
+            st.rerun()
+
+
+def _in_trash(deleted: list[Deleted]) -> None:
+    for one in deleted:
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.markdown(plain(one.name))
+            _undo(one)
+
+
+def _undo(deleted: Deleted) -> None:
+    from mlem_core.tasks import trash
+
+    if st.button(
+        "Undo",
+        icon=":material/undo:",
+        key=f"undo {deleted.folder.name}",
+        help="Brings the analysis back, with its notes and all that was computed of it.",
+    ):
+        trash.restore(deleted, stored.store())
+        st.rerun()

@@ -1,0 +1,197 @@
+"""Two analyses beside each other: what was asked otherwise, and how the answers differ."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import streamlit as st
+
+from mlem_core.report import captions
+from pages.parts import background, choices, exporting, frame, opening, stored, uncertainty
+from pages.parts.exporting import Panel
+from pages.parts.screens import SCREENS
+from pages.parts.view import View
+from pages.parts.wording import plain
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from mlem_core.analysis.results import Results
+    from mlem_core.inference.two_analyses import Paired
+
+
+def body() -> None:
+    st.title(SCREENS["versus"].title)
+    st.markdown("What was asked otherwise in two analyses, and how far their answers differ.")
+    done = opening.finished()
+    if len(done) < 2:
+        st.info("It takes two analyses that are done; run another one.", icon=":material/info:")
+        return
+    ids = _choose(list(done))
+    if ids[0] == ids[1]:
+        st.info("Choose two different analyses.", icon=":material/info:")
+        return
+    views = opening.whole_view(ids[0]), opening.whole_view(ids[1])
+    _what_differs(views)
+    results = views[0].results(), views[1].results()
+    if results[0] is not None and results[1] is not None:
+        _answers(views, (results[0], results[1]))
+
+
+def _choose(done: list[str]) -> tuple[str, str]:
+    """The ids of the two; those that the address names, else the latest two."""
+    names = stored.names()
+    asked = [one for one in choices.get("versus") or [] if one in done]
+    chosen = [*asked, *(one for one in done if one not in asked)][:2]
+    for place, column in enumerate(st.columns(2)):
+        key = f"versus {place}"
+        st.session_state[key] = chosen[place]
+
+        def choose(place: int = place, key: str = key) -> None:
+            now = list(chosen)
+            now[place] = st.session_state[key]
+            # Whoever chooses the other one changes their places.
+            choices.put("versus", now if now[0] != now[1] else chosen[::-1])
+
+        column.selectbox(
+            ("First", "Second")[place],
+            done,
+            key=key,
+            format_func=lambda one: names.get(one, one),
+            on_change=choose,
+            help="One of the two analyses; differences are the first less the second.",
+        )
+    return chosen[0], chosen[1]
+
+
+def _what_differs(views: tuple[View, View]) -> None:
+    from mlem_core.inference import two_analyses
+
+    table = two_analyses.differences(views[0].analysis, views[1].analysis)
+    st.markdown(f"##### {plain(two_analyses.in_a_sentence(table))}")
+
+
+def _answers(views: tuple[View, View], results: tuple[Results, Results]) -> None:
+    from mlem_core import figures
+    from mlem_core.inference import two_analyses
+
+    names = stored.names()
+    called = names.get(views[0].job_id, "first"), names.get(views[1].job_id, "second")
+    features = list(dict.fromkeys([*views[0].all_features, *views[1].all_features]))
+    drawn = [
+        figures.with_interactions(one.importance, view.all_features)
+        for one, view in zip(results, views, strict=True)
+    ]
+    st.subheader("Profiles side by side")
+    Panel(
+        figures.side_by_side(
+            (results[0].importance, results[1].importance),
+            (results[0].scores, results[1].scores),
+            list(dict.fromkeys([*features, *drawn[0], *drawn[1]])),
+        ),
+        _both(results),
+        "two-profiles",
+        captions.side_by_side(called),
+    ).show()
+    shared = two_analyses.common(views[0].analysis, views[1].analysis)
+    if not shared.layers:
+        st.info(two_analyses.why_no_intervals(views[0].analysis, views[1].analysis))
+        return
+    intervals = _intervals(views)
+    correction = uncertainty.chosen_correction()
+    over = intervals.first.units.over if intervals is not None else ""
+    st.subheader("Difference of importances")
+    of_importance = two_analyses.importance_differences(results, intervals, correction)
+    draw = partial(figures.importance_differences, of_importance.table, features)
+    Panel(
+        draw(),
+        of_importance.table,
+        "importance-differences",
+        captions.two_analyses(
+            "Difference of importance",
+            called,
+            over,
+            of_importance.family,
+            "A filled marker",
+            _caveat(views),
+        ),
+        narrow=partial(draw, across=2),
+    ).show()
+    st.subheader("Difference of similarities")
+    of_similarity = two_analyses.similarity_differences(results, intervals, correction)
+    compare = partial(figures.similarity_differences, of_similarity.table)
+    Panel(
+        compare(),
+        of_similarity.table,
+        "similarity-differences",
+        captions.two_analyses(
+            "Difference of similarity", called, over, of_similarity.family, "A dot (RSA)"
+        ),
+        narrow=partial(compare, across=1),
+    ).show()
+    exporting.show_table(
+        two_analyses.differences(views[0].analysis, views[1].analysis),
+        "what-differs",
+        "What was asked otherwise",
+        f"First: {called[0]}. Second: {called[1]}.",
+    )
+
+
+def _caveat(views: tuple[View, View]) -> str:
+    """What intervals of importances leave out where a model cannot be fitted without each block."""
+    from mlem_core.estimators.registry import estimator_named
+    from mlem_core.inference.caveats import FITTED
+
+    names = dict.fromkeys(view.selection.estimator for view in views)
+    return " ".join(f"{name}: {FITTED}" for name in names if not estimator_named(name).refitted)
+
+
+def _both(results: tuple[Results, Results]) -> pd.DataFrame:
+    import pandas as pd
+
+    parts = [
+        one.importance.assign(analysis=name)
+        for one, name in zip(results, ("first", "second"), strict=True)
+    ]
+    return pd.concat(parts, ignore_index=True)
+
+
+def _intervals(views: tuple[View, View]) -> Paired | None:
+    """Intervals of the differences; where there are none, why, or the button that makes them."""
+    from mlem_core.inference import two_analyses
+
+    first, second = views[0].analysis, views[1].analysis
+    why = two_analyses.why_no_intervals(first, second)
+    if why:
+        st.info(why, icon=":material/info:")
+        return None
+    try:
+        return _found(views[0].job_id, views[1].job_id)
+    except LookupError:
+        background.offer(
+            views[0].work(
+                "versus",
+                {
+                    "other": views[1].job_id,
+                    "layers": [list(one) for one in two_analyses.common(first, second).layers],
+                },
+            ),
+            "Add intervals of the differences",
+            "Leaves blocks of stimuli out of both analyses at once, in the background.",
+        )
+        return None
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def _found(first: str, second: str) -> Paired:
+    from mlem_core.inference import two_analyses
+
+    analyses = stored.open_analysis(first), stored.open_analysis(second)
+    found = two_analyses.find_paired(*analyses, stored.store())
+    if found is None:
+        raise LookupError("no intervals yet")  # what raises is not kept
+    return found
+
+
+frame.page(body)

@@ -1,0 +1,87 @@
+"""Explore: its tabs, what they share, and the addresses that lead to them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from driving import App, explore, picture, settled, traces
+from playwright.sync_api import Page, expect
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.mark.parametrize(
+    ("address", "there"),
+    [
+        ("profiles", r"/explore\?.*tab=profiles"),
+        ("similarity", r"/explore\?"),
+        ("compare", r"/explore\?.*look=features"),
+        ("why", r"/explore\?"),
+        ("stimuli", r"/explore\?.*tab=stimuli"),
+        ("robustness", r"/trust\?"),
+    ],
+)
+def test_the_former_addresses_lead_on_with_all_that_they_say(
+    app: App, page: Page, address: str, there: str
+) -> None:
+    page.goto(f"{app.url}/{address}?analysis=example&a=minilm:1&features=tense&features=number")
+    page.wait_for_url(re.compile(there + ".*"))
+    page.wait_for_url(re.compile("features=tense.*features=number"))
+    traces(page)
+    settled(page)
+    assert "a=minilm%3A1" in page.url
+
+
+def test_a_pair_is_the_same_in_every_tab(app: App, page: Page) -> None:
+    page.goto(f"{app.url}/explore?analysis=example&a=minilm:3&b=smollm2:9&look=features")
+    expect(page.get_by_text("FI in smollm2 layer 9")).to_be_visible()
+    for tab in ("Profiles", "All layers", "Pairs of layers"):
+        explore(page, tab)
+        traces(page)
+        settled(page)
+        picture(page, f"explore-{tab.partition(' ')[0].lower()}")
+    expect(page.get_by_text("FI in smollm2 layer 9")).to_be_visible()
+
+
+def test_a_surprise_is_a_click_away(app: App, page: Page) -> None:
+    page.goto(f"{app.url}/explore?analysis=example")
+    traces(page, 1)
+    settled(page)
+    page.get_by_text("Surprises: where the two disagree").click()
+    expect(page.get_by_text("More alike by distances than by features")).to_be_visible()
+    settled(page)
+    picture(page, "surprises")
+    first = page.get_by_role("button", name=re.compile("RSA 0.* of pairs.*τ")).first
+    said = re.search(r"(\S+) layer (\d+) and (\S+) layer (\d+): RSA (0\.\d\d)", first.inner_text())
+    assert said is not None
+    first.click()
+    a, b = f"{said[1]}%3A{said[2]}", f"{said[3]}%3A{said[4]}"
+    page.wait_for_url(re.compile(f"a={a}.*b={b}"))
+    headline = f"{said[1]} layer {said[2]} and {said[3]} layer {said[4]}"
+    expect(page.get_by_role("heading", name=headline)).to_be_visible()
+
+
+def test_the_example_shows_the_pairs_behind_its_finding_at_once(app: App, page: Page) -> None:
+    page.goto(f"{app.url}/explore?analysis=example")
+    traces(page, 1)
+    settled(page)
+    page.get_by_text("The pairs of stimuli behind it").click()
+    expect(page.get_by_text("The 8 pairs that add most of the term part_of_speech")).to_be_visible()
+
+
+def test_docs_papers_and_glossary_are_a_click_from_every_screen(app: App, page: Page) -> None:
+    for address in ("", "new", "explore", "trust"):
+        page.goto(f"{app.url}/{address}")
+        page.get_by_role("link", name="Glossary").click()
+        expect(page.get_by_role("heading", name="Glossary")).to_be_visible()
+        expect(page.get_by_text("Held-out ρ.")).to_be_visible()
+    page.get_by_role("link", name="Papers, cite, source").click()
+    paper = page.get_by_role("link", name="arXiv:2406.12620")
+    assert paper.get_attribute("href") == "https://arxiv.org/abs/2406.12620"
+    expect(page.get_by_text("@article{salle2024")).to_be_visible()
+    page.get_by_role("link", name="Method").click()
+    expect(page.get_by_role("heading", name="The terms of an RSA correlation")).to_be_visible()
+    # Links between the pages stay in the app.
+    assert page.locator('[data-testid=stMain] a[href*="?page="]').count() > 0
+    picture(page, "docs")

@@ -1,0 +1,210 @@
+"""Every figure that can be saved, at both widths of a journal: no text is cut or covers another."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pypdfium2
+import pytest
+from inputs import in_files, probing
+from playwright.sync_api import Browser, Page
+from pypdf import PdfReader
+from pypdfium2.raw import FPDF_PAGEOBJ_TEXT
+
+from mlem_core import figures
+from mlem_core.analysis.baselines import BASELINES, of_analysis
+from mlem_core.analysis.run import run
+from mlem_core.report.figures import FIGURES, Drawing, Drawn, Shown
+from mlem_core.storage.store import Store
+from mlem_core.tasks import examples
+
+WIDTHS = tuple(figures.WIDTHS_MM.values())
+# The example tells no values apart and has no baselines: those are of a small analysis.
+OF_VALUES = tuple(name for name in FIGURES if name.startswith(("values", "baseline")))
+Box = np.ndarray  # (4, 2) corners of a letter, in points
+
+Draw = Callable[[str, float], Drawn]
+
+
+@pytest.fixture(scope="module")
+def draw(tmp_path_factory: pytest.TempPathFactory, chromium_path: str) -> Iterator[Draw]:
+    """Draws a figure by its name for a width in mm, with one browser for all."""
+    folder = tmp_path_factory.mktemp("exports")
+    table = probing(60)
+    rng = np.random.default_rng(0)
+    codes = table["part_of_speech"].astype("category").cat.codes.to_numpy()
+    layers = {
+        n: np.eye(9)[codes] * n + rng.standard_normal((len(table), 9)) for n in range(4)
+    }  # fmt: skip
+    store = Store(folder / "store")
+    small = run(
+        in_files(
+            folder, table, {"model": layers, "other": layers}, folds=3,
+            values=("part_of_speech",), features=("part_of_speech", "tense", "word_position"),
+        ),
+        store,
+    )  # fmt: skip
+    for name in BASELINES:
+        of_analysis(small, name, store)
+    sources = {
+        kind: Shown(one, one.select(), one.results(), Drawing(store=where))
+        for kind, one, where in (
+            ("example", examples.example(), Store(folder / "empty")),
+            ("values", small, store),
+        )
+    }
+
+    @cache
+    def drawn(name: str, mm: float) -> Drawn:
+        source = sources["values" if name in OF_VALUES else "example"]
+        narrow = figures.Paper(width_mm=mm).narrow
+        made = FIGURES[name](replace(source, drawing=replace(source.drawing, narrow=narrow)))
+        assert made is not None, f"there is no figure {name}"
+        return made
+
+    with figures.one_browser():
+        yield drawn
+
+
+@pytest.fixture(scope="module")
+def page(browser: Browser) -> Iterator[Page]:
+    context = browser.new_context()
+    yield context.new_page()
+    context.close()
+
+
+@pytest.mark.parametrize("mm", WIDTHS)
+@pytest.mark.parametrize("name", FIGURES)
+def test_no_text_is_cut_or_covers_another(name: str, mm: float, draw: Draw, page: Page) -> None:
+    made, paper = draw(name, mm), figures.Paper(width_mm=mm)
+    pdf, svg = (
+        figures.as_file(made.figure, form, paper, title=made.title) for form in ("pdf", "svg")
+    )
+    size, letters = letters_of(pdf)
+    assert not overlapping(letters), "letters of two texts lie on each other"
+    outside = "".join(letter for letter, box in letters if is_outside(box, size))
+    assert not outside, "these letters are cut by the page"
+    texts, beyond = texts_of(svg, page)
+    assert not beyond, "these texts reach beyond the picture"
+    # pypdf reads all letters; PDFium leaves out some that look as if they were set twice.
+    written = PdfReader(io.BytesIO(pdf)).pages[0].extract_text()
+    missing = Counter(plain_letters("".join(texts))) - Counter(plain_letters(written))
+    assert not missing, "letters of these texts are not on the page"
+
+
+def letters_of(pdf: bytes) -> tuple[tuple[float, float], list[tuple[str, Box]]]:
+    """The size of the page in points, and each letter with the corners of its ink."""
+    document = pypdfium2.PdfDocument(pdf)
+    assert len(document) == 1
+    sheet = document[0]
+    text = sheet.get_textpage()
+    found = [
+        (one.extract(), np.array(one.get_quad_points()))
+        for one in sheet.get_objects(filter=[FPDF_PAGEOBJ_TEXT], textpage=text)
+    ]
+    return sheet.get_size(), [(letter.strip(), box) for letter, box in found if area(box) > 1e-6]
+
+
+def overlapping(letters: list[tuple[str, Box]]) -> list[tuple[str, str]]:
+    """Pairs of letters of which one covers more than a sixth of the other."""
+    low = np.array([box.min(axis=0) for _, box in letters])
+    high = np.array([box.max(axis=0) for _, box in letters])
+    near = (low[:, None] < high[None]).all(axis=-1) & (low[None] < high[:, None]).all(axis=-1)
+    return [
+        (letters[i][0], letters[j][0])
+        for i, j in zip(*np.nonzero(np.triu(near, 1)), strict=True)
+        if shared(letters[i][1], letters[j][1]) > 1 / 6
+    ]
+
+
+def shared(one: Box, other: Box) -> float:
+    """The area that two convex boxes share, as a part of the smaller one's."""
+    return area(clipped(one, other)) / max(min(area(one), area(other)), 1e-9)
+
+
+def clipped(polygon: Box, by: Box) -> Box:
+    """The part of a convex polygon inside of another (Sutherland and Hodgman)."""
+    if signed_area(by) < 0:
+        by = by[::-1]
+    points = list(polygon)
+    for start, end in itertools.pairwise([*by, by[0]]):
+        along, kept = end - start, []
+
+        def side(point: np.ndarray, start: np.ndarray = start, along: np.ndarray = along) -> float:
+            return float(along[0] * (point[1] - start[1]) - along[1] * (point[0] - start[0]))
+
+        for before, now in zip([*points[-1:], *points[:-1]], points, strict=True):
+            a, b = side(before), side(now)
+            if a * b < 0:
+                kept.append(before + (now - before) * a / (a - b))
+            if b >= 0:
+                kept.append(now)
+        points = kept
+        if not points:
+            break
+    return np.array(points).reshape(-1, 2)
+
+
+def signed_area(polygon: Box) -> float:
+    x, y = polygon.T
+    return float(x @ np.roll(y, -1) - y @ np.roll(x, -1)) / 2
+
+
+def area(polygon: Box) -> float:
+    return abs(signed_area(polygon)) if len(polygon) > 2 else 0.0
+
+
+def is_outside(box: Box, size: tuple[float, float]) -> bool:
+    return bool((box < -0.2).any() or (box > np.array(size) + 0.2).any())
+
+
+def texts_of(svg: bytes, page: Page) -> tuple[list[str], list[str]]:
+    """What each text of a picture says, and those that reach beyond it."""
+    page.set_content(f"<body style='margin:0'>{svg.decode()}</body>")
+    texts, beyond = page.evaluate(
+        """() => {
+            const root = document.querySelector('svg'), view = root.viewBox.baseVal;
+            const back = root.getScreenCTM().inverse(), texts = [], beyond = [];
+            for (const one of document.querySelectorAll('text')) {
+                const box = one.getBBox();
+                if (!one.textContent.trim() || !box.width || !one.checkVisibility()) continue;
+                texts.push(one.textContent);
+                const way = back.multiply(one.getScreenCTM());
+                for (const [x, y] of [[0, 0], [1, 0], [0, 1], [1, 1]]) {
+                    const at = new DOMPoint(box.x + x * box.width, box.y + y * box.height)
+                        .matrixTransform(way);
+                    // A font's box has room for accents that a text need not have.
+                    const room = 0.25 * box.height;
+                    if (at.x < view.x - 1 || at.x > view.x + view.width + 1 ||
+                        at.y < view.y - room || at.y > view.y + view.height + room) {
+                        beyond.push(one.textContent);
+                        break;
+                    }
+                }
+            }
+            return [texts, beyond];
+        }"""
+    )
+    return texts, beyond
+
+
+def plain_letters(text: str) -> str:
+    """Without spaces; letters that are set as one are taken apart."""
+    return "".join(unicodedata.normalize("NFKC", text).split())
+
+
+def test_the_check_finds_what_it_should() -> None:
+    square = np.array([[0, 0], [2, 0], [2, 2], [0, 2]], dtype=float)
+    moved, turned = square + 1, (square - 1) @ np.array([[1, 1], [-1, 1]]) / np.sqrt(2) + 1
+    assert shared(square, moved) == pytest.approx(0.25)
+    assert shared(square, square + 2) == 0
+    assert shared(square, turned) == pytest.approx(8 * (np.sqrt(2) - 1) / 4)
+    assert overlapping([("a", square), ("b", moved), ("c", square + 5)]) == [("a", "b")]
+    assert is_outside(square - 1, (10, 10)) and not is_outside(square, (10, 10))

@@ -1,0 +1,244 @@
+"""Differences of two analyses: nothing between equals, and explicit loops over what is left out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import explicit
+import numpy as np
+import pandas as pd
+import pytest
+from inputs import in_files, words
+from scipy.stats import spearmanr, t
+
+from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.run import run
+from mlem_core.estimators.ridge import RidgeMLEM
+from mlem_core.inference import all_layers, two_analyses
+from mlem_core.inference.two_analyses import (
+    Paired,
+    common,
+    differences,
+    find_paired,
+    importance_differences,
+    in_a_sentence,
+    paired,
+    similarity_differences,
+    why_no_intervals,
+)
+from mlem_core.measures.importance import permutation_importance
+from mlem_core.pairs.build import pair_tables
+from mlem_core.pairs.columns import feature_columns
+from mlem_core.pairs.patterns import PairIndex
+from mlem_core.storage.store import Store
+
+Made = tuple[Analysis, dict[int, np.ndarray]]
+
+
+def stimuli(n_sentences: int) -> pd.DataFrame:
+    """Words with three features whose ranges no block of them takes away."""
+    table = words(n_sentences)
+    table["long"] = table.pop("length") > 3
+    return table
+
+
+def layers_of(table: pd.DataFrame, place: float, seed: int) -> dict[int, np.ndarray]:
+    """Two layers in which places are apart by so much, and nouns always are."""
+    rng = np.random.default_rng(seed)
+    planted = np.column_stack((table["noun"], place * table["position"]))
+    return {k: planted + 0.6 * rng.standard_normal((len(table), 2)) for k in range(2)}
+
+
+def analysed(folder: Path, store: Store, table: pd.DataFrame, place: float, **more: object) -> Made:
+    folder.mkdir()
+    made = layers_of(table, place, 5)
+    return run(in_files(folder, table, {"m": made}, **more), store), made
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return Store(tmp_path_factory.mktemp("store"), overlays=())
+
+
+@pytest.fixture(scope="module")
+def both(store: Store, tmp_path_factory: pytest.TempPathFactory) -> tuple[Made, Made]:
+    """Places are apart in the first, and hardly in the second."""
+    folder, table = tmp_path_factory.mktemp("both"), stimuli(30)
+    return analysed(folder / "1", store, table, 1.0), analysed(folder / "2", store, table, 0.1)
+
+
+@pytest.fixture(scope="module")
+def intervals(both: tuple[Made, Made], store: Store) -> Paired:
+    return paired(both[0][0], both[1][0], store)
+
+
+def test_an_analysis_differs_from_itself_by_nothing_for_sure(
+    both: tuple[Made, Made], store: Store
+) -> None:
+    ((one, _), _) = both
+    twice = (one.results(), one.results())
+    made = paired(one, one, store)
+    table = importance_differences(twice, made).table
+    assert len(table) == 2 * 3
+    assert (table[["difference", "lower", "upper"]] == 0).all(axis=None)
+    assert (table["p"] == 1).all()
+    square = similarity_differences(twice, made).table
+    for name in ("rsa", "weighted_tau"):
+        columns = [f"{name}_{end}" for end in ("difference", "lower", "upper")]
+        assert (square[columns] == 0).all(axis=None)
+    assert differences(one, one).empty
+    assert in_a_sentence(differences(one, one)).startswith("Both analyses are of the same")
+
+
+def left_out(both: tuple[Made, Made]) -> list[np.ndarray]:
+    """The stimuli that each block leaves, one block after the other."""
+    blocks = all_layers.blocks_of(both[0][0])
+    assert len(blocks.sizes) == 3  # sentences, words, and both
+    return [np.flatnonzero(row) for row in blocks.weights]
+
+
+def by_hand(value: np.ndarray, without: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
+    """Lower and upper bounds, from the formula: V of sentences + V of words - V of both."""
+    parts = np.split(without, np.cumsum(sizes)[:-1])
+    v = [(len(p) - 1) / len(p) * ((p - p.mean(axis=0)) ** 2).sum(axis=0) for p in parts]
+    error = np.sqrt(np.maximum(v[0] + v[1] - v[2], np.maximum(v[0], v[1])))
+    reach = t.ppf(0.975, min(sizes) - 1) * error
+    return np.stack((value - reach, value + reach))
+
+
+def test_the_interval_of_rsa_is_that_of_explicit_correlations_of_what_is_left(
+    both: tuple[Made, Made], intervals: Paired
+) -> None:
+    sizes = intervals.first.sizes
+
+    def rsa(rows: np.ndarray) -> float:
+        each = []
+        for _, layers in both:
+            squared = [explicit.squared(layers[k][rows]) for k in (0, 1)]
+            each.append(spearmanr(*squared).statistic)
+        return each[0] - each[1]
+
+    value = rsa(np.arange(len(both[0][0].stimuli)))
+    without = np.array([rsa(rows) for rows in left_out(both)])
+    results = (both[0][0].results(), both[1][0].results())
+    (row,) = similarity_differences(results, intervals).table.to_dict("records")
+    assert row["rsa_difference"] == pytest.approx(value, abs=1e-6)
+    expected = by_hand(np.array(value), without, sizes)
+    assert [row["rsa_lower"], row["rsa_upper"]] == pytest.approx(list(expected), abs=1e-4)
+
+
+def test_the_interval_of_an_importance_is_that_of_explicit_refits(
+    both: tuple[Made, Made], intervals: Paired
+) -> None:
+    """Tables of the pairs that are left, and models fitted on them, a block after the other."""
+
+    def importance(made: Made, rows: np.ndarray) -> np.ndarray:
+        analysis, layers = made
+        squared = [explicit.squared(layers[k]) for k in (0, 1)]
+        # The target is scaled as on all stimuli.
+        i, j = np.triu_indices(len(analysis.stimuli), 1)
+        kept = np.isin(i, rows) & np.isin(j, rows)
+        stimuli = analysis.stimuli
+        index = PairIndex.build(
+            feature_columns(replace(stimuli, table=stimuli.table.iloc[rows].reset_index(drop=True),
+                            word_index=None, groups=stimuli.groups[rows])),
+            analysis.folds[rows],
+        )  # fmt: skip
+        tables = pair_tables(index, [lambda k=k: layers[k][rows] for k in (0, 1)])
+        own = np.array([[one[kept].min(), np.ptp(one[kept])] for one in squared])
+        whole = np.array([[one.min(), np.ptp(one)] for one in squared])
+        sums = tables.target_sums * own[:, 1:] + own[:, :1] * tables.counts
+        sums = (sums - whole[:, :1] * tables.counts) / whole[:, 1:]
+        tables = replace(tables, target_sums=sums)
+        fits = RidgeMLEM().cross_validate(tables)
+        return permutation_importance(tables, fits.weights).mean(axis=1)
+
+    def difference(rows: np.ndarray) -> np.ndarray:
+        return importance(both[0], rows) - importance(both[1], rows)
+
+    value = difference(np.arange(len(both[0][0].stimuli)))
+    without = np.array([difference(rows) for rows in left_out(both)])
+    results = (both[0][0].results(), both[1][0].results())
+    table = importance_differences(results, intervals).table
+    assert table["difference"].to_numpy() == pytest.approx(value.ravel(), abs=1e-6)
+    lower, upper = by_hand(value, without, intervals.first.sizes)
+    assert table["lower"].to_numpy() == pytest.approx(lower.ravel(), abs=5e-3)
+    assert table["upper"].to_numpy() == pytest.approx(upper.ravel(), abs=5e-3)
+
+
+def test_a_planted_difference_is_found_and_its_interval_holds_the_truth(
+    both: tuple[Made, Made], intervals: Paired, store: Store, tmp_path: Path
+) -> None:
+    results = (both[0][0].results(), both[1][0].results())
+    table = importance_differences(results, intervals).table.set_index(["layer", "feature"])
+    # Of many more stimuli of the same kind.
+    many = [
+        analysed(tmp_path / name, store, stimuli(250), place)[0].results()
+        for name, place in (("1", 1.0), ("2", 0.1))
+    ]
+    truth = importance_differences((many[0], many[1]), None).table
+    assert truth[["lower", "upper", "p"]].isna().all(axis=None)
+    for layer in (0, 1):
+        row = table.loc[(layer, "position")]
+        expected = truth.set_index(["layer", "feature"]).loc[(layer, "position"), "difference"]
+        assert row["lower"] <= expected <= row["upper"]
+        assert row["lower"] > 0 and row["p_corrected"] < 0.05
+
+
+def test_other_folds_leave_out_the_same_blocks(
+    both: tuple[Made, Made], store: Store, tmp_path: Path
+) -> None:
+    one = both[0][0]
+    other = run(replace(one.spec, folds=4), store)
+    own = all_layers.blocks_of(other)
+    assert not np.array_equal(own.weights, all_layers.blocks_of(one).weights)
+    assert find_paired(one, other, store) is None
+    made = paired(one, other, store)
+    # RSA has nothing to do with folds: without the same blocks it is the same.
+    np.testing.assert_array_equal(made.first.rsa_without, made.second.rsa_without)
+    kept = find_paired(one, other, store)
+    assert kept is not None
+    table = similarity_differences((one.results(), other.results()), kept).table
+    assert (table[["rsa_difference", "rsa_lower", "rsa_upper"]] == 0).all(axis=None)
+    said = in_a_sentence(differences(one, other))
+    assert said == "The first and the second differ in folds (5; 4)."
+
+
+def test_other_stimuli_have_no_interval_and_it_says_why(
+    both: tuple[Made, Made], store: Store, tmp_path: Path
+) -> None:
+    one = both[0][0]
+    other, _ = analysed(tmp_path / "fewer", store, stimuli(25), 1.0, features=("noun", "long"))
+    assert "different stimuli" in why_no_intervals(one, other)
+    assert find_paired(one, other, store) is None
+    assert common(one, other) == two_analyses.Common(tuple(one.layers), ("noun", "long"))
+    table = importance_differences((one.results(), other.results()), None).table
+    assert len(table) == 4 and table["difference"].notna().all()
+    said = in_a_sentence(differences(one, other))
+    assert "stimuli (" in said and "features (also position; no others)" in said
+    alone, _ = analysed(tmp_path / "alone", store, stimuli(25), 1.0, layers=(1,))
+    assert common(one, alone).layers == (("m", 1),)
+    assert similarity_differences((one.results(), alone.results()), None).table.empty
+
+
+def test_features_may_differ_where_stimuli_are_the_same(
+    both: tuple[Made, Made], store: Store
+) -> None:
+    one = both[0][0]
+    other = run(replace(one.spec, features=("noun", "position"), estimator="frrsa"), store)
+    assert why_no_intervals(one, other) == ""
+    table = importance_differences(
+        (one.results(), other.results()), paired(one, other, store)
+    ).table
+    assert set(table["feature"]) == {"noun", "position"} and table["upper"].notna().all()
+    said = in_a_sentence(differences(one, other))
+    assert "features (also long; no others)" in said and "estimator (ridge; frrsa)" in said
+
+
+def test_what_is_in_another_order_is_not_the_same_stimuli(
+    both: tuple[Made, Made], store: Store, tmp_path: Path
+) -> None:
+    table = stimuli(30).iloc[::-1].reset_index(drop=True)
+    other, _ = analysed(tmp_path / "reversed", store, table, 1.0)
+    assert not two_analyses.same_stimuli(both[0][0], other)

@@ -1,0 +1,129 @@
+"""Deleting analyses and bringing them back, with real processes that are cancelled."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from inputs import in_files, noise, words
+
+from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.base.errors import InputError
+from mlem_core.storage.store import Store
+from mlem_core.tasks import analyses, examples, followups, notes, trash
+from mlem_core.tasks.analyses import Job
+from mlem_core.tasks.runner import Task
+
+# Loads SmolLM2, which takes far longer than any of these tests waits.
+LONG = AnalysisSpec(models=("smollm2",), device="cpu")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = Store(tmp_path / "store")
+    yield store
+    for job in analyses.recent(store):
+        job.cancel()
+
+
+def wait(task: Task, seconds: float = 60) -> str:
+    end = time.monotonic() + seconds
+    while task.status().state in ("queued", "running") and time.monotonic() < end:
+        time.sleep(0.05)
+    return task.status().state
+
+
+@pytest.fixture
+def job(store: Store, tmp_path: Path) -> Job:
+    """A finished analysis, with work on it and notes."""
+    table = words()
+    job = analyses.start(in_files(tmp_path, table, {"brain": noise(len(table))}), store)
+    assert wait(job) == "done", job.status()
+    work = followups.start("fits", job.id, job.analysis().select().to_dict(), store)
+    assert wait(work) == "done", work.status()
+    notes.change(job.id, store, lambda old: old.named("Mine").noted("to be looked at"))
+    return job
+
+
+def listed(store: Store) -> list[str]:
+    return [one.id for one in analyses.recent(store) if one.id != examples.ID]
+
+
+def test_deleted_is_out_of_the_list_and_comes_back_with_all_that_belongs_to_it(
+    job: Job, store: Store
+) -> None:
+    before = job.analysis().results().importance
+    (work,) = trash.followups_of(job.id, store)
+    deleted = trash.delete(job.id, "Mine", store)
+    assert listed(store) == [] and not job.folder.exists() and not work.exists()
+    assert notes.read(job.id, store) == notes.Notes()
+    assert trash.in_trash(Store(store.root)) == [deleted] and not deleted.dismissed
+    with pytest.raises(InputError, match="may be deleted already"):
+        trash.delete(job.id, "Mine", store)
+    deleted.dismiss()
+    (found,) = trash.in_trash(store)
+    assert found.dismissed
+    trash.restore(found, store)
+    assert listed(store) == [job.id] and work.is_dir() and trash.in_trash(store) == []
+    assert notes.read(job.id, store).note == "to be looked at"
+    again = analyses.find(job.id, store)
+    assert again is not None
+    assert again.analysis().results().importance.equals(before)
+    with pytest.raises(InputError, match="no longer in the trash"):
+        trash.restore(found, store)
+    found.dismiss()  # of what is not there: nothing
+
+
+def test_what_runs_is_cancelled_first(job: Job, store: Store) -> None:
+    long = analyses.start(LONG, store)
+    work = followups.start("representations", job.id, {"models": ["brain"]}, store)
+    assert long.status().state in ("queued", "running")
+    began = time.monotonic()
+    trash.delete(job.id, "Mine", store)  # its work waits for its turn
+    deleted = trash.delete(long.id, "long", store)
+    assert time.monotonic() - began < 8
+    assert listed(store) == [] and not work.folder.exists()
+    trash.restore(deleted, store)
+    assert long.status().state == "cancelled"
+    assert analyses.start(LONG, store).status().state in ("queued", "running")
+
+
+def test_what_was_made_anew_meanwhile_stays(job: Job, store: Store) -> None:
+    deleted = trash.delete(job.id, "Mine", store)
+    again = analyses.start(job.spec, store)
+    assert again.id == job.id and wait(again) == "done"
+    notes.change(job.id, store, lambda old: old.named("Second"))
+    made = os.stat(again.result).st_ino
+    trash.restore(deleted, store)
+    assert os.stat(again.result).st_ino == made and notes.read(job.id, store).name == "Second"
+    assert len(list(trash.followups_of(job.id, store))) == 1 and trash.in_trash(store) == []
+
+
+def test_the_example_stays(store: Store) -> None:
+    with pytest.raises(InputError, match="comes with the program"):
+        trash.delete(examples.ID, "Example", store)
+
+
+def test_old_and_many_are_removed_for_good(store: Store) -> None:
+    jobs = store.root / "jobs"
+    for n in range(5):
+        (jobs / f"{n:016x}").mkdir(parents=True)
+        (jobs / f"{n:016x}" / "spec.json").write_text("{}")
+        trash.delete(f"{n:016x}", str(n), store)
+    trash.purge(store)
+    assert [one.name for one in trash.in_trash(store)] == ["4", "3", "2", "1", "0"]
+    trash.purge(store, most=2)
+    assert [one.name for one in trash.in_trash(store)] == ["4", "3"]
+    trash.purge(store, days=0.0)
+    assert not list((store.root / "trash").iterdir())
+
+
+def test_a_damaged_entry_of_the_trash_is_left_out(job: Job, store: Store) -> None:
+    deleted = trash.delete(job.id, "Mine", store)
+    shutil.copytree(deleted.folder, store.root / "trash" / "other")
+    (store.root / "trash" / "other" / "deleted.json").write_text('{"analysis": 1}')
+    assert trash.in_trash(store) == [deleted]
