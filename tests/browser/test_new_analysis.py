@@ -137,7 +137,8 @@ def test_a_treebank_to_profiles_in_eight_clicks(browser: Browser, tmp_path: Path
 
 
 def test_how_a_file_is_read_can_be_changed(app: App, page: Page, tmp_path: Path) -> None:
-    frame = pd.DataFrame({"text": [f"dogs bark {n}" for n in range(20)], "kind": list("ab?cd") * 4})
+    kinds = {"kind": list("ab?cd") * 4, "size": list("xyzz") * 5}
+    frame = pd.DataFrame({"text": [f"dogs bark {n}" for n in range(20)], **kinds})
     with pd.ExcelWriter(tmp_path / "book.xlsx") as book:
         pd.DataFrame({"note": ["nothing here"]}).to_excel(book, sheet_name="About", index=False)
         frame.to_excel(book, sheet_name="Data", index=False)
@@ -146,7 +147,7 @@ def test_how_a_file_is_read_can_be_changed(app: App, page: Page, tmp_path: Path)
     expect(page.get_by_text(re.compile("Run waits, see step 2|Run waits"))).to_be_visible()
     expect(page.get_by_role("button", name="Run", exact=True)).to_be_disabled()
     choose(page, "Sheet", "Data")
-    expect(page.get_by_text("20 stimuli (whole sentences), 1 features: kind")).to_be_visible()
+    expect(page.get_by_text("20 stimuli (whole sentences), 2 features: kind, size")).to_be_visible()
     marks = page.get_by_role("combobox", name="Missing-value marks")
     marks.fill("?")
     marks.press("Enter")
@@ -244,7 +245,7 @@ def test_distances_and_named_layers_beside_a_model(
     page.get_by_role("button", name="Take away").last.click()
     expect(page.get_by_role("button", name="Run", exact=True)).to_be_enabled()
     run(page)
-    expect(page.get_by_text(re.compile("Done: .*mini-bert, brain, ratings"))).to_be_visible()
+    expect(page.get_by_text(re.compile("Done: small_set .*precomputed ratings"))).to_be_visible()
     spec = job_of(page, app)
     assert spec.precomputed == ("ratings",)
     assert [name for name, _ in spec.representations] == ["brain", "ratings"]
