@@ -39,6 +39,7 @@ from mlem_core.figures.style import (
 MANY, LABELLED = 12, 24  # values from which on labels are small, and labels at most
 NAMED = 5  # pairs of values that are named
 _UNSEEN = "no pair of stimuli has it: what the penalty says"
+_ROOM = 1.25  # of a map, for the labels at its sides
 _CELL = 46  # px; of a large matrix
 
 
@@ -202,25 +203,26 @@ def value_map(points: pd.DataFrame, title: str) -> go.Figure:
     """
     names = [str(name) for name in points["value"]]
     xy = points[["x", "y"]].to_numpy(dtype=np.float64)
-    span = max(float(np.ptp(xy, axis=0).max()) * 1.1, 1e-12)
-    unit = (xy - (xy.max(axis=0) + xy.min(axis=0)) / 2) / span + 0.5
-    texts, places = uncrowded(unit, short_names(names, 16))
+    span = max(float(np.ptp(xy, axis=0).max()) * _ROOM * 1.1, 1e-12)
+    middle = (xy.max(axis=0) + xy.min(axis=0)) / 2
+    unit = (xy - middle) / span + 0.5
     spread = points["spread"].to_numpy(dtype=np.float64)
     widest = float(spread.max()) or 1.0
+    # Areas as the variance within the value; a label stands clear of its ring.
+    sizes = 10 + 34 * np.sqrt(spread / widest)
+    texts, places = uncrowded(unit, short_names(names, 16), sizes / 2 / 300 + 0.01)
     figure = make_subplots(1, 1)
     figure.add_traces(
         [
             go.Scatter(
                 x=points["x"],
                 y=points["y"],
-                # A label stands clear of its ring.
                 mode="markers+text",
                 text=texts,
                 textposition=places,
                 cliponaxis=False,
                 marker={
-                    # Areas as the variance within the value.
-                    "size": 10 + 34 * np.sqrt(spread / widest),
+                    "size": sizes,
                     "color": "rgba(0,114,178,0.10)",
                     "line": {"color": "rgba(0,114,178,0.5)", "width": 1},
                 },
@@ -246,7 +248,7 @@ def value_map(points: pd.DataFrame, title: str) -> go.Figure:
     )
     quiet(figure, height=400)
     figure.update_layout(annotations=[title_of(short_names([title], 46)[0], "")])
-    padded = pd.DataFrame({"x": 1.25 * xy[:, 0], "y": 1.25 * xy[:, 1]})
+    padded = pd.DataFrame(middle + _ROOM * (xy - middle), columns=["x", "y"])
     bare_axes(figure, padded, 1, 1)
     return figure
 
