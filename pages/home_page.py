@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
@@ -62,6 +63,10 @@ def _shown() -> None:
 # A fragment, so that choosing a cell draws nothing but this.
 @st.fragment
 def _finding(view: View) -> None:
+    frame.attempt(partial(_found, view))
+
+
+def _found(view: View) -> None:
     from mlem_core import figures
 
     a, b = view.pair

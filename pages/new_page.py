@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
+from mlem_core.base.errors import InputError
 from pages.form import models, read, representations, roles, state
 from pages.form import options as more_options
 from pages.form.draft import Draft, draft
 from pages.parts import choices, frame, running, stored
 from pages.parts.screens import SCREENS
-from pages.parts.wording import plain
+from pages.parts.wording import duration, plain
 
 if TYPE_CHECKING:
+    from mlem_core.analysis.cost import Cost
     from mlem_core.analysis.spec import AnalysisSpec
+    from pages.form.representations import Looked
 
 TITLES = {"read": "Read", "roles": "Roles", "models": "Models"}
 _HELP = {
@@ -35,9 +38,11 @@ def _style() -> str:
     theme = st.context.theme.type or "light"
     behind, line = (st.get_option(f"theme.{theme}.{one}Color") for one in ("background", "border"))
     return f"""<style>
+[data-testid="stLayoutWrapper"]:has(> .st-key-form-bar) {{
+  position: sticky; bottom: 0; z-index: 90;
+}}
 .st-key-form-bar {{
-  position: sticky; bottom: 0; z-index: 90; padding: 0.75rem 0;
-  background: {behind}; border-top: 1px solid {line};
+  padding: 0.75rem 0; background: {behind}; border-top: 1px solid {line};
 }}
 .st-key-form-refused {{ display: none; }}
 {_REFUSED} .st-key-form-refused {{ display: block; }}
@@ -50,12 +55,20 @@ def body() -> None:
     st.title(SCREENS["new"].title)
     now = draft()
     options = more_options.chosen(now.stimuli)
+    files = representations.looked(now, options["distance"] == "precomputed")
     lint, amiss = roles.looked_at(now, options)
     wrong = {
         "read": st.session_state.get("refused stimuli") or (now.error if now.at == "read" else ""),
         "roles": (now.error if now.at == "roles" else "") or amiss,
-        "models": more_options.wrong(options),
+        "models": more_options.wrong(options) or models.wrong(files),
     }
+    spec = None
+    if not any(wrong.values()):
+        try:
+            spec = _spec(now, options)
+            spec.check()
+        except InputError as error:
+            wrong["models"] = str(error)
     with st.container(horizontal=True, key="form steps"):
         for name in state.STEPS:
             _step(name, now, wrong)
@@ -65,8 +78,11 @@ def body() -> None:
         elif state.step() == "roles":
             roles.show(now, lint, wrong["roles"])
         else:
-            models.show(now, options, wrong["models"])
-    _bar(now, options, wrong)
+            models.show(now, options, files, wrong["models"])
+    cost = None
+    if spec is not None and lint is not None:
+        cost = _cost(spec, now, lint.n_cells, files)
+    _bar(now, wrong, cost, spec)
 
 
 def _step(name: str, now: Draft, wrong: dict[str, str]) -> None:
@@ -95,14 +111,28 @@ def _summary(name: str, now: Draft) -> str:
         if now.stimuli is None:
             return "not yet"
         return many(len(now.stimuli.features) + len(now.later), "feature")
-    return plain(listed(_systems(), most=3) or "none yet")
+    systems = _systems()
+    if len(systems) > 2:
+        return many(len(systems), "model")
+    return plain(listed(systems) or "none yet")
 
 
 def _systems() -> list[str]:
     return [*models.chosen(), *(name for name, _ in representations.chosen())]
 
 
-def _bar(now: Draft, options: dict[str, Any], wrong: dict[str, str]) -> None:
+def _cost(spec: AnalysisSpec, now: Draft, n_cells: int, files: dict[str, Looked]) -> Cost:
+    from mlem_core.analysis.cost import cost_of
+
+    assert now.stimuli is not None
+    offers = [offer for offer in models.offers() if offer.where != "away"]
+    shapes = {offer.name: offer.shape for offer in offers}
+    n_layers = [len(looked.layers) for looked in files.values()]
+    fetched = sum(offer.n_bytes or 0 for offer in offers)
+    return cost_of(spec, now.stimuli, n_cells, shapes, n_layers, fetched)
+
+
+def _bar(now: Draft, wrong: dict[str, str], cost: Cost | None, spec: AnalysisSpec | None) -> None:
     """Back, Next and Run, and what Run would do."""
     with st.container(key="form bar"):
         with st.container(key="form refused"):
@@ -112,12 +142,12 @@ def _bar(now: Draft, options: dict[str, Any], wrong: dict[str, str]) -> None:
                 icon=":material/error:",
             )
         with st.container(horizontal=True, vertical_alignment="center", key="form ways"):
-            run = _ways(now, wrong)
-    if run:
-        frame.attempt(lambda: _start(now, options))
+            run = _ways(now, wrong, cost)
+    if run and spec is not None:
+        frame.attempt(partial(_start, spec))
 
 
-def _ways(now: Draft, wrong: dict[str, str]) -> bool:
+def _ways(now: Draft, wrong: dict[str, str], cost: Cost | None) -> bool:
     """The buttons; whether Run was pressed."""
     amiss = any(wrong.values())
     place = state.STEPS.index(state.step())
@@ -134,7 +164,7 @@ def _ways(now: Draft, wrong: dict[str, str]) -> bool:
         help="Runs in the background; you may leave this page. What an earlier run left in "
         "the store is used again.",
     )
-    st.markdown(_what_runs(now, wrong), width="stretch")
+    st.markdown(_what_runs(now, wrong, cost), width="stretch")
     return run
 
 
@@ -149,9 +179,9 @@ def _way(label: str, to: str, icon: str, kind: Any = "secondary") -> None:
     )
 
 
-def _what_runs(now: Draft, wrong: dict[str, str]) -> str:
+def _what_runs(now: Draft, wrong: dict[str, str], cost: Cost | None) -> str:
     """What Run would do, or why it does nothing, beside the button."""
-    from mlem_core.base.text import listed
+    from mlem_core.base.text import listed, many
 
     for number, (step, text) in enumerate(wrong.items(), start=1):
         if text and step == state.step():
@@ -160,7 +190,15 @@ def _what_runs(now: Draft, wrong: dict[str, str]) -> str:
             return f":material/block: Run waits, see step {number}: {plain(text)}"
     assert now.stimuli is not None
     on = f"{plain(now.label)} ({len(now.stimuli):,} stimuli)"
-    return f"Runs {plain(listed(_systems(), most=6)) or 'no model'} on {on}."
+    systems = _systems()
+    what = many(len(systems), "model") if len(systems) > 2 else listed(systems)
+    text = f"Runs {plain(what)} on {on}."
+    if cost is not None:
+        takes = f"About {duration(cost.seconds)} and {models.in_bytes(cost.n_bytes)} of disk"
+        if cost.n_fetched:
+            takes += f", after {models.in_bytes(cost.n_fetched)} from the hub"
+        text += f"  \n:small[:gray[{plain(takes)}; less where parts of it are there already.]]"
+    return text
 
 
 def _spec(now: Draft, options: dict[str, Any]) -> AnalysisSpec:
@@ -172,16 +210,15 @@ def _spec(now: Draft, options: dict[str, Any]) -> AnalysisSpec:
         representations=tuple(
             (name, str(stored.upload_path(file))) for name, file in representations.chosen()
         ),
+        precomputed=tuple(representations.distances()),
         layers=more_options.layers(),
         **options,
     )
 
 
-def _start(now: Draft, options: dict[str, Any]) -> None:
+def _start(spec: AnalysisSpec) -> None:
     from mlem_core.tasks import analyses
 
-    spec = _spec(now, options)
-    spec.check()
     job = analyses.start(spec, stored.store())
     choices.open_job(job.id)
     running.watch(job.id)

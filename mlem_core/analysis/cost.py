@@ -15,13 +15,13 @@ from mlem_core.models.offer import Shape
 from mlem_core.pairs.condensed import n_pairs
 
 # Seconds of one core.
-START = 14.0  # torch and transformers are imported
-OPEN = 2.0  # a model is opened ...
-OPEN_QUANTISED = 20.0  # ... and one of 4-bit weights, which are made numbers
+START = 12.0  # torch and transformers are imported
+OPEN = 1.0  # a model is opened ...
+OPEN_QUANTISED = 17.0  # ... and one of 4-bit weights, which are made numbers
 PER_PRODUCT = 5e-10  # of a token, a block and the square of its width
-PER_TOKEN = 7e-5  # of a token in a block, whatever its width
-PER_STEP = 3e-4  # the same where a block goes token by token
-PER_PAIR = 4e-7  # of a pair in a layer: distances, ranks, sums by pattern
+PER_TOKEN = 5e-5  # of a token in a block, whatever its width
+PER_STEP = 2e-4  # the same where a block goes token by token
+PER_PAIR = 1.8e-7  # of a pair in a layer: distances, ranks, sums by pattern
 # Bytes of a cell (pattern and block) in the table of a layer, and for each fold.
 PER_CELL, PER_CELL_AND_FOLD = 6.0, 2.4
 HEADER = 128  # bytes of an .npy file before the numbers
@@ -70,11 +70,11 @@ def cost_of(
     n = len(stimuli)
     tokens = TOKENS_A_WORD * sum(len(text.split()) + 1 for text in set(stimuli.sentences))
     seconds, n_bytes, n_layers = START * bool(models), 0.0, 0
-    for name, known in models.items():
+    for known in models.values():
         shape = known or UNKNOWN
         product = PER_PRODUCT * shape.width**2
         step = PER_STEP if shape.recurrent else PER_TOKEN
-        seconds += OPEN_QUANTISED if name == "smollm2" else OPEN
+        seconds += OPEN_QUANTISED if shape.quantised else OPEN
         seconds += tokens * shape.blocks * (product + step)
         n_bytes += (shape.blocks + 1) * (4 * n * shape.width + HEADER)
         n_layers += _chosen(spec, shape.blocks + 1)

@@ -24,7 +24,7 @@ from mlem_core.figures.naming import naming
 from mlem_core.figures.profiles import profiles, with_interactions
 from mlem_core.figures.similarity import rsa_matrix, similarity_matrices
 from mlem_core.figures.stimuli import feature_correlations, feature_counts
-from mlem_core.figures.style import GREY, Annotations, feature_colors
+from mlem_core.figures.style import GREY, Annotations, feature_colors, without_marks
 from mlem_core.figures.two_analyses import (
     importance_differences,
     side_by_side,
@@ -74,4 +74,5 @@ __all__ = [
     "value_scatter",
     "waterfall",
     "with_interactions",
+    "without_marks",
 ]

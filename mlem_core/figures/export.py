@@ -19,8 +19,8 @@ from mlem_core.base.errors import InputError, unknown
 from mlem_core.figures.style import INK, SIZE
 
 FORMATS = ("pdf", "svg", "png", "html")
-# One and two columns of Nature, and nearly those of most journals.
-WIDTHS_MM = {"one column": 89.0, "two columns": 183.0}
+# One, one and a half and two columns of Nature, and nearly those of most journals.
+WIDTHS_MM = {"one column": 89.0, "one and a half": 120.0, "two columns": 183.0}
 # What is asked for, then fonts of the same widths that free systems have.
 FONTS = {
     "Arial": "Arial, 'Liberation Sans', Helvetica, sans-serif",

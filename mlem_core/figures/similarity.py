@@ -28,6 +28,7 @@ from mlem_core.figures.matrix import (
 )
 from mlem_core.figures.naming import model_name
 from mlem_core.figures.style import (
+    AUDIT,
     DIVERGING,
     INK,
     NO_ANNOTATIONS,
@@ -307,7 +308,7 @@ def _matrix_traces(of: Grid, matrix: _Matrix, *, dots: bool) -> list[dict[str, A
         "marker": {"size": 4, "color": INK, "line": {"color": "white", "width": 1}},
         "hoverinfo": "skip",
         "showlegend": False,
-        "name": f"audit {measure.title}",
+        "name": f"{AUDIT} {measure.title}",
     }
     return [heatmap, points, marks]
 

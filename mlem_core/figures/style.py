@@ -61,6 +61,7 @@ BARS = 12
 LEGEND = 26  # letters of a name in a legend
 TITLE = 28  # letters of a name over a panel
 SIGNIFICANT = 0.05
+AUDIT = "audit"  # begins the names of what marks layers and pairs of layers
 
 
 @dataclass(frozen=True)
@@ -247,12 +248,20 @@ def flag_trace(
         "mode": "markers",
         "marker": {"symbol": "triangle-up-open", "size": 8, "color": WARNING},
         "cliponaxis": False,
-        "name": "audit",
-        "legendgroup": "audit",
+        "name": AUDIT,
+        "legendgroup": AUDIT,
         "showlegend": legend,
         "hovertext": list(hover),
         "hoverinfo": "text",
     }
+
+
+def without_marks(figure: go.Figure) -> go.Figure:
+    """A copy without the triangles and dots of the audit, for a screen or a file; hovering still
+    says why."""
+    copied = go.Figure(figure)
+    copied.data = [trace for trace in copied.data if not (trace.name or "").startswith(AUDIT)]
+    return copied
 
 
 def whole_layers(layers: pd.Series) -> dict[str, Any]:

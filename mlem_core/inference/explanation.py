@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
@@ -12,6 +12,7 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.selection import check_layers
 from mlem_core.base.brief import as_html
 from mlem_core.base.errors import InputError
+from mlem_core.base.labels import Names
 from mlem_core.base.parameters import names_in
 from mlem_core.base.text import listed, number
 from mlem_core.base.typing import Counted, Layer, layer_name, layers_in
@@ -46,6 +47,7 @@ class Explanation:
     notes : sentences about how far this holds
     others : what intervals speak of, see `mlem_core.pairs.units.Units.others`
     coding : what of the features was looked at, see `mlem_core.pairs.columns.coding`
+    names : what features and models are called in words; the tables keep identifiers
     """
 
     layers: tuple[Layer, Layer]
@@ -54,6 +56,7 @@ class Explanation:
     notes: tuple[str, ...] = ()
     others: str = "other sentences of this kind"
     coding: str = "whether they differ"
+    names: Names = field(default_factory=Names)
 
     def __repr__(self) -> str:
         return " ".join(part for part in (self.headline, self.how_sure) if part)
@@ -74,6 +77,12 @@ class Explanation:
     def unexplained(self) -> pd.Series:
         """The term that no feature explains."""
         return self.terms[self.terms["term"] == UNEXPLAINED].iloc[0]
+
+    @property
+    def called(self) -> tuple[str, str]:
+        """What the two layers are called: "minilm layer 3"."""
+        a, b = (f"{self.names.model(model)} layer {layer}" for model, layer in self.layers)
+        return a, b
 
     @property
     def sure(self) -> pd.DataFrame | None:
@@ -98,7 +107,7 @@ class Explanation:
         They count as hardly alike where their RSA correlation is below `HARDLY`, or its interval
         goes below 0. Only a feature whose term is more than chance is named.
         """
-        a, b = (f"{model} layer {layer}" for model, layer in self.layers)
+        a, b = self.called
         rsa, whole = self.rsa, self.whole.iloc[0]
         if rsa < HARDLY or ("lower" in self.whole and whole["lower"] <= 0):
             return f"{a} and {b} are hardly alike (RSA {number(rsa)})."
@@ -122,7 +131,7 @@ class Explanation:
         parts = [("their RSA", self.whole.iloc[0])]
         if self.sure is not None and len(self.sure):
             top = self.sure.iloc[0]
-            parts.append((f"what {top['term']} adds", top))
+            parts.append((f"what {self.names.feature(top['term'])} adds", top))
         bounds = " and ".join(
             f"{name} between {number(row['lower'])} and {number(row['upper'])}"
             for name, row in parts
@@ -132,21 +141,22 @@ class Explanation:
     @property
     def sentence(self) -> str:
         """The explanation in words, with intervals if it has them."""
-        a, b = (layer_name(layer) for layer in self.layers)
-        rest, size = self.unexplained, self.features["value"].abs()
+        a, b = (self.names.layer(layer_name(layer)) for layer in self.layers)
+        call, rest, size = self.names.feature, self.unexplained, self.features["value"].abs()
+
         shown = (size >= SMALL * max(size.max(), abs(rest["value"]))) & (size >= 0.0005)
         large, others = self.features[shown], self.features[~shown]
         large = large.loc[large["value"].abs().sort_values(ascending=False).index]
         text = [f"The RSA correlation of {a} and {b} is {_number(self.whole.iloc[0])}."]
         up, down = large[large["value"] > 0], large[large["value"] < 0]
         if len(up):
-            parts = [f"{row['term']} contributes {_number(row)}" for _, row in up.iterrows()]
+            parts = [f"{call(row['term'])} contributes {_number(row)}" for _, row in up.iterrows()]
             text.append(f"Of the features, {listed(parts)}.")
         if len(down):
-            parts = [f"{row['term']} by {_number(row, -1)}" for _, row in down.iterrows()]
+            parts = [f"{call(row['term'])} by {_number(row, -1)}" for _, row in down.iterrows()]
             text.append(f"The two are less alike for {listed(parts)}.")
         if "chance" in large:
-            weak = list(up[~(up["value"] > up["chance"])]["term"])
+            weak = [call(term) for term in up[~(up["value"] > up["chance"])]["term"]]
             if weak:
                 text.append(f"Permuted labels give as much for {listed(weak)}.")
         if not len(large):
@@ -202,11 +212,12 @@ def _most_of_all(why: Explanation) -> str:
         return ", but for none of these features more than by chance."
     top = sure.iloc[0]
     share = _share(top["value"] / why.rsa)
-    text = f", most of all in {top['term']}, which makes {share} of it"
+    call = why.names.feature
+    text = f", most of all in {call(top['term'])}, which makes {share} of it"
     if largest["term"] == top["term"]:
         return f"{text}."
     but = "permuted labels give as much" if "chance" in top.index else "it may be chance"
-    return f"{text}. More goes with {largest['term']}, but {but}."
+    return f"{text}. More goes with {call(largest['term'])}, but {but}."
 
 
 def _one(asked: Layer | str) -> Layer:

@@ -107,6 +107,17 @@ def open_arrays(path: Path, n_stimuli: int, *, distances: bool = False) -> Array
     )
 
 
+def seem_distances(arrays: Arrays, n_stimuli: int) -> bool:
+    """Whether every array of a file is square, symmetric, and 0 on its diagonal and nowhere < 0."""
+    for layer in arrays.names:
+        square = arrays.read(layer)
+        if square.shape != (n_stimuli, n_stimuli) or np.diag(square).any():
+            return False
+        if (square < 0).any() or not np.allclose(square, square.T):
+            return False
+    return True
+
+
 # Name of an array -> its shape, what is wrong with its type ("" for nothing), and the type.
 _Described = dict[str, tuple[tuple[int, ...], str, str]]
 

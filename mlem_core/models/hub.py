@@ -82,6 +82,8 @@ def snapshot(name: str, revision: str | None = None) -> Path:
 def size(name: str, revision: str | None = None) -> int:
     """The bytes that `snapshot` would fetch; raises as it does."""
     with _in_our_words(name, revision):
+        if not answers():
+            raise TimeoutError("no answer")
         info = _asked(name, endpoint(), revision, files_metadata=True)
     return sum(
         file.size or 0

@@ -14,7 +14,14 @@ from typing import Any, Literal
 from mlem_core.base.errors import InputError
 from mlem_core.models import hub
 from mlem_core.models.files import check_files, check_gguf, read_config
-from mlem_core.models.registry import MODELS, ModelUnavailable, base_name, hub_errors, locate
+from mlem_core.models.registry import (
+    MODELS,
+    ModelUnavailable,
+    base_name,
+    check_hub_name,
+    hub_errors,
+    locate,
+)
 
 Where = Literal["here", "hub", "away", "nowhere"]
 
@@ -31,16 +38,18 @@ class Shape:
     blocks : one fewer than its layers
     width : units of a layer
     recurrent : whether its blocks go through a sentence token by token
+    quantised : whether its weights have to be made numbers first
     """
 
     blocks: int
     width: int
     recurrent: bool = False
+    quantised: bool = False
 
 
 # Of models that are not here yet, and of one whose weights are no safetensors.
 SHAPES = {
-    "smollm2": Shape(30, 576),
+    "smollm2": Shape(30, 576, quantised=True),
     "bert-base-uncased": Shape(12, 768),
     "gpt2": Shape(12, 768),
     "state-spaces/mamba-130m-hf": Shape(24, 768, recurrent=True),
@@ -83,6 +92,7 @@ def look_up(name: str) -> Offer:
             if shape is None and (folder / "config.json").exists():
                 shape = shape_of(read_config(base, folder))
             return Offer(name, label, "here", 0, shape)
+        check_hub_name(base)
         id, _, revision = base.partition("@")
         with hub_errors(base):
             n_bytes = hub.size(id, revision or None)

@@ -218,6 +218,12 @@ def locate(name: str) -> ModelFiles:
                 "and model.safetensors) or a .gguf file."
             )
         return ModelFiles(path.parent, path.name)
+    check_hub_name(name)
+    return _fetch(name)
+
+
+def check_hub_name(name: str) -> None:
+    """Raise `InputError` for a name that no model on the hub can have."""
     id, at, revision = name.partition("@")
     if id in packaged():
         raise InputError(
@@ -228,7 +234,6 @@ def locate(name: str) -> ModelFiles:
         raise InputError(f"there is no model folder {name!r}.")
     if at and not revision:
         raise InputError(f"the model {name!r} names no revision; expected one behind the @.")
-    return _fetch(name)
 
 
 def _in_package(model: BuiltInModel) -> ModelFiles:

@@ -395,8 +395,9 @@ def audit(n_stimuli: int, n_pairs: int) -> str:
     """How much of each possible artefact there is in each layer."""
     basis = computed_on(n_stimuli, n_pairs).removesuffix(".")
     return (
-        "A row a possible artefact, a column a layer, from 0 (none) to 1; a dot flags a layer "
-        f"about which a conclusion changes. {basis} with all features of the analysis."
+        "A row a possible artefact, a column a layer, from 0 (none) to 1; a dot marks a layer "
+        "about which a conclusion changes by twice the limit or more. "
+        f"{basis} with all features of the analysis."
     )
 
 

@@ -1,13 +1,34 @@
-"""What a screen says below a figure, in a line; `mlem_core.report.captions` are for print."""
+"""What a figure is called, and what a screen says below it; `captions` has what is printed."""
 
 from __future__ import annotations
 
+# By the figure's name in `mlem_core.report.figures`, as the two below.
+TITLES = {
+    "two_layers": "Figure 4: scatter and maps of two layers",
+    "why": "Why two layers are alike",
+    "compare": "Importances of two layers",
+    "stimulus_map": "Map of the stimuli",
+    "similarity": "Similarity of every two layers",
+    "profiles": "Importance over the layers",
+    "layer_maps": "Maps of the layers",
+    "why_layers": "What makes every two layers alike",
+    "why_tau": "Why two profiles are alike",
+    "why_score": "What a layer's score is made of",
+    "importance": "Importance where features correlate",
+    "baseline": "The layers by another method",
+    "audit": "Audit of every layer",
+    "multiverse": "A claim in every universe",
+    "feature_correlations": "Correlations of the features",
+    "feature_counts": "Values of the features",
+    "values": "Distances of the values",
+    "values_map": "Map of the values",
+}
 # What a screen says below a figure, by the figure's name in `mlem_core.report.figures`.
 LINES = {
     "profiles": "What is lost of the prediction accuracy (ρ on unseen stimuli) when a feature is "
     "permuted, layer by layer.",
-    "similarity": "How alike every two layers are: by their features (left) and by their distances "
-    "alone (right). Click a cell to choose its two layers.",
+    "similarity": "How alike every two layers are, by their features and by their distances alone. "
+    "Click a cell to choose its two layers.",
     "layer_maps": "Layers that are alike lie close together. Click two of them to compare them.",
     "two_layers": "Two layers: which features matter in each, and how each lays out the stimuli.",
     "compare": "Which features matter in the two layers; on the diagonal a feature matters as much "
@@ -43,7 +64,15 @@ def line(figure: str) -> str:
     ----------
     figure : its name, also with what follows it, "why_score_a" as "why_score"
     """
+    return _of(figure, LINES)
+
+
+def title(figure: str) -> str:
+    """What kind of figure it is, in a few words; empty where that is not known."""
+    return _of(figure, TITLES)
+
+
+def _of(figure: str, texts: dict[str, str]) -> str:
     name = figure.replace("-", "_")
-    return LINES.get(name) or next(
-        (text for begin, text in reversed(LINES.items()) if name.startswith(begin)), ""
-    )
+    begin = (text for known, text in reversed(texts.items()) if name.startswith(known))
+    return texts.get(name) or next(begin, "")

@@ -97,7 +97,7 @@ class Finding:
         """What stands where there is no headline; empty where there is one."""
         if self.headline:
             return ""
-        a, b = (f"{model} layer {layer}" for model, layer in self.why.layers)
+        a, b = self.why.called
         return f"No finding about {a} and {b}."
 
     @property

@@ -11,11 +11,14 @@ from typing import Any
 
 import pandas as pd
 
+from mlem_core.base.labels import Names
 from mlem_core.base.text import listed, number
 from mlem_core.base.typing import Layer, layer_name
 from mlem_core.robustness.audit_tables import Audit
 from mlem_core.robustness.variants import CONTROL, SAYS, VARIANTS
 
+NAMES = Names()
+COLUMNS = ("measure", "model_a", "layer_a", "model_b", "layer_b", "variant", "reason", "severity")
 # From here on a layer, or a pair of layers, is flagged and its sentence says so.
 POSITION_SHARE = 0.25  # of the variance of the ranks: as much as a whole profile often explains
 OUTLIER_SHARE = 0.25  # of the variance of all units, in units that are 1 % or less of them
@@ -28,10 +31,13 @@ RSA_CHANGE = 0.2
 TAU_CHANGE = 0.4  # of the τ of two layers, which is coarse with few features
 CONTROL_SHARE = 0.9  # of ρ, or of RSA, that random weights reach
 LEAST = 0.1  # a ρ or RSA below it is not worth a comparison with random weights
+ALIKE = 0.3  # two layers with an RSA or τ from here on are called alike
+# Figures mark what changes a conclusion by this many times the limit above; tables have all.
+MARKED = 2.0
 
 
-def flags(audit: Audit) -> pd.DataFrame:
-    """Which layers, and which pairs of layers, a figure must flag, and why.
+def flags(audit: Audit, names: Names = NAMES) -> pd.DataFrame:
+    """Which layers, and which pairs of layers, are to be read with care, why, and how much.
 
     A profile is flagged where two features change places, both times with a lead in importance of
     at least `CLEAR_LEAD`; a score where ρ changes by at least `RHO_CHANGE`; the RSA or τ of two
@@ -39,51 +45,80 @@ def flags(audit: Audit) -> pd.DataFrame:
     conclusion is in doubt where they do *not* change it: where ρ or RSA reaches `CONTROL_SHARE` of
     that of the trained weights.
 
-    Returns
-    -------
-    measure ("profiles", "scores", "rsa" or "tau"), model_a, layer_a, model_b, layer_b ("" and -1
-    for a layer alone), variant, reason; a row a measure and variant, sorted by layer
-    """
-    rows = [*_layer_flags(audit.changes), *_pair_flags(audit.pairs)]
-    columns = ["measure", "model_a", "layer_a", "model_b", "layer_b", "variant", "reason"]
-    return pd.DataFrame(rows, columns=columns)
-
-
-def reasons(flags: pd.DataFrame, measure: str) -> dict[Layer, str] | dict[tuple[Layer, Layer], str]:
-    """Why a figure of a measure flags a layer, or a pair of layers: what to show on hover.
+    Its severity is 0 where what one would say stays the same and only a number changes. Else it
+    says by how many times the limit it changes: where another feature matters most, the lead;
+    where two layers are alike (RSA or τ from `ALIKE` on) in one of the two only, or their
+    similarity has the other sign (both at least `LEAST`), the change. Against random weights it
+    goes from 1 where they reach `CONTROL_SHARE` to 2 where they reach all of ρ, or of the RSA of
+    two layers of different models that are alike, and on; layers of one model are alike in any
+    network that hands on its states.
 
     Parameters
     ----------
-    flags : of `flags`
+    names : how the reasons call features
+
+    Returns
+    -------
+    measure ("profiles", "scores", "rsa" or "tau"), model_a, layer_a, model_b, layer_b ("" and -1
+    for a layer alone), variant, reason, severity; a row a measure and variant, by variant and layer
+    """
+    rows = [*_layer_flags(audit.changes, names), *_pair_flags(audit.pairs)]
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def marked(flags: pd.DataFrame) -> pd.DataFrame:
+    """Those of `flags` that a figure marks: severity at least `MARKED`, the most severe first."""
+    severe = flags[flags["severity"] >= MARKED]
+    return severe.sort_values("severity", ascending=False, kind="stable")
+
+
+def reasons(flags: pd.DataFrame, measure: str) -> dict[Layer, str] | dict[tuple[Layer, Layer], str]:
+    """Why a figure of a measure marks a layer, or a pair of layers, the most severe reason first.
+
+    Parameters
+    ----------
+    flags : of `flags`; only `marked` ones count
     measure : "profiles" or "scores" of layers, "rsa" or "tau" of pairs (each in both orders)
     """
     texts: dict[Any, list[str]] = {}
-    for row in flags[flags["measure"] == measure].itertuples():
+    for row in marked(flags[flags["measure"] == measure]).itertuples():
         a, b = (row.model_a, row.layer_a), (row.model_b, row.layer_b)
         for key in [a] if row.layer_b == -1 else [(a, b), (b, a)]:
             texts.setdefault(key, []).append(row.reason)
     return {key: "; ".join(parts) for key, parts in texts.items()}
 
 
-def _layer_flags(changes: pd.DataFrame) -> list[tuple[Any, ...]]:
+def _layer_flags(changes: pd.DataFrame, names: Names = NAMES) -> list[tuple[Any, ...]]:
     rows = []
     for row in changes.itertuples():
         layer = (row.model, row.layer, "", -1, row.variant)
         if row.variant == CONTROL:
             if row.rho_before >= LEAST and row.rho >= CONTROL_SHARE * row.rho_before:
                 reason = f"random weights reach ρ = {row.rho:.2f} (trained {row.rho_before:.2f})"
-                rows.append(("scores", *layer, reason))
+                rows.append(("scores", *layer, reason, _reached(row.rho, row.rho_before)))
             continue
         says = SAYS[row.variant]
         if row.lead >= CLEAR_LEAD:
             tops = (row.less, row.more) == (row.top_before, row.top)
             verb = "matters most, not" if tops else "matters more than"
-            reason = f"{says} {row.more} {verb} {row.less}{'' if tops else ', before less'}"
-            rows.append(("profiles", *layer, reason))
+            more, less = names.feature(row.more), names.feature(row.less)
+            reason = f"{says} {more} {verb} {less}{'' if tops else ', before less'}"
+            rows.append(("profiles", *layer, reason, row.lead / CLEAR_LEAD if tops else 0.0))
         if abs(row.rho - row.rho_before) >= RHO_CHANGE:
             reason = f"{says} ρ is {number(row.rho)} instead of {number(row.rho_before)}"
-            rows.append(("scores", *layer, reason))
+            rows.append(("scores", *layer, reason, 0.0))
     return rows
+
+
+def _reached(control: float, trained: float) -> float:
+    """The severity of a ρ or RSA that random weights reach."""
+    return 1.0 + (control / trained - CONTROL_SHARE) / (1.0 - CONTROL_SHARE)
+
+
+def _concludes(value: float, before: float) -> bool:
+    """Whether one would say something else of two layers."""
+    turned = value * before < 0 and min(abs(value), abs(before)) >= LEAST
+    return turned or (value >= ALIKE) != (before >= ALIKE)
 
 
 def _pair_flags(pairs: pd.DataFrame) -> list[tuple[Any, ...]]:
@@ -93,13 +128,16 @@ def _pair_flags(pairs: pd.DataFrame) -> list[tuple[Any, ...]]:
     reached &= pairs["rsa"] >= CONTROL_SHARE * pairs["rsa_before"]
     for row in pairs[reached].itertuples():
         reason = f"with random weights RSA is {number(row.rsa)} (trained {number(row.rsa_before)})"
-        rows.append(("rsa", *_ends(row), row.variant, reason))
+        alike = row.model_a != row.model_b and row.rsa_before >= ALIKE
+        severity = _reached(row.rsa, row.rsa_before) if alike else 0.0
+        rows.append(("rsa", *_ends(row), row.variant, reason, severity))
     for measure, name, least in (("rsa", "RSA", RSA_CHANGE), ("tau", "τ", TAU_CHANGE)):
         apart = (pairs[measure] - pairs[f"{measure}_before"]).abs() >= least
         for row in pairs[apart & ~control].itertuples():
             after, before = getattr(row, measure), getattr(row, f"{measure}_before")
             reason = f"{SAYS[row.variant]} {name} is {number(after)} instead of {number(before)}"
-            rows.append((measure, *_ends(row), row.variant, reason))
+            severity = abs(after - before) / least if _concludes(after, before) else 0.0
+            rows.append((measure, *_ends(row), row.variant, reason, severity))
     return rows
 
 
@@ -110,7 +148,7 @@ def _ends(row: Any) -> tuple[str, int, str, int]:
 def notes(layers: pd.DataFrame, changes: pd.DataFrame) -> list[str]:
     """For each layer what is striking, in sentences, the gravest first."""
     reasons: dict[tuple[Layer, str], list[str]] = {}
-    for measure, model, layer, *_, reason in _layer_flags(changes):
+    for measure, model, layer, *_, reason, _ in _layer_flags(changes):
         reasons.setdefault(((model, layer), measure), []).append(reason)
     texts = []
     for row in layers.itertuples():

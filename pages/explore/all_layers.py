@@ -27,13 +27,17 @@ def show(view: View) -> None:
         return
     surprising.show(view, results)
     st.subheader("Maps of the layers")
-    frame.attempt(partial(_maps, view, results))
+    _maps(view, results)
     frame.attempt(partial(_models_alike, view))
 
 
 # A fragment, so that choosing a layer draws nothing but this.
 @st.fragment
 def _maps(view: View, results: Results) -> None:
+    frame.attempt(partial(_clickable_maps, view, results))
+
+
+def _clickable_maps(view: View, results: Results) -> None:
     from mlem_core import figures
 
     draw = partial(figures.layer_maps, results.layer_map, results.importance)

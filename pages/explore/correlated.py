@@ -9,7 +9,7 @@ import streamlit as st
 
 from mlem_core.base.text import minus
 from mlem_core.report import captions
-from pages.parts import choices, frame, stored
+from pages.parts import choices, frame, naming, stored
 from pages.parts.exporting import Panel
 from pages.parts.wording import plain
 
@@ -114,6 +114,7 @@ def _show(view: View) -> None:
         group = tuple(
             choices.choose_many(
                 "Features", view.features, "group", view.features[:2],
+                format_func=naming.of_features(view.features),
                 help="They are permuted together.",
             )
         )  # fmt: skip

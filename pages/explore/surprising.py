@@ -10,8 +10,8 @@ import streamlit as st
 
 from mlem_core.base.text import minus
 from pages.explore.terms import decomposition_of
-from pages.parts import audited, exporting, frame, linked
-from pages.parts.wording import layer_label, plain
+from pages.parts import audited, exporting, frame, linked, naming
+from pages.parts.wording import plain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,7 +49,7 @@ def _show(view: View, results: Results) -> None:
             row = {str(name): value for name, value in values.items()}
             a, b = row["layer_a"], row["layer_b"]
             if st.button(
-                plain(f"{layer_label(a)} and {layer_label(b)}: {_numbers(row)}"),
+                plain(f"{naming.layer(a)} and {naming.layer(b)}: {_numbers(row)}"),
                 key=f"surprise {kind} {a} {b}",
                 type="tertiary",
                 icon=":material/arrow_forward:",

@@ -11,10 +11,10 @@ import streamlit as st
 from mlem_core.base.typing import layer_name, parse_layer
 from mlem_core.report import captions
 from pages.explore import values
-from pages.parts import audited, choices, exporting, frame, stored, tables, uncertainty
+from pages.parts import audited, choices, exporting, frame, naming, stored, tables, uncertainty
 from pages.parts.exporting import Panel
 from pages.parts.view import View
-from pages.parts.wording import layer_label, plain
+from pages.parts.wording import plain
 
 if TYPE_CHECKING:
     from mlem_core.analysis.results import Results
@@ -61,6 +61,7 @@ def maps(view: View, a: str, b: str) -> None:
         view.all_features,
         "colour",
         _first_nominal(view),
+        format_func=naming.of_features(view.all_features),
         help="The feature that colours the two maps of the stimuli.",
     )
     _maps(view, [parse_layer(a), parse_layer(b)], colour)
@@ -164,7 +165,7 @@ def _show_map(view: View, layer: Layer, colour: str, place: str, key: str) -> No
     from mlem_core import figures
 
     stimuli = view.analysis.stimuli
-    label = layer_label(layer_name(layer))
+    label = naming.layer(layer_name(layer))
     with st.spinner(f"Laying out the stimuli of {plain(label)} …"):
         points = _map(view.job_id, *layer)
     shown = points["stimulus"].to_numpy()

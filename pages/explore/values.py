@@ -9,10 +9,10 @@ import streamlit as st
 
 from mlem_core.base.typing import parse_layer
 from mlem_core.report import captions
-from pages.parts import choices, exporting
+from pages.parts import choices, exporting, naming
 from pages.parts.exporting import Panel
 from pages.parts.other_tables import values_to_tell_apart
-from pages.parts.wording import layer_label, plain
+from pages.parts.wording import plain
 
 if TYPE_CHECKING:
     from mlem_core.analysis.results import Results
@@ -41,7 +41,7 @@ def in_layers(view: View, results: Results) -> None:
             view.layer_names,
             "at",
             view.layer_names[len(view.layers) // 2],
-            format_func=layer_label,
+            format_func=naming.layer,
             help="The layer of the large matrix and of the map.",
         )
     layer = parse_layer(name)
@@ -57,7 +57,7 @@ def in_layers(view: View, results: Results) -> None:
     with right:
         points = value_map(table, feature, layer)
         Panel(
-            figures.value_map(points, layer_label(name)),
+            figures.value_map(points, naming.layer(name)),
             points,
             "values-map",
             captions.value_map(feature, basis),
@@ -105,6 +105,7 @@ def _feature(results: Results) -> str:
         list(results.resolved),
         "valued",
         results.most_important(results.resolved),
+        format_func=naming.of_features(results.resolved),
         help="Of the features whose values are told apart.",
     )
 

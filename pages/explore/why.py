@@ -12,7 +12,7 @@ from mlem_core.base.typing import parse_layer
 from mlem_core.report import captions
 from pages.explore import why_more
 from pages.explore.terms import computed_on
-from pages.parts import audited, background, choices, explained, frame, stored, uncertainty
+from pages.parts import audited, background, choices, explained, frame, naming, stored, uncertainty
 from pages.parts.exporting import Panel
 from pages.parts.view import View
 from pages.parts.wording import plain
@@ -111,6 +111,7 @@ def _pairs(view: View, why: Explanation, a: str, b: str) -> None:
     with first:
         term = choices.choose_one(
             "Term", list(terms), "term", next(t for t in terms if t != UNEXPLAINED),
+            format_func=naming.of_features(list(terms)),
             help="The feature whose contribution is looked at, or what is unexplained.",
         )  # fmt: skip
     with second:
@@ -169,8 +170,8 @@ def _pairs(view: View, why: Explanation, a: str, b: str) -> None:
     )
     st.caption(
         f"The {len(pairs)} pairs that {which} of the term "
-        f"{plain(term)}, each stimulus in one of them at most; one pair contributes "
-        "very little, they show the kind."
+        f"{plain(naming.now().feature(term))}, each stimulus in one of them at most; one pair "
+        "contributes very little, they show the kind."
     )
 
 

@@ -10,9 +10,9 @@ import streamlit as st
 
 from mlem_core.base.typing import parse_layer
 from mlem_core.report import captions
-from pages.parts import frame
+from pages.parts import frame, naming
 from pages.parts.exporting import Panel
-from pages.parts.wording import layer_label, plain
+from pages.parts.wording import plain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,7 +71,7 @@ def _alone(view: View, name: str, place: str) -> None:
     if results is None:
         return
     table = score_table(view, name)
-    st.markdown(f"**{plain(layer_label(name))}**")
+    st.markdown(f"**{plain(naming.layer(name))}**")
     ceiling = results.scores.groupby(["model", "layer"])["ceiling"].mean()[parse_layer(name)]
     Panel(
         figures.waterfall(table, view.all_features, "held-out ρ"),

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
 from pages.form import options as more_options
 from pages.form import representations
-from pages.form.draft import Draft
 from pages.parts import choices
 from pages.parts.wording import plain
 
+if TYPE_CHECKING:
+    from mlem_core.models.offer import Offer
+    from pages.form.draft import Draft
+    from pages.form.representations import Looked
 
-@st.cache_resource(ttl=60, show_spinner="Looking for models …")
-def _available() -> dict[str, bool]:
-    from mlem_core.models.registry import MODELS
+TRIO = ("mini-bert", "mini-gpt2", "mini-mamba")
+STEPS = "step1000, step10000, step143000"
 
-    return {name: model.available() for name, model in MODELS.items()}
+
+@st.cache_resource(ttl=60, max_entries=256, show_spinner="Looking for models …")
+def _offer(name: str) -> Offer:
+    from mlem_core.models.offer import look_up
+
+    return look_up(name)
 
 
 def chosen() -> list[str]:
@@ -30,56 +38,149 @@ def chosen() -> list[str]:
     return [name for name in asked if name != choices.NOTHING]
 
 
-def show(draft: Draft, options: dict[str, Any], wrong: str) -> None:
-    """Draw the step; `wrong` says what cannot be used."""
-    if wrong:
-        st.error(plain(wrong), icon=":material/error:")
+def choose(names: list[str]) -> None:
+    """Choose these models; none is a choice too."""
+    from mlem_core.models.registry import defaults
+
+    names = [name.strip() for name in names]
+    choices.put("models", None if set(names) == set(defaults()) else names or [choices.NOTHING])
+
+
+def offers() -> list[Offer]:
+    """What is known of each chosen model."""
+    return [_offer(name) for name in chosen()]
+
+
+def wrong(found: dict[str, Looked]) -> str:
+    """What stands in the way of a run; empty where nothing does.
+
+    Parameters
+    ----------
+    found : of each file
+    """
+    for offer in offers():
+        if offer.where == "nowhere":
+            return offer.problem
+    for name, looked in found.items():
+        if looked.problem:
+            return f"{name}: {looked.problem}"
+    if not chosen() and not representations.chosen():
+        return "no model is chosen; choose at least one, or add a file of representations."
+    return ""
+
+
+def show(draft: Draft, options: dict[str, Any], found: dict[str, Looked], amiss: str) -> None:
+    """Draw the step; `amiss` says what stands in the way of a run."""
     left, right = st.columns(2, gap="large")
     with left:
+        _presets()
         _models()
     with right:
-        representations.show(draft)
+        representations.show(draft, found)
+    # What is wrong with a model or a file stands beside it already.
+    beside = any(offer.where == "nowhere" for offer in offers())
+    if amiss and not beside and not any(looked.problem for looked in found.values()):
+        st.error(plain(amiss), icon=":material/error:")
     more_options.show(draft.stimuli, options)
+
+
+def _presets() -> None:
+    from mlem_core.models.registry import MODELS, defaults, on_hub
+
+    sizes = ", ".join(f"{name} {MODELS[name].megabytes} MB" for name in on_hub())
+    presets = {
+        "Small ones": (defaults(), "Five models that come with the program; no network is needed."),
+        "Controlled trio": (TRIO, "A BERT, a GPT-2 and a Mamba trained here on one text."),
+        "The paper's three": (
+            on_hub(),
+            f"Those of Salle et al. (2024), fetched from the Hugging Face hub: {sizes}.",
+        ),
+    }
+    with st.container(horizontal=True, gap="small"):
+        for label, (names, help) in presets.items():
+            st.button(
+                label,
+                help=help,
+                on_click=partial(choose, list(names)),
+                type="primary" if set(chosen()) == set(names) else "secondary",
+            )
+        with st.popover("A training run", icon=":material/timeline:", help="Checkpoints of one "
+                        "model, each a model of the analysis."):  # fmt: skip
+            _training_run()
+
+
+def _training_run() -> None:
+    base = st.text_input(
+        "Model",
+        "EleutherAI/pythia-70m",
+        key="training base",
+        help="Its id on the Hugging Face hub.",
+    )
+    steps = st.text_input(
+        "Revisions",
+        STEPS,
+        key="training steps",
+        help="Branches, tags or commits, with commas between them; each becomes a model of the "
+        "name id@revision.",
+    )
+    names = [f"{base.strip()}@{step.strip()}" for step in steps.split(",") if step.strip()]
+
+    def add() -> None:
+        choose(list(dict.fromkeys([*chosen(), *names])))
+
+    st.button(
+        f"Add {len(names)} checkpoint{'' if len(names) == 1 else 's'}",
+        key="training add",
+        icon=":material/add:",
+        on_click=add,
+        disabled=not (names and base.strip()),
+        help="Adds them to the models.",
+    )
 
 
 def _models() -> None:
     from mlem_core.models.registry import MODELS
 
-    available = _available()
     names = chosen()
     key = "form models"
     st.session_state[key] = names
     st.multiselect(
         "Models",
-        list(dict.fromkeys([*available, *names])),
+        list(dict.fromkeys([*MODELS, *names])),
         key=key,
         on_change=lambda: choose(st.session_state[key]),
-        format_func=lambda name: (
-            name if available.get(name, True) else f"{name} (not reachable now)"
-        ),
         accept_new_options=True,
         wrap=True,
         placeholder="Choose, or type a hub id or a folder",
-        help="Models of this list, or type any id of the Hugging Face hub or a folder with a "
-        "model (safetensors or GGUF).",
+        help="Models of this list, or type any id of the Hugging Face hub, with `@revision` where "
+        "it is not the latest, or a folder with a model (safetensors or GGUF).",
     )
-    lines = []
-    for name in names:
-        if name not in available:
-            lines.append(f"{name}: a hub id or a folder.")
-        elif available[name]:
-            lines.append(f"{name}: {MODELS[name].label}.")
-        else:
-            origin = MODELS[name].package or "the Hugging Face hub"
-            lines.append(
-                f"{name}: {MODELS[name].label}, from {origin}; it cannot be reached now, and the "
-                "run leaves it out if that stays so."
-            )
-    st.caption("  \n".join(plain(line) for line in lines))
+    with st.container(gap="xsmall"):
+        for offer in offers():
+            _line(offer)
 
 
-def choose(names: list[str]) -> None:
-    """Choose these models; none is a choice too."""
-    from mlem_core.models.registry import defaults
+def _line(offer: Offer) -> None:
+    """What a model is, and where it comes from."""
+    name = plain(offer.name)
+    if offer.where == "nowhere":
+        st.error(plain(offer.problem), icon=":material/error:")
+        return
+    label = offer.label.removeprefix(f"{offer.name}, ") or "a model by name"
+    size = f", {in_bytes(offer.n_bytes)}" if offer.n_bytes else ""
+    if offer.where == "away":
+        st.caption(
+            f":orange[:material/cloud_off:] {name}: {plain(label)}{size}; it cannot be reached "
+            "now, and the run leaves it out if that stays so."
+        )
+        return
+    where = "no download" if offer.where == "here" else f"from the hub{size}"
+    icon = "check" if offer.where == "here" else "cloud_download"
+    st.caption(f":material/{icon}: {name}: {plain(label)}; {where}.")
 
-    choices.put("models", None if set(names) == set(defaults()) else names or [choices.NOTHING])
+
+def in_bytes(n: float) -> str:
+    """A size in words: 210 MB, 1.2 GB."""
+    if n < 1e6:
+        return f"{max(1, round(n / 1e3))} kB"
+    return f"{n / 1e6:.0f} MB" if n < 1e9 else f"{n / 1e9:.1f} GB"

@@ -39,6 +39,8 @@ def show(draft: Draft) -> None:
             _table_choices(draft)
         elif draft.kind == "treebank":
             _treebank_choices(draft)
+        elif draft.kind == "set":
+            st.caption("A built-in set, read as it is: there is nothing to decide.")
         if draft.base is not None:
             for note in draft.base.notes:
                 st.caption(f":material/info: {plain(note)}")

@@ -1,11 +1,32 @@
-"""Files of representations: added, checked against the stimuli, taken away."""
+"""Files of representations: added with their check against the stimuli, renamed, taken away."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pages.form.draft import Draft
+import streamlit as st
+
+from mlem_core.base.errors import InputError
 from pages.parts import choices, stored
+from pages.parts.wording import plain
+
+if TYPE_CHECKING:
+    from pages.form.draft import Draft
+
+MOST_MB = 1_000
+MOST_NAMED = 6
+
+
+@dataclass(frozen=True)
+class Looked:
+    """A file as it was found: its layers by number, and what is wrong with it ("" for nothing)."""
+
+    layers: dict[int, str]
+    notes: tuple[str, ...] = ()
+    problem: str = ""
 
 
 def chosen() -> list[tuple[str, str]]:
@@ -14,12 +35,161 @@ def chosen() -> list[tuple[str, str]]:
     return [(name, upload) for name, equals, upload in found if equals]
 
 
-def keep(file: Any) -> str:
-    """Keep an uploaded file; how the URL names it."""
+def distances() -> list[str]:
+    """The names of the files whose arrays are distances."""
+    names = [name for name, _ in chosen()]
+    return [name for name in choices.get("precomputed") or [] if name in names]
+
+
+def _put(files: list[tuple[str, str]], precomputed: list[str]) -> None:
+    choices.put("files", [f"{name}={upload}" for name, upload in files])
+    choices.put("precomputed", precomputed)
+
+
+@st.cache_data(max_entries=32, show_spinner="Looking at the file …")
+def _look(path: str, n_stimuli: int, of_distances: bool) -> Looked:
+    from mlem_core.models.arrays import open_arrays
+    from mlem_core.pairs.distances import condensed_from_matrix
+
+    try:
+        arrays = open_arrays(Path(path), n_stimuli, distances=of_distances)
+        for layer, name in arrays.names.items():
+            if of_distances:
+                condensed_from_matrix(arrays.read(layer), layer=name)
+    except InputError as error:
+        return Looked({}, problem=str(error))
+    names = arrays.names if arrays.named else {layer: str(layer) for layer in arrays.names}
+    return Looked(names, arrays.left_out)
+
+
+def looked(draft: Draft, all_distances: bool) -> dict[str, Looked]:
+    """What each file holds, by its name; nothing while the stimuli cannot be used."""
+    found: dict[str, Looked] = {}
+    if draft.stimuli is None:
+        return found
+    for name, upload in chosen():
+        try:
+            path = str(stored.upload_path(upload))
+        except InputError as error:
+            found[name] = Looked({}, problem=str(error))
+        else:
+            found[name] = _look(path, len(draft.stimuli), all_distances or name in distances())
+    return found
+
+
+def show(draft: Draft, found: dict[str, Looked]) -> None:
+    """Draw what is added, each with its check, and what takes more."""
+    times = st.session_state.setdefault("files taken", 0)
+    st.file_uploader(
+        "Representations from a file (.npz, .safetensors, .csv)",
+        accept_multiple_files=True,
+        key=f"representations {times}",
+        on_change=partial(_take, f"representations {times}", draft),
+        max_upload_size=MOST_MB,
+        help="Makes any system a model, such as a brain recording: an array a layer, of shape "
+        "(stimuli, units), rows in the order of the stimuli, under a name of your own (`V1`) or "
+        "`layer_00`, `layer_01` …; or a CSV of one layer. Or distances, (stimuli, stimuli).",
+    )
+    for name, upload in chosen():
+        with st.container(border=True, gap="xsmall"):
+            _line(name, upload, found.get(name))
+
+
+def _line(name: str, upload: str, looked: Looked | None) -> None:
+    key = f"file name {name}"
+    st.session_state[key] = name
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        st.text_input(
+            "Name",
+            key=key,
+            on_change=lambda: _rename(name, st.session_state[key]),
+            help="What the figures call it.",
+        )
+        st.toggle(
+            "distances",
+            value=name in distances(),
+            key=f"file distances {name} {name in distances()}",
+            on_change=partial(_turn, name),
+            help="Its arrays are distances between every two stimuli, and no representations; they "
+            "are compared with the distances in the models.",
+        )
+    with st.container(horizontal=True, vertical_alignment="center"):
+        with st.container(gap=None):
+            _said(upload, looked)
+        st.button(
+            "Take away",
+            key=f"file away {name}",
+            icon=":material/close:",
+            type="tertiary",
+            on_click=partial(_take_away, name),
+            help="The analysis goes without this file.",
+        )
+
+
+def _said(upload: str, looked: Looked | None) -> None:
+    """What the check of a file found."""
+    file = plain(upload.rpartition("/")[2])
+    if looked is None:
+        st.caption(f"{file}: checked as soon as the stimuli can be used.")
+    elif looked.problem:
+        st.error(plain(looked.problem), icon=":material/error:")
+    else:
+        names = list(looked.layers.values())
+        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+        shown = plain(", ".join(names[:MOST_NAMED]) + more)
+        layers = f"layer{'s' if len(names) > 1 else ''} {shown}"
+        st.caption(f":material/check: {file}: {layers}")
+        for note in looked.notes:
+            st.warning(plain(f"A layer is left out: {note}"), icon=":material/warning:")
+
+
+def _take(key: str, draft: Draft) -> None:
+    """Add what was uploaded, whatever it holds: what is wrong is said in its line."""
+    from mlem_core.models.arrays import open_arrays, seem_distances
     from mlem_core.tasks import analyses
 
-    return stored.upload_name(analyses.keep_upload(file.getvalue(), file.name, stored.store()))
+    files, precomputed = chosen(), distances()
+    for one in st.session_state[key]:
+        path = analyses.keep_upload(one.getvalue(), one.name, stored.store())
+        name = _own_name(Path(one.name).stem, [name for name, _ in files])
+        files.append((name, stored.upload_name(path)))
+        if draft.stimuli is None:
+            continue
+        n = len(draft.stimuli)
+        try:
+            if seem_distances(open_arrays(path, n), n):
+                precomputed.append(name)
+        except InputError:
+            pass  # said in its line
+    _put(files, precomputed)
+    # An empty uploader for the next one: what is added stands below it.
+    st.session_state["files taken"] += 1
 
 
-def show(draft: Draft) -> None:
-    """Draw what is added, and what takes more."""
+def _own_name(name: str, taken: list[str]) -> str:
+    # An equals sign parts the name from the file in the URL.
+    name = name.replace("=", " ").strip() or "file"
+    number, new = 1, name
+    while new in taken:
+        number += 1
+        new = f"{name} {number}"
+    return new
+
+
+def _rename(name: str, asked: str) -> None:
+    files = chosen()
+    new = _own_name(asked, [other for other, _ in files if other != name])
+    _put(
+        [(new if one == name else one, upload) for one, upload in files],
+        [new if one == name else one for one in distances()],
+    )
+
+
+def _turn(name: str) -> None:
+    now = distances()
+    without = [one for one in now if one != name]
+    choices.put("precomputed", without if name in now else [*now, name])
+
+
+def _take_away(name: str) -> None:
+    _put([one for one in chosen() if one[0] != name], [one for one in distances() if one != name])

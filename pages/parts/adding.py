@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from mlem_core.base.typing import parse_layer
-from pages.parts import choices, stored
+from pages.parts import choices, naming, stored
 
 if TYPE_CHECKING:
-    from mlem_core.analysis.analysis import Analysis
-    from mlem_core.base.labels import Names
     from mlem_core.report.chosen import Chosen
     from mlem_core.report.figures import Drawn
     from pages.parts.view import View
@@ -34,12 +32,17 @@ def remember(view: View) -> None:
     st.session_state["view"] = view
 
 
+def name_of(name: str) -> str:
+    """What the core calls a figure that a page calls `name`."""
+    known = name.replace("-", "_")
+    return FIGURES.get(known, known)
+
+
 def figure_of(name: str) -> str:
     """The figure in the core's registry that a page calls `name`; empty where there is none."""
     from mlem_core.report.figures import FIGURES as there
 
-    known = name.replace("-", "_")
-    known = FIGURES.get(known, known)
+    known = name_of(name)
     return known if known in there else ""
 
 
@@ -99,20 +102,6 @@ def _read(kept: Sequence[Mapping[str, object]]) -> tuple[list[Chosen], list[str]
     return found, lost
 
 
-def names(analysis: Analysis) -> Names:
-    """What the features and models of the chosen analysis are called."""
-    from mlem_core.base.labels import Names
-    from mlem_core.tasks import notes
-
-    shown = notes.read(analysis_id(), stored.store()).shown
-    features = {feature.name for feature in analysis.stimuli.features}
-    models = {model for model, _ in analysis.layers}
-    return Names(
-        features={name: text for name, text in shown.items() if name in features},
-        models={name: text for name, text in shown.items() if name in models},
-    )
-
-
 def drawn(one: Chosen, *, narrow: bool, flags: bool = True) -> Drawn | None:
     """A figure of the report, drawn again; None while its tables are computed (which is shown)."""
     from mlem_core.report.figures import Drawing
@@ -122,6 +111,5 @@ def drawn(one: Chosen, *, narrow: bool, flags: bool = True) -> Drawn | None:
     results = View(one.analysis, analysis, one.selection).results()
     if results is None:
         return None
-    called = names(stored.open_analysis(analysis_id()))
-    drawing = Drawing(store=stored.store(), narrow=narrow, flags=flags, names=called)
+    drawing = Drawing(store=stored.store(), narrow=narrow, flags=flags, names=naming.now())
     return one.drawn(analysis, results, drawing)

@@ -156,12 +156,20 @@ def choose_any(
     return list(st.multiselect(label, options, **more))
 
 
-def toggle_many(label: str, options: Sequence[str], name: str, help: str) -> list[str]:
-    """As `choose_many` with all as the default; a few options are all in sight."""
+def toggle_many(
+    label: str, options: Sequence[str], name: str, called: Callable[[str], str], *, help: str
+) -> list[str]:
+    """As `choose_many` with all as the default; a few options are all in sight.
+
+    Parameters
+    ----------
+    called : gives what an option is called
+    """
     if len(options) > MOST_PILLS:
-        return choose_many(label, options, name, options, help=help)
+        return choose_many(label, options, name, options, format_func=called, help=help)
     more = _prepare_many(options, name, options)
-    chosen = st.pills(label, options, selection_mode="multi", format_func=plain, help=help, **more)
+    more |= {"format_func": lambda one: plain(called(one)), "help": help}
+    chosen = st.pills(label, options, selection_mode="multi", **more)
     return [option for option in options if option in chosen]
 
 

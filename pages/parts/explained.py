@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from mlem_core.base.typing import parse_layer
-from pages.parts import audited, background, stored, uncertainty
+from pages.parts import audited, background, naming, stored, uncertainty
 from pages.parts.wording import plain
 
 if TYPE_CHECKING:
@@ -47,7 +47,12 @@ def _explanation(job_id: str, a: str, b: str, features: tuple[str, ...]) -> Expl
 
 
 def of_pair(view: View, a: str, b: str) -> Explained:
-    """Why the layers "model:layer" a and b are alike."""
+    """Why the layers "model:layer" a and b are alike, in the names that the user gave."""
+    found = _of_pair(view, a, b)
+    return replace(found, why=replace(found.why, names=naming.now()))
+
+
+def _of_pair(view: View, a: str, b: str) -> Explained:
     from mlem_core.robustness.finding import explanation_of
 
     options = {

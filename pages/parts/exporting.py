@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import streamlit as st
 
-from pages.parts import frame, tables
+from pages.parts import adding, frame, tables
+from pages.parts.paper import paper, pick
+from pages.parts.wording import plain
 
 if TYPE_CHECKING:
     import pandas as pd
     from plotly.graph_objects import Figure
 
     from mlem_core.figures import Paper
+    from mlem_core.report.chosen import Chosen
 
+# The figures that can be saved where two layers are looked at.
+THIS, WHOLE = "this one", "figure 4: scatter and both maps"
 # Of each format: file ending, MIME type, and what it is for.
 FORMATS = {
     "PDF": (
@@ -41,7 +46,8 @@ FORMATS = {
     "LaTeX": (
         "tex",
         "application/x-tex",
-        "The numbers of the figure as a table for a paper; it needs the package booktabs.",
+        "The numbers of the figure as a table for a paper; it needs the packages booktabs and "
+        "longtable.",
     ),
 }
 
@@ -64,9 +70,13 @@ class Panel:
     figure : what is drawn
     data : the table that it is drawn from
     name : file name of the downloads, without ending
-    caption : how it was computed, and on how much
+    caption : for print: what one sees, how it was computed, and on how much
     narrow : gives the figure for one column of a journal, where it is another one
     table : gives the LaTeX table, where it is not `data`
+    line : what the screen says below it; by default what `mlem_core.report.lines` has for it
+    title : of the files, and of the LaTeX table; by default as for `line`
+    options : what a report needs beside the page's choices to draw it again, see
+        `mlem_core.report.shown.Drawing`
     """
 
     figure: Figure
@@ -75,6 +85,9 @@ class Panel:
     caption: str
     narrow: Callable[[], Figure] | None = None
     table: Callable[[], pd.DataFrame] | None = None
+    line: str = ""
+    title: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
 
     def show(self) -> None:
         """Draw it, with its caption and its export."""
@@ -102,83 +115,97 @@ class Panel:
             alt=self.caption,
             **selecting,
         )
-        st.caption(self.caption)
-        _export(self)
+        _below(self)
         return state
 
 
-def _pick(
-    label: str, options: list[Any], name: str, setting: str, help: str, first: int = 0, **more: Any
-) -> Any:
-    """A choice that is the same in the export of all figures; `first` is taken until it is made."""
-    settings = st.session_state.setdefault("export", {})
-    key = f"export {setting} {name}"
-    chosen = settings.get(setting)
-    st.session_state[key] = chosen if chosen in options else options[first]
-
-    def remember() -> None:
-        settings[setting] = st.session_state[key]
-
-    return st.segmented_control(
-        label, options, key=key, required=True, on_change=remember, help=help, **more
-    )
-
-
 @st.fragment
-def _export(drawing: Panel) -> None:
+def _below(drawing: Panel) -> None:
+    """The line below a figure, and what is folded beside it."""
+    from mlem_core.report import lines
+
+    row = st.container(horizontal=True, vertical_alignment="center")
+    row.caption(
+        drawing.line or lines.line(adding.name_of(drawing.name)) or drawing.caption, width="stretch"
+    )
+    with row.popover(
+        "How computed",
+        icon=":material/function:",
+        key=f"how {drawing.name}",
+        help="What is seen, how it was computed and on how much: the caption in print.",
+    ):
+        st.markdown(plain(drawing.caption))
     # What is in it is made only when it is opened, so that a redraw does not wait for it.
-    popover = st.popover(
+    popover = row.popover(
         "Export",
         icon=":material/download:",
         key=f"export {drawing.name}",
         on_change="rerun",
-        help="This figure as a file for a paper, and the numbers behind it.",
+        help="This figure as a file for a paper, and the numbers behind it; or into the report.",
     )
-    if not popover.open:
-        return
-    with popover:
-        format = _pick("Format", list(FORMATS), drawing.name, "format", "What the file is.")
-        st.caption(FORMATS[format][2])
-        paper = _paper(drawing.name, format) if format in ("PDF", "SVG", "PNG") else None
-        if paper is not None and paper.narrow and drawing.narrow is not None:
+    if popover.open:
+        with popover:
+            frame.attempt(partial(_export, drawing))
+
+
+def _export(drawing: Panel) -> None:
+    at = drawing.name  # of the widgets, whatever is saved
+    figure = adding.figure_of(drawing.name)
+    if figure in adding.OF_TWO:
+        whole = pick(
+            "Figure",
+            [THIS, WHOLE],
+            at,
+            "whole",
+            "The importances of the two layers and the maps of the stimuli in both, in one figure.",
+        )
+        if whole == WHOLE:
+            figure, drawing = "two_layers", replace(drawing, name="figure-4")
+    format = pick("Format", list(FORMATS), at, "format", "What the file is.")
+    st.caption(FORMATS[format][2])
+    size = paper(at, format) if format in ("PDF", "SVG", "PNG") else None
+    chosen = adding.chosen(figure, drawing.options) if figure else None
+    row = st.container(horizontal=True)
+    with row:
+        if figure == "two_layers" and chosen is not None:
+            made = adding.drawn(chosen, narrow=size is not None and size.narrow)
+            if made is None:
+                return
+            drawing = Panel(
+                made.figure,
+                made.data,
+                drawing.name,
+                made.caption,
+                table=lambda: made.printed,
+                title=made.title,
+            )
+        elif size is not None and size.narrow and drawing.narrow is not None:
             drawing = replace(drawing, figure=drawing.narrow())
-        _download(drawing, format, paper)
+        _download(drawing, format, size, at)
+        if chosen is not None:
+            _add(chosen, at)
 
 
-def _paper(name: str, format: str) -> Paper:
-    from mlem_core.figures import DPI, FONTS, WIDTHS_MM, Paper
+def _add(chosen: Chosen, at: str) -> None:
+    def add() -> None:
+        adding.change(lambda there: [*there, chosen])
+        st.toast("Added to the report.", icon=":material/check:")
 
-    width = _pick(
-        "Width",
-        list(WIDTHS_MM),
-        name,
-        "width",
-        "The width of the printed figure; text keeps its size.",
-        first=1,
-        format_func=lambda one: f"{one}, {WIDTHS_MM[one]:.0f} mm",
+    st.button(
+        "Add to report",
+        icon=":material/note_add:",
+        key=f"add {at}",
+        on_click=add,
+        help="Puts the figure as it is now into the page Report, where all chosen figures get one "
+        "size and are saved together.",
     )
-    font = _pick(
-        "Font",
-        list(FONTS),
-        name,
-        "font",
-        "The font of all text; a server without it takes one of the same widths.",
-    )
-    points = _pick(
-        "Text size", [6, 7, 8, 9, 10], name, "points", "In points, as in a journal's guidelines.",
-        first=1, format_func=lambda one: f"{one} pt",
-    )  # fmt: skip
-    dpi = DPI[0]
-    if format == "PNG":
-        dpi = _pick("Resolution", list(DPI), name, "dpi", "Pixels an inch.",
-                    format_func=lambda one: f"{one} dpi")  # fmt: skip
-    return Paper(width_mm=WIDTHS_MM[width], font=font, points=float(points), dpi=int(dpi))
 
 
-def _download(drawing: Panel, format: str, paper: Paper | None) -> None:
+def _download(drawing: Panel, format: str, paper: Paper | None, at: str) -> None:
     from mlem_core import figures
-    from mlem_core.report import latex
+    from mlem_core.report import latex, lines
 
+    title = drawing.title or lines.title(adding.name_of(drawing.name))
     if paper is not None and not figures.can_write_images():
         _from_the_browser(drawing, format, paper)
         return
@@ -189,9 +216,9 @@ def _download(drawing: Panel, format: str, paper: Paper | None) -> None:
             return as_csv(drawing.data)
         if format == "LaTeX":
             table = drawing.data if drawing.table is None else drawing.table()
-            return latex.table(table, drawing.caption, f"tab:{name}").encode()
+            return latex.table(table, drawing.caption, f"tab:{name}", title=title).encode()
         return figures.as_file(
-            drawing.figure, format.lower(), paper, title=name, caption=drawing.caption
+            drawing.figure, format.lower(), paper, title=title or name, caption=drawing.caption
         )
 
     st.download_button(
@@ -199,7 +226,7 @@ def _download(drawing: Panel, format: str, paper: Paper | None) -> None:
         data=content,
         file_name=f"{name}.{ending}",
         mime=mime,
-        key=f"download {name}",
+        key=f"download {at}",
         type="primary",
         icon=":material/download:",
         on_click="ignore",

@@ -10,7 +10,7 @@ from pathlib import Path
 import streamlit as st
 
 from mlem_core.base.errors import InputError
-from pages.parts import choices, running, tour
+from pages.parts import choices, naming, running, tour
 from pages.parts.screens import SCREENS
 from pages.parts.wording import plain
 
@@ -53,9 +53,12 @@ def _keep_what_is_loaded(page: str) -> None:
 
 
 def attempt(body: Callable[[], None]) -> None:
-    """Draw a part of a page; its errors leave the other parts alone."""
+    """Draw a part of a page, figures with the user's names; its errors leave the others alone."""
+    from mlem_core.figures.naming import naming as named
+
     try:
-        body()
+        with named(naming.now()):
+            body()
     except InputError as error:
         st.error(plain(error), icon=":material/error:")
     except Exception:

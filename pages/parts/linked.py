@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from mlem_core.base.typing import layer_name
-from pages.parts import choices
+from pages.parts import choices, naming
 from pages.parts.screens import SCREENS
-from pages.parts.wording import layer_label, plain
+from pages.parts.wording import plain
 
 if TYPE_CHECKING:
     from pages.parts.view import View
@@ -56,7 +56,7 @@ def one_after_the_other(view: View, points: list[dict[str, Any]], where: str) ->
     if len(clicked) == 2:
         with st.container(border=True, horizontal=True, vertical_alignment="center"):
             a, b = clicked
-            st.markdown(f"**{plain(layer_label(a))}** and **{plain(layer_label(b))}**")
+            st.markdown(f"**{plain(naming.layer(a))}** and **{plain(naming.layer(b))}**")
             if st.button(
                 "Look at these two",
                 icon=SCREENS["explore"].icon,
@@ -67,6 +67,6 @@ def one_after_the_other(view: View, points: list[dict[str, Any]], where: str) ->
                 go(view, a, b, tab="pairs")
     elif clicked:
         st.info(
-            f"{plain(layer_label(clicked[0]))} is chosen; click a second layer.",
+            f"{plain(naming.layer(clicked[0]))} is chosen; click a second layer.",
             icon=":material/ads_click:",
         )

@@ -10,7 +10,16 @@ import streamlit as st
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import many
 from mlem_core.estimators.registry import check_values
-from pages.parts import capsules, choices, method, other_tables, stored, taking_back
+from pages.parts import (
+    adding,
+    capsules,
+    choices,
+    method,
+    naming,
+    other_tables,
+    stored,
+    taking_back,
+)
 from pages.parts.screens import SCREENS
 from pages.parts.view import View
 from pages.parts.wording import plain
@@ -69,6 +78,7 @@ def open_view(url_path: str, lead: str) -> View | None:
             there = tuple(layer for layer in selection.layers if layer in analysis.layers)
             selection = replace(selection, layers=there)
     view = View(job_id, analysis, selection)
+    adding.remember(view)
     with head:
         capsules.offer(view)
     return view
@@ -151,6 +161,7 @@ def _choose_selection(job_id: str, analysis: Analysis) -> tuple[Selection, dict[
         "Features",
         names,
         "features",
+        naming.of_features(names),
         help="The metric model is fitted again with the features that you keep, from the "
         "pair tables; no language model runs for it.",
     )
@@ -168,7 +179,11 @@ def _choose_layers(analysis: Analysis) -> list[Layer]:
     models = list(dict.fromkeys(model for model, _ in analysis.layers))
     numbers = [str(n) for n in sorted({layer for _, layer in analysis.layers})]
     shown = choices.toggle_many(
-        "Models", models, "show_models", help="The models whose layers are shown."
+        "Models",
+        models,
+        "show_models",
+        naming.of_models(models),
+        help="The models whose layers are shown.",
     )
     at = choices.choose_many(
         "Layers",

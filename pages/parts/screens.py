@@ -84,6 +84,7 @@ SCREENS = {
             },
         ),
         Screen("trust", "Trust", "verified", formerly={"robustness": {}}),
+        Screen("report", "Report", "description"),
         Screen("docs", "Docs", "menu_book"),
         Screen("versus", "Two analyses", "difference", listed=False),
     )

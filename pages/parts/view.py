@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from mlem_core.base.typing import layer_name
-from pages.parts import background, choices, prefetch, stored
-from pages.parts.wording import layer_label
+from pages.parts import background, choices, naming, prefetch, stored
 
 if TYPE_CHECKING:
     from mlem_core.analysis.analysis import Analysis
@@ -171,7 +170,7 @@ def two_layers(view: View) -> tuple[str, str]:
             view.layer_names,
             "a",
             one,
-            format_func=layer_label,
+            format_func=naming.layer,
             help="One of the two layers that are compared.",
         )
     with second:
@@ -180,7 +179,7 @@ def two_layers(view: View) -> tuple[str, str]:
             view.layer_names,
             "b",
             other,
-            format_func=layer_label,
+            format_func=naming.layer,
             help="The other one.",
         )
     return a, b

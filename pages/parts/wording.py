@@ -6,8 +6,6 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mlem_core.base.typing import parse_layer
-
 if TYPE_CHECKING:
     from mlem_core.base.typing import Progress
 
@@ -36,9 +34,3 @@ def progress_text(progress: Progress, seconds_left: float | None) -> str:
     if progress.done < progress.total and seconds_left is not None:
         text += f", about {duration(seconds_left)} left"
     return plain(text)
-
-
-def layer_label(name: str) -> str:
-    """ "minilm layer 3" of "minilm:3"."""
-    model, layer = parse_layer(name)
-    return f"{model} layer {layer}"

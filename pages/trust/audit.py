@@ -14,7 +14,7 @@ from pages.parts.wording import plain
 def show(view: View) -> None:
     """What the audit says of every layer, or the button that makes it."""
     from mlem_core import figures
-    from mlem_core.robustness.flags import flags, summary
+    from mlem_core.robustness.flags import flags, marked, summary
     from mlem_core.robustness.variants import CONTROL, SAYS
 
     audit = audited.audit(view)
@@ -32,16 +32,18 @@ def show(view: View) -> None:
     for notice in audit.notices:
         st.caption(plain(notice))
     Panel(
-        figures.audit_map(audit.layers, audit.changes, flagged, SAYS, CONTROL),
+        figures.audit_map(audit.layers, audit.changes, marked(flagged), SAYS, CONTROL),
         audit.layers,
         "audit",
         captions.audit(len(view.analysis.stimuli), view.analysis.tables.n_pairs),
     ).show()
     exporting.show_table(
-        flagged,
+        flagged.sort_values("severity", ascending=False, kind="stable"),
         "audit-marks",
         "What changes, and why it is flagged",
-        "A row a layer (or pair of layers) and variant whose conclusion changes.",
+        "A row a layer (or pair of layers) and variant whose result changes by a limit or more; "
+        "severity: by how many times the limit, where that changes a conclusion. Figures mark "
+        "those from 2 on.",
     )
     exporting.show_table(
         audit.changes,

@@ -9,10 +9,10 @@ import streamlit as st
 
 from mlem_core.base.typing import parse_layer
 from mlem_core.report import captions
-from pages.parts import background, choices, exporting, stored, uncertainty
+from pages.parts import background, choices, exporting, naming, stored, uncertainty
 from pages.parts.exporting import Panel
 from pages.parts.view import View, two_layers
-from pages.parts.wording import layer_label, plain
+from pages.parts.wording import plain
 
 if TYPE_CHECKING:
     from mlem_core.base.typing import Layer
@@ -117,6 +117,7 @@ def _show_combinations(view: View, claim: Claim, multiverse: Multiverse) -> None
         table,
         "multiverse",
         captions.multiverse(len(view.analysis.stimuli), len(table), view.analysis.spec.folds),
+        options={"claim": claim.text},
     ).show()
     exporting.show_table(
         by_choice(claim, multiverse),
@@ -135,7 +136,7 @@ def _third(view: View, a: str, b: str) -> str:
     """The third layer of a claim that has one."""
     others = [name for name in view.layer_names if name not in (a, b)]
     return choices.choose_one(
-        "Third layer", view.layer_names, "c", (others or [a])[0], format_func=layer_label,
+        "Third layer", view.layer_names, "c", (others or [a])[0], format_func=naming.layer,
         help="The layer that the first one is less like.",
     )  # fmt: skip
 
@@ -190,12 +191,18 @@ def _chosen_claim(view: View, kind: str, layers: list[Layer]) -> Claim | None:
     ranked = [name for name in mean.index if name in names] or names
     with middle:
         feature = choices.choose_one(
-            "Feature", names, "feature", ranked[0], help="The feature that it is about."
+            "Feature",
+            names,
+            "feature",
+            ranked[0],
+            format_func=naming.of_features(names),
+            help="The feature that it is about.",
         )
     if kind == "above":
         with right:
             other = choices.choose_one(
                 "Other feature", names, "other", next(n for n in [*ranked, *names] if n != feature),
+                format_func=naming.of_features(names),
                 help="The feature that it is compared with.",
             )  # fmt: skip
         if other == feature:

@@ -82,7 +82,7 @@ def test_features_layers_and_export_by_keyboard(app: App, page: Page) -> None:
     page.goto(f"{app.url}/profiles?analysis=example")
     traces(page)
     settled(page)
-    tab_to(page, "^word_length")
+    tab_to(page, "^word length")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Space")
     page.wait_for_function(

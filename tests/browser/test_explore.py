@@ -67,7 +67,7 @@ def test_the_example_shows_the_pairs_behind_its_finding_at_once(app: App, page: 
     traces(page, 1)
     settled(page)
     page.get_by_text("The pairs of stimuli behind it").click()
-    expect(page.get_by_text("The 8 pairs that add most of the term part_of_speech")).to_be_visible()
+    expect(page.get_by_text("The 8 pairs that add most of the term part of speech")).to_be_visible()
 
 
 def test_docs_papers_and_glossary_are_a_click_from_every_screen(app: App, page: Page) -> None:

@@ -14,7 +14,20 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from driving import ROOT, SMALL, START, App, explore, picture, run, served, settled, traces, upload
+from driving import (
+    ROOT,
+    SHOWN,
+    SMALL,
+    START,
+    App,
+    explore,
+    picture,
+    run,
+    served,
+    settled,
+    traces,
+    upload,
+)
 from playwright.sync_api import Browser, Page, expect
 from pypdf import PdfReader
 
@@ -207,6 +220,7 @@ def test_a_csv_with_a_mistake_is_mended_run_cancelled_and_run_again(
     expect(
         page.get_by_text("36 stimuli (words in their sentences), 1 features: kind")
     ).to_be_visible()
+    page.get_by_role("button", name="2 Roles").click()
     expect(page.get_by_text("Nothing in the stimuli stands in the way")).to_be_visible()
     picture(page, "story-mended")
     run(page)
@@ -221,9 +235,9 @@ def test_ticking_a_feature_redraws(app: App, page: Page) -> None:
     page.goto(f"{app.url}/profiles?analysis=example")
     traces(page)
     settled(page)
-    page.evaluate(CLICK_TO_FIGURE, "part_of_speech")
+    page.evaluate(CLICK_TO_FIGURE, "part of speech")
     settled(page)
-    assert "part_of_speech" not in {trace["name"] for trace in traces(page)}
+    assert "part of speech" not in {trace["name"] for trace in traces(page)}
     page.get_by_role("button", name="minilm", exact=True).click()
     page.wait_for_function(
         "() => !document.querySelector('.js-plotly-plot').layout.annotations"
@@ -318,7 +332,7 @@ def test_a_pdf_for_a_paper(app: App, page: Page) -> None:
     assert waiting.value.suggested_filename == "profiles.pdf"
     (drawn,) = PdfReader(io.BytesIO(Path(waiting.value.path()).read_bytes())).pages
     assert float(drawn.mediabox.width) / 72 * 25.4 == pytest.approx(89, abs=0.5)
-    assert "part_of_speech" in drawn.extract_text()
+    assert "part of speech" in drawn.extract_text()
     for font in drawn["/Resources"]["/Font"].values():
         (inner,) = font.get_object()["/DescendantFonts"]
         assert "/FontFile2" in inner.get_object()["/FontDescriptor"]
@@ -378,12 +392,12 @@ def test_a_baseline_beside_the_profiles(app: App, page: Page, done: str) -> None
     page.get_by_role("button", name="Compute it").click()
     expect(page.get_by_text("Accuracy of a linear classifier for each feature")).to_be_visible()
     below = {trace["name"]: trace["n"] for trace in traces(page, 1)}
-    assert all(below[name] >= 7 for name in SMALL & below.keys())
-    assert {"tense", "part_of_speech"} <= below.keys()
+    assert all(below[name] >= 7 for name in SHOWN & below.keys())
+    assert {"tense", "part of speech"} <= below.keys()
     # A feature has the colour that it has above.
     assert page.evaluate(
         """() => { const [a, b] = [...document.querySelectorAll('.js-plotly-plot')].map(p =>
-          p._fullData.find(t => t.name === 'part_of_speech').line.color); return a === b }"""
+          p._fullData.find(t => t.name === 'part of speech').line.color); return a === b }"""
     )
     page.get_by_text(
         "Accuracy of a linear classifier for each feature"
@@ -440,7 +454,7 @@ def test_export_without_chromium_on_the_server(app_without_chromium: App, page: 
         content = Path(waiting.value.path()).read_bytes()
         assert content.startswith(start)
         if format == "SVG":
-            assert b"part_of_speech" in content
+            assert b"part of speech" in content
         else:
             width = int.from_bytes(content[16:20], "big")
             assert width == pytest.approx(183 / 25.4 * 300, rel=0.01)
@@ -464,7 +478,7 @@ def test_a_copied_link_opens_the_same_screen(
     choice.fill("yes")
     choice.press("Enter")
     page.wait_for_url(re.compile("products=yes"))
-    expected = re.compile("word_length × |part_of_speech × |note × ")
+    expected = re.compile("word length × |part of speech × |note × ")
     page.wait_for_function(
         "() => document.querySelector('.js-plotly-plot').data.some(t => t.name.includes('×'))"
     )
@@ -480,10 +494,11 @@ def test_a_copied_link_opens_the_same_screen(
 def test_a_slow_estimator_is_computed_once(app: App, page: Page, done: str) -> None:
     page.goto(f"{app.url}/profiles?{done}&fit=spearman")
     expect(page.get_by_text("takes about a second a layer")).to_be_visible()
-    assert {trace["name"] for trace in traces(page)} >= SMALL
+    assert {trace["name"] for trace in traces(page)} >= SHOWN
+    page.get_by_role("button", name="How computed").first.click()
     expect(page.get_by_text("Fitted with estimator spearman")).to_be_visible()
     page.reload()
-    assert {trace["name"] for trace in traces(page)} >= SMALL
+    assert {trace["name"] for trace in traces(page)} >= SHOWN
     expect(page.get_by_text("takes about a second a layer")).to_have_count(0)
     picture(page, "story-spearman")
 
@@ -496,12 +511,12 @@ def test_missing_values_are_treated_otherwise(app: App, page: Page, done: str) -
 
 def test_two_users_at_once(app: App, page: Page, browser: Browser, done: str) -> None:
     other = fresh_page(browser)
-    for one, name in ((page, "tense"), (other, "word_length")):
+    for one, name in ((page, "tense"), (other, "word length")):
         one.goto(f"{app.url}/profiles?{done}")
         traces(one)
         settled(one)
         one.get_by_role("button", name=name, exact=True).click()
-    for one, name, kept in ((page, "tense", "word_length"), (other, "word_length", "tense")):
+    for one, name, kept in ((page, "tense", "word length"), (other, "word length", "tense")):
         one.wait_for_function(
             "name => !document.querySelector('.js-plotly-plot').data.some(t => t.name === name)",
             arg=name,

@@ -13,14 +13,42 @@ from mlem_core.robustness.flags import reasons
 from mlem_core.robustness.variants import CONTROL, SAYS
 
 LAYERS = [("a", 0), ("a", 1), ("<b>", 2)]
+FIRST = "without-first"
 MARKS = pd.DataFrame(
     [
-        ("profiles", "a", 1, "", -1, "without-first", "without position 0 f matters most, not g"),
-        ("scores", "a", 1, "", -1, "without-first", "without position 0 ρ is 0.1 instead of 0.4"),
-        ("scores", "a", 0, "", -1, "random-weights", "random weights reach ρ = 0.4"),
-        ("rsa", "a", 0, "<b>", 2, "cosine", "with cosine distance RSA is 0.9 instead of 0.1"),
+        (
+            "profiles",
+            "a",
+            1,
+            "",
+            -1,
+            "without-first",
+            "without position 0 f matters most, not g",
+            4.0,
+        ),
+        (
+            "scores",
+            "a",
+            1,
+            "",
+            -1,
+            "without-first",
+            "without position 0 ρ is 0.1 instead of 0.4",
+            0.0,
+        ),
+        ("scores", "a", 0, "", -1, "random-weights", "random weights reach ρ = 0.4", 2.0),
+        ("rsa", "a", 0, "<b>", 2, "cosine", "with cosine distance RSA is 0.9 instead of 0.1", 4.0),
     ],
-    columns=["measure", "model_a", "layer_a", "model_b", "layer_b", "variant", "reason"],
+    columns=[
+        "measure",
+        "model_a",
+        "layer_a",
+        "model_b",
+        "layer_b",
+        "variant",
+        "reason",
+        "severity",
+    ],
 )
 
 
@@ -71,7 +99,8 @@ def test_the_map_shows_every_quantity_and_dots_the_marked() -> None:
 
 def test_reasons_are_by_layer_and_by_pair() -> None:
     assert reasons(MARKS, "profiles") == {("a", 1): "without position 0 f matters most, not g"}
-    assert set(reasons(MARKS, "scores")) == {("a", 0), ("a", 1)}
+    # Where only a number changes, a figure says nothing.
+    assert set(reasons(MARKS, "scores")) == {("a", 0)}
     pair = reasons(MARKS, "rsa")
     assert pair[("a", 0), ("<b>", 2)] == pair[("<b>", 2), ("a", 0)]
     assert len(pair) == 2 and reasons(MARKS, "tau") == {}

@@ -25,7 +25,7 @@ from mlem_core.report.figures import FIGURES, Drawing, Drawn, Shown
 from mlem_core.storage.store import Store
 from mlem_core.tasks import examples
 
-WIDTHS = tuple(figures.WIDTHS_MM.values())
+WIDTHS = tuple(figures.WIDTHS_MM[name] for name in ("one column", "two columns"))
 # The example tells no values apart and has no baselines: those are of a small analysis.
 OF_VALUES = tuple(name for name in FIGURES if name.startswith(("values", "baseline")))
 Box = np.ndarray  # (4, 2) corners of a letter, in points

@@ -249,6 +249,32 @@ def test_flags_of_the_audit_stand_at_their_pairs() -> None:
     assert said == [0, 2]
 
 
+def test_the_marks_of_the_audit_can_be_left_out() -> None:
+    square = square_of({"a": 2, "b": 1})
+    pair = (("a", 1), ("b", 0))
+    both = {"rsa": {pair: "it changes"}, "tau": {pair: "so does it"}}
+    with_marks = figures.similarity_matrices(
+        square, square, annotations=figures.Annotations(flags=both)
+    )
+    without = figures.without_marks(with_marks)
+    is_sound(without)
+    names = [trace.name for trace in with_marks.data if not trace.name.startswith("audit")]
+    assert [trace.name for trace in without.data] == names
+    assert len(with_marks.data) == len(names) + 2
+    assert without.layout == with_marks.layout
+    importance = pd.DataFrame(
+        {"model": "a", "layer": [0, 1], "fold": 0, "feature": "f", "importance": 0.2}
+    )
+    marked = figures.profiles(
+        importance,
+        importance[["model", "layer", "fold"]],
+        ["f"],
+        annotations=figures.Annotations(flags={("a", 1): "it changes"}),
+    )
+    assert "audit" in {trace.name for trace in marked.data}
+    assert "audit" not in {trace.name for trace in figures.without_marks(marked).data}
+
+
 @pytest.mark.parametrize("across", [1, 2])
 @pytest.mark.parametrize("order", ["model", "clustering"])
 def test_matrices_are_square_and_of_one_size(across: int, order: str) -> None:

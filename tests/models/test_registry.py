@@ -18,6 +18,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.models import forward, hub, registry
 from mlem_core.models.loaded import quiet
 from mlem_core.models.loading import open_model, resolve_device
+from mlem_core.models.offer import Shape, look_up
 from mlem_core.models.registry import ModelUnavailable
 
 ROOT = Path(__file__).parents[2]
@@ -193,6 +194,8 @@ def served(bert, fresh_hub, monkeypatch, tmp_path):
                     for f in public.iterdir()
                 ]
                 self.answer(200, json.dumps(tree).encode(), kind, send)
+            elif path.startswith("/api/models/someone/bert/revision/step2000"):
+                self.answer(404, b"{}", {"X-Error-Code": "RevisionNotFound"}, send)
             elif path.startswith("/api/models/someone/bert"):
                 siblings = [{"rfilename": file.name} for file in public.iterdir()]
                 info = {"id": "someone/bert", "sha": COMMIT, "siblings": siblings, "tags": []}
@@ -235,6 +238,36 @@ def test_a_hub_model_is_fetched_once_and_then_needs_no_network(served, monkeypat
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     assert registry.identity("someone/bert") == COMMIT
     assert open_model("someone/bert", "cpu").n_layers == 3
+
+
+def test_a_revision_is_fetched_by_its_name(served, monkeypatch):
+    name = "someone/bert@step1000"
+    loaded = open_model(name, "cpu")
+    assert (loaded.name, loaded.identity, loaded.n_layers) == (name, COMMIT, 3)
+    assert "/api/models/someone/bert/revision/step1000" in served
+    # Its control is the architecture of that revision.
+    assert registry.locate(f"{name}@random2").seed == 2
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    assert registry.identity(name) == COMMIT
+    with pytest.raises(ModelUnavailable, match="step3"):
+        registry.identity("someone/bert@step3")
+
+
+def test_a_revision_that_there_is_not(served):
+    with pytest.raises(InputError, match=r"'someone/bert' .* has no revision 'step2000'") as error:
+        registry.identity("someone/bert@step2000")
+    sentence(error)
+    assert look_up("someone/bert@step2000").where == "nowhere"
+
+
+def test_what_a_hub_model_takes_is_known_before_it_is_fetched(served, bert):
+    hub._answers.cache_clear()
+    offer = look_up("someone/bert")
+    assert offer.where == "hub"
+    assert not any("resolve" in path for path in served)
+    open_model("someone/bert", "cpu")
+    here = look_up("someone/bert")
+    assert (here.where, here.shape) == ("here", Shape(3, here.shape.width))
 
 
 def test_a_name_that_the_hub_does_not_have_gets_the_nearest(served):

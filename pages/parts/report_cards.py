@@ -1,0 +1,191 @@
+"""The figures of a report, one below the other, each with its words and its files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import streamlit as st
+
+from pages.parts import adding, naming
+from pages.parts.exporting import as_csv
+
+if TYPE_CHECKING:
+    from mlem_core.figures import Paper
+    from mlem_core.report.chosen import Chosen
+    from mlem_core.report.figures import Drawn
+
+# What can be added on the page itself; the others are added where they are seen.
+OFFERED = (
+    "two_layers", "why", "compare", "similarity", "profiles", "layer_maps", "why_layers",
+    "feature_correlations", "feature_counts",
+)  # fmt: skip
+
+
+def add(figure: str) -> None:
+    """Put a figure of what is shown at the end of the report."""
+    chosen = adding.chosen(figure, {})
+    if chosen is not None:
+        adding.change(lambda there: [*there, chosen])
+
+
+@st.cache_resource(max_entries=64, show_spinner="Drawing the figure …")
+def _drawn(_chosen: Chosen, key: str, narrow: bool, flags: bool) -> Drawn:
+    made = adding.drawn(_chosen, narrow=narrow, flags=flags)
+    if made is None:
+        raise LookupError("it is computed first")  # what raises is not kept
+    return made
+
+
+@dataclass(frozen=True)
+class Card:
+    """A figure of the report, at its place.
+
+    Attributes
+    ----------
+    at : its place, from 0
+    chosen : what it is
+    paper : size and font of all figures
+    flags : whether what an audit flags is marked
+    """
+
+    at: int
+    chosen: Chosen
+    paper: Paper
+    flags: bool
+
+    @property
+    def name(self) -> str:
+        """Of its files, and of its widgets."""
+        return f"{self.at + 1:02d}-{self.chosen.figure.replace('_', '-')}"
+
+    def drawn(self) -> Drawn | None:
+        """The figure as it is printed; None while its tables are computed."""
+        key = repr((self.chosen.to_dict(), naming.now()))
+        try:
+            return _drawn(self.chosen, key, self.paper.narrow, self.flags)
+        except LookupError:
+            return None
+
+    def show(self) -> None:
+        """Draw it with its words, its place and its files."""
+        with st.container(border=True):
+            head = st.container(horizontal=True, vertical_alignment="center")
+            made = self.drawn()
+            with head:
+                st.markdown(f"**{self.at + 1}**", width="content")
+                self._move()
+            if made is None:
+                return
+            self._preview(made)
+            self._words(made)
+            self._files(made)
+
+    def _move(self) -> None:
+        for label, icon, change in (
+            ("Up", "arrow_upward", partial(_moved, at=self.at, by=-1)),
+            ("Down", "arrow_downward", partial(_moved, at=self.at, by=1)),
+            ("Remove", "delete", partial(_without, at=self.at)),
+        ):
+            st.button(
+                label,
+                icon=f":material/{icon}:",
+                key=f"report {label} {self.name}",
+                type="tertiary",
+                on_click=adding.change,
+                args=(change,),
+                help={
+                    "Up": "Before the figure above.",
+                    "Down": "Behind the figure below.",
+                    "Remove": "Takes it out of the report; it can be added again.",
+                }[label],
+            )
+
+    def _preview(self, made: Drawn) -> None:
+        from mlem_core import figures
+
+        st.plotly_chart(
+            figures.on_paper(made.figure, self.paper),
+            key=f"report figure {self.name}",
+            theme=None,
+            width="content",
+            config={"staticPlot": True},
+            alt=made.title,
+        )
+
+    def _words(self, made: Drawn) -> None:
+        """Title and caption, to be changed; empty fields give the program's own again."""
+        for part, label, field in (
+            ("title", "Title", st.text_input),
+            ("caption", "Caption", st.text_area),
+        ):
+            # Another figure at this place has fields of its own.
+            key = f"report {part} {self.name} {hash(repr(self.chosen.to_dict()))}"
+            st.session_state.setdefault(key, getattr(made, part))
+            field(
+                label,
+                key=key,
+                on_change=partial(self._say, part, key),
+                help="As it is printed. Empty it to have the program's own words again.",
+            )
+
+    def _say(self, part: str, key: str) -> None:
+        said = st.session_state[key]
+
+        def change(there: list[Chosen]) -> list[Chosen]:
+            worded = [
+                (one.titled(said) if part == "title" else one.captioned(said))
+                if at == self.at
+                else one
+                for at, one in enumerate(there)
+            ]
+            return worded
+
+        adding.change(change)
+
+    def _files(self, made: Drawn) -> None:
+        from mlem_core import figures
+        from mlem_core.report.chosen import as_latex
+
+        pictures = ("pdf", "svg", "png") if figures.can_write_images() else ("html",)
+
+        def picture(form: str) -> bytes:
+            return figures.as_file(
+                made.figure, form, self.paper, title=made.title, caption=made.caption
+            )
+
+        def tex() -> bytes:
+            return "\n".join(as_latex([self.name], [made], self.paper.width_mm, "pdf")).encode()
+
+        files: dict[str, Callable[[], bytes]] = {form: partial(picture, form) for form in pictures}
+        files |= {"csv": partial(as_csv, made.data), "tex": tex}
+        says = {
+            "csv": "The numbers that it is drawn from, with the identifiers.",
+            "tex": "The figure and its table for a paper.",
+        }
+        with st.container(horizontal=True):
+            for form, content in files.items():
+                st.download_button(
+                    {"tex": "LaTeX"}.get(form, form.upper()),
+                    data=content,
+                    file_name=f"{self.name}.{form}",
+                    key=f"report {form} {self.name}",
+                    icon=":material/download:",
+                    on_click="ignore",
+                    help=says.get(form, "This figure at the size above; it takes some seconds."),
+                )
+
+
+def _moved(there: list[Chosen], at: int, by: int) -> Sequence[Chosen]:
+    """The report with one figure moved up or down by one."""
+    to = at + by
+    if not (0 <= at < len(there) and 0 <= to < len(there)):
+        return there
+    there[at], there[to] = there[to], there[at]
+    return there
+
+
+def _without(there: list[Chosen], at: int) -> Sequence[Chosen]:
+    return [one for place, one in enumerate(there) if place != at]

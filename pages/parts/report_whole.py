@@ -1,0 +1,155 @@
+"""What belongs to a report as a whole: names, methods, references, LaTeX, and one zip."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import streamlit as st
+
+from mlem_core.base.errors import InputError
+from pages.parts import adding, naming, stored
+
+if TYPE_CHECKING:
+    from mlem_core.figures import Paper
+    from mlem_core.report.figures import Drawn
+    from pages.parts.report_cards import Card
+    from pages.parts.view import View
+
+
+def names(view: View) -> None:
+    """A table of what features and models are called, to be changed."""
+    import pandas as pd
+
+    with st.expander("Names of features and models", icon=":material/badge:"):
+        called = naming.now()
+        features = view.all_features
+        models = list(dict.fromkeys(model for model, _ in view.analysis.layers))
+        table = pd.DataFrame(
+            {
+                "what": ["feature"] * len(features) + ["model"] * len(models),
+                "name": [*features, *models],
+                "shown as": [*map(called.feature, features), *map(called.model, models)],
+            }
+        )
+        key = f"report names {view.job_id}"
+        st.data_editor(
+            table,
+            key=key,
+            hide_index=True,
+            disabled=["what", "name"],
+            on_change=_rename,
+            args=(key, table["name"].tolist()),
+        )
+        st.caption(
+            "What stands in *shown as* is written on all screens, and in all figures, captions and "
+            "LaTeX tables of the report; CSV files keep the names on the left."
+        )
+
+
+def _rename(key: str, identifiers: Sequence[str]) -> None:
+    from mlem_core.tasks import notes
+
+    edited: dict[int, dict[str, Any]] = st.session_state[key]["edited_rows"]
+
+    def change(kept: notes.Notes) -> notes.Notes:
+        for row, cells in edited.items():
+            kept = kept.showing(identifiers[row], str(cells.get("shown as") or ""))
+        return kept
+
+    notes.change(adding.analysis_id(), stored.store(), change)
+
+
+def _written(view: View) -> dict[str, str] | None:
+    """methods.md, methods.tex and references.bib; None while the tables are computed."""
+    from mlem_core.report.methods import methods_paragraph
+    from mlem_core.report.references import bibtex
+
+    results = view.results()
+    if results is None:
+        return None
+    texts = {
+        f"methods.{ending}": methods_paragraph(
+            view.analysis,
+            results,
+            estimator=view.selection.estimator,
+            interactions=view.selection.interactions,
+            form=form,
+        )
+        for ending, form in (("md", "markdown"), ("tex", "tex"))
+    }
+    return {**texts, "references.bib": bibtex(view.analysis.manifest)}
+
+
+@st.fragment
+def texts(view: View) -> None:
+    """The methods paragraph and the references, folded away."""
+    part = st.expander(
+        "Methods paragraph and references", icon=":material/article:", key="report texts",
+        on_change="rerun",
+    )  # fmt: skip
+    if not part.open:
+        return
+    with part:
+        written = _written(view)
+        if written is None:
+            return
+        st.markdown(written["methods.md"])
+        st.caption("As LaTeX, and the references as BibTeX; both are in the zip.")
+        st.code(written["methods.tex"], language="latex", wrap_lines=True, height=200)
+        st.code(written["references.bib"], language="bibtex", height=200)
+
+
+@st.fragment
+def download(view: View, cards: Sequence[Card], paper: Paper) -> None:
+    """LaTeX of all figures and tables, and everything in one zip."""
+    from mlem_core import figures
+    from mlem_core.report.chosen import as_latex, as_zip
+
+    row = st.container(horizontal=True, vertical_alignment="bottom")
+    forms = ["pdf", "svg"] if figures.can_write_images() else ["html"]
+    form = row.segmented_control(
+        "Pictures", forms, default=forms[0], required=True, key="report form",
+        format_func=str.upper, help="What the pictures in the zip are; LaTeX reads PDF.",
+    )  # fmt: skip
+
+    def whole() -> tuple[list[str], list[Drawn]]:
+        made = [(card.name, card.drawn()) for card in cards]
+        there = [(name, one) for name, one in made if one is not None]
+        if len(there) < len(made):
+            raise InputError("a figure is still computed; try again when it is there.")
+        return [name for name, _ in there], [one for _, one in there]
+
+    def tex() -> bytes:
+        return "\n".join(as_latex(*whole(), paper.width_mm, "pdf")).encode()
+
+    def everything() -> bytes:
+        written = _written(view)
+        if written is None:
+            raise InputError("the tables are still computed; try again when they are there.")
+        return as_zip(*whole(), paper, str(form), written)
+
+    name = Path(view.analysis.stimuli.name).stem
+    row.download_button(
+        "Download the report",
+        data=everything,
+        file_name=f"{name}-report.zip",
+        mime="application/zip",
+        key="report zip",
+        type="primary",
+        icon=":material/folder_zip:",
+        on_click="ignore",
+        help="All figures, their tables as CSV, all of it as LaTeX, methods and references. About "
+        "two seconds a figure.",
+    )
+    row.download_button(
+        "LaTeX of all",
+        data=tex,
+        file_name=f"{name}-report.tex",
+        mime="application/x-tex",
+        key="report tex",
+        icon=":material/download:",
+        on_click="ignore",
+        help="A figure environment and a table for each, to be put into a paper.",
+    )

@@ -1,0 +1,119 @@
+"""The report: figures are chosen, named, described, put in order, and saved together."""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+
+import pytest
+from driving import App, picture, settled
+from playwright.sync_api import Locator, Page, expect
+from pypdf import PdfReader
+
+pytestmark = pytest.mark.browser
+
+
+class Counting:
+    """Clicks, and how many there were."""
+
+    def __init__(self, page: Page) -> None:
+        self.page, self.clicks = page, 0
+
+    def click(self, what: Locator) -> None:
+        self.clicks += 1
+        what.click()
+        settled(self.page)
+
+
+def saved(page: Page, button: Locator) -> tuple[str, bytes]:
+    """What a button downloads: file name and content."""
+    with page.expect_download() as download:
+        button.click()
+    return download.value.suggested_filename, download.value.path().read_bytes()
+
+
+def button(page: Page, name: str) -> Locator:
+    return page.get_by_role("button", name=name, exact=True)
+
+
+def is_figure_4(pdf: bytes) -> None:
+    """A page of 183 mm with the scatter and both maps."""
+    reader = PdfReader(io.BytesIO(pdf))
+    (page,) = reader.pages
+    assert float(page.mediabox.width) / 72 * 25.4 == pytest.approx(183, abs=0.5)
+    text = page.extract_text()
+    assert "mini-gpt2 layer 6" in text and "mini-mamba layer 11" in text
+    assert "weighted Kendall" in text and "part of speech" in text and "Noun" in text
+    assert reader.metadata is not None
+    assert (
+        reader.metadata.title
+        == "mini-gpt2:6 and mini-mamba:11: importances and maps of the stimuli"
+    )
+
+
+def test_figure_4_of_the_paper_takes_four_clicks(app: App, page: Page) -> None:
+    page.goto(app.url + "/")
+    settled(page)
+    user = Counting(page)
+    user.click(page.get_by_role("link", name="Report", exact=False).first)
+    user.click(button(page, "Add a figure"))
+    user.click(button(page, "Figure 4: scatter and maps of two layers"))
+    name, pdf = saved(page, button(page, "PDF").first)
+    assert user.clicks + 1 <= 4
+    assert name == "01-two-layers.pdf"
+    is_figure_4(pdf)
+    picture(page, "report")
+
+
+def test_figure_4_is_offered_where_two_layers_are_looked_at(app: App, page: Page) -> None:
+    page.goto(app.url + "/explore?analysis=example")
+    settled(page)
+    page.locator(".st-key-export-why button").first.click()
+    settled(page)
+    page.get_by_text("figure 4: scatter and both maps").click()
+    settled(page)
+    name, pdf = saved(page, button(page, "Download PDF"))
+    assert name == "figure-4.pdf"
+    is_figure_4(pdf)
+
+
+def test_a_report_is_chosen_worded_ordered_and_saved(app: App, page: Page) -> None:
+    page.goto(app.url + "/explore?analysis=example&features=tense&features=part_of_speech")
+    settled(page)
+    page.locator(".st-key-export-why button").first.click()
+    settled(page)
+    button(page, "Add to report").click()
+    expect(page.get_by_text("Added to the report.")).to_be_visible()
+    page.goto(app.url + "/report?analysis=example")
+    settled(page)
+    # Another test has put its own here before.
+    while page.get_by_role("textbox", name="Title").count() > 1:
+        button(page, "Remove").first.click()
+        settled(page)
+    button(page, "Add a figure").click()
+    button(page, "Similarity of every two layers").click()
+    settled(page)
+    page.keyboard.press("Escape")
+    titles = page.get_by_role("textbox", name="Title")
+    expect(titles).to_have_count(2)
+    expect(titles.first).to_have_value("What makes mini-gpt2:6 and mini-mamba:11 alike")
+    button(page, "Down").first.click()
+    settled(page)
+    expect(titles.nth(1)).to_have_value("What makes mini-gpt2:6 and mini-mamba:11 alike")
+    titles.nth(1).fill("Why both are alike")
+    titles.nth(1).press("Enter")
+    settled(page)
+    picture(page, "report-of-two")
+    name, content = saved(page, button(page, "Download the report"))
+    assert name == "probing-report.zip"
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        files = {one: archive.read(one) for one in archive.namelist()}
+    assert {"figures/01-similarity.pdf", "figures/02-why.pdf", "report.tex"} < set(files)
+    text = PdfReader(io.BytesIO(files["figures/02-why.pdf"])).pages[0].extract_text()
+    assert "tense" in text and "gender" not in text  # as it was when it was added
+    tex = files["report.tex"].decode()
+    assert r"\caption[{Why both are alike}]" in tex and re.search(r"\\citep\{salle2024", tex)
+    page.reload()
+    settled(page)
+    expect(page.get_by_role("textbox", name="Title").nth(1)).to_have_value("Why both are alike")
