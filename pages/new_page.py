@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
+from mlem_core.base.errors import InputError
 from pages.form import models, read, representations, roles, state
 from pages.form import options as more_options
 from pages.form.draft import Draft, draft
@@ -61,6 +62,13 @@ def body() -> None:
         "roles": (now.error if now.at == "roles" else "") or amiss,
         "models": more_options.wrong(options) or models.wrong(files),
     }
+    spec = None
+    if not any(wrong.values()):
+        try:
+            spec = _spec(now, options)
+            spec.check()
+        except InputError as error:
+            wrong["models"] = str(error)
     with st.container(horizontal=True, key="form steps"):
         for name in state.STEPS:
             _step(name, now, wrong)
@@ -70,11 +78,11 @@ def body() -> None:
         elif state.step() == "roles":
             roles.show(now, lint, wrong["roles"])
         else:
-            models.show(now, options, files)
+            models.show(now, options, files, wrong["models"])
     cost = None
-    if not any(wrong.values()) and lint is not None:
-        cost = _cost(_spec(now, options), now, lint.n_cells, files)
-    _bar(now, options, wrong, cost)
+    if spec is not None and lint is not None:
+        cost = _cost(spec, now, lint.n_cells, files)
+    _bar(now, wrong, cost, spec)
 
 
 def _step(name: str, now: Draft, wrong: dict[str, str]) -> None:
@@ -124,7 +132,7 @@ def _cost(spec: AnalysisSpec, now: Draft, n_cells: int, files: dict[str, Looked]
     return cost_of(spec, now.stimuli, n_cells, shapes, n_layers, fetched)
 
 
-def _bar(now: Draft, options: dict[str, Any], wrong: dict[str, str], cost: Cost | None) -> None:
+def _bar(now: Draft, wrong: dict[str, str], cost: Cost | None, spec: AnalysisSpec | None) -> None:
     """Back, Next and Run, and what Run would do."""
     with st.container(key="form bar"):
         with st.container(key="form refused"):
@@ -135,8 +143,8 @@ def _bar(now: Draft, options: dict[str, Any], wrong: dict[str, str], cost: Cost 
             )
         with st.container(horizontal=True, vertical_alignment="center", key="form ways"):
             run = _ways(now, wrong, cost)
-    if run:
-        frame.attempt(lambda: _start(now, options))
+    if run and spec is not None:
+        frame.attempt(partial(_start, spec))
 
 
 def _ways(now: Draft, wrong: dict[str, str], cost: Cost | None) -> bool:
@@ -173,7 +181,7 @@ def _way(label: str, to: str, icon: str, kind: Any = "secondary") -> None:
 
 def _what_runs(now: Draft, wrong: dict[str, str], cost: Cost | None) -> str:
     """What Run would do, or why it does nothing, beside the button."""
-    from mlem_core.base.text import listed
+    from mlem_core.base.text import listed, many
 
     for number, (step, text) in enumerate(wrong.items(), start=1):
         if text and step == state.step():
@@ -182,7 +190,9 @@ def _what_runs(now: Draft, wrong: dict[str, str], cost: Cost | None) -> str:
             return f":material/block: Run waits, see step {number}: {plain(text)}"
     assert now.stimuli is not None
     on = f"{plain(now.label)} ({len(now.stimuli):,} stimuli)"
-    text = f"Runs {plain(listed(_systems(), most=3))} on {on}."
+    systems = _systems()
+    what = many(len(systems), "model") if len(systems) > 2 else listed(systems)
+    text = f"Runs {plain(what)} on {on}."
     if cost is not None:
         takes = f"About {duration(cost.seconds)} and {models.in_bytes(cost.n_bytes)} of disk"
         if cost.n_fetched:
@@ -206,11 +216,9 @@ def _spec(now: Draft, options: dict[str, Any]) -> AnalysisSpec:
     )
 
 
-def _start(now: Draft, options: dict[str, Any]) -> None:
+def _start(spec: AnalysisSpec) -> None:
     from mlem_core.tasks import analyses
 
-    spec = _spec(now, options)
-    spec.check()
     job = analyses.start(spec, stored.store())
     choices.open_job(job.id)
     running.watch(job.id)

@@ -118,7 +118,7 @@ def _former_choices(found: Draft) -> dict[str, str]:
         roles |= {name: "ordered" if name in ordered else "nominal" for name in features}
     columns = choices.get("columns")
     if columns is not None:
-        roles |= {name: "ignore" for name in features if name not in columns}
+        roles |= {k: "ignore" for k in features if not {k, f"{k}_bin"} & set(columns)}
     return roles
 
 

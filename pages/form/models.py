@@ -69,15 +69,17 @@ def wrong(found: dict[str, Looked]) -> str:
     return ""
 
 
-def show(draft: Draft, options: dict[str, Any], found: dict[str, Looked]) -> None:
-    """Draw the step."""
+def show(draft: Draft, options: dict[str, Any], found: dict[str, Looked], amiss: str) -> None:
+    """Draw the step; `amiss` says what stands in the way of a run."""
     left, right = st.columns(2, gap="large")
     with left:
         _presets()
         _models()
     with right:
         representations.show(draft, found)
-    if amiss := more_options.wrong(options):
+    # What is wrong with a model or a file stands beside it already.
+    beside = any(offer.where == "nowhere" for offer in offers())
+    if amiss and not beside and not any(looked.problem for looked in found.values()):
         st.error(plain(amiss), icon=":material/error:")
     more_options.show(draft.stimuli, options)
 

@@ -79,6 +79,7 @@ def read_as() -> dict[str, Any]:
     """
     from mlem_core.analysis.source import StimulusSource
     from mlem_core.analysis.spec import parameters
+    from mlem_core.data.reading.read_as import parse_marks
 
     name = stimuli()
     its = kind(name)
@@ -93,6 +94,8 @@ def read_as() -> dict[str, Any]:
             fields[one] = tuple(texts)
         elif texts == [NONE]:
             fields[one] = ()
+        elif one == "na":
+            fields[one] = parse_marks(",".join(texts))
         else:
             try:
                 fields[one] = parameters()[one].parse(texts[0])

@@ -25,7 +25,7 @@ def form_of(spec: AnalysisSpec) -> dict[str, list[str] | None]:
     files = [f"{name}={stored.upload_name(path)}" for name, path in spec.representations]
     form |= {
         "stimuli": [_stimuli(spec.stimuli)],
-        "models": list(spec.models),
+        "models": list(spec.models) or [choices.NOTHING],
         "files": files or None,
         "layers": None if spec.layers is None else [",".join(map(str, spec.layers))],
         "columns": None if spec.features is None else list(spec.features),

@@ -37,7 +37,7 @@ class Clicks:
 
     def upload(self, *files: Path) -> None:
         with self.page.expect_file_chooser() as waiting:
-            self.page.get_by_test_id("stFileUploaderDropzone").get_by_role("button").click()
+            self.page.get_by_test_id("stFileUploaderDropzone").locator("button").click()
         waiting.value.set_files(files)
         self.n += 2  # one more in the dialog
         settled(self.page)
@@ -96,7 +96,8 @@ def test_an_excel_file_to_why_in_nine_clicks(browser: Browser, tmp_path: Path, e
         expect(page.get_by_role("button", name="Look")).to_be_visible()
         spec = job_of(page, app)
         user.button("Look")
-        expect(page.get_by_text(re.compile("layer .* and .* layer .* are alike"))).to_be_visible()
+        finding = page.get_by_text(re.compile("layer .* and .* layer .* are alike .RSA"))
+        expect(finding.first).to_be_visible()
         assert page.locator('[data-testid="stAlertContentError"]').count() == 0
         assert user.n <= 9, user.n
         picture(page, "new-why")
@@ -136,7 +137,8 @@ def test_a_treebank_to_profiles_in_eight_clicks(browser: Browser, tmp_path: Path
 
 
 def test_how_a_file_is_read_can_be_changed(app: App, page: Page, tmp_path: Path) -> None:
-    frame = pd.DataFrame({"text": [f"dogs bark {n}" for n in range(20)], "kind": list("ab?cd") * 4})
+    kinds = {"kind": list("ab?cd") * 4, "size": list("xyzz") * 5}
+    frame = pd.DataFrame({"text": [f"dogs bark {n}" for n in range(20)], **kinds})
     with pd.ExcelWriter(tmp_path / "book.xlsx") as book:
         pd.DataFrame({"note": ["nothing here"]}).to_excel(book, sheet_name="About", index=False)
         frame.to_excel(book, sheet_name="Data", index=False)
@@ -145,7 +147,7 @@ def test_how_a_file_is_read_can_be_changed(app: App, page: Page, tmp_path: Path)
     expect(page.get_by_text(re.compile("Run waits, see step 2|Run waits"))).to_be_visible()
     expect(page.get_by_role("button", name="Run", exact=True)).to_be_disabled()
     choose(page, "Sheet", "Data")
-    expect(page.get_by_text("20 stimuli (whole sentences), 1 features: kind")).to_be_visible()
+    expect(page.get_by_text("20 stimuli (whole sentences), 2 features: kind, size")).to_be_visible()
     marks = page.get_by_role("combobox", name="Missing-value marks")
     marks.fill("?")
     marks.press("Enter")
@@ -243,7 +245,7 @@ def test_distances_and_named_layers_beside_a_model(
     page.get_by_role("button", name="Take away").last.click()
     expect(page.get_by_role("button", name="Run", exact=True)).to_be_enabled()
     run(page)
-    expect(page.get_by_text(re.compile("Done: .*mini-bert, brain, ratings"))).to_be_visible()
+    expect(page.get_by_text(re.compile("Done: small_set .*precomputed ratings"))).to_be_visible()
     spec = job_of(page, app)
     assert spec.precomputed == ("ratings",)
     assert [name for name, _ in spec.representations] == ["brain", "ratings"]

@@ -220,6 +220,7 @@ def test_a_csv_with_a_mistake_is_mended_run_cancelled_and_run_again(
     expect(
         page.get_by_text("36 stimuli (words in their sentences), 1 features: kind")
     ).to_be_visible()
+    page.get_by_role("button", name="2 Roles").click()
     expect(page.get_by_text("Nothing in the stimuli stands in the way")).to_be_visible()
     picture(page, "story-mended")
     run(page)
