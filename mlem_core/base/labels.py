@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SEPARATOR = " × "  # between the features of an interaction
-_RIGHT_TO_LEFT = frozenset(("R", "AL", "AN", "RLE", "RLO", "RLI"))
+_RIGHT_TO_LEFT, _LEFT = frozenset(("R", "AL")), frozenset(("L", "EN"))
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,16 @@ def _in_order(place: int) -> str:
 
 
 def isolated(text: str) -> str:
-    """Text among other text whose direction it must not change (Arabic, Hebrew)."""
-    if any(unicodedata.bidirectional(letter) in _RIGHT_TO_LEFT for letter in text):
-        return f"\u2068{text}\u2069"
+    """Text whose parts from right to left (Arabic, Hebrew) do not change the order around them."""
+    if text.isascii():
+        return text
+    kinds = [unicodedata.bidirectional(letter) for letter in text]
+    runs: list[tuple[int, int]] = []
+    for at, kind in enumerate(kinds):
+        if kind in _RIGHT_TO_LEFT:
+            # Words that only spaces, signs and marks part are one run.
+            joined = runs and not _LEFT & {*kinds[runs[-1][1] : at]}
+            runs[-1:] = [(runs[-1][0], at + 1)] if joined else [*runs[-1:], (at, at + 1)]
+    for start, stop in reversed(runs):
+        text = f"{text[:start]}\u2068{text[start:stop]}\u2069{text[stop:]}"
     return text

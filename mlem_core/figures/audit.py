@@ -10,6 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from mlem_core.base.labels import width
 from mlem_core.base.typing import Layer, parse_layer
 from mlem_core.figures.naming import layer_title, model_labels
 from mlem_core.figures.style import (
@@ -22,10 +23,13 @@ from mlem_core.figures.style import (
     model_blocks,
     plain,
     quiet,
+    short_names,
     sparse_ticks,
     wrapped,
 )
 
+_LABELS = 200  # px; to the left of a curve
+_NARROW = 200  # px; of the map in one column of a journal
 HOLDS, FAILS = PALETTE[0], PALETTE[1]
 
 
@@ -77,11 +81,16 @@ def audit_map(
         )
     )
     figure.add_trace(_flag_dots(flags, names, [row.name for row in rows]))
-    quiet(figure, height=34 * len(rows) + 130)
+    quiet(figure, height=38 * len(rows) + 130)
     blocks = model_blocks(names)
     names_of = model_labels([model for *_, model in blocks], 20)
-    # Many names have no room beside each other on a small screen.
-    slanted = len(blocks) > 3
+    # Names may have no room beside each other on a small screen.
+    room = _NARROW / max(len(names), 1)
+    slanted = any(
+        width(label) * 7 > (stop - start) * room
+        for (start, stop, _), label in zip(blocks, names_of, strict=True)
+    )
+    longest = max(map(width, names_of), default=0) if slanted else 0
     for (start, stop, _), label in zip(blocks, names_of, strict=True):
         if start:
             figure.add_vline(x=start - 0.5, line={"color": GREY, "width": 1.5})
@@ -99,12 +108,13 @@ def audit_map(
     )
     figure.update_yaxes(
         tickvals=list(range(len(rows))),
-        ticktext=[row.title for row in rows],
+        ticktext=[row.title.replace(": ", ":<br>") for row in rows],
+        tickfont={"size": SIZE - 1},
         range=[len(rows) - 0.5, -0.5],
         showgrid=False,
         zeroline=False,
     )
-    figure.update_layout(margin={"l": 262, "r": 16, "t": 16, "b": 90 if slanted else 70})
+    figure.update_layout(margin={"l": 182, "r": 16, "t": 16, "b": 66 + round(3.6 * longest)})
     return figure
 
 
@@ -221,12 +231,14 @@ def specification_curve(curve: pd.DataFrame, dimensions: Sequence[str], claim: s
     figure.update_xaxes(title_text="universes, by margin", row=2, col=1)
     figure.update_yaxes(title_text="margin", row=1, col=1)
     firsts = dict(reversed(rows))
+    values = short_names([value for _, value in rows], 18)
     figure.update_yaxes(
         tickvals=list(range(len(rows))),
         ticktext=[
-            f"{_name(name)}  {plain(value)}" if firsts[name] == value else plain(value)
-            for name, value in rows
+            f"{_name(name)}  {label}" if firsts[name] == value else label
+            for (name, value), label in zip(rows, values, strict=True)
         ],
+        tickfont={"size": SIZE - 1},
         range=[len(rows) - 0.4, -0.6],
         zeroline=False,
         row=2,
@@ -234,12 +246,12 @@ def specification_curve(curve: pd.DataFrame, dimensions: Sequence[str], claim: s
     )
     figure.update_layout(
         # Over the whole figure: the panel alone is too narrow for it.
-        title={"text": said.replace("$", "&#36;"), "x": 0.5, "font": {"size": SIZE + 1}},
+        title={"text": said, "x": 0.5, "font": {"size": SIZE + 1}},
         title_y=1,
         title_yref="container",
         title_yanchor="top",
         title_pad={"t": 12},
-        margin={"l": 200, "r": 16, "t": 64, "b": 56},
+        margin={"l": _LABELS, "r": 16, "t": 26 + 19 * (said.count("<br>") + 1), "b": 56},
         # The curve rises, so that this corner is free.
         legend={"x": 0.01, "xanchor": "left", "y": 1.0, "yanchor": "top"},
         legend_font_size=SIZE - 1,

@@ -100,17 +100,29 @@ def on_paper(figure: go.Figure, paper: Paper) -> go.Figure:
         font={"family": FONTS[paper.font], "color": INK},
         title_font_weight=400,
     )
-    if paper.narrow and copy.layout.showlegend is not False:
+    if (paper.narrow or _has_long_legend(copy)) and copy.layout.showlegend is not False:
         _legends_below(copy)
     return copy
 
 
-def _legends_below(figure: go.Figure) -> None:
-    """Set each legend in rows below the panels, one below the other, and make room for them."""
+def _in_legends(figure: go.Figure) -> dict[str, list[str]]:
+    """The names that stand in each legend."""
     names: dict[str, list[str]] = {}
     for trace in figure.data:
         if trace.type == "scatter" and trace.showlegend is not False:
             names.setdefault(trace.legend or "legend", []).append(str(trace.name))
+    return names
+
+
+def _has_long_legend(figure: go.Figure) -> bool:
+    """Whether a legend is higher than the figure, which would cut it off in print."""
+    longest = max(map(len, _in_legends(figure).values()), default=0)
+    return bool(longest * _LEGEND_ROW > figure.layout.height - 80)
+
+
+def _legends_below(figure: go.Figure) -> None:
+    """Set each legend in rows below the panels, one below the other, and make room for them."""
+    names = _in_legends(figure)
     room, places = 0, []
     for legend in sorted(names, reverse=True):  # from the bottom upwards
         wide = max(len(html.unescape(name)) for name in names[legend]) * 7 + 48

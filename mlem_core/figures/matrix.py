@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -19,8 +20,9 @@ Order = Literal["model", "clustering"]
 SIDE = 350  # px; of a matrix in a window of usual width
 TICK = SIZE - 3
 _LETTER, _TICK_LETTER, _LINE = 7, 6, 11  # px; width of a letter, of a small one, height of a tick
-_NAME = 18  # letters of a model's name that are shown
+_NAME, _SHORT = 18, 10  # letters of a model's name that are shown, and at least
 _ROOMY = 8  # layers of a matrix whose cells have room for a number
+_GAPS = 0.12  # of a side, that gaps of one kind take at most
 # In parts of a side: gaps between two models and between layers that do not follow each other,
 # the strip with the models' colours, and the dendrogram.
 _BETWEEN_MODELS, _BETWEEN_LAYERS, _STRIP, _TREE = 0.018, 0.005, 0.03, 0.24
@@ -92,14 +94,16 @@ def grid(layers: Sequence[Layer], order: Order, rsa: FloatArray) -> Grid:
         rows = leaves_list(tree) if len(tree) else np.arange(n)
         edges = np.linspace(-0.5, n - 0.5, n + 1)
         return Grid([layers[int(row)] for row in rows], rows, edges, np.arange(n), tree)
+    models = sum(a[0] != b[0] for a, b in itertools.pairwise(layers))
+    skipped = sum(a[0] == b[0] and b[1] != a[1] + 1 for a, b in itertools.pairwise(layers))
     ends, cells = [-0.5], []
     for place, layer in enumerate(layers):
         if place:
             before = layers[place - 1]
             if before[0] != layer[0]:
-                ends.append(ends[-1] + n * _BETWEEN_MODELS)
+                ends.append(ends[-1] + n * min(_BETWEEN_MODELS, _GAPS / models))
             elif layer[1] != before[1] + 1:
-                ends.append(ends[-1] + n * _BETWEEN_LAYERS)
+                ends.append(ends[-1] + n * min(_BETWEEN_LAYERS, _GAPS / skipped))
         cells.append(len(ends) - 1)
         ends.append(ends[-1] + 1)
     return Grid(list(layers), np.arange(n), np.array(ends), np.array(cells))
@@ -114,13 +118,13 @@ class Labels:
     ticks : places and texts
     upright : whether the ticks below the matrix are turned
     models : middle and name of each block of layers
-    along : whether the names have room along the sides
+    lie : how the names do: along the sides, slanted below the matrix, or upright there
     """
 
     ticks: dict[str, list[Any]]
     upright: bool
     models: list[tuple[float, str]]
-    along: bool
+    lie: Literal["along", "slanted", "upright"]
 
     @property
     def tick_width(self) -> float:
@@ -135,15 +139,15 @@ class Labels:
     @property
     def left(self) -> int:
         """px to the left of a matrix."""
-        names = 0.0 if not self.models else 22 if self.along else 8 + self.name_width
+        names = 0.0 if not self.models else 26 if self.lie == "along" else 8 + self.name_width
         return round(14 + self.tick_width + names)
 
     @property
     def below(self) -> int:
         """px below a matrix."""
         ticks = self.tick_width if self.upright else _LINE
-        names = 0.0 if not self.models else 22 if self.along else 22 + self.name_width / 2
-        return round(12 + ticks + names)
+        high = {"along": 0.0, "slanted": self.name_width / 2, "upright": self.name_width}
+        return round(12 + ticks + (22 + high[self.lie] if self.models else 0))
 
     def set_axes(
         self,
@@ -171,12 +175,14 @@ class Labels:
     def annotations(self, ref: str, *, left: bool) -> list[dict[str, Any]]:
         """The models' names below a matrix and (`left`) to its left."""
         ticks = self.tick_width if self.upright else _LINE
-        below: dict[str, Any] = {"yshift": -ticks - 18}
-        beside: dict[str, Any] = {"xshift": -self.tick_width - 16, "textangle": -90}
-        if not self.along:
-            slanted = {"textangle": -30, "xanchor": "right", "yanchor": "top"}
-            below = {"yshift": -ticks - 6, "xshift": 8, **slanted}
+        below: dict[str, Any] = {"yshift": -ticks - 20}
+        beside: dict[str, Any] = {"xshift": -self.tick_width - 22, "textangle": -90}
+        if self.lie != "along":
             beside = {"xshift": -self.tick_width - 10, "xanchor": "right"}
+            turned = {"textangle": -90, "yanchor": "top"}
+            if self.lie == "slanted":
+                turned = {"textangle": -30, "xanchor": "right", "yanchor": "top", "xshift": 8}
+            below = {"yshift": -ticks - 8, **turned}
         found = []
         for middle, text in self.models:
             shared = {"text": text, "showarrow": False}
@@ -188,40 +194,45 @@ class Labels:
         return found
 
 
-def labels(of: Grid) -> Labels:
-    """Labels for a matrix whose side is about `SIDE` px: every layer's where they have room."""
+def labels(of: Grid, side: float = SIDE) -> Labels:
+    """Labels for a matrix of so many px: every layer's and every model's where they have room."""
     n, centres, texts = len(of.layers), of.centres, of.labels
-    pitch = SIDE / max(float(of.edges[-1] - of.edges[0]), 1.0)
-    every = max(1, int(np.ceil(_LINE / pitch)))
+    pitch = side / max(float(of.edges[-1] - of.edges[0]), 1.0)
     blocks = of.blocks if of.tree is None else [(0, n, "")]
-    shown = [
-        place
-        for start, stop, _ in blocks
-        for place in range(start, stop, every)
-        # Not right before the next model's first one.
-        if place == start or stop - place >= every
-    ]
+    every = max(1, int(np.ceil(_LINE / pitch)))
+    steps = [place for start, stop, _ in blocks for place in range(start, stop, every)]
+    # The first layer of a model goes before those in the middle of another one.
+    firsts = _apart([start for start, *_ in blocks], [], centres * pitch, _LINE)
+    shown = sorted(_apart(steps, firsts, centres * pitch, _LINE))
     ticks: dict[str, list[Any]] = {
         "tickvals": [float(centres[place]) for place in shown],
         "ticktext": [texts[place] for place in shown],
     }
-    wide = _TICK_LETTER * max((width(texts[place]) for place in shown), default=0) + 5
+    widest = _TICK_LETTER * max((width(texts[place]) for place in shown), default=0) + 5
+    upright = widest > pitch * every
     if of.tree is not None:
-        return Labels(ticks, wide > pitch * every, [], along=True)
+        return Labels(ticks, upright, [], "along")
+    middles = np.array([float(centres[start] + centres[stop - 1]) / 2 for start, stop, _ in blocks])
+    room = min((stop - start) * pitch for start, stop, _ in blocks) / _LETTER
+    # Along the sides names may be a little shorter.
+    names = model_labels([model for *_, model in blocks], max(_SHORT, min(_NAME, int(room))))
+    if max(map(width, names)) <= room:
+        return Labels(ticks, upright, list(zip(middles.tolist(), names, strict=True)), "along")
     names = model_labels([model for *_, model in blocks], _NAME)
-    middles = [
-        (float(centres[start] + centres[stop - 1]) / 2, (stop - start) * pitch)
-        for start, stop, _ in blocks
-    ]
-    along = all(
-        room > _LETTER * width(name) for (_, room), name in zip(middles, names, strict=True)
-    )
-    kept: list[tuple[float, str]] = []
-    for (middle, _), name in zip(middles, names, strict=True):
-        # Names that would stand on each other are left out; the ticks go on.
-        if along or not kept or (middle - kept[-1][0]) * pitch >= _LINE + 1:
-            kept.append((middle, name))
-    return Labels(ticks, wide > pitch * every, kept, along)
+    # Names that would stand on each other are left out; the ticks go on.
+    kept = _apart(range(len(blocks)), [], middles * pitch, _LINE + 3)
+    closest = float(np.diff(middles[kept]).min() * pitch) if len(kept) > 1 else side
+    lie: Literal["slanted", "upright"] = "slanted" if closest >= 2 * _LINE + 6 else "upright"
+    return Labels(ticks, upright, [(float(middles[k]), names[k]) for k in kept], lie)
+
+
+def _apart(places: Iterable[int], taken: Sequence[int], at: FloatArray, least: float) -> list[int]:
+    """The places that are taken, and of the others those that leave each so much room."""
+    kept = list(taken)
+    for place in places:
+        if all(abs(at[place] - at[other]) >= least for other in kept):
+            kept.append(place)
+    return kept
 
 
 def outline(of: Grid, pair: Sequence[Layer], value: float, ref: str) -> tuple[list, list]:

@@ -50,6 +50,12 @@ def layer_title(layer: Layer) -> str:
     return f"{model_name(layer[0])} layer {layer[1]}"
 
 
+def layer_titles(layers: Sequence[Layer], longest: int) -> list[str]:
+    """What layers are called, the names of their models at most so many letters each."""
+    models = model_labels([model for model, _ in layers], longest)
+    return [f"{model} layer {n}" for model, (_, n) in zip(models, layers, strict=True)]
+
+
 def feature_labels(names: Sequence[str], longest: int) -> list[str]:
     """What features are called, at most so many letters each, all different."""
     called = distinct(names, [_NAMES.get().feature(name) for name in names])

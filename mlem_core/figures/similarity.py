@@ -45,7 +45,8 @@ from mlem_core.figures.style import (
 
 Pair = tuple[Layer, Layer]
 
-_ALONE = 400  # px; of a matrix that has the figure for itself
+# px; of a matrix that has the figure for itself, and of one that may be as wide as a column
+_ALONE, _COLUMN = 400, 320
 _SPACE = 0.06  # between two matrices, as a part of the whole width
 
 
@@ -135,7 +136,8 @@ def _drawn(
     of: Grid, matrices: Sequence[_Matrix], arranged: _Arrangement, pair: Pair | None
 ) -> go.Figure:
     """The matrices beside or below each other; one alone has neither title nor dots."""
-    around, several = labels(of), arranged != "alone"
+    side = {"alone": SIDE, "row": SIDE, "column": _COLUMN}[arranged]
+    around, several = labels(of, side), arranged != "alone"
     layout = copy.deepcopy(_base(len(matrices)))
     traces: list[dict[str, Any]] = []
     start, end = of.span
@@ -204,7 +206,7 @@ def _arrange(
         layout["xaxis2"] |= {"domain": [wide + _SPACE, 1], "constraintoward": "left"}
     else:
         start, end = ends[0]
-        side = round(SIDE * (of.edges[-1] - of.edges[0]) / (end - start))
+        side = round(_COLUMN * (of.edges[-1] - of.edges[0]) / (end - start))
         layout["height"] = 2 * side + below + 44
         part = side / layout["height"]
         layout["yaxis"]["domain"], layout["yaxis2"]["domain"] = [1 - part, 1], [0, part]
@@ -219,6 +221,7 @@ def _set_scale(layout: dict[str, Any], of: Grid, arranged: _Arrangement, around:
         "tickvals": [-1, -0.5, 0, 0.5, 1],
         "ticktext": ["−1 (opposite)", "−0.5", "0", "0.5", "1 (alike)"],
         "tickfont": {"size": SIZE - 1},
+        "tickangle": 0,
     }
     below, right = around.below, 16
     if of.tree is not None:
@@ -232,8 +235,10 @@ def _set_scale(layout: dict[str, Any], of: Grid, arranged: _Arrangement, around:
         right = 104
     else:
         low = {"yref": "container", "yanchor": "bottom", "ypad": 0}
-        wide = 0.6 if arranged == "alone" else 0.4
+        wide = 0.8 if arranged == "alone" else 0.4
         bar |= {"orientation": "h", "x": 0.5, "xanchor": "center", "len": wide} | low
+        if arranged == "alone":
+            bar |= {"tickvals": [-1, 0, 1], "ticktext": ["−1 (opposite)", "0", "1 (alike)"]}
         below += 44
     layout["coloraxis"] = {"cmin": -1, "cmax": 1, "colorscale": DIVERGING, "colorbar": bar}
     top = 8 if arranged == "alone" else 40

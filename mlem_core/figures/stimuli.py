@@ -27,6 +27,8 @@ from mlem_core.figures.style import (
     short_names,
 )
 
+_NUMBERED = 16  # features of a matrix whose cells have room for a number
+
 
 def feature_correlations(square: pd.DataFrame) -> go.Figure:
     """Pearson correlations of the feature distances (figure S5 of Salle et al. 2024).
@@ -60,7 +62,7 @@ def feature_correlations(square: pd.DataFrame) -> go.Figure:
                 zmax=1,
                 colorscale=DIVERGING,
                 text=text,
-                texttemplate="%{text}" if len(names) <= 16 else None,
+                texttemplate="%{text}" if len(names) <= _NUMBERED else None,
                 hovertext=hover,
                 hoverinfo="text",
                 hoverongaps=False,
@@ -77,10 +79,22 @@ def feature_correlations(square: pd.DataFrame) -> go.Figure:
         )
     else:
         say(figure, "one feature: nothing to correlate")
-    quiet(figure, height=max(360, 120 + 36 * len(names)))
-    places = {"tickvals": list(range(len(names) - 1)), "showgrid": False, "zeroline": False}
-    figure.update_xaxes(ticktext=names[:-1], tickangle=-35, **places)
-    figure.update_yaxes(ticktext=names[1:], autorange="reversed", **places)
+    n = len(names)
+    quiet(figure, height=max(360, 130 + round(n * min(36.0, max(13.0, 560 / n)))))
+    bare = {"showgrid": False, "zeroline": False}
+    at = list(range(n - 1))
+    many = n > _NUMBERED
+    small = {"tickfont": {"size": SIZE - 3 if many else SIZE}}
+    # Every second name, or fewer, where all would stand on each other in one column of a journal.
+    every = -(-n // 24)
+    figure.update_xaxes(
+        ticktext=names[:-1][::every],
+        tickangle=-90 if many else -35,
+        tickvals=at[::every],
+        **bare,
+        **small,
+    )
+    figure.update_yaxes(ticktext=names[1:], autorange="reversed", tickvals=at, **bare, **small)
     return figure
 
 

@@ -17,7 +17,7 @@ import plotly.graph_objects as go
 from plotly.colors import sample_colorscale
 from plotly.subplots import make_subplots
 
-from mlem_core.base.labels import isolated, shortened
+from mlem_core.base.labels import isolated, shortened, width
 from mlem_core.base.text import minus, number
 from mlem_core.base.typing import Layer
 
@@ -59,7 +59,7 @@ SIZE = 13
 LEVELS = 16  # more levels than this of a nominal feature are drawn as "other"
 BARS = 12
 LEGEND = 26  # letters of a name in a legend
-TITLE = 28  # letters of a name over a panel
+TITLE = 22  # letters of a name over a panel
 SIGNIFICANT = 0.05
 AUDIT = "audit"  # begins the names of what marks layers and pairs of layers
 
@@ -303,31 +303,65 @@ def sparse_ticks(
     return {"tickvals": at, "ticktext": [str(layers[i][1]) for i in at]}
 
 
-def label_places(points: np.ndarray, labels: Sequence[str]) -> list[str]:
+def uncrowded(
+    points: np.ndarray, labels: Sequence[str], gaps: np.ndarray | None = None
+) -> tuple[list[str], list[str]]:
+    """Labels of points in [0, 1]² with their places; "" for those that would stand on others.
+
+    `gaps` (n_points,) is how far from its point each label stands, where marks are large.
+    """
+    places = label_places(points, labels, gaps)
+    gaps = np.full(len(labels), _GAP) if gaps is None else gaps
+    taken: list[tuple[float, float, float, float]] = []
+    texts = [""] * len(labels)
+    # Those with most room around them first.
+    near = np.linalg.norm(points[:, None] - points, axis=2) if len(points) else np.zeros((0, 0))
+    for i in np.argsort(-np.sort(near, axis=1)[:, 1:4].mean(axis=1)) if len(points) > 1 else [0]:
+        if not len(labels) or not labels[i]:
+            continue
+        x0, y0, x1, y1 = _label_box(points[i], labels[i], places[i], gaps[i])
+        inside = x0 >= -0.1 and x1 <= 1.15
+        if inside and all(x1 <= a or c <= x0 or y1 <= b or d <= y0 for a, b, c, d in taken):
+            texts[i] = labels[i]
+            taken.append((x0, y0, x1, y1))
+    return texts, places
+
+
+_SIDES = {
+    "top right": (1, 1),
+    "top left": (-1, 1),
+    "bottom right": (1, -1),
+    "bottom left": (-1, -1),
+    "top center": (0, 1),
+    "bottom center": (0, -1),
+}
+
+
+_GAP = 0.02  # from a point to its label, in parts of a panel
+
+
+def _label_box(
+    point: np.ndarray, label: str, place: str, gap: float
+) -> tuple[float, float, float, float]:
+    """The corners of a label beside its point, in parts of a panel of about 300 px."""
+    (x, y), high, wide = point.tolist(), 0.06, 0.024 * width(html.unescape(label))
+    a, b = _SIDES[place]
+    left = x + (gap if a > 0 else -gap - wide if a < 0 else -wide / 2)
+    low = y + (gap if b > 0 else -gap - high if b < 0 else -high / 2)
+    return left, low, left + wide, low + high
+
+
+def label_places(
+    points: np.ndarray, labels: Sequence[str], gaps: np.ndarray | None = None
+) -> list[str]:
     """Where each label goes so that few overlap: greedy, over points in [0, 1]²."""
-    high = 0.05
-    sides = {
-        "top right": (1, 1),
-        "top left": (-1, 1),
-        "bottom right": (1, -1),
-        "bottom left": (-1, -1),
-        "top center": (0, 1),
-        "bottom center": (0, -1),
-    }
+    gaps = np.full(len(labels), _GAP) if gaps is None else gaps
     taken = [(x - 0.015, y - 0.015, x + 0.015, y + 0.015) for x, y in points]
     places = [""] * len(labels)
     for i in np.argsort(-points.sum(axis=1)) if len(labels) else []:
-        x, y = points[i]
-        wide = 0.017 * len(html.unescape(labels[i]))
 
-        def box(side: tuple[int, int], x: float = x, y: float = y, wide: float = wide) -> Any:
-            a, b = side
-            left = x + (0.02 if a > 0 else -0.02 - wide if a < 0 else -wide / 2)
-            low = y + (0.02 if b > 0 else -0.02 - high if b < 0 else -high / 2)
-            return left, low, left + wide, low + high
-
-        def cost(name: str, label: int = int(i), box: Any = box) -> float:
-            x0, y0, x1, y1 = box(sides[name])
+        def cost(name: str, label: int = int(i)) -> float:
+            x0, y0, x1, y1 = _label_box(points[label], labels[label], name, gaps[label])
             out = max(0.0, -x0) + max(0.0, x1 - 1) + max(0.0, -y0) + max(0.0, y1 - 1)
             shared = sum(
                 max(0.0, min(x1, x3) - max(x0, x2)) * max(0.0, min(y1, y3) - max(y0, y2))
@@ -336,8 +370,8 @@ def label_places(points: np.ndarray, labels: Sequence[str]) -> list[str]:
             )
             return shared * 100 + out
 
-        places[i] = min(sides, key=cost)
-        taken.append(box(sides[places[i]]))
+        places[i] = min(_SIDES, key=cost)
+        taken.append(_label_box(points[i], labels[i], places[i], gaps[i]))
     return places
 
 
@@ -352,7 +386,7 @@ def common_levels(values: pd.Series, most: int) -> tuple[list[str], list[str]]:
 
 def wrapped(text: str, width: int = 60) -> str:
     """A sentence as Plotly shall show it, in lines of so many letters."""
-    return "<br>".join(html.escape(line, quote=False) for line in textwrap.wrap(text, width))
+    return "<br>".join(in_full(line) for line in textwrap.wrap(text, width))
 
 
 def as_text(value: Any) -> str | None:

@@ -14,7 +14,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from mlem_core.base.typing import FloatArray, Layer
-from mlem_core.figures.naming import layer_title, model_labels
+from mlem_core.figures.naming import layer_title, layer_titles, model_labels
 from mlem_core.figures.style import (
     DASHES,
     GREY,
@@ -26,19 +26,20 @@ from mlem_core.figures.style import (
     as_number,
     bare_axes,
     in_full,
-    label_places,
     panel_layout,
     panel_ref,
-    plain,
     quiet,
     short,
     short_names,
     title_of,
+    uncrowded,
     whole_layers,
 )
 
+MANY, LABELLED = 12, 24  # values from which on labels are small, and labels at most
 NAMED = 5  # pairs of values that are named
 _UNSEEN = "no pair of stimuli has it: what the penalty says"
+_ROOM = 1.25  # of a map, for the labels at its sides
 _CELL = 46  # px; of a large matrix
 
 
@@ -61,7 +62,9 @@ def value_matrices(
     """
     own = table[table["feature"] == feature]
     names = _values(own)
-    titles = [layer_title(layer) for layer in layers]
+    # Many values need room for their names.
+    across = max(1, across - (len(names) > MANY))
+    titles = layer_titles(layers, TITLE - 6 if across > 1 else TITLE + 8)
     one = len(layers) == 1
     side = max(300, min(520, 130 + _CELL * len(names))) if one else 300
     layout, _ = panel_layout(titles, height=side, across=across)
@@ -72,10 +75,11 @@ def value_matrices(
         at = {"xaxis": f"x{ref}", "yaxis": f"y{ref}"}
         rows = _of(own, layer)
         traces += [{**trace, **at} for trace in _matrix(rows, names, highest)]
-        labels = short_names(names, 12)
+        every = -(-len(names) // LABELLED)
         ticks: dict[str, Any] = {
-            "tickvals": list(range(len(names))),
-            "ticktext": labels,
+            "tickvals": list(range(0, len(names), every)),
+            "ticktext": short_names(names, 12)[::every],
+            "tickfont": {"size": SIZE if len(names) <= MANY else SIZE - 3},
             "range": [-0.5, len(names) - 0.5],
             "showgrid": False,
             "zeroline": False,
@@ -84,7 +88,7 @@ def value_matrices(
             "ticklen": 4,
             "tickcolor": "rgba(0,0,0,0)",
         }
-        layout[f"xaxis{ref}"] |= {**ticks, "tickangle": -50}
+        layout[f"xaxis{ref}"] |= {**ticks, "tickangle": -50 if len(names) <= MANY else -90}
         first = place % across == 0
         layout[f"yaxis{ref}"] |= {
             **ticks,
@@ -199,24 +203,26 @@ def value_map(points: pd.DataFrame, title: str) -> go.Figure:
     """
     names = [str(name) for name in points["value"]]
     xy = points[["x", "y"]].to_numpy(dtype=np.float64)
-    span = max(float(np.ptp(xy, axis=0).max()) * 1.1, 1e-12)
-    unit = (xy - (xy.max(axis=0) + xy.min(axis=0)) / 2) / span + 0.5
+    span = max(float(np.ptp(xy, axis=0).max()) * _ROOM * 1.1, 1e-12)
+    middle = (xy.max(axis=0) + xy.min(axis=0)) / 2
+    unit = (xy - middle) / span + 0.5
     spread = points["spread"].to_numpy(dtype=np.float64)
     widest = float(spread.max()) or 1.0
+    # Areas as the variance within the value; a label stands clear of its ring.
+    sizes = 10 + 34 * np.sqrt(spread / widest)
+    texts, places = uncrowded(unit, short_names(names, 16), sizes / 2 / 300 + 0.01)
     figure = make_subplots(1, 1)
     figure.add_traces(
         [
             go.Scatter(
                 x=points["x"],
                 y=points["y"],
-                # A label stands clear of its ring.
                 mode="markers+text",
-                text=short_names(names, 16),
-                textposition=label_places(unit, short_names(names, 16)),
+                text=texts,
+                textposition=places,
                 cliponaxis=False,
                 marker={
-                    # Areas as the variance within the value.
-                    "size": 10 + 34 * np.sqrt(spread / widest),
+                    "size": sizes,
                     "color": "rgba(0,114,178,0.10)",
                     "line": {"color": "rgba(0,114,178,0.5)", "width": 1},
                 },
@@ -241,8 +247,8 @@ def value_map(points: pd.DataFrame, title: str) -> go.Figure:
         ]
     )
     quiet(figure, height=400)
-    figure.update_layout(annotations=[title_of(plain(title), "")])
-    padded = pd.DataFrame({"x": 1.25 * xy[:, 0], "y": 1.25 * xy[:, 1]})
+    figure.update_layout(annotations=[title_of(short_names([title], 46)[0], "")])
+    padded = pd.DataFrame(middle + _ROOM * (xy - middle), columns=["x", "y"])
     bare_axes(figure, padded, 1, 1)
     return figure
 
@@ -357,6 +363,8 @@ def value_scatter(
         for row in table.itertuples()
     ]
     titles = [layer_title(layer) for layer in pair]
+    axes = layer_titles(pair, TITLE)
+    texts, places = uncrowded(xy / highest, texts)
     figure = go.Figure(
         go.Scatter(
             x=xy[:, 0],
@@ -364,7 +372,7 @@ def value_scatter(
             mode="markers+text",
             marker={"size": 8, "color": [PALETTE[0] if text else GREY for text in texts]},
             text=texts,
-            textposition=label_places(xy / highest, texts),
+            textposition=places,
             textfont={"size": SIZE - 1},
             hovertext=[
                 f"<b>{in_full(str(row.value_a))} and {in_full(str(row.value_b))}</b>"
@@ -382,7 +390,7 @@ def value_scatter(
     quiet(figure, height=460)
     for axis, side in ((figure.update_xaxes, 0), (figure.update_yaxes, 1)):
         axis(
-            title_text=f"squared distance in {titles[side]}",
+            title_text=f"squared distance in {axes[side]}",
             range=[-0.05 * highest[side], 1.12 * highest[side]],
             zeroline=True,
         )

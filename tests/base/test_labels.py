@@ -134,3 +134,4 @@ def test_tables_are_named_where_they_have_names() -> None:
 def test_only_text_from_right_to_left_is_isolated() -> None:
     assert isolated("tense 3") == "tense 3" and isolated("時制") == "時制"
     assert isolated("عدد") == "\u2068عدد\u2069"
+    assert isolated("عدد، كلمات 3 a <שורש>") == ("\u2068عدد، كلمات\u2069 3 a <\u2068שורש\u2069>")

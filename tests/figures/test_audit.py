@@ -81,15 +81,15 @@ def test_the_map_shows_every_quantity_and_dots_the_marked() -> None:
     figure = figures.audit_map(layers, changes, MARKS, SAYS, CONTROL)
     sound(figure)
     heat, dots = figure.data
-    values = dict(zip(figure.layout.yaxis.ticktext, np.array(heat.z, dtype=float), strict=True))
+    titles = [text.replace(":<br>", ": ") for text in figure.layout.yaxis.ticktext]
+    values = dict(zip(titles, np.array(heat.z, dtype=float), strict=True))
     np.testing.assert_allclose(values["position 0: share of variance"], [0.1, 0.7, np.nan])
     np.testing.assert_allclose(values["outlier units: share of variance"], [0.0, 0.9, 0.2])
     np.testing.assert_allclose(values["mean cosine"], [0.0, 0.6, 0.3])
     np.testing.assert_allclose(values["without position 0: change of RSA"], [0.3, 0.8, 0.1])
     np.testing.assert_allclose(values["random weights: share of ρ"], [1.0, 0.25, np.nan])
     assert np.isnan(values["with cosine distance: change of RSA"]).all()
-    rows = list(figure.layout.yaxis.ticktext)
-    at = [(x, rows[y]) for x, y in zip(dots.x, dots.y, strict=True)]
+    at = [(x, titles[y]) for x, y in zip(dots.x, dots.y, strict=True)]
     assert at == [(1, "without position 0: change of RSA"), (0, "random weights: share of ρ")]
     assert "f matters most, not g<br>without position 0 ρ" in dots.hovertext[0]
     assert "mean cosine −0.20" in heat.hovertext[2][0]

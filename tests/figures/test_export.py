@@ -73,7 +73,7 @@ def test_a_file_has_the_title_of_its_figure(one_browser: None, title: str) -> No
     pdf = PdfReader(io.BytesIO(figures.as_file(figure_of(), "pdf", title=title)), strict=True)
     assert pdf.metadata is not None
     assert pdf.metadata.title == title
-    assert "part_of_speech" in pdf.pages[0].extract_text()
+    assert "part of speech" in pdf.pages[0].extract_text()
     document = pypdfium2.PdfDocument(figures.as_file(figure_of(), "pdf", title=title))
     assert document.get_metadata_value("Title") == title
     svg = ElementTree.fromstring(figures.as_file(figure_of(), "svg", title=title))

@@ -16,6 +16,7 @@ from mlem_core import figures
 from mlem_core.base.labels import Names
 from mlem_core.base.text import minus
 from mlem_core.figures.naming import feature_name
+from mlem_core.figures.style import uncrowded
 
 FEATURES = ["f_one", "f_two"]
 MODELS = ["m_one", "m_two"]
@@ -179,3 +180,31 @@ def test_long_names_are_short_in_the_legend_and_whole_on_hovering() -> None:
 )
 def test_nothing_has_no_sign(text: str, said: str) -> None:
     assert minus(text) == said
+
+
+def test_labels_of_crowded_points_are_left_out_before_they_stand_on_each_other() -> None:
+    points = np.array([[0.5, 0.5], [0.505, 0.5], [0.5, 0.505], [0.505, 0.505], [0.1, 0.9]])
+    names = [f"a label {i}" for i in range(5)]
+    texts, places = uncrowded(points, names)
+    assert len(places) == 5 and texts[4] == names[4]
+    assert 1 < sum(map(bool, texts)) <= 5 and set(texts) <= {"", *names}
+    same = np.full((30, 2), 0.5)
+    assert sum(map(bool, uncrowded(same, ["a label"] * 30)[0])) <= 6
+    assert uncrowded(points[:1], names[:1])[0] == names[:1]
+    assert uncrowded(np.zeros((0, 2)), []) == ([], [])
+
+
+def test_forty_features_have_their_legend_below_the_panels_in_print() -> None:
+    features = [f"feature_{i}" for i in range(40)]
+    table = pd.DataFrame(
+        [("m", n, 0, f, 0.1) for n in (0, 1) for f in features],
+        columns=["model", "layer", "fold", "feature", "importance"],
+    )
+    few, many = (
+        figures.on_paper(
+            figures.profiles(table, table[["model", "layer", "fold"]].drop_duplicates(), kept),
+            figures.Paper(),
+        )
+        for kept in (features[:5], features)
+    )
+    assert few.layout.legend.orientation is None and many.layout.legend.orientation == "h"
