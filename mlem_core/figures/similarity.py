@@ -46,7 +46,7 @@ from mlem_core.figures.style import (
 Pair = tuple[Layer, Layer]
 
 # px; of a matrix that has the figure for itself, and of one that may be as wide as a column
-_ALONE, _COLUMN = 400, 320
+_ALONE, _COLUMN = 400, 340
 _SPACE = 0.06  # between two matrices, as a part of the whole width
 
 
@@ -216,7 +216,7 @@ def _arrange(
 
 
 def _set_scale(layout: dict[str, Any], of: Grid, arranged: _Arrangement, around: Labels) -> None:
-    """The colour scale of all matrices, below them or beside them, and the margins."""
+    """The colour scale of all matrices, below them, and the margins."""
     bar: dict[str, Any] = {
         "thickness": 10,
         "outlinewidth": 0,

@@ -141,49 +141,51 @@ class Explanation:
     @property
     def sentence(self) -> str:
         """The explanation in words, with intervals if it has them."""
-        a, b = (self.names.layer(layer_name(layer)) for layer in self.layers)
-        call, rest, size = self.names.feature, self.unexplained, self.features["value"].abs()
-
-        shown = (size >= SMALL * max(size.max(), abs(rest["value"]))) & (size >= 0.0005)
-        large, others = self.features[shown], self.features[~shown]
-        large = large.loc[large["value"].abs().sort_values(ascending=False).index]
-        text = [f"The RSA correlation of {a} and {b} is {_number(self.whole.iloc[0])}."]
-        up, down = large[large["value"] > 0], large[large["value"] < 0]
-        if len(up):
-            parts = [f"{call(row['term'])} contributes {_number(row)}" for _, row in up.iterrows()]
-            text.append(f"Of the features, {listed(parts)}.")
-        if len(down):
-            parts = [f"{call(row['term'])} by {_number(row, -1)}" for _, row in down.iterrows()]
-            text.append(f"The two are less alike for {listed(parts)}.")
-        if "chance" in large:
-            weak = [call(term) for term in up[~(up["value"] > up["chance"])]["term"]]
-            if weak:
-                text.append(f"Permuted labels give as much for {listed(weak)}.")
-        if not len(large):
-            text.append("None of the features contributes much.")
-        elif len(others):
-            many = f"{len(others)} features together contribute"
-            what = "feature contributes" if len(others) == 1 else many
-            text.append(f"The other {what} {_short(others['value'].sum())}.")
-        if rest["value"] >= 0:
-            features = f"These features, coded by {self.coding},"
-            text.append(f"{features} do not explain {_number(rest)} of it.")
-        else:
-            text.append(
-                "What these features do not explain makes the two less alike, by "
-                f"{_number(rest, -1)}."
-            )
-        if "lower" in self.terms:
-            text.append(
-                f"Brackets are 95 % intervals for {self.others}; they say nothing about other "
-                "models."
-            )
-        return " ".join(text)
+        return _in_a_sentence(self)
 
     @property
     def text(self) -> str:
         """The terms as a table to read in a terminal, and the sentence."""
         return _in_a_terminal(self)
+
+
+def _in_a_sentence(why: Explanation) -> str:
+    a, b = (why.names.layer(layer_name(layer)) for layer in why.layers)
+    call, rest, size = why.names.feature, why.unexplained, why.features["value"].abs()
+
+    shown = (size >= SMALL * max(size.max(), abs(rest["value"]))) & (size >= 0.0005)
+    large, others = why.features[shown], why.features[~shown]
+    large = large.loc[large["value"].abs().sort_values(ascending=False).index]
+    text = [f"The RSA correlation of {a} and {b} is {_number(why.whole.iloc[0])}."]
+    up, down = large[large["value"] > 0], large[large["value"] < 0]
+    if len(up):
+        parts = [f"{call(row['term'])} contributes {_number(row)}" for _, row in up.iterrows()]
+        text.append(f"Of the features, {listed(parts)}.")
+    if len(down):
+        parts = [f"{call(row['term'])} by {_number(row, -1)}" for _, row in down.iterrows()]
+        text.append(f"The two are less alike for {listed(parts)}.")
+    if "chance" in large:
+        weak = [call(term) for term in up[~(up["value"] > up["chance"])]["term"]]
+        if weak:
+            text.append(f"Permuted labels give as much for {listed(weak)}.")
+    if not len(large):
+        text.append("None of the features contributes much.")
+    elif len(others):
+        many = f"{len(others)} features together contribute"
+        what = "feature contributes" if len(others) == 1 else many
+        text.append(f"The other {what} {_short(others['value'].sum())}.")
+    if rest["value"] >= 0:
+        features = f"These features, coded by {why.coding},"
+        text.append(f"{features} do not explain {_number(rest)} of it.")
+    else:
+        text.append(
+            f"What these features do not explain makes the two less alike, by {_number(rest, -1)}."
+        )
+    if "lower" in why.terms:
+        text.append(
+            f"Brackets are 95 % intervals for {why.others}; they say nothing about other models."
+        )
+    return " ".join(text)
 
 
 def _in_a_terminal(why: Explanation) -> str:

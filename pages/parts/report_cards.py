@@ -106,14 +106,22 @@ class Card:
     def _preview(self, made: Drawn) -> None:
         from mlem_core import figures
 
-        st.plotly_chart(
-            figures.on_paper(made.figure, self.paper),
-            key=f"report figure {self.name}",
-            theme=None,
-            width="content",
-            config={"staticPlot": True},
-            alt=made.title,
+        drawn = figures.on_paper(made.figure, self.paper)
+        # As wide as in print; on a window that is narrower it is moved sideways, not squeezed.
+        place = f"report-preview-{self.name}"
+        st.html(
+            f"<style>.st-key-{place} {{overflow-x: auto}} "
+            f".st-key-{place} > * {{min-width: {drawn.layout.width:.0f}px}}</style>"
         )
+        with st.container(key=place):
+            st.plotly_chart(
+                drawn,
+                key=f"report figure {self.name}",
+                theme=None,
+                width="content",
+                config={"staticPlot": True},
+                alt=made.title,
+            )
 
     def _words(self, made: Drawn) -> None:
         """Title and caption, to be changed; empty fields give the program's own again."""
