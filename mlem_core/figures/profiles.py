@@ -106,7 +106,8 @@ def profiles(
                 f"<b>{panel.model}, layer {layer}</b><br>audit: {wrapped(why)}"
                 for layer, why in flags.items()
             ]
-            triangles = flag_trace(list(flags), [highest] * len(flags), hover, panel.first)
+            begins = not any(trace.get("legendgroup") == "audit" for trace in traces)
+            triangles = flag_trace(list(flags), [highest] * len(flags), hover, begins)
             traces += panel.place([triangles])
         x_axis, y_axis = layout[f"xaxis{panel.ref}"], layout[f"yaxis{panel.ref}"]
         x_axis |= whole_layers(importance.loc[importance["model"] == model, "layer"])

@@ -46,7 +46,7 @@ from mlem_core.figures.style import (
 Pair = tuple[Layer, Layer]
 
 # px; of a matrix that has the figure for itself, and of one that may be as wide as a column
-_ALONE, _COLUMN = 400, 320
+_ALONE, _COLUMN = 400, 340
 _SPACE = 0.06  # between two matrices, as a part of the whole width
 
 
@@ -214,7 +214,7 @@ def _arrange(
 
 
 def _set_scale(layout: dict[str, Any], of: Grid, arranged: _Arrangement, around: Labels) -> None:
-    """The colour scale of all matrices, below them or beside them, and the margins."""
+    """The colour scale of all matrices, below them, and the margins."""
     bar: dict[str, Any] = {
         "thickness": 10,
         "outlinewidth": 0,
@@ -230,23 +230,18 @@ def _set_scale(layout: dict[str, Any], of: Grid, arranged: _Arrangement, around:
         lies = {"yanchor": "top", "yshift": -below, "showarrow": False}
         layout["annotations"].append(key | lies)
         below += 20 * (text.count("<br>") + 1)
-    if arranged == "column":
-        bar |= {"orientation": "v", "len": 0.5, "x": 1.01, "xanchor": "left", "y": 0.5}
-        right = 104
-    else:
-        low = {"yref": "container", "yanchor": "bottom", "ypad": 0}
-        wide = 0.8 if arranged == "alone" else 0.4
-        bar |= {"orientation": "h", "x": 0.5, "xanchor": "center", "len": wide} | low
-        if arranged == "alone":
-            bar |= {"tickvals": [-1, 0, 1], "ticktext": ["−1 (opposite)", "0", "1 (alike)"]}
-        below += 44
+    low = {"yref": "container", "yanchor": "bottom", "ypad": 0}
+    wide = 0.4 if arranged == "row" else 0.8
+    bar |= {"orientation": "h", "x": 0.5, "xanchor": "center", "len": wide} | low
+    if arranged != "row":
+        bar |= {"tickvals": [-1, 0, 1], "ticktext": ["−1 (opposite)", "0", "1 (alike)"]}
+    below += 44
     layout["coloraxis"] = {"cmin": -1, "cmax": 1, "colorscale": DIVERGING, "colorbar": bar}
     top = 8 if arranged == "alone" else 40
     layout["margin"] = {"l": around.left, "r": right, "t": top, "b": below}
     layout["height"] += top + below
-    if arranged != "column":
-        # Room for its numbers below it, which its own height leaves out.
-        layout["coloraxis"]["colorbar"]["y"] = 22 / layout["height"]
+    # Room for its numbers below it, which its own height leaves out.
+    layout["coloraxis"]["colorbar"]["y"] = 22 / layout["height"]
 
 
 def _tree_scale(of: Grid, end: float, ref: str) -> dict[str, Any]:

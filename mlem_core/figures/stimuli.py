@@ -114,9 +114,9 @@ def feature_counts(
     across : panels beside each other
     """
     palette = feature_colors(all_features or [name for name, _ in features])
-    figure, places = panels(
-        feature_labels([name for name, _ in features], 24), height=210, across=across
-    )
+    titles = feature_labels([name for name, _ in features], 24)
+    apart = 0.05 if across > 2 else 0.14
+    figure, places = panels(titles, height=210, across=across, apart=apart)
     for (name, kind), (row, column) in zip(features, places, strict=True):
         labels, counts, hover = _counted(table[name], kind)
         colors = [GREY if label in ("missing", "other") else palette[name] for label in labels]
@@ -135,7 +135,7 @@ def feature_counts(
         )
         figure.update_xaxes(
             tickvals=list(range(len(labels))),
-            ticktext=short_names(labels, 11),
+            ticktext=_spaced(short_names(labels, 11)),
             tickangle=0 if sum(min(len(label), 11) for label in labels) <= 24 else -50,
             showgrid=False,
             row=row,
@@ -146,6 +146,12 @@ def feature_counts(
     figure.update_layout(bargap=0.25)
     figure.update_yaxes(rangemode="tozero", nticks=4)
     return figure
+
+
+def _spaced(labels: Sequence[str]) -> list[str]:
+    """Labels of numbers, every other one where there are many."""
+    few = len(labels) <= 9 or any(len(label) > 3 for label in labels)
+    return [label if few or at % 2 == 0 else "" for at, label in enumerate(labels)]
 
 
 def _counted(values: pd.Series, kind: str) -> tuple[list[str], list[int], list[str]]:

@@ -111,11 +111,16 @@ def short_names(names: Sequence[str], longest: int = 14) -> list[str]:
 
 
 def panels(
-    titles: Sequence[str], *, height: int, across: int = 3
+    titles: Sequence[str], *, height: int, across: int = 3, apart: float = 0.05
 ) -> tuple[go.Figure, list[tuple[int, int]]]:
-    """Figure with a panel a title, at most `across` in a row, and (row, column) of each."""
+    """Figure with a panel a title, at most `across` in a row, and (row, column) of each.
+
+    Parameters
+    ----------
+    apart : what is between two panels, as a share of the width; more where each has numbers
+    """
     rows, columns = _grid(len(titles), across)
-    figure = _subplots(rows, columns)
+    figure = _subplots(rows, columns, apart=apart)
     quiet(figure, height=height * rows + 60)
     figure.update_layout(
         annotations=[title_of(title, panel_ref(i)) for i, title in enumerate(titles)]
@@ -154,13 +159,13 @@ def _grid(n: int, across: int) -> tuple[int, int]:
     return max(1, math.ceil(n / columns)), columns
 
 
-def _subplots(rows: int, columns: int, gap: float | None = None) -> go.Figure:
+def _subplots(rows: int, columns: int, gap: float | None = None, apart: float = 0.05) -> go.Figure:
     if gap is None:
         gap = 0.26 if rows < 3 else 0.5 / rows
     return make_subplots(
         rows,
         columns,
-        horizontal_spacing=0.05,
+        horizontal_spacing=apart,
         vertical_spacing=min(gap, 1 / max(1, rows - 1)),
     )
 

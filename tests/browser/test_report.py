@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 import re
 import zipfile
+from pathlib import Path
 
 import pytest
-from driving import App, picture, settled
-from playwright.sync_api import Locator, Page, expect
+from driving import START, App, picture, served, settled
+from playwright.sync_api import Browser, Locator, Page, expect
 from pypdf import PdfReader
 
 pytestmark = pytest.mark.browser
@@ -117,3 +118,37 @@ def test_a_report_is_chosen_worded_ordered_and_saved(app: App, page: Page) -> No
     page.reload()
     settled(page)
     expect(page.get_by_role("textbox", name="Title").nth(1)).to_have_value("Why both are alike")
+
+
+def test_names_of_ones_own_stand_in_figures_and_files(browser: Browser, tmp_path: Path) -> None:
+    with served(tmp_path) as app:
+        context = browser.new_context(viewport={"width": 1440, "height": 1600})
+        context.set_default_timeout(START)
+        page = context.new_page()
+        page.goto(app.url + "/report?analysis=example")
+        settled(page)
+        button(page, "Add a figure").click()
+        button(page, "Importances of two layers").click()
+        settled(page)
+        page.keyboard.press("Escape")
+        page.get_by_text("Names of features and models").click()
+        table = page.get_by_test_id("stDataFrame")
+        page.wait_for_timeout(1_000)  # until it is unfolded
+        table.scroll_into_view_if_needed()
+        page.wait_for_timeout(500)
+        box = table.bounding_box()
+        assert box is not None
+        # The first row is word_length; its last cell can be changed.
+        page.mouse.dblclick(box["x"] + 0.85 * box["width"], box["y"] + 35 + 17)
+        page.keyboard.press("Control+A")
+        page.keyboard.type("letters")
+        page.keyboard.press("Enter")
+        page.wait_for_function(
+            "() => document.querySelector('.js-plotly-plot').data.some(t => t.name === 'letters')"
+        )
+        settled(page)
+        _, tex = saved(page, button(page, "LaTeX").first)
+        assert b"letters & " in tex
+        _, csv = saved(page, button(page, "CSV").first)
+        assert b"word_length" in csv and b"letters" not in csv
+        context.close()
