@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from mlem_core.analysis.results import Results
-    from mlem_core.inference.two_analyses import Paired
+    from mlem_core.robustness.two_analyses import Paired
 
 
 def body() -> None:
@@ -66,7 +66,7 @@ def _choose(done: list[str]) -> tuple[str, str]:
 
 
 def _what_differs(views: tuple[View, View]) -> None:
-    from mlem_core.inference import two_analyses
+    from mlem_core.robustness import two_analyses
 
     table = two_analyses.differences(views[0].analysis, views[1].analysis)
     st.markdown(f"##### {plain(two_analyses.in_a_sentence(table))}")
@@ -74,7 +74,7 @@ def _what_differs(views: tuple[View, View]) -> None:
 
 def _answers(views: tuple[View, View], results: tuple[Results, Results]) -> None:
     from mlem_core import figures
-    from mlem_core.inference import two_analyses
+    from mlem_core.robustness import two_analyses
 
     names = stored.names()
     called = names.get(views[0].job_id, "first"), names.get(views[1].job_id, "second")
@@ -159,7 +159,7 @@ def _both(results: tuple[Results, Results]) -> pd.DataFrame:
 
 def _intervals(views: tuple[View, View]) -> Paired | None:
     """Intervals of the differences; where there are none, why, or the button that makes them."""
-    from mlem_core.inference import two_analyses
+    from mlem_core.robustness import two_analyses
 
     first, second = views[0].analysis, views[1].analysis
     why = two_analyses.why_no_intervals(first, second)
@@ -185,7 +185,7 @@ def _intervals(views: tuple[View, View]) -> Paired | None:
 
 @st.cache_resource(max_entries=8, show_spinner=False)
 def _found(first: str, second: str) -> Paired:
-    from mlem_core.inference import two_analyses
+    from mlem_core.robustness import two_analyses
 
     analyses = stored.open_analysis(first), stored.open_analysis(second)
     found = two_analyses.find_paired(*analyses, stored.store())

@@ -71,7 +71,7 @@ def importance_differences(
 
     Parameters
     ----------
-    table : as `mlem_core.inference.two_analyses.importance_differences` gives it
+    table : as `mlem_core.robustness.two_analyses.importance_differences` gives it
     features : of both analyses, which decide the colours
     """
     if table.empty:
@@ -102,7 +102,7 @@ def similarity_differences(table: pd.DataFrame, across: int = 2) -> go.Figure:
 
     Parameters
     ----------
-    table : as `mlem_core.inference.two_analyses.similarity_differences` gives it
+    table : as `mlem_core.robustness.two_analyses.similarity_differences` gives it
     across : 2 beside each other, 1 below each other
     """
     if table.empty:

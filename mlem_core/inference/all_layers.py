@@ -22,7 +22,7 @@ from mlem_core.base.typing import FloatArray, Progress, Report
 from mlem_core.inference.bootstrap import REPLICATES
 from mlem_core.inference.intervals import LayerIntervals, load, save
 from mlem_core.inference.jackknife import CONFIDENCE, REFITS, standard_error
-from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.inference.layer_pairs import LayerPairs, stimuli_alone
 from mlem_core.inference.replicates import resampled_scores
 from mlem_core.measures.decomposition import ceilings_of, divide
 from mlem_core.measures.importance import fitted
@@ -204,7 +204,7 @@ def _tau(profiles: FloatArray, replicates: FloatArray) -> dict[str, FloatArray]:
 
 def blocks_of(analysis: Analysis) -> Blocks:
     """The blocks of stimuli that the intervals of an analysis leave out in turn."""
-    return _blocks(LayerPairs.without_layers(analysis), REPLICATES)
+    return _blocks(stimuli_alone(analysis), REPLICATES)
 
 
 def _blocks(pairs: LayerPairs, n_replicates: int) -> Blocks:

@@ -98,20 +98,6 @@ class LayerPairs:
             items=analysis.stimuli.items,
         )
 
-    @classmethod
-    def without_layers(cls, analysis: Analysis) -> LayerPairs:
-        """The stimuli of an analysis alone, for what is drawn of them."""
-        return cls(
-            layers=(),
-            tables=analysis.tables.of_layers([]),
-            ranks=(),
-            squared=(),
-            pattern=np.zeros(0, dtype=np.int32),
-            groups=np.unique(analysis.stimuli.groups, return_inverse=True)[1].astype(np.int64),
-            folds=analysis.folds,
-            items=analysis.stimuli.items,
-        )
-
     @property
     def n_groups(self) -> int:
         return int(self.groups.max()) + 1
@@ -187,6 +173,20 @@ class LayerPairs:
             n = len(members)
             weights[:, members] = rng.multinomial(n, np.full(n, 1 / n), n_replicates)
         return weights
+
+
+def stimuli_alone(analysis: Analysis) -> LayerPairs:
+    """The stimuli of an analysis in none of its layers, for what is drawn of them."""
+    return LayerPairs(
+        layers=(),
+        tables=analysis.tables.of_layers([]),
+        ranks=(),
+        squared=(),
+        pattern=np.zeros(0, dtype=np.int32),
+        groups=np.unique(analysis.stimuli.groups, return_inverse=True)[1].astype(np.int64),
+        folds=analysis.folds,
+        items=analysis.stimuli.items,
+    )
 
 
 def _ranked(

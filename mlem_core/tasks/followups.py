@@ -141,7 +141,7 @@ def _multiverse(analysis: Analysis, options: Options, store: Store, report: Repo
 
 
 def _versus(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
-    from mlem_core.inference import two_analyses
+    from mlem_core.robustness import two_analyses
 
     job = analyses.find(options["other"], store)
     if job is None:

@@ -15,8 +15,13 @@ from scipy.stats import spearmanr, t
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.run import run
 from mlem_core.estimators.ridge import RidgeMLEM
-from mlem_core.inference import all_layers, two_analyses
-from mlem_core.inference.two_analyses import (
+from mlem_core.inference import all_layers
+from mlem_core.measures.importance import permutation_importance
+from mlem_core.pairs.build import pair_tables
+from mlem_core.pairs.columns import feature_columns
+from mlem_core.pairs.patterns import PairIndex
+from mlem_core.robustness import two_analyses
+from mlem_core.robustness.two_analyses import (
     Paired,
     common,
     differences,
@@ -27,10 +32,6 @@ from mlem_core.inference.two_analyses import (
     similarity_differences,
     why_no_intervals,
 )
-from mlem_core.measures.importance import permutation_importance
-from mlem_core.pairs.build import pair_tables
-from mlem_core.pairs.columns import feature_columns
-from mlem_core.pairs.patterns import PairIndex
 from mlem_core.storage.store import Store
 
 Made = tuple[Analysis, dict[int, np.ndarray]]
