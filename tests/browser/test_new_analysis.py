@@ -71,7 +71,6 @@ def excel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("excel") / "Wörter.csv"
     text = table[names].to_csv(sep=";", index=False, na_rep="NA", lineterminator="\r\n")
     path.write_bytes(text.encode("latin-1"))
-    assert b"4,61" in path.read_bytes() or b"," in path.read_bytes()
     return path
 
 
@@ -81,9 +80,15 @@ def test_an_excel_file_to_why_in_nine_clicks(browser: Browser, tmp_path: Path, e
         user = Clicks(page)
         user.button("Analyse your own")
         user.upload(excel)
-        for said in ("detected: semicolons", "detected: Windows-1252", "detected: comma"):
-            expect(page.get_by_text(said)).to_be_visible()
-        expect(page.get_by_text("detected: NA")).to_be_visible()
+        found = {
+            "Separator": "semicolons",
+            "Encoding": "Windows-1252",
+            "Decimal sign": "comma",
+            "Missing-value marks": "NA",
+        }
+        for label, said in found.items():
+            box = page.get_by_role("combobox", name=label)
+            expect(box).to_have_value(f"detected: {said}")
         picture(page, "new-read")
         user.on(page.get_by_role("button", name="Next: Roles"))
         expect(page.get_by_role("combobox", name="Role of Häufigkeit")).to_be_visible()
@@ -117,7 +122,7 @@ def test_a_treebank_to_profiles_in_eight_clicks(browser: Browser, tmp_path: Path
         user = Clicks(page)
         user.button("Analyse your own")
         user.upload(*files)
-        expect(page.get_by_text("part-1.conllu and 1 more").first).to_be_visible()
+        expect(page.get_by_text(re.compile("part-1.conllu and 1 more: the words"))).to_be_visible()
         expect(page.get_by_text(re.compile("features: upos, ")).first).to_be_visible()
         picture(page, "new-treebank")
         user.button("3 Models")
