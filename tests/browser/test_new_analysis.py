@@ -18,6 +18,7 @@ from mlem_core.data.added import frequency
 from mlem_core.data.stimulus_csv import read_csv
 
 pytestmark = pytest.mark.browser
+RUN = 3 * START  # five models, the largest of 30 layers
 TREEBANK = Path(datasets.__file__).parent / "sets" / "treebank.conllu"
 
 
@@ -98,7 +99,7 @@ def test_an_excel_file_to_why_in_nine_clicks(browser: Browser, tmp_path: Path, e
         expect(page.get_by_text(re.compile("About .* of disk"))).to_be_visible()
         picture(page, "new-models")
         user.button("Run")
-        expect(page.get_by_role("button", name="Look")).to_be_visible()
+        expect(page.get_by_role("button", name="Look")).to_be_visible(timeout=RUN)
         spec = job_of(page, app)
         user.button("Look")
         finding = page.get_by_text(re.compile("layer .* and .* layer .* are alike .RSA"))
@@ -128,10 +129,10 @@ def test_a_treebank_to_profiles_in_eight_clicks(browser: Browser, tmp_path: Path
         user.button("3 Models")
         user.button("Controlled trio")
         user.button("Run")
-        expect(page.get_by_role("button", name="Look")).to_be_visible()
+        expect(page.get_by_role("button", name="Look")).to_be_visible(timeout=RUN)
         spec = job_of(page, app)
-        user.button("Look")
-        user.on(page.get_by_role("link", name=re.compile("Profiles|Explore")).first)
+        user.on(page.get_by_role("link", name="Explore", exact=True))
+        user.on(page.get_by_role("radio", name="Profiles"))
         assert "upos" in {trace["name"] for trace in traces(page)}
         assert user.n <= 8, user.n
         assert spec.models == ("mini-bert", "mini-gpt2", "mini-mamba")
