@@ -22,7 +22,8 @@ def keep(files: Sequence[tuple[str, bytes]], store: Store) -> Path:
     if len(files) == 1:
         name, data = files[0]
         return keep_upload(data, name, store)
-    kept = sorted({keep_upload(data, name, store) for name, data in files})
+    paths = {keep_upload(data, name, store) for name, data in files}
+    kept = sorted(paths, key=lambda path: (path.name, path))
     digest = hashlib.sha256("\n".join(map(str, (p.parent.name + p.name for p in kept))).encode())
     name = f"{kept[0].stem}_and_{len(kept) - 1}_more"
     folder = store.root / "uploads" / digest.hexdigest() / name

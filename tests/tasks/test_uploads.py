@@ -16,6 +16,7 @@ def test_several_files_are_a_folder_that_is_read_as_one_treebank(tmp_path):
     folder = uploads.keep(files, store)
     assert sorted(path.name for path in folder.iterdir()) == ["a.conllu", "b.conllu"]
     assert uploads.keep(files[::-1], store) == folder
+    assert folder.name == "a_and_1_more"
     both = StimulusSource(str(folder)).load_stimuli()
     alone = [StimulusSource(str(uploads.keep([one], store))).load_stimuli() for one in files]
     assert len(both) == sum(map(len, alone))
