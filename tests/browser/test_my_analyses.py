@@ -96,9 +96,7 @@ def test_the_next_day(next_day: App, jobs: list[Job], page: Page, browser: Brows
     expect(page.get_by_text("words · brain · 3 features", exact=True)).to_be_visible()
     expect(page.get_by_text(four, exact=True)).to_be_visible()
     expect(page.get_by_text("Left out: /not/there.")).to_be_visible()
-    expect(
-        page.get_by_text(re.compile("3 features: .*number.*tense")).first
-    ).to_be_visible()
+    expect(page.get_by_text(re.compile("3 features: .*number.*tense")).first).to_be_visible()
     settled(page)
     # Renamed, with a note.
     more(page, four)
