@@ -65,6 +65,7 @@ def similarity(shown: Shown) -> Drawn | None:
             results.similarity_rsa,
             across=1 if shown.drawing.narrow else 2,
             annotations=figures.Annotations(None if tested is None else tested.table, flags),
+            order="clustering" if shown.drawing.options.get("order") == "clustering" else "model",
         ),
         "Similarity of every two layers",
         captions.similarity(

@@ -47,7 +47,8 @@ class Drawing:
     names : how features and models are called
     options : what else one chooses of a figure, by name: "feature" (whose values are told apart),
         "layer" ("model:layer", of the large matrix of values), "color" (the feature that colours
-        the stimuli), "correction" (of p-values), "claim" (see `mlem_core.robustness.claims`)
+        the stimuli), "order" (of the layers of the matrices: "model" or "clustering"),
+        "correction" (of p-values), "claim" (see `mlem_core.robustness.claims`)
     """
 
     pair: tuple[Layer, Layer] | None = None

@@ -7,6 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from mlem_core.analysis.source import READING
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.text import many
 from mlem_core.storage.store import Store
@@ -16,6 +17,8 @@ from mlem_core.tasks.analyses import Job
 # As many models are named; of more it is said how many there are.
 MOST_NAMED = 2
 _OTHERWISE = ("stimuli", "models", "representations", "layers", "features", "device")
+# How a file was read: said only where nothing else tells two analyses apart.
+_READ = (*READING, "ordered", "nominal", "precomputed")
 
 
 def names(jobs: Sequence[Job], store: Store) -> dict[str, str]:
@@ -28,6 +31,7 @@ def names(jobs: Sequence[Job], store: Store) -> dict[str, str]:
     found = {job.id: given[job.id] or derived(job) for job in jobs}
     more: tuple[Callable[[Job], str], ...] = (
         lambda job: given[job.id] or derived(job, most_named=100),
+        lambda job: given[job.id] or derived(job, most_named=100, read=True),
         lambda job: f"{found[job.id]} · {job.asked_at:%d %b, %H:%M}" if job.asked_at else "",
         lambda job: f"{found[job.id]} · {job.id[:6]}",
     )
@@ -40,8 +44,14 @@ def names(jobs: Sequence[Job], store: Store) -> dict[str, str]:
     return found
 
 
-def derived(job: Job, most_named: int = MOST_NAMED) -> str:
-    """A name made of the stimuli, the models, and what was chosen other than at first."""
+def derived(job: Job, most_named: int = MOST_NAMED, *, read: bool = False) -> str:
+    """A name made of the stimuli, the models, and what was chosen other than at first.
+
+    Parameters
+    ----------
+    most_named : models; of more it is said how many there are
+    read : whether it says too how the stimuli were read
+    """
     if job.id == examples.ID:
         return f"Example: {job.spec.stimuli}, {many(len(job.spec.models), 'model')}"
     spec = job.spec
@@ -50,7 +60,7 @@ def derived(job: Job, most_named: int = MOST_NAMED) -> str:
         of_models = ", ".join(models)
     else:
         of_models = many(len(models), "model")
-    return " · ".join([Path(spec.stimuli).stem, of_models, *chosen(spec).values()])
+    return " · ".join([Path(spec.stimuli).stem, of_models, *chosen(spec, read=read).values()])
 
 
 def models_of(spec: AnalysisSpec) -> list[str]:
@@ -58,16 +68,21 @@ def models_of(spec: AnalysisSpec) -> list[str]:
     return [*spec.models, *(name for name, _ in spec.representations)]
 
 
-def chosen(spec: AnalysisSpec) -> dict[str, str]:
-    """What was chosen other than at first, in a few words each, by the field of the spec."""
-    parts = {}
+def chosen(spec: AnalysisSpec, *, read: bool = True) -> dict[str, str]:
+    """What was chosen other than at first, in a few words each, by the field of the spec.
+
+    Parameters
+    ----------
+    read : with how the stimuli were read
+    """
+    parts, left_out = {}, () if read else _READ
     if spec.layers is not None:
         parts["layers"] = "layers " + ", ".join(str(layer) for layer in spec.layers)
     if spec.features is not None:
         parts["features"] = many(len(spec.features), "feature")
     for one in fields(spec):
         value = getattr(spec, one.name)
-        if one.name not in _OTHERWISE and value != one.default:
+        if one.name not in (*_OTHERWISE, *left_out) and value != one.default:
             parts[one.name] = in_words(one.name, value)
     return parts
 

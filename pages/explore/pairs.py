@@ -11,13 +11,15 @@ import streamlit as st
 from mlem_core.base.typing import parse_layer
 from mlem_core.report import captions
 from pages.explore import surprising, two, why
-from pages.parts import audited, frame, linked, tables, tabs, uncertainty
+from pages.parts import audited, choices, frame, linked, tables, tabs, uncertainty
 from pages.parts.exporting import Panel
 from pages.parts.view import View, two_layers
 
 if TYPE_CHECKING:
     from mlem_core.analysis.results import Results
+    from mlem_core.figures.matrix import Order
 
+ORDERS = {"model": "by model", "clustering": "alike ones together (RSA)"}
 PANELS = {"why": why.show, "features": two.features, "maps": two.maps}
 
 
@@ -53,7 +55,7 @@ def _matrices(view: View, results: Results, a: str, b: str) -> None:
     from mlem_core import figures
     from mlem_core.inference.tables import similarity_table
 
-    flags = audited.reasons(view)
+    flags, order = audited.marks(view), _order(view)
     intervals = uncertainty.of(view)
     correction = uncertainty.chosen_correction()
     tested = None if intervals is None else similarity_table(intervals, view.layers, correction)
@@ -63,6 +65,7 @@ def _matrices(view: View, results: Results, a: str, b: str) -> None:
         results.similarity_rsa,
         annotations=figures.Annotations(None if tested is None else tested.table, flags),
         pair=None if a == b else (parse_layer(a), parse_layer(b)),
+        order=order,
     )
     caption = captions.similarity(
         view.caption(results),
@@ -71,16 +74,37 @@ def _matrices(view: View, results: Results, a: str, b: str) -> None:
         flagged=bool(flags),
         n_features=results.n_profile_features,
     )
-    st.markdown("**How alike any two layers are.** Click a cell to look at its two layers.")
     Panel(
         draw(across=1),
         tables.pairs_of_layers(results) if tested is None else tested.table,
         "similarity",
         caption,
         narrow=partial(draw, across=1),
+        options={"order": order},
     ).on_click(partial(_choose, view))
     _agreement(view, results)
     surprising.show(view, results)
+
+
+def _order(view: View) -> Order:
+    """The title of the matrices, and how they are drawn."""
+    row = st.container(horizontal=True, vertical_alignment="center")
+    row.markdown("**How alike any two layers are.** Click a cell to look at its two layers.")
+    with row.popover(
+        "Order, marks", icon=":material/sort:", key="order and marks", help="How they are drawn."
+    ):
+        chosen = choices.choose_one(
+            "Order of the layers",
+            list(ORDERS),
+            "order",
+            "model",
+            format_func=lambda one: ORDERS[one],
+            help="Alike layers beside each other, with the tree that says how alike, or each "
+            "model's layers in their order.",
+        )
+        if audited.reasons(view):
+            audited.choose_marks()
+    return "clustering" if chosen == "clustering" else "model"
 
 
 def _agreement(view: View, results: Results) -> None:

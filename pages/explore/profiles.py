@@ -23,7 +23,7 @@ def show(view: View) -> None:
     if results is None:
         return
     drawn = figures.with_interactions(results.importance, view.all_features)
-    reasons = audited.reasons(view)
+    reasons = audited.marks(view)
     of_profile, of_score = reasons.get("profiles", {}), reasons.get("scores", {})
     flags = {
         layer: "; ".join(filter(None, (of_profile.get(layer), of_score.get(layer))))

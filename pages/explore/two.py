@@ -107,7 +107,7 @@ def _importances(view: View, results: Results, a: str, b: str) -> None:
     layer_intervals = uncertainty.of(view)
     if layer_intervals is not None:
         table = intervals = score_table(layer_intervals, list(dict.fromkeys(chosen))).table
-    flags = audited.of_pair(view, a, b)
+    flags = audited.of_pair(view, a, b) if audited.marks(view) else {}
     Panel(
         figures.importance_scatter(
             rows,

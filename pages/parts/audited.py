@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from mlem_core.base.typing import parse_layer
-from pages.parts import background, stored
+from pages.parts import background, choices, stored
 from pages.parts.view import View
 from pages.parts.wording import plain
 
 if TYPE_CHECKING:
     from mlem_core.robustness.audit_tables import Audit
 
+SHOWN, HIDDEN = "shown", "hidden"
 MEASURES = ("profiles", "scores", "rsa", "tau")
 Reasons = dict[str, dict[Any, str]]
 
@@ -50,6 +51,23 @@ def reasons(view: View) -> Reasons:
         return _reasons(view.job_id)
     except LookupError:
         return {}
+
+
+def marks(view: View) -> Reasons:
+    """The same, for a figure that draws them; empty where the user has hidden them."""
+    return {} if choices.get_one("marks") == HIDDEN else reasons(view)
+
+
+def choose_marks() -> None:
+    """Let the user hide what the audit marks, in figures and in what is saved of them."""
+    choices.choose_one(
+        "Marks of the audit",
+        [SHOWN, HIDDEN],
+        "marks",
+        SHOWN,
+        help="Dots and triangles where a conclusion of the figure changes in the audit by twice "
+        "its limit or more. Trust has all that changes.",
+    )
 
 
 def offer(view: View) -> None:

@@ -123,11 +123,11 @@ class Panel:
 def _below(drawing: Panel) -> None:
     """The line below a figure, and what is folded beside it."""
     from mlem_core.report import lines
+    from mlem_core.report.glossary import glosses
 
     row = st.container(horizontal=True, vertical_alignment="center")
-    row.caption(
-        drawing.line or lines.line(adding.name_of(drawing.name)) or drawing.caption, width="stretch"
-    )
+    line = drawing.line or lines.line(adding.name_of(drawing.name)) or drawing.caption
+    row.caption(line, width="stretch", help=glosses(f"{line} {drawing.caption}") or None)
     with row.popover(
         "How computed",
         icon=":material/function:",

@@ -71,10 +71,10 @@ def _line(job: Job, names: dict[str, str]) -> None:
 
     state, note = job.status().state, notes.read(job.id, stored.store()).note
     label, color, symbol = STATES[state]
-    line = st.container(
+    row = st.container(
         border=True, horizontal=True, vertical_alignment="center", key=f"line of {job.id}"
     )
-    with line:
+    with row:
         with st.container(gap=None):
             st.markdown(f"**{plain(names.get(job.id, job.id))}**")
             for line in _about(job, state):

@@ -13,13 +13,15 @@ from driving import START, App, picture, served, settled, traces
 from inputs import in_files, noise, probing
 from playwright.sync_api import Browser, Locator, Page, expect
 
+from mlem_core.data.reading.table import read_table
+from mlem_core.data.roles import guess_roles
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, notes
 from mlem_core.tasks.analyses import Job
 
 pytestmark = pytest.mark.browser
 
-FEATURES = ("number", "tense", "gender")
+FEATURES = ("number", "tense", "question")
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +33,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def jobs(folder: Path) -> list[Job]:
     """What was run yesterday: three analyses of one upload, one with a model that is not there."""
     store, table = Store(folder / "cache"), probing(40)
-    spec = in_files(folder, table, {"brain": noise(len(table), units=4)}, features=FEATURES)
+    spec = in_files(folder, table, {"brain": noise(len(table), units=4)})
+    guessed = guess_roles(read_table(spec.stimuli)).items()
+    ignored = [k for k, role in guessed if role in ("ordered", "nominal") and k not in FEATURES]
+    spec = replace(spec, roles=tuple((name, "ignore") for name in ignored))
     uploads = {
         name: str(analyses.keep_upload(Path(name).read_bytes(), Path(name).name, store))
         for name in (spec.stimuli, spec.representations[0][1])
@@ -92,8 +97,8 @@ def test_the_next_day(next_day: App, jobs: list[Job], page: Page, browser: Brows
     """Find, rename, compare two, delete one, undo."""
     page.goto(next_day.url)
     # Found: what each is, apart from the others, and what was left out of it.
-    four = "words · brain · 3 features · folds 4"
-    expect(page.get_by_text("words · brain · 3 features", exact=True)).to_be_visible()
+    four = "words · brain · folds 4"
+    expect(page.get_by_text("words · brain", exact=True)).to_be_visible()
     expect(page.get_by_text(four, exact=True)).to_be_visible()
     expect(page.get_by_text("Left out: /not/there.")).to_be_visible()
     expect(page.get_by_text(re.compile("3 features: .*number.*tense")).first).to_be_visible()
@@ -118,7 +123,7 @@ def test_the_next_day(next_day: App, jobs: list[Job], page: Page, browser: Brows
     # Compared with the one of five folds.
     choice = page.get_by_role("combobox", name="Compare with")
     choice.click()
-    page.get_by_role("option", name="words · brain · 3 features", exact=True).click()
+    page.get_by_role("option", name="words · brain", exact=True).click()
     page.wait_for_url(re.compile("/versus.versus="))
     expect(page.get_by_text("The first and the second differ in folds (4; 5).")).to_be_visible()
     titles = page.locator(".js-plotly-plot").first.locator(".annotation-text")
@@ -153,7 +158,7 @@ def test_the_name_stands_wherever_the_analysis_is_named(
 ) -> None:
     page.goto(next_day.url)
     settled(page)
-    more(page, "words · brain · 3 features")
+    more(page, "words · brain")
     name = page.get_by_role("textbox", name="Name", exact=True)
     name.fill("My words <b>*bold*</b>")
     name.press("Enter")
@@ -170,20 +175,28 @@ def test_the_name_stands_wherever_the_analysis_is_named(
     more(page, "My words <b>*bold*</b>")
     name.fill("")
     name.press("Enter")
-    expect(page.get_by_text("words · brain · 3 features", exact=True)).to_be_visible()
+    expect(page.get_by_text("words · brain", exact=True)).to_be_visible()
 
 
 def test_a_duplicate_is_a_form_with_all_choices(next_day: App, jobs: list[Job], page: Page) -> None:
     page.goto(next_day.url)
     settled(page)
-    more(page, "words · brain · 3 features")
+    more(page, "words · brain")
     page.get_by_role("button", name="Duplicate").click()
     page.wait_for_url(re.compile("/new.*"))
     settled(page)
-    for part in ("stimuli=[0-9a-f]{64}", "files=brain%3D[0-9a-f]{64}", "columns=tense"):
+    for part in ("stimuli=[0-9a-f]{64}", "files=brain%3D[0-9a-f]{64}", "roles=[a-z_]+%3Dignore"):
         assert re.search(part, page.url), page.url
     page.goto(page.url)  # elsewhere, from the address alone
-    expect(page.get_by_text("words.csv").first).to_be_visible()
+    run = page.get_by_role("button", name="Run", exact=True)
+    expect(run).to_be_enabled()
+    settled(page)
+    before = {job.id for job in analyses.recent(Store(next_day.cache))}
+    run.click()
+    # Run as it is, it is that analysis: no other one begins.
+    page.wait_for_url(re.compile(f"analysis={jobs[0].id}"))
+    settled(page)
+    assert {job.id for job in analyses.recent(Store(next_day.cache))} == before
 
 
 def test_back_forward_and_reload_show_what_the_address_showed(
@@ -193,7 +206,7 @@ def test_back_forward_and_reload_show_what_the_address_showed(
     page.goto(f"{next_day.url}/explore?analysis={jobs[0].id}&tab=profiles")
     until(page, everything)
     addresses = [page.url]
-    for number, name in enumerate(("tense", "gender"), 1):
+    for number, name in enumerate(("tense", "question"), 1):
         settled(page)
         page.get_by_role("button", name=name, exact=True).click()
         until(page, everything - {"tense"} if number == 1 else {"number"})
@@ -247,7 +260,7 @@ def test_undo_and_reset(next_day: App, jobs: list[Job], page: Page) -> None:
     reset = page.get_by_role("button", name="Reset", exact=True)
     expect(undo).to_be_disabled()
     expect(reset).to_be_disabled()
-    for name in ("tense", "gender"):
+    for name in ("tense", "question"):
         page.get_by_role("button", name=name, exact=True).click()
         settled(page)
     until(page, {"number"})
@@ -264,13 +277,13 @@ def test_undo_and_reset(next_day: App, jobs: list[Job], page: Page) -> None:
 
 def test_two_tabs_are_two(next_day: App, jobs: list[Job], page: Page) -> None:
     other = page.context.new_page()
-    for one, name in ((page, "tense"), (other, "gender")):
+    for one, name in ((page, "tense"), (other, "question")):
         one.goto(f"{next_day.url}/explore?analysis={jobs[0].id}&tab=profiles")
         until(one, set(FEATURES))
         settled(one)
         one.get_by_role("button", name=name, exact=True).click()
     until(page, set(FEATURES) - {"tense"})
-    until(other, set(FEATURES) - {"gender"})
+    until(other, set(FEATURES) - {"question"})
     # A name that one tab gives, and a note of the other: neither is lost.
     store = Store(next_day.cache)
     notes.change(jobs[2].id, store, lambda old: old.named("Shared"))

@@ -46,6 +46,15 @@ def test_a_derived_name_says_what_was_chosen(store: Store) -> None:
     assert derived(example) == "Example: probing, 5 models"
 
 
+def test_how_stimuli_were_read_is_said_where_nothing_else_differs(store: Store) -> None:
+    jobs = [asked(TWO, store), asked(replace(TWO, roles=(("tense", "ignore"),)), store)]
+    assert derived(jobs[1]) == "probing · minilm, mini-bert"
+    assert sorted(names(jobs, store).values()) == [
+        "probing · minilm, mini-bert",
+        "probing · minilm, mini-bert · roles tense=ignore",
+    ]
+
+
 def test_no_two_are_called_the_same(store: Store, tmp_path: Path) -> None:
     # Other models of the same number; the same file name with other content; the same name given.
     specs = [FIVE, replace(FIVE, models=("gpt2", *FIVE.models[1:]))]
