@@ -91,11 +91,16 @@ def audit_map(
         for (start, stop, _), label in zip(blocks, names_of, strict=True)
     )
     longest = max(map(width, names_of), default=0) if slanted else 0
+    last = -np.inf
     for (start, stop, _), label in zip(blocks, names_of, strict=True):
         if start:
             figure.add_vline(x=start - 0.5, line={"color": GREY, "width": 1.5})
+        middle = (start + stop - 1) / 2
+        if (middle - last) * room < 28 and slanted:
+            continue  # it would stand on the one before
+        last = middle
         figure.add_annotation(
-            x=(start + stop - 1) / 2,
+            x=middle,
             y=0,
             yref="paper",
             yshift=-24 if slanted else -42,

@@ -46,7 +46,7 @@ from mlem_core.figures.style import (
 Pair = tuple[Layer, Layer]
 
 # px; of a matrix that has the figure for itself, and of one that may be as wide as a column
-_ALONE, _COLUMN = 400, 320
+_ALONE, _COLUMN = 400, 340
 _SPACE = 0.06  # between two matrices, as a part of the whole width
 
 
@@ -160,7 +160,8 @@ def _drawn(
             layout["annotations"].append(_tree_scale(of, end, ref))
         traces += [{"xaxis": f"x{ref}", "yaxis": f"y{ref}"} | trace for trace in drawn]
         left = place == 0 or arranged == "column"
-        layout["annotations"] += around.annotations(ref, left=left)
+        # One below the other have little room at their sides: the names stand below them.
+        layout["annotations"] += around.annotations(ref, left=left and arranged != "column")
         if several:
             title = title_of(f"{matrix.measure.title}: {matrix.measure.unit}", ref)
             middle = {"x": float(of.edges[[0, -1]].mean()), "xref": f"x{ref}"}
@@ -211,10 +212,11 @@ def _arrange(
         part = side / layout["height"]
         layout["yaxis"]["domain"], layout["yaxis2"]["domain"] = [1 - part, 1], [0, part]
         layout["xaxis"]["domain"] = layout["xaxis2"]["domain"] = [0, 1]
+        layout["yaxis"]["constraintoward"] = layout["yaxis2"]["constraintoward"] = "top"
 
 
 def _set_scale(layout: dict[str, Any], of: Grid, arranged: _Arrangement, around: Labels) -> None:
-    """The colour scale of all matrices, below them or beside them, and the margins."""
+    """The colour scale of all matrices, below them, and the margins."""
     bar: dict[str, Any] = {
         "thickness": 10,
         "outlinewidth": 0,
@@ -223,30 +225,26 @@ def _set_scale(layout: dict[str, Any], of: Grid, arranged: _Arrangement, around:
         "tickfont": {"size": SIZE - 1},
         "tickangle": 0,
     }
-    below, right = around.below, 16
+    below = around.below
     if of.tree is not None:
         text = model_key(of, 100 if arranged == "row" else 48)
         key = {"text": text, "x": 0.5, "xref": "paper", "y": 0, "yref": "paper"}
         lies = {"yanchor": "top", "yshift": -below, "showarrow": False}
         layout["annotations"].append(key | lies)
         below += 20 * (text.count("<br>") + 1)
-    if arranged == "column":
-        bar |= {"orientation": "v", "len": 0.5, "x": 1.01, "xanchor": "left", "y": 0.5}
-        right = 104
-    else:
-        low = {"yref": "container", "yanchor": "bottom", "ypad": 0}
-        wide = 0.8 if arranged == "alone" else 0.4
-        bar |= {"orientation": "h", "x": 0.5, "xanchor": "center", "len": wide} | low
-        if arranged == "alone":
-            bar |= {"tickvals": [-1, 0, 1], "ticktext": ["−1 (opposite)", "0", "1 (alike)"]}
-        below += 44
+    low = {"yref": "container", "yanchor": "bottom", "ypad": 0}
+    wide = 0.4 if arranged == "row" else 0.8
+    bar |= {"orientation": "h", "x": 0.5, "xanchor": "center", "len": wide} | low
+    if arranged != "row":
+        bar |= {"tickvals": [-1, 0, 1], "ticktext": ["−1 (opposite)", "0", "1 (alike)"]}
+    below += 44
     layout["coloraxis"] = {"cmin": -1, "cmax": 1, "colorscale": DIVERGING, "colorbar": bar}
     top = 8 if arranged == "alone" else 40
-    layout["margin"] = {"l": around.left, "r": right, "t": top, "b": below}
+    left = around.left if arranged != "column" else round(14 + around.tick_width)
+    layout["margin"] = {"l": left, "r": 16, "t": top, "b": below}
     layout["height"] += top + below
-    if arranged != "column":
-        # Room for its numbers below it, which its own height leaves out.
-        layout["coloraxis"]["colorbar"]["y"] = 22 / layout["height"]
+    # Room for its numbers below it, which its own height leaves out.
+    bar["y"] = 22 / layout["height"]
 
 
 def _tree_scale(of: Grid, end: float, ref: str) -> dict[str, Any]:

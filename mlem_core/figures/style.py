@@ -300,7 +300,12 @@ def sparse_ticks(
         # Not right beside the next model's first one.
         if i == start or (layers[i][1] % step == 0 and stop - i > step / 3 and i - start > step / 3)
     ]
-    return {"tickvals": at, "ticktext": [str(layers[i][1]) for i in at]}
+    # Of models of a layer or two, too.
+    kept: list[int] = []
+    for place in at:
+        if not kept or place - kept[-1] >= len(layers) / 16:
+            kept.append(place)
+    return {"tickvals": kept, "ticktext": [str(layers[i][1]) for i in kept]}
 
 
 def uncrowded(
