@@ -8,9 +8,7 @@ from mlem_core import figures
 from mlem_core.analysis import baselines
 from mlem_core.base.typing import Layer, layer_name
 from mlem_core.estimators.registry import estimator_named
-from mlem_core.measures import correlated
 from mlem_core.measures.decomposition import decompose
-from mlem_core.measures.importance import fitted
 from mlem_core.report import captions, tables
 from mlem_core.report.shown import Drawn, Shown, held_out
 from mlem_core.robustness.variants import CONTROL, SAYS
@@ -162,10 +160,7 @@ def other_importance(shown: Shown, way: str) -> Drawn | None:
     """Importance where features correlate; None with an estimator that is slow to fit again."""
     if estimator_named(shown.selection.estimator).slow or len(shown.selection.features) < 2:
         return None
-    own, _ = shown.analysis.subset(shown.selection)
-    fits, _ = fitted(own, shown.selection.estimator)
-    layers = list(shown.selection.layers)
-    table = correlated.importances(own, layers, fits, shown.selection.estimator)
+    table = shown.other_importances
     drawn = table.rename(columns={way: "importance"}).assign(fold=0)
     return Drawn(
         figures.profiles(

@@ -96,7 +96,7 @@ def write(
     selection = analysis.select() if selection is None else selection
     results = analysis.results_of(selection) if results is None else results
     shown = Shown(analysis, selection, results, drawing)
-    drawn = all_figures(shown)
+    drawn = all_figures(shown, progress)
     derived = beside.how_sure(shown)
     portable, sources = _portable(analysis)
     paths = dict(analysis.spec.representations)

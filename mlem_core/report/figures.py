@@ -10,7 +10,7 @@ import pandas as pd
 
 from mlem_core import figures
 from mlem_core.base.errors import unknown
-from mlem_core.base.typing import layer_name, parse_layer
+from mlem_core.base.typing import Progress, Report, layer_name, parse_layer
 from mlem_core.report import all_layers, of_values, two_layers
 from mlem_core.report.shown import Drawing, Drawn, Shown, basis, held_out
 
@@ -91,7 +91,18 @@ def _named(table: pd.DataFrame, shown: Shown) -> pd.DataFrame:
     return names.table(table).rename(columns=heads)
 
 
-def all_figures(shown: Shown) -> dict[str, Drawn]:
-    """Every figure of the registry that there is of what is shown."""
-    drawn = {name: draw(name, shown) for name in FIGURES}
-    return {name: figure for name, figure in drawn.items() if figure is not None}
+def all_figures(shown: Shown, progress: Report | None = None) -> dict[str, Drawn]:
+    """Every figure of the registry that there is of what is shown.
+
+    Parameters
+    ----------
+    progress : called before each
+    """
+    drawn = {}
+    for done, name in enumerate(FIGURES):
+        if progress is not None:
+            progress(Progress("drawing", None, done, len(FIGURES), "figures"))
+        made = draw(name, shown)
+        if made is not None:
+            drawn[name] = made
+    return drawn

@@ -20,6 +20,8 @@ from mlem_core.inference import all_layers, tables
 from mlem_core.inference.corrections import FamilyOfTests
 from mlem_core.inference.explanation import Explanation, explain
 from mlem_core.inference.intervals import LayerIntervals
+from mlem_core.measures import correlated
+from mlem_core.measures.importance import fitted
 from mlem_core.pairs.units import Units
 from mlem_core.report import captions
 from mlem_core.robustness import audit as auditing
@@ -164,6 +166,14 @@ class Shown:
         if self.intervals is None or not self.several:
             return None
         return tables.similarity_table(self.intervals, self.selection.layers, self.correction)
+
+    @cached_property
+    def other_importances(self) -> pd.DataFrame:
+        """Importance where features correlate, see `correlated.importances`."""
+        own, _ = self.analysis.subset(self.selection)
+        fits, _ = fitted(own, self.selection.estimator)
+        layers = list(self.selection.layers)
+        return correlated.importances(own, layers, fits, self.selection.estimator)
 
     @cached_property
     def audit(self) -> Audit | None:

@@ -130,7 +130,8 @@ def test_names_of_ones_own_stand_in_figures_and_files(browser: Browser, tmp_path
         button(page, "Add a figure").click()
         button(page, "Importances of two layers").click()
         settled(page)
-        page.keyboard.press("Escape")
+        page.reload()  # what is unfolded does not lie over the table
+        settled(page)
         page.get_by_text("Names of features and models").click()
         table = page.get_by_test_id("stDataFrame")
         page.wait_for_timeout(1_000)  # until it is unfolded
