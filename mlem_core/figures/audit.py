@@ -83,9 +83,27 @@ def audit_map(
     figure.add_trace(_flag_dots(flags, names, [row.name for row in rows]))
     quiet(figure, height=38 * len(rows) + 130)
     blocks = model_blocks(names)
+    longest = _name_models(figure, blocks, len(names))
+    figure.update_xaxes(
+        range=[-0.5, len(names) - 0.5], showgrid=False, **sparse_ticks(names, blocks)
+    )
+    figure.update_yaxes(
+        tickvals=list(range(len(rows))),
+        ticktext=[row.title.replace(": ", ":<br>") for row in rows],
+        tickfont={"size": SIZE - 1},
+        range=[len(rows) - 0.5, -0.5],
+        showgrid=False,
+        zeroline=False,
+    )
+    figure.update_layout(margin={"l": 182, "r": 16, "t": 16, "b": 66 + round(3.6 * longest)})
+    return figure
+
+
+def _name_models(figure: go.Figure, blocks: Sequence[tuple[int, int, str]], n_layers: int) -> int:
+    """Write the models below the map, and part them; how wide the longest is, 0 if not slanted."""
     names_of = model_labels([model for *_, model in blocks], 20)
     # Names may have no room beside each other on a small screen.
-    room = _NARROW / max(len(names), 1)
+    room = _NARROW / max(n_layers, 1)
     slanted = any(
         width(label) * 7 > (stop - start) * room
         for (start, stop, _), label in zip(blocks, names_of, strict=True)
@@ -108,19 +126,7 @@ def audit_map(
             showarrow=False,
             **({"textangle": -30, "xanchor": "right", "yanchor": "top"} if slanted else {}),
         )
-    figure.update_xaxes(
-        range=[-0.5, len(names) - 0.5], showgrid=False, **sparse_ticks(names, blocks)
-    )
-    figure.update_yaxes(
-        tickvals=list(range(len(rows))),
-        ticktext=[row.title.replace(": ", ":<br>") for row in rows],
-        tickfont={"size": SIZE - 1},
-        range=[len(rows) - 0.5, -0.5],
-        showgrid=False,
-        zeroline=False,
-    )
-    figure.update_layout(margin={"l": 182, "r": 16, "t": 16, "b": 66 + round(3.6 * longest)})
-    return figure
+    return longest
 
 
 # The first rows of the map; then come the variants, with their flags.
