@@ -96,6 +96,7 @@ def test_compare_keeps_its_choice_in_the_address(app: App, page: Page, done: str
     pair = page.get_by_role("radiogroup").filter(has_text="Why alike")
     pair.get_by_role("radio", name="Stimuli").click()
     expect(page.locator(".js-plotly-plot")).to_have_count(3, timeout=START)
+    settled(page)
     # The values of the feature are in the map's legend, letter by letter.
     text = page.locator(".js-plotly-plot").nth(1).inner_text()
     assert TAG in text
@@ -255,6 +256,7 @@ def test_torch_stays_out_of_the_server(app: App, page: Page, done: str) -> None:
         pytest.skip("only Linux tells what a process has loaded")
     page.goto(f"{app.url}/explore?{done}&look=maps")
     expect(page.locator(".js-plotly-plot")).to_have_count(3, timeout=START)
+    settled(page)
     assert "numpy" in maps.read_text()  # it does tell
     assert "libtorch" not in maps.read_text()
 
