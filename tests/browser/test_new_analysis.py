@@ -276,6 +276,11 @@ def test_models_are_checked_when_they_are_added(app: App, page: Page) -> None:
 
 def choose(page: Page, label: str, option: str) -> None:
     """Choose in a list."""
-    page.get_by_role("combobox", name=label).click()
+    box = page.get_by_role("combobox", name=label)
+    # A list that opens while the page is drawn or scrolls closes again.
+    settled(page)
+    box.scroll_into_view_if_needed()
+    settled(page)
+    box.click()
     page.get_by_role("option", name=option, exact=True).click()
     settled(page)
