@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from pages.parts import adding, frame, report_cards, report_whole
+from pages.parts import adding, frame, naming, report_cards, report_whole
 from pages.parts.opening import open_view
 from pages.parts.paper import paper
 from pages.parts.wording import plain
@@ -67,7 +67,7 @@ def _offer_figures(view: View) -> None:
         help="Figures of what is chosen on the left, and of the two layers that Explore shows.",
     )
     with popover:
-        a, b = view.pair
+        a, b = map(naming.layer, view.pair)
         st.caption(plain(f"Of what is chosen on the left; two layers are {a} and {b}."))
         for figure in report_cards.OFFERED:
             st.button(

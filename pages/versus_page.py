@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from mlem_core.report import captions
-from pages.parts import background, choices, exporting, frame, opening, stored, uncertainty
+from pages.parts import background, choices, exporting, frame, naming, opening, stored, uncertainty
 from pages.parts.exporting import Panel
 from pages.parts.screens import SCREENS
 from pages.parts.view import View
@@ -36,7 +36,16 @@ def body() -> None:
     _what_differs(views)
     results = views[0].results(), views[1].results()
     if results[0] is not None and results[1] is not None:
-        _answers(views, (results[0], results[1]))
+        from mlem_core.figures.naming import naming_layers
+
+        with naming_layers(_layer_names(ids)):
+            _answers(views, (results[0], results[1]))
+
+
+def _layer_names(ids: tuple[str, str]) -> dict[str, str]:
+    """The names of the layers that both analyses call alike."""
+    first, second = map(naming.of_layers, ids)
+    return {layer: name for layer, name in first.items() if second.get(layer) == name}
 
 
 def _choose(done: list[str]) -> tuple[str, str]:

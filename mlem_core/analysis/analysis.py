@@ -13,10 +13,11 @@ from mlem_core.analysis.selection import Selection
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.analysis.transforms import kept_stimuli
 from mlem_core.base.brief import Lines, as_html, as_text
+from mlem_core.base.labels import Names
 from mlem_core.base.later import Later
 from mlem_core.base.parameters import names_in
 from mlem_core.base.text import listed, many, span
-from mlem_core.base.typing import FloatArray, IntArray, Layer, Layers, layers_in
+from mlem_core.base.typing import FloatArray, IntArray, Layer, Layers, layer_name, layers_in
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.measures.similarity import most_alike
 from mlem_core.pairs.tables import PairTables
@@ -85,6 +86,11 @@ class Analysis:
             if str(layer) in names:
                 found[model, layer] = str(names[str(layer)])
         return found
+
+    @property
+    def names(self) -> Names:
+        """The same for what is shown."""
+        return Names(layers={layer_name(of): name for of, name in self.layer_names.items()})
 
     @property
     def rows(self) -> IntArray:

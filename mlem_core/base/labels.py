@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from mlem_core.base.typing import layer_name, parse_layer
+from mlem_core.base.typing import Layer, layer_name, parse_layer
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,18 +18,20 @@ _RIGHT_TO_LEFT, _LEFT = frozenset(("R", "AL")), frozenset(("L", "EN"))
 
 @dataclass(frozen=True)
 class Names:
-    """How features and models are called where they are shown; elsewhere identifiers stay.
+    """How features, models and layers are called where they are shown; elsewhere identifiers stay.
 
     A feature that is not listed is called by its identifier with spaces for underscores, an
-    interaction by its parts, a model that is not listed by its identifier.
+    interaction by its parts, a model that is not listed by its identifier, a layer by its number.
 
     Attributes
     ----------
     features, models : display names by identifier
+    layers : names that layers have of their own, such as V1, by "model:number"
     """
 
     features: Mapping[str, str] = field(default_factory=dict)
     models: Mapping[str, str] = field(default_factory=dict)
+    layers: Mapping[str, str] = field(default_factory=dict)
 
     def feature(self, name: str) -> str:
         """What a feature, an interaction or another term is called."""
@@ -48,17 +50,26 @@ class Names:
         """What a model is called."""
         return self.models.get(name, name)
 
+    def own(self, layer: Layer) -> str:
+        """The name that a layer has of its own; empty for one that has only its number."""
+        return self.layers.get(layer_name(layer), "") if self.layers else ""
+
     def layer(self, name: str) -> str:
-        """What a layer "model:layer" is called."""
-        model, layer = parse_layer(name)
-        return layer_name((self.model(model), layer))
+        """What a layer "model:layer" is called in a table: "GPT-2:11", "brain:V1"."""
+        model, number = parse_layer(name)
+        return f"{self.model(model)}:{self.own((model, number)) or number}"
+
+    def layer_title(self, layer: Layer) -> str:
+        """What a layer is called in a sentence: "GPT-2 layer 11", "brain V1"."""
+        return f"{self.model(layer[0])} {self.own(layer) or f'layer {layer[1]}'}"
 
     def table(self, table: pd.DataFrame) -> pd.DataFrame:
         """A copy of a result table whose columns of features, models and layers have these names.
 
         Those columns are known by their names: feature, term, feature_a ..., model, model_a ...,
-        layer_a, layer_b (where they hold "model:layer"). Numbers, other columns and what else is in
-        a column stay. For tables that are read, not for those that are read in again.
+        layer_a, layer_b (where they hold "model:layer", or the number of a layer that has a name,
+        beside its model). Other numbers, other columns and what else is in a column stay. For
+        tables that are read, not for those that are read in again.
         """
         named = table.copy()
         for column in table.columns:
@@ -69,6 +80,10 @@ class Names:
                     call(self, cell) if isinstance(cell, str) and cell else cell
                     for cell in table[column]
                 ]
+            model = str(column).replace("layer", "model")
+            if self.layers and of == "layer" and model in table:
+                cells = zip(table[model], named[column], strict=True)
+                named[column] = [self.own(layer) or layer[1] for layer in cells]
         return named
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -84,9 +85,8 @@ def _chosen_of(layers: Sequence[Layer], a: Layer, b: Layer, files: Collection[st
 
 def _shared(analysis: Analysis, a: Layer, b: Layer, intervals: LayerIntervals | None) -> str:
     if intervals is not None and len(intervals.features) <= EXACT_FEATURES:
-        return (
-            f"What they share: {explanation_of(intervals, a, b, analysis.tables.coding).headline}"
-        )
+        why = explanation_of(intervals, a, b, analysis.tables.coding)
+        return f"What they share: {replace(why, names=analysis.names).headline}"
     how = f"`why {layer_name(a)} {layer_name(b)} --bootstrap 1000` adds them."
     return f"What they share: {explain(analysis, a, b).headline} {how}"
 

@@ -12,7 +12,7 @@ from plotly.subplots import make_subplots
 
 from mlem_core.base.labels import width
 from mlem_core.base.typing import Layer, parse_layer
-from mlem_core.figures.naming import layer_title, model_labels
+from mlem_core.figures.naming import layer_labels, layer_title, model_labels
 from mlem_core.figures.style import (
     GREY,
     LINE,
@@ -84,9 +84,8 @@ def audit_map(
     quiet(figure, height=38 * len(rows) + 130)
     blocks = model_blocks(names)
     longest = _name_models(figure, blocks, len(names))
-    figure.update_xaxes(
-        range=[-0.5, len(names) - 0.5], showgrid=False, **sparse_ticks(names, blocks)
-    )
+    ticks = sparse_ticks(names, blocks, layer_labels(names))
+    figure.update_xaxes(range=[-0.5, len(names) - 0.5], showgrid=False, **ticks)
     figure.update_yaxes(
         tickvals=list(range(len(rows))),
         ticktext=[row.title.replace(": ", ":<br>") for row in rows],

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from mlem_core.figures.naming import feature_name, layer_title, model_labels
+from mlem_core.figures.naming import feature_name, layer_labels, layer_title, model_labels
 from mlem_core.figures.style import (
     LEGEND,
     MODEL_COLORS,
@@ -19,6 +21,8 @@ from mlem_core.figures.style import (
     panel_title,
     quiet,
 )
+
+_NAMED = 12  # layers of a model that all have their names
 
 
 def layer_maps(
@@ -44,7 +48,7 @@ def layer_maps(
             points = layer_map[(layer_map["measure"] == measure) & (layer_map["model"] == model)]
             points = points.sort_values("layer")
             color = MODEL_COLORS[i % len(MODEL_COLORS)]
-            ends = {0, len(points) - 1}
+            texts = _texts(model, points["layer"].tolist())
             figure.add_trace(
                 go.Scatter(
                     x=points["x"],
@@ -63,7 +67,7 @@ def layer_maps(
                     },
                     selected={"marker": {"opacity": 1, "size": 16}},
                     unselected={"marker": {"opacity": 0.55}},
-                    text=[f"{n}" if k in ends else "" for k, n in enumerate(points["layer"])],
+                    text=texts,
                     textposition=sides[(model, measure)],
                     cliponaxis=False,
                     customdata=points[["model", "layer"]].to_numpy(dtype=object),
@@ -87,19 +91,31 @@ def layer_maps(
     return figure
 
 
+def _texts(model: str, layers: Sequence[int]) -> list[str]:
+    """What stands at the layers of a model: the numbers of the first and the last, names at all,
+    while they are few."""
+    labels, last = layer_labels([(model, int(n)) for n in layers]), len(layers) - 1
+    return [
+        label if at in (0, last) or (last < _NAMED and label != str(n)) else ""
+        for at, (label, n) in enumerate(zip(labels, layers, strict=True))
+    ]
+
+
 def _sides_of_numbers(layer_map: pd.DataFrame) -> dict[tuple[str, str], list[str]]:
     """On which side of each point its number stands, by model and measure; few meet."""
     sides: dict[tuple[str, str], list[str]] = {}
     for measure, points in layer_map.sort_values("layer").groupby("measure", sort=False):
         xy = points[["x", "y"]].to_numpy(dtype=np.float64)
         span = float(np.ptp(xy, axis=0).max()) or 1.0
-        at = points.groupby("model")["layer"]
-        end = (points["layer"] == at.transform("min")) | (points["layer"] == at.transform("max"))
-        ends = np.flatnonzero(end.to_numpy())
-        labels = [str(points["layer"].iloc[i]) for i in ends]
+        texts = [""] * len(points)
+        for model, rows in points.reset_index().groupby("model", sort=False):
+            for place, text in zip(rows.index, _texts(str(model), rows["layer"]), strict=True):
+                texts[place] = text
+        ends = [at for at, text in enumerate(texts) if text]
+        labels = [texts[i] for i in ends]
         # Points and numbers are as large on the way across as on the way up.
         placed = label_places(xy[ends] / span - xy.min(axis=0) / span, labels)
-        by_point = dict(zip(ends.tolist(), placed, strict=True))
+        by_point = dict(zip(ends, placed, strict=True))
         for model in points["model"].unique():
             own = np.flatnonzero((points["model"] == model).to_numpy())
             sides[(str(model), str(measure))] = [by_point.get(int(i), "top center") for i in own]

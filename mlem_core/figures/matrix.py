@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -11,7 +12,7 @@ import numpy as np
 
 from mlem_core.base.labels import width
 from mlem_core.base.typing import FloatArray, IntArray, Layer
-from mlem_core.figures.naming import model_initials, model_labels
+from mlem_core.figures.naming import layer_labels, model_initials, model_labels
 from mlem_core.figures.style import GREY, INK, MODEL_COLORS, SIZE, as_number, model_blocks
 from mlem_core.measures.similarity import clustering
 
@@ -60,9 +61,18 @@ class Grid:
 
     @property
     def labels(self) -> list[str]:
-        """(n_layers,) short: the initials of the model and the number of the layer."""
-        letters = model_initials(self.models)
-        return [f"{letters[model]}{layer}" for model, layer in self.layers]
+        """(n_layers,) short: the initials of the model and the number of the layer, or the name
+        that it has of its own, behind the initials where another label is the same."""
+        letters, labels = model_initials(self.models), layer_labels(self.layers)
+        short = [
+            f"{letters[model]}{label}" if label == str(number) else label
+            for (model, number), label in zip(self.layers, labels, strict=True)
+        ]
+        often = Counter(short)
+        return [
+            text if often[text] == 1 or text != label else f"{letters[model]} {label}"
+            for (model, _), text, label in zip(self.layers, short, labels, strict=True)
+        ]
 
     @property
     def models(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""How a figure writes the names of features and models.
+"""How a figure writes the names of features, models and layers.
 
 A figure function gets identifiers, and colours, orders and clicks (`customdata`) go by them; what
 it writes is what `Names` calls them. Without more that is "part of speech" for `part_of_speech`.
@@ -14,14 +14,17 @@ file says so once, around the drawing; a finished figure keeps its names. Tables
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
+from typing import Any
 
 from mlem_core.base.labels import Names, distinct, initials
 from mlem_core.base.typing import Layer
 from mlem_core.figures.style import in_full, short_names
 
+TICK, _NAMED = 8, 12  # letters of a layer's name at a tick; layers that all have theirs
 _NAMES: ContextVar[Names] = ContextVar("names", default=Names())  # noqa: B039 (it is frozen)
 
 
@@ -35,6 +38,13 @@ def naming(names: Names) -> Iterator[None]:
         _NAMES.reset(token)
 
 
+@contextmanager
+def naming_layers(layers: Mapping[str, str]) -> Iterator[None]:
+    """Layers "model:number" have these names inside, whatever features and models are called."""
+    with naming(replace(_NAMES.get(), layers=layers)):
+        yield
+
+
 def feature_name(name: str) -> str:
     """What a feature or an interaction is called, in full, as Plotly shall show it."""
     return in_full(_NAMES.get().feature(name))
@@ -46,14 +56,49 @@ def model_name(name: str) -> str:
 
 
 def layer_title(layer: Layer) -> str:
-    """What a layer is called: "GPT-2 layer 6"."""
-    return f"{model_name(layer[0])} layer {layer[1]}"
+    """What a layer is called: "GPT-2 layer 6", "brain V1"."""
+    return in_full(_NAMES.get().layer_title(layer))
+
+
+def layer_in_model(layer: Layer) -> str:
+    """What a layer is called behind the name of its model: "layer 6", "V1"."""
+    return in_full(_NAMES.get().own(layer)) or f"layer {layer[1]}"
 
 
 def layer_titles(layers: Sequence[Layer], longest: int) -> list[str]:
     """What layers are called, the names of their models at most so many letters each."""
     models = model_labels([model for model, _ in layers], longest)
-    return [f"{model} layer {n}" for model, (_, n) in zip(models, layers, strict=True)]
+    own = layer_labels(layers, longest)
+    return [
+        f"{model} {label if label != str(layer[1]) else f'layer {label}'}"
+        for model, layer, label in zip(models, layers, own, strict=True)
+    ]
+
+
+def layer_labels(layers: Sequence[Layer], longest: int = TICK) -> list[str]:
+    """The names of layers, at most so many letters each, all different within a model; the numbers
+    of those that have none."""
+    names = _NAMES.get()
+    labels = [str(number) for _, number in layers]
+    if not names.layers:
+        return labels
+    for model in dict.fromkeys(model for model, _ in layers):
+        at = [place for place, layer in enumerate(layers) if layer[0] == model]
+        own = [names.own(layers[place]) or labels[place] for place in at]
+        for place, label in zip(at, short_names(own, longest), strict=True):
+            labels[place] = label
+    return labels
+
+
+def named_layers(axis: dict[str, Any], model: str, layers: Iterable[int]) -> dict[str, Any]:
+    """An axis of the layers of a model: with their names where they have some, each one's while
+    there is room for all."""
+    shown = sorted({int(number) for number in layers})
+    if not any(_NAMES.get().own((model, number)) for number in shown):
+        return axis
+    labels = dict(zip(shown, layer_labels([(model, n) for n in shown]), strict=True))
+    ticks = shown if len(shown) <= _NAMED else [n for n in axis["tickvals"] if n in labels]
+    return {**axis, "tickvals": ticks, "ticktext": [labels[number] for number in ticks]}
 
 
 def feature_labels(names: Sequence[str], longest: int) -> list[str]:

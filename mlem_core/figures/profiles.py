@@ -10,7 +10,14 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.figures.naming import feature_labels, feature_name, model_labels, model_name
+from mlem_core.figures.naming import (
+    feature_labels,
+    feature_name,
+    layer_in_model,
+    model_labels,
+    model_name,
+    named_layers,
+)
 from mlem_core.figures.style import (
     DASHES,
     GREY,
@@ -91,7 +98,9 @@ def profiles(
     unit = value.rpartition("(")[2].rstrip(")")
     traces: list[dict[str, Any]] = []
     for number, (model, (_, column)) in enumerate(zip(models, places, strict=True)):
-        panel = _Panel(model_name(model), number == 0, panel_ref(number))
+        numbers = importance.loc[importance["model"] == model, "layer"]
+        called = {n: f"{model_name(model)}, {layer_in_model((model, n))}" for n in set(numbers)}
+        panel = _Panel(called, number == 0, panel_ref(number))
         for place, name in enumerate(features):
             line = lines.get((model, "importance", name))
             if line is not None:
@@ -103,14 +112,14 @@ def profiles(
         flags = {layer: why for (one, layer), why in annotations.flags.items() if one == model}
         if flags:
             hover = [
-                f"<b>{panel.model}, layer {layer}</b><br>audit: {wrapped(why)}"
+                f"<b>{panel.called[layer]}</b><br>audit: {wrapped(why)}"
                 for layer, why in flags.items()
             ]
             begins = not any(trace.get("legendgroup") == "audit" for trace in traces)
             triangles = flag_trace(list(flags), [highest] * len(flags), hover, begins)
             traces += panel.place([triangles])
         x_axis, y_axis = layout[f"xaxis{panel.ref}"], layout[f"yaxis{panel.ref}"]
-        x_axis |= whole_layers(importance.loc[importance["model"] == model, "layer"])
+        x_axis |= named_layers(whole_layers(numbers), model, numbers)
         x_axis["title"]["text"] = "layer"
         marked = [
             (at, number) for at, (one, number) in enumerate(annotations.marked) if one == model
@@ -149,10 +158,10 @@ def _mark_layers(layout: dict[str, Any], marked: Sequence[tuple[int, int]], ref:
 
 
 class _Panel(NamedTuple):
-    """The panel of a model: its name as Plotly shows it, whether its lines are in the legend, and
-    what stands behind x and y in the names of its axes."""
+    """The panel of a model: what its layers are called on hovering, whether its lines are in the
+    legend, and what stands behind x and y in the names of its axes."""
 
-    model: str
+    called: Mapping[int, str]
     first: bool
     ref: str
 
@@ -252,7 +261,7 @@ def _score_traces(line: _Line, key: str, panel: _Panel) -> list[dict[str, Any]]:
             "line": {"color": GREY, "width": 1.5, "dash": dash},
             "marker": {"symbol": "line-ew-open", "size": 14},
             "hovertext": [
-                f"{panel.model}, layer {layer}<br>{label}: Spearman ρ = {value}{more}"
+                f"{panel.called[layer]}<br>{label}: Spearman ρ = {value}{more}"
                 for layer, value, more in zip(x, as_numbers(mean), line.hover, strict=True)
             ],
             "hoverinfo": "text",
@@ -299,7 +308,7 @@ def _feature_traces(
             "maxdisplayed": MARKS if bounds is None else 0,
         },
         "hovertext": [
-            f"<b>{feature_name(name)}</b><br>{panel.model}, layer {layer}<br>{unit} = {m}{more}"
+            f"<b>{feature_name(name)}</b><br>{panel.called[layer]}<br>{unit} = {m}{more}"
             for layer, m, more in zip(x, as_numbers(mean), spread, strict=True)
         ],
         "hoverinfo": "text",

@@ -26,7 +26,7 @@ from mlem_core.figures.matrix import (
     model_strip,
     outline,
 )
-from mlem_core.figures.naming import model_name
+from mlem_core.figures.naming import layer_labels, model_name
 from mlem_core.figures.style import (
     AUDIT,
     DIVERGING,
@@ -47,6 +47,7 @@ Pair = tuple[Layer, Layer]
 
 # px; of a matrix that has the figure for itself, and of one that may be as wide as a column
 _ALONE, _COLUMN = 400, 340
+_IN_FULL = 60  # letters of a layer's name on hovering
 _SPACE = 0.06  # between two matrices, as a part of the whole width
 
 
@@ -62,7 +63,8 @@ def similarity_matrices(
 
     Both are on one scale from -1 to 1. Each cell is the point of a scatter too, as those can be
     selected; its `customdata` is (model, layer, model, layer). A layer's label is the initial of
-    its model and its number; layers that do not follow each other stand a little apart.
+    its model and its number, or its own name; layers that do not follow each other stand a little
+    apart.
 
     Parameters
     ----------
@@ -265,7 +267,8 @@ def _tree_scale(of: Grid, end: float, ref: str) -> dict[str, Any]:
 def _matrix_traces(of: Grid, matrix: _Matrix, *, dots: bool) -> list[dict[str, Any]]:
     """The heatmap, a point a cell (for hovering and selecting), and a dot in each flagged cell."""
     measure, flags, n = matrix.measure, matrix.flags, len(of.layers)
-    names = [f"{model_name(model)} {layer}" for model, layer in of.layers]
+    labels = layer_labels(of.layers, _IN_FULL)
+    names = [f"{model_name(one[0])} {own}" for one, own in zip(of.layers, labels, strict=True)]
     cells = list(itertools.product(range(n), repeat=2))  # row by row
     reasons = [flags.get((of.layers[row], of.layers[column]), "") for row, column in cells]
     values = as_numbers(matrix.values[np.ix_(of.rows, of.rows)].ravel())

@@ -289,9 +289,11 @@ def model_blocks(layers: Sequence[tuple[str, int]]) -> list[tuple[int, int, str]
 
 
 def sparse_ticks(
-    layers: Sequence[tuple[str, int]], blocks: Sequence[tuple[int, int, str]]
+    layers: Sequence[tuple[str, int]],
+    blocks: Sequence[tuple[int, int, str]],
+    labels: Sequence[str],
 ) -> dict[str, list[Any]]:
-    """Layer numbers every so often, the first of each model always."""
+    """The labels of layers every so often, that of the first of each model always."""
     step = next(s for s in (1, 2, 5, 10, 20, 50, 10**9) if len(layers) / s <= 12)
     at = [
         i
@@ -305,7 +307,7 @@ def sparse_ticks(
     for place in at:
         if not kept or place - kept[-1] >= len(layers) / 16:
             kept.append(place)
-    return {"tickvals": kept, "ticktext": [str(layers[i][1]) for i in kept]}
+    return {"tickvals": kept, "ticktext": [labels[i] for i in kept]}
 
 
 def uncrowded(

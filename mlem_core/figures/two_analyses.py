@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from mlem_core.base.typing import layer_name, parse_layer
+from mlem_core.base.typing import parse_layer
+from mlem_core.figures.naming import layer_labels, layer_title
 from mlem_core.figures.profiles import profiles
 from mlem_core.figures.style import (
     DIVERGING,
@@ -135,7 +136,7 @@ def similarity_differences(table: pd.DataFrame, across: int = 2) -> go.Figure:
                 textangle=-30 if len(blocks) > 2 else 0,
                 showarrow=False,
             )
-    ends, ticks = [-0.5, len(names) - 0.5], sparse_ticks(layers, blocks)
+    ends, ticks = [-0.5, len(names) - 0.5], sparse_ticks(layers, blocks, layer_labels(layers))
     figure.update_xaxes(range=ends, showgrid=False, zeroline=False, **ticks)
     figure.update_yaxes(
         range=ends[::-1], showgrid=False, zeroline=False, constrain="domain", **ticks
@@ -171,8 +172,7 @@ def _heatmap(table: pd.DataFrame, names: Sequence[str], name: str) -> go.Heatmap
 
 
 def _told(row: dict[str, float | str], name: str) -> str:
-    layers = " and ".join(plain(layer_name(parse_layer(str(row[key]))), 40)
-                          for key in ("layer_a", "layer_b"))  # fmt: skip
+    layers = " and ".join(layer_title(parse_layer(str(row[key]))) for key in ("layer_a", "layer_b"))
     one, other, difference, lower, upper = (
         float(row[f"{name}_{end}"]) for end in ("first", "second", "difference", "lower", "upper")
     )

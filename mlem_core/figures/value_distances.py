@@ -14,7 +14,13 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from mlem_core.base.typing import FloatArray, Layer
-from mlem_core.figures.naming import layer_title, layer_titles, model_labels
+from mlem_core.figures.naming import (
+    layer_in_model,
+    layer_title,
+    layer_titles,
+    model_labels,
+    named_layers,
+)
 from mlem_core.figures.style import (
     DASHES,
     GREY,
@@ -285,7 +291,8 @@ def value_lines(table: pd.DataFrame, feature: str, across: int = 3) -> go.Figure
             if pair in lines:
                 name = f"{labels[pair[0]]} / {labels[pair[1]]}"
                 traces.append({**at, **_named(lines[pair], name, place, number == 0)})
-        layout[f"xaxis{ref}"] |= whole_layers(table.loc[table["model"] == model, "layer"])
+        numbers = table.loc[table["model"] == model, "layer"]
+        layout[f"xaxis{ref}"] |= named_layers(whole_layers(numbers), model, numbers)
         layout[f"xaxis{ref}"]["title"]["text"] = "layer"
         shown = {"rangemode": "tozero", "zeroline": True, "showticklabels": column == 1}
         layout[f"yaxis{ref}"] |= {"matches": "y", **shown}
@@ -334,7 +341,9 @@ def _named(line: pd.DataFrame, name: str, place: int, legend: bool) -> dict[str,
 
 
 def _of_layers(line: pd.DataFrame) -> list[str]:
-    return [f"{_told(row)}<br>layer {row.layer}" for row in line.itertuples()]
+    return [
+        f"{_told(row)}<br>{layer_in_model((row.model, row.layer))}" for row in line.itertuples()
+    ]
 
 
 def value_scatter(

@@ -47,7 +47,7 @@ class Explanation:
     notes : sentences about how far this holds
     others : what intervals speak of, see `mlem_core.pairs.units.Units.others`
     coding : what of the features was looked at, see `mlem_core.pairs.columns.coding`
-    names : what features and models are called in words; the tables keep identifiers
+    names : what features, models and layers are called in words; the tables keep identifiers
     """
 
     layers: tuple[Layer, Layer]
@@ -80,8 +80,8 @@ class Explanation:
 
     @property
     def called(self) -> tuple[str, str]:
-        """What the two layers are called: "minilm layer 3"."""
-        a, b = (f"{self.names.model(model)} layer {layer}" for model, layer in self.layers)
+        """What the two layers are called: "minilm layer 3", "brain V1"."""
+        a, b = map(self.names.layer_title, self.layers)
         return a, b
 
     @property
@@ -262,7 +262,14 @@ def explain(
     whole = pd.DataFrame({"quantity": quantities, "value": [split.rsa[0, 1], *ceilings]})
     others = Units.of(analysis.stimuli).others
     both = (first, second)
-    return Explanation(both, split.pair(0, 1), whole, others=others, coding=tables.coding)
+    return Explanation(
+        both,
+        split.pair(0, 1),
+        whole,
+        others=others,
+        coding=tables.coding,
+        names=analysis.names,
+    )
 
 
 def with_intervals(

@@ -75,7 +75,7 @@ def draw(name: str, shown: Shown) -> Drawn | None:
     """
     if name not in FIGURES:
         raise unknown("figure", name, FIGURES)
-    names = shown.drawing.names
+    names = shown.names
     with figures.naming(names):
         made = FIGURES[name](shown)
     if made is None:
@@ -85,7 +85,7 @@ def draw(name: str, shown: Shown) -> Drawn | None:
 
 def _named(table: pd.DataFrame, shown: Shown) -> pd.DataFrame:
     """A table whose features, models and layers are called as in the figure."""
-    names = shown.drawing.names
+    names = shown.names
     heads = {name: names.feature(name) for name in shown.terms}
     heads |= {one: names.layer(one) for one in map(layer_name, shown.selection.layers)}
     return names.table(table).rename(columns=heads)

@@ -40,10 +40,10 @@ def one_matrix(shown: Shown) -> Drawn | None:
     layer = layers[len(layers) // 2]
     if chosen in [layer_name(one) for one in layers]:
         layer = parse_layer(chosen)
-    own, name = _own(*values), shown.drawing.names.feature(values[1])
+    own, name = _own(*values), shown.names.feature(values[1])
     return Drawn(
         figures.value_matrices(*values, [layer]),
-        f"Distances of the values of {name} in {shown.drawing.names.layer(layer_name(layer))}",
+        f"Distances of the values of {name} in {shown.names.layer(layer_name(layer))}",
         captions.value_matrices(name, shown.basis),
         own[(own["model"] == layer[0]) & (own["layer"] == layer[1])],
     )
@@ -58,7 +58,7 @@ def matrices(shown: Shown) -> Drawn | None:
     some = ""
     if len(layers) < len(shown.selection.layers):
         some = f"{len(layers)} of the {len(shown.selection.layers)} layers are drawn. "
-    name = shown.drawing.names.feature(values[1])
+    name = shown.names.feature(values[1])
     return Drawn(
         figures.value_matrices(*values, layers, across=1 if shown.drawing.narrow else 2),
         f"Distances of the values of {name}",
@@ -78,7 +78,7 @@ def lines(shown: Shown) -> Drawn | None:
     values = _of_feature(shown)
     if values is None or not shown.several:
         return None
-    own, name = _own(*values), shown.drawing.names.feature(values[1])
+    own, name = _own(*values), shown.names.feature(values[1])
     return Drawn(
         figures.value_lines(*values),
         f"Distances of the values of {name} over the layers",
@@ -92,8 +92,8 @@ def value_map(shown: Shown, layer: Layer) -> Drawn | None:
     values = _of_feature(shown)
     if values is None:
         return None
-    names = shown.drawing.names
-    title, name = f"{names.model(layer[0])} layer {layer[1]}", names.feature(values[1])
+    names = shown.names
+    title, name = names.layer_title(layer), names.feature(values[1])
     points = value_distances.value_map(*values, layer)
     return Drawn(
         figures.value_map(points, title),
@@ -109,7 +109,7 @@ def compared(shown: Shown) -> Drawn | None:
     if values is None or not shown.several:
         return None
     found = value_distances.compare_layers(*values, *shown.pair)
-    (a, b), name = shown.called, shown.drawing.names.feature(values[1])
+    (a, b), name = shown.called, shown.names.feature(values[1])
     return Drawn(
         figures.value_scatter(found.table, shown.pair, found.rho),
         f"Distances of the values of {name} in {a} and {b}",

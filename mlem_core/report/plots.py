@@ -5,8 +5,8 @@ Each gives a Plotly figure, the one that the app shows and a capsule has.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import plotly.graph_objects as go
 
@@ -14,6 +14,7 @@ from mlem_core import figures
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.results import Results
 from mlem_core.base.typing import Layer, Layers
+from mlem_core.figures.naming import naming_layers
 from mlem_core.inference.explanation import explain
 
 
@@ -26,18 +27,21 @@ class ResultsPlots:
 
     results: Results
     all_features: tuple[str, ...] = ()
+    layers: Mapping[str, str] = field(default_factory=dict)
 
     def profiles(self) -> go.Figure:
         """Importance of each feature over the layers, with the held-out ρ and its ceiling."""
         results = self.results
         features = self.all_features or tuple(results.feature_correlations.index)
         shown = figures.with_interactions(results.importance, features)
-        return figures.profiles(results.importance, results.scores, shown)
+        with naming_layers(self.layers):
+            return figures.profiles(results.importance, results.scores, shown)
 
     def similarity(self) -> go.Figure:
         """Weighted Kendall τ of the profiles, and RSA, of every two layers."""
         results = self.results
-        return figures.similarity_matrices(results.similarity_profiles, results.similarity_rsa)
+        with naming_layers(self.layers):
+            return figures.similarity_matrices(results.similarity_profiles, results.similarity_rsa)
 
 
 @dataclass(frozen=True)
@@ -76,4 +80,4 @@ class AnalysisPlots:
 
     def _of(self, features: Sequence[str] | None, layers: Layers | None) -> ResultsPlots:
         results = self.analysis.results(features, layers)
-        return ResultsPlots(results, self.analysis.tables.features)
+        return ResultsPlots(results, self.analysis.tables.features, self.analysis.names.layers)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import pandas as pd
@@ -94,6 +94,11 @@ class Shown:
     results: Results
     drawing: Drawing
 
+    @cached_property
+    def names(self) -> Names:
+        """What features and models are called, and the names that layers of the analysis have."""
+        return replace(self.drawing.names, layers=self.analysis.names.layers)
+
     @property
     def all_features(self) -> list[str]:
         """Of the analysis, in its order; their place decides the colours."""
@@ -135,7 +140,7 @@ class Shown:
     def called(self) -> tuple[str, str]:
         """What both are called."""
         a, b = self.pair_names
-        return self.drawing.names.layer(a), self.drawing.names.layer(b)
+        return self.names.layer(a), self.names.layer(b)
 
     @property
     def correction(self) -> str:

@@ -70,12 +70,11 @@ def stimulus_map(shown: Shown, side: int) -> Drawn | None:
     points = _points(shown, side, color)
     if points is None:
         return None
-    model, layer = shown.pair[side]
-    title = f"{shown.drawing.names.model(model)} layer {layer}"
+    title = shown.names.layer_title(shown.pair[side])
     return Drawn(
         figures.stimulus_map(points, color, _kind(shown, color), title),
         f"Stimuli in {title}",
-        captions.stimulus_map(len(points), len(stimuli), shown.drawing.names.feature(color)),
+        captions.stimulus_map(len(points), len(stimuli), shown.names.feature(color)),
         points,
     )
 
@@ -118,7 +117,7 @@ def figure_4(shown: Shown) -> Drawn | None:
     if scatter is None or sides[0] is None or sides[1] is None:
         return None
     a, b = shown.called
-    color = shown.drawing.names.feature(_color(shown))
+    color = shown.names.feature(_color(shown))
     drawn: tuple[go.Figure, go.Figure] = (sides[0].figure, sides[1].figure)
     n, stimuli = len(sides[0].data), shown.analysis.stimuli
     return Drawn(

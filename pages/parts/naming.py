@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 
+from mlem_core.base.errors import InputError
 from mlem_core.base.labels import Names, distinct
 from mlem_core.base.typing import parse_layer
 from pages.parts import choices, stored
@@ -13,8 +15,25 @@ def now() -> Names:
     """The display names of the chosen analysis."""
     from mlem_core.tasks import notes
 
-    shown = notes.read(choices.get_one("analysis") or stored.EXAMPLE, stored.store()).shown
-    return Names(features=shown, models=shown)
+    job_id = choices.get_one("analysis") or stored.EXAMPLE
+    shown = notes.read(job_id, stored.store()).shown
+    return Names(features=shown, models=shown, layers=of_layers(job_id))
+
+
+def of_layers(job_id: str) -> Mapping[str, str]:
+    """The names that layers of files have in an analysis; none while it is not done."""
+    try:
+        return {} if job_id == stored.EXAMPLE else _of_layers(job_id)
+    except InputError:
+        return {}
+
+
+# Asked for many times a page; an analysis that is done does not change.
+@lru_cache(maxsize=64)
+def _of_layers(job_id: str) -> Mapping[str, str]:
+    if not stored.find_job(job_id).spec.representations:
+        return {}
+    return stored.open_analysis(job_id).names.layers
 
 
 def of_features(names: Sequence[str]) -> Callable[[str], str]:
@@ -32,6 +51,5 @@ def of_models(names: Sequence[str]) -> Callable[[str], str]:
 
 
 def layer(name: str) -> str:
-    """ "MiniLM layer 3" of "minilm:3"."""
-    model, number = parse_layer(name)
-    return f"{now().model(model)} layer {number}"
+    """ "MiniLM layer 3" of "minilm:3", "brain V1" of "brain:0"."""
+    return now().layer_title(parse_layer(name))

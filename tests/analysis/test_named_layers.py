@@ -16,6 +16,8 @@ from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.cli.commands import main
+from mlem_core.inference.explanation import explain
+from mlem_core.report.figures import Drawing, Shown, draw
 from mlem_core.report.verify import verify
 from mlem_core.robustness.audit import audit
 from mlem_core.storage.store import Store
@@ -48,6 +50,19 @@ def test_names_of_layers_go_with_the_analysis(given, store, tmp_path):
     assert analysis.layer_names == named
     files.save(analysis, tmp_path)
     assert files.load(tmp_path).layer_names == named
+
+
+def test_names_of_layers_are_in_sentences_figures_and_a_report(given, store):
+    analysis = run(given, store, progress=False)
+    why = explain(analysis, "brain:1", "mini-bert:0")
+    assert why.called == ("brain IT", "mini-bert layer 0")
+    assert "brain:IT and mini-bert:0" in why.sentence
+    ticks = analysis.plot.similarity().layout.xaxis.ticktext
+    assert [*ticks] == ["M0", "M1", "V1", "B IT", "R IT"]
+    shown = Shown(analysis, analysis.select(), analysis.results(), Drawing())
+    made = draw("profiles", shown)
+    assert made is not None
+    assert "V1" not in made.data.to_csv() and "V1" in made.printed.to_csv()
 
 
 def test_distances_beside_models_are_what_their_rows_give(given, store):

@@ -101,6 +101,20 @@ def test_features_are_called_as_a_user_says_or_without_underscores() -> None:
     assert names.layer("gpt2:11") == "GPT-2:11"
 
 
+def test_layers_are_called_by_their_names_or_their_numbers() -> None:
+    names = Names(models={"fmri": "brain"}, layers={"fmri:0": "V1", "fmri:2": "IT"})
+    assert names.layer_title(("fmri", 0)) == "brain V1"
+    assert names.layer_title(("fmri", 1)) == "brain layer 1"
+    assert names.layer_title(("minilm", 0)) == "minilm layer 0"
+    assert [names.layer(one) for one in ("fmri:2", "fmri:1")] == ["brain:IT", "brain:1"]
+    table = pd.DataFrame(
+        {"model": ["fmri", "fmri", "minilm"], "layer": [2, 1, 2], "rho": [0, 1, 2]}
+    )
+    named = names.table(table.assign(layer_a=["fmri:0", "fmri:1", "minilm:0"]))
+    assert named["layer"].tolist() == ["IT", 1, 2] and named["rho"].tolist() == [0, 1, 2]
+    assert named["layer_a"].tolist() == ["brain:V1", "brain:1", "minilm:0"]
+
+
 def test_two_features_that_are_called_alike_keep_their_identifiers() -> None:
     assert distinct(["word_length", "word length", "c"], ["word length", "word length", "C"]) == [
         "word_length",

@@ -25,6 +25,7 @@ NAMES = Names(
     features={"f_one": "Erstes <Merkmal>", "f_two": "عدد الكلمات"},
     models={"m_one": "Das $ Modell", "m_two": "模型"},
 )
+REGIONS = Names(layers={"m_two:0": "V1 <left>", "m_two:1": "IT"})
 
 
 def importance() -> pd.DataFrame:
@@ -120,6 +121,41 @@ def test_every_figure_writes_the_names_that_are_given(name: str) -> None:
     called = ("Erstes &lt;Merkmal&gt;", "\u2068عدد الكلمات\u2069", "Das &#36; Modell", "模型")
     assert any(one in text for one in called)
     assert "<Merkmal>" not in text and "Das $" not in text
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["profiles", "similarity", "clustering", "maps", "compare", "terms", "values", "audit"]
+    + ["values over layers", "values compared"],
+)
+def test_every_figure_of_layers_writes_the_names_that_they_have(name: str) -> None:
+    with figures.naming(REGIONS):
+        text = written(DRAWN[name]())
+    assert "IT" in text and "V1" not in written(DRAWN[name]())
+    assert "<left>" not in text
+    assert not any(wrong in text for wrong in ("m_two layer", "m_two, layer", "m_two 1"))
+
+
+def test_ticks_have_the_names_of_layers_and_clicks_their_numbers() -> None:
+    with figures.naming(REGIONS):
+        profiles = figures.profiles(importance(), scores(), FEATURES)
+        matrix = figures.rsa_matrix(square(NAMED))
+        audit, maps = audited(), figures.layer_maps(layer_map(), importance())
+    assert profiles.layout.xaxis.ticktext is None
+    assert list(profiles.layout.xaxis2.ticktext) == ["V1…eft&gt;", "IT"]
+    assert list(profiles.layout.xaxis2.tickvals) == [0, 1]
+    assert list(matrix.layout.xaxis.ticktext)[2:] == list(profiles.layout.xaxis2.ticktext)
+    assert matrix.data[1].hovertext[3] == "m_one 0 and m_two IT<br>Spearman ρ = 0.000"
+    assert tuple(matrix.data[1].customdata[3]) == ("m_one", 0, "m_two", 1)
+    assert "IT" in audit.layout.xaxis.ticktext
+    assert [tuple(trace.text)[1] for trace in maps.data[:2]] == ["1", "IT"]
+
+
+def test_two_layers_of_one_name_stay_apart_in_a_matrix() -> None:
+    names = Names(layers={"m_one:0": "V1", "m_two:0": "V1", "m_two:1": "Ma1"})
+    with figures.naming(names):
+        ticks = list(figures.rsa_matrix(square(NAMED)).layout.xaxis.ticktext)
+    assert len(set(ticks)) == 4 and all("1" in one for one in ticks)
 
 
 @pytest.mark.parametrize("name", DRAWN)
