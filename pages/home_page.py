@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from mlem_core.base.typing import layer_name
-from pages.parts import audited, choices, explained, frame, linked, my_analyses, opening, tour
+from pages.parts import (
+    audited,
+    choices,
+    explained,
+    frame,
+    linked,
+    my_analyses,
+    naming,
+    opening,
+    tour,
+)
 from pages.parts.screens import SCREENS
 
 if TYPE_CHECKING:
@@ -80,7 +90,8 @@ def _found(view: View) -> None:
         _chart(
             figures.waterfall(finding.why.terms, view.all_features),
             "home-why",
-            f"The RSA correlation of {a} and {b} as a sum over the features.",
+            f"The RSA correlation of {naming.layer(a)} and {naming.layer(b)} as a sum over the "
+            "features.",
         )
         _ways_on(view, a, b)
     with right:

@@ -82,7 +82,8 @@ def more(view: View, a: str, b: str) -> None:
 
 
 def _numbers(why: Explanation, a: str, b: str) -> None:
-    names = {"rsa": "RSA", "ceiling_a": f"Ceiling of {a}", "ceiling_b": f"Ceiling of {b}"}
+    one, other = (plain(naming.now().layer(layer)) for layer in (a, b))
+    names = {"rsa": "RSA", "ceiling_a": f"Ceiling of {one}", "ceiling_b": f"Ceiling of {other}"}
     helps = {
         "rsa": "Spearman ρ of the neural distances of the two layers over all pairs.",
         "ceiling_a": captions.ceiling_of("first", why.coding),
@@ -152,17 +153,19 @@ def _pairs(view: View, why: Explanation, a: str, b: str) -> None:
     if words:
         table.insert(1, "in", pairs["first_sentence"])
         table.insert(3, "in ", pairs["second_sentence"])
-    share: Any = st.column_config.ProgressColumn(
-        format="percent", min_value=0.0, max_value=1.0,
-        help="The share of all pairs that are nearer to one another in this layer.",
-    )  # fmt: skip
+    shares: dict[str, Any] = {
+        f"apart in {layer}": st.column_config.ProgressColumn(
+            f"apart in {naming.now().layer(layer)}", format="percent", min_value=0.0, max_value=1.0,
+            help="The share of all pairs that are nearer to one another in this layer.",
+        )
+        for layer in (a, b)
+    }  # fmt: skip
     st.dataframe(
         table,
         hide_index=True,
         key="pairs behind",
         column_config={
-            f"apart in {a}": share,
-            f"apart in {b}": share,
+            **shares,
             "contribution": st.column_config.NumberColumn(
                 format="%.2f", help="What this one pair adds to the similarity, in millionths."
             ),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from mlem_core.base.typing import parse_layer
-from pages.parts import background, choices, stored
+from pages.parts import background, choices, naming, stored
 from pages.parts.view import View
 from pages.parts.wording import plain
 
@@ -96,10 +96,11 @@ def of_pair(view: View, a: str, b: str) -> dict[str, str]:
 
 def say_of_pair(view: View, a: str, b: str) -> None:
     """What the audit says of two layers "model:layer" that a page compares."""
+    one, other = naming.layer(a), naming.layer(b)
     names = {
-        "a": f"The profile of {a}",
-        "b": f"The profile of {b}",
-        "both": f"The similarity of {a} and {b}",
+        "a": f"The profile of {one}",
+        "b": f"The profile of {other}",
+        "both": f"The similarity of {one} and {other}",
     }
     sentences = [plain(f"{names[side]}: {why}.") for side, why in of_pair(view, a, b).items()]
     if sentences:
