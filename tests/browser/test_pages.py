@@ -81,7 +81,7 @@ def test_dropping_a_feature_needs_no_run(app: App, page: Page, done: str) -> Non
 def test_similarity_has_both_matrices(app: App, page: Page, done: str) -> None:
     page.goto(f"{app.url}/similarity?{done}")
     heat = [trace for trace in traces(page) if trace["type"] == "heatmap"]
-    assert [trace["n"] for trace in heat] == [7, 7]
+    assert [trace["n"] for trace in heat] == [8, 8]  # the edges of 7 cells
     picture(page, "similarity")
     explore(page, "All layers")
     assert any(trace["name"] == "minilm" for trace in traces(page))
@@ -218,6 +218,7 @@ def test_a_run_that_fails_loses_nothing(app: App, page: Page, done: str) -> None
     page.get_by_role("link", name="Explore", exact=True).click()
     expect(page.get_by_text("did not finish")).to_be_visible()
     page.get_by_role("button", name=re.compile("^Open ")).click()
+    explore(page, "Profiles")
     assert "tense" in {trace["name"] for trace in traces(page)}
 
 
