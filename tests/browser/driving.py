@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 ROOT = Path(__file__).resolve().parents[2]
 START = 120_000  # ms: importing torch takes a while on a busy machine
@@ -82,6 +83,14 @@ def explore(page: Page, tab: str) -> None:
     """Go to Explore by the navigation, and there to a tab."""
     page.get_by_role("link", name="Explore", exact=True).click()
     page.get_by_role("radio", name=tab).click()
+
+
+def how_computed(page: Page, figure: int, says: str) -> None:
+    """Unfold how a figure of the page was computed, see what it says, and fold it again."""
+    settled(page)
+    page.get_by_role("button", name="How computed").nth(figure).click()
+    expect(page.get_by_text(re.compile(says)).first).to_be_visible()
+    page.keyboard.press("Escape")
 
 
 def settled(page: Page) -> None:

@@ -7,7 +7,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from driving import SHOWN, START, TAG, App, explore, picture, run, settled, traces, upload
+from driving import (
+    SHOWN,
+    START,
+    TAG,
+    App,
+    explore,
+    how_computed,
+    picture,
+    run,
+    settled,
+    traces,
+    upload,
+)
 from playwright.sync_api import Page, expect
 
 from mlem_core.data.stimulus_csv import read_csv
@@ -270,8 +282,8 @@ def test_the_example_says_why_two_layers_are_alike_and_how_sure_that_is(
     expect(
         page.get_by_text(re.compile("How sure: other sentences and other words"))
     ).to_be_visible()
-    expect(page.get_by_text(re.compile("blocks of each left out in turn"))).to_be_visible()
-    settled(page)
+    traces(page, 1)
+    how_computed(page, 1, "blocks of each left out in turn")
     picture(page, "example-why-sure")
     page.goto(f"{app.url}/compare?analysis=example")
     expect(page.get_by_text(re.compile("95 %: 0.* to 0.*")).first).to_be_visible()
@@ -282,8 +294,8 @@ def test_the_example_says_why_two_layers_are_alike_and_how_sure_that_is(
 
 def test_tests_are_corrected_as_the_user_chooses(app: App, page: Page) -> None:
     page.goto(f"{app.url}/profiles?analysis=example")
-    expect(page.get_by_text(re.compile("importances; Benjamini-Hochberg")).first).to_be_visible()
-    settled(page)
+    traces(page)
+    how_computed(page, 0, "importances; Benjamini-Hochberg")
     page.get_by_role("link", name="Trust", exact=True).click()
     page.get_by_text("Importances and scores").click()
     # A list that opens while the part is still being drawn closes again.
@@ -293,8 +305,10 @@ def test_tests_are_corrected_as_the_user_chooses(app: App, page: Page) -> None:
     expect(page.get_by_text(re.compile("importances; Bonferroni")).first).to_be_visible()
     page.wait_for_url(re.compile("correction=bonferroni"))
     explore(page, "Profiles")
-    expect(page.get_by_text(re.compile("importances; Bonferroni")).first).to_be_visible()
+    traces(page)
+    how_computed(page, 0, "importances; Bonferroni")
     # Other features have no intervals yet: the bands are named as what they are.
     page.goto(f"{app.url}/profiles?analysis=example&features=tense&features=number")
-    expect(page.get_by_text(re.compile("one standard deviation over folds")).first).to_be_visible()
+    traces(page)
+    how_computed(page, 0, "one standard deviation over folds")
     expect(page.get_by_role("button", name="Add confidence intervals and tests")).to_be_visible()
