@@ -107,17 +107,15 @@ def settled(page: Page) -> None:
 
 def traces(page: Page, figure: int = 0) -> list[dict]:
     """Name, kind and size of the traces of a figure, as the browser holds them."""
-    found = page.locator(".js-plotly-plot").nth(figure)
-    found.wait_for()
-    page.wait_for_function(
-        "n => { const p = document.querySelectorAll('.js-plotly-plot')[n];"
-        " return p && p.data && p._fullData }",
+    page.locator(".js-plotly-plot").nth(figure).wait_for()
+    # In one go: a figure may be replaced at any time. Long arrays arrive packed; `_fullData` has
+    # them unpacked.
+    found = page.wait_for_function(
+        "n => { const p = document.querySelectorAll('.js-plotly-plot')[n]; return p && p._fullData"
+        " && p._fullData.map(t => ({name: t.name, type: t.type, n: (t.x || t.z || []).length})) }",
         arg=figure,
     )
-    return found.evaluate(
-        # Long arrays arrive packed; `_fullData` has them unpacked.
-        "p => p._fullData.map(t => ({name: t.name, type: t.type, n: (t.x || t.z || []).length}))"
-    )
+    return found.json_value()
 
 
 def picture(page: Page, name: str) -> None:

@@ -21,6 +21,7 @@ from driving import (
     START,
     App,
     explore,
+    how_computed,
     picture,
     run,
     served,
@@ -390,7 +391,8 @@ def test_a_baseline_beside_the_profiles(app: App, page: Page, done: str) -> None
     settled(page)
     page.get_by_text("The same layers by other methods").click()
     page.get_by_role("button", name="Compute it").click()
-    expect(page.get_by_text("Accuracy of a linear classifier for each feature")).to_be_visible()
+    expect(page.get_by_text("The same layers by another method.")).to_be_visible()
+    how_computed(page, 1, "Accuracy of a linear classifier for each feature")
     below = {trace["name"]: trace["n"] for trace in traces(page, 1)}
     assert all(below[name] >= 7 for name in SHOWN & below.keys())
     assert {"tense", "part of speech"} <= below.keys()
@@ -399,9 +401,7 @@ def test_a_baseline_beside_the_profiles(app: App, page: Page, done: str) -> None
         """() => { const [a, b] = [...document.querySelectorAll('.js-plotly-plot')].map(p =>
           p._fullData.find(t => t.name === 'part of speech').line.color); return a === b }"""
     )
-    page.get_by_text(
-        "Accuracy of a linear classifier for each feature"
-    ).scroll_into_view_if_needed()
+    page.get_by_text("The same layers by another method.").scroll_into_view_if_needed()
     picture(page, "story-baseline")
     # What is computed is kept: it is there at once, after another visit too.
     page.reload()
@@ -495,8 +495,7 @@ def test_a_slow_estimator_is_computed_once(app: App, page: Page, done: str) -> N
     page.goto(f"{app.url}/profiles?{done}&fit=spearman")
     expect(page.get_by_text("takes about a second a layer")).to_be_visible()
     assert {trace["name"] for trace in traces(page)} >= SHOWN
-    page.get_by_role("button", name="How computed").first.click()
-    expect(page.get_by_text("Fitted with estimator spearman")).to_be_visible()
+    how_computed(page, 0, "Fitted with estimator spearman")
     page.reload()
     assert {trace["name"] for trace in traces(page)} >= SHOWN
     expect(page.get_by_text("takes about a second a layer")).to_have_count(0)
@@ -505,8 +504,8 @@ def test_a_slow_estimator_is_computed_once(app: App, page: Page, done: str) -> N
 
 def test_missing_values_are_treated_otherwise(app: App, page: Page, done: str) -> None:
     page.goto(f"{app.url}/profiles?{done}&cells=level")
-    expect(page.get_by_text("missing values are a value of their own")).to_be_visible()
     traces(page)
+    how_computed(page, 0, "missing values are a value of their own")
 
 
 def test_two_users_at_once(app: App, page: Page, browser: Browser, done: str) -> None:
