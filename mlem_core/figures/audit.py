@@ -238,7 +238,7 @@ def specification_curve(curve: pd.DataFrame, dimensions: Sequence[str], claim: s
     said = wrapped(f"{claim}: {int(curve['holds'].sum())} of {len(curve)}", 58)
     figure.add_hline(y=0, line={"color": LINE, "width": 1.5}, row=1, col=1)
     figure.update_xaxes(showticklabels=False, showgrid=False)
-    figure.update_xaxes(title_text="universes, by margin", row=2, col=1)
+    figure.update_xaxes(title_text="analysis variants, by margin", row=2, col=1)
     figure.update_yaxes(title_text="margin", row=1, col=1)
     firsts = dict(reversed(rows))
     values = short_names([value for _, value in rows], 18)

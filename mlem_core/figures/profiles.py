@@ -40,6 +40,10 @@ from mlem_core.figures.style import (
 )
 
 MARKS = 10
+_SCORES = {
+    "rho": ("prediction accuracy (held-out ρ)", "dash"),
+    "ceiling": ("best possible (ceiling)", "dot"),
+}
 
 
 def with_interactions(
@@ -245,7 +249,7 @@ def _band(
 
 def _score_traces(line: _Line, key: str, panel: _Panel) -> list[dict[str, Any]]:
     """The held-out ρ with its interval, or the ceiling, in grey."""
-    label, dash = {"rho": ("held-out ρ", "dash"), "ceiling": ("ceiling", "dot")}[key]
+    label, dash = _SCORES[key]
     x, mean, _, bounds = line
     traces = []
     if bounds is not None and key == "rho" and len(x) > 1:
@@ -254,7 +258,8 @@ def _score_traces(line: _Line, key: str, panel: _Panel) -> list[dict[str, Any]]:
         {
             "x": x,
             "y": mean,
-            "name": label,
+            # In two lines, or the legend would take the panels' place.
+            "name": label.replace(" (", "<br>("),
             "legendgroup": label,
             "showlegend": panel.first,
             "mode": "lines" if len(x) > 1 else "lines+markers",

@@ -17,7 +17,7 @@ TITLES = {
     "importance": "Importance where features correlate",
     "baseline": "The layers by another method",
     "audit": "Audit of every layer",
-    "multiverse": "A claim in every universe",
+    "multiverse": "A claim in every analysis variant",
     "feature_correlations": "Correlations of the features",
     "feature_counts": "Values of the features",
     "values": "Distances of the values",
@@ -46,7 +46,7 @@ LINES = {
     "baseline": "The same layers by another method.",
     "audit": "What an artefact could have made of each layer, from 0 (nothing) to 1; a dot: a "
     "conclusion changes.",
-    "multiverse": "Whether the claim holds in every other way to do the analysis; it does above 0.",
+    "multiverse": "Whether the claim holds in every analysis variant; it does above 0.",
     "feature_correlations": "Where two features vary together, their importances cannot be told "
     "apart well.",
     "feature_counts": "How many stimuli have each value.",

@@ -198,8 +198,8 @@ def claim(shown: Shown) -> Drawn | None:
         return None
     table = curve(asked, found)
     return Drawn(
-        figures.specification_curve(table, found.dimensions, asked.sentence),
-        verdict(asked, found).partition(";")[0],
+        figures.specification_curve(table, found.dimensions, asked.named(shown.names)),
+        verdict(asked, found, shown.names).partition(";")[0],
         captions.multiverse(len(shown.analysis.stimuli), len(table), shown.analysis.spec.folds),
         table,
         by_choice(asked, found),

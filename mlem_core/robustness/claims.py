@@ -22,6 +22,7 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.labels import Names
 from mlem_core.base.text import minus
 from mlem_core.base.typing import Layer, layer_name, parse_layer
 from mlem_core.inference.intervals import LayerIntervals
@@ -116,14 +117,19 @@ class Claim:
 
     @property
     def sentence(self) -> str:
-        """The claim in words."""
-        a, *others = [layer_name(layer) for layer in self.layers]
+        """The claim in words, with identifiers."""
+        return self.named(None)
+
+    def named(self, names: Names | None) -> str:
+        """The claim in words, its features and layers called by these names."""
+        a, *others = [names.layer_title(one) if names else layer_name(one) for one in self.layers]
+        features = [names.feature(one) if names else one for one in self.features]
         if self.kind == "top":
-            return f"{self.features[0]} matters most in {a}"
+            return f"{features[0]} matters most in {a}"
         if self.kind == "above":
-            return f"{self.features[0]} matters more than {self.features[1]} in {a}"
+            return f"{features[0]} matters more than {features[1]} in {a}"
         if self.kind == "more-in":
-            return f"{self.features[0]} matters more in {a} than in {others[0]}"
+            return f"{features[0]} matters more in {a} than in {others[0]}"
         if self.kind == "closer":
             of = f"by {MEASURES[self.measure]}"
             return f"{a} is more like {others[0]} than like {others[1]} {of}"
@@ -267,11 +273,11 @@ def by_choice(claim: Claim, multiverse: Multiverse) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["dimension", "choice", "holds", "of", "median"])
 
 
-def verdict(claim: Claim, multiverse: Multiverse) -> str:
+def verdict(claim: Claim, multiverse: Multiverse, names: Names | None = None) -> str:
     """In how many universes a claim holds, in a sentence, and which choice matters most for it."""
     table = curve(claim, multiverse)
     holds, n = int(table["holds"].sum()), len(table)
-    begin = f"{claim.sentence}: holds in {holds} of {n}"
+    begin = f"{claim.named(names)}: holds in {holds} of {n}"
     if holds in (0, n) or not multiverse.dimensions:
         return f"{begin}."
     shares = by_choice(claim, multiverse)
@@ -283,7 +289,7 @@ def verdict(claim: Claim, multiverse: Multiverse) -> str:
     return f"{begin}; it depends most on {str(name).replace('_', ' ')} ({listed})."
 
 
-def orders(multiverse: Multiverse) -> list[str]:
+def orders(multiverse: Multiverse, names: Names | None = None) -> list[str]:
     """What holds without any claim: how often each feature comes first, and how alike layers are.
 
     Returns
@@ -291,14 +297,18 @@ def orders(multiverse: Multiverse) -> list[str]:
     A sentence a layer and a sentence a pair of layers
     """
     sentences, n = [], len(multiverse.universes)
+    feature = names.feature if names else str
+    title = names.layer_title if names else layer_name
     for (model, layer), part in multiverse.layers.groupby(["model", "layer"], sort=False):
         tops = part["top"].value_counts()
-        listed = ", ".join(f"{name} in {count}" for name, count in tops.items())
-        sentences.append(f"What matters most in {model}:{layer}, of {n} universes: {listed}.")
+        listed = ", ".join(f"{feature(str(name))} in {count}" for name, count in tops.items())
+        called = title((str(model), int(layer)))
+        sentences.append(f"What matters most in {called}, of {n} analysis variants: {listed}.")
     ends = ["model_a", "layer_a", "model_b", "layer_b"]
     for (m, i, other, j), part in multiverse.similarity.groupby(ends, sort=False):
         low, high = part["rsa"].min(), part["rsa"].max()
         tau = f"τ from {part['tau'].min():.2f} to {part['tau'].max():.2f}"
-        text = f"{m}:{i} and {other}:{j}: RSA from {low:.2f} to {high:.2f}, {tau}."
+        a, b = title((str(m), int(i))), title((str(other), int(j)))
+        text = f"{a} and {b}: RSA from {low:.2f} to {high:.2f}, {tau}."
         sentences.append(text.replace("-", "−"))
     return sentences

@@ -10,7 +10,7 @@ import streamlit as st
 from mlem_core.report import captions
 from pages.explore import surprising
 from pages.explore.terms import computed_on, decomposition_of
-from pages.parts import frame, linked, tables
+from pages.parts import frame, linked, naming, tables
 from pages.parts.exporting import Panel
 from pages.parts.view import View
 
@@ -60,13 +60,14 @@ def _models_alike(view: View) -> None:
     st.subheader("What makes the models alike")
     decomposition = decomposition_of(view)
     means = decomposition.summary(view.layers)
-    pairs = (means["model_a"] + " and " + means["model_b"]).where(
-        means["model_a"] != means["model_b"], "within " + means["model_a"]
-    )
+    model = naming.of_models(list(dict.fromkeys(name for name, _ in view.layers)))
+    first, second = (means[side].map(model) for side in ("model_a", "model_b"))
+    pairs = (first + " and " + second).where(first != second, "within " + first)
     st.dataframe(
         tables.without_minus_zero(
             means.assign(pair=pairs).pivot(index="term", columns="pair", values="mean")
             .loc[list(decomposition.names), pairs.unique()].reset_index()
+            .assign(term=lambda table: table["term"].map(naming.of_features(decomposition.names)))
         ),
         hide_index=True,
         key="models alike",

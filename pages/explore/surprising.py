@@ -29,7 +29,7 @@ KINDS = {
 def show(view: View, results: Results) -> None:
     """Pairs on which both similarities disagree, or that nothing explains; folded away."""
     frame.folded(
-        "Surprises: where the two disagree, or nothing explains",
+        "Surprises: where the two similarities disagree, or no feature explains",
         ":material/priority_high:",
         "surprises",
         partial(_show, view, results),

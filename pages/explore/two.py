@@ -71,24 +71,25 @@ def _similarities(view: View, results: Results, a: str, b: str) -> None:
     around_tau, around_rsa = uncertainty.of_pair(uncertainty.of(view), a, b)
     left, right = st.columns(2)
     left.metric(
-        "Feature-based similarity (weighted τ)",
+        "By features (weighted τ)",
         f"{results.similarity_profiles.loc[a, b]:.2f}",
         **uncertainty.around(around_tau),
         help="Weighted Kendall τ of the two importance profiles; 1 is the same order. "
         + captions.tau_by_chance(results.n_profile_features),
     )
     right.metric(
-        "Feature-agnostic similarity (RSA)",
+        "By distances (RSA)",
         f"{results.similarity_rsa.loc[a, b]:.2f}",
         **uncertainty.around(around_rsa),
         help="Spearman ρ of the neural distances of the two layers over all pairs.",
     )
     st.dataframe(
-        tables.without_minus_zero(tables.importance_of(results, a, b)),
+        naming.now().table(tables.without_minus_zero(tables.importance_of(results, a, b))),
         hide_index=True,
         key="importances",
         column_config={
-            name: st.column_config.NumberColumn(format="%.3f") for name in dict.fromkeys((a, b))
+            name: st.column_config.NumberColumn(naming.now().layer(name), format="%.3f")
+            for name in dict.fromkeys((a, b))
         },
     )
 

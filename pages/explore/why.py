@@ -82,12 +82,17 @@ def more(view: View, a: str, b: str) -> None:
 
 
 def _numbers(why: Explanation, a: str, b: str) -> None:
-    one, other = (plain(naming.now().layer(layer)) for layer in (a, b))
-    names = {"rsa": "RSA", "ceiling_a": f"Ceiling of {one}", "ceiling_b": f"Ceiling of {other}"}
+    one, other = (plain(naming.now().layer_title(parse_layer(layer))) for layer in (a, b))
+    # A label in a third of half the width has no room for the name of a layer.
+    names = {
+        "rsa": "RSA",
+        "ceiling_a": "Best possible in A (ceiling)",
+        "ceiling_b": "Best possible in B (ceiling)",
+    }
     helps = {
         "rsa": "Spearman ρ of the neural distances of the two layers over all pairs.",
-        "ceiling_a": captions.ceiling_of("first", why.coding),
-        "ceiling_b": captions.ceiling_of("second", why.coding),
+        "ceiling_a": f"A is {one}. " + captions.ceiling_of("first", why.coding),
+        "ceiling_b": f"B is {other}. " + captions.ceiling_of("second", why.coding),
     }
     places = st.columns(len(why.whole))
     for place, (_, row) in zip(places, why.whole.iterrows(), strict=True):

@@ -79,9 +79,9 @@ def _show_verdict(view: View, claim: Claim, multiverse: Multiverse | None) -> No
     intervals = uncertainty.of(view)
     stimuli = None if intervals is None else over_stimuli(claim, intervals)
     with st.container(border=True):
-        sentence = claim.sentence
+        sentence = claim.named(naming.now())
         if multiverse is not None:
-            sentence = verdict(claim, multiverse)
+            sentence = verdict(claim, multiverse, naming.now())
         elif stimuli is not None:
             holds = "holds" if stimuli.value > 0 else "does not hold"
             sentence = f"{sentence}: {holds} in the analysis as it is."
@@ -113,7 +113,7 @@ def _show_combinations(view: View, claim: Claim, multiverse: Multiverse) -> None
 
     table = curve(claim, multiverse)
     Panel(
-        figures.specification_curve(table, multiverse.dimensions, claim.sentence),
+        figures.specification_curve(table, multiverse.dimensions, claim.named(naming.now())),
         table,
         "multiverse",
         captions.multiverse(len(view.analysis.stimuli), len(table), view.analysis.spec.folds),
@@ -126,7 +126,7 @@ def _show_combinations(view: View, claim: Claim, multiverse: Multiverse) -> None
         "In how many of the analyses with each choice the claim holds, and its median margin.",
     )
     with st.expander("Without any claim", icon=":material/list:"):
-        st.markdown("\n".join(f"- {plain(one)}" for one in orders(multiverse)))
+        st.markdown("\n".join(f"- {plain(one)}" for one in orders(multiverse, naming.now())))
         st.caption(f"RSA: Spearman ρ; {MEASURES['tau']}: weighted Kendall τ of the profiles.")
     for notice in multiverse.notices:
         st.caption(plain(notice))

@@ -48,7 +48,7 @@ def test_a_surprise_is_a_click_away(app: App, page: Page) -> None:
     page.goto(f"{app.url}/explore?analysis=example")
     traces(page, 1)
     settled(page)
-    page.get_by_text("Surprises: where the two disagree").click()
+    page.get_by_text("Surprises: where the two similarities").click()
     expect(page.get_by_text("More alike by distances than by features")).to_be_visible()
     settled(page)
     picture(page, "surprises")

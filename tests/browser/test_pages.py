@@ -58,7 +58,12 @@ def test_unknown_analysis_is_a_sentence(app: App, page: Page) -> None:
 def test_profiles_draw_what_was_run(app: App, page: Page, done: str) -> None:
     page.goto(f"{app.url}/profiles?{done}")
     names = {trace["name"] for trace in traces(page)}
-    assert {*SHOWN, "note", "held-out ρ", "ceiling"} <= names
+    assert {
+        *SHOWN,
+        "note",
+        "prediction accuracy<br>(held-out ρ)",
+        "best possible<br>(ceiling)",
+    } <= names
     assert max(trace["n"] for trace in traces(page)) >= 7  # MiniLM's layers
     picture(page, "profiles")
 

@@ -427,7 +427,11 @@ def test_relative_clauses_are_downloaded_cut_down_and_run(
     expect(page.get_by_text("Done:")).to_be_visible()
     explore(page, "Profiles")
     names = {trace["name"] for trace in traces(page)}
-    assert {"relative_clause_type", "attachment_site", "held-out ρ"} <= names
+    assert {
+        "relative_clause_type",
+        "attachment_site",
+        "prediction accuracy<br>(held-out ρ)",
+    } <= names
     settled(page)
     picture(page, "story-clauses")
 

@@ -13,6 +13,7 @@ import pytest
 from mlem_core import figures
 
 FEATURES = ("pos", "tense", "number")
+ACCURACY, CEILING = "prediction accuracy<br>(held-out ρ)", "best possible<br>(ceiling)"
 
 
 def importance_of(
@@ -69,8 +70,8 @@ def test_profiles_draw_the_means_and_spreads_over_folds() -> None:
         np.testing.assert_allclose(band.y[:n], by_layer.mean() + by_layer.std())
         np.testing.assert_allclose(band.y[n:], (by_layer.mean() - by_layer.std())[::-1])
         fits = scores[scores["model"] == model].groupby("layer")
-        np.testing.assert_allclose(named(figure, "held-out ρ")[number].y, fits["rho"].mean())
-        np.testing.assert_allclose(named(figure, "ceiling")[number].y, fits["ceiling"].mean())
+        np.testing.assert_allclose(named(figure, ACCURACY)[number].y, fits["rho"].mean())
+        np.testing.assert_allclose(named(figure, CEILING)[number].y, fits["ceiling"].mean())
     assert figure.layout.yaxis.title.text == "feature importance (FI)"
     assert "FI = " in named(figure, "pos")[0].hovertext[0]
 
@@ -371,7 +372,11 @@ def test_intervals_take_the_place_of_spreads_over_folds() -> None:
     band = next(t for t in figure.data if t.name == "band" and t.legendgroup == "pos")
     np.testing.assert_allclose(band.y[:3], np.array(line.y) + 0.3)
     np.testing.assert_allclose(band.y[3:], (np.array(line.y) - 0.1)[::-1])
-    grey = next(t for t in figure.data if t.name == "band" and t.legendgroup == "held-out ρ")
+    grey = next(
+        t
+        for t in figure.data
+        if t.name == "band" and t.legendgroup == "prediction accuracy (held-out ρ)"
+    )
     np.testing.assert_allclose(grey.y, [0.8] * 3 + [0.4] * 3)
     assert line.showlegend
     shifted = table.assign(p_corrected=table["p_corrected"].where(table["feature"] != "pos", 0.2))
@@ -383,7 +388,7 @@ def test_intervals_take_the_place_of_spreads_over_folds() -> None:
     assert set(open_line.marker.symbol) == {"circle-open"} and not open_line.showlegend
     assert entry.showlegend and entry.marker.symbol == "circle" and entry.x == (None,)
     assert "above 0: p = 0.200" in line.hovertext[1] and "p < 0.001" in line.hovertext[0]
-    assert "95 % interval 0.400 to 0.800" in named(figure, "held-out ρ")[0].hovertext[0]
+    assert "95 % interval 0.400 to 0.800" in named(figure, ACCURACY)[0].hovertext[0]
     scatter = figures.importance_scatter(
         importance, (("a", 0), ("b", 1)), FEATURES, 0.5, 0.4, figures.Annotations(shuffled)
     )

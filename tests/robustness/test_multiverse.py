@@ -17,6 +17,7 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
+from mlem_core.base.labels import Names
 from mlem_core.base.typing import Progress
 from mlem_core.cli.commands import main
 from mlem_core.inference.all_layers import layer_intervals
@@ -160,6 +161,11 @@ def test_margins_are_those_of_the_formulas(found: Multiverse) -> None:
 def test_claims_in_words() -> None:
     assert (
         Claim.parse("top 'part of speech' a:b:3").sentence == "part of speech matters most in a:b:3"
+    )
+    names = Names(features={"f": "F"}, models={"a": "A"})
+    assert Claim.parse("top f a:1").named(names) == "F matters most in A layer 1"
+    assert (
+        Claim.parse("closer a:1 b:2 c:3 rsa").named(names).startswith("A layer 1 is more like b ")
     )
     assert Claim.parse("above f g a:1").sentence == "f matters more than g in a:1"
     assert Claim.parse("more-in f a:1 b:2").sentence == "f matters more in a:1 than in b:2"
