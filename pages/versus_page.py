@@ -138,6 +138,9 @@ def _answers(views: tuple[View, View], results: tuple[Results, Results]) -> None
             "Difference of similarity", called, over, of_similarity.family, "A dot (RSA)"
         ),
         narrow=partial(compare, across=1),
+        line="How much more (orange) or less (blue) alike two layers are in the first analysis "
+        "than in the second.",
+        title="Difference of similarities",
     ).show()
     exporting.show_table(
         two_analyses.differences(views[0].analysis, views[1].analysis),

@@ -83,7 +83,7 @@ def more(view: View, a: str, b: str) -> None:
 
 def _numbers(why: Explanation, a: str, b: str) -> None:
     one, other = (plain(naming.now().layer_title(parse_layer(layer))) for layer in (a, b))
-    # A label in a third of half the width has no room for the name of a layer.
+    # Which layers A and B are, the help says: their names would not fit beside each other.
     names = {
         "rsa": "RSA",
         "ceiling_a": "Best possible in A (ceiling)",
@@ -94,7 +94,8 @@ def _numbers(why: Explanation, a: str, b: str) -> None:
         "ceiling_a": f"A is {one}. " + captions.ceiling_of("first", why.coding),
         "ceiling_b": f"B is {other}. " + captions.ceiling_of("second", why.coding),
     }
-    places = st.columns(len(why.whole))
+    # Beside RSA there is no room for the labels of both ceilings.
+    places = [st.container(), *st.columns(2)]
     for place, (_, row) in zip(places, why.whole.iterrows(), strict=True):
         interval = ""
         if "lower" in row.index:
