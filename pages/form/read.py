@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from mlem_core.base.errors import InputError
+from mlem_core.base.text import many
 from pages.form import state
 from pages.parts import choices, stored
 from pages.parts.wording import plain
@@ -147,7 +148,7 @@ def _table_choices(draft: Draft) -> None:
     if draft.table is not None:
         rows, columns = draft.table.frame.shape
         st.markdown(
-            f"**{plain(draft.label)}**: {rows:,} rows, {columns} columns"
+            f"**{plain(draft.label)}**: {many(rows, 'row')}, {many(columns, 'column')}"
             + ("" if draft.base is not None and not found.plain else f", {plain(found.sentence)}")
         )
     first, second = st.columns(2)
@@ -256,7 +257,8 @@ def _preview(draft: Draft) -> None:
         height="content",
         alt=f"The first {len(shown)} rows of {draft.label}",
     )
-    st.caption(f"The first {len(shown)} of {len(frame):,} rows.")
+    part = f"The first {len(shown)} of " if len(shown) < len(frame) else ""
+    st.caption(f"{part}{many(len(frame), 'row')}.")
 
 
 def _examples() -> None:
