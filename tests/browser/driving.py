@@ -83,6 +83,8 @@ def explore(page: Page, tab: str) -> None:
     """Go to Explore by the navigation, and there to a tab."""
     page.get_by_role("link", name="Explore", exact=True).click()
     page.get_by_role("radio", name=tab).click()
+    # Until then the figures of the tab before are there.
+    settled(page)
 
 
 def how_computed(page: Page, figure: int, says: str) -> None:
