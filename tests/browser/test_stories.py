@@ -195,7 +195,7 @@ def test_what_runs_is_seen_on_every_page_and_leads_to_its_finding(
     # Another browser finds it in the list.
     other = fresh_page(page.context.browser)
     other.goto(app.url)
-    expect(other.get_by_text(re.compile("^small_set.csv .*seed 7"))).to_be_visible()
+    expect(other.get_by_text(re.compile("^small_set .*seed 7"))).to_be_visible()
     other.context.close()
 
 
@@ -428,8 +428,8 @@ def test_relative_clauses_are_downloaded_cut_down_and_run(
     explore(page, "Profiles")
     names = {trace["name"] for trace in traces(page)}
     assert {
-        "relative_clause_type",
-        "attachment_site",
+        "relative clause type",
+        "attachment site",
         "prediction accuracy<br>(held-out ρ)",
     } <= names
     settled(page)

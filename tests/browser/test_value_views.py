@@ -29,7 +29,7 @@ def test_values_are_told_apart_in_the_form_and_switched_in_the_sidebar(
     coded = r"coded by which values of part_of_speech differ \(others:"
     how_computed(page, 0, coded)
     settled(page)
-    page.get_by_text("Values told apart").click()
+    page.get_by_text("Values told apart", exact=True).click()
     expect(page.get_by_text("Values that lie close together are represented alike")).to_be_visible()
     how_computed(page, 2, "Metric MDS of the values of")
     heat = [trace for trace in traces(page, 1) if trace["type"] == "heatmap"]
@@ -38,7 +38,7 @@ def test_values_are_told_apart_in_the_form_and_switched_in_the_sidebar(
     assert "Noun / Verb" in {trace["name"] for trace in traces(page, 3)}
     picture(page, "values")
     page.goto(f"{app.url}/compare?{query}&a=minilm:0&b=minilm:6")
-    page.get_by_text("Values told apart").click()
+    page.get_by_text("Values told apart", exact=True).click()
     expect(page.get_by_text("How far apart every two values are in the two")).to_be_visible()
     how_computed(page, 2, "In blue and named")
     # An estimator that cannot tell them apart is a sentence, before anything runs.
@@ -50,7 +50,7 @@ def test_values_are_told_apart_in_the_form_and_switched_in_the_sidebar(
     how_computed(page, 0, "coded by whether and by how much they differ")
     how_computed(page, 0, "it knows nothing of which values differ")
     settled(page)
-    page.get_by_text("Values told apart").click()
+    page.get_by_text("Values told apart", exact=True).click()
     button = page.get_by_role("button", name="Tell apart the values of part_of_speech")
     expect(button).to_be_visible()
     button.click()

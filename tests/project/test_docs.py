@@ -137,4 +137,4 @@ def test_the_tutorial_runs_and_says_what_it_showed(
         return re.sub(r"[-−]?[\d.]+|\s+", " ", "\n".join(shown)).split()
 
     assert words(texts(new)) == words(texts(kept))
-    assert "part_of_speech" in texts(new)[-1]
+    assert "part of speech" in texts(new)[-1]
