@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -72,6 +73,17 @@ def stimulus_map(analysis: Analysis, model: str, layer: int, store: Store) -> pd
         }
         points = MAPS.get(store, depends_on, make)
     return pd.DataFrame({"stimulus": shown, "x": points[:, 0], "y": points[:, 1]})
+
+
+def easiest_to_read(stimuli: StimulusSet, features: Sequence[str]) -> str:
+    """That of some features to colour a map with, where none is chosen.
+
+    A nominal one, as a few colours are read more easily than a scale, and seldom missing.
+    """
+    kinds = {feature.name: feature.kind for feature in stimuli.features}
+    return min(
+        features, key=lambda name: (kinds[name] != "nominal", stimuli.table[name].isna().sum())
+    )
 
 
 def representations_of(analysis: Analysis, model: str, store: Store) -> Representations:

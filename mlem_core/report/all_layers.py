@@ -11,13 +11,15 @@ from mlem_core.estimators.registry import estimator_named
 from mlem_core.measures.decomposition import decompose
 from mlem_core.report import captions, tables
 from mlem_core.report.shown import Drawn, Shown, held_out
+from mlem_core.robustness.flags import of_layers
 from mlem_core.robustness.variants import CONTROL, SAYS
 
 
 def profiles(shown: Shown) -> Drawn:
     """Figure 3 of Salle et al. (2024)."""
     results, tested = shown.results, shown.score_tests
-    flags = _flags_of_layers(shown)
+    reasons = {measure: shown.reasons(measure) for measure in ("profiles", "scores")}
+    flags = of_layers(reasons, shown.selection.layers)
     table = tables.profile_table(results)
     if shown.intervals is not None:
         table = tables.profile_intervals(shown.intervals, results)
@@ -41,16 +43,6 @@ def profiles(shown: Shown) -> Drawn:
         results.importance if tested is None else tested.table,
         table,
     )
-
-
-def _flags_of_layers(shown: Shown) -> dict[Layer, str]:
-    """Why the profile or the score of a layer is flagged."""
-    of_profile, of_score = shown.reasons("profiles"), shown.reasons("scores")
-    return {
-        layer: "; ".join(filter(None, (of_profile.get(layer), of_score.get(layer))))
-        for layer in shown.selection.layers
-        if layer in of_profile or layer in of_score
-    }
 
 
 def similarity(shown: Shown) -> Drawn | None:
@@ -111,18 +103,7 @@ def why_layers(shown: Shown) -> Drawn | None:
         "What makes every two layers alike",
         captions.why_layers(shown.computed_on),
         split.table(layers),
-        _means_of_models(split.summary(layers)),
-    )
-
-
-def _means_of_models(summary: pd.DataFrame) -> pd.DataFrame:
-    """A row a term, a column a pair of models: the mean over their pairs of layers."""
-    both = summary["model_a"] + " and " + summary["model_b"]
-    alone = "within " + summary["model_a"]
-    pairs = both.where(summary["model_a"] != summary["model_b"], alone)
-    wide = summary.assign(pair=pairs).pivot(index="term", columns="pair", values="mean")
-    return (
-        wide.loc[summary["term"].unique(), pairs.unique()].reset_index().rename_axis(columns=None)
+        tables.means_of_models(split.summary(layers)),
     )
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pandas as pd
 
+from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.results import Results
+from mlem_core.analysis.selection import Selection
 from mlem_core.base.text import minus, number
-from mlem_core.base.typing import layer_name, parse_layer
+from mlem_core.base.typing import Layer, layer_name, parse_layer
 from mlem_core.inference.intervals import LayerIntervals
 from mlem_core.inference.tables import score_table
+from mlem_core.measures.decomposition import score_terms, tau_terms
 
 
 def pairs_of_layers(results: Results) -> pd.DataFrame:
@@ -81,6 +86,48 @@ def profile_intervals(intervals: LayerIntervals, results: Results) -> pd.DataFra
     names = ["ρ", *dict.fromkeys(results.importance["feature"])]
     wide = table.pivot(index=["model", "layer"], columns="feature", values="cell")[names]
     return wide.loc[list(results.layers)].reset_index().rename_axis(columns=None)
+
+
+def terms_of_tau(results: Results, a: Layer, b: Layer) -> pd.DataFrame:
+    """The weighted Kendall τ of the profiles of two layers as a sum: term, value."""
+    means = results.importance.groupby(["model", "layer", "feature"], sort=False)["importance"]
+    profiles = means.mean().unstack("feature")[list(dict.fromkeys(results.importance["feature"]))]
+    two = profiles.loc[[a, b]]
+    terms = tau_terms(two.to_numpy())[:, 0, 1]
+    return pd.DataFrame({"term": list(two.columns), "value": terms})
+
+
+def terms_of_score(
+    analysis: Analysis, selection: Selection, results: Results, layer: Layer
+) -> pd.DataFrame:
+    """What each feature contributes to the held-out ρ of a layer: term, value (mean over folds).
+
+    Parameters
+    ----------
+    results : of the selection, which has the layer
+    """
+    own, _ = analysis.subset(replace(selection, layers=(layer,)))
+    weights = results.weights
+    of_layer = weights[(weights["model"] == layer[0]) & (weights["layer"] == layer[1])]
+    wide = of_layer.pivot(index="fold", columns="feature", values="weight").sort_index()
+    terms = score_terms(own, wide[list(own.columns.names)].to_numpy()[None])
+    return pd.DataFrame({"term": list(own.features), "value": terms[0].mean(axis=0)})
+
+
+def means_of_models(summary: pd.DataFrame) -> pd.DataFrame:
+    """A row a term, a column a pair of models: the mean over their pairs of layers.
+
+    Parameters
+    ----------
+    summary : of `mlem_core.measures.decomposition.Decomposition.summary`
+    """
+    both = summary["model_a"] + " and " + summary["model_b"]
+    alone = "within " + summary["model_a"]
+    pairs = both.where(summary["model_a"] != summary["model_b"], alone)
+    wide = summary.assign(pair=pairs).pivot(index="term", columns="pair", values="mean")
+    return (
+        wide.loc[summary["term"].unique(), pairs.unique()].reset_index().rename_axis(columns=None)
+    )
 
 
 def value_counts(table: pd.DataFrame, features: list[str]) -> pd.DataFrame:

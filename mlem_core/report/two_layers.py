@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pandas as pd
 import plotly.graph_objects as go
 
@@ -12,11 +10,11 @@ from mlem_core.analysis import maps
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Layer
 from mlem_core.inference.tables import score_table, term_tests
-from mlem_core.measures.decomposition import score_terms, tau_terms
 from mlem_core.report import captions, tables
 from mlem_core.report.shown import Drawn, Shown
 from mlem_core.robustness import multiverse
 from mlem_core.robustness.claims import Claim, by_choice, curve, verdict
+from mlem_core.robustness.flags import of_two
 
 
 def compare(shown: Shown) -> Drawn | None:
@@ -27,7 +25,8 @@ def compare(shown: Shown) -> Drawn | None:
     intervals = None
     if shown.intervals is not None:
         intervals = score_table(shown.intervals, list(dict.fromkeys(shown.pair))).table
-    flags = _flags_of_pair(shown)
+    reasons = {measure: shown.reasons(measure) for measure in ("profiles", "rsa", "tau")}
+    flags = of_two(reasons, *shown.pair)
     return Drawn(
         figures.importance_scatter(
             results.importance,
@@ -51,19 +50,6 @@ def _of_both(importance: pd.DataFrame, pair: tuple[Layer, Layer]) -> pd.DataFram
     return importance[[layer in pair for layer in at]]
 
 
-def _flags_of_pair(shown: Shown) -> dict[str, str]:
-    """Why the profile of "a" or "b", or the similarity of "both", is flagged."""
-    a, b = shown.pair
-    profiles = shown.reasons("profiles")
-    similar = [
-        f"{name}: {why}"
-        for measure, name in (("rsa", "RSA"), ("tau", "τ"))
-        if (why := shown.reasons(measure).get((a, b)))
-    ]
-    flagged = {"a": profiles.get(a, ""), "b": profiles.get(b, ""), "both": "; ".join(similar)}
-    return {side: why for side, why in flagged.items() if why}
-
-
 def stimulus_map(shown: Shown, side: int) -> Drawn | None:
     """The stimuli in one of the two layers; None where they cannot be had."""
     stimuli, color = shown.analysis.stimuli, _color(shown)
@@ -80,18 +66,11 @@ def stimulus_map(shown: Shown, side: int) -> Drawn | None:
 
 
 def _color(shown: Shown) -> str:
-    """The feature that colours the stimuli: the one chosen, else the easiest to read.
-
-    A nominal one, as a few colours are read more easily than a scale, and seldom missing.
-    """
+    """The feature that colours the stimuli: the one chosen, else the easiest to read."""
     chosen = shown.drawing.options.get("color", "")
     if chosen in shown.all_features:
         return chosen
-    stimuli = shown.analysis.stimuli
-    return min(
-        shown.selection.features,
-        key=lambda name: (_kind(shown, name) != "nominal", stimuli.table[name].isna().sum()),
-    )
+    return maps.easiest_to_read(shown.analysis.stimuli, shown.selection.features)
 
 
 def _kind(shown: Shown, feature: str) -> str:
@@ -154,11 +133,7 @@ def why_tau(shown: Shown) -> Drawn | None:
     results = shown.results
     if not shown.several or results.n_profile_features < 2:
         return None
-    means = results.importance.groupby(["model", "layer", "feature"], sort=False)["importance"]
-    profiles = means.mean().unstack("feature")[list(dict.fromkeys(results.importance["feature"]))]
-    two = profiles.loc[list(shown.pair)]
-    terms = tau_terms(two.to_numpy())[:, 0, 1]
-    table = pd.DataFrame({"term": list(two.columns), "value": terms})
+    table = tables.terms_of_tau(results, *shown.pair)
     a, b = shown.called
     return Drawn(
         figures.waterfall(table, shown.all_features, "weighted Kendall τ"),
@@ -172,15 +147,9 @@ def why_score(shown: Shown, side: int) -> Drawn | None:
     """The held-out ρ of one of both layers as a sum."""
     if not shown.several:
         return None
-    results, (model, layer) = shown.results, shown.pair[side]
-    alone = replace(shown.selection, layers=((model, layer),))
-    own, _ = shown.analysis.subset(alone)
-    weights = results.weights
-    of_layer = weights[(weights["model"] == model) & (weights["layer"] == layer)]
-    wide = of_layer.pivot(index="fold", columns="feature", values="weight").sort_index()
-    terms = score_terms(own, wide[list(own.columns.names)].to_numpy()[None])
-    table = pd.DataFrame({"term": list(own.features), "value": terms[0].mean(axis=0)})
-    ceiling = results.scores.groupby(["model", "layer"])["ceiling"].mean()[(model, layer)]
+    results, layer = shown.results, shown.pair[side]
+    table = tables.terms_of_score(shown.analysis, shown.selection, results, layer)
+    ceiling = results.scores.groupby(["model", "layer"])["ceiling"].mean()[layer]
     return Drawn(
         figures.waterfall(table, shown.all_features, "held-out ρ"),
         f"What the score of {shown.called[side]} is made of",

@@ -6,7 +6,7 @@ the tables of the audit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -173,6 +173,37 @@ def notes(layers: pd.DataFrame, changes: pd.DataFrame) -> list[str]:
             parts += reasons.get(((row.model, row.layer), measure), [])
         texts.append(" ".join(f"{part[0].upper()}{part[1:]}." for part in parts))
     return texts
+
+
+def of_layers(
+    by_measure: Mapping[str, Mapping[Any, str]], layers: Sequence[Layer]
+) -> dict[Layer, str]:
+    """Why the profile or the score of a layer is marked, of the marked layers.
+
+    Parameters
+    ----------
+    by_measure : of "profiles" and "scores", as the function `reasons`; what is absent marks nothing
+    """
+    both = [by_measure.get(measure, {}) for measure in ("profiles", "scores")]
+    why = {layer: "; ".join(filter(None, (of.get(layer) for of in both))) for layer in layers}
+    return {layer: text for layer, text in why.items() if any(layer in of for of in both)}
+
+
+def of_two(by_measure: Mapping[str, Mapping[Any, str]], a: Layer, b: Layer) -> dict[str, str]:
+    """Why the profile of "a" or "b", or the similarity of "both", is marked.
+
+    Parameters
+    ----------
+    by_measure : of "profiles", "rsa" and "tau", as the function `reasons`
+    """
+    profiles = by_measure.get("profiles", {})
+    similar = [
+        f"{name}: {why}"
+        for measure, name in (("rsa", "RSA"), ("tau", "τ"))
+        if (why := by_measure.get(measure, {}).get((a, b)))
+    ]
+    marked = {"a": profiles.get(a, ""), "b": profiles.get(b, ""), "both": "; ".join(similar)}
+    return {side: why for side, why in marked.items() if why}
 
 
 _MEASURES = {

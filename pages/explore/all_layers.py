@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from mlem_core.report import captions
+from mlem_core.report.tables import means_of_models
 from pages.explore import surprising
 from pages.explore.terms import computed_on, decomposition_of
 from pages.parts import frame, linked, naming, tables
@@ -61,20 +62,18 @@ def _models_alike(view: View) -> None:
     decomposition = decomposition_of(view)
     means = decomposition.summary(view.layers)
     model = naming.of_models(list(dict.fromkeys(name for name, _ in view.layers)))
-    first, second = (means[side].map(model) for side in ("model_a", "model_b"))
-    pairs = (first + " and " + second).where(first != second, "within " + first)
+    called = {side: means[side].map(model) for side in ("model_a", "model_b")}
+    wide = means_of_models(means.assign(**called))
     st.dataframe(
         tables.without_minus_zero(
-            means.assign(pair=pairs).pivot(index="term", columns="pair", values="mean")
-            .loc[list(decomposition.names), pairs.unique()].reset_index()
-            .assign(term=lambda table: table["term"].map(naming.of_features(decomposition.names)))
+            wide.assign(term=wide["term"].map(naming.of_features(decomposition.names)))
         ),
         hide_index=True,
         key="models alike",
         column_config={
-            pair: st.column_config.NumberColumn(format="%+.3f") for pair in pairs.unique()
+            pair: st.column_config.NumberColumn(format="%+.3f") for pair in wide.columns[1:]
         },
-    )  # fmt: skip
+    )
     st.caption(
         "What makes the models alike: for every two models (and within each) the mean of each term "
         "over their pairs of layers; a column adds up to the mean RSA correlation. "

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from mlem_core.base.text import minus
 from mlem_core.report import captions
 from pages.parts import choices, frame, naming, stored
 from pages.parts.exporting import Panel
@@ -58,21 +57,8 @@ def _importances(job_id: str, selection: Selection, group: tuple[str, ...]) -> p
 
 def short_warning(results: Results) -> str:
     """Which features correlate over the pairs, for a caption; empty where none do."""
-    from mlem_core.measures.correlated import CORRELATED
-
-    r = results.feature_correlations
-    pairs = [
-        minus(f"{f} and {g} (r = {r.loc[f, g]:.2f})")
-        for at, f in enumerate(r.columns)
-        for g in r.columns[at + 1 :]
-        if abs(r.loc[f, g]) >= CORRELATED
-    ]
-    if not pairs:
-        return ""
-    return (
-        f"The distances of {', '.join(pairs)} correlate: permuting one alone may mislead, see the "
-        "other importances below. "
-    )
+    said = captions.correlated(results.feature_correlations).removesuffix(".")
+    return said and f"{said}, see the other importances below. "
 
 
 def warning(view: View) -> str:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from mlem_core.base.typing import parse_layer
-from mlem_core.report import captions
+from mlem_core.report import captions, tables
 from pages.explore import surprising, two, why
-from pages.parts import audited, choices, frame, linked, tables, tabs, uncertainty
+from pages.parts import audited, choices, frame, linked, tabs, uncertainty
 from pages.parts.exporting import Panel
 from pages.parts.view import View, two_layers
 

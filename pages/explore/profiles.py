@@ -7,9 +7,9 @@ from functools import partial
 import streamlit as st
 
 from mlem_core.base.typing import parse_layer
-from mlem_core.report import captions
+from mlem_core.report import captions, tables
 from pages.explore import correlated, values
-from pages.parts import audited, background, choices, exporting, frame, tables, uncertainty
+from pages.parts import audited, background, choices, exporting, frame, uncertainty
 from pages.parts.exporting import Panel
 from pages.parts.view import View
 from pages.parts.wording import plain
@@ -18,18 +18,13 @@ from pages.parts.wording import plain
 def show(view: View) -> None:
     from mlem_core import figures
     from mlem_core.inference.tables import score_table
+    from mlem_core.robustness.flags import of_layers
 
     results = view.results()
     if results is None:
         return
     drawn = figures.with_interactions(results.importance, view.all_features)
-    reasons = audited.marks(view)
-    of_profile, of_score = reasons.get("profiles", {}), reasons.get("scores", {})
-    flags = {
-        layer: "; ".join(filter(None, (of_profile.get(layer), of_score.get(layer))))
-        for layer in view.layers
-        if layer in of_profile or layer in of_score
-    }
+    flags = of_layers(audited.marks(view), view.layers)
     intervals = uncertainty.of(view)
     correction = uncertainty.chosen_correction()
     tested = None if intervals is None else score_table(intervals, view.layers, correction)
@@ -59,7 +54,7 @@ def show(view: View) -> None:
         narrow=partial(draw, across=2),
         table=partial(tables.profile_table, results)
         if intervals is None
-        else partial(uncertainty.profile_table, intervals, view, results),
+        else partial(tables.profile_intervals, intervals, results),
     ).show()
     uncertainty.offer(view)
     exporting.show_table(

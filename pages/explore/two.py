@@ -9,10 +9,11 @@ import pandas as pd
 import streamlit as st
 
 from mlem_core.base.typing import layer_name, parse_layer
-from mlem_core.report import captions
+from mlem_core.report import captions, tables
 from pages.explore import values
-from pages.parts import audited, choices, exporting, frame, naming, stored, tables, uncertainty
+from pages.parts import audited, choices, exporting, frame, naming, stored, uncertainty
 from pages.parts.exporting import Panel
+from pages.parts.tables import without_minus_zero
 from pages.parts.view import View
 from pages.parts.wording import plain
 
@@ -26,15 +27,6 @@ def _map(job_id: str, model: str, layer: int) -> pd.DataFrame:
     from mlem_core.analysis.maps import stimulus_map
 
     return stimulus_map(stored.open_analysis(job_id), model, layer, stored.store())
-
-
-def _first_nominal(view: View) -> str:
-    """Nominal, as a few colours are read more easily than a scale, and seldom missing."""
-    stimuli = view.analysis.stimuli
-    kinds = {feature.name: feature.kind for feature in stimuli.features}
-    return min(
-        view.features, key=lambda name: (kinds[name] != "nominal", stimuli.table[name].isna().sum())
-    )
 
 
 def features(view: View, a: str, b: str) -> None:
@@ -56,11 +48,13 @@ def features(view: View, a: str, b: str) -> None:
 
 def maps(view: View, a: str, b: str) -> None:
     """How each of two layers lays out the stimuli."""
+    from mlem_core.analysis.maps import easiest_to_read
+
     colour = choices.choose_one(
         "Colour of the stimuli",
         view.all_features,
         "colour",
-        _first_nominal(view),
+        easiest_to_read(view.analysis.stimuli, view.features),
         format_func=naming.of_features(view.all_features),
         help="The feature that colours the two maps of the stimuli.",
     )
@@ -84,7 +78,7 @@ def _similarities(view: View, results: Results, a: str, b: str) -> None:
         help="Spearman ρ of the neural distances of the two layers over all pairs.",
     )
     st.dataframe(
-        naming.now().table(tables.without_minus_zero(tables.importance_of(results, a, b))),
+        naming.now().table(without_minus_zero(tables.importance_of(results, a, b))),
         hide_index=True,
         key="importances",
         column_config={

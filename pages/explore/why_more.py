@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import streamlit as st
 
 from mlem_core.base.typing import parse_layer
-from mlem_core.report import captions
+from mlem_core.report import captions, tables
 from pages.parts import frame, naming
 from pages.parts.exporting import Panel
 from pages.parts.wording import plain
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from pages.parts.view import View
 
 
@@ -31,19 +28,12 @@ def tau(view: View, a: str, b: str) -> None:
 
 
 def _tau(view: View, a: str, b: str) -> None:
-    import pandas as pd
-
     from mlem_core import figures
-    from mlem_core.measures.decomposition import tau_terms
 
     results = view.results()
     if results is None:
         return
-    means = results.importance.groupby(["model", "layer", "feature"], sort=False)["importance"]
-    profiles = means.mean().unstack("feature")[list(dict.fromkeys(results.importance["feature"]))]
-    two = profiles.loc[[parse_layer(a), parse_layer(b)]]
-    terms = tau_terms(two.to_numpy())[:, 0, 1]
-    table = pd.DataFrame({"term": list(two.columns), "value": terms})
+    table = tables.terms_of_tau(results, parse_layer(a), parse_layer(b))
     Panel(
         figures.waterfall(table, view.all_features, "weighted Kendall τ"),
         table,
@@ -70,7 +60,7 @@ def _alone(view: View, name: str, place: str) -> None:
     results = view.results()
     if results is None:
         return
-    table = score_table(view, name)
+    table = tables.terms_of_score(view.analysis, view.selection, results, parse_layer(name))
     st.markdown(f"**{plain(naming.layer(name))}**")
     ceiling = results.scores.groupby(["model", "layer"])["ceiling"].mean()[parse_layer(name)]
     Panel(
@@ -79,20 +69,3 @@ def _alone(view: View, name: str, place: str) -> None:
         f"why-score-{place}",
         captions.why_score(ceiling, view.caption(results)),
     ).show()
-
-
-def score_table(view: View, name: str) -> pd.DataFrame:
-    """What each feature contributes to the held-out ρ of a layer: term, value (mean over folds)."""
-    import pandas as pd
-
-    from mlem_core.measures.decomposition import score_terms
-
-    results = view.results()
-    assert results is not None
-    model, layer = parse_layer(name)
-    tables, _ = view.analysis.subset(replace(view.selection, layers=((model, layer),)))
-    weights = results.weights
-    of_layer = weights[(weights["model"] == model) & (weights["layer"] == layer)]
-    wide = of_layer.pivot(index="fold", columns="feature", values="weight").sort_index()
-    terms = score_terms(tables, wide[list(tables.columns.names)].to_numpy()[None])
-    return pd.DataFrame({"term": list(tables.features), "value": terms[0].mean(axis=0)})

@@ -82,16 +82,9 @@ def offer(view: View) -> None:
 
 def of_pair(view: View, a: str, b: str) -> dict[str, str]:
     """Why the profile of "a" or "b", or the similarity of "both", is flagged."""
-    by_measure = reasons(view)
-    one, other = parse_layer(a), parse_layer(b)
-    profiles = by_measure.get("profiles", {})
-    similar = [
-        f"{name}: {why}"
-        for measure, name in (("rsa", "RSA"), ("tau", "τ"))
-        if (why := by_measure.get(measure, {}).get((one, other)))
-    ]
-    flagged = {"a": profiles.get(one, ""), "b": profiles.get(other, ""), "both": "; ".join(similar)}
-    return {side: why for side, why in flagged.items() if why}
+    from mlem_core.robustness.flags import of_two
+
+    return of_two(reasons(view), parse_layer(a), parse_layer(b))
 
 
 def say_of_pair(view: View, a: str, b: str) -> None:

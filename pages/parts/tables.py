@@ -1,12 +1,8 @@
-"""Tables of results as the pages show them, and as LaTeX."""
+"""Tables as a screen shows them."""
 
 from __future__ import annotations
 
 import pandas as pd
-
-from mlem_core.report.tables import importance_of, pairs_of_layers, profile_table
-
-__all__ = ["importance_of", "pairs_of_layers", "profile_table", "without_minus_zero"]
 
 
 def without_minus_zero(table: pd.DataFrame, digits: int = 3) -> pd.DataFrame:

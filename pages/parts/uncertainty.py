@@ -12,9 +12,6 @@ from pages.parts import background, choices, exporting, frame, stored
 from pages.parts.wording import duration
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from mlem_core.analysis.results import Results
     from mlem_core.analysis.selection import Selection
     from mlem_core.inference.corrections import FamilyOfTests
     from mlem_core.inference.intervals import LayerIntervals
@@ -168,23 +165,6 @@ def chosen_correction() -> str:
     """How p-values are corrected, the same on all pages."""
     chosen = choices.get_one("correction", "bh")
     return chosen if chosen in CORRECTION_NAMES else "bh"
-
-
-def profile_table(intervals: LayerIntervals, view: View, results: Results) -> pd.DataFrame:
-    """A row a layer: held-out ρ and importances with their 95 % intervals, as text."""
-    from mlem_core.inference.tables import score_table
-
-    table = score_table(intervals, view.layers).table
-    table = table[table["quantity"] != "ceiling"]
-    cells = [
-        minus(f"{value:.3f} [{low:.3f}, {high:.3f}]")
-        for value, low, high in zip(table["value"], table["lower"], table["upper"], strict=True)
-    ]
-    table = table.assign(cell=cells, feature=table["feature"].replace("", "ρ"))
-    names = ["ρ", *dict.fromkeys(results.importance["feature"])]
-    wide = table.pivot(index=["model", "layer"], columns="feature", values="cell")[names]
-    order = [(model, layer) for model, layer in view.layers]
-    return wide.loc[order].reset_index().rename_axis(columns=None)
 
 
 def around(interval: tuple[float, float] | None) -> dict[str, Any]:
