@@ -74,6 +74,7 @@ class Lost:
         os.kill(os.getpid(), signal.SIGINT)
         sum(range(10**6))
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # not as a shell's background jobs have it
 heed_ctrl_c()
 Lost()
 print("went on", flush=True)
