@@ -6,7 +6,7 @@ from functools import partial
 
 import streamlit as st
 
-from pages.parts import frame, manual
+from pages.parts import frame, manual, one_entry
 from pages.parts.screens import SCREENS
 
 # Three bars of a profile, drawn here: Streamlit would fetch an icon of its own from the network.
@@ -41,3 +41,5 @@ def _pages() -> list[st.Page]:
 
 st.navigation(_pages()).run()
 manual.links()
+with st.sidebar:
+    one_entry.keep()

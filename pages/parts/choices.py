@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from pages.parts.history import History, Query, State
 from pages.parts.wording import plain
@@ -58,11 +59,17 @@ def sync(page: str, held: Sequence[str]) -> None:
     history = _history()
     before, of = history.state, st.session_state.setdefault("held", {})
     of["page"], of["names"] = page, tuple(held)
-    came_back = history.arrive(page, _query(), held)
+    came_back = history.arrive(page, _query(), held, back=_went_back())
     _forget_widgets(before, history.state)
     if not came_back:
         _write()
     history.leave(page, _query())
+
+
+def _went_back() -> bool:
+    """Whether the page is run because the user went to an address by Back or Forward."""
+    run = get_script_run_ctx()
+    return run is not None and run.is_history_navigation
 
 
 def _query() -> Query:

@@ -1,13 +1,12 @@
 """What was chosen at each address of a session, so that Back, Forward and Undo bring it back.
 
-Streamlit makes an entry of the browser's history of each change of the address, and runs a page
-again when the user goes back to one. What a run finds in the address is then other than what the
-last one left there.
+Streamlit runs a page again when the user goes back to an address of it, and says of a run whether
+that is why. Where another run finds in the address what the last one did not leave there, the
+browser had not heard of that yet.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -15,8 +14,6 @@ State = dict[str, list[str]]
 Query = tuple[tuple[str, tuple[str, ...]], ...]
 
 MOST_KEPT = 200  # addresses, and steps that can be undone
-# Seconds in which a browser may still answer with an address of before the last choice.
-STALE = 0.5
 
 
 @dataclass
@@ -29,16 +26,14 @@ class History:
     at : page and query of the address as the last run left it
     shown : what was chosen at each address
     earlier : what was chosen before each choice, the latest last
-    chosen_at : when something was last chosen, by `time.monotonic`
     """
 
     state: State = field(default_factory=dict)
     at: tuple[str, Query] | None = None
     shown: dict[tuple[str, Query], State] = field(default_factory=dict)
     earlier: list[State] = field(default_factory=list)
-    chosen_at: float = -1.0
 
-    def arrive(self, page: str, query: Query, held: Collection[str]) -> bool:
+    def arrive(self, page: str, query: Query, held: Collection[str], *, back: bool) -> bool:
         """Take over what the address says at the beginning of a run.
 
         Parameters
@@ -46,6 +41,7 @@ class History:
         page : url_path of the page
         query : what its address says
         held : names of the choices that an address of the page holds
+        back : whether the user went there by Back or Forward
 
         Returns whether the user came back to an address of this page, which then stays as it is.
         """
@@ -54,10 +50,10 @@ class History:
             return False
         said = {name: list(values) for name, values in query}
         if page != before:
-            known = self.shown.get((page, query)) if query else None
+            known = self.shown.get((page, query)) if back else None
             self.state = dict(known) if known is not None else {**self.state, **said}
             return False
-        if time.monotonic() - self.chosen_at < STALE:
+        if not back:
             return False  # the browser did not know of the last choice yet
         others = {name: values for name, values in self.state.items() if name not in held}
         self.state = dict(self.shown.get((page, query), {**others, **said}))
@@ -83,7 +79,7 @@ class History:
             return False
         if step:
             self.earlier = [*self.earlier, self.state][-MOST_KEPT:]
-        self.state, self.chosen_at = after, time.monotonic()
+        self.state = after
         return True
 
     def undo(self, names: Collection[str]) -> dict[str, list[str]] | None:

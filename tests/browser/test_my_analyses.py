@@ -210,8 +210,7 @@ def test_back_forward_and_reload_show_what_the_address_showed(
         settled(page)
         page.get_by_role("button", name=name, exact=True).click()
         until(page, everything - {"tense"} if number == 1 else {"number"})
-        settled(page)
-        page.wait_for_timeout(700)  # as long as the browser may still not know of it
+        page.wait_for_url(lambda url: url not in addresses)
         addresses.append(page.url)
     assert len(set(addresses)) == 3
     page.go_back()
@@ -232,22 +231,27 @@ def test_back_forward_and_reload_show_what_the_address_showed(
 
 
 def test_back_leads_over_pages(next_day: App, jobs: list[Job], page: Page) -> None:
+    """One press a page, whether a link, a button or a tab led there."""
     page.goto(f"{next_day.url}/explore?analysis={jobs[0].id}&tab=profiles")
     until(page, set(FEATURES))
     settled(page)
     page.get_by_role("button", name="tense", exact=True).click()
     until(page, set(FEATURES) - {"tense"})
     settled(page)
-    explore = page.url
-    page.get_by_role("link", name="Trust").click()
-    page.wait_for_url(re.compile("/trust.analysis="))
+    addresses = [page.url]
+    for name, there in (("Trust", "/trust.analysis="), ("Home", "/.analysis=")):
+        page.get_by_role("link", name=name, exact=True).click()
+        page.wait_for_url(re.compile(there))
+        settled(page)
+        addresses.append(page.url)
+    page.get_by_role("button", name="Explore these two").click()
+    page.wait_for_url(re.compile("/explore.*look=why"))
     settled(page)
-    for _ in range(2):  # the empty address of the link, and the one before
-        if not page.url.startswith(explore):
-            page.go_back()
-            page.wait_for_timeout(1000)
-            settled(page)
-    assert page.url == explore
+    for address in reversed(addresses):
+        page.go_back()
+        page.wait_for_url(address)
+        settled(page)
+        assert page.url == address
     until(page, set(FEATURES) - {"tense"})
 
 
