@@ -23,10 +23,11 @@ def body() -> None:
         on_change=lambda: st.query_params.update(page=st.session_state[key]),
         help="What to read. `make docs` builds all of it as a site that can be searched.",
     )
-    if chosen == manual.CITE:
-        manual.cite()
-    else:
-        manual.show(chosen)
+    with st.container(key="docs text"):
+        if chosen == manual.CITE:
+            manual.cite()
+        else:
+            manual.show(chosen)
 
 
 frame.page(body)

@@ -256,7 +256,7 @@ def specification_curve(curve: pd.DataFrame, dimensions: Sequence[str], claim: s
     )
     figure.update_layout(
         # Over the whole figure: the panel alone is too narrow for it.
-        title={"text": said, "x": 0.5, "font": {"size": SIZE + 1}},
+        title={"text": said, "x": 0.5, "xanchor": "center", "font": {"size": SIZE + 1}},
         title_y=1,
         title_yref="container",
         title_yanchor="top",

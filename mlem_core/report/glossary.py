@@ -51,9 +51,9 @@ _GLOSSES: dict[str, tuple[str, str]] = {
         "the same analysis without first words, without outlier units, with other distances, with "
         "random weights",
     ),
-    r"universes?|multiverse|[Aa]nalysis variants": (
-        "Analysis variants, multiverse",
-        "all combinations of reasonable choices, each a universe",
+    r"[Aa]nalysis variants?": (
+        "Analysis variants",
+        "all combinations of reasonable choices: how one could have done the analysis too",
     ),
     r"MDS": (
         "MDS",

@@ -25,8 +25,8 @@ TITLES = {
 }
 # What a screen says below a figure, by the figure's name in `mlem_core.report.figures`.
 LINES = {
-    "profiles": "What is lost of the prediction accuracy (ρ on unseen stimuli) when a feature is "
-    "permuted, layer by layer.",
+    "profiles": "What is lost of the prediction accuracy (held-out ρ) when a feature is permuted, "
+    "layer by layer.",
     "similarity": "How alike every two layers are, by their features and by their distances alone. "
     "Click a cell to choose its two layers.",
     "layer_maps": "Layers that are alike lie close together. Click two of them to compare them.",
@@ -65,6 +65,19 @@ def line(figure: str) -> str:
     figure : its name, also with what follows it, "why_score_a" as "why_score"
     """
     return _of(figure, LINES)
+
+
+def profiles(held_out: str) -> str:
+    """What a screen says below the profiles of an analysis.
+
+    Parameters
+    ----------
+    held_out : what it tests, see `mlem_core.pairs.units.Units.held_out`
+    """
+    return (
+        f"What is lost of the prediction accuracy (ρ on {held_out}) when a feature is permuted, "
+        "layer by layer."
+    )
 
 
 def title(figure: str) -> str:

@@ -79,11 +79,14 @@ def _models_alike(view: View) -> None:
         "over their pairs of layers; a column adds up to the mean RSA correlation. "
         + computed_on(view)
     )
+    draw = partial(
+        figures.term_matrices,
+        {term: decomposition.matrix(term, view.layers) for term in decomposition.names},
+    )
     Panel(
-        figures.term_matrices(
-            {term: decomposition.matrix(term, view.layers) for term in decomposition.names}
-        ),
+        draw(),
         decomposition.table(view.layers),
         "why-layers",
         captions.why_layers(computed_on(view)),
+        narrow=partial(draw, across=2),
     ).show()

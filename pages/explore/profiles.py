@@ -7,7 +7,7 @@ from functools import partial
 import streamlit as st
 
 from mlem_core.base.typing import parse_layer
-from mlem_core.report import captions, tables
+from mlem_core.report import captions, lines, tables
 from pages.explore import correlated, values
 from pages.parts import audited, background, choices, exporting, frame, uncertainty
 from pages.parts.exporting import Panel
@@ -55,6 +55,7 @@ def show(view: View) -> None:
         table=partial(tables.profile_table, results)
         if intervals is None
         else partial(tables.profile_intervals, intervals, results),
+        line=lines.profiles(view.held_out),
     ).show()
     uncertainty.offer(view)
     exporting.show_table(

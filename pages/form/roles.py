@@ -59,10 +59,10 @@ def show(draft: Draft, lint: Lint | None, wrong: str) -> None:
 def _lines(draft: Draft, found: list[Finding]) -> None:
     beside = {name: [f for f in found if f.features == (name,)] for name in _names(draft)}
     with st.container(gap="xsmall"):
-        for place, title in zip(
-            st.columns(WIDTHS, wrap=False), ("Column", "Role", "Checks"), strict=True
-        ):
-            place.caption(f"**{title}**")
+        with st.container(key="roles head"):
+            heads = zip(st.columns(WIDTHS, wrap=False), ("Column", "Role", "Checks"), strict=True)
+            for place, title in heads:
+                place.caption(f"**{title}**")
         for column in list(draft.roles)[:MOST_LINES]:
             _line(draft, column, beside.get(feature_name(draft, column), []))
         for name in _extra(draft):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import streamlit as st
 
-from pages.parts import adding, frame, tables
+from pages.parts import adding, frame, tables, window
 from pages.parts.paper import paper, pick
 from pages.parts.wording import plain
 
@@ -71,7 +71,8 @@ class Panel:
     data : the table that it is drawn from
     name : file name of the downloads, without ending
     caption : for print: what one sees, how it was computed, and on how much
-    narrow : gives the figure for one column of a journal, where it is another one
+    narrow : gives the figure for one column of a journal and for a narrow window, where it is
+        another one
     table : gives the LaTeX table, where it is not `data`
     line : what the screen says below it; by default what `mlem_core.report.lines` has for it
     title : of the files, and of the LaTeX table; by default as for `line`
@@ -107,8 +108,9 @@ class Panel:
         self._chart(on_select=clicked, selection_mode="points")
 
     def _chart(self, **selecting: Any) -> Any:
+        fits = self.narrow is None or not window.narrow()
         state = st.plotly_chart(
-            self.figure,
+            self.figure if fits or self.narrow is None else self.narrow(),
             key=f"figure {self.name}",
             theme="streamlit",
             config={"displaylogo": False, "modeBarButtonsToRemove": ["toImage"]},
@@ -128,7 +130,8 @@ def _below(drawing: Panel) -> None:
     row = st.container(horizontal=True, vertical_alignment="center")
     line = drawing.line or lines.line(adding.name_of(drawing.name)) or drawing.caption
     row.caption(line, width="stretch", help=glosses(f"{line} {drawing.caption}") or None)
-    with row.popover(
+    ways = row.container(horizontal=True, width="content")
+    with ways.popover(
         "How computed",
         icon=":material/function:",
         key=f"how {drawing.name}",
@@ -136,7 +139,7 @@ def _below(drawing: Panel) -> None:
     ):
         st.markdown(plain(drawing.caption))
     # What is in it is made only when it is opened, so that a redraw does not wait for it.
-    popover = row.popover(
+    popover = ways.popover(
         "Export",
         icon=":material/download:",
         key=f"export {drawing.name}",

@@ -34,6 +34,20 @@ FOCUSED = """() => { const at = document.activeElement; return [
   at.getAttribute('aria-label'), at.innerText, at.value, at.getAttribute('role'),
   at.closest('label') && at.closest('label').innerText ].filter(Boolean).join(' | ') }"""
 
+# What the browser tells a screen reader of a control that has no name.
+NAMELESS = re.compile(
+    r"^\s*- (button|checkbox|combobox|link|radio|slider|tab|textbox)( \[.*\])?:?$"
+)
+# Whether what has the focus looks other than it does without.
+LOOKS = """() => {
+  const at = window.looked ??= document.activeElement, said = [];
+  for (let one = at, up = 0; one && up < 6; one = one.parentElement, up++) {
+    const s = getComputedStyle(one);
+    said.push(s.outlineStyle, s.outlineColor, s.boxShadow, s.borderTopColor, s.backgroundColor);
+  }
+  return said.join();
+}"""
+
 
 def tab_to(page: Page, what: str, most: int = 80) -> None:
     """Press Tab until the focus is on a control whose name matches."""
@@ -124,3 +138,32 @@ def test_a_pair_of_layers_by_keyboard(app: App, page: Page) -> None:
     page.wait_for_url(re.compile("b="))
     expect(page.get_by_text("FI in mini-bert layer 1")).to_be_visible()
     picture(page, "keyboard-pair")
+
+
+@pytest.mark.parametrize(
+    "view",
+    ["", "new", "new?step=roles", "new?step=models", "profiles", "explore", "trust", "report"],
+)
+def test_every_control_has_a_name_and_shows_its_focus(app: App, page: Page, view: str) -> None:
+    page.goto(f"{app.url}/{view}{'&' if '?' in view else '?'}analysis=example")
+    page.locator("h1").first.wait_for()
+    settled(page)
+    page.wait_for_timeout(1000)  # figures get their buttons
+    said = page.locator("body").aria_snapshot().splitlines()
+    assert [line for line in said if NAMELESS.match(line)] == []
+    unseen = []
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement === document.body"):
+            break
+        if page.evaluate("['MAIN', 'CANVAS'].includes(document.activeElement.tagName)"):
+            continue  # what scrolls
+        page.wait_for_timeout(250)  # it may fade in
+        page.evaluate("window.looked = null")
+        focused, name = page.evaluate(LOOKS), page.evaluate(FOCUSED)
+        page.evaluate("window.looked.blur()")
+        page.wait_for_timeout(250)
+        if page.evaluate(LOOKS) == focused:
+            unseen.append(name)
+        page.evaluate("window.looked.focus()")
+    assert unseen == []

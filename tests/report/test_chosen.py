@@ -15,6 +15,8 @@ from pypdf import PdfReader
 from mlem_core import Analysis, InputError, Store
 from mlem_core.base.labels import Names
 from mlem_core.figures import Paper
+from mlem_core.pairs.units import Units
+from mlem_core.report import lines
 from mlem_core.report.chosen import Chosen, as_latex, as_zip, file_names
 from mlem_core.report.figures import FIGURES, Drawing
 from mlem_core.report.lines import LINES, line, title
@@ -121,3 +123,11 @@ def test_every_figure_has_a_line_for_the_screen() -> None:
     assert line("why_score_b") == LINES["why_score"] and line("why") == LINES["why"]
     assert line("baseline-random-forest") == LINES["baseline"] and line("pie") == ""
     assert max(map(len, LINES.values())) < 140
+
+
+def test_the_line_below_profiles_says_what_is_tested() -> None:
+    units = Units(n_sentences=600, n_items=40)
+    said = [lines.profiles(units.held_out(over)) for over in ("sentences", "items", "both")]
+    assert "(ρ on unseen sentences made of these words)" in said[0]
+    assert "(ρ on unseen words, in sentences that may have been seen)" in said[1]
+    assert "(ρ on unseen sentences made of unseen words)" in said[2]

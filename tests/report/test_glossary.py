@@ -36,3 +36,11 @@ def test_the_captions_of_the_paper_figures_are_glossed() -> None:
     assert "Held-out ρ" in glosses(captions.profiles("", "whether they differ"))
     assert "RSA" in glosses(captions.similarity(""))
     assert "Term" in glosses(captions.why("", ""))
+
+
+def test_the_pages_call_it_what_the_screens_call_it() -> None:
+    """Analysis variants; the literature's name of all of them stands beside it, once."""
+    for name in ("glossary", "audit"):
+        said = re.sub(r"`[^`]*`|^ {4}.*", "", (DOCS / f"{name}.md").read_text("utf-8"), flags=re.M)
+        assert said.count("multiverse") == 1 and "universe" not in said
+    assert "Analysis variants" in glosses("Whether the claim holds in every analysis variant.")
