@@ -7,8 +7,8 @@ import streamlit as st
 # In order: nothing stretches over a very wide window; figures of squares, which are as large as
 # they are high, do not stand far apart; text has lines that one can read; a message does not cover
 # what is at the top of a page; the links at the foot, which lead to one page, are not all of them
-# the page that one is on; the head of a table whose columns stand below each other is no head; links
-# and the small buttons over a table show that they have the focus.
+# the page that one is on; the head of a table whose columns stand below each other is no head;
+# links and the small buttons over a table show that they have the focus.
 _STYLE = """<style>
 [data-testid="stMainBlockContainer"] { max-width: 1680px; margin-inline: auto; }
 .st-key-figure-layer-map, .st-key-figure-why-layers { max-width: 1080px; }

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 ROOT = Path(__file__).resolve().parents[2]
 START = 120_000  # ms: importing torch takes a while on a busy machine
@@ -118,6 +118,13 @@ def traces(page: Page, figure: int = 0) -> list[dict]:
         arg=figure,
     )
     return found.json_value()
+
+
+def fresh_page(browser: Browser) -> Page:
+    """A page of somebody else: a browser without this one's cookies and session."""
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    context.set_default_timeout(START)
+    return context.new_page()
 
 
 def picture(page: Page, name: str) -> None:
