@@ -8,8 +8,8 @@ import streamlit as st
 # they are high, do not stand far apart; text has lines that one can read; a message does not cover
 # what is at the top of a page; the links at the foot, which lead to one page, are not all of them
 # the page that one is on; the head of a table whose columns stand below each other is no head;
-# links and the small buttons over a table show that they have the focus; what is chosen is as easy to
-# read as a link.
+# links and the small buttons over a table show that they have the focus; what is chosen is as easy
+# to read as a link.
 _STYLE = """<style>
 [data-testid="stMainBlockContainer"] { max-width: 1680px; margin-inline: auto; }
 .st-key-figure-layer-map, .st-key-figure-why-layers { max-width: 1080px; }
