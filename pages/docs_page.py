@@ -23,6 +23,8 @@ def body() -> None:
         on_change=lambda: st.query_params.update(page=st.session_state[key]),
         help="What to read. `make docs` builds all of it as a site that can be searched.",
     )
+    # Said each time: a link from one page of Docs to another leaves the browser's address as it is.
+    st.query_params["page"] = chosen
     with st.container(key="docs text"):
         if chosen == manual.CITE:
             manual.cite()

@@ -24,6 +24,7 @@ from mlem_core.figures.style import (
     panels,
     plain,
     say,
+    short,
     sparse_ticks,
 )
 
@@ -150,7 +151,13 @@ def similarity_differences(table: pd.DataFrame, across: int = 2) -> go.Figure:
             "colorscale": DIVERGING,
             "cmin": -end,
             "cmax": end,
-            "colorbar": {"thickness": 10, "len": 0.6, "outlinewidth": 0, "tickformat": "+.1f"},
+            "colorbar": {
+                "thickness": 10,
+                "len": 0.6,
+                "outlinewidth": 0,
+                "tickvals": [-end, 0, end],
+                "ticktext": [short(-end), "0", f"+{short(end)}"],
+            },
         },
         margin={"b": 96},
         showlegend=False,

@@ -12,16 +12,18 @@ import streamlit as st
 # to read as a link.
 _STYLE = """<style>
 [data-testid="stMainBlockContainer"] { max-width: 1680px; margin-inline: auto; }
-.st-key-figure-layer-map, .st-key-figure-why-layers { max-width: 1080px; }
+.st-key-figure-layer-map, .st-key-figure-why-layers, .st-key-figure-similarity-differences {
+  max-width: 1080px;
+}
 .st-key-docs-text { max-width: 56rem; }
 [data-testid="stToastContainer"] { top: auto; bottom: 1rem; }
-.st-key-foot a[aria-current] { background: transparent; }
-.st-key-foot a[aria-current] * { font-weight: inherit; }
+.st-key-foot a:not(:hover) { background: transparent; }
+.st-key-foot a p { font-weight: inherit; }
 @media (max-width: 760px) { .st-key-roles-head { display: none; } }
 .stSidebar a:focus-visible, [data-testid="stElementToolbar"] button:focus-visible {
   outline: 2px solid #3380b2; outline-offset: -2px;
 }
-[data-testid="stBaseButton-pillsActive"], [data-testid="stBaseButton-segmented_controlActive"] {
+button[data-variant][data-selected="true"], button[data-variant][data-selected="true"] p {
   color: LINK;
 }
 </style>"""
