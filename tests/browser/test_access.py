@@ -92,6 +92,17 @@ def test_at_200_percent_nothing_is_out_of_reach(app: App, browser: Browser, view
     context.close()
 
 
+def test_a_narrow_window_has_fewer_panels_a_row(app: App, page: Page) -> None:
+    across = """n => { const plot = document.querySelector('.js-plotly-plot');
+      const axes = Object.entries(plot && plot._fullLayout || {}).filter(([k]) => /^xaxis/.test(k));
+      return new Set(axes.map(([, axis]) => axis.domain[0].toFixed(2))).size === n }"""
+    page.set_viewport_size({"width": 600, "height": 900})
+    page.goto(f"{app.url}/profiles?analysis=example")
+    page.wait_for_function(across, arg=2)
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.wait_for_function(across, arg=3)
+
+
 def test_features_layers_and_export_by_keyboard(app: App, page: Page) -> None:
     page.goto(f"{app.url}/profiles?analysis=example")
     traces(page)
