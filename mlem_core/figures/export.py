@@ -234,9 +234,8 @@ def image(
     on_white.update_layout(paper_bgcolor="white", plot_bgcolor="white")
     options = {"format": format, "width": width, "height": height, "scale": scale}
     try:
-        # Without MathJax, which would come from the network.
         written: bytes = kaleido.calc_fig_sync(
-            on_white.to_dict(), opts=options, kopts=None if _sharing else {"mathjax": False}
+            on_white.to_dict(), opts=options, kopts=None if _sharing else {"page_generator": _sheet()}
         )
     except (RuntimeError, OSError, TimeoutError, ValueError) as error:
         raise InputError(
@@ -251,13 +250,23 @@ def one_browser() -> Iterator[None]:
     global _sharing
     import kaleido
 
-    kaleido.start_sync_server(n=1, mathjax=False, silence_warnings=True)
+    kaleido.start_sync_server(n=1, page_generator=_sheet(), silence_warnings=True)
     _sharing = True
     try:
         yield
     finally:
         _sharing = False
         kaleido.stop_sync_server(silence_warnings=True)
+
+
+def _sheet() -> Any:
+    """The page on which the browser draws: without margins, which would shrink and cut a PDF, and
+    without MathJax, which would come from the network."""
+    import kaleido
+
+    sheet = kaleido.PageGenerator(mathjax=False)
+    sheet.header += "<style>@page { margin: 0 }</style>"
+    return sheet
 
 
 def _in_mm(svg: bytes, paper: Paper) -> bytes:

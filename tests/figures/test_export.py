@@ -95,7 +95,8 @@ def test_the_text_of_a_pdf_has_the_asked_size(one_browser: None) -> None:
 
         PdfReader(io.BytesIO(content)).pages[0].extract_text(visitor_text=visit)
         sizes[points] = found[0]
-    assert sizes[9.0] / sizes[6.0] == pytest.approx(1.5, rel=0.02)
+    # A page with margins would shrink what is on it, and cut off its foot.
+    assert sizes == pytest.approx({6.0: 6.0, 9.0: 9.0}, rel=0.01)
 
 
 def test_an_svg_is_in_mm_and_keeps_its_text(one_browser: None) -> None:
