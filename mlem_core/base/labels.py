@@ -63,16 +63,22 @@ class Names:
         """What a layer is called in a sentence: "GPT-2 layer 11", "brain V1"."""
         return f"{self.model(layer[0])} {self.own(layer) or f'layer {layer[1]}'}"
 
-    def table(self, table: pd.DataFrame) -> pd.DataFrame:
+    def table(self, table: pd.DataFrame, features: Sequence[str] = ()) -> pd.DataFrame:
         """A copy of a result table whose columns of features, models and layers have these names.
 
-        Those columns are known by their names: feature, term, feature_a ..., model, model_a ...,
-        layer_a, layer_b (where they hold "model:layer", or the number of a layer that has a name,
-        beside its model). Other numbers, other columns and what else is in a column stay. For
-        tables that are read, not for those that are read in again.
+        Those columns are known by their names: feature, term, feature_a ..., those of an audit
+        (top, less, more ...), model, model_a ..., layer_a, layer_b (where they hold "model:layer",
+        or the number of a layer that has a name, beside its model). Other numbers, other columns
+        and what else is in a column stay. For tables that are read, not for those that are read in
+        again.
+
+        Parameters
+        ----------
+        features : that have a column of their own, whose heading is named too
         """
-        named = table.copy()
-        for column in table.columns:
+        heads = distinct(features, [self.feature(name) for name in features])
+        named = table.rename(columns=dict(zip(features, heads, strict=True)))
+        for column in table.columns.difference(list(features), sort=False):
             of = str(column).removesuffix("_a").removesuffix("_b")
             call = _CALLED.get(of)
             if call is not None:
@@ -88,10 +94,9 @@ class Names:
 
 
 _CALLED = {
-    "feature": Names.feature,
-    "term": Names.feature,
+    **dict.fromkeys(("feature", "term", "top", "top_before", "less", "more"), Names.feature),
     "model": Names.model,
-    "layer": Names.layer,
+    **dict.fromkeys(("layer", "rsa_with"), Names.layer),
 }
 
 

@@ -14,6 +14,7 @@ from mlem_core.base.labels import width
 from mlem_core.base.typing import Layer, parse_layer
 from mlem_core.figures.naming import layer_labels, layer_title, model_labels
 from mlem_core.figures.style import (
+    CLEAR,
     GREY,
     LINE,
     PALETTE,
@@ -84,7 +85,7 @@ def audit_map(
     quiet(figure, height=38 * len(rows) + 130)
     blocks = model_blocks(names)
     longest = _name_models(figure, blocks, len(names))
-    ticks = sparse_ticks(names, blocks, layer_labels(names))
+    ticks = CLEAR | sparse_ticks(names, blocks, layer_labels(names))
     figure.update_xaxes(range=[-0.5, len(names) - 0.5], showgrid=False, **ticks)
     figure.update_yaxes(
         tickvals=list(range(len(rows))),
@@ -93,6 +94,7 @@ def audit_map(
         range=[len(rows) - 0.5, -0.5],
         showgrid=False,
         zeroline=False,
+        **CLEAR,
     )
     figure.update_layout(margin={"l": 182, "r": 16, "t": 16, "b": 66 + round(3.6 * longest)})
     return figure
@@ -202,11 +204,13 @@ def _flag_dots(flags: pd.DataFrame, names: Sequence[Layer], rows: Sequence[str])
         if layer in names and flag.variant in rows:
             at = names.index(layer), rows.index(flag.variant)
             dots.setdefault(at, []).append(flag.reason)
+    # Those of two layers stand apart, in one column of a journal too.
+    size = min(7.0, max(3.0, 0.8 * _NARROW / max(len(names), 1)))
     return go.Scatter(
         x=[x for x, _ in dots],
         y=[y for _, y in dots],
         mode="markers",
-        marker={"color": "white", "size": 7, "line": {"color": "#444", "width": 1}},
+        marker={"color": "white", "size": size, "line": {"color": "#444", "width": 1}},
         hovertext=[
             _head(names[x]) + "<br>".join(plain(reason, 120) for reason in reasons)
             for (x, _), reasons in dots.items()

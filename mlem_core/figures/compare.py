@@ -26,6 +26,7 @@ from mlem_core.figures.style import (
     as_number,
     as_text,
     as_value,
+    bar_title,
     bare_axes,
     common_levels,
     faded,
@@ -341,7 +342,7 @@ def _scale(values: pd.Series, color: str) -> list[_Group]:
         "size": 7,
         "opacity": 0.85,
         "colorbar": {
-            "title": {"text": feature_labels([color], LEGEND)[0], "font": {"size": SIZE}},
+            "title": bar_title(feature_labels([color], LEGEND)[0]),
             "thickness": 12,
             "outlinewidth": 0,
         },

@@ -9,7 +9,7 @@ import re
 import shutil
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,7 @@ DPI = (300, 600)
 _PX_PER_MM = 96 / 25.4
 _NARROW = 640  # px; on less than this the legend goes below the panels
 _LEGEND_ROW = 20  # px
+_BAR = 110  # px; a colour bar with its numbers
 _sharing = False
 
 
@@ -102,6 +103,8 @@ def on_paper(figure: go.Figure, paper: Paper) -> go.Figure:
     )
     if (paper.narrow or _has_long_legend(copy)) and copy.layout.showlegend is not False:
         _legends_below(copy)
+    else:
+        _beside(copy)
     return copy
 
 
@@ -114,6 +117,12 @@ def _in_legends(figure: go.Figure) -> dict[str, list[str]]:
     return names
 
 
+def _wide(names: Sequence[str]) -> int:
+    """How wide the entries of a legend are in px."""
+    lines = (html.unescape(line) for name in names for line in name.split("<br>"))
+    return 7 * max(map(len, lines)) + 48
+
+
 def _has_long_legend(figure: go.Figure) -> bool:
     """Whether a legend is higher than the figure, which would cut it off in print."""
     longest = max(map(len, _in_legends(figure).values()), default=0)
@@ -123,22 +132,26 @@ def _has_long_legend(figure: go.Figure) -> bool:
 def _legends_below(figure: go.Figure) -> None:
     """Set each legend in rows below the panels, one below the other, and make room for them."""
     names = _in_legends(figure)
-    room, places = 0, []
+    room, places = 8, []
     for legend in sorted(names, reverse=True):  # from the bottom upwards
-        wide = max(len(html.unescape(name)) for name in names[legend]) * 7 + 48
+        wide = _wide(names[legend])
         across = max(1, int((figure.layout.width - 40) // wide))
-        rows = -(-len(names[legend]) // across) + bool(figure.layout[legend].title.text)
+        high = [name.count("<br>") + 1 for name in names[legend]]
+        rows = sum(max(high[at : at + across]) for at in range(0, len(high), across))
+        rows += bool(figure.layout[legend].title.text)
         places.append((legend, room, wide))
         room += rows * _LEGEND_ROW + 8
     if not places:
         return
     below = 48 if figure.layout.margin.b is None else figure.layout.margin.b
     figure.update_layout(margin_b=below + room, height=figure.layout.height + room)
+    side = {"x": 0.5, "xanchor": "center"}
+    if len(places) > 1:
+        side = {"x": (figure.layout.margin.l or 0) / figure.layout.width, "xanchor": "left"}
     for legend, bottom, wide in places:
         place = {
             "orientation": "h",
-            "x": 0.5,
-            "xanchor": "center",
+            **side,
             "xref": "container",
             "y": bottom / figure.layout.height,
             "yanchor": "bottom",
@@ -147,6 +160,20 @@ def _legends_below(figure: go.Figure) -> None:
             "title_side": "top",
         }
         figure.update_layout({legend: place})
+
+
+def _beside(figure: go.Figure) -> None:
+    """Bring a square panel into the middle, and what explains its colours next to it."""
+    if "xaxis2" in figure.layout or figure.layout.yaxis.scaleanchor is None:
+        return
+    margin, names = figure.layout.margin, _in_legends(figure).get("legend", [])
+    scales = [trace.marker.showscale for trace in figure.data if trace.type == "scatter"]
+    has_bar = any(scales) or figure.layout.coloraxis.colorscale is not None
+    right = max(margin.r, _wide(names) if names else 0, _BAR if has_bar else 0)
+    side = figure.layout.height - margin.t - margin.b
+    more = (figure.layout.width - margin.l - right - side) / 2
+    if more > 0:
+        figure.update_layout(margin={"l": margin.l + more, "r": right + more})
 
 
 def as_file(
@@ -235,7 +262,9 @@ def image(
     options = {"format": format, "width": width, "height": height, "scale": scale}
     try:
         written: bytes = kaleido.calc_fig_sync(
-            on_white.to_dict(), opts=options, kopts=None if _sharing else {"page_generator": _sheet()}
+            on_white.to_dict(),
+            opts=options,
+            kopts=None if _sharing else {"page_generator": _sheet()},
         )
     except (RuntimeError, OSError, TimeoutError, ValueError) as error:
         raise InputError(

@@ -111,14 +111,11 @@ def _sides_of_numbers(layer_map: pd.DataFrame) -> dict[tuple[str, str], list[str
         for model, rows in points.reset_index().groupby("model", sort=False):
             for place, text in zip(rows.index, _texts(str(model), rows["layer"]), strict=True):
                 texts[place] = text
-        ends = [at for at, text in enumerate(texts) if text]
-        labels = [texts[i] for i in ends]
         # Points and numbers are as large on the way across as on the way up.
-        placed = label_places(xy[ends] / span - xy.min(axis=0) / span, labels)
-        by_point = dict(zip(ends, placed, strict=True))
+        placed = label_places((xy - xy.min(axis=0)) / span, texts)
         for model in points["model"].unique():
             own = np.flatnonzero((points["model"] == model).to_numpy())
-            sides[(str(model), str(measure))] = [by_point.get(int(i), "top center") for i in own]
+            sides[(str(model), str(measure))] = [placed[i] for i in own]
     return sides
 
 

@@ -12,11 +12,13 @@ import plotly.graph_objects as go
 from mlem_core.figures.naming import feature_labels, feature_name
 from mlem_core.figures.style import (
     BARS,
+    CLEAR,
     DIVERGING,
     GREY,
     SIZE,
     as_number,
     as_text,
+    bar_title,
     common_levels,
     feature_colors,
     in_full,
@@ -69,7 +71,7 @@ def feature_correlations(square: pd.DataFrame) -> go.Figure:
                 xgap=2,
                 ygap=2,
                 colorbar={
-                    "title": {"text": "Pearson r", "font": {"size": SIZE}},
+                    "title": bar_title("Pearson r"),
                     "thickness": 12,
                     "outlinewidth": 0,
                     "tickvals": [-1, -0.5, 0, 0.5, 1],
@@ -81,7 +83,7 @@ def feature_correlations(square: pd.DataFrame) -> go.Figure:
         say(figure, "one feature: nothing to correlate")
     n = len(names)
     quiet(figure, height=max(360, 130 + round(n * min(36.0, max(13.0, 560 / n)))))
-    bare = {"showgrid": False, "zeroline": False}
+    bare = {"showgrid": False, "zeroline": False, **CLEAR}
     at = list(range(n - 1))
     many = n > _NUMBERED
     small = {"tickfont": {"size": SIZE - 3 if many else SIZE}}

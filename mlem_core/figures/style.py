@@ -61,6 +61,8 @@ BARS = 12
 LEGEND = 26  # letters of a name in a legend
 TITLE = 22  # letters of a name over a panel
 SIGNIFICANT = 0.05
+# Between a matrix and the names at its sides.
+CLEAR: dict[str, Any] = {"ticks": "outside", "ticklen": 4, "tickcolor": "rgba(0,0,0,0)"}
 AUDIT = "audit"  # begins the names of what marks layers and pairs of layers
 
 
@@ -111,16 +113,17 @@ def short_names(names: Sequence[str], longest: int = 14) -> list[str]:
 
 
 def panels(
-    titles: Sequence[str], *, height: int, across: int = 3, apart: float = 0.05
+    titles: Sequence[str], *, height: int, across: int = 3, apart: float = 0.05, below: float = 0.0
 ) -> tuple[go.Figure, list[tuple[int, int]]]:
     """Figure with a panel a title, at most `across` in a row, and (row, column) of each.
 
     Parameters
     ----------
     apart : what is between two panels, as a share of the width; more where each has numbers
+    below : px between two rows; by default there is room for slanted names
     """
     rows, columns = _grid(len(titles), across)
-    figure = _subplots(rows, columns, apart=apart)
+    figure = _subplots(rows, columns, below / (height * rows - 24) or None, apart)
     quiet(figure, height=height * rows + 60)
     figure.update_layout(
         annotations=[title_of(title, panel_ref(i)) for i, title in enumerate(titles)]
@@ -237,6 +240,11 @@ def panel_title(figure: go.Figure, text: str, ref: str) -> None:
     figure.add_annotation(title_of(text, ref))
 
 
+def bar_title(text: str) -> dict[str, Any]:
+    """The title of an upright colour bar, clear of the number at its upper end."""
+    return {"text": f"{text}<br>\u00a0", "font": {"size": SIZE}}
+
+
 def say(figure: go.Figure, text: str) -> None:
     figure.add_annotation(text=text, x=0.5, y=0.5, xref="paper", yref="paper", showarrow=False)
     figure.update_xaxes(visible=False)
@@ -294,13 +302,13 @@ def sparse_ticks(
     labels: Sequence[str],
 ) -> dict[str, list[Any]]:
     """The labels of layers every so often, that of the first of each model always."""
-    step = next(s for s in (1, 2, 5, 10, 20, 50, 10**9) if len(layers) / s <= 12)
+    step = next(s for s in (1, 2, 5, 10, 20, 50, 10**9) if len(layers) / s <= 13)
     at = [
         i
         for start, stop, _ in blocks
         for i in range(start, stop)
         # Not right beside the next model's first one.
-        if i == start or (layers[i][1] % step == 0 and stop - i > step / 3 and i - start > step / 3)
+        if i == start or ((i - start) % step == 0 and stop - i > step / 3)
     ]
     # Of models of a layer or two, too.
     kept: list[int] = []
@@ -363,7 +371,8 @@ def label_places(
 ) -> list[str]:
     """Where each label goes so that few overlap: greedy, over points in [0, 1]²."""
     gaps = np.full(len(labels), _GAP) if gaps is None else gaps
-    taken = [(x - 0.015, y - 0.015, x + 0.015, y + 0.015) for x, y in points]
+    marks = gaps - _GAP + 0.015
+    taken = [(x - r, y - r, x + r, y + r) for (x, y), r in zip(points, marks, strict=True)]
     places = [""] * len(labels)
     for i in np.argsort(-points.sum(axis=1)) if len(labels) else []:
 
@@ -375,7 +384,9 @@ def label_places(
                 for k, (x2, y2, x3, y3) in enumerate(taken)
                 if k != label
             )
-            return shared * 100 + out
+            # At a corner of a large mark it would be nearer to another one.
+            astray = 0.1 * abs(_SIDES[name][0]) * (gaps[label] - _GAP)
+            return shared * 100 + out + astray
 
         places[i] = min(_SIDES, key=cost)
         taken.append(_label_box(points[i], labels[i], places[i], gaps[i]))

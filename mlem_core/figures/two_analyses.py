@@ -12,6 +12,7 @@ from mlem_core.base.typing import parse_layer
 from mlem_core.figures.naming import layer_labels, layer_title
 from mlem_core.figures.profiles import profiles
 from mlem_core.figures.style import (
+    CLEAR,
     DIVERGING,
     INK,
     SIGNIFICANT,
@@ -138,9 +139,9 @@ def similarity_differences(table: pd.DataFrame, across: int = 2) -> go.Figure:
                 showarrow=False,
             )
     ends, ticks = [-0.5, len(names) - 0.5], sparse_ticks(layers, blocks, layer_labels(layers))
-    figure.update_xaxes(range=ends, showgrid=False, zeroline=False, **ticks)
+    figure.update_xaxes(range=ends, showgrid=False, zeroline=False, **CLEAR, **ticks)
     figure.update_yaxes(
-        range=ends[::-1], showgrid=False, zeroline=False, constrain="domain", **ticks
+        range=ends[::-1], showgrid=False, zeroline=False, constrain="domain", **CLEAR, **ticks
     )
     for number in range(len(places)):
         ref = panel_ref(number)

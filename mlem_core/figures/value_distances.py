@@ -22,6 +22,7 @@ from mlem_core.figures.naming import (
     named_layers,
 )
 from mlem_core.figures.style import (
+    CLEAR,
     DASHES,
     GREY,
     LINE,
@@ -90,9 +91,7 @@ def value_matrices(
             "showgrid": False,
             "zeroline": False,
             "constrain": "domain",
-            "ticks": "outside",
-            "ticklen": 4,
-            "tickcolor": "rgba(0,0,0,0)",
+            **CLEAR,
         }
         layout[f"xaxis{ref}"] |= {**ticks, "tickangle": -50 if len(names) <= MANY else -90}
         first = place % across == 0
@@ -214,7 +213,7 @@ def value_map(points: pd.DataFrame, title: str) -> go.Figure:
     unit = (xy - middle) / span + 0.5
     spread = points["spread"].to_numpy(dtype=np.float64)
     widest = float(spread.max()) or 1.0
-    # Areas as the variance within the value; a label stands clear of its ring.
+    # Areas as the variance within the value; a label stands clear of its ring, at its side.
     sizes = 10 + 34 * np.sqrt(spread / widest)
     texts, places = uncrowded(unit, short_names(names, 16), sizes / 2 / 300 + 0.01)
     figure = make_subplots(1, 1)

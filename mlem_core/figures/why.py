@@ -13,6 +13,7 @@ import plotly.graph_objects as go
 from mlem_core.base.typing import parse_layer
 from mlem_core.figures.naming import feature_labels, feature_name, layer_title, model_labels
 from mlem_core.figures.style import (
+    CLEAR,
     DIVERGING,
     GREY,
     LEGEND,
@@ -20,6 +21,7 @@ from mlem_core.figures.style import (
     SIZE,
     TITLE,
     as_number,
+    bar_title,
     faded,
     feature_colors,
     model_blocks,
@@ -92,8 +94,8 @@ def waterfall(
             xanchor="left",
             font={"size": SIZE},
         )
-    quiet(figure, height=120 + 34 * (len(terms) + 1))
-    figure.update_layout(barmode="overlay", bargap=0.2)
+    quiet(figure, height=100 + 34 * (len(terms) + 1))
+    figure.update_layout(barmode="overlay", bargap=0.2, margin_t=16)
     figure.update_yaxes(
         tickvals=list(range(len(terms) + 1)),
         ticktext=[
@@ -182,7 +184,7 @@ def term_matrices(terms: dict[str, pd.DataFrame], across: int = 3) -> go.Figure:
         layer with itself) is left blank
     """
     titles = feature_labels(list(terms), TITLE)
-    figure, places = panels(titles, height=290, across=across)
+    figure, places = panels(titles, height=250 if across > 2 else 210, across=across, below=40)
     layers = [parse_layer(name) for name in next(iter(terms.values())).index]
     blocks = model_blocks(layers)
     off = ~np.eye(len(layers), dtype=bool)
@@ -224,8 +226,12 @@ def term_matrices(terms: dict[str, pd.DataFrame], across: int = 3) -> go.Figure:
             "showgrid": False,
             "zeroline": False,
             "constrain": "domain",
+            **CLEAR,
         }
-        figure.update_xaxes(range=ends, tickangle=0 if len(blocks) < 3 else -40, **shared, **at)
+        # Names stand below the last row; between the others they would lie on titles.
+        lowest = row == places[-1][0]
+        angle = 0 if len(blocks) < 3 else -40
+        figure.update_xaxes(range=ends, tickangle=angle, showticklabels=lowest, **shared, **at)
         axis = figure.get_subplot(row, column).xaxis.plotly_name.replace("axis", "")
         figure.update_yaxes(
             range=ends[::-1], showticklabels=column == 1, scaleanchor=axis, **shared, **at
@@ -233,7 +239,7 @@ def term_matrices(terms: dict[str, pd.DataFrame], across: int = 3) -> go.Figure:
     for place, (scale, most) in enumerate(scales.items()):
         most = max(most, LEAST_SPAN)
         bar = {
-            "title": {"text": _SCALES[scale], "side": "top", "font": {"size": SIZE}},
+            "title": {**_title(_SCALES[scale], below=across < 3), "side": "top"},
             "thickness": 12,
             "outlinewidth": 0,
             "tickvals": [-most, 0, most],
@@ -249,6 +255,10 @@ def term_matrices(terms: dict[str, pd.DataFrame], across: int = 3) -> go.Figure:
 _SCALES = {"coloraxis": "features", "coloraxis2": UNEXPLAINED}
 
 
+def _title(text: str, *, below: bool) -> dict[str, Any]:
+    return {"text": text, "font": {"size": SIZE}} if below else bar_title(text)
+
+
 def _bar_place(place: int, most: float, height: float, *, below: bool) -> dict[str, Any]:
     """Where the first or second colour bar stands, below the panels or to their right; its ends."""
     low, high = short(-most), f"+{short(most)}"
@@ -260,7 +270,7 @@ def _bar_place(place: int, most: float, height: float, *, below: bool) -> dict[s
             "xanchor": "center",
             "len": 0.34,
             "yref": "container",
-            "y": 0.005,
+            "y": 8 / height,
             "ypad": 0,
             "yanchor": "bottom",
         }

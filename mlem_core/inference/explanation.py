@@ -15,7 +15,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.labels import Names
 from mlem_core.base.parameters import names_in
 from mlem_core.base.text import listed, number
-from mlem_core.base.typing import Counted, Layer, layer_name, layers_in
+from mlem_core.base.typing import Counted, Layer, layers_in
 from mlem_core.inference import caveats
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.permutation import chance_terms, permuted_terms
@@ -150,7 +150,7 @@ class Explanation:
 
 
 def _in_a_sentence(why: Explanation) -> str:
-    a, b = (why.names.layer(layer_name(layer)) for layer in why.layers)
+    a, b = why.called
     call, rest, size = why.names.feature, why.unexplained, why.features["value"].abs()
 
     shown = (size >= SMALL * max(size.max(), abs(rest["value"]))) & (size >= 0.0005)

@@ -15,6 +15,8 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.labels import Names
+from mlem_core.base.text import minus
 from mlem_core.base.typing import FloatArray, Layer
 from mlem_core.estimators.base import FoldFits
 from mlem_core.estimators.registry import estimator_named
@@ -206,11 +208,17 @@ def correlated_features(
     return sorted(correlated, key=lambda pair: -abs(pair[2]))
 
 
-def warning(correlated: Sequence[tuple[str, str, float]]) -> str:
-    """What to mind where features correlate, in words; empty where none do."""
+def warning(correlated: Sequence[tuple[str, str, float]], names: Names | None = None) -> str:
+    """What to mind where features correlate, in words; empty where none do.
+
+    Parameters
+    ----------
+    names : how the words call features
+    """
     if not correlated:
         return ""
-    named = ", ".join(f"{f} and {g} (r = {r:.2f})" for f, g, r in correlated)
+    call = (names or Names()).feature
+    named = ", ".join(minus(f"{call(f)} and {call(g)} (r = {r:.2f})") for f, g, r in correlated)
     return (
         f"The distances of these features correlate over the pairs: {named}. The plain importance "
         "permutes one of them alone, which makes pairs that do not occur; look at the conditional "

@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.labels import Names
 from mlem_core.base.parameters import names_in
 from mlem_core.base.text import listed
 from mlem_core.base.typing import FloatArray, IntArray
@@ -138,19 +139,21 @@ def chosen_to_resolve(columns: Sequence[FeatureColumn], asked: Sequence[str]) ->
     return tuple(name for name in by_name if name in asked)
 
 
-def coding(kinds: Sequence[str], resolved: Sequence[str]) -> str:
+def coding(kinds: Sequence[str], resolved: Sequence[str], names: Names | None = None) -> str:
     """What a metric sees of the features of two stimuli, in words that follow "coded by".
 
     Parameters
     ----------
     kinds : "ordered" or "nominal" of each feature
     resolved : names of those that are resolved by value
+    names : how the words call features
     """
+    call = (names or Names()).feature
     how_much = "whether and by how much they differ" if "ordered" in kinds else ""
     plain = how_much or "whether they differ"
     if not resolved:
         return plain
-    text = f"which values of {listed(resolved)} differ"
+    text = f"which values of {listed(list(map(call, resolved)))} differ"
     return text if len(resolved) == len(kinds) else f"{text} (others: {plain})"
 
 

@@ -6,6 +6,7 @@ import pandas as pd
 
 from mlem_core import figures
 from mlem_core.analysis import baselines
+from mlem_core.base.labels import distinct
 from mlem_core.base.typing import Layer, layer_name
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.measures.decomposition import decompose
@@ -34,11 +35,11 @@ def profiles(shown: Shown) -> Drawn:
         "Importance of each feature over the layers",
         captions.profiles(
             shown.basis,
-            results.coding,
+            shown.coding,
             "" if tested is None else tested.family,
             shown.over,
             flagged=bool(flags),
-            warning=captions.correlated(results.feature_correlations),
+            warning=captions.correlated(results.feature_correlations, shown.names),
         ),
         results.importance if tested is None else tested.table,
         table,
@@ -95,6 +96,10 @@ def why_layers(shown: Shown) -> Drawn | None:
     at = shown.selection.places(analysis.layers)
     own = analysis.tables.of_layers(at).of_features(shown.selection.features)
     split = decompose(own, analysis.rsa[at][:, at])
+    summary = split.summary(layers)
+    names = list(dict.fromkeys(model for model, _ in layers))
+    called = dict(zip(names, distinct(names, list(map(shown.names.model, names))), strict=True))
+    models = [summary[side].map(called) for side in ("model_a", "model_b")]
     return Drawn(
         figures.term_matrices(
             {term: split.matrix(term, layers) for term in split.names},
@@ -103,7 +108,7 @@ def why_layers(shown: Shown) -> Drawn | None:
         "What makes every two layers alike",
         captions.why_layers(shown.computed_on),
         split.table(layers),
-        tables.means_of_models(split.summary(layers)),
+        tables.means_of_models(summary.assign(model_a=models[0], model_b=models[1])),
     )
 
 
@@ -164,7 +169,7 @@ def other_importance(shown: Shown, way: str) -> Drawn | None:
 _BASELINES = {
     "decoding": ("accuracy above chance (Δ)", "Decoding of each feature"),
     "random-forest": ("permutation importance (PI)", "Random forests that predict the units"),
-    "univariate": ("held-out ρ (ρ)", "Metric models of single units"),
+    "univariate": ("prediction accuracy (held-out ρ)", "Metric models of single units"),
 }
 
 

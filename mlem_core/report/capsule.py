@@ -33,6 +33,7 @@ from mlem_core.analysis.selection import Selection
 from mlem_core.analysis.source import as_written
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
+from mlem_core.base.labels import Names
 from mlem_core.base.typing import Progress, Report
 from mlem_core.data.roles import as_csv
 from mlem_core.report import beside, latex
@@ -104,7 +105,7 @@ def write(
         "README.txt": _README.encode(),
         "manifest.json": _json(portable.manifest),
         "stimuli.csv": as_csv(analysis.whole),
-        **_texts(analysis, results, selection),
+        **_texts(analysis, results, selection, drawing.names),
         **{f"tables/{name}": data for name, data in tables_as_csv(results).items()},
         **{f"tables/{name}": as_csv_file(table) for name, table in derived.items()},
         **_pair_tables(portable),
@@ -138,7 +139,9 @@ def write(
     return _zip(files, Path(target))
 
 
-def _texts(analysis: Analysis, results: Results, selection: Selection) -> dict[str, bytes]:
+def _texts(
+    analysis: Analysis, results: Results, selection: Selection, names: Names
+) -> dict[str, bytes]:
     """The methods paragraph in both forms, the references and the versions."""
     methods = {
         name: methods_paragraph(
@@ -147,6 +150,7 @@ def _texts(analysis: Analysis, results: Results, selection: Selection) -> dict[s
             estimator=selection.estimator,
             interactions=selection.interactions,
             form=form,
+            names=names,
         )
         for form, name in (("markdown", "methods.md"), ("tex", "methods.tex"))
     }

@@ -11,6 +11,7 @@ import math
 
 import pandas as pd
 
+from mlem_core.base.labels import Names
 from mlem_core.base.text import minus
 from mlem_core.estimators.normal_equations import NOT_APART
 from mlem_core.measures import similarity as similarity_measures
@@ -20,16 +21,17 @@ RESOLVED = "which values"  # begins the words for a coding that tells values apa
 FOLDS = "one standard deviation over folds (not an interval: folds share training stimuli)"
 
 
-def correlated(correlations: pd.DataFrame) -> str:
+def correlated(correlations: pd.DataFrame, called: Names | None = None) -> str:
     """Which features correlate over the pairs; empty where none do.
 
     Parameters
     ----------
     correlations : square, as `Results.feature_correlations`
+    called : how the words call features
     """
-    names = list(correlations.columns)
+    names, call = list(correlations.columns), (called or Names()).feature
     pairs = [
-        minus(f"{one} and {other} (r = {correlations.loc[one, other]:.2f})")
+        minus(f"{call(one)} and {call(other)} (r = {correlations.loc[one, other]:.2f})")
         for at, one in enumerate(names)
         for other in names[at + 1 :]
         if abs(correlations.loc[one, other]) >= CORRELATED

@@ -85,10 +85,8 @@ def draw(name: str, shown: Shown) -> Drawn | None:
 
 def _named(table: pd.DataFrame, shown: Shown) -> pd.DataFrame:
     """A table whose features, models and layers are called as in the figure."""
-    names = shown.names
-    heads = {name: names.feature(name) for name in shown.terms}
-    heads |= {one: names.layer(one) for one in map(layer_name, shown.selection.layers)}
-    return names.table(table).rename(columns=heads)
+    heads = {one: shown.names.layer(one) for one in map(layer_name, shown.selection.layers)}
+    return shown.names.table(table, shown.terms).rename(columns=heads)
 
 
 def all_figures(shown: Shown, progress: Report | None = None) -> dict[str, Drawn]:

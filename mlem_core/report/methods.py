@@ -12,10 +12,12 @@ import jinja2
 
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.results import Results
+from mlem_core.base.labels import Names
 from mlem_core.base.text import listed, many, span
 from mlem_core.estimators.normal_equations import NOT_APART
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.estimators.ridge import ALPHAS
+from mlem_core.pairs.columns import coding
 from mlem_core.pairs.distances import distance_named
 from mlem_core.report import references
 from mlem_core.report.latex import escape
@@ -41,6 +43,7 @@ def methods_paragraph(
     estimator: str | None = None,
     interactions: bool | None = None,
     form: str = "markdown",
+    names: Names | None = None,
 ) -> str:
     """A methods paragraph: stimuli, models, distances, estimator, importance, similarity, versions.
 
@@ -50,7 +53,10 @@ def methods_paragraph(
     estimator, interactions : with which `results` was made, by default those of the analysis
     form : "markdown", with citations in words, or "tex", with `\\citep{...}` for the entries of
         `mlem_core.report.references.bibtex`
+    names : what features and models are called
     """
+    names = names or Names()
+    tables = analysis.tables.of_features(tuple(results.feature_correlations))
     spec, manifest = analysis.spec, analysis.manifest
     interactions = spec.interactions if interactions is None else interactions
     layers = results.scores.groupby("model", sort=False)["layer"].unique()
@@ -62,11 +68,11 @@ def methods_paragraph(
         spec=spec,
         stimuli=manifest["stimuli"],
         features=[
-            f"{name} ({kind})"
+            f"{names.feature(name)} ({kind})"
             for name, kind in manifest["stimuli"]["features"].items()
             if name in results.feature_correlations
         ],
-        models=[_model(name, facts, sorted(layers[name])) for name, facts in models.items()],
+        models=[_model(name, facts, sorted(layers[name]), names) for name, facts in models.items()],
         pooling=sorted({str(facts["pooling"]) for facts in models.values() if "file" not in facts}),
         special_tokens=sorted(
             {
@@ -76,7 +82,7 @@ def methods_paragraph(
             }
         ),
         distance=distance_named(spec.distance).phrase,
-        given=[name for name in spec.precomputed if name in models],
+        given=[names.model(name) for name in spec.precomputed if name in models],
         n_terms=results.weights["feature"].nunique(),
         estimator=_estimator(spec.estimator if estimator is None else estimator, interactions),
         interactions=interactions,
@@ -86,8 +92,8 @@ def methods_paragraph(
         grid=manifest["alphas"]
         if bool(results.resolved) == bool(analysis.tables.resolved)
         else ALPHAS,
-        resolved=results.resolved,
-        coding=results.coding,
+        resolved=list(map(names.feature, results.resolved)),
+        coding=coding(tables.kinds, tables.resolved, names),
         held_out=held_out(analysis),
         n_tested=int((results.folds["fold"] >= 0).sum()),
         rho=results.scores.groupby(["model", "layer"])["rho"].mean(),
@@ -131,8 +137,8 @@ def versions_text(manifest: Mapping[str, Any]) -> str:
     return "".join(f"{name} {version}\n" for name, version in versions.items())
 
 
-def _model(name: str, facts: Mapping[str, Any], layers: Sequence[int]) -> str:
-    """A model and the layers of it that are shown."""
+def _model(name: str, facts: Mapping[str, Any], layers: Sequence[int], names: Names) -> str:
+    """A model and the layers of it that are shown; of one that was renamed the identifier too."""
     if "file" in facts:
         about = f"representations from the file {facts['file']}, SHA-256 {facts['sha256'][:12]}"
     else:
@@ -146,4 +152,6 @@ def _model(name: str, facts: Mapping[str, Any], layers: Sequence[int]) -> str:
         about = ", ".join(filter(None, parts))
     cited = references.of_model(name, facts)
     cite = f" [@{', '.join(cited)}]" if cited else ""
-    return f"{name} ({about}; layer{'s' * (len(layers) > 1)} {span(layers)}){cite}"
+    called = names.model(name)
+    about = about if called == name else f"{name}, {about}"
+    return f"{called} ({about}; layer{'s' * (len(layers) > 1)} {span(layers)}){cite}"

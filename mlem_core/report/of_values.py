@@ -12,6 +12,8 @@ from mlem_core.report import captions
 from mlem_core.report.shown import Drawn, Shown
 
 MOST_MATRICES = 6
+# In one column of a journal: matrices one below the other, and values of two beside each other.
+MOST_BELOW, FEW_VALUES = 4, 8
 
 
 def _of_feature(shown: Shown) -> tuple[pd.DataFrame, str] | None:
@@ -54,22 +56,26 @@ def matrices(shown: Shown) -> Drawn | None:
     values = _of_feature(shown)
     if values is None or not shown.several:
         return None
-    layers = _spaced(list(shown.selection.layers))
+    own, narrow = _own(*values), shown.drawing.narrow
+    across = 3
+    if narrow:
+        across = 1 if own["value_a"].nunique() > FEW_VALUES else 2
+    layers = _spaced(list(shown.selection.layers), MOST_MATRICES if across > 1 else MOST_BELOW)
     some = ""
     if len(layers) < len(shown.selection.layers):
         some = f"{len(layers)} of the {len(shown.selection.layers)} layers are drawn. "
     name = shown.names.feature(values[1])
     return Drawn(
-        figures.value_matrices(*values, layers, across=1 if shown.drawing.narrow else 2),
+        figures.value_matrices(*values, layers, across),
         f"Distances of the values of {name}",
         captions.value_matrices(name, some + shown.basis),
-        _own(*values),
+        own,
     )
 
 
-def _spaced(layers: list[Layer]) -> list[Layer]:
-    """At most `MOST_MATRICES` of the layers, evenly spaced."""
-    at = np.linspace(0, len(layers) - 1, min(len(layers), MOST_MATRICES)).round().astype(int)
+def _spaced(layers: list[Layer], most: int) -> list[Layer]:
+    """At most so many of the layers, evenly spaced."""
+    at = np.linspace(0, len(layers) - 1, min(len(layers), most)).round().astype(int)
     return [layers[i] for i in dict.fromkeys(at.tolist())]
 
 

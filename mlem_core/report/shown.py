@@ -22,6 +22,7 @@ from mlem_core.inference.explanation import Explanation, explain
 from mlem_core.inference.intervals import LayerIntervals
 from mlem_core.measures import correlated
 from mlem_core.measures.importance import fitted
+from mlem_core.pairs.columns import coding
 from mlem_core.pairs.units import Units
 from mlem_core.report import captions
 from mlem_core.robustness import audit as auditing
@@ -117,14 +118,20 @@ class Shown:
     @property
     def basis(self) -> str:
         """How and on how much the results were computed."""
-        return basis(self.analysis, self.selection, self.results)
+        return basis(self.analysis, self.selection, self.results, self.coding)
+
+    @property
+    def coding(self) -> str:
+        """How the features are coded, in words."""
+        tables = self.analysis.tables.of_features(self.selection.features)
+        return coding(tables.kinds, tables.resolved, self.names)
 
     @property
     def computed_on(self) -> str:
         """The same of what no metric model was fitted for."""
         counts = self.results.n_stimuli, self.results.n_pairs, self.results.n_folds
         on = captions.computed_on(*counts, held_out(self.analysis))
-        return f"{captions.coded(self.results.coding)} {on}"
+        return f"{captions.coded(self.coding)} {on}"
 
     @cached_property
     def pair(self) -> tuple[Layer, Layer]:
@@ -202,19 +209,24 @@ class Shown:
         """Why the two layers are alike; with intervals where those of all layers have them."""
         intervals = self.intervals
         if intervals is not None and len(intervals.terms):
-            return explanation_of(intervals, *self.pair, self.results.coding)
+            return explanation_of(intervals, *self.pair, self.coding)
         return explain(self.analysis, *self.pair, features=self.selection.features)
 
 
-def basis(analysis: Analysis, selection: Selection, results: Results) -> str:
-    """How and on how much results were computed: the last part of their figures' captions."""
+def basis(analysis: Analysis, selection: Selection, results: Results, coding: str) -> str:
+    """How and on how much results were computed: the last part of their figures' captions.
+
+    Parameters
+    ----------
+    coding : of the features, see `mlem_core.pairs.columns.coding`
+    """
     names = [feature.name for feature in analysis.stimuli.features]
     missing = analysis.stimuli.table[names].isna().to_numpy().any()
     fitted = captions.fitted(
         estimator_named(selection.estimator).caption,
         selection.interactions,
         analysis.spec.missing if missing else None,
-        results.coding,
+        coding,
     )
     counts = results.n_stimuli, results.n_pairs, results.n_folds
     return f"{fitted} {captions.computed_on(*counts, held_out(analysis))}"

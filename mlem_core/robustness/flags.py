@@ -214,15 +214,20 @@ _MEASURES = {
 }
 
 
-def summary(audit: Audit) -> list[str]:
-    """The audit in a few sentences, for a reader who has not seen the tables."""
+def summary(audit: Audit, names: Names = NAMES) -> list[str]:
+    """The audit in a few sentences, for a reader who has not seen the tables.
+
+    Parameters
+    ----------
+    names : how they call layers
+    """
     layers, flagged = audit.layers, flags(audit)
     text = []
 
     def add(where: pd.Series, finding: str) -> None:
         if where.any():
             chosen = [(row.model, row.layer) for row in layers[where].itertuples()]
-            text.append(f"{finding}: {_spans(chosen)}.")
+            text.append(f"{finding}: {_spans(chosen, names)}.")
 
     add(
         layers["position0_ranks"] >= POSITION_SHARE,
@@ -252,7 +257,7 @@ def summary(audit: Audit) -> list[str]:
     return text or ["Nothing is striking in any layer."]
 
 
-def _spans(layers: Sequence[Layer]) -> str:
+def _spans(layers: Sequence[Layer], names: Names) -> str:
     """Layers as text, runs of consecutive ones as one: "a:0 to 3, b:1"."""
     runs: list[list[Layer]] = []
     for model, layer in layers:
@@ -261,5 +266,7 @@ def _spans(layers: Sequence[Layer]) -> str:
         else:
             runs.append([(model, layer)])
     return ", ".join(
-        layer_name(run[0]) + (f" to {run[-1][1]}" if len(run) > 1 else "") for run in runs
+        names.layer(layer_name(run[0]))
+        + (f" to {names.own(run[-1]) or run[-1][1]}" if len(run) > 1 else "")
+        for run in runs
     )

@@ -57,7 +57,7 @@ def _importances(job_id: str, selection: Selection, group: tuple[str, ...]) -> p
 
 def short_warning(results: Results) -> str:
     """Which features correlate over the pairs, for a caption; empty where none do."""
-    said = captions.correlated(results.feature_correlations).removesuffix(".")
+    said = captions.correlated(results.feature_correlations, naming.now()).removesuffix(".")
     return said and f"{said}, see the other importances below. "
 
 
@@ -66,7 +66,7 @@ def warning(view: View) -> str:
     from mlem_core.measures import correlated
 
     tables = view.analysis.tables.of_features(view.features)
-    return correlated.warning(correlated.correlated_features(tables))
+    return correlated.warning(correlated.correlated_features(tables), naming.now())
 
 
 def show(view: View) -> None:

@@ -45,7 +45,7 @@ def show(view: View) -> None:
         "profiles",
         captions.profiles(
             view.caption(results),
-            results.coding,
+            view.coding,
             "" if tested is None else tested.family,
             "" if intervals is None else intervals.units.over,
             flagged=bool(flags),
@@ -62,7 +62,7 @@ def show(view: View) -> None:
         results.scores,
         "scores",
         "Held-out scores of each layer and fold",
-        captions.scores(results.coding),
+        captions.scores(view.coding),
     )
     frame.folded(
         values.TITLE,
@@ -85,7 +85,7 @@ BASELINES = {
         "Random forest: the features predict the units",
         "permutation importance (PI)",
     ),
-    "univariate": ("Univariate: one metric model a unit", "held-out ρ (ρ)"),
+    "univariate": ("Univariate: one metric model a unit", "prediction accuracy (held-out ρ)"),
 }
 
 

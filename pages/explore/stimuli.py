@@ -43,6 +43,7 @@ def show(view: View) -> None:
         plain(stimuli.name),
         f"{len(stimuli):,} stimuli. An empty cell is a missing value.",
         first=True,
+        features=[feature.name for feature in stimuli.features],
     )
     st.subheader("Values of the features")
     counts = _counts(view)

@@ -153,6 +153,7 @@ def _maps(view: View, chosen: list[Layer], colour: str) -> None:
         f"{len(marked):,} stimuli are marked",
         "The stimuli that are marked in the maps, with their features.",
         first=True,
+        features=view.all_features,
     )
 
 

@@ -44,7 +44,7 @@ def in_layers(view: View, results: Results) -> None:
             format_func=naming.layer,
             help="The layer of the large matrix and of the map.",
         )
-    layer = parse_layer(name)
+    layer, called = parse_layer(name), naming.now().feature(feature)
     own = table[table["feature"] == feature]
     left, right = st.columns(2, gap="large")
     with left:
@@ -52,7 +52,7 @@ def in_layers(view: View, results: Results) -> None:
             figures.value_matrices(table, feature, [layer]),
             own[(own["model"] == layer[0]) & (own["layer"] == layer[1])],
             "values",
-            captions.value_matrices(feature, basis),
+            captions.value_matrices(called, basis),
         ).show()
     with right:
         points = value_map(table, feature, layer)
@@ -60,23 +60,23 @@ def in_layers(view: View, results: Results) -> None:
             figures.value_map(points, naming.layer(name)),
             points,
             "values-map",
-            captions.value_map(feature, basis),
+            captions.value_map(called, basis),
         ).show()
     if len(view.layers) > 1:
         Panel(
             figures.value_lines(table, feature),
             own[own["value_a"] != own["value_b"]],
             "values-layers",
-            captions.value_lines(feature, basis),
+            captions.value_lines(called, basis),
         ).show()
         shown = _spaced(view.layers)
         Panel(
             figures.value_matrices(table, feature, shown, across=2),
             own,
             "values-matrices",
-            captions.value_matrices(feature, _some(shown, view) + basis),
+            captions.value_matrices(called, _some(shown, view) + basis),
         ).show()
-    exporting.draw_table(own, "value-distances", captions.value_table(feature))
+    exporting.draw_table(own, "value-distances", captions.value_table(called))
 
 
 def in_two(view: View, results: Results, a: str, b: str) -> None:
@@ -94,7 +94,7 @@ def in_two(view: View, results: Results, a: str, b: str) -> None:
         figures.value_scatter(compared.table, pair, compared.rho),
         compared.table,
         "values-compared",
-        captions.value_scatter(feature, view.caption(results)),
+        captions.value_scatter(naming.now().feature(feature), view.caption(results)),
     ).show()
 
 
@@ -132,14 +132,14 @@ def _offer(view: View) -> None:
             "enough pairs of stimuli for each two."
         )
         return
-    named = ", ".join(names)
+    named = ", ".join(map(naming.of_features(names), names))
     st.caption(
         f"Features say only whether they differ here. With the values of {plain(named)} told apart "
         "one sees which of them a layer holds together, how far it sets others apart, and where "
         "that changes over the layers."
     )
     if st.button(
-        f"Tell apart the values of {named}",
+        f"Tell apart the values of {plain(named)}",
         icon=":material/call_split:",
         on_click=lambda: choices.choose_now("apart", ["yes"]),
         help="Makes the pair tables once, in the background, from the stored representations.",

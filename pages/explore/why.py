@@ -134,7 +134,8 @@ def _pairs(view: View, why: Explanation, a: str, b: str) -> None:
     if not (_kept(view, a, b, term, which) or _there(view, models)):
         st.caption(
             "The pairs are looked up in the representations of "
-            f"{plain(' and '.join(models))}, which are not on this machine yet."
+            f"{plain(' and '.join(map(naming.now().model, models)))}, which are not on this "
+            "machine yet."
         )
         background.offer(
             view.work("representations", {"models": models}),

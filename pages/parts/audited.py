@@ -12,6 +12,7 @@ from pages.parts.view import View
 from pages.parts.wording import plain
 
 if TYPE_CHECKING:
+    from mlem_core.base.labels import Names
     from mlem_core.robustness.audit_tables import Audit
 
 SHOWN, HIDDEN = "shown", "hidden"
@@ -30,10 +31,11 @@ def _audit(job_id: str) -> Audit:
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
-def _reasons(job_id: str) -> Reasons:
+def _reasons(job_id: str, called: str, _names: Names) -> Reasons:
+    """`called` stands for the names where it is looked up."""
     from mlem_core.robustness.flags import flags, reasons
 
-    flagged = flags(_audit(job_id))
+    flagged = flags(_audit(job_id), _names)
     return {measure: dict(reasons(flagged, measure)) for measure in MEASURES}
 
 
@@ -48,7 +50,8 @@ def audit(view: View) -> Audit | None:
 def reasons(view: View) -> Reasons:
     """Why layers, or pairs of layers, are flagged, by measure; empty where there is no audit."""
     try:
-        return _reasons(view.job_id)
+        names = naming.now()
+        return _reasons(view.job_id, repr(names), names)
     except LookupError:
         return {}
 

@@ -49,7 +49,7 @@ def _explanation(job_id: str, a: str, b: str, features: tuple[str, ...]) -> Expl
 def of_pair(view: View, a: str, b: str) -> Explained:
     """Why the layers "model:layer" a and b are alike, in the names that the user gave."""
     found = _of_pair(view, a, b)
-    return replace(found, why=replace(found.why, names=naming.now()))
+    return replace(found, why=replace(found.why, names=naming.now(), coding=view.coding))
 
 
 def _of_pair(view: View, a: str, b: str) -> Explained:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import streamlit as st
 
-from pages.parts import adding, frame, tables, window
+from pages.parts import adding, frame, naming, tables, window
 from pages.parts.paper import paper, pick
 from pages.parts.wording import plain
 
@@ -271,23 +271,47 @@ def _from_the_browser(drawing: Panel, format: str, paper: Paper) -> None:
 
 
 def show_table(
-    table: pd.DataFrame, name: str, title: str, caption: str, *, first: bool = False
+    table: pd.DataFrame,
+    name: str,
+    title: str,
+    caption: str,
+    *,
+    first: bool = False,
+    features: Sequence[str] = (),
 ) -> None:
-    """A table with its download, folded away unless it comes first on the page."""
+    """A table with its download, folded away unless it comes first on the page.
+
+    Parameters
+    ----------
+    features : that have a column
+    """
     if first:
         st.subheader(title)
-        draw_table(table, name, caption, height=380)
+        draw_table(table, name, caption, height=380, features=features)
     else:
-        draw = partial(draw_table, table, name, caption)
+        draw = partial(draw_table, table, name, caption, features=features)
         frame.folded(title, ":material/table:", name, draw)
 
 
 def draw_table(
-    table: pd.DataFrame, name: str, caption: str, height: int = 300, **more: Any
+    table: pd.DataFrame,
+    name: str,
+    caption: str,
+    height: int = 300,
+    *,
+    features: Sequence[str] = (),
+    **more: Any,
 ) -> None:
-    """A table with its download; `more` goes to `st.dataframe`."""
+    """A table in the user's names, with its download, which has the identifiers.
+
+    Parameters
+    ----------
+    features : that have a column
+    more : goes to `st.dataframe`
+    """
     more |= {"hide_index": True, "placeholder": "", "key": f"table {name}", "height": height}
-    st.dataframe(tables.without_minus_zero(table), **more)
+    shown = naming.now().table(tables.without_minus_zero(table), features)
+    st.dataframe(shown, **more)
     st.caption(caption)
     st.download_button(
         "CSV",

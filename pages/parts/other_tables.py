@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from mlem_core.base.text import listed
-from pages.parts import background, choices, method, stored
+from pages.parts import background, choices, method, naming, stored
 from pages.parts.view import has_missing
 from pages.parts.wording import plain
 
@@ -49,13 +49,14 @@ def choose(job_id: str, analysis: Analysis) -> dict[str, Any]:
 
 def _choose_values(job_id: str, analysis: Analysis) -> tuple[str, ...]:
     names = values_to_tell_apart(job_id)
+    told = ", ".join(map(naming.of_features(names), names))
     apart = choices.choose_one(
         "Values",
         ["no", "yes"] if names else ["no"],
         "apart",
         "yes" if analysis.tables.resolved else "no",
         format_func=lambda one: (
-            f"told apart: {', '.join(names)}" if one == "yes" else "only whether they differ"
+            f"told apart: {told}" if one == "yes" else "only whether they differ"
         ),
         help=f"{method.VALUES} {HOW}" if names else method.NO_VALUES,
         disabled=not names,

@@ -76,6 +76,7 @@ def _written(view: View) -> dict[str, str] | None:
             estimator=view.selection.estimator,
             interactions=view.selection.interactions,
             form=form,
+            names=naming.now(),
         )
         for ending, form in (("md", "markdown"), ("tex", "tex"))
     }

@@ -68,7 +68,7 @@ class View:
 
         tables = self.analysis.tables
         kinds = dict(zip(tables.features, tables.kinds, strict=True))
-        return coding([kinds[name] for name in self.features], self.resolved)
+        return coding([kinds[name] for name in self.features], self.resolved, naming.now())
 
     @property
     def layers(self) -> list[Layer]:
@@ -144,7 +144,7 @@ class View:
         """How and on how much the results are computed, for a caption."""
         from mlem_core.report.figures import basis
 
-        return basis(self.analysis, self.selection, results)
+        return basis(self.analysis, self.selection, results, self.coding)
 
     @property
     def held_out(self) -> str:

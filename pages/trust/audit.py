@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from mlem_core.report import captions
-from pages.parts import audited, exporting
+from pages.parts import audited, exporting, naming
 from pages.parts.exporting import Panel
 from pages.parts.view import View
 from pages.parts.wording import plain
@@ -26,9 +26,9 @@ def show(view: View) -> None:
         )
         audited.offer(view)
         return
-    flagged = flags(audit)
+    flagged = flags(audit, naming.now())
     with st.container(border=True):
-        st.markdown("\n".join(f"- {plain(one)}" for one in summary(audit)))
+        st.markdown("\n".join(f"- {plain(one)}" for one in summary(audit, naming.now())))
     for notice in audit.notices:
         st.caption(plain(notice))
     Panel(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from mlem_core.base.typing import parse_layer
-from pages.parts import uncertainty
+from pages.parts import naming, uncertainty
 from pages.parts.view import View
 from pages.parts.wording import plain
 
@@ -48,7 +48,7 @@ def show(view: View) -> None:
                 importance_differences(intervals, parse_layer(a), parse_layer(b), correction),
                 "difference-tests",
                 "Where the two chosen layers differ",
-                f"Importance in {plain(a)} less that in {plain(b)}, the same sentences left out on "
-                "both sides (two-sided).",
+                f"Importance in {plain(naming.layer(a))} less that in {plain(naming.layer(b))}, "
+                "the same sentences left out on both sides (two-sided).",
             )
     uncertainty.chance(view)

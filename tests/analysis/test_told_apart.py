@@ -72,7 +72,7 @@ def test_the_run_says_what_was_resolved_and_with_which_strengths(analysis):
     part = analysis.results(["tense"])
     assert part.resolved == ("tense",)
     text = methods_paragraph(analysis, results)
-    assert "coded by which values of part_of_speech and tense differ:" in text
+    assert "coded by which values of part of speech and tense differ:" in text
     assert "among 5 values from 1 to 10000" in text and "ridge penalty α" not in text
 
 

@@ -26,7 +26,7 @@ def test_values_are_told_apart_in_the_form_and_switched_in_the_sidebar(
     query = page.url.partition("?")[2]
     page.goto(f"{app.url}/profiles?{query}")
     traces(page)
-    coded = r"coded by which values of part_of_speech differ \(others:"
+    coded = r"coded by which values of part of speech differ \(others:"
     how_computed(page, 0, coded)
     settled(page)
     page.get_by_text("Values told apart", exact=True).click()

