@@ -241,8 +241,8 @@ def panel_title(figure: go.Figure, text: str, ref: str) -> None:
 
 
 def bar_title(text: str) -> dict[str, Any]:
-    """The title of an upright colour bar, clear of the number at its upper end."""
-    return {"text": f"{text}<br>\u00a0", "font": {"size": SIZE}}
+    """The title of an upright colour bar: beside it, clear of the number at its upper end."""
+    return {"text": text, "side": "right", "font": {"size": SIZE}}
 
 
 def say(figure: go.Figure, text: str) -> None:

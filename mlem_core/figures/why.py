@@ -239,7 +239,7 @@ def term_matrices(terms: dict[str, pd.DataFrame], across: int = 3) -> go.Figure:
     for place, (scale, most) in enumerate(scales.items()):
         most = max(most, LEAST_SPAN)
         bar = {
-            "title": {**_title(_SCALES[scale], below=across < 3), "side": "top"},
+            "title": bar_title(_SCALES[scale]) | ({"side": "top"} if across < 3 else {}),
             "thickness": 12,
             "outlinewidth": 0,
             "tickvals": [-most, 0, most],
@@ -253,10 +253,6 @@ def term_matrices(terms: dict[str, pd.DataFrame], across: int = 3) -> go.Figure:
 
 
 _SCALES = {"coloraxis": "features", "coloraxis2": UNEXPLAINED}
-
-
-def _title(text: str, *, below: bool) -> dict[str, Any]:
-    return {"text": text, "font": {"size": SIZE}} if below else bar_title(text)
 
 
 def _bar_place(place: int, most: float, height: float, *, below: bool) -> dict[str, Any]:

@@ -100,6 +100,7 @@ def why_layers(shown: Shown) -> Drawn | None:
     names = list(dict.fromkeys(model for model, _ in layers))
     called = dict(zip(names, distinct(names, list(map(shown.names.model, names))), strict=True))
     models = [summary[side].map(called) for side in ("model_a", "model_b")]
+    means = tables.means_of_models(summary.assign(model_a=models[0], model_b=models[1]))
     return Drawn(
         figures.term_matrices(
             {term: split.matrix(term, layers) for term in split.names},
@@ -108,7 +109,8 @@ def why_layers(shown: Shown) -> Drawn | None:
         "What makes every two layers alike",
         captions.why_layers(shown.computed_on),
         split.table(layers),
-        tables.means_of_models(summary.assign(model_a=models[0], model_b=models[1])),
+        # A row two models: of these there are more than terms.
+        means.set_index("term").T.rename_axis("models").rename_axis(columns=None).reset_index(),
     )
 
 

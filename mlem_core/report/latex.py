@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ import pandas as pd
 PACKAGES = ("booktabs", "longtable", "graphicx")
 # A table of more rows is broken over pages.
 LONG = 40
+# A table of longer rows (letters) is made smaller, to fit on the page.
+WIDE = 90
 # Wider than this a figure or a table spans both columns of a journal.
 ONE_COLUMN_MM = 100
 
@@ -42,10 +45,18 @@ _SPECIAL = {
     "–": "--",
     "—": "---",
     "\u00a0": "~",
+    "∞": r"$\infty$",
+    "→": r"$\to$",
+    "ϕ": r"$\phi$",
     "ϵ": r"$\epsilon$",
     "ς": r"$\varsigma$",
     "ο": "o",
 }
+# Letters of all of Europe where the fonts are there; others (Arabic, Chinese ...) do not stop it.
+_LETTERS = r"""\IfFileExists{lmodern.sty}{\usepackage[T1]{fontenc}\usepackage{lmodern}}{}
+% pdfLaTeX prints ? for a letter that its fonts lack; LuaLaTeX and XeLaTeX print it with a font
+% that has it, such as \setmainfont{Noto Sans Arabic} of the package fontspec.
+\makeatletter\ifdefined\UTFviii@undefined@err\def\UTFviii@undefined@err#1{?}\fi\makeatother"""
 # The others look like Latin letters, and LaTeX has no commands for them.
 _CAPITALS = "Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega".split()  # noqa: SIM905
 # Headings of columns that the program names; a user's own stand as they are.
@@ -131,16 +142,23 @@ def table(
             *rows,
             r"\end{longtable}",
         )
+    wide = _letters([list(map(str, frame.columns)), *zip(*columns, strict=True)]) > WIDE
     return _lines(
         r"\begin{table}",
         r"\centering",
         captioned,
         labelled,
+        r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%" if wide else "",
         rf"\begin{{tabular}}{{{sides}}}",
         *(r"\toprule", head, r"\midrule", *rows, r"\bottomrule"),
-        r"\end{tabular}",
+        r"\end{tabular}" + "}" * wide,
         r"\end{table}",
     )
+
+
+def _letters(rows: Sequence[Sequence[str]]) -> int:
+    """How many letters the longest cells of all columns have, with what is between them."""
+    return sum(max(map(len, column)) + 2 for column in zip(*rows, strict=True))
 
 
 def figure(path: str, width_mm: float, caption: str = "", label: str = "", title: str = "") -> str:
@@ -171,7 +189,12 @@ def document(parts: list[str], bibliography: str = "") -> str:
     bibliography : name of the BibTeX file without its ending; empty where there is none
     """
     packages = [rf"\usepackage{{{name}}}" for name in PACKAGES]
-    begin = [r"\documentclass[a4paper]{article}", r"\usepackage[margin=12mm]{geometry}", *packages]
+    begin = [
+        r"\documentclass[a4paper]{article}",
+        r"\usepackage[margin=12mm]{geometry}",
+        *packages,
+        _LETTERS,
+    ]
     end = [r"\bibliographystyle{plainnat}", rf"\bibliography{{{bibliography}}}"]
     cited = [r"\usepackage{natbib}"] if bibliography else []
     return _lines(

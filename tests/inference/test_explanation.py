@@ -158,8 +158,8 @@ def test_the_sentence():
     assert made(values).sentence == (
         "The RSA correlation of one layer 3 and two layer 20 is 0.314. Of the features, pos "
         "contributes 0.200 and place contributes 0.100. The two are less alike for length by "
-        "0.050. The other feature contributes 0.004. These features, coded by whether they differ, do not "
-        "explain 0.060 of it."
+        "0.050. The other feature contributes 0.004. These features, coded by whether they "
+        "differ, do not explain 0.060 of it."
     )
     values = {"pos": 0.2, "tense": 0.001, "length": 0.002, UNEXPLAINED: -0.06}
     text = made(values, bounds=True).sentence

@@ -99,3 +99,18 @@ def test_the_letters_of_the_figures_are_set() -> None:
     assert latex.escape("ρ ± 1 × τ") == r"$\rho$ $\pm$ 1 $\times$ $\tau$"
     assert latex.escape("ΔΛλ −2 Αo é 中") == r"$\Delta$$\Lambda$$\lambda$ $-$2 Αo é 中"
     assert latex.escape("a\u200bb\u00a0c") == "ab~c"
+
+
+def test_a_table_that_is_wider_than_a_page_is_made_smaller() -> None:
+    narrow = pd.DataFrame({"feature": ["tense"], "rsa": [0.5]})
+    wide = pd.DataFrame({f"feature {at}": ["0.123 [0.100, 0.150]"] for at in range(9)})
+    assert "resizebox" not in latex.table(narrow)
+    text = latex.table(wide, "c")
+    assert text.index(r"\resizebox") < text.index(r"\begin{tabular}")
+    assert r"\end{tabular}}" in text and balanced(text) and environments(text)
+
+
+def test_letters_that_a_font_lacks_do_not_stop_a_document() -> None:
+    text = latex.document([latex.escape("زمن 特征 ŋ ϕ → ∞")])
+    assert r"\UTFviii@undefined@err#1{?}" in text.partition(r"\begin{document}")[0]
+    assert r"زمن 特征 ŋ $\phi$ $\to$ $\infty$" in text
