@@ -36,16 +36,10 @@ def body() -> None:
     _what_differs(views)
     results = views[0].results(), views[1].results()
     if results[0] is not None and results[1] is not None:
-        from mlem_core.figures.naming import naming_layers
+        from mlem_core.figures.naming import naming as named
 
-        with naming_layers(_layer_names(ids)):
+        with named(naming.shared(*ids)):
             _answers(views, (results[0], results[1]))
-
-
-def _layer_names(ids: tuple[str, str]) -> dict[str, str]:
-    """The names of the layers that both analyses call alike."""
-    first, second = map(naming.of_layers, ids)
-    return {layer: name for layer, name in first.items() if second.get(layer) == name}
 
 
 def _choose(done: list[str]) -> tuple[str, str]:

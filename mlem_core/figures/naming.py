@@ -52,7 +52,12 @@ def feature_name(name: str) -> str:
 
 def model_name(name: str) -> str:
     """What a model is called, in full, as Plotly shall show it."""
-    return in_full(_NAMES.get().model(name))
+    return in_full(model_called(name))
+
+
+def model_called(name: str) -> str:
+    """What a model is called, as it stands."""
+    return _NAMES.get().model(name)
 
 
 def layer_title(layer: Layer) -> str:

@@ -9,7 +9,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from mlem_core.base.typing import parse_layer
-from mlem_core.figures.naming import layer_labels, layer_title
+from mlem_core.figures.naming import layer_labels, layer_title, model_called, model_labels
 from mlem_core.figures.profiles import profiles
 from mlem_core.figures.style import (
     CLEAR,
@@ -23,7 +23,6 @@ from mlem_core.figures.style import (
     panel_ref,
     panel_title,
     panels,
-    plain,
     say,
     short,
     sparse_ticks,
@@ -58,7 +57,7 @@ def side_by_side(
     def put_together(tables: tuple[pd.DataFrame, pd.DataFrame]) -> pd.DataFrame:
         parts = [
             tables[which][tables[which]["model"] == model].assign(
-                model=f"{model}, {('first', 'second')[which]}"
+                model=f"{model_called(model)}, {('first', 'second')[which]}"
             )
             for model, which in order
         ]
@@ -117,6 +116,7 @@ def similarity_differences(table: pd.DataFrame, across: int = 2) -> go.Figure:
     highest = table[[f"{name}_difference" for name, _ in _MEASURES]].abs().to_numpy().max()
     end = max(_LEAST_SCALE, float(np.ceil(highest * 10) / 10))
     blocks = model_blocks(layers)
+    models = model_labels([model for *_, model in blocks], 16)
     for number, ((name, title), (row, column)) in enumerate(zip(_MEASURES, places, strict=True)):
         ref, at = panel_ref(number), {"row": row, "col": column}
         figure.add_trace(_heatmap(table, names, name), **at)
@@ -124,11 +124,11 @@ def similarity_differences(table: pd.DataFrame, across: int = 2) -> go.Figure:
             sure = table[table["rsa_p_corrected"] <= SIGNIFICANT]
             figure.add_trace(_dots(sure, names), **at)
         panel_title(figure, title, ref)
-        for start, stop, model in blocks:
+        for (start, stop, _), model in zip(blocks, models, strict=True):
             for line in (figure.add_vline, figure.add_hline) if start else ():
                 line(start - 0.5, line={"color": "rgba(140,140,140,0.7)", "width": 1}, **at)
             figure.add_annotation(
-                text=plain(model, 16),
+                text=model,
                 x=(start + stop - 1) / 2,
                 y=0,
                 xref=f"x{ref}",

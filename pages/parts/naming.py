@@ -13,14 +13,26 @@ from pages.parts import choices, stored
 
 def now() -> Names:
     """The display names of the chosen analysis."""
+    return of(choices.get_one("analysis") or stored.EXAMPLE)
+
+
+def of(job_id: str) -> Names:
+    """The display names of an analysis."""
     from mlem_core.tasks import notes
 
-    job_id = choices.get_one("analysis") or stored.EXAMPLE
     try:
         shown = notes.read(job_id, stored.store()).shown
     except InputError:
         return Names()  # no analysis has such an id, which the page says
     return Names(features=shown, models=shown, layers=of_layers(job_id))
+
+
+def shared(first: str, second: str) -> Names:
+    """What two analyses call alike."""
+    one, other = of(first), of(second)
+    features = dict(one.features.items() & other.features.items())
+    layers = dict(one.layers.items() & other.layers.items())
+    return Names(features, features, layers)
 
 
 def of_layers(job_id: str) -> Mapping[str, str]:

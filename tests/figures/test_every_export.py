@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -28,6 +29,7 @@ from mlem_core.tasks import examples
 WIDTHS = tuple(figures.WIDTHS_MM[name] for name in ("one column", "two columns"))
 # The example tells no values apart and has no baselines: those are of a small analysis.
 OF_VALUES = tuple(name for name in FIGURES if name.startswith(("values", "baseline")))
+TALLEST = 250  # mm; of what a journal's page has
 Box = np.ndarray  # (4, 2) corners of a letter, in points
 
 Draw = Callable[[str, float], Drawn]
@@ -88,11 +90,14 @@ def test_no_text_is_cut_or_covers_another(name: str, mm: float, draw: Draw, page
         figures.as_file(made.figure, form, paper, title=made.title) for form in ("pdf", "svg")
     )
     size, letters = letters_of(pdf)
+    assert size[1] <= TALLEST * 72 / 25.4, "the figure is higher than a page"
     assert not overlapping(letters), "letters of two texts lie on each other"
     outside = "".join(letter for letter, box in letters if is_outside(box, size))
     assert not outside, "these letters are cut by the page"
     texts, beyond = texts_of(svg, page)
     assert not beyond, "these texts reach beyond the picture"
+    signs = re.findall(r"[-−+]0(?:\.0+)?(?![\d.])|Click|click|Hover", " ".join(texts))
+    assert not signs, "a 0 with a sign, or a hint on how to use a screen"
     # pypdf reads all letters; PDFium leaves out some that look as if they were set twice.
     written = PdfReader(io.BytesIO(pdf)).pages[0].extract_text()
     missing = Counter(plain_letters("".join(texts))) - Counter(plain_letters(written))
