@@ -51,7 +51,7 @@ def test_values_are_told_apart_in_the_form_and_switched_in_the_sidebar(
     how_computed(page, 0, "it knows nothing of which values differ")
     settled(page)
     page.get_by_text("Values told apart", exact=True).click()
-    button = page.get_by_role("button", name="Tell apart the values of part_of_speech")
+    button = page.get_by_role("button", name="Tell apart the values of part of speech")
     expect(button).to_be_visible()
     button.click()
     page.wait_for_url(re.compile(r"^(?!.*apart=no)"))
