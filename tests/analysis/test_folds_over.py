@@ -201,9 +201,9 @@ def test_keys_speak_of_it_only_where_it_is_not_the_default(spec):
         said = methods_paragraph(whole, whole.results())
         assert ("over words or other items" in said) == (over == "items")
         assert ("over both sentences and words or other items" in said) == (over == "both")
-        assert HELD_OUT[over] in said and HELD_OUT[over] in basis(
-            whole, whole.select(), whole.results()
-        )
+        coded = whole.tables.coding
+        assert HELD_OUT[over] in said
+        assert HELD_OUT[over] in basis(whole, whole.select(), whole.results(), coded)
     assert "folds_over" not in keys["sentences"]
     for over in ("items", "both"):
         assert keys[over] == keys["sentences"] | {"folds_over": over}

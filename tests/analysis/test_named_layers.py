@@ -56,7 +56,7 @@ def test_names_of_layers_are_in_sentences_figures_and_a_report(given, store):
     analysis = run(given, store, progress=False)
     why = explain(analysis, "brain:1", "mini-bert:0")
     assert why.called == ("brain IT", "mini-bert layer 0")
-    assert "brain:IT and mini-bert:0" in why.sentence
+    assert "brain IT and mini-bert layer 0" in why.sentence
     ticks = analysis.plot.similarity().layout.xaxis.ticktext
     assert [*ticks] == ["M0", "M1", "V1", "B IT", "R IT"]
     shown = Shown(analysis, analysis.select(), analysis.results(), Drawing())
