@@ -16,9 +16,9 @@ setup:  ## make .venv with everything that is needed (nothing to do when it is t
 app: setup  ## serve the app on http://localhost:8501 (PORT=8600: on another port)
 	@exec $(PYTHON) scripts/serve.py --server.port $(PORT)
 
-test: setup  ## run all tests, the browser tests among them (ARGS="-k pairs": some of them)
+test: setup  ## run all tests, those in a browser beside the others (ARGS="-k pairs": some of them)
 	@$(PYTHON) scripts/find_browser.py
-	@$(PYTHON) -m pytest $(ARGS)
+	@$(PYTHON) -m pytest -n 2 --dist loadgroup $(ARGS)
 
 lint: setup  ## check style, format and types
 	@$(PYTHON) -m ruff check .

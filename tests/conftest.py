@@ -25,6 +25,18 @@ settings.register_profile(
 settings.load_profile("same")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where several processes share the tests: a file in one, and those of the app in one, first.
+
+    They share a server, and take about as long as all others.
+    """
+    in_app = {item: "browser" in item.path.parent.name for item in items}
+    items.sort(key=lambda item: not in_app[item])
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group("app" if in_app[item] else item.path.name))
+
+
 @pytest.fixture(scope="session")
 def chromium_path() -> str:
     """Path of a Chrome or Chromium that starts; without one the test fails, it is not skipped."""
