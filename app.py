@@ -6,7 +6,7 @@ from functools import partial
 
 import streamlit as st
 
-from pages.parts import frame, look, manual, one_entry, window
+from pages.parts import frame, look, manual, window
 from pages.parts.screens import SCREENS
 
 # Three bars of a profile, drawn here: Streamlit would fetch an icon of its own from the network.
@@ -43,5 +43,4 @@ look.same()
 st.navigation(_pages()).run()
 manual.links()
 with st.sidebar:
-    one_entry.keep()
     window.watch()

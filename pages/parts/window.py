@@ -1,4 +1,9 @@
-"""How wide the browser's window is, as far as a figure has to know."""
+"""The browser's window: how wide it is, and one entry of its history for each thing one does.
+
+Streamlit makes an entry of each change of the address, and one click may change it several times:
+to the bare address of a page that is opened, and then to what the page fills it with. Back would
+lead from the second to the first, which fills itself again.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +11,25 @@ import streamlit as st
 
 # Below this many pixels panels beside each other are too small to be read.
 _NARROW = 760
+# What changes the address without the user having done anything since it last changed is no step of
+# theirs. That is set up once in a window, however often the component is made.
 _SCRIPT = """
+function keepOneEntryEach() {
+  if (window.oneEntryEach) return;
+  window.oneEntryEach = true;
+  const push = history.pushState.bind(history), replace = history.replaceState.bind(history);
+  let acted = false;
+  history.pushState = (...entry) => {
+    (acted ? push : replace)(...entry);
+    acted = false;
+  };
+  for (const action of ["pointerdown", "keydown", "click"])
+    addEventListener(action, () => { acted = true; }, true);
+  addEventListener("popstate", () => { acted = false; }, true);
+}
+
 export default function ({ setStateValue }) {
+  keepOneEntryEach();
   const narrow = window.matchMedia("(max-width: %dpx)");
   const tell = () => setStateValue("narrow", narrow.matches);
   if (narrow.matches) tell();
@@ -19,7 +41,7 @@ _KEY = "window"
 
 
 def watch() -> None:
-    """Hear from the browser whether its window is narrow; one that is not says nothing at first."""
+    """Keep the history so, and hear whether the window is narrow; a wide one says so later only."""
     hear = st.components.v2.component("window", js=_SCRIPT % _NARROW)
     hear(key=_KEY, default={"narrow": False}, on_narrow_change=_remember, height=1)
 
