@@ -76,6 +76,7 @@ def upload(page: Page, file: Path) -> None:
 
 
 def run(page: Page) -> None:
+    settled(page)
     page.get_by_role("button", name="Run", exact=True).click()
 
 

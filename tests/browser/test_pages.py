@@ -234,6 +234,7 @@ def test_a_run_that_fails_loses_nothing(app: App, page: Page, done: str) -> None
     picture(page, "failed")
     page.get_by_role("link", name="Explore", exact=True).click()
     expect(page.get_by_text("did not finish")).to_be_visible()
+    settled(page)
     page.get_by_role("button", name=re.compile("^Open ")).click()
     explore(page, "Profiles")
     assert "tense" in {trace["name"] for trace in traces(page)}

@@ -281,7 +281,8 @@ def test_a_pair_is_followed_to_its_stimuli(app: App, page: Page) -> None:
     page.wait_for_timeout(500)
     page.mouse.click(*cell)
     # Beside the matrices, which stay where they are.
-    expect(page.get_by_text(re.compile("mini-bert layer 3 and minilm layer 1"))).to_be_visible()
+    said = "No finding about mini-bert layer 3 and minilm layer 1"
+    expect(page.get_by_text(said)).to_be_visible()
     page.wait_for_url(re.compile("a=mini-bert%3A3.*b=minilm%3A1"))
     settled(page)
     assert place(page, 0, 0.6, 0.1) == cell
