@@ -25,16 +25,19 @@ settings.register_profile(
 settings.load_profile("same")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where several processes share the tests: a file in one, and those of the app in one, first.
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Where several processes share the tests, a file is run in one, and all those of the app."""
+    item.add_marker(pytest.mark.xdist_group("app" if of_app(item) else item.path.name))
 
-    They share a server, and take about as long as all others.
-    """
-    in_app = {item: "browser" in item.path.parent.name for item in items}
-    items.sort(key=lambda item: not in_app[item])
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group("app" if in_app[item] else item.path.name))
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Those of the app first: they share a server, and take as long as all others."""
+    items.sort(key=lambda item: not of_app(item))
+
+
+def of_app(item: pytest.Item) -> bool:
+    """Whether a test drives the app in a browser."""
+    return item.path.parent.name == "browser"
 
 
 @pytest.fixture(scope="session")
