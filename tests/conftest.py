@@ -10,6 +10,7 @@ import tiny
 from find_browser import find_browser, launch_arguments
 from hypothesis import HealthCheck, settings
 from playwright.sync_api import Browser, sync_playwright
+from xdist.scheduler import LoadScopeScheduling
 
 from mlem_core.models.loaded import LoadedModel
 from mlem_core.models.loading import open_model
@@ -25,19 +26,19 @@ settings.register_profile(
 settings.load_profile("same")
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Where several processes share the tests, a file is run in one, and all those of the app."""
-    item.add_marker(pytest.mark.xdist_group("app" if of_app(item) else item.path.name))
+class ByFile(LoadScopeScheduling):
+    """Where several processes share the tests, one runs a file, and one all those of the app.
+
+    These share a server, and take about as long as all others.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.split("::")[0]
+        return "app" if file.startswith("tests/browser/") else file
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Those of the app first: they share a server, and take as long as all others."""
-    items.sort(key=lambda item: not of_app(item))
-
-
-def of_app(item: pytest.Item) -> bool:
-    """Whether a test drives the app in a browser."""
-    return item.path.parent.name == "browser"
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ByFile:
+    return ByFile(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -97,9 +97,8 @@ def importance_scatter(
     axis = {"range": span, "zeroline": True, "constrain": "domain"}
     figure.update_xaxes(title_text=f"FI in {titles[0]}", **axis)
     figure.update_yaxes(title_text=f"FI in {titles[1]}", scaleanchor="x", **axis)
-    similarity = (
-        f"weighted Kendall τ = {as_number(tau, 2)}   ·   RSA Spearman ρ = {as_number(rsa, 2)}"
-    )
+    # Short, as it is centred over the panel, which a legend makes narrow.
+    similarity = f"weighted τ = {as_number(tau, 2)}   ·   RSA ρ = {as_number(rsa, 2)}"
     figure.update_layout(title=_title(similarity), margin={"t": 48, "b": 60})
     return figure
 
