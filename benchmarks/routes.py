@@ -25,7 +25,7 @@ from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.rank_store import PairRanks
-from mlem_core.pairs.ranks import average_ranks, order_pairs
+from mlem_core.pairs.ranks import pair_ranks
 from mlem_core.pairs.tables import PairTables
 
 if TYPE_CHECKING:
@@ -80,16 +80,26 @@ def floor(rows: Rows) -> None:
         list(pool.map(one, rows))
 
 
+def physical_floor(rows: Rows) -> None:
+    """A float32 matrix product, and 8 bytes a pair read and written twice, a layer a thread."""
+    n_pairs = len(rows[0]) * (len(rows[0]) - 1) // 2
+
+    def one(layer: NDArray[np.float32]) -> None:
+        _ = layer @ layer.T
+        first, second = np.zeros((2, n_pairs))
+        np.copyto(second, first)
+        np.copyto(first, second)
+
+    with threadpool_limits(1), ThreadPoolExecutor(cores()) as pool:
+        list(pool.map(one, rows))
+
+
 def our_rsa(rows: Rows) -> NDArray[np.float64]:
     """The RSA matrix alone: distances, ranks, and their products."""
     with PairRanks(len(rows), len(rows[0])) as ranks:
 
         def one(layer: int) -> None:
-            squared = squared_distances(rows[layer])
-            order, value = order_pairs(squared)
-            doubled = np.empty(len(squared), dtype=np.uint32)
-            doubled[order] = average_ranks(value).doubled
-            ranks.put(layer, doubled)
+            ranks.put(layer, pair_ranks(squared_distances(rows[layer]), overwrite=True))
 
         with threadpool_limits(1), ThreadPoolExecutor(cores()) as pool:
             list(pool.map(one, range(len(rows))))

@@ -22,9 +22,9 @@ from mlem_core.measures.importance import permutation_importance
 from mlem_core.pairs.build import PassOptions, pair_tables
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.distances import squared_distances
-from mlem_core.pairs.layer_sums import layer_sums
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.rank_store import PairRanks
+from mlem_core.pairs.ranks import pair_ranks
 from mlem_core.pairs.resampling import leave_out
 from mlem_core.pairs.tables import PairTables
 from validation.work import Row, Task
@@ -151,8 +151,7 @@ def data_set(n_sentences: int, seed: int) -> list[Row]:
     folds = group_folds(groups, 5, seed)
     tables, _, index = tables_of(features, layers, folds)
     squared = [squared_distances(rows) for rows in layers]
-    ranks = tuple(layer_sums(index, own)[1] for own in squared)
-    pattern = (index.pattern_cell % index.n_patterns).astype(np.int32)
+    ranks = tuple(pair_ranks(own) for own in squared)
 
     def chosen(at: list[int]) -> LayerPairs:
         return LayerPairs(
@@ -160,7 +159,7 @@ def data_set(n_sentences: int, seed: int) -> list[Row]:
             tables.of_layers(at),
             tuple(ranks[n] for n in at),
             tuple(squared[n].astype(np.float32) for n in at),
-            pattern,
+            index.cell,
             groups,
             folds,
         )
@@ -226,11 +225,10 @@ def blocks_alone(n_sentences: int, first: int, n: int) -> list[Row]:
         layers = [layers[LAYERS.index(name)] for name in ("A", "B")]
         groups = np.repeat(np.arange(n_sentences), WORDS)
         tables, _, index = tables_of(features, layers, group_folds(groups, 5, seed))
-        ranks = [layer_sums(index, squared_distances(rows))[1] for rows in layers]
-        pattern = (index.pattern_cell % index.n_patterns).astype(np.int32)
+        ranks = [pair_ranks(squared_distances(rows), overwrite=True) for rows in layers]
         folds = group_folds(groups, 5, seed)
         pairs = LayerPairs(
-            tuple(("m", n) for n in range(2)), tables, tuple(ranks), (), pattern, groups, folds
+            tuple(("m", n) for n in range(2)), tables, tuple(ranks), (), index.cell, groups, folds
         )
         without = leave_out(n_sentences, REFITS, np.random.default_rng(seed))
         weights = np.concatenate((np.ones((1, n_sentences)), without))

@@ -275,7 +275,7 @@ def permutations(counts: tuple[int, ...]) -> list[Row]:
     index = index_of(0)
     a, b = np.triu_indices(len(index.folds), 1)
     inside = np.flatnonzero((index.folds[a] == 0) & (index.folds[b] == 0))
-    pattern = index.pattern_cell[inside] % index.n_patterns
+    pattern = index.pair_pattern[inside]
     terms = tables.patterns[pattern] ** 2
     true = rankdata(pdist(rows_of(*MIDDLE)[index.folds == 0].astype(np.float64)))
     true -= true.mean()

@@ -27,7 +27,7 @@ from mlem_core.measures.decomposition import UNEXPLAINED, decompose
 from mlem_core.measures.importance import permutation_importance
 from mlem_core.measures.similarity import weighted_tau
 from mlem_core.pairs.distances import squared_distances
-from mlem_core.pairs.layer_sums import layer_sums
+from mlem_core.pairs.ranks import pair_ranks
 from validation.intervals import ALONE, tables_of
 from validation.work import Row, Task
 
@@ -167,9 +167,9 @@ def _pairs(features: pd.DataFrame, layers: list[FloatArray], folds: IntArray) ->
     return LayerPairs(
         tuple(("m", n) for n in range(len(layers))),
         tables,
-        tuple(layer_sums(index, own)[1] for own in squared),
+        tuple(pair_ranks(own) for own in squared),
         tuple(own.astype(np.float32) for own in squared),
-        (index.pattern_cell % index.n_patterns).astype(np.int32),
+        index.cell,
         np.repeat(np.arange(len(folds) // WORDS), WORDS),
         folds,
     )

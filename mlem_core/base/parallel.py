@@ -19,5 +19,12 @@ def cores() -> int:
 
 def side_by_side(call: Callable[[Any], T], items: Iterable[Any]) -> list[T]:
     """`call` of each item, shared out among the cores (NumPy works outside Python's lock)."""
-    with ThreadPoolExecutor(cores()) as pool:
+    return each(call, items, cores())
+
+
+def each(call: Callable[[Any], T], items: Iterable[Any], threads: int) -> list[T]:
+    """`call` of each item, by so many threads; by none if it is one."""
+    if threads == 1:
+        return [call(item) for item in items]
+    with ThreadPoolExecutor(threads) as pool:
         return list(pool.map(call, items))

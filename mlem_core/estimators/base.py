@@ -131,7 +131,7 @@ class MetricModel(BaseEstimator):
         index = PairIndex.build(columns, np.zeros(len(X), dtype=np.int64), self.missing)
         terms = self._columns.values(index.patterns, index.codes)
         predicted: FloatArray = terms @ self.coef_ + self.intercept_
-        return predicted[index.pattern_cell]
+        return predicted[index.pair_pattern]
 
     def score(self, X: StimulusSet | pd.DataFrame, y: NDArray[np.floating]) -> float:
         """Spearman ρ between predicted and neural distances over all pairs of these stimuli."""

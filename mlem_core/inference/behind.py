@@ -49,7 +49,7 @@ def contributions(pairs: LayerPairs, term: str) -> FloatArray:
     InputError
         An unknown term; fewer than two folds.
     """
-    tables, n_pairs = pairs.tables, len(pairs.pattern)
+    tables, n_pairs = pairs.tables, len(pairs.cells)
     if term not in (*tables.features, UNEXPLAINED):
         raise unknown("term", term, (*tables.features, UNEXPLAINED))
     fit = CrossFit.of(tables)

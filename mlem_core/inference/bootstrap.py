@@ -176,7 +176,7 @@ def _rho(
     squares: FloatArray,
 ) -> FloatArray:
     """ρ (n_replicates,) of predictions (n_patterns, n_levels), see `kernels.cell_scores`."""
-    from mlem_core.pairs.kernels import cell_scores
+    from mlem_core.pairs.kernels.scores import cell_scores
 
     order, begins = tied_order(predicted.ravel())
     pattern, level = np.divmod(order, shares.shape[1])

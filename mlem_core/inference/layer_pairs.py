@@ -16,10 +16,9 @@ from mlem_core.base.parallel import side_by_side
 from mlem_core.base.typing import FloatArray, IntArray, Layer
 from mlem_core.data.folds import kept_together
 from mlem_core.pairs.columns import feature_columns
-from mlem_core.pairs.condensed import row_slices
 from mlem_core.pairs.distances import condensed_from_matrix, squared_distances
-from mlem_core.pairs.patterns import PairIndex, block_numbers, group_rows
-from mlem_core.pairs.ranks import average_ranks, order_pairs
+from mlem_core.pairs.patterns import PairIndex, group_rows
+from mlem_core.pairs.ranks import pair_ranks
 from mlem_core.pairs.resampling import RankedPairs
 from mlem_core.pairs.tables import PairTables
 from mlem_core.pairs.units import Blocks, blocks_left_out
@@ -36,7 +35,7 @@ class LayerPairs:
     tables : their pair tables, with the chosen features
     ranks : for each layer (n_pairs,) twice the average rank of each pair
     squared : for each layer (n_pairs,) squared neural distances
-    pattern : (n_pairs,) pattern of each pair, a row of `tables.codes`
+    cells : (n_pairs,) the cell of `tables` (block of folds and pattern) of each pair
     groups, folds : (n_stimuli,) sentence and fold of each stimulus, see `mlem_core.data.folds`
     items : (n_stimuli,) word, or other item, of each stimulus; None where none recurs
     """
@@ -45,7 +44,7 @@ class LayerPairs:
     tables: PairTables
     ranks: tuple[NDArray[np.uint32], ...]
     squared: tuple[NDArray[np.float32], ...]
-    pattern: NDArray[np.int32]
+    cells: NDArray[np.int32]
     groups: IntArray
     folds: IntArray
     items: IntArray | None = None
@@ -78,12 +77,13 @@ class LayerPairs:
         of_features = feature_columns(analysis.stimuli, resolved=analysis.tables.resolved)
         index = PairIndex.build(of_features, analysis.folds, analysis.spec.missing)
         tables = analysis.tables.of_layers([analysis.layers.index(layer) for layer in layers])
-        pattern = (index.pattern_cell % index.n_patterns).astype(np.int32)
+        cells = index.cell
         if features is not None:
             chosen = tables.of_features(features)
             if chosen is not tables:
                 columns = [tables.features.index(name) for name in chosen.features]
-                pattern = group_rows(index.codes[:, columns])[1][pattern].astype(np.int32)
+                pattern = group_rows(index.codes[:, columns])[1][index.cell_pattern]
+                cells = _numbered(chosen, index.cell_block, pattern)[cells]
             tables = chosen
         ranked = side_by_side(lambda layer: _ranked(analysis, layer, store), layers)
         ranks, squared = zip(*ranked, strict=True)
@@ -92,7 +92,7 @@ class LayerPairs:
             tables=tables.with_interactions(interactions),
             ranks=ranks,
             squared=squared,
-            pattern=pattern,
+            cells=cells,
             groups=np.unique(analysis.stimuli.groups, return_inverse=True)[1].astype(np.int64),
             folds=analysis.folds,
             items=analysis.stimuli.items,
@@ -111,7 +111,7 @@ class LayerPairs:
         alone = replace(self, groups=np.arange(len(self.groups)))
         # What does not depend on the groups is not made again.
         inside = tuple(pairs.by_stimulus for pairs in self.inside)
-        vars(alone).update(cells=self.cells, whole=self.whole.by_stimulus, inside=inside)
+        vars(alone).update(whole=self.whole.by_stimulus, inside=inside)
         return alone
 
     def blocks(self, n_blocks: int, rng: np.random.Generator) -> Blocks:
@@ -128,18 +128,9 @@ class LayerPairs:
         return kept_together(self.folds, self.groups, self.items)
 
     @cached_property
-    def cells(self) -> IntArray:
-        """(n_pairs,) the cell of `tables` (block of folds and pattern) of each pair."""
-        n_patterns, (parts, blocks) = len(self.tables.codes), block_numbers(self.folds)
-        number = np.full((int(blocks.max()) + 1) * n_patterns, -1)
-        number[self.tables.cell_block * n_patterns + self.tables.cell_pattern] = np.arange(
-            len(self.tables.counts)
-        )
-        cells = np.empty(len(self.pattern), dtype=np.int64)
-        for i, at in row_slices(len(self.folds)):
-            block = blocks[parts[i], parts[i + 1 :]]
-            cells[at] = number[block * n_patterns + self.pattern[at]]
-        return cells
+    def pattern(self) -> NDArray[np.int32]:
+        """(n_pairs,) the pattern of each pair, a row of `tables.codes`."""
+        return self.tables.cell_pattern.astype(np.int32)[self.cells]
 
     @cached_property
     def whole(self) -> RankedPairs:
@@ -175,6 +166,15 @@ class LayerPairs:
         return weights
 
 
+def _numbered(tables: PairTables, block: IntArray, pattern: IntArray) -> NDArray[np.int32]:
+    """The number, in the tables, of cells (n,) that are given by block and pattern."""
+    n_patterns = len(tables.codes)
+    number = np.full((int(tables.cell_block.max()) + 1) * n_patterns, -1, dtype=np.int32)
+    own = np.arange(len(tables.counts), dtype=np.int32)
+    number[tables.cell_block * n_patterns + tables.cell_pattern] = own
+    return number[block * n_patterns + pattern]
+
+
 def stimuli_alone(analysis: Analysis) -> LayerPairs:
     """The stimuli of an analysis in none of its layers, for what is drawn of them."""
     return LayerPairs(
@@ -182,7 +182,7 @@ def stimuli_alone(analysis: Analysis) -> LayerPairs:
         tables=analysis.tables.of_layers([]),
         ranks=(),
         squared=(),
-        pattern=np.zeros(0, dtype=np.int32),
+        cells=np.zeros(0, dtype=np.int32),
         groups=np.unique(analysis.stimuli.groups, return_inverse=True)[1].astype(np.int64),
         folds=analysis.folds,
         items=analysis.stimuli.items,
@@ -200,7 +200,4 @@ def _ranked(
         squared = condensed_from_matrix(rows, layer=name)
     else:
         squared = squared_distances(rows, distance, layer=name)
-    order, value = order_pairs(squared)
-    doubled = np.empty(len(squared), dtype=np.uint32)
-    doubled[order] = average_ranks(value).doubled
-    return doubled, squared.astype(np.float32)
+    return pair_ranks(squared), squared.astype(np.float32)

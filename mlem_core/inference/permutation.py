@@ -67,7 +67,7 @@ def permuted_tables(
     labels : (n_permutations, n_stimuli), see `permuted_labels`
     train_ranks : also sum the ranks among the training pairs of each fold
     """
-    from mlem_core.pairs.kernels import permuted_sums
+    from mlem_core.pairs.kernels.weighted import permuted_sums
 
     tables, folds, squared = pairs.tables, pairs.folds, pairs.squared[layer]
     first, second = np.triu_indices(len(folds), 1)
@@ -153,12 +153,12 @@ def permuted_terms(
     -------
     (n_permutations, n_features)
     """
-    from mlem_core.pairs.kernels import permuted_sums
+    from mlem_core.pairs.kernels.weighted import permuted_sums
 
     tables, n_cells = pairs.tables, len(pairs.tables.counts)
     rng = np.random.default_rng(seed)
     labels = permuted_labels(pairs.fold_units, pairs.folds, n_permutations, rng)
-    middle = len(pairs.pattern) + 1.0
+    middle = len(pairs.cells) + 1.0
     ranks = np.stack([0.5 * (own - middle) for own in pairs.ranks])
     priority = CrossFit.of(tables).priority
     step = max(1, min(CHUNK // (3 * n_cells), -(-n_permutations // cores())))

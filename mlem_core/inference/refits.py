@@ -30,7 +30,7 @@ def replicate_tables(pairs: LayerPairs, weights: FloatArray) -> Iterator[PairTab
     ----------
     weights : (n_replicates, n_groups) how often each sentence counts
     """
-    from mlem_core.pairs.kernels import weighted_sums
+    from mlem_core.pairs.kernels.weighted import weighted_sums
 
     tables = pairs.tables
     n_layers, n_cells = tables.n_layers, len(tables.counts)

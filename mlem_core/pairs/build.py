@@ -27,6 +27,8 @@ from mlem_core.pairs.tables import BY_LAYER, LazyArray, PairTables
 
 # The square of a larger number, summed over units, may be more than a float64 can hold.
 HUGE = 1e150
+# All cores share a layer of more pairs: two at once would take twice the memory.
+LARGE = 2**24
 
 LayerSource = Callable[[], NDArray[np.floating]]
 
@@ -79,8 +81,10 @@ def pair_tables(
     each = [distance] * len(layers) if isinstance(distance, str) else list(distance)
     for one_of in dict.fromkeys(each):
         distance_named(one_of)
-    # A GPU takes one layer at a time.
-    workers = 1 if options.device else min(options.workers or cores(), max(1, len(layers)))
+    # A GPU takes one layer at a time, and so do all cores where one holds much memory.
+    alone = options.device is not None or len(index.cell) > LARGE
+    workers = 1 if alone else min(options.workers or cores(), max(1, len(layers)))
+    threads = max(1, (options.workers or cores()) // workers)
 
     def one(position: int) -> LayerSums:
         rows, name = layers[position](), names[position]
@@ -91,7 +95,7 @@ def pair_tables(
 
             sums, doubled = torch_backend.layer_sums(index, squared, train_ranks, options.device)
         else:
-            sums, doubled = layer_sums(index, squared, train_ranks)
+            sums, doubled = layer_sums(index, squared, train_ranks, overwrite=True, threads=threads)
         if options.keep_ranks is not None:
             options.keep_ranks(position, doubled)
         return sums
@@ -137,9 +141,7 @@ def _check(rows: NDArray[np.floating], n_stimuli: int, name: str) -> None:
 
 def tables_without_layers(index: PairIndex) -> PairTables:
     """The patterns and how many pairs have each, for no layer: what the stimuli alone decide."""
-    counts = np.bincount(index.pattern_cell, minlength=index.n_cells)
-    cells = np.flatnonzero(counts)
-    by_cell, by_block = np.zeros((0, len(cells))), np.zeros((0, index.n_blocks))
+    by_cell, by_block = np.zeros((0, index.n_cells)), np.zeros((0, index.n_blocks))
     return PairTables(
         features=index.features,
         kinds=index.kinds,
@@ -148,9 +150,9 @@ def tables_without_layers(index: PairIndex) -> PairTables:
         value_names=index.value_names,
         n_stimuli=len(index.folds),
         n_folds=index.n_folds,
-        cell_block=cells // index.n_patterns,
-        cell_pattern=cells % index.n_patterns,
-        counts=counts[cells].astype(np.float64),
+        cell_block=index.cell_block,
+        cell_pattern=index.cell_pattern,
+        counts=index.counts.astype(np.float64),
         target_sums=by_cell,
         rank_sums=by_cell,
         within_sums=by_cell,
@@ -162,17 +164,12 @@ def tables_without_layers(index: PairIndex) -> PairTables:
 
 
 def _assemble(index: PairIndex, rows: Sequence[LayerSums]) -> PairTables:
-    tables = tables_without_layers(index)
-    cells = tables.cell_block * index.n_patterns + tables.cell_pattern
-
     def stacked(name: str) -> FloatArray:
         return np.stack([getattr(row, name) for row in rows])
 
     changed: dict[str, Any] = {name: stacked(name) for name in BY_LAYER}
-    for name in ("target_sums", "rank_sums", "within_sums"):
-        changed[name] = changed[name][:, cells]
     if rows[0].train_sums is not None:
-        train_sums = stacked("train_sums")[:, :, cells]
+        train_sums = stacked("train_sums")
         changed["train_sums"] = LazyArray(lambda: train_sums)
         changed["train_squares"] = stacked("train_squares")
-    return replace(tables, **changed)
+    return replace(tables_without_layers(index), **changed)

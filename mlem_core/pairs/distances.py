@@ -187,6 +187,8 @@ def squared_distances(
     distance = distance_named(metric)
     if metric == PRECOMPUTED:
         return condensed_from_matrix(representations, layer=layer)
+    from mlem_core.pairs.kernels.tiles import fill_condensed
+
     raw = _checked(representations, layer)
     first = equal_rows(raw)
     kept, position = np.unique(first, return_inverse=True)
@@ -198,20 +200,10 @@ def squared_distances(
         bands = tiles(rows, distance.tile, distance.squared)
     else:
         bands = _condensed_bands(distance, rows)
-    condensed, slices = np.empty(n_pairs(n)), list(row_slices(n))
-    if len(kept) == n:
-        for start, stop, band in bands:
-            for i in range(start, min(stop, n - 1)):
-                condensed[slices[i][1]] = band[i - start, i - start + 1 :]
-        return condensed
-    # Copying from the distances of the distinct rows is what makes ties exact.
-    square = np.zeros((len(kept), len(kept)))
-    for start, stop, band in bands:
-        square[start:stop, start:] = band
-        square[start:, start:stop] = band.T
-    np.fill_diagonal(square, 0.0)
-    for i, where in slices:
-        np.take(square[position[i]], position[i + 1 :], out=condensed[where])
+    condensed = np.empty(n_pairs(n))
+    order = np.argsort(position, kind="stable")
+    for start, _, band in bands:
+        fill_condensed(band, start, order, position[order], condensed)
     return condensed
 
 

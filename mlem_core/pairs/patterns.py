@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +15,7 @@ from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.folds import fold_pairs
 from mlem_core.pairs.columns import MISSING, Coded, FeatureColumn, coded, coding
-from mlem_core.pairs.condensed import n_pairs, row_slices
-
-Cells = NDArray[np.int32] | NDArray[np.int64]
+from mlem_core.pairs.condensed import n_pairs
 
 # Above this many patterns the distances of features with many values are put into bins.
 MAX_PATTERNS = 200_000
@@ -81,7 +78,12 @@ class PairIndex(Patterns):
 
     Attributes
     ----------
-    pattern_cell : (n_pairs,) block · n_patterns + pattern, pairs in condensed order
+    A cell is all pairs of one block (see `left_out`) and one pattern; cells without pairs have no
+    number.
+
+    cell : (n_pairs,) the cell of each pair, pairs in condensed order
+    cell_block, cell_pattern, counts : (n_cells,) block, pattern and number of pairs of each cell,
+        by block, then by pattern
     folds : (n_stimuli,) the fold that tests each stimulus, or, below 0, the two folds between which
         it stands (`mlem_core.data.folds`)
     notes : sentences about what is not exact (bins)
@@ -89,15 +91,17 @@ class PairIndex(Patterns):
     Source: Jalouzot et al. 2024, section 2.1.1.
     """
 
-    pattern_cell: Cells
+    cell: NDArray[np.int32]
+    cell_block: IntArray
+    cell_pattern: IntArray
+    counts: IntArray
     folds: IntArray
     notes: tuple[str, ...] = ()
 
     @cached_property
-    def pair_block(self) -> NDArray[np.integer]:
-        """(n_pairs,) the block of each pair, see `left_out`."""
-        small = np.uint8 if self.n_blocks <= 256 else np.int32
-        return (self.pattern_cell // self.n_patterns).astype(small)
+    def pair_pattern(self) -> NDArray[np.int32]:
+        """(n_pairs,) the pattern of each pair, in condensed order."""
+        return self.cell_pattern.astype(np.int32)[self.cell]
 
     @property
     def n_folds(self) -> int:
@@ -110,7 +114,7 @@ class PairIndex(Patterns):
 
     @property
     def n_cells(self) -> int:
-        return self.n_blocks * self.n_patterns
+        return len(self.counts)
 
     @classmethod
     def build(
@@ -158,13 +162,17 @@ class PairIndex(Patterns):
             for column, own in zip(columns, features, strict=True)
             if own.error > 0
         )
+        cell, block, pattern, counts = _cells(table, types, folds, len(pattern_codes))
         return cls(
             features=tuple(c.name for c in columns),
             kinds=tuple(c.kind for c in columns),
             levels=tuple(own.distances for own in features),
             codes=pattern_codes,
             value_names=tuple(c.names for c in columns),
-            pattern_cell=_pair_cells(table, types, folds, len(pattern_codes)),
+            cell=cell,
+            cell_block=block,
+            cell_pattern=pattern,
+            counts=counts,
             folds=np.asarray(folds, dtype=np.int64),
             notes=notes,
         )
@@ -280,16 +288,21 @@ def block_numbers(folds: IntArray) -> tuple[IntArray, IntArray]:
     return parts, np.array([[number[a | b] for b in own] for a in own])
 
 
-def _pair_cells(
+def _cells(
     table: NDArray[np.int32], types: IntArray, folds: IntArray, n_patterns: int
-) -> Cells:
-    parts, numbers = block_numbers(folds)
-    small = (numbers.max() + 1) * n_patterns < 2**31
-    offsets: NDArray[Any] = (numbers * n_patterns).astype(np.int32 if small else np.int64)
-    cells: NDArray[Any] = np.empty(n_pairs(len(types)), offsets.dtype)
-    for i, where in row_slices(len(types)):
-        cells[where] = table[types[i]][types[i + 1 :]] + offsets[parts[i]][parts[i + 1 :]]
-    return cells
+) -> tuple[NDArray[np.int32], IntArray, IntArray, IntArray]:
+    """The cell of each pair, and the block, the pattern and the number of pairs of each cell."""
+    from mlem_core.pairs.kernels.cells import count_cells, fill_cells
+
+    parts, blocks = block_numbers(folds)
+    dense = np.zeros((int(blocks.max()) + 1) * n_patterns, dtype=np.int64)
+    count_cells(table, types, parts, blocks * n_patterns, dense)
+    present = np.flatnonzero(dense)
+    counts = dense[present]
+    dense[present] = np.arange(len(present))
+    cell = np.empty(n_pairs(len(types)), dtype=np.int32)
+    fill_cells(table, types, parts, blocks * n_patterns, dense, cell)
+    return cell, present // n_patterns, present % n_patterns, counts
 
 
 def group_rows(codes: IntArray) -> tuple[IntArray, IntArray]:
@@ -319,7 +332,7 @@ def group_rows(codes: IntArray) -> tuple[IntArray, IntArray]:
 
 def sums_by(group: IntArray, values: FloatArray) -> FloatArray:
     """Sums (..., n_groups) of values (..., n) by the group (n,), from 0 on, of each column."""
-    from mlem_core.pairs.kernels import group_sums
+    from mlem_core.pairs.kernels.cells import group_sums
 
     sums = np.zeros((*values.shape[:-1], int(group.max(initial=-1)) + 1))
     rows = np.ascontiguousarray(values, dtype=np.float64)

@@ -2,106 +2,86 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mlem_core.base.parallel import each
 from mlem_core.base.typing import FloatArray
 
-# Temporary arrays stay this small (1 MB) to be reused from the cache, not mapped afresh.
-CHUNK = 2**17
 # Predictions that differ by less than this part of their range differ only in how the sum was
 # rounded: they are ties.
 TIE = 1e-12
 
 
-class PairOrder(NamedTuple):
-    """The pairs of one layer in ascending order of their distance.
+class Keys(NamedTuple):
+    """The pairs of a layer, or some of them, in ascending order of their distance.
 
-    order : (n_pairs,) pair numbers
-    value : (n_pairs,) their distances as ascending whole numbers; equal means tied
+    sorted : (n,) 64-bit keys: the distance in the high bits, the number of the pair in the low ones
+    number_bits : how many low bits are the number
     """
 
-    order: NDArray[np.int64]
-    value: NDArray[np.uint64]
+    sorted: NDArray[np.uint64]
+    number_bits: int
+
+    def slices(self, n: int) -> list[slice]:
+        """Cut into about n parts of the same size, no tie divided."""
+        keys, bits = self.sorted, np.uint64(self.number_bits)
+        edges = [0]
+        for edge in np.linspace(0, len(keys), n + 1).astype(int)[1:-1]:
+            above = ((keys[edge - 1] >> bits) + np.uint64(1)) << bits
+            edges.append(max(edges[-1], int(np.searchsorted(keys, above))))
+        return [slice(*ends) for ends in itertools.pairwise([*edges, len(keys)])]
 
 
-def order_pairs(distances: FloatArray) -> PairOrder:
+def keys_of(distances: FloatArray, overwrite: bool = False, threads: int = 1) -> Keys:
     """Sort the pairs of a layer by distance.
 
     The number of a pair goes into the low bits of a 64-bit key and its distance, rounded to the
-    bits that are left, into the high ones, so that one sort does the work of a slower argsort.
-    2 million pairs leave 32 bits of mantissa: distances that differ by less than a relative 2e-10,
-    which is finer than any model computes, are ties (as they should be where only the order of
-    summation tells them apart). Distances (n_pairs,) may be squared; they are at least 0.
+    bits that are left, into the high ones, so that one sort (vectorised in NumPy) does the work of
+    a slower argsort. 2 million pairs leave 32 bits of mantissa: distances that differ by less than
+    a relative 2e-10, which is finer than any model computes, are ties (as they should be where only
+    the order of summation tells them apart).
+
+    Parameters
+    ----------
+    distances : (n_pairs,), may be squared; of at least 0
+    overwrite : their memory may be used for the keys
     """
-    n = len(distances)
-    number_bits = np.uint64(max(1, (n - 1).bit_length()))
-    keys = (distances + 0.0).view(np.uint64)
-    dropped = int(number_bits) - 1
-    if dropped:
-        # To the nearest, not down: a value just below a round one belongs to it.
-        keys += np.uint64(1 << (dropped - 1))
-        keys >>= np.uint64(dropped)
-    keys <<= number_bits
-    for start in range(0, n, CHUNK):
-        keys[start : start + CHUNK] |= np.arange(start, min(n, start + CHUNK), dtype=np.uint64)
-    keys.sort()
-    value = keys >> number_bits
-    keys &= np.uint64((1 << int(number_bits)) - 1)
-    return PairOrder(keys.view(np.int64), value)
+    from mlem_core.pairs.kernels.sweep import to_keys
+
+    number_bits = max(1, (len(distances) - 1).bit_length())
+    keys = (distances if overwrite else distances.copy()).view(np.uint64)
+    to_keys(keys, number_bits)
+    edges = np.linspace(0, len(keys), threads + 1).astype(int)
+    keys.partition(edges[1:-1])
+    each(lambda ends: keys[slice(*ends)].sort(), itertools.pairwise(edges), threads)
+    return Keys(keys, number_bits)
 
 
-class Ties(NamedTuple):
-    """The runs of equal values among values in ascending order.
+def pair_ranks(
+    distances: FloatArray, overwrite: bool = False, threads: int = 1
+) -> NDArray[np.uint32]:
+    """Twice the average ranks (1-based) of distances (n_pairs,): whole numbers, so exact.
 
-    first, last : (n_runs,) where each run of at least two begins and ends
-    members : (n_tied,) the positions of all of them, run after run
+    What is tied, and the parameters: see `keys_of`.
     """
-
-    first: NDArray[np.int64]
-    last: NDArray[np.int64]
-    members: NDArray[np.int64]
-
-    @property
-    def sizes(self) -> NDArray[np.int64]:
-        """(n_runs,) how many values each run has."""
-        return self.last - self.first + 1
+    return doubled_ranks(keys_of(distances, overwrite, threads), threads)
 
 
-def ties(ascending: NDArray[np.uint64]) -> Ties:
-    """Where values (n,) in ascending order are tied."""
-    same = ascending[1:] == ascending[:-1]
-    begins, ends = same.copy(), same.copy()
-    begins[1:] &= ~same[:-1]
-    ends[:-1] &= ~same[1:]
-    first, last = np.flatnonzero(begins), np.flatnonzero(ends) + 1
-    sizes = last - first + 1
-    members = np.repeat(first - (np.cumsum(sizes) - sizes), sizes)
-    members += np.arange(len(members))
-    return Ties(first, last, members)
+def doubled_ranks(keys: Keys, threads: int = 1) -> NDArray[np.uint32]:
+    """(n_pairs,) twice the average ranks, from the keys of all pairs."""
+    from mlem_core.pairs.kernels import sweep
 
+    doubled = np.empty(len(keys.sorted), dtype=np.uint32)
 
-class Ranks(NamedTuple):
-    """Average ranks of values in ascending order.
+    def fill(part: slice) -> None:
+        sweep.doubled_ranks(keys.sorted[part], keys.number_bits, part.start, doubled)
 
-    doubled : (n,) twice the average ranks (1-based): whole numbers, so exact
-    squares : sum of the squared centred average ranks
-    """
-
-    doubled: NDArray[np.uint32]
-    squares: float
-
-
-def average_ranks(ascending: NDArray[np.uint64]) -> Ranks:
-    """Average ranks of values (n,) that are already in ascending order."""
-    n = len(ascending)
-    doubled = np.arange(2, 2 * n + 2, 2, dtype=np.uint32)
-    tied = ties(ascending)
-    doubled[tied.members] = np.repeat(tied.first + tied.last + 2, tied.sizes)
-    sizes = tied.sizes.astype(np.float64)
-    return Ranks(doubled, (float(n) ** 3 - n - float((sizes**3 - sizes).sum())) / 12)
+    each(fill, keys.slices(threads), threads)
+    return doubled
 
 
 class Score(NamedTuple):
@@ -137,7 +117,7 @@ def score_patterns(
 
     Source: Jalouzot et al. 2024, section 2.3.
     """
-    from mlem_core.pairs.kernels import rank_moments
+    from mlem_core.pairs.kernels.scores import rank_moments
 
     covariance, spread = np.zeros((2, *predictions.shape[:2]))
     if predictions.size:

@@ -126,7 +126,7 @@ class RankedPairs:
         products : also sum the products of the ranks of every two layers
         progress : called with the number of draws done and their total
         """
-        from mlem_core.pairs.kernels import weighted_pairs
+        from mlem_core.pairs.kernels.weighted import weighted_pairs
 
         n_classes = int(self.classes.max(initial=0)) + 1
         n, n_layers = len(weights), self.n_layers
@@ -166,12 +166,16 @@ def rank_classes(ascending: NDArray[np.integer]) -> NDArray[np.uint16]:
 
     The numbers (n_pairs,), of at least 0, ascend with the distance, as doubled average ranks do.
     """
-    values, counts = np.unique(ascending, return_counts=True)
+    # By looking up, not by sorting: doubled ranks are not much higher than there are pairs.
+    counts = np.bincount(ascending)
+    values = np.flatnonzero(counts)
+    number = np.zeros(len(counts), dtype=np.uint16)
     if len(values) <= CLASSES:
-        number = np.arange(len(values))
+        number[values] = np.arange(len(values))
     else:
-        number = ((np.cumsum(counts) - counts / 2) * CLASSES / len(ascending)).astype(np.int64)
-    return number.astype(np.uint16)[np.searchsorted(values, ascending)]
+        middle = np.cumsum(counts) - counts / 2
+        number[values] = (middle[values] * CLASSES / len(ascending)).astype(np.int64)
+    return number[ascending]
 
 
 def multinomial(n_groups: int, n_draws: int, rng: np.random.Generator) -> FloatArray:

@@ -24,7 +24,7 @@ from mlem_core.pairs.patterns import left_out, tested_blocks
 from mlem_core.pairs.tables import LazyArray, PairTables
 
 # Bits of the mantissa that sums of squared distances lose: a relative error of 7e-12 at most, where
-# distances that differ by 2e-10 are ties already (see `mlem_core.pairs.ranks.order_pairs`).
+# distances that differ by 2e-10 are ties already (see `mlem_core.pairs.ranks.keys_of`).
 DROPPED = np.int64(16)
 
 PLAIN = ("cell_block", "cell_pattern", "counts", "codes")

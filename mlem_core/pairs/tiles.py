@@ -12,7 +12,8 @@ from mlem_core.base.typing import FloatArray
 if TYPE_CHECKING:
     import torch
 
-# (start, stop, squared distances of rows start..stop-1 to the rows from `start` on)
+# (start, stop, squared distances of rows start..stop-1 to the rows from `start` on); of two rows,
+# those of the lower to the higher count.
 Tiles = Iterator[tuple[int, int, FloatArray]]
 # What makes a tile: of the rows, their squared norms, start and stop.
 Tile = Callable[[Any, Any, int, int], Any]
@@ -53,17 +54,11 @@ def _bands(n: int, elements: int) -> Iterator[tuple[int, int]]:
 
 def squared_euclidean(rows: FloatArray, squares: FloatArray, start: int, stop: int) -> FloatArray:
     """A tile of squared Euclidean distances by one matrix product."""
+    from mlem_core.pairs.kernels.tiles import finish_squared
+
     left, right = rows[start:stop], rows[start:]
     tile: FloatArray = left @ right.T
-    tile *= -2
-    scale = squares[start:stop, None] + squares[None, start:]
-    tile += scale
-    scale *= CANCELLATION
-    close_i, close_j = np.nonzero(tile < scale)
-    step = max(1, CHUNK_ELEMENTS // rows.shape[1])
-    for at in range(0, len(close_i), step):
-        i, j = close_i[at : at + step], close_j[at : at + step]
-        tile[i, j] = squared_difference(left[i], right[j])
+    finish_squared(tile, left, right, squares[start:], CANCELLATION)
     return tile
 
 

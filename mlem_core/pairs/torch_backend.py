@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.typing import FloatArray
-from mlem_core.pairs.layer_sums import LayerSums, sums_of
+from mlem_core.pairs.layer_sums import LayerSums
 from mlem_core.pairs.patterns import PairIndex, left_out, tested_blocks
 
 if TYPE_CHECKING:
@@ -38,25 +38,45 @@ def layer_sums(
 ) -> tuple[LayerSums, NDArray[np.uint32]]:
     """`mlem_core.pairs.layer_sums.layer_sums` on a device of torch."""
     pairs = _Sorted(index, squared, device)
-    return sums_of(pairs, index.n_folds, train_ranks), pairs.doubled()
+    within = [pairs.within(fold) for fold in range(index.n_folds)]
+    training = [pairs.training(fold) for fold in range(index.n_folds)] if train_ranks else []
+    rank_sums, rank_squares = pairs.rank_sums()
+    low, high = pairs.ends()
+    return LayerSums(
+        target_sums=pairs.target_sums(),
+        rank_sums=rank_sums,
+        within_sums=np.sum([sums for sums, _ in within], axis=0),
+        rank_squares=rank_squares,
+        within_squares=np.array([squares for _, squares in within]),
+        target_low=low,
+        target_high=high,
+        train_sums=np.stack([sums for sums, _ in training]) if training else None,
+        train_squares=np.array([squares for _, squares in training]) if training else None,
+    ), pairs.doubled()
 
 
 class _Sorted:
-    """`mlem_core.pairs.layer_sums.SortedPairs` on a device of torch."""
+    """The pairs of a layer in ascending order of their distance.
+
+    Sums are by cell, (n_cells,): of the squared distances, or of the centred average ranks among
+    all pairs, the pairs inside a fold, or those that leave it out; with the latter comes the sum of
+    their squares. `ends` are the lowest and the highest squared distance of each block,
+    (n_blocks,), infinite if it is empty.
+    """
 
     def __init__(self, index: PairIndex, squared: FloatArray, device: str) -> None:
         import torch
 
         self._index = index
         target = torch.from_numpy(squared).to(device)
-        # Rounded as `mlem_core.pairs.ranks.order_pairs` rounds: what differs by less is tied.
+        # Rounded as `mlem_core.pairs.ranks.keys_of` rounds: what differs by less is tied.
         dropped = max(1, (len(squared) - 1).bit_length()) - 1
         bits = (target + 0.0).view(torch.int64)
         keys = (bits + (1 << dropped >> 1)) >> dropped
         self._value, self._order = torch.sort(keys, stable=True)
-        cells = torch.from_numpy(index.pattern_cell.astype(np.int64)).to(device)
+        cells = torch.from_numpy(index.cell.astype(np.int64)).to(device)
         self._cells, self._target = cells[self._order], target[self._order]
-        self._block = torch.div(self._cells, index.n_patterns, rounding_mode="floor")
+        self._block = torch.from_numpy(index.cell_block).to(device)[self._cells]
         self._ranks, self._squares = _ranks(self._value)
 
     def _sums(self, values: torch.Tensor, cells: torch.Tensor) -> FloatArray:

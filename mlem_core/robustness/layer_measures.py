@@ -18,7 +18,7 @@ from mlem_core.base.parallel import cores
 from mlem_core.base.typing import FloatArray, Layer, Progress, Report
 from mlem_core.pairs.condensed import n_pairs, row_slices
 from mlem_core.pairs.distances import PRECOMPUTED, squared_distances
-from mlem_core.pairs.ranks import average_ranks, order_pairs
+from mlem_core.pairs.ranks import pair_ranks
 from mlem_core.robustness.variants import CONTROL
 from mlem_core.storage.store import Store
 
@@ -138,11 +138,8 @@ def _squared(rows: NDArray[np.floating], distance: str, layer: Layer) -> FloatAr
 
 
 def _centred_ranks(squared: FloatArray) -> FloatArray:
-    order, value = order_pairs(squared)
-    ranks = np.empty(len(squared))
-    ranks[order] = average_ranks(value).doubled
-    ranks -= len(squared) + 1.0
-    return ranks
+    ranks: FloatArray = pair_ranks(squared).astype(np.float64)
+    return ranks - (len(squared) + 1.0)
 
 
 def _correlation(

@@ -83,11 +83,11 @@ def test_terms_are_those_of_the_explicit_pairs(case):
     features, _, _, tables = case
     x, names, _ = explicit_design(features)
     index = PairIndex.build(feature_columns(features, resolved=RESOLVED), explicit.random_folds(N))
-    np.testing.assert_allclose(tables.terms[index.pattern_cell % index.n_patterns], x, atol=1e-12)
+    np.testing.assert_allclose(tables.terms[index.pair_pattern], x, atol=1e-12)
     assert list(tables.columns.names) == names and tables.resolved == RESOLVED
     # The feature distances are those of the coding that tells no values apart.
     expected = explicit.feature_distances(features)
-    found = tables.patterns[index.pattern_cell % index.n_patterns]
+    found = tables.patterns[index.pair_pattern]
     np.testing.assert_allclose(found, expected, atol=1e-12)
 
 

@@ -15,8 +15,8 @@ from mlem_core.measures.importance import permutation_importance
 from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.crossfit import CrossFit, outside_means
-from mlem_core.pairs.layer_sums import layer_sums
 from mlem_core.pairs.patterns import PairIndex
+from mlem_core.pairs.ranks import pair_ranks
 from mlem_core.pairs.resampling import multinomial
 
 N = 90
@@ -27,12 +27,11 @@ def layer_pairs(features, layers, groups, folds, interactions=False, train_ranks
     index = PairIndex.build(feature_columns(features), folds)
     tables = pair_tables(index, [lambda x=x: x for x in layers], train_ranks=train_ranks)
     squared = [explicit.squared(layer) for layer in layers]
-    ranks = [layer_sums(index, own)[1] for own in squared]
+    ranks = [pair_ranks(own) for own in squared]
     squared = [own.astype(np.float32) for own in squared]
-    pattern = (index.pattern_cell % index.n_patterns).astype(np.int32)
     names = tuple(("m", n) for n in range(len(layers)))
     tables = tables.with_interactions(interactions)
-    return LayerPairs(names, tables, tuple(ranks), tuple(squared), pattern, groups, folds)
+    return LayerPairs(names, tables, tuple(ranks), tuple(squared), index.cell, groups, folds)
 
 
 @pytest.fixture(scope="module")

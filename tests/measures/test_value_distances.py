@@ -183,7 +183,7 @@ def test_the_cost_is_that_of_the_explicit_pairs_and_nothing_for_planted_points(c
     assert found.shape == (2, 5)
     folds = explicit.random_folds(80)
     index = PairIndex.build(feature_columns(features, resolved=("kind", "gender")), folds)
-    terms = tables.terms[index.pattern_cell % index.n_patterns]
+    terms = tables.terms[index.pair_pattern]
     test = explicit.held_out(folds, 2)
     for at in range(2):
         target = explicit.squared(explicit.random_layer(features, at))[test]

@@ -30,7 +30,7 @@ def case(request):
 
 
 def pattern_of_pair(index):
-    return index.pattern_cell % index.n_patterns
+    return index.pair_pattern
 
 
 def test_patterns_are_the_feature_distances(case):
@@ -160,9 +160,7 @@ def test_many_patterns_are_binned_and_said():
     assert binned.n_patterns <= 2500
     assert len(binned.notes) == 2 and "'a'" in binned.notes[0]
     true, coarse = (
-        np.stack([level[i.codes[:, f]] for f, level in enumerate(i.levels)], 1)[
-            i.pattern_cell % i.n_patterns
-        ]
+        np.stack([level[i.codes[:, f]] for f, level in enumerate(i.levels)], 1)[i.pair_pattern]
         for i in (exact, binned)
     )
     said = float(binned.notes[0].split("at most ")[1].split(" of")[0])
@@ -177,7 +175,7 @@ def test_many_nominal_features(n_features):
     index = PairIndex.build(feature_columns(features), np.zeros(40, dtype=np.int64))
     patterns = np.stack([level[index.codes[:, f]] for f, level in enumerate(index.levels)], 1)
     np.testing.assert_array_equal(
-        patterns[index.pattern_cell], explicit.feature_distances(features)
+        patterns[index.pair_pattern], explicit.feature_distances(features)
     )
 
 

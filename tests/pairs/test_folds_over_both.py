@@ -84,7 +84,7 @@ def test_numbers_below_zero_stand_for_every_two_folds():
 def test_sums_are_those_of_the_explicit_pairs(case):
     stimuli, layers, _, apart, index, tables = case
     assert tables.n_folds == K and tables.counts.sum() == N * (N - 1) / 2
-    pattern = index.pattern_cell % index.n_patterns
+    pattern = index.pair_pattern
     for layer, rows in enumerate(layers):
         target = explicit.squared(rows)
         for fold in range(K):

@@ -40,12 +40,12 @@ def repeated(weights, groups, values):
 
 def test_sums_equal_those_of_explicit_copies_of_the_pairs(case):
     index, groups, distances, ranks = case
-    pairs = RankedPairs.of(ranks, index.pattern_cell, groups, index.n_patterns)
+    pairs = RankedPairs.of(ranks, index.pair_pattern, groups, index.n_patterns)
     weights = multinomial(pairs.n_groups, 6, np.random.default_rng(0))
     (draws,) = pairs.draw(weights, products=True)
     assert (weights == 0).any() and (weights > 1).any()
     for d, own in enumerate(weights):
-        cells, *copies = repeated(own, groups, [index.pattern_cell, *distances])
+        cells, *copies = repeated(own, groups, [index.pair_pattern, *distances])
         true = [rankdata(c) - (len(c) + 1) / 2 for c in copies]
         np.testing.assert_allclose(draws.counts[d], np.bincount(cells, minlength=index.n_patterns))
         for layer, rank in enumerate(true):
@@ -60,21 +60,21 @@ def test_sums_equal_those_of_explicit_copies_of_the_pairs(case):
 def test_a_part_of_the_stimuli_is_ranked_by_itself(case):
     index, groups, distances, ranks = case
     stimuli = np.flatnonzero(np.arange(N) % 3 != 1)
-    pairs = RankedPairs.of(ranks, index.pattern_cell, groups, index.n_patterns, stimuli)
+    pairs = RankedPairs.of(ranks, index.pair_pattern, groups, index.n_patterns, stimuli)
     (draws,) = pairs.draw(np.ones((1, pairs.n_groups)))
     i, j = explicit.pairs(N)
     inside = np.isin(i, stimuli) & np.isin(j, stimuli)
     np.testing.assert_array_equal(pairs_among(stimuli, N), np.flatnonzero(inside))
     true = rankdata(distances[0][inside])
     true -= true.mean()
-    expected = np.bincount(index.pattern_cell[inside], true, index.n_patterns)
+    expected = np.bincount(index.pair_pattern[inside], true, index.n_patterns)
     np.testing.assert_allclose(draws.sums[0, 0], expected, atol=1e-6)
     assert draws.products.shape == (1, 0, 0)
 
 
 def test_parts_of_the_draws_give_the_same_as_all_at_once(case, monkeypatch):
     index, groups, _, ranks = case
-    pairs = RankedPairs.of(ranks, index.pattern_cell, groups, index.n_patterns)
+    pairs = RankedPairs.of(ranks, index.pair_pattern, groups, index.n_patterns)
     weights = multinomial(pairs.n_groups, 7, np.random.default_rng(0))
     (whole,) = pairs.draw(weights)
     monkeypatch.setattr(resampling, "CHUNK", 1)

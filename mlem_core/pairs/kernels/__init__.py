@@ -1,0 +1,1 @@
+"""Loops that NumPy has no call for, compiled by numba: imported where they are first used."""

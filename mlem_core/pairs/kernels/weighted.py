@@ -1,0 +1,161 @@
+"""Sums over weighted or relabelled pairs of stimuli, compiled by numba."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
+def _row(
+    a: int, kept: Array, group: Array, own: Array, n_stimuli: int, at: Array, w: Array
+) -> None:
+    """Where the pairs of the a-th kept stimulus with later ones stand, and their weights."""
+    i = kept[a]
+    start = i * n_stimuli - i * (i + 1) // 2 - i - 1
+    for b in range(a + 1, len(kept)):
+        at[b] = start + kept[b]
+        w[b] = own[a] if group[b] == group[a] else own[a] * own[b]
+
+
+@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
+def _to_ranks(weights: Array, total: float) -> float:
+    """Turn the weight of each class into its centred average rank; Σ of the squared ranks."""
+    below, squares = -total / 2, 0.0
+    for c in range(len(weights)):
+        tied = weights[c]
+        rank = below + tied / 2
+        weights[c] = rank
+        below += tied
+        squares += tied * rank * rank
+    return squares
+
+
+# boundscheck off, no fastmath: sums are in one order, so a result does not depend on threads.
+@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
+def weighted_pairs(
+    weights: Array,
+    groups: Array,
+    cells: Array,
+    classes: Array,
+    n_classes: int,
+    counts: Array,
+    sums: Array,
+    squares: Array,
+    products: Array,
+) -> float:
+    """Sums over the pairs of stimuli when each group of stimuli counts so often.
+
+    A pair of two groups counts weights[g] x weights[h] times, one inside a group weights[g] times:
+    a copy of a group is never paired with another copy of it. Ranks are those among the weighted
+    pairs, centred; equal classes are ties.
+
+    Parameters
+    ----------
+    weights : (n_groups,) float64, at least 0
+    groups : (n_stimuli,) int64 the group of each stimulus
+    cells : (n_pairs,) int32 the pattern of each pair, in condensed order
+    classes : (n_layers, n_pairs) uint16, in the order of the layer's distances
+    n_classes : one more than the highest class
+    counts : (n_patterns,) zeros, filled with the weight of each pattern
+    sums : (n_layers, n_patterns) zeros, filled with sums of ranks
+    squares : (n_layers,) zeros, filled with sums of squared ranks
+    products : (n_layers, n_layers) zeros, filled with sums of products of ranks of two layers; or
+        (0, 0) where they are not wanted
+
+    Returns the weight of all pairs.
+    """
+    n_stimuli, n_layers = len(groups), len(classes)
+    kept = np.flatnonzero(weights[groups] > 0)
+    n = len(kept)
+    group = groups[kept]
+    own = weights[group]
+    rank = np.zeros((n_layers, n_classes))
+    at = np.empty(n, dtype=np.int64)
+    w = np.empty(n)
+    total = 0.0
+    for a in range(n - 1):
+        _row(a, kept, group, own, n_stimuli, at, w)
+        for b in range(a + 1, n):
+            total += w[b]
+            counts[cells[at[b]]] += w[b]
+        for layer in range(n_layers):
+            for b in range(a + 1, n):
+                rank[layer, classes[layer, at[b]]] += w[b]
+    for layer in range(n_layers):
+        squares[layer] = _to_ranks(rank[layer], total)
+    together = len(products) > 0
+    row = np.empty((n_layers, n))
+    for a in range(n - 1):
+        _row(a, kept, group, own, n_stimuli, at, w)
+        for layer in range(n_layers):
+            for b in range(a + 1, n):
+                row[layer, b] = rank[layer, classes[layer, at[b]]]
+            for b in range(a + 1, n):
+                sums[layer, cells[at[b]]] += w[b] * row[layer, b]
+        if together:
+            for one in range(n_layers):
+                for other in range(one + 1, n_layers):
+                    product = 0.0
+                    for b in range(a + 1, n):
+                        product += row[one, b] * row[other, b] * w[b]
+                    products[one, other] += product
+    if together:
+        for one in range(n_layers):
+            products[one, one] = squares[one]
+            for other in range(one):
+                products[one, other] = products[other, one]
+    return total
+
+
+@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
+def weighted_sums(
+    weights: Array, groups: Array, cells: Array, values: Array, counts: Array, sums: Array
+) -> None:
+    """Weights, and sums of the pairs' values, by cell; pairs are weighted as in `weighted_pairs`.
+
+    Parameters
+    ----------
+    weights, groups, cells : as in `weighted_pairs`
+    values : (n_values, n_pairs)
+    counts : (n_cells,) zeros, filled
+    sums : (n_values, n_cells) zeros, filled
+    """
+    kept = np.flatnonzero(weights[groups] > 0)
+    group = groups[kept]
+    own = weights[group]
+    at = np.empty(len(kept), dtype=np.int64)
+    w = np.empty(len(kept))
+    for a in range(len(kept) - 1):
+        _row(a, kept, group, own, len(groups), at, w)
+        for b in range(a + 1, len(kept)):
+            counts[cells[at[b]]] += w[b]
+        for v in range(len(values)):
+            for b in range(a + 1, len(kept)):
+                sums[v, cells[at[b]]] += w[b] * values[v, at[b]]
+
+
+@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
+def permuted_sums(labels: Array, cells: Array, values: Array, sums: Array) -> None:
+    """Sums of the pairs' values by cell when stimuli have the labels of others.
+
+    Parameters
+    ----------
+    labels : (n_stimuli,) whose labels each stimulus has
+    cells : (n_pairs,) the cell of each pair of labels, in condensed order
+    values : (n_values, n_pairs)
+    sums : (n_values, n_cells) zeros, filled
+    """
+    n, at = len(labels), 0
+    for i in range(n - 1):
+        for j in range(i + 1, n):
+            a, b = min(labels[i], labels[j]), max(labels[i], labels[j])
+            cell = cells[a * n - a * (a + 1) // 2 - a - 1 + b]
+            for v in range(len(values)):
+                sums[v, cell] += values[v, at]
+            at += 1
