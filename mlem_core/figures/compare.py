@@ -98,7 +98,7 @@ def importance_scatter(
     figure.update_xaxes(title_text=f"FI in {titles[0]}", **axis)
     figure.update_yaxes(title_text=f"FI in {titles[1]}", scaleanchor="x", **axis)
     # Short, as it is centred over the panel, which a legend makes narrow.
-    similarity = f"weighted τ = {as_number(tau, 2)}   ·   RSA ρ = {as_number(rsa, 2)}"
+    similarity = f"weighted Kendall τ = {as_number(tau, 2)}   ·   RSA ρ = {as_number(rsa, 2)}"
     figure.update_layout(title=_title(similarity), margin={"t": 48, "b": 60})
     return figure
 
