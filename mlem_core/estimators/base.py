@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -14,7 +13,6 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from mlem_core.base.parallel import side_by_side
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.pairs.build import pair_tables
@@ -24,9 +22,6 @@ from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.ranks import Score, score_patterns
 from mlem_core.pairs.tables import PairTables
 from mlem_core.pairs.terms import Columns
-
-# Threads are not worth it for tables with fewer numbers than this, such as those of a replicate.
-SMALL = 2**16
 
 
 @dataclass(frozen=True)
@@ -44,13 +39,6 @@ class FoldFits:
     rho: FloatArray
     rho_a: FloatArray
     ceiling: FloatArray
-
-
-def shared_out(tables: PairTables, call: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
-    """`call` of each item, by threads where the tables are so large that they do not only wait."""
-    if tables.n_layers * len(tables.counts) > SMALL:
-        return side_by_side(call, items)
-    return [call(item) for item in items]
 
 
 def held_out_scores(tables: PairTables, weights: FloatArray, fold: int, series: int = 1) -> Score:
@@ -71,16 +59,14 @@ def held_out_scores(tables: PairTables, weights: FloatArray, fold: int, series: 
 
 def tested(tables: PairTables, weights: FloatArray, alpha: FloatArray | None = None) -> FoldFits:
     """Held-out scores of weights (n_layers, n_folds, n_columns), each fold's on its own pairs."""
-    parts: list[Any] = [partial(fold_ceilings, tables)]
-    for fold in range(tables.n_folds):
-        parts.append(partial(held_out_scores, tables, weights[:, fold, None], fold))
-    ceiling, *scores = shared_out(tables, lambda part: part(), parts)
+    n_folds = tables.n_folds
+    scores = [held_out_scores(tables, weights[:, k, None], k) for k in range(n_folds)]
     return FoldFits(
         weights=weights,
         alpha=np.full(weights.shape[:2], np.nan) if alpha is None else alpha,
         rho=np.concatenate([score.rho for score in scores], axis=1),
         rho_a=np.concatenate([score.rho_a for score in scores], axis=1),
-        ceiling=ceiling,
+        ceiling=fold_ceilings(tables),
     )
 
 

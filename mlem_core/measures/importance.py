@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from mlem_core.base.parallel import side_by_side
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.estimators.base import FoldFits, shared_out
+from mlem_core.estimators.base import FoldFits
 from mlem_core.estimators.registry import check_values, estimator_named
 from mlem_core.pairs.ranks import score_patterns
 from mlem_core.pairs.tables import HeldOut, PairTables
@@ -13,6 +14,7 @@ from mlem_core.pairs.tables import HeldOut, PairTables
 # A permuted score needs (patterns of the other features) x (values of the permuted one) cells;
 # beyond this many the values are put into bins of equal count.
 MAX_CELLS = 2**21
+SMALL = 2**16
 
 
 def permutation_importance(tables: PairTables, weights: FloatArray) -> FloatArray:
@@ -54,7 +56,12 @@ def permutation_importance(tables: PairTables, weights: FloatArray) -> FloatArra
             for own, part in enumerate(parts):
                 drops[layers, fold, part] = whole - _permuted_rho(own, pairs, used)
 
-    shared_out(tables, permute_in, range(tables.n_folds))
+    if len(tables.counts) > SMALL:
+        side_by_side(permute_in, range(tables.n_folds))
+    else:
+        # Many short calls: threads would only wait for one another.
+        for fold in range(tables.n_folds):
+            permute_in(fold)
     return drops
 
 
