@@ -108,9 +108,8 @@ class Panel:
         self._chart(on_select=clicked, selection_mode="points")
 
     def _chart(self, **selecting: Any) -> Any:
-        fits = self.narrow is None or not window.narrow()
         state = st.plotly_chart(
-            self.figure if fits or self.narrow is None else self.narrow(),
+            self.narrow() if self.narrow is not None and window.narrow() else self.figure,
             key=f"figure {self.name}",
             theme="streamlit",
             config={"displaylogo": False, "modeBarButtonsToRemove": ["toImage"]},

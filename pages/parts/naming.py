@@ -30,9 +30,10 @@ def of(job_id: str) -> Names:
 def shared(first: str, second: str) -> Names:
     """What two analyses call alike."""
     one, other = of(first), of(second)
-    features = dict(one.features.items() & other.features.items())
+    # As in `of`, features and models are named in one list.
+    called = dict(one.features.items() & other.features.items())
     layers = dict(one.layers.items() & other.layers.items())
-    return Names(features, features, layers)
+    return Names(features=called, models=called, layers=layers)
 
 
 def of_layers(job_id: str) -> Mapping[str, str]:

@@ -29,6 +29,16 @@ from pypdf import PdfReader
 pytestmark = pytest.mark.browser
 
 
+def drop_tense(page: Page, app: App, done: str) -> None:
+    """Look at the profiles of a finished analysis, and tick a feature off."""
+    page.goto(f"{app.url}/profiles?{done}")
+    traces(page)
+    settled(page)
+    page.get_by_role("button", name="tense", exact=True).click()
+    page.wait_for_url(re.compile("features="))
+    settled(page)
+
+
 def test_a_pdf_for_a_paper(app: App, page: Page) -> None:
     page.goto(f"{app.url}/profiles?analysis=example")
     traces(page)
@@ -67,12 +77,7 @@ def test_the_numbers_behind_a_figure(app: App, page: Page, done: str) -> None:
 def test_everything_in_one_zip_and_verified(
     app: App, page: Page, done: str, tmp_path: Path
 ) -> None:
-    page.goto(f"{app.url}/profiles?{done}")
-    traces(page)
-    settled(page)
-    page.get_by_role("button", name="tense", exact=True).click()
-    page.wait_for_url(re.compile("features="))
-    settled(page)
+    drop_tense(page, app, done)
     page.get_by_role("button", name="Download everything").click()
     expect(page.get_by_text("of what is shown: 4 features in 7 layers")).to_be_visible()
     page.get_by_role("button", name="Make the capsule").click()
@@ -150,12 +155,7 @@ def test_export_without_chromium_on_the_server(app_without_chromium: App, page: 
 def test_a_copied_link_opens_the_same_screen(
     app: App, page: Page, browser: Browser, done: str
 ) -> None:
-    page.goto(f"{app.url}/profiles?{done}")
-    traces(page)
-    settled(page)
-    page.get_by_role("button", name="tense", exact=True).click()
-    page.wait_for_url(re.compile("features="))
-    settled(page)
+    drop_tense(page, app, done)
     page.get_by_text("How it is computed").click()
     choice = page.get_by_role("combobox", name="Interactions")
     # A list that opens while the sidebar scrolls closes again.
