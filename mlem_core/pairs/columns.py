@@ -160,17 +160,25 @@ def coding(kinds: Sequence[str], resolved: Sequence[str], names: Names | None = 
 class Coded(NamedTuple):
     """The difference of every two values of a feature as a code.
 
-    values : (n_stimuli,) each stimulus's value as a number, -1 where it is missing
+    values : (n_stimuli,) each stimulus's value as a number, -1 where it is missing and says nothing
     codes : (n_values + 1, n_values + 1) of every two values, the last being a missing one; or
-        without that one where the feature is resolved and names it
+        without that one where the feature is resolved and names it; or None where values are only
+        equal (0) or not (1), as those of a nominal feature
     distances : (n_codes,) the feature distance that each code stands for, in [0, 1]
     error : how far off a distance may be at most, put into a bin
     """
 
     values: IntArray
-    codes: IntArray
+    codes: IntArray | None
     distances: FloatArray
     error: float
+
+    def of(self, i: IntArray, j: IntArray) -> IntArray:
+        """The codes (n,) of pairs of stimuli (i, j)."""
+        a, b = self.values[i], self.values[j]
+        if self.codes is None:
+            return ((a != b) & (a >= 0) & (b >= 0)).astype(np.int64)
+        return self.codes[a, b]
 
 
 def coded(column: FeatureColumn, missing: str, bins: int | None) -> Coded:
@@ -191,7 +199,13 @@ def coded(column: FeatureColumn, missing: str, bins: int | None) -> Coded:
         return _resolved_codes(column, missing)
     values, scaled = value_codes(column)
     n_values, rounding = int(values.max(initial=-1)) + 1, 0.0
-    if scaled is not None and n_values > MAX_VALUES:
+    if scaled is None:
+        # A missing value is one of its own, or says nothing.
+        level = missing == "level"
+        values = np.where(values < 0, n_values, values) if level else values
+        most = 1.0 if n_values + level > 1 else 0.0
+        return Coded(values, None, np.unique([0.0, most]), 0.0)
+    if n_values > MAX_VALUES:
         values, scaled, rounding = _coarse(values, scaled, bins or 64)
         n_values = len(scaled)
     table, error = _value_distances(n_values, scaled, missing), 0.0

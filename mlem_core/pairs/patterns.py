@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,14 +16,17 @@ from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.folds import fold_pairs
 from mlem_core.pairs.columns import MISSING, Coded, FeatureColumn, coded, coding
-from mlem_core.pairs.condensed import n_pairs
+from mlem_core.pairs.designs import PairDesign
+
+if TYPE_CHECKING:
+    from mlem_core.pairs.kernels.cells import Differences, Lookup
 
 # Above this many patterns the distances of features with many values are put into bins.
 MAX_PATTERNS = 200_000
 BINS = (64, 32, 16, 8, 4, 2)
 HARD_LIMIT = 2_000_000
-LOOKUP_LIMIT = 2**25
-CHUNK = 2**20
+# The pattern of each of so many pairs is kept; of more it is looked up when it is needed.
+KEPT = 2**28
 
 
 @dataclass(frozen=True)
@@ -81,7 +85,8 @@ class PairIndex(Patterns):
     A cell is all pairs of one block (see `left_out`) and one pattern; cells without pairs have no
     number.
 
-    cell : (n_pairs,) the cell of each pair, pairs in condensed order
+    design : which pairs are compared
+    look : what kernels look up the cell of two stimuli in, see `kernels.cells.cell_of`
     cell_block, cell_pattern, counts : (n_cells,) block, pattern and number of pairs of each cell,
         by block, then by pattern
     folds : (n_stimuli,) the fold that tests each stimulus, or, below 0, the two folds between which
@@ -91,7 +96,8 @@ class PairIndex(Patterns):
     Source: Jalouzot et al. 2024, section 2.1.1.
     """
 
-    cell: NDArray[np.int32]
+    design: PairDesign
+    look: Lookup
     cell_block: IntArray
     cell_pattern: IntArray
     counts: IntArray
@@ -99,8 +105,17 @@ class PairIndex(Patterns):
     notes: tuple[str, ...] = ()
 
     @cached_property
+    def cell(self) -> NDArray[np.int32]:
+        """(n_pairs,) the cell of each pair, in the order of the design."""
+        from mlem_core.pairs.kernels.cells import fill_cells
+
+        cells, unknown_yet = np.empty((2, self.design.n_pairs), dtype=np.int32)
+        fill_cells(*self.design.rows, unknown_yet[:0], self.look, cells)
+        return cells
+
+    @cached_property
     def pair_pattern(self) -> NDArray[np.int32]:
-        """(n_pairs,) the pattern of each pair, in condensed order."""
+        """(n_pairs,) the pattern of each pair, in the order of the design."""
         return self.cell_pattern.astype(np.int32)[self.cell]
 
     @property
@@ -123,8 +138,9 @@ class PairIndex(Patterns):
         folds: IntArray,
         missing: str = "ignore",
         max_patterns: int = MAX_PATTERNS,
+        design: PairDesign | None = None,
     ) -> PairIndex:
-        """Index all pairs of the stimuli.
+        """Index the pairs of the stimuli.
 
         Parameters
         ----------
@@ -133,6 +149,7 @@ class PairIndex(Patterns):
         missing : "ignore": a missing value on either side gives distance 0 (Jalouzot et al. 2024,
             section 2.1.1); "level": missing is a value of its own, at distance 1 from all others
         max_patterns : beyond it, distances of features with many values are put into bins
+        design : which pairs; None is all
 
         Raises InputError: an unknown policy, no features, or fewer than two stimuli.
         """
@@ -142,11 +159,12 @@ class PairIndex(Patterns):
             raise InputError("no feature is left; choose at least one.")
         if len(folds) < 2:
             raise InputError(f"found {len(folds)} stimuli; at least 2 are needed to form a pair.")
+        design = design or PairDesign.complete(len(folds))
         for bins in (None, *BINS):
             features = [coded(column, missing, bins) for column in columns]
             # What is left after the coarsest bins are the nominal features' own patterns.
             limit = max_patterns if bins != BINS[-1] else HARD_LIMIT
-            found = _patterns(features, limit)
+            found = _numbered(features, design, limit)
             if found is not None:
                 break
         else:
@@ -154,7 +172,6 @@ class PairIndex(Patterns):
                 f"the {len(columns)} features tell the pairs of stimuli apart in more than "
                 f"{HARD_LIMIT:,} ways; choose fewer features or features with fewer values."
             )
-        pattern_codes, table, types = found
         notes = tuple(
             f"Distances of the feature {column.name!r} were put into bins, which moves each by at "
             f"most {own.error:.3g} of its range, because its values make more than "
@@ -162,36 +179,38 @@ class PairIndex(Patterns):
             for column, own in zip(columns, features, strict=True)
             if own.error > 0
         )
-        cell, block, pattern, counts = _cells(table, types, folds, len(pattern_codes))
-        return cls(
+        look, block, pattern, counts = _cells(found, folds, design)
+        index = cls(
             features=tuple(c.name for c in columns),
             kinds=tuple(c.kind for c in columns),
             levels=tuple(own.distances for own in features),
-            codes=pattern_codes,
+            codes=found.codes,
             value_names=tuple(c.names for c in columns),
-            cell=cell,
+            design=design,
+            look=look,
             cell_block=block,
             cell_pattern=pattern,
             counts=counts,
             folds=np.asarray(folds, dtype=np.int64),
             notes=notes,
         )
+        if len(found.found):
+            from mlem_core.pairs.kernels.cells import fill_cells
+
+            fill_cells(*design.rows, found.found, look, found.found)
+            vars(index)["cell"] = found.found
+        return index
 
 
-def _patterns(
-    features: Sequence[Coded], limit: int
-) -> tuple[IntArray, NDArray[np.int32], IntArray] | None:
-    """Patterns (n_patterns, n_features), the pattern of every two types, the type of each stimulus.
+def _differences(features: Sequence[Coded]) -> tuple[Differences, int, np.int64]:
+    """What kernels take to tell the pattern of two stimuli; how many there could be; the origin.
 
-    A type is a distinct row of feature values. None if there are more than `limit` patterns.
+    Patterns are in the order of their key plus the origin.
     """
-    rows = np.stack([own.values for own in features], axis=1)
+    from mlem_core.pairs.kernels.cells import Differences
+
     sizes = [len(own.distances) for own in features]
-    distinct, types = np.unique(rows, axis=0, return_inverse=True)
-    n_types, n_features = distinct.shape
-    table = np.empty((n_types, n_types), dtype=np.int32)
-    starts = range(0, n_types, step := max(1, CHUNK // n_types))
-    total = np.prod(np.array(sizes, dtype=object))
+    total = int(np.prod(np.array(sizes, dtype=object)))
     if total < 2**62:
         radix = np.concatenate(([1], np.cumprod(np.array(sizes[:-1], dtype=np.int64))))
         terms = [np.arange(size) * radix[f] for f, size in enumerate(sizes)]
@@ -199,41 +218,68 @@ def _patterns(
         # Too many combinations to number: sums of random 64-bit numbers tell them apart.
         rng = np.random.default_rng(0)
         terms = [rng.integers(-(2**62), 2**62, size) for size in sizes]
+    tables, width, differ, values = [], [], [], []
+    for own, term in zip(features, terms, strict=True):
+        if own.codes is None:
+            values.append(own.values)
+            width.append(0)
+            # The same for all pairs is nothing: a key is a sum of what two values add.
+            differ.append(term[-1] - term[0])
+        else:
+            width.append(len(own.codes))
+            values.append(np.where(own.values < 0, len(own.codes) - 1, own.values))
+            differ.append(0)
+            tables.append((term - term[0])[own.codes].ravel())
+    lengths = np.array([side**2 for side in width])
+    return (
+        Differences(
+            np.stack(values, axis=1).astype(np.int64),
+            np.array(width, dtype=np.int64),
+            (np.cumsum(lengths) - lengths).astype(np.int64),
+            np.concatenate(tables).astype(np.int64) if tables else np.empty(0, dtype=np.int64),
+            np.array(differ, dtype=np.int64),
+        ),
+        total,
+        np.array([term[0] for term in terms]).sum(),
+    )
 
-    def levels(start: int, f: int) -> IntArray:
-        return features[f].codes[distinct[start : start + step, f, None], distinct[None, :, f]]
 
-    def keys_of(start: int) -> IntArray:
-        keys = terms[0][levels(start, 0)]
-        for f in range(1, n_features):
-            keys += terms[f][levels(start, f)]
-        return keys
+class _Numbered(NamedTuple):
+    """The patterns that pairs have, in the order of their keys.
 
-    if total <= LOOKUP_LIMIT:
-        seen = np.zeros(int(total), dtype=bool)
-        for start in starts:
-            seen[keys_of(start)] = True
-        keys, number = np.flatnonzero(seen), (np.cumsum(seen) - 1).astype(np.int32)
-    else:
-        keys = np.empty(0, dtype=np.int64)
-        for start in starts:
-            keys = np.union1d(keys, keys_of(start))
-            if len(keys) > limit:
-                break
-    if len(keys) > limit:
+    codes : (n_patterns, n_features)
+    keys, pattern : see `mlem_core.pairs.kernels.cells.Lookup`
+    found : (n_pairs,) pattern of each pair, or (0,) where there are too many to keep it
+    """
+
+    differences: Differences
+    codes: IntArray
+    keys: IntArray
+    pattern: NDArray[np.int32]
+    found: NDArray[np.int32]
+
+
+def _numbered(features: Sequence[Coded], design: PairDesign, limit: int) -> _Numbered | None:
+    """The patterns of the pairs of a design; None if there are more than `limit`."""
+    from mlem_core.pairs.kernels.cells import number_patterns
+
+    differences, total, origin = _differences(features)
+    limit = min(limit, total, design.n_pairs)
+    n_slots = 1 << max(4, (4 * limit).bit_length())
+    keys, pattern = np.zeros(n_slots, dtype=np.int64), np.full(n_slots, -1, dtype=np.int32)
+    first = np.empty((limit, 2), dtype=np.int64)
+    found = np.empty(design.n_pairs if design.n_pairs <= KEPT else 0, dtype=np.int32)
+    n = number_patterns(*design.rows, differences, keys, pattern, first, found)
+    if n > limit:
         return None
-    pattern_codes = np.empty((len(keys), n_features), dtype=np.int64)
-    for start in starts:
-        own = keys_of(start)
-        found = number[own] if total <= LOOKUP_LIMIT else np.searchsorted(keys, own)
-        table[start : start + step] = found
-        if total >= 2**62:
-            for f in range(n_features):
-                pattern_codes[found, f] = levels(start, f)
-    if total < 2**62:
-        for f, size in enumerate(sizes):
-            pattern_codes[:, f] = keys // radix[f] % size
-    return pattern_codes, table, types.astype(np.int64)
+    taken = np.flatnonzero(pattern >= 0)
+    taken = taken[np.argsort(keys[taken] + origin)]
+    number = np.empty(n, dtype=np.int32)
+    number[pattern[taken]] = np.arange(n, dtype=np.int32)
+    i, j = first[pattern[taken]].T
+    pattern[taken] = np.arange(n, dtype=np.int32)
+    codes = np.stack([own.of(i, j) for own in features], axis=1)
+    return _Numbered(differences, codes, keys, pattern, number[found])
 
 
 def _fold_sets(n_folds: int) -> Iterator[frozenset[int]]:
@@ -289,20 +335,28 @@ def block_numbers(folds: IntArray) -> tuple[IntArray, IntArray]:
 
 
 def _cells(
-    table: NDArray[np.int32], types: IntArray, folds: IntArray, n_patterns: int
-) -> tuple[NDArray[np.int32], IntArray, IntArray, IntArray]:
-    """The cell of each pair, and the block, the pattern and the number of pairs of each cell."""
-    from mlem_core.pairs.kernels.cells import count_cells, fill_cells
+    patterns: _Numbered, folds: IntArray, design: PairDesign
+) -> tuple[Lookup, IntArray, IntArray, IntArray]:
+    """What tells the cell of two stimuli; block, pattern and number of pairs of each cell."""
+    from mlem_core.pairs.kernels.cells import Lookup, count_cells
 
     parts, blocks = block_numbers(folds)
+    n_patterns = len(patterns.codes)
     dense = np.zeros((int(blocks.max()) + 1) * n_patterns, dtype=np.int64)
-    count_cells(table, types, parts, blocks * n_patterns, dense)
+    look = Lookup(
+        *patterns.differences,
+        patterns.keys,
+        patterns.pattern,
+        parts.astype(np.int64),
+        (blocks * n_patterns).astype(np.int64),
+        np.empty(0, dtype=np.int32),
+    )
+    count_cells(*design.rows, patterns.found, look, dense)
     present = np.flatnonzero(dense)
-    counts = dense[present]
-    dense[present] = np.arange(len(present))
-    cell = np.empty(n_pairs(len(types)), dtype=np.int32)
-    fill_cells(table, types, parts, blocks * n_patterns, dense, cell)
-    return cell, present // n_patterns, present % n_patterns, counts
+    number = np.full(len(dense), -1, dtype=np.int32)
+    number[present] = np.arange(len(present), dtype=np.int32)
+    look = look._replace(number=number)
+    return look, present // n_patterns, present % n_patterns, dense[present]
 
 
 def group_rows(codes: IntArray) -> tuple[IntArray, IntArray]:

@@ -1,43 +1,173 @@
-"""Which cell each pair of stimuli has, and sums by group, compiled by numba."""
+"""Which pattern and cell each pair of stimuli has, and sums by group, compiled by numba."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
+import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+# Spreads keys over the slots (the golden ratio's fraction in 64 bits).
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
+
+
+class Differences(NamedTuple):
+    """How the values of two stimuli become the key of a pattern: the sum over the features.
+
+    values : (n_stimuli, n_features) int64 the number of each value; in a feature without a table,
+        below 0 where it is missing and says nothing
+    width : (n_features,) int64 side of a feature's table; 0 where values are only equal or not
+    start : (n_features,) int64 where its table begins
+    terms : (n,) int64 the tables one after the other, row by row: what two values add
+    differ : (n_features,) int64 what two values that differ add where there is no table
+    """
+
+    values: Array
+    width: Array
+    start: Array
+    terms: Array
+    differ: Array
+
+
+class Lookup(NamedTuple):
+    """What tells the cell of any two stimuli, see `cell_of`.
+
+    The first five are those of `Differences`.
+
+    keys, pattern : (n_slots,) int64 and int32; n_slots is a power of 2, pattern below 0 where a
+        slot is empty
+    part : (n_stimuli,) int64 which folds a stimulus belongs to
+    offset : (n_parts, n_parts) int64 block of every two parts, times the number of patterns
+    number : (n_blocks · n_patterns,) int32 number of the cell
+    """
+
+    values: Array
+    width: Array
+    start: Array
+    terms: Array
+    differ: Array
+    keys: Array
+    pattern: Array
+    part: Array
+    offset: Array
+    number: Array
+
+
+@numba.njit(nogil=True, cache=True, inline="always")  # type: ignore[untyped-decorator, unused-ignore]
+def _key_of(
+    i: int, j: int, values: Array, width: Array, start: Array, terms: Array, differ: Array
+) -> int:
+    key = 0
+    for f in range(values.shape[1]):
+        a, b = values[i, f], values[j, f]
+        if width[f] > 0:
+            key += terms[start[f] + a * width[f] + b]
+        elif a != b and a >= 0 and b >= 0:
+            key += differ[f]
+    return key
+
+
+@numba.njit(nogil=True, cache=True, inline="always")  # type: ignore[untyped-decorator, unused-ignore]
+def _slot_of(key: int, keys: Array, pattern: Array) -> Any:
+    """Where a key stands, or would."""
+    mask = len(keys) - 1
+    slot = np.int64((np.uint64(key) * _SPREAD) >> np.uint64(20)) & mask
+    while pattern[slot] >= 0 and keys[slot] != key:
+        slot = (slot + 1) & mask
+    return slot
+
+
+@numba.njit(nogil=True, cache=True, inline="always")  # type: ignore[untyped-decorator, unused-ignore]
+def cell_of(i: int, j: int, look: Lookup) -> int:
+    """The cell of two stimuli, of which some pair of the index has the pattern."""
+    key = _key_of(i, j, look.values, look.width, look.start, look.terms, look.differ)
+    pattern = look.pattern[_slot_of(key, look.keys, look.pattern)]
+    return look.number[look.offset[look.part[i], look.part[j]] + pattern]
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
-def count_cells(table: Array, types: Array, parts: Array, offsets: Array, counts: Array) -> None:
-    """How many pairs of stimuli each block and pattern has.
+def number_patterns(
+    stimulus: Array,
+    starts: Array,
+    partner: Array,
+    differences: Differences,
+    keys: Array,
+    pattern: Array,
+    first: Array,
+    found: Array,
+) -> int:
+    """Number the patterns of the pairs in the order in which they are met.
 
     Parameters
     ----------
-    table : (n_types, n_types) pattern of every two types of stimuli
-    types, parts : (n_stimuli,) type of each, and which folds it belongs to
-    offsets : (n_parts, n_parts) block of every two parts, times the number of patterns
-    counts : (n_blocks · n_patterns,) zeros, filled
+    stimulus, starts, partner : see `mlem_core.pairs.designs.PairDesign`
+    keys, pattern : (n_slots,) see `Lookup`, all empty; filled
+    first : (limit, 2) int64, filled with the two stimuli of the first pair of each pattern
+    found : (n_pairs,) int32, filled with the number of each pair; or (0,) where it is not kept
+
+    Returns the number of patterns; limit + 1 as soon as there are more.
     """
-    for i in range(len(types) - 1):
-        own, offset = table[types[i]], offsets[parts[i]]
-        for j in range(i + 1, len(types)):
-            counts[offset[parts[j]] + own[types[j]]] += 1
+    n, complete = 0, len(partner) == 0
+    values, width, start, terms, differ = differences
+    for row in range(len(stimulus)):
+        i = stimulus[row]
+        for k in range(starts[row], starts[row + 1]):
+            j = i + 1 + k - starts[row] if complete else partner[k]
+            key = _key_of(i, j, values, width, start, terms, differ)
+            slot = _slot_of(key, keys, pattern)
+            if pattern[slot] < 0:
+                if n == len(first):
+                    return n + 1
+                keys[slot], pattern[slot] = key, n
+                first[n, 0], first[n, 1] = i, j
+                n += 1
+            if len(found) > 0:
+                found[k] = pattern[slot]
+    return n
+
+
+@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
+def count_cells(
+    stimulus: Array, starts: Array, partner: Array, found: Array, look: Lookup, counts: Array
+) -> None:
+    """How many pairs each block and pattern has.
+
+    Parameters
+    ----------
+    found : (n_pairs,) pattern of each pair, or (0,) where it is to be looked up
+    counts : (n_blocks · n_patterns,) int64 zeros, filled; `look.number` is not used
+    """
+    complete = len(partner) == 0
+    for row in range(len(stimulus)):
+        i = stimulus[row]
+        offset = look.offset[look.part[i]]
+        for k in range(starts[row], starts[row + 1]):
+            j = i + 1 + k - starts[row] if complete else partner[k]
+            if len(found) > 0:
+                pattern = found[k]
+            else:
+                key = _key_of(i, j, look.values, look.width, look.start, look.terms, look.differ)
+                pattern = look.pattern[_slot_of(key, look.keys, look.pattern)]
+            counts[offset[look.part[j]] + pattern] += 1
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
 def fill_cells(
-    table: Array, types: Array, parts: Array, offsets: Array, number: Array, cells: Array
+    stimulus: Array, starts: Array, partner: Array, found: Array, look: Lookup, cells: Array
 ) -> None:
-    """The number (n_pairs,) of the block and pattern of each pair; parameters as `count_cells`."""
-    at = 0
-    for i in range(len(types) - 1):
-        own, offset = table[types[i]], offsets[parts[i]]
-        for j in range(i + 1, len(types)):
-            cells[at] = number[offset[parts[j]] + own[types[j]]]
-            at += 1
+    """The cell (n_pairs,) of each pair; `found` as in `count_cells`, may be `cells` itself."""
+    complete = len(partner) == 0
+    for row in range(len(stimulus)):
+        i = stimulus[row]
+        offset = look.offset[look.part[i]]
+        for k in range(starts[row], starts[row + 1]):
+            j = i + 1 + k - starts[row] if complete else partner[k]
+            if len(found) > 0:
+                cells[k] = look.number[offset[look.part[j]] + found[k]]
+            else:
+                cells[k] = cell_of(i, j, look)
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]

@@ -1,0 +1,200 @@
+"""Which pairs of stimuli are compared: all of them, or a balanced design of some.
+
+The pairs grow with the square of the stimuli: 10,000 have 50 million, 100,000 have 5 billion. A
+correlation over M pairs that are drawn of them differs from that over all by about (1 - ρ²) / √M,
+2·10⁻⁴ for 20 million, far less than what other sentences would change. So beyond a budget of pairs
+an incomplete design takes their place: within every two parts of the stimuli (folds), these are
+laid in a ring in random order, and each is paired with the next K. Each stimulus is then in
+(nearly) equally many pairs, each two parts have the share of the pairs that they have among all,
+and the cost is linear in the stimuli. A design is of several independent ones, each with an order
+of its own, whose differences say how much the choice of the pairs matters.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlem_core.base.errors import InputError
+from mlem_core.base.typing import IntArray
+from mlem_core.pairs.condensed import ends_of, n_pairs, pairs_among
+
+# Pairs beyond which a design takes the place of all pairs, where nothing else is asked.
+BUDGET = 50_000_000
+# Independent designs that a design is of.
+DESIGNS = 8
+# With fewer pairs a stimulus, some pair of folds would have none in some design.
+FEWEST_A_STIMULUS = 8
+
+
+@dataclass(frozen=True)
+class PairDesign:
+    """The pairs that are compared, by rows: those of a row are of one stimulus with others.
+
+    Arrays of pairs (n_pairs,) have them in this order.
+
+    Attributes
+    ----------
+    n_stimuli : pairs are of numbers below it
+    stimulus : (n_rows,) int32 the first stimulus of the pairs of each row
+    starts : (n_rows + 1,) where the pairs of each row begin
+    partner : (n_pairs,) int32 the second stimulus of each pair; or (0,) where all pairs are
+        compared: row i then has those of i with i + 1, i + 2, ... (condensed order)
+    parts : (n_designs + 1,) the row where each of the independent designs begins
+    """
+
+    n_stimuli: int
+    stimulus: NDArray[np.int32]
+    starts: IntArray
+    partner: NDArray[np.int32]
+    parts: IntArray
+
+    @classmethod
+    def complete(cls, n_stimuli: int) -> PairDesign:
+        """All pairs of the stimuli."""
+        sizes = np.arange(n_stimuli - 1, -1, -1)
+        return cls(
+            n_stimuli,
+            np.arange(n_stimuli, dtype=np.int32),
+            np.concatenate(([0], np.cumsum(sizes))).astype(np.int64),
+            np.empty(0, dtype=np.int32),
+            np.array([0, n_stimuli]),
+        )
+
+    @classmethod
+    def of(
+        cls, folds: IntArray, budget: int | None = BUDGET, seed: int = 0, designs: int = DESIGNS
+    ) -> PairDesign:
+        """All pairs where they are within the budget (None: without limit), else some of them.
+
+        Parameters
+        ----------
+        folds : (n_stimuli,) the fold that tests each stimulus, see `mlem_core.data.folds`
+        designs : how many independent ones
+
+        Raises
+        ------
+        InputError
+            A budget of fewer than `FEWEST_A_STIMULUS` pairs a stimulus.
+        """
+        n = len(folds)
+        if budget is None or n_pairs(n) <= budget:
+            return cls.complete(n)
+        if budget < FEWEST_A_STIMULUS * n:
+            raise InputError(
+                f"found a budget of {budget:,} pairs for {n:,} stimuli; each stimulus needs to be "
+                f"in some pairs of every two folds, so give at least {FEWEST_A_STIMULUS * n:,}."
+            )
+        share = budget / n_pairs(n) / designs
+        rows: list[NDArray[np.int32]] = []
+        partners: list[NDArray[np.int32]] = []
+        sizes: list[IntArray] = []
+        parts = [0]
+        for number in range(designs):
+            rng = np.random.default_rng((seed, number))
+            for row, partner in _rings(folds, share, rng):
+                rows.append(row)
+                partners.append(partner.ravel())
+                sizes.append(np.full(len(row), partner.shape[1]))
+            parts.append(sum(map(len, rows)))
+        starts = np.concatenate(([0], np.cumsum(np.concatenate(sizes))))
+        return cls(n, np.concatenate(rows), starts, np.concatenate(partners), np.array(parts))
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether these are all pairs of the stimuli."""
+        return len(self.partner) == 0
+
+    @property
+    def n_pairs(self) -> int:
+        return int(self.starts[-1])
+
+    @property
+    def n_designs(self) -> int:
+        return len(self.parts) - 1
+
+    @cached_property
+    def rows(self) -> tuple[NDArray[np.int32], IntArray, NDArray[np.int32]]:
+        """What kernels take: `stimulus`, `starts`, `partner`."""
+        return self.stimulus, self.starts, self.partner
+
+    def slices(self, n: int) -> list[tuple[int, int]]:
+        """About n parts with as many pairs, as (first row, last row + 1)."""
+        edges = np.searchsorted(self.starts, np.linspace(0, self.n_pairs, n + 1)[1:-1])
+        ends = [0, *map(int, edges), len(self.stimulus)]
+        return list(itertools.pairwise(ends))
+
+    def ends(self, places: IntArray) -> tuple[IntArray, IntArray]:
+        """The two stimuli of the pairs at these places."""
+        if self.is_complete:
+            return ends_of(places, self.n_stimuli)
+        row = np.searchsorted(self.starts, places, side="right") - 1
+        return self.stimulus[row].astype(np.int64), self.partner[places].astype(np.int64)
+
+    def first(self, n_designs: int) -> PairDesign:
+        """The pairs of the first n designs, which are the first in arrays of pairs too."""
+        if self.is_complete or n_designs >= self.n_designs:
+            return self
+        return self.only(0, n_designs)
+
+    def only(self, start: int, stop: int) -> PairDesign:
+        """The pairs of the designs start..stop-1, which stand together in arrays of pairs."""
+        first, last = self.parts[start], self.parts[stop]
+        starts = self.starts[first : last + 1]
+        return PairDesign(
+            self.n_stimuli,
+            self.stimulus[first:last],
+            starts - starts[0],
+            self.partner[starts[0] : starts[-1]],
+            self.parts[start : stop + 1] - first,
+        )
+
+    def among(self, stimuli: IntArray) -> tuple[IntArray, PairDesign]:
+        """Where the pairs among some stimuli, ascending, stand; and they as a design of their own.
+
+        In that one the stimuli are numbered in their order.
+        """
+        if self.is_complete:
+            return pairs_among(stimuli, self.n_stimuli), PairDesign.complete(len(stimuli))
+        number = np.full(self.n_stimuli, -1, dtype=np.int32)
+        number[stimuli] = np.arange(len(stimuli), dtype=np.int32)
+        own = number[self.stimulus]
+        kept = np.repeat(own >= 0, np.diff(self.starts))
+        kept &= number[self.partner] >= 0
+        places = np.flatnonzero(kept)
+        starts = np.searchsorted(places, self.starts)
+        rows = own >= 0
+        return places, PairDesign(
+            len(stimuli),
+            own[rows],
+            np.append(starts[:-1][rows], len(places)),
+            number[self.partner[places]],
+            np.concatenate(([0], np.cumsum(rows)))[self.parts],
+        )
+
+
+def _rings(
+    folds: IntArray, share: float, rng: np.random.Generator
+) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32]]]:
+    """For every two parts of the stimuli the rows (m,) of a design and their partners (m, K)."""
+    order = np.argsort(folds, kind="stable").astype(np.int32)
+    edges = np.flatnonzero(np.diff(folds[order])) + 1
+    members = np.split(order, edges)
+    for a, own in enumerate(members):
+        ring = rng.permutation(own)
+        m = len(ring)
+        # Up to (m - 1) / 2 steps along the ring, no pair occurs twice.
+        k = min(max(1, round(share * (m - 1) / 2)), (m - 1) // 2)
+        if k:
+            yield ring, ring[(np.arange(m)[:, None] + np.arange(1, k + 1)) % m]
+        for other in members[a + 1 :]:
+            # The rows are those of the larger part, so that all of the smaller one are reached.
+            long, short = sorted((rng.permutation(own), rng.permutation(other)), key=len)[::-1]
+            k = min(max(1, round(share * len(short))), len(short))
+            begin = np.arange(len(long)) * len(short) // len(long)
+            yield long, short[(begin[:, None] + np.arange(k)) % len(short)]
