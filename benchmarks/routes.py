@@ -22,6 +22,7 @@ from mlem_core.models.extraction import extract
 from mlem_core.models.loaded import LoadedModel
 from mlem_core.pairs.build import PassOptions, pair_tables
 from mlem_core.pairs.columns import feature_columns
+from mlem_core.pairs.condensed import n_pairs
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.rank_store import PairRanks
@@ -52,7 +53,7 @@ def extraction(stimuli: StimulusSet, loaded: LoadedModel) -> None:
 def engine(case: Case) -> tuple[PairTables, NDArray[np.float64], Results]:
     """Pair tables, nested cross-validation, importances, both matrices, both maps."""
     index = PairIndex.build(feature_columns(case.stimuli), case.folds)
-    with PairRanks(len(case.rows), len(case.stimuli)) as ranks:
+    with PairRanks(len(case.rows), n_pairs(len(case.stimuli))) as ranks:
         tables = pair_tables(
             index,
             [lambda rows=rows: rows for rows in case.rows],
@@ -82,11 +83,11 @@ def floor(rows: Rows) -> None:
 
 def physical_floor(rows: Rows) -> None:
     """A float32 matrix product, and 8 bytes a pair read and written twice, a layer a thread."""
-    n_pairs = len(rows[0]) * (len(rows[0]) - 1) // 2
+    n = n_pairs(len(rows[0]))
 
     def one(layer: NDArray[np.float32]) -> None:
         _ = layer @ layer.T
-        first, second = np.zeros((2, n_pairs))
+        first, second = np.zeros((2, n))
         np.copyto(second, first)
         np.copyto(first, second)
 

@@ -25,8 +25,9 @@ from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import FeatureColumn, feature_columns
-from mlem_core.pairs.distances import PRECOMPUTED, equal_rows, squared_distances
+from mlem_core.pairs.distances import PRECOMPUTED, squared_distances
 from mlem_core.pairs.patterns import PairIndex
+from mlem_core.pairs.rows import equal_rows
 from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
 

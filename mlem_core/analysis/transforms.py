@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.stimuli import StimulusSet
-from mlem_core.pairs.distances import equal_rows
+from mlem_core.pairs.rows import equal_rows
 
 if TYPE_CHECKING:
     from mlem_core.models.representations import Representations

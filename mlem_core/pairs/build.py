@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import cores
 from mlem_core.base.typing import FloatArray
-from mlem_core.pairs.distances import distance_named, squared_distances
+from mlem_core.pairs.distances import distance_named, squared_along, squared_distances
 from mlem_core.pairs.layer_sums import LayerSums, layer_sums
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.tables import BY_LAYER, LazyArray, PairTables
@@ -38,6 +38,8 @@ class PassOptions:
     """How the pass over the pairs is done, and what is told of it; the tables are the same.
 
     keep_ranks : called with a layer's position and its (n_pairs,) doubled ranks
+    of_design : called with a layer's position, and the tables of this layer from each of the
+        independent designs that an incomplete design of the pairs is of
     failed : called with the position of a layer whose distances cannot be computed and the error;
         the layer is then left out of the tables. Without it the error is raised
     progress : called with the number of layers done and their total
@@ -46,6 +48,7 @@ class PassOptions:
     """
 
     keep_ranks: Callable[[int, NDArray[np.uint32]], None] | None = None
+    of_design: Callable[[int, list[PairTables]], None] | None = None
     failed: Callable[[int, InputError], None] | None = None
     progress: Callable[[int, int], None] | None = None
     workers: int | None = None
@@ -65,7 +68,7 @@ def pair_tables(
 
     Parameters
     ----------
-    index : the pairs' patterns and blocks
+    index : the pairs' patterns and blocks; which pairs
     layers : for each layer a function that gives its representations (n_stimuli, n_units), or its
         distances (n_stimuli, n_stimuli) where `distance` is "precomputed"
     names : how messages call each layer
@@ -82,14 +85,20 @@ def pair_tables(
     for one_of in dict.fromkeys(each):
         distance_named(one_of)
     # A GPU takes one layer at a time, and so do all cores where one holds much memory.
-    alone = options.device is not None or len(index.cell) > LARGE
+    alone = options.device is not None or index.design.n_pairs > LARGE
     workers = 1 if alone else min(options.workers or cores(), max(1, len(layers)))
     threads = max(1, (options.workers or cores()) // workers)
 
     def one(position: int) -> LayerSums:
         rows, name = layers[position](), names[position]
         _check(rows, len(index.folds), name)
-        squared = squared_distances(rows, each[position], layer=name, device=options.device)
+        metric, design = each[position], index.design
+        if design.is_complete:
+            squared = squared_distances(rows, metric, layer=name, device=options.device)
+        else:
+            squared = squared_along(rows, metric, design, layer=name, threads=threads)
+            if options.of_design is not None:
+                options.of_design(position, _by_design(index, squared, train_ranks, threads))
         if options.device:
             from mlem_core.pairs import torch_backend
 
@@ -137,6 +146,18 @@ def _check(rows: NDArray[np.floating], n_stimuli: int, name: str) -> None:
             f"{name} holds values so large that their distances overflow; divide them by "
             "their standard deviation."
         )
+
+
+def _by_design(
+    index: PairIndex, squared: FloatArray, train_ranks: bool, threads: int
+) -> list[PairTables]:
+    """The tables of one layer from each of the independent designs."""
+    found = []
+    for number in range(index.design.n_designs):
+        part, own = index.of_design(number)
+        sums, _ = layer_sums(part, squared[own], train_ranks, overwrite=False, threads=threads)
+        found.append(_assemble(part, [sums]).with_pairs_only())
+    return found
 
 
 def tables_without_layers(index: PairIndex) -> PairTables:

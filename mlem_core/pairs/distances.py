@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.parallel import each
 from mlem_core.base.text import listed
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.pairs.condensed import n_pairs, places_of, row_slices
+from mlem_core.pairs.designs import PairDesign
+from mlem_core.pairs.rows import PAIR_ELEMENTS, checked_matrix, checked_rows, equal_rows
 from mlem_core.pairs.tiles import (
     Tile,
     Tiles,
@@ -27,10 +31,8 @@ from mlem_core.pairs.tiles import (
 # Of arrays that are distances already; see `condensed_from_matrix`.
 PRECOMPUTED = "precomputed"
 
-# Two rows closer than this share of their norm are one representation: a model run in float32
-# gives the same word after the same left context only up to its last bits.
-EQUAL_ROWS = {2: 2e-3, 4: 5e-6, 8: 1e-12}
-PAIR_ELEMENTS = 2**22
+# Of rows (n_stimuli, n_units), what a design has of some of its rows, and the array to fill.
+Along = Callable[[Any, Any, Any, Any, int, Any], None]
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,9 @@ class Distance:
         `mlem_core.pairs.tiles`; without the latter the CPU does the work
     pairwise : rows a and b, (n, n_units) each, to (n,) distances; without it those of all pairs
         are looked up
+    along : fills the distances of the pairs in some rows of a design, as
+        `mlem_core.pairs.kernels.along.squared_along` does; without it `pairwise` gives them
+    as_given : whether `along` is given rows that are not prepared
     label : how forms call it; by default its name
     phrase : how the methods paragraph calls it; by default "the NAME distance"
     """
@@ -65,6 +70,8 @@ class Distance:
     tile: Tile | None = None
     torch_tile: Tile | None = None
     pairwise: Callable[[FloatArray, FloatArray], FloatArray] | None = None
+    along: Along | None = None
+    as_given: bool = False
     label: str = ""
     phrase: str = ""
 
@@ -100,37 +107,6 @@ def metrics() -> tuple[str, ...]:
     return tuple(name for name in DISTANCES if name != PRECOMPUTED)
 
 
-def equal_rows(rows: NDArray[np.floating]) -> NDArray[np.int64]:
-    """The first row that each of rows (n_stimuli, n_units) equals, up to its type's precision.
-
-    Returns (n_stimuli,) row numbers; a row that equals no earlier one has its own number.
-    """
-    tolerance = EQUAL_ROWS.get(rows.dtype.itemsize, 1e-12)
-    exact = rows.astype(np.float64, copy=False)
-    norms = np.linalg.norm(exact, axis=1)
-    # Equal rows have equal projections: only neighbours along one direction need a closer look.
-    direction = np.random.default_rng(0).standard_normal(exact.shape[1])
-    projection = exact @ (direction / np.linalg.norm(direction))
-    order = np.argsort(projection, kind="stable")
-    first = np.arange(len(exact))
-    for position, i in enumerate(order):
-        if first[i] != i:
-            continue
-        reach = tolerance * norms[i]
-        stop = position + 1
-        while stop < len(order) and projection[order[stop]] - projection[i] <= reach:
-            stop += 1
-        near = order[position + 1 : stop]
-        near = near[first[near] == near]
-        if len(near):
-            apart = np.linalg.norm(exact[near] - exact[i], axis=1)
-            first[near[apart <= reach]] = i
-    # Name each group by its lowest row, whatever the order of the projections was.
-    lowest = np.full(len(exact), len(exact))
-    np.minimum.at(lowest, first, np.arange(len(exact)))
-    return lowest[first].astype(np.int64)
-
-
 def _prepared(
     rows: FloatArray, distance: Distance, layer: str, numbers: NDArray[np.int64]
 ) -> FloatArray:
@@ -141,19 +117,6 @@ def _prepared(
             f"{layer} holds {distance.undefined} for row {numbers[np.argmin(given)] + 1}, where "
             f"the {distance.name} distance is not defined; leave the row out or choose the "
             f"{listed(others, last='or')} distance."
-        )
-    return rows
-
-
-def _checked(representations: NDArray[np.floating], layer: str) -> NDArray[np.floating]:
-    rows = np.asarray(representations)
-    if not np.issubdtype(rows.dtype, np.floating):
-        rows = rows.astype(np.float64)
-    finite = np.isfinite(rows).all(axis=1)
-    if not finite.all():
-        raise InputError(
-            f"{layer} holds a value that is not finite in row {int(np.argmin(finite)) + 1}; "
-            "every value must be a finite number."
         )
     return rows
 
@@ -189,7 +152,7 @@ def squared_distances(
         return condensed_from_matrix(representations, layer=layer)
     from mlem_core.pairs.kernels.tiles import fill_condensed
 
-    raw = _checked(representations, layer)
+    raw = checked_rows(representations, layer)
     first = equal_rows(raw)
     kept, position = np.unique(first, return_inverse=True)
     rows = _prepared(raw[kept].astype(np.float64), distance, layer, kept)
@@ -231,7 +194,7 @@ def pair_distances(
     if distance.pairwise is None:
         condensed = squared_distances(representations, metric)
         return lambda i, j: condensed[places_of(i, j, len(representations))]
-    pairwise, raw = distance.pairwise, _checked(representations, layer)
+    pairwise, raw = distance.pairwise, checked_rows(representations, layer)
     rows = _prepared(raw.astype(np.float64), distance, layer, np.arange(len(raw)))
 
     def of(i: IntArray, j: IntArray) -> FloatArray:
@@ -245,27 +208,78 @@ def pair_distances(
     return of
 
 
+def squared_along(
+    representations: NDArray[np.floating],
+    metric: str,
+    design: PairDesign,
+    *,
+    layer: str = "the layer",
+    threads: int = 1,
+) -> FloatArray:
+    """Squared neural distances (n_pairs,) of the pairs of an incomplete design, in its order.
+
+    Parameters, ties and errors as of `squared_distances`; InputError where the distance can only be
+    computed of all pairs.
+    """
+    distance = distance_named(metric)
+    found = np.empty(design.n_pairs)
+    if metric == PRECOMPUTED:
+        return _looked_up(checked_matrix(representations, layer), design, found)
+    raw = checked_rows(representations, layer)
+    first = equal_rows(raw)
+    kept, position = np.unique(first, return_inverse=True)
+    number = position.astype(np.int32)
+    rows: NDArray[np.floating] = np.asarray(raw if len(kept) == len(raw) else raw[kept])
+    rows = rows.astype(np.float32) if rows.dtype.itemsize == 2 else rows
+    if not (distance.along is not None and distance.as_given):
+        rows = _prepared(rows.astype(np.float64), distance, layer, kept)
+
+    def fill(ends: tuple[int, int]) -> None:
+        start, stop = ends
+        begin, end = design.starts[start], design.starts[stop]
+        if distance.along is not None:
+            stimulus, partner = (
+                number[design.stimulus[start:stop]],
+                number[design.partner[begin:end]],
+            )
+            distance.along(
+                rows, stimulus, design.starts[start : stop + 1], partner, begin, found[begin:end]
+            )
+        elif distance.pairwise is not None:
+            step = max(1, PAIR_ELEMENTS // rows.shape[1])
+            for at in range(begin, end, step):
+                places = np.arange(at, min(at + step, end))
+                i, j = design.ends(places)
+                a, b = rows[number[i]], rows[number[j]]
+                found[places] = distance.pairwise(a.astype(np.float64), b.astype(np.float64))
+                found[places[number[i] == number[j]]] = 0.0
+        else:
+            raise InputError(
+                f"the distance {metric!r} can only be computed of all pairs of stimuli, not of a "
+                f"budget of them; choose all pairs, or one of {listed(_along())}."
+            )
+
+    each(fill, design.slices(threads), threads)
+    return found if distance.squared else np.square(found, out=found)
+
+
+def _along() -> list[str]:
+    return [name for name, known in DISTANCES.items() if known.along or known.pairwise]
+
+
+def _looked_up(matrix: FloatArray, design: PairDesign, found: FloatArray) -> FloatArray:
+    for start in range(0, design.n_pairs, PAIR_ELEMENTS):
+        places = np.arange(start, min(start + PAIR_ELEMENTS, design.n_pairs))
+        found[places] = matrix[design.ends(places)]
+    return np.square(found, out=found)
+
+
 def condensed_from_matrix(matrix: NDArray[np.floating], *, layer: str = "the layer") -> FloatArray:
     """Squared distances (n_pairs,) from a matrix of distances (n_stimuli, n_stimuli).
 
     Raises InputError: not square, not finite, negative, not symmetric, or not zero on the diagonal.
     """
-    square: FloatArray = np.asarray(matrix, dtype=np.float64)
-    if square.ndim != 2 or square.shape[0] != square.shape[1]:
-        raise InputError(
-            f"{layer} has the shape {square.shape}; a precomputed distance matrix must be square."
-        )
-    if not np.isfinite(square).all() or (square < 0).any():
-        row = int(np.argmin((np.isfinite(square) & (square >= 0)).all(axis=1))) + 1
-        raise InputError(
-            f"{layer} holds a distance in row {row} that is negative or not finite; distances must "
-            "be finite and at least 0."
-        )
-    scale = square.max(initial=0.0)
-    if not np.allclose(square, square.T, rtol=1e-6, atol=1e-9 * scale):
-        raise InputError(f"{layer} is not symmetric; a distance matrix must equal its transpose.")
-    if (np.diag(square) > 1e-9 * scale).any():
-        raise InputError(f"{layer} has a distance of a stimulus to itself that is not 0.")
+    square = checked_matrix(matrix, layer)
     upper: FloatArray = square[np.triu_indices(len(square), 1)]
     return upper**2
 
@@ -292,7 +306,25 @@ def _angular(name: str, prepare: Callable[[FloatArray], FloatArray], undefined: 
         tile=half(squared_euclidean),
         torch_tile=half(torch_squared_euclidean),
         pairwise=lambda a, b: squared_difference(a, b) / 2,
+        along=_half_squared_along,
     )
+
+
+def _squared_along(*args: Any) -> None:
+    from mlem_core.pairs.kernels.along import squared_along
+
+    squared_along(*args)
+
+
+def _half_squared_along(*args: Any) -> None:
+    _squared_along(*args)
+    args[-1][:] /= 2
+
+
+def _cityblock_along(*args: Any) -> None:
+    from mlem_core.pairs.kernels.along import cityblock_along
+
+    cityblock_along(*args)
 
 
 def _cityblock(rows: FloatArray) -> FloatArray:
@@ -309,6 +341,8 @@ for _distance in (
         tile=squared_euclidean,
         torch_tile=torch_squared_euclidean,
         pairwise=squared_difference,
+        along=_squared_along,
+        as_given=True,
         phrase="the Euclidean distance",
     ),
     _angular("cosine", _unit_rows, "zeros only"),
@@ -317,6 +351,8 @@ for _distance in (
         condensed=_cityblock,
         torch_tile=torch_cityblock,
         pairwise=lambda a, b: np.abs(a - b).sum(axis=1),
+        along=_cityblock_along,
+        as_given=True,
     ),
     _angular("correlation", _unit_centred_rows, "one and the same value"),
     Distance(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -117,6 +117,18 @@ class PairIndex(Patterns):
     def pair_pattern(self) -> NDArray[np.int32]:
         """(n_pairs,) the pattern of each pair, in the order of the design."""
         return self.cell_pattern.astype(np.int32)[self.cell]
+
+    def of_design(self, number: int) -> tuple[PairIndex, slice]:
+        """The index of the pairs of one of the independent designs, and where they stand.
+
+        The cells are the same; some may have no pair.
+        """
+        first, last = self.design.starts[self.design.parts[number : number + 2]]
+        own = slice(int(first), int(last))
+        counts = np.bincount(self.cell[own], minlength=self.n_cells)
+        part = replace(self, design=self.design.only(number, number + 1), counts=counts)
+        vars(part)["cell"] = self.cell[own]
+        return part, own
 
     @property
     def n_folds(self) -> int:

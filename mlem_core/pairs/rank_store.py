@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -13,8 +14,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from mlem_core.base.parallel import cores
-from mlem_core.base.typing import FloatArray
-from mlem_core.pairs.condensed import n_pairs
+from mlem_core.base.typing import FloatArray, IntArray
 
 # Ranks of all layers up to this size stay in memory; larger ones go to a temporary file.
 IN_MEMORY_BYTES = 2**30
@@ -24,8 +24,8 @@ BAND = 2**13
 class PairRanks:
     """The ranks of all pairs; `folder` gets a temporary file if they are too large for memory."""
 
-    def __init__(self, n_layers: int, n_stimuli: int, folder: Path | None = None) -> None:
-        self.n_layers, self.n_pairs = n_layers, n_pairs(n_stimuli)
+    def __init__(self, n_layers: int, n_pairs: int, folder: Path | None = None) -> None:
+        self.n_layers, self.n_pairs = n_layers, n_pairs
         self._file: BinaryIO | None = None
         self._lock = threading.Lock()
         if 4 * n_layers * self.n_pairs <= IN_MEMORY_BYTES:
@@ -63,28 +63,43 @@ class PairRanks:
         part -= self.n_pairs + 1.0
         return part
 
-    def rsa(self) -> FloatArray:
-        """Spearman ρ of the neural distances of every two layers over all pairs of stimuli.
+    def rsa(self, edges: IntArray | None = None) -> FloatArray:
+        """Spearman ρ of the neural distances of every two layers over all pairs.
 
         A layer whose distances are all equal has ρ = 0 with every other and 1 with itself.
 
-        Returns (n_layers, n_layers).
+        Parameters
+        ----------
+        edges : (n_parts + 1,) where parts of the pairs begin; ρ is then of the ranks among all
+            pairs, over those of each part
+
+        Returns (n_layers, n_layers), or (n_parts, n_layers, n_layers).
 
         Source: Salle et al. 2024, section 4 (feature-agnostic similarity).
         """
+        if edges is not None:
+            return np.stack([self._rsa(int(a), int(b)) for a, b in itertools.pairwise(edges)])
+        return self._rsa(0, self.n_pairs)
+
+    def _rsa(self, first: int, last: int) -> FloatArray:
         workers = cores()
         step = BAND if self._file is None else 16 * BAND
-        edges = np.linspace(0, self.n_pairs, workers + 1).astype(int)
+        edges = np.linspace(first, last, workers + 1).astype(int)
 
-        def part(worker: int) -> FloatArray:
-            product = np.zeros((self.n_layers, self.n_layers))
+        def part(worker: int) -> tuple[FloatArray, FloatArray]:
+            product, total = np.zeros((self.n_layers, self.n_layers)), np.zeros(self.n_layers)
             for start in range(edges[worker], edges[worker + 1], step):
                 band = self.band(start, min(start + step, edges[worker + 1]))
                 product += band @ band.T
-            return product
+                total += band.sum(axis=1)
+            return product, total
 
         with threadpool_limits(1), ThreadPoolExecutor(workers) as pool:
-            products = sum(pool.map(part, range(workers)), np.zeros((1, 1)))
+            parts = list(pool.map(part, range(workers)))
+        products = sum((one for one, _ in parts), np.zeros((1, 1)))
+        if (first, last) != (0, self.n_pairs):
+            total = np.sum([own for _, own in parts], axis=0)
+            products = products - np.outer(total, total) / (last - first)
         spread = np.sqrt(np.diag(products))
         both = spread[:, None] * spread[None, :]
         rsa = np.divide(products, both, out=np.zeros_like(products), where=both > 0)

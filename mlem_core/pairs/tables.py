@@ -157,6 +157,12 @@ class PairTables(Patterns):
 
     @property
     def n_pairs(self) -> int:
+        """How many pairs the numbers are from."""
+        return round(float(self.counts.sum()))
+
+    @property
+    def n_all_pairs(self) -> int:
+        """How many pairs the stimuli make."""
         return n_pairs(self.n_stimuli)
 
     @property
@@ -218,6 +224,16 @@ class PairTables(Patterns):
             )
         return self.train_sums()
 
+    def with_pairs_only(self) -> PairTables:
+        """The same tables without the cells that no pair has."""
+        filled = self.counts > 0
+        if filled.all():
+            return self
+        changed: dict[str, Any] = {name: getattr(self, name)[..., filled] for name in BY_CELL}
+        if self.train_sums is not None:
+            changed["train_sums"] = self.train_sums.then(lambda sums: sums[..., filled])
+        return replace(self, **changed)
+
     def with_interactions(self, interactions: bool = True) -> PairTables:
         """The same tables for metrics with, or without, products of two feature distances."""
         return replace(self, interactions=interactions)
@@ -264,6 +280,7 @@ class PairTables(Patterns):
         )
 
 
+BY_CELL = ("cell_block", "cell_pattern", "counts", "target_sums", "rank_sums", "within_sums")
 BY_LAYER = (
     "target_sums",
     "rank_sums",

@@ -21,6 +21,7 @@ from mlem_core.measures.decomposition import (
 )
 from mlem_core.pairs.build import PassOptions, pair_tables
 from mlem_core.pairs.columns import feature_columns
+from mlem_core.pairs.condensed import n_pairs
 from mlem_core.pairs.crossfit import CrossFit, fold_ceilings
 from mlem_core.pairs.patterns import PairIndex, group_rows, summed
 from mlem_core.pairs.rank_store import PairRanks
@@ -31,7 +32,7 @@ N = 45
 def made(features, layers, folds=None):
     folds = np.zeros(len(features), dtype=np.int64) if folds is None else folds
     index = PairIndex.build(feature_columns(features), folds)
-    ranks = PairRanks(len(layers), len(features))
+    ranks = PairRanks(len(layers), n_pairs(len(features)))
     tables = pair_tables(
         index, [lambda x=x: x for x in layers], options=PassOptions(keep_ranks=ranks.put)
     )

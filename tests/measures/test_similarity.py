@@ -14,6 +14,7 @@ from mlem_core.measures import similarity
 from mlem_core.pairs import rank_store
 from mlem_core.pairs.build import PassOptions, pair_tables
 from mlem_core.pairs.columns import feature_columns
+from mlem_core.pairs.condensed import n_pairs
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.rank_store import PairRanks
 
@@ -21,7 +22,7 @@ from mlem_core.pairs.rank_store import PairRanks
 def ranks_of(layers, n):
     features = explicit.random_features(n)
     index = PairIndex.build(feature_columns(features), np.zeros(n, dtype=np.int64))
-    ranks = PairRanks(len(layers), n)
+    ranks = PairRanks(len(layers), n_pairs(n))
     pair_tables(
         index,
         [lambda layer=layer: layer for layer in layers],

@@ -5,7 +5,8 @@ import pytest
 from scipy.spatial.distance import cdist, pdist, squareform
 
 from mlem_core.base.errors import InputError
-from mlem_core.pairs.distances import condensed_from_matrix, equal_rows, metrics, squared_distances
+from mlem_core.pairs.distances import condensed_from_matrix, metrics, squared_distances
+from mlem_core.pairs.rows import equal_rows
 
 SCIPY = {"manhattan": "cityblock"}
 

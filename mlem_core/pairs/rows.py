@@ -1,0 +1,85 @@
+"""The rows of a layer before they are compared: checked, and which of them are equal."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlem_core.base.errors import InputError
+from mlem_core.base.typing import FloatArray
+
+# Two rows closer than this share of their norm are one representation: a model run in float32
+# gives the same word after the same left context only up to its last bits.
+EQUAL_ROWS = {2: 2e-3, 4: 5e-6, 8: 1e-12}
+PAIR_ELEMENTS = 2**22
+
+
+def equal_rows(rows: NDArray[np.floating]) -> NDArray[np.int64]:
+    """The first row that each of rows (n_stimuli, n_units) equals, up to its type's precision.
+
+    Returns (n_stimuli,) row numbers; a row that equals no earlier one has its own number.
+    """
+    from mlem_core.pairs.kernels.along import join_equal
+
+    tolerance = EQUAL_ROWS.get(rows.dtype.itemsize, 1e-12)
+    given = np.asarray(rows, dtype=np.float32 if rows.dtype.itemsize == 2 else None)
+    # Equal rows have equal projections: only neighbours along one direction need a closer look.
+    directions = np.random.default_rng(0).standard_normal((2, given.shape[1]))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    norms, projections = np.empty(len(given)), np.empty((2, len(given)))
+    step = max(1, PAIR_ELEMENTS // given.shape[1])
+    for start in range(0, len(given), step):
+        band = slice(start, start + step)
+        exact = given[band].astype(np.float64)
+        norms[band] = np.linalg.norm(exact, axis=1)
+        projections[:, band] = directions @ exact.T
+    order = np.argsort(projections[0], kind="stable")
+    first = np.arange(len(given))
+    join_equal(given, order, projections, tolerance * norms, first)
+    # Name each group by its lowest row, whatever the order of the projections was.
+    lowest = np.full(len(given), len(given))
+    np.minimum.at(lowest, first, np.arange(len(given)))
+    return lowest[first].astype(np.int64)
+
+
+def checked_rows(representations: NDArray[np.floating], layer: str) -> NDArray[np.floating]:
+    """Representations (n_stimuli, n_units) as floats.
+
+    Raises InputError: a value that is not finite.
+    """
+    rows = np.asarray(representations)
+    if not np.issubdtype(rows.dtype, np.floating):
+        rows = rows.astype(np.float64)
+    step = max(1, PAIR_ELEMENTS // max(1, rows[0].size))
+    for start in range(0, len(rows), step):
+        finite = np.isfinite(rows[start : start + step]).all(axis=1)
+        if not finite.all():
+            raise InputError(
+                f"{layer} holds a value that is not finite in row "
+                f"{start + int(np.argmin(finite)) + 1}; every value must be a finite number."
+            )
+    return rows
+
+
+def checked_matrix(matrix: NDArray[np.floating], layer: str) -> FloatArray:
+    """A matrix of distances (n_stimuli, n_stimuli) as float64.
+
+    Raises InputError: not square, not finite, negative, not symmetric, or not zero on the diagonal.
+    """
+    square: FloatArray = np.asarray(matrix, dtype=np.float64)
+    if square.ndim != 2 or square.shape[0] != square.shape[1]:
+        raise InputError(
+            f"{layer} has the shape {square.shape}; a precomputed distance matrix must be square."
+        )
+    if not np.isfinite(square).all() or (square < 0).any():
+        row = int(np.argmin((np.isfinite(square) & (square >= 0)).all(axis=1))) + 1
+        raise InputError(
+            f"{layer} holds a distance in row {row} that is negative or not finite; distances must "
+            "be finite and at least 0."
+        )
+    scale = square.max(initial=0.0)
+    if not np.allclose(square, square.T, rtol=1e-6, atol=1e-9 * scale):
+        raise InputError(f"{layer} is not symmetric; a distance matrix must equal its transpose.")
+    if (np.diag(square) > 1e-9 * scale).any():
+        raise InputError(f"{layer} has a distance of a stimulus to itself that is not 0.")
+    return square
