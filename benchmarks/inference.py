@@ -35,6 +35,7 @@ def _two(case: Case) -> tuple[LayerPairs, list[FloatArray]]:
         pair_tables(index, [lambda own=own: own for own in rows]),
         tuple(pair_ranks(own) for own in squared),
         tuple(own.astype(np.float32) for own in squared),
+        index.design,
         index.cell,
         np.unique(case.stimuli.groups, return_inverse=True)[1],
         case.folds,

@@ -159,6 +159,7 @@ def data_set(n_sentences: int, seed: int) -> list[Row]:
             tables.of_layers(at),
             tuple(ranks[n] for n in at),
             tuple(squared[n].astype(np.float32) for n in at),
+            index.design,
             index.cell,
             groups,
             folds,
@@ -228,7 +229,14 @@ def blocks_alone(n_sentences: int, first: int, n: int) -> list[Row]:
         ranks = [pair_ranks(squared_distances(rows), overwrite=True) for rows in layers]
         folds = group_folds(groups, 5, seed)
         pairs = LayerPairs(
-            tuple(("m", n) for n in range(2)), tables, tuple(ranks), (), index.cell, groups, folds
+            tuple(("m", n) for n in range(2)),
+            tables,
+            tuple(ranks),
+            (),
+            index.design,
+            index.cell,
+            groups,
+            folds,
         )
         without = leave_out(n_sentences, REFITS, np.random.default_rng(seed))
         weights = np.concatenate((np.ones((1, n_sentences)), without))

@@ -169,6 +169,7 @@ def _pairs(features: pd.DataFrame, layers: list[FloatArray], folds: IntArray) ->
         tables,
         tuple(pair_ranks(own) for own in squared),
         tuple(own.astype(np.float32) for own in squared),
+        index.design,
         index.cell,
         np.repeat(np.arange(len(folds) // WORDS), WORDS),
         folds,

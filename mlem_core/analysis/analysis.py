@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
+from mlem_core.analysis import pair_errors
 from mlem_core.analysis.results import Fits, Results, results_from_tables
 from mlem_core.analysis.selection import Selection
 from mlem_core.analysis.spec import AnalysisSpec
@@ -16,10 +19,11 @@ from mlem_core.base.brief import Lines, as_html, as_text
 from mlem_core.base.labels import Names
 from mlem_core.base.later import Later
 from mlem_core.base.parameters import names_in
-from mlem_core.base.text import listed, many, span
+from mlem_core.base.text import listed, many, pairs_of, span
 from mlem_core.base.typing import FloatArray, IntArray, Layer, Layers, layer_name, layers_in
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.measures.similarity import most_alike
+from mlem_core.pairs.designs import PairDesign
 from mlem_core.pairs.tables import PairTables
 
 
@@ -40,6 +44,8 @@ class Analysis:
     whole : the stimuli as they were given; `rows` says which of them `stimuli` are
     maps : maps (n_shown, 2) of the stimuli that are kept with the analysis, by layer; others are
         made from the representations
+    pair_errors : how much the choice of the pairs matters, with all features; see
+        `mlem_core.analysis.pair_errors`, no rows where all pairs are compared
     """
 
     spec: AnalysisSpec
@@ -52,6 +58,7 @@ class Analysis:
     manifest: dict[str, Any]
     whole: StimulusSet
     maps: Mapping[Layer, FloatArray] = field(default_factory=dict)
+    pair_errors: pd.DataFrame = field(default_factory=pair_errors.none)
 
     plot = Later("report.plots", "AnalysisPlots")
 
@@ -67,6 +74,7 @@ class Analysis:
         lines.append(("coded by", self.tables.coding))
         how = f"{spec.estimator}, {spec.distance} distances, {spec.folds} folds over "
         lines.append(("computed with", how + spec.folds_over))
+        lines.append(("pairs", pairs_of(self.tables.n_pairs, n_stimuli)))
         if self.notices:
             lines.append(("notices", f"{len(self.notices)}, see .notices"))
         return title, lines
@@ -76,6 +84,13 @@ class Analysis:
 
     def _repr_html_(self) -> str:
         return as_html(*self._lines())
+
+    @cached_property
+    def design(self) -> PairDesign:
+        """Which pairs of the stimuli were compared."""
+        if self.tables.n_pairs == self.tables.n_all_pairs:
+            return PairDesign.complete(len(self.stimuli))
+        return PairDesign.of(self.folds, self.spec.budget, self.spec.seed)
 
     @property
     def layer_names(self) -> dict[Layer, str]:
@@ -168,4 +183,5 @@ class Analysis:
         results = results_from_tables(
             tables, selection.layers, rsa, self.folds, selection.estimator, fits
         )
-        return replace(results, folds=results.folds.assign(stimulus=self.rows))
+        folds = results.folds.assign(stimulus=self.rows)
+        return replace(results, folds=folds, pair_errors=self.pair_errors)

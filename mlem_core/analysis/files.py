@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mlem_core.analysis import pair_errors
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.analysis.transforms import stimuli_kept
@@ -22,6 +23,7 @@ def save(analysis: Analysis, folder: Path | str) -> None:
     tables_io.save(analysis.tables, target / "tables.npz")
     np.save(target / "rsa.npy", analysis.rsa)
     np.save(target / "folds.npy", analysis.folds)
+    pair_errors.save(analysis.pair_errors, target)
     if analysis.maps:
         kept = [layer for layer in analysis.layers if layer in analysis.maps]
         points = np.stack([analysis.maps[layer] for layer in kept]).astype(np.float32)
@@ -94,4 +96,5 @@ def load(folder: Path | str) -> Analysis:
         manifest=about["manifest"],
         whole=whole,
         maps=maps,
+        pair_errors=pair_errors.load(source),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from mlem_core.analysis.pair_errors import none
 from mlem_core.base.brief import Lines, as_html, as_text
 from mlem_core.base.later import Later
-from mlem_core.base.text import listed, many, number
+from mlem_core.base.text import listed, many, number, pairs_of
 from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
 from mlem_core.data.csvfile import write_table
 from mlem_core.estimators.base import FoldFits
@@ -49,6 +50,7 @@ class Results:
         `mlem_core.measures.value_distances.value_distances`; no rows where none is
     coding : what the metric sees of two stimuli, in words that follow "coded by"
     n_stimuli, n_pairs, n_folds : what it was computed on
+    pair_errors : as of `mlem_core.analysis.analysis.Analysis`
     """
 
     scores: pd.DataFrame
@@ -65,12 +67,14 @@ class Results:
     n_stimuli: int
     n_pairs: int
     n_folds: int
+    pair_errors: pd.DataFrame = field(default_factory=none)
 
     plot = Later("report.plots", "ResultsPlots")
 
     def _lines(self) -> tuple[str, Lines]:
         models = list(dict.fromkeys(model for model, _ in self.layers))
         n_layers, n_models = many(len(self.layers), "layer"), many(len(models), "model")
+        pairs = pairs_of(self.n_pairs, self.n_stimuli)
         title = f"Results of {n_layers} of {n_models} ({listed(models, most=4)})"
         rho = self.scores.groupby(["model", "layer"])["rho"].mean()
         best = layer_name((str(rho.idxmax()[0]), int(rho.idxmax()[1])))
@@ -81,7 +85,10 @@ class Results:
             "scores, importance, weights, folds, similarity_profiles, similarity_rsa, layer_map"
         )
         return title, [
-            ("computed on", f"{self.n_stimuli:,} stimuli, {self.n_pairs:,} pairs"),
+            (
+                "computed on",
+                f"{self.n_stimuli:,} stimuli, {pairs}",
+            ),
             ("features", f"{len(self.feature_correlations)}, coded by {self.coding}"),
             (
                 "held-out ρ",
@@ -135,7 +142,9 @@ class Results:
 
     def tables(self) -> dict[str, pd.DataFrame]:
         """The tables of the command line's contract by their file names."""
-        resolved = {"value_distances.csv": self.value_distances} if self.resolved else {}
+        some = {"value_distances.csv": self.value_distances} if self.resolved else {}
+        if not self.pair_errors.empty:
+            some["pair_errors.csv"] = self.pair_errors
         return {
             "scores.csv": self.scores,
             "importance.csv": self.importance,
@@ -144,7 +153,7 @@ class Results:
             "similarity_profiles.csv": _with_names(self.similarity_profiles),
             "similarity_rsa.csv": _with_names(self.similarity_rsa),
             "layer_map.csv": self.layer_map,
-            **resolved,
+            **some,
         }
 
 

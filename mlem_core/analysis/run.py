@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
+from mlem_core.analysis import pair_errors
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.diagnostics import feature_findings
 from mlem_core.analysis.manifest import manifest_of
 from mlem_core.analysis.maps import from_file
+from mlem_core.analysis.pair_errors import DesignScores
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.analysis.transforms import kept_stimuli, stimuli_kept, view
 from mlem_core.base.bars import reporting
@@ -27,6 +30,7 @@ from mlem_core.models.representations import Representations
 from mlem_core.pairs import tables_io
 from mlem_core.pairs.build import PassOptions, pair_tables
 from mlem_core.pairs.columns import chosen_to_resolve, feature_columns
+from mlem_core.pairs.designs import PairDesign
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.rank_store import PairRanks
 from mlem_core.pairs.tables import PairTables
@@ -77,7 +81,9 @@ def _run(spec: AnalysisSpec, store: Store, report: Report, stimuli: StimulusSet 
         notices.append(f"{left_out} of {len(whole)} stimuli, those at position 0, were left out.")
     sources, layers = _chosen_layers(spec, found, notices)
     by_layer = {layer: sources[layer[0]] for layer in layers}
-    tables, rsa, notes, kept = _tables(spec, stimuli, (folds, resolved), by_layer, store, report)
+    tables, rsa, notes, kept, errors = _tables(
+        spec, stimuli, (folds, resolved), by_layer, store, report
+    )
     layers = [layers[i] for i in kept]
     findings = feature_findings(tables.with_interactions(spec.interactions))
     notices += [*notes, *(finding.sentence for finding in findings)]
@@ -89,7 +95,9 @@ def _run(spec: AnalysisSpec, store: Store, report: Report, stimuli: StimulusSet 
             )
     named = replace(spec, values=resolved)
     manifest = manifest_of(named, whole, stimuli, sources, layers, notices)
-    return Analysis(spec, stimuli, layers, tables, rsa, folds, notices, manifest, whole)
+    return Analysis(
+        spec, stimuli, layers, tables, rsa, folds, notices, manifest, whole, pair_errors=errors
+    )
 
 
 def _folds(whole: StimulusSet, spec: AnalysisSpec) -> IntArray:
@@ -172,12 +180,14 @@ class _LayerTables(NamedTuple):
     tables, rsa : of these layers
     notes : sentences about what is not exact or was left out
     kept : which of the layers these are, by position
+    errors : how much the choice of the pairs matters, see `mlem_core.analysis.pair_errors`
     """
 
     tables: PairTables
     rsa: FloatArray
     notes: list[str]
     kept: list[int]
+    errors: pd.DataFrame
 
 
 def _save(found: _LayerTables, folder: Path) -> None:
@@ -185,6 +195,7 @@ def _save(found: _LayerTables, folder: Path) -> None:
     np.save(folder / "rsa.npy", found.rsa)
     about = {"notes": found.notes, "layers": found.kept}
     (folder / "notes.json").write_text(json.dumps(about), encoding="utf-8")
+    pair_errors.save(found.errors, folder)
 
 
 def _load(folder: Path) -> _LayerTables:
@@ -194,6 +205,7 @@ def _load(folder: Path) -> _LayerTables:
         np.load(folder / "rsa.npy", allow_pickle=False),
         list(about["notes"]),
         list(about["layers"]),
+        pair_errors.load(folder),
     )
 
 
@@ -213,6 +225,7 @@ def _tables(
     `coding` is the fold of each stimulus, and the features that are resolved by value.
     """
     folds, resolved = coding
+    design = PairDesign.of(folds, spec.budget, spec.seed)
 
     def progress(done: int, total: int) -> None:
         report(Progress("pair tables", None, done, total, "layers"))
@@ -220,9 +233,10 @@ def _tables(
     def make() -> _LayerTables:
         progress(0, len(sources))
         columns = feature_columns(stimuli, resolved=resolved)
-        index = PairIndex.build(columns, folds, spec.missing)
+        index = PairIndex.build(columns, folds, spec.missing, design=design)
         errors: dict[int, InputError] = {}
-        with PairRanks(len(sources), len(stimuli), store.root) as ranks:
+        scores = DesignScores(spec.estimator, spec.interactions)
+        with PairRanks(len(sources), design.n_pairs, store.root) as ranks:
 
             def failed(position: int, error: InputError) -> None:
                 errors[position] = error
@@ -236,12 +250,24 @@ def _tables(
                 names=[f"{model} layer {n}" for model, n in sources],
                 distance=[spec.distance_of(model) for model, _ in sources],
                 train_ranks=True,
-                options=PassOptions(ranks.put, failed, progress, device=cuda_device(spec.device)),
+                options=PassOptions(
+                    keep_ranks=ranks.put,
+                    of_design=scores.put,
+                    failed=failed,
+                    progress=progress,
+                    device=cuda_device(spec.device),
+                ),
             )
             kept = [i for i in range(len(sources)) if i not in errors]
             rsa = ranks.rsa()[np.ix_(kept, kept)]
-        notes = [f"A layer was left out: {errors[i]}" for i in sorted(errors)]
-        return _LayerTables(tables, rsa, [*index.notes, *notes], kept)
+            notes = [f"A layer was left out: {errors[i]}" for i in sorted(errors)]
+            of_pairs = pair_errors.none()
+            if not design.is_complete:
+                parts = ranks.rsa(design.starts[design.parts])[:, kept][:, :, kept]
+                of_pairs = scores.table([list(sources)[i] for i in kept], kept, parts)
+                about = tables.n_pairs, tables.n_all_pairs, design.n_designs
+                notes = [pair_errors.sentence(of_pairs, *about), *notes]
+        return _LayerTables(tables, rsa, [*index.notes, *notes], kept, of_pairs)
 
     depends_on = {
         "stimuli": stimuli.digest,
@@ -249,5 +275,6 @@ def _tables(
         "missing": spec.missing,
         "distance": spec.distance,
         **spec.pair_choices,
+        **({} if design.is_complete else {"pairs": [design.n_pairs, spec.estimator]}),
     }
     return TABLES.get(store, depends_on, make)

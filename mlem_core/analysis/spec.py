@@ -18,6 +18,7 @@ from mlem_core.models.loading import DEVICES, DTYPES
 from mlem_core.models.registry import packaged
 from mlem_core.models.tokens import POOLINGS, SPECIAL_TOKENS
 from mlem_core.pairs.columns import MISSING, NONE
+from mlem_core.pairs.designs import BUDGET
 from mlem_core.pairs.distances import DISTANCES, PRECOMPUTED, metrics
 
 
@@ -31,6 +32,15 @@ def _parse_layers(text: str) -> tuple[int, ...]:
         return tuple(sorted({int(part) for part in parse_names(text)}))
     except ValueError:
         raise InputError(f"{text!r} is not a list of layer numbers such as 0,3,6") from None
+
+
+def _parse_pairs(text: str) -> int:
+    plain = text.replace(",", "").replace("_", "")
+    if text == "all":
+        return 0
+    if not plain.isdecimal() or int(plain) < 1:
+        raise InputError(f"found {text!r} pairs; expected a number such as 20000000, or all.")
+    return int(plain)
 
 
 def _parse_named_file(text: str) -> tuple[str, str]:
@@ -123,6 +133,14 @@ class AnalysisSpec(StimulusSource):
     seed: int = asked(
         0, "Seed", "of the folds and of resampling; default: 0", metavar="N", parse=int
     )
+    pairs: int = asked(
+        BUDGET,
+        "Pairs",
+        f"of stimuli that are compared at most: a number, beyond which a balanced design of as "
+        f"many stands for all, or all; default: {BUDGET:,}",
+        metavar="N|all",
+        parse=_parse_pairs,
+    )
     device: str = asked(
         "auto",
         "Device",
@@ -167,9 +185,14 @@ class AnalysisSpec(StimulusSource):
     @property
     def pair_choices(self) -> dict[str, Any]:
         """What decides the folds and the codes of pairs, for the keys of what is kept."""
-        names = ("folds", "seed", "folds_over", "values")
+        names = ("folds", "seed", "folds_over", "values", "pairs")
         asked = {name: getattr(self, name) for name in names}
         return _without_defaults(asked)
+
+    @property
+    def budget(self) -> int | None:
+        """How many pairs are compared at most; None where all are."""
+        return self.pairs or None
 
     def distance_of(self, model: str) -> str:
         """The neural distance in the layers of a model or file: "precomputed" if it gives them."""
@@ -209,7 +232,7 @@ def parameters() -> dict[str, Parameter]:
 
 
 # Choices that came later: left out where they are the default, so that what was kept is found.
-_LATER = ("folds_over", "values", "precomputed", *READING)
+_LATER = ("pairs", "folds_over", "values", "precomputed", *READING)
 
 
 def _without_defaults(values: dict[str, Any]) -> dict[str, Any]:

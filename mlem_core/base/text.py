@@ -34,6 +34,12 @@ def many(n: int, noun: str) -> str:
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
+def pairs_of(n_pairs: int, n_stimuli: int) -> str:
+    """How many pairs of stimuli, and of how many where they are not all of them."""
+    every = n_stimuli * (n_stimuli - 1) // 2
+    return f"{n_pairs:,} pairs" if n_pairs >= every else f"{n_pairs:,} of {every:,} pairs"
+
+
 def span(numbers: Sequence[int], least: int = 3) -> str:
     """Ascending whole numbers: "0 to 6" where at least so many follow each other, else each."""
     if len(numbers) >= least and list(numbers) == list(range(numbers[0], numbers[-1] + 1)):

@@ -303,7 +303,13 @@ def with_intervals(
             f"{EXACT_FEATURES}, so choose fewer features."
         )
     pairs = LayerPairs.of(analysis, why.layers, store, features)
-    bounds = resampled_terms(pairs, n_replicates, seed, progress).interval()
+    resampled = resampled_terms(pairs, n_replicates, seed, progress)
+    if pairs.design is not analysis.design:
+        # The value is from all pairs of the analysis, its error from fewer: a little too large.
+        resampled = resampled.around(np.array([*why.terms["value"], *why.whole["value"]]))
+    bounds = resampled.interval()
+    if not analysis.design.is_complete:
+        pairs = LayerPairs.of_sample(analysis, why.layers, store, features)
     chance = chance_terms(permuted_terms(pairs, seed=seed))
     return replace(
         why,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +14,12 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.maps import representations_of
 from mlem_core.analysis.selection import check_layers
 from mlem_core.base.parallel import side_by_side
-from mlem_core.base.typing import FloatArray, IntArray, Layer
+from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
 from mlem_core.data.folds import kept_together
+from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import feature_columns
-from mlem_core.pairs.distances import condensed_from_matrix, squared_distances
+from mlem_core.pairs.designs import PairDesign
+from mlem_core.pairs.distances import design_distances
 from mlem_core.pairs.patterns import PairIndex, group_rows
 from mlem_core.pairs.ranks import pair_ranks
 from mlem_core.pairs.resampling import RankedPairs
@@ -24,17 +27,23 @@ from mlem_core.pairs.tables import PairTables
 from mlem_core.pairs.units import Blocks, blocks_left_out
 from mlem_core.storage.store import Store
 
+# Pairs that are drawn again at most: of a larger design so many of its independent ones.
+RESAMPLED = 8_000_000
+# Stimuli whose labels are permuted at most, all pairs of them: whole sentences at random.
+PERMUTED = 3_000
+
 
 @dataclass(frozen=True)
 class LayerPairs:
-    """All pairs of the stimuli of an analysis, with their ranks in some of its layers.
+    """Pairs of the stimuli of an analysis, with their ranks in some of its layers.
 
     Attributes
     ----------
     layers : (model, layer) of each of the n_layers layers
-    tables : their pair tables, with the chosen features
+    tables : the pair tables of these pairs, with the chosen features
     ranks : for each layer (n_pairs,) twice the average rank of each pair
     squared : for each layer (n_pairs,) squared neural distances
+    design : which pairs these are
     cells : (n_pairs,) the cell of `tables` (block of folds and pattern) of each pair
     groups, folds : (n_stimuli,) sentence and fold of each stimulus, see `mlem_core.data.folds`
     items : (n_stimuli,) word, or other item, of each stimulus; None where none recurs
@@ -44,6 +53,7 @@ class LayerPairs:
     tables: PairTables
     ranks: tuple[NDArray[np.uint32], ...]
     squared: tuple[NDArray[np.float32], ...]
+    design: PairDesign
     cells: NDArray[np.int32]
     groups: IntArray
     folds: IntArray
@@ -60,6 +70,9 @@ class LayerPairs:
     ) -> LayerPairs:
         """Rank the pairs of some layers again, from the representations in the store.
 
+        The pairs are those of the analysis, or, where these are more than `RESAMPLED`, some of the
+        independent designs that they are of.
+
         Parameters
         ----------
         features, interactions : None is what the analysis has
@@ -71,32 +84,34 @@ class LayerPairs:
             in the store.
         """
         check_layers(layers, analysis.layers)
-        if interactions is None:
-            interactions = analysis.spec.interactions
+        whole = analysis.design
+        design = whole.first(max(1, RESAMPLED * whole.n_designs // whole.n_pairs))
+        tables = None
+        if design is whole:
+            tables = analysis.tables.of_layers([analysis.layers.index(layer) for layer in layers])
+        made = _Made(analysis, store, np.arange(len(analysis.stimuli)), design)
+        return made.pairs(layers, tables, features, interactions)
 
-        of_features = feature_columns(analysis.stimuli, resolved=analysis.tables.resolved)
-        index = PairIndex.build(of_features, analysis.folds, analysis.spec.missing)
-        tables = analysis.tables.of_layers([analysis.layers.index(layer) for layer in layers])
-        cells = index.cell
-        if features is not None:
-            chosen = tables.of_features(features)
-            if chosen is not tables:
-                columns = [tables.features.index(name) for name in chosen.features]
-                pattern = group_rows(index.codes[:, columns])[1][index.cell_pattern]
-                cells = _numbered(chosen, index.cell_block, pattern)[cells]
-            tables = chosen
-        ranked = side_by_side(lambda layer: _ranked(analysis, layer, store), layers)
-        ranks, squared = zip(*ranked, strict=True)
-        return cls(
-            layers=tuple(layers),
-            tables=tables.with_interactions(interactions),
-            ranks=ranks,
-            squared=squared,
-            cells=cells,
-            groups=np.unique(analysis.stimuli.groups, return_inverse=True)[1].astype(np.int64),
-            folds=analysis.folds,
-            items=analysis.stimuli.items,
-        )
+    @classmethod
+    def of_sample(
+        cls,
+        analysis: Analysis,
+        layers: Sequence[Layer],
+        store: Store,
+        features: Sequence[str] | None = None,
+        interactions: bool | None = None,
+    ) -> LayerPairs:
+        """All pairs of the stimuli, or of a sample of about `PERMUTED` where all are not compared.
+
+        The sample is of whole sentences (or whatever stays together in a fold), in each fold as
+        large a part of them. Parameters and errors are those of `of`.
+        """
+        if analysis.design.is_complete:
+            return cls.of(analysis, layers, store, features, interactions)
+        check_layers(layers, analysis.layers)
+        rows = sampled_rows(analysis)
+        made = _Made(analysis, store, rows, PairDesign.complete(len(rows)))
+        return made.pairs(layers, None, features, interactions)
 
     @property
     def n_groups(self) -> int:
@@ -135,7 +150,8 @@ class LayerPairs:
     @cached_property
     def whole(self) -> RankedPairs:
         """All pairs, ranked among each other, with their cells of `tables`."""
-        return RankedPairs.of(self.ranks, self.cells, self.groups, len(self.tables.counts))
+        n_cells = len(self.tables.counts)
+        return RankedPairs.of(self.ranks, self.cells, self.groups, n_cells, design=self.design)
 
     @cached_property
     def inside(self) -> tuple[RankedPairs, ...]:
@@ -144,7 +160,12 @@ class LayerPairs:
         for fold in range(self.tables.n_folds):
             stimuli = np.flatnonzero(self.folds == fold)
             pairs = RankedPairs.of(
-                self.ranks, self.pattern, self.groups, len(self.tables.codes), stimuli
+                self.ranks,
+                self.pattern,
+                self.groups,
+                len(self.tables.codes),
+                stimuli,
+                self.design,
             )
             patterns = self.tables.cell_pattern[self.tables.held_out(fold)]
             number = np.full(len(self.tables.codes), -1, dtype=np.int32)
@@ -166,6 +187,98 @@ class LayerPairs:
         return weights
 
 
+def sampled_rows(analysis: Analysis, size: int = PERMUTED) -> IntArray:
+    """Stimuli of an analysis, ascending: about so many, in whole sentences, from every fold alike.
+
+    All of them where there are no more.
+    """
+    stimuli, folds = analysis.stimuli, analysis.folds
+    if len(stimuli) <= size:
+        return np.arange(len(stimuli))
+    units = kept_together(folds, stimuli.groups, stimuli.items)
+    _, unit, sizes = np.unique(units, return_inverse=True, return_counts=True)
+    unit = unit.ravel()
+    fold = np.zeros(len(sizes), dtype=np.int64)
+    fold[unit] = folds
+    order = np.random.default_rng(analysis.spec.seed).permutation(len(sizes))
+    chosen = np.zeros(len(sizes), dtype=bool)
+    for own in np.unique(folds):
+        members = order[fold[order] == own]
+        share = size * (folds == own).mean()
+        chosen[members[np.cumsum(sizes[members]) <= max(share, sizes[members[0]])]] = True
+    return np.flatnonzero(chosen[unit])
+
+
+class _Made(NamedTuple):
+    """Some pairs of some stimuli of an analysis, about to be ranked."""
+
+    analysis: Analysis
+    store: Store
+    rows: IntArray
+    design: PairDesign
+
+    def pairs(
+        self,
+        layers: Sequence[Layer],
+        tables: PairTables | None,
+        features: Sequence[str] | None,
+        interactions: bool | None,
+    ) -> LayerPairs:
+        """Rank them; `tables` are those of these pairs where they are known."""
+        analysis, rows, given = self.analysis, self.rows, self.analysis.tables
+        stimuli = analysis.stimuli
+        spans = {column.name: column.span for column in feature_columns(stimuli)}
+        names = dict(zip(given.features, given.value_names, strict=True))
+        resolved = {name: names[name] for name in given.resolved}
+        columns = feature_columns(stimuli[rows], spans, resolved)
+        folds = analysis.folds[rows]
+        index = PairIndex.build(columns, folds, analysis.spec.missing, design=self.design)
+        if tables is None:
+            tables = pair_tables(
+                index,
+                [lambda layer=layer: self.of(layer) for layer in layers],  # type: ignore[misc]
+                names=[layer_name(layer) for layer in layers],
+                distance=[analysis.spec.distance_of(model) for model, _ in layers],
+                train_ranks=given.train_sums is not None,
+            )
+        cells = index.cell
+        if features is not None:
+            chosen = tables.of_features(features)
+            if chosen is not tables:
+                kept = [tables.features.index(name) for name in chosen.features]
+                pattern = group_rows(index.codes[:, kept])[1][index.cell_pattern]
+                cells = _numbered(chosen, index.cell_block, pattern)[cells]
+            tables = chosen
+        interactions = analysis.spec.interactions if interactions is None else interactions
+        ranked = side_by_side(self.ranked, layers)
+        ranks, squared = zip(*ranked, strict=True)
+        return LayerPairs(
+            layers=tuple(layers),
+            tables=tables.with_interactions(interactions),
+            ranks=ranks,
+            squared=squared,
+            design=self.design,
+            cells=cells,
+            groups=np.unique(stimuli.groups[rows], return_inverse=True)[1].astype(np.int64),
+            folds=folds,
+            items=None if stimuli.items is None else stimuli.items[rows],
+        )
+
+    def of(self, layer: Layer) -> NDArray[np.floating]:
+        """The representations of these stimuli in a layer, or the distances among them."""
+        source = representations_of(self.analysis, layer[0], self.store)
+        if len(self.rows) == len(self.analysis.stimuli):
+            return source[layer[1]]
+        return source.of(layer[1], self.rows)
+
+    def ranked(self, layer: Layer) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
+        """Twice the average rank of each pair of stimuli in a layer, and their squared distance."""
+        distance = self.analysis.spec.distance_of(layer[0])
+        name, rows = f"{layer[0]} layer {layer[1]}", np.asarray(self.of(layer))
+        squared = design_distances(rows, distance, self.design, layer=name)
+        return pair_ranks(squared), squared.astype(np.float32)
+
+
 def _numbered(tables: PairTables, block: IntArray, pattern: IntArray) -> NDArray[np.int32]:
     """The number, in the tables, of cells (n,) that are given by block and pattern."""
     n_patterns = len(tables.codes)
@@ -182,22 +295,9 @@ def stimuli_alone(analysis: Analysis) -> LayerPairs:
         tables=analysis.tables.of_layers([]),
         ranks=(),
         squared=(),
+        design=analysis.design,
         cells=np.zeros(0, dtype=np.int32),
         groups=np.unique(analysis.stimuli.groups, return_inverse=True)[1].astype(np.int64),
         folds=analysis.folds,
         items=analysis.stimuli.items,
     )
-
-
-def _ranked(
-    analysis: Analysis, layer: Layer, store: Store
-) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
-    """Twice the average rank of each pair of stimuli in a layer, and their squared distance."""
-    model, number = layer
-    rows = np.asarray(representations_of(analysis, model, store)[number])
-    name, distance = f"{model} layer {number}", analysis.spec.distance_of(model)
-    if distance == "precomputed":
-        squared = condensed_from_matrix(rows, layer=name)
-    else:
-        squared = squared_distances(rows, distance, layer=name)
-    return pair_ranks(squared), squared.astype(np.float32)

@@ -38,7 +38,9 @@ def replicate_tables(pairs: LayerPairs, weights: FloatArray) -> Iterator[PairTab
     for row in weights:
         counts, targets = np.zeros(n_cells), np.zeros((n_layers, n_cells))
         times = np.ascontiguousarray(row)
-        weighted_sums(times, pairs.groups, pairs.cells, distances, counts, targets)
+        weighted_sums(
+            pairs.design.rows, times, pairs.groups, pairs.cells, distances, counts, targets
+        )
         (of_all,) = pairs.whole.draw(row[None])
         within = np.zeros((n_layers, n_cells))
         squares = np.zeros((n_layers, tables.n_folds))

@@ -63,6 +63,11 @@ class Replicates(NamedTuple):
             self.value[layer], self.bootstrap[:, layer], self.left_out[:, layer], self.sizes
         )
 
+    def around(self, value: FloatArray) -> Replicates:
+        """The same around the value (...) from more pairs of the same stimuli."""
+        shift = value - self.value
+        return Replicates(value, self.bootstrap + shift, self.left_out + shift, self.sizes)
+
     @property
     def error(self) -> FloatArray:
         """(...) the standard error, of the jackknife."""

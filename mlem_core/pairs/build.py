@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import cores
 from mlem_core.base.typing import FloatArray
-from mlem_core.pairs.distances import distance_named, squared_along, squared_distances
+from mlem_core.pairs.distances import design_distances, distance_named
 from mlem_core.pairs.layer_sums import LayerSums, layer_sums
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.tables import BY_LAYER, LazyArray, PairTables
@@ -92,13 +92,12 @@ def pair_tables(
     def one(position: int) -> LayerSums:
         rows, name = layers[position](), names[position]
         _check(rows, len(index.folds), name)
-        metric, design = each[position], index.design
-        if design.is_complete:
-            squared = squared_distances(rows, metric, layer=name, device=options.device)
-        else:
-            squared = squared_along(rows, metric, design, layer=name, threads=threads)
-            if options.of_design is not None:
-                options.of_design(position, _by_design(index, squared, train_ranks, threads))
+        design = index.design
+        squared = design_distances(
+            rows, each[position], design, layer=name, device=options.device, threads=threads
+        )
+        if options.of_design is not None and not design.is_complete:
+            options.of_design(position, _by_design(index, squared, train_ranks, threads))
         if options.device:
             from mlem_core.pairs import torch_backend
 

@@ -208,6 +208,24 @@ def pair_distances(
     return of
 
 
+def design_distances(
+    representations: NDArray[np.floating],
+    metric: str,
+    design: PairDesign,
+    *,
+    layer: str = "the layer",
+    device: str | None = None,
+    threads: int = 1,
+) -> FloatArray:
+    """Squared neural distances (n_pairs,) of the pairs of a design, complete or not.
+
+    Parameters and errors as of `squared_distances` and `squared_along`.
+    """
+    if design.is_complete:
+        return squared_distances(representations, metric, layer=layer, device=device)
+    return squared_along(representations, metric, design, layer=layer, threads=threads)
+
+
 def squared_along(
     representations: NDArray[np.floating],
     metric: str,

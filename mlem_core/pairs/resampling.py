@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from mlem_core.base.parallel import cores
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.pairs.condensed import pairs_among
+from mlem_core.pairs.designs import PairDesign
 
 # Distances are ranked in this many classes of equal size, unless there are few enough of them to
 # keep each: pairs of one class are ties, which moves a rank by 1 / 32,768 of all pairs at most.
@@ -56,12 +56,14 @@ class RankedPairs:
     Attributes
     ----------
     groups : (n_stimuli,) group of each stimulus, 0 to n_groups - 1
-    cells : (n_pairs,) int32 pattern of each pair, in condensed order
+    design : which pairs these are
+    cells : (n_pairs,) int32 pattern of each pair
     classes : (n_layers, n_pairs) uint16, ascending with the distance
     n_patterns, n_groups
     """
 
     groups: IntArray
+    design: PairDesign
     cells: NDArray[np.int32]
     classes: NDArray[np.uint16]
     n_patterns: int
@@ -87,8 +89,9 @@ class RankedPairs:
         groups: IntArray,
         n_patterns: int,
         stimuli: IntArray | None = None,
+        design: PairDesign | None = None,
     ) -> RankedPairs:
-        """From the ranks of all pairs.
+        """From the ranks of the pairs.
 
         Parameters
         ----------
@@ -97,14 +100,17 @@ class RankedPairs:
         pattern : (n_pairs,) pattern of each pair
         groups : (n_stimuli,) any numbers
         stimuli : only the pairs among these stimuli, ascending; ranks are then those among them
+        design : which pairs these are; None is all
         """
+        design = design or PairDesign.complete(len(groups))
         names, numbers = np.unique(groups, return_inverse=True)
         if stimuli is not None:
-            at = pairs_among(stimuli, len(groups))
+            at, design = design.among(stimuli)
             ranks, pattern = [layer[at] for layer in ranks], pattern[at]
             names, numbers = np.unique(groups[stimuli], return_inverse=True)
         return cls(
             groups=numbers.astype(np.int64),
+            design=design,
             cells=np.ascontiguousarray(pattern, dtype=np.int32),
             classes=np.stack([rank_classes(layer) for layer in ranks]),
             n_patterns=n_patterns,
@@ -143,6 +149,7 @@ class RankedPairs:
 
             def one(d: int, part: FloatArray = part, found: Draws = found) -> None:
                 weighted_pairs(
+                    self.design.rows,
                     part[d],
                     self.groups,
                     self.cells,

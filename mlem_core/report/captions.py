@@ -12,7 +12,7 @@ import math
 import pandas as pd
 
 from mlem_core.base.labels import Names
-from mlem_core.base.text import minus
+from mlem_core.base.text import minus, pairs_of
 from mlem_core.estimators.normal_equations import NOT_APART
 from mlem_core.measures import similarity as similarity_measures
 from mlem_core.measures.correlated import CORRELATED
@@ -73,7 +73,7 @@ def computed_on(n_stimuli: int, n_pairs: int = 0, n_folds: int = 0, held_out: st
     held_out : what is tested, see `mlem_core.pairs.units.Units.held_out`; empty where nothing is
     """
     counts = [f"{n_stimuli:,} stimuli"]
-    counts += [f"{n_pairs:,} pairs"] if n_pairs else []
+    counts += [pairs_of(n_pairs, n_stimuli)] if n_pairs else []
     counts += [f"{n_folds} folds"] if n_folds else []
     tested = f"; tested on {held_out}" if held_out else ""
     return f"Computed on {(', ' if n_folds else ' and ').join(counts)}{tested}."

@@ -63,8 +63,11 @@ def methods_paragraph(
     models = {str(name): manifest["models"][name] for name in layers.index}
     versions = {name: version for name, version in manifest["versions"].items() if version}
     alphas = results.scores["alpha"].dropna()
+    errors = results.pair_errors
     text = _template().render(
         results=results,
+        n_all_pairs=tables.n_all_pairs,
+        pairs_error=float(errors.loc[errors["measure"] == "rho", "error"].max()),
         spec=spec,
         stimuli=manifest["stimuli"],
         features=[

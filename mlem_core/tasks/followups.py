@@ -77,7 +77,8 @@ def _chance(analysis: Analysis, options: Options, store: Store, report: Report) 
     tables, model = [], estimator_named(selection.estimator).model()
     for done, layer in enumerate(selection.layers):
         report(Progress("permuting labels", None, done, len(selection.layers), "layers"))
-        pairs = LayerPairs.of(analysis, [layer], store, selection.features, selection.interactions)
+        asked = selection.features, selection.interactions
+        pairs = LayerPairs.of_sample(analysis, [layer], store, *asked)
         tables.append(
             score_above_chance(
                 pairs,

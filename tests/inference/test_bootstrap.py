@@ -31,7 +31,9 @@ def layer_pairs(features, layers, groups, folds, interactions=False, train_ranks
     squared = [own.astype(np.float32) for own in squared]
     names = tuple(("m", n) for n in range(len(layers)))
     tables = tables.with_interactions(interactions)
-    return LayerPairs(names, tables, tuple(ranks), tuple(squared), index.cell, groups, folds)
+    return LayerPairs(
+        names, tables, tuple(ranks), tuple(squared), index.design, index.cell, groups, folds
+    )
 
 
 @pytest.fixture(scope="module")

@@ -13,14 +13,39 @@ Array = NDArray[Any]
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
 def _row(
-    a: int, kept: Array, group: Array, own: Array, n_stimuli: int, at: Array, w: Array
-) -> None:
-    """Where the pairs of the a-th kept stimulus with later ones stand, and their weights."""
-    i = kept[a]
-    start = i * n_stimuli - i * (i + 1) // 2 - i - 1
-    for b in range(a + 1, len(kept)):
-        at[b] = start + kept[b]
-        w[b] = own[a] if group[b] == group[a] else own[a] * own[b]
+    row: int,
+    design: tuple[Array, Array, Array],
+    kept: Array,
+    weights: Array,
+    groups: Array,
+    at: Array,
+    w: Array,
+) -> int:
+    """Where the pairs of a row of the design stand that count, and their weights; how many.
+
+    `kept` are the stimuli whose group counts, ascending.
+    """
+    stimulus, starts, partner = design
+    i, n = stimulus[row], 0
+    group, own = groups[i], weights[groups[i]]
+    if own == 0.0:
+        return 0
+    if len(partner) == 0:
+        # All pairs: those with the later stimuli that count, without a look at the others.
+        begin = np.searchsorted(kept, i) + 1
+        for b in range(begin, len(kept)):
+            other = groups[kept[b]]
+            at[n] = starts[row] + kept[b] - i - 1
+            w[n] = own if other == group else own * weights[other]
+            n += 1
+        return n
+    for k in range(starts[row], starts[row + 1]):
+        other = groups[partner[k]]
+        if weights[other] > 0.0:
+            at[n] = k
+            w[n] = own if other == group else own * weights[other]
+            n += 1
+    return n
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
@@ -39,6 +64,7 @@ def _to_ranks(weights: Array, total: float) -> float:
 # boundscheck off, no fastmath: sums are in one order, so a result does not depend on threads.
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
 def weighted_pairs(
+    design: tuple[Array, Array, Array],
     weights: Array,
     groups: Array,
     cells: Array,
@@ -57,9 +83,10 @@ def weighted_pairs(
 
     Parameters
     ----------
+    design : `rows` of the `mlem_core.pairs.designs.PairDesign` whose pairs these are
     weights : (n_groups,) float64, at least 0
     groups : (n_stimuli,) int64 the group of each stimulus
-    cells : (n_pairs,) int32 the pattern of each pair, in condensed order
+    cells : (n_pairs,) int32 the pattern of each pair
     classes : (n_layers, n_pairs) uint16, in the order of the layer's distances
     n_classes : one more than the highest class
     counts : (n_patterns,) zeros, filled with the weight of each pattern
@@ -70,39 +97,37 @@ def weighted_pairs(
 
     Returns the weight of all pairs.
     """
-    n_stimuli, n_layers = len(groups), len(classes)
+    n_layers, n_rows = len(classes), len(design[0])
     kept = np.flatnonzero(weights[groups] > 0)
-    n = len(kept)
-    group = groups[kept]
-    own = weights[group]
+    widest = np.max(np.diff(design[1]))
     rank = np.zeros((n_layers, n_classes))
-    at = np.empty(n, dtype=np.int64)
-    w = np.empty(n)
+    at = np.empty(widest, dtype=np.int64)
+    w = np.empty(widest)
     total = 0.0
-    for a in range(n - 1):
-        _row(a, kept, group, own, n_stimuli, at, w)
-        for b in range(a + 1, n):
+    for a in range(n_rows):
+        n = _row(a, design, kept, weights, groups, at, w)
+        for b in range(n):
             total += w[b]
             counts[cells[at[b]]] += w[b]
         for layer in range(n_layers):
-            for b in range(a + 1, n):
+            for b in range(n):
                 rank[layer, classes[layer, at[b]]] += w[b]
     for layer in range(n_layers):
         squares[layer] = _to_ranks(rank[layer], total)
     together = len(products) > 0
-    row = np.empty((n_layers, n))
-    for a in range(n - 1):
-        _row(a, kept, group, own, n_stimuli, at, w)
+    row = np.empty((n_layers, widest))
+    for a in range(n_rows):
+        n = _row(a, design, kept, weights, groups, at, w)
         for layer in range(n_layers):
-            for b in range(a + 1, n):
+            for b in range(n):
                 row[layer, b] = rank[layer, classes[layer, at[b]]]
-            for b in range(a + 1, n):
+            for b in range(n):
                 sums[layer, cells[at[b]]] += w[b] * row[layer, b]
         if together:
             for one in range(n_layers):
                 for other in range(one + 1, n_layers):
                     product = 0.0
-                    for b in range(a + 1, n):
+                    for b in range(n):
                         product += row[one, b] * row[other, b] * w[b]
                     products[one, other] += product
     if together:
@@ -115,28 +140,33 @@ def weighted_pairs(
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
 def weighted_sums(
-    weights: Array, groups: Array, cells: Array, values: Array, counts: Array, sums: Array
+    design: tuple[Array, Array, Array],
+    weights: Array,
+    groups: Array,
+    cells: Array,
+    values: Array,
+    counts: Array,
+    sums: Array,
 ) -> None:
     """Weights, and sums of the pairs' values, by cell; pairs are weighted as in `weighted_pairs`.
 
     Parameters
     ----------
-    weights, groups, cells : as in `weighted_pairs`
+    design, weights, groups, cells : as in `weighted_pairs`
     values : (n_values, n_pairs)
     counts : (n_cells,) zeros, filled
     sums : (n_values, n_cells) zeros, filled
     """
     kept = np.flatnonzero(weights[groups] > 0)
-    group = groups[kept]
-    own = weights[group]
-    at = np.empty(len(kept), dtype=np.int64)
-    w = np.empty(len(kept))
-    for a in range(len(kept) - 1):
-        _row(a, kept, group, own, len(groups), at, w)
-        for b in range(a + 1, len(kept)):
+    widest = np.max(np.diff(design[1]))
+    at = np.empty(widest, dtype=np.int64)
+    w = np.empty(widest)
+    for a in range(len(design[0])):
+        n = _row(a, design, kept, weights, groups, at, w)
+        for b in range(n):
             counts[cells[at[b]]] += w[b]
         for v in range(len(values)):
-            for b in range(a + 1, len(kept)):
+            for b in range(n):
                 sums[v, cells[at[b]]] += w[b] * values[v, at[b]]
 
 
