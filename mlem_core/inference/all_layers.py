@@ -28,10 +28,10 @@ from mlem_core.measures.decomposition import ceilings_of, divide
 from mlem_core.measures.importance import fitted
 from mlem_core.measures.shapley import EXACT_FEATURES, Shapley
 from mlem_core.measures.similarity import weighted_tau
-from mlem_core.pairs.condensed import n_pairs
 from mlem_core.pairs.crossfit import CrossFit
+from mlem_core.pairs.designs import resampled_part
 from mlem_core.pairs.resampling import Draws, RankedPairs
-from mlem_core.pairs.tables import PairTables
+from mlem_core.pairs.tables import PairTables, joined
 from mlem_core.pairs.units import Blocks, Units
 from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
@@ -133,14 +133,14 @@ def _compute(
     blocks: Blocks | None,
 ) -> LayerIntervals:
     layers, estimator = selection.layers, selection.estimator
-    n = n_pairs(len(analysis.stimuli))
+    n = resampled_part(analysis.design).n_pairs
     if 2 * n * len(layers) > MOST_BYTES:
         raise InputError(
             f"found {len(layers)} layers of {n:,} pairs; confidence intervals of so many at once "
             f"do not fit into memory, so choose at most {MOST_BYTES // (2 * n)} layers."
         )
     step = max(2, CHUNK_BYTES // (16 * n))
-    classes, chunks, profiles = [], [], []
+    classes, chunks, profiles, parts = [], [], [], []
     for start in range(0, len(layers), step):
         chunk = layers[start : start + step]
 
@@ -154,6 +154,7 @@ def _compute(
         chunks.append((scores.value, *scores.interval(), scores.left_out))
         profiles.append(scores.rescaled()[..., 2:])
         classes.append(pairs.whole.classes)
+        parts.append(pairs.tables)
     values, lower, upper, without = (
         np.concatenate(arrays, axis=axis)
         for arrays, axis in zip(zip(*chunks, strict=True), (0, 0, 0, 1), strict=True)
@@ -165,6 +166,7 @@ def _compute(
     lower, upper = np.minimum(lower + shift, exact), np.maximum(upper + shift, exact)
     whole = replace(pairs.whole, classes=np.concatenate(classes))
     blocks = blocks or _blocks(pairs, n_replicates)
+    shown = None if pairs.design is analysis.design else analysis.subset(selection)
     return LayerIntervals(
         layers=layers,
         features=tuple(pairs.tables.features),
@@ -177,10 +179,30 @@ def _compute(
         units=Units.of(analysis.stimuli),
         sizes=blocks.sizes,
         **_tau(exact[:, 2:], np.concatenate(profiles, axis=1) + shift[:, 2:]),
-        **_rsa_and_terms(
-            whole, selection.of_tables(analysis.tables, analysis.layers), blocks, report
-        ),
+        **_around(shown, _rsa_and_terms(whole, joined(parts), blocks, report)),
     )
+
+
+def _around(
+    shown: tuple[PairTables, FloatArray] | None, found: dict[str, FloatArray]
+) -> dict[str, FloatArray]:
+    """What a part of the pairs gives, around what all pairs of the analysis give.
+
+    Parameters
+    ----------
+    shown : pair tables and RSA of the layers; None where the part is all of the pairs
+    """
+    if shown is None:
+        return found
+    tables, rsa = shown
+    found["rsa_without"] = found["rsa_without"] + (rsa - found["rsa"])
+    found["rsa"] = rsa
+    if len(found["terms"]):
+        divided = divide(CrossFit.of(tables))
+        rest = rsa - divided.whole[0]
+        found["terms"] = np.concatenate((divided.terms[:, 0], rest[None]))
+        found["ceilings"] = ceilings_of(divided.whole)[0]
+    return found
 
 
 def _exact_scores(analysis: Analysis, selection: Selection) -> FloatArray:

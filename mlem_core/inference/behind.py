@@ -16,7 +16,6 @@ from mlem_core.data.stimuli import StimulusSet
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.measures.decomposition import SAMPLED, UNEXPLAINED
 from mlem_core.measures.shapley import FeatureSet, shapley
-from mlem_core.pairs.condensed import ends_of, pairs_among
 from mlem_core.pairs.crossfit import CrossFit
 from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
@@ -42,7 +41,7 @@ def contributions(pairs: LayerPairs, term: str) -> FloatArray:
 
     Returns
     -------
-    (n_pairs,) in condensed order
+    (n_pairs,) in the order of the design
 
     Raises
     ------
@@ -68,8 +67,7 @@ def contributions(pairs: LayerPairs, term: str) -> FloatArray:
         return np.zeros(n_pairs)
     fitted = np.zeros(n_pairs)
     inside = [
-        pairs_among(np.flatnonzero(pairs.folds == k), len(pairs.folds))
-        for k in range(tables.n_folds)
+        pairs.design.among(np.flatnonzero(pairs.folds == k))[0] for k in range(tables.n_folds)
     ]
     used = sum(len(at) > 0 for at in inside)
     for fold, at in enumerate(inside):
@@ -104,7 +102,7 @@ def contributing_pairs(
     signed = added if most else -added
     top = np.argpartition(signed, len(signed) - size)[-size:]
     top = top[np.argsort(-signed[top], kind="stable")]
-    first, second = ends_of(top, len(stimuli))
+    first, second = pairs.design.ends(top)
     used: set[int] = set()
     picked: list[tuple[int, int, int]] = []
     for at, i, j in zip(top, first, second, strict=True):

@@ -18,7 +18,7 @@ from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
 from mlem_core.data.folds import kept_together
 from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import feature_columns
-from mlem_core.pairs.designs import PairDesign
+from mlem_core.pairs.designs import PairDesign, resampled_part
 from mlem_core.pairs.distances import design_distances
 from mlem_core.pairs.patterns import PairIndex, group_rows
 from mlem_core.pairs.ranks import pair_ranks
@@ -27,8 +27,6 @@ from mlem_core.pairs.tables import PairTables
 from mlem_core.pairs.units import Blocks, blocks_left_out
 from mlem_core.storage.store import Store
 
-# Pairs that are drawn again at most: of a larger design so many of its independent ones.
-RESAMPLED = 8_000_000
 # Stimuli whose labels are permuted at most, all pairs of them: whole sentences at random.
 PERMUTED = 3_000
 
@@ -70,8 +68,7 @@ class LayerPairs:
     ) -> LayerPairs:
         """Rank the pairs of some layers again, from the representations in the store.
 
-        The pairs are those of the analysis, or, where these are more than `RESAMPLED`, some of the
-        independent designs that they are of.
+        The pairs are those of the analysis, or a part of them, see `resampled_part`.
 
         Parameters
         ----------
@@ -84,10 +81,9 @@ class LayerPairs:
             in the store.
         """
         check_layers(layers, analysis.layers)
-        whole = analysis.design
-        design = whole.first(max(1, RESAMPLED * whole.n_designs // whole.n_pairs))
+        design = resampled_part(analysis.design)
         tables = None
-        if design is whole:
+        if design is analysis.design:
             tables = analysis.tables.of_layers([analysis.layers.index(layer) for layer in layers])
         made = _Made(analysis, store, np.arange(len(analysis.stimuli)), design)
         return made.pairs(layers, tables, features, interactions)
@@ -109,7 +105,7 @@ class LayerPairs:
         if analysis.design.is_complete:
             return cls.of(analysis, layers, store, features, interactions)
         check_layers(layers, analysis.layers)
-        rows = sampled_rows(analysis)
+        rows = sampled_rows(analysis, PERMUTED)
         made = _Made(analysis, store, rows, PairDesign.complete(len(rows)))
         return made.pairs(layers, None, features, interactions)
 
@@ -187,7 +183,7 @@ class LayerPairs:
         return weights
 
 
-def sampled_rows(analysis: Analysis, size: int = PERMUTED) -> IntArray:
+def sampled_rows(analysis: Analysis, size: int) -> IntArray:
     """Stimuli of an analysis, ascending: about so many, in whole sentences, from every fold alike.
 
     All of them where there are no more.

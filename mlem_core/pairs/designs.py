@@ -26,6 +26,8 @@ from mlem_core.pairs.condensed import ends_of, n_pairs, pairs_among
 
 # Pairs beyond which a design takes the place of all pairs, where nothing else is asked.
 BUDGET = 50_000_000
+# Pairs that are drawn again at most, for intervals and audits.
+RESAMPLED = 8_000_000
 # Independent designs that a design is of.
 DESIGNS = 8
 # With fewer pairs a stimulus, some pair of folds would have none in some design.
@@ -176,6 +178,11 @@ class PairDesign:
             number[self.partner[places]],
             np.concatenate(([0], np.cumsum(rows)))[self.parts],
         )
+
+
+def resampled_part(design: PairDesign) -> PairDesign:
+    """The pairs that are ranked again: of a design of more than `RESAMPLED` some of its designs."""
+    return design.first(max(1, RESAMPLED * design.n_designs // max(1, design.n_pairs)))
 
 
 def _rings(

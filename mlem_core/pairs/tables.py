@@ -280,6 +280,14 @@ class PairTables(Patterns):
         )
 
 
+def joined(parts: Sequence[PairTables]) -> PairTables:
+    """The tables of the layers of several, which have the same cells, without training ranks."""
+    changed: dict[str, Any] = {
+        name: np.concatenate([getattr(part, name) for part in parts]) for name in BY_LAYER
+    }
+    return replace(parts[0], **changed, train_sums=None, train_squares=None)
+
+
 BY_CELL = ("cell_block", "cell_pattern", "counts", "target_sums", "rank_sums", "within_sums")
 BY_LAYER = (
     "target_sums",

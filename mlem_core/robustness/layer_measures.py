@@ -16,8 +16,9 @@ from mlem_core.analysis.maps import representations_of
 from mlem_core.analysis.transforms import outlier_units, variances
 from mlem_core.base.parallel import cores
 from mlem_core.base.typing import FloatArray, Layer, Progress, Report
-from mlem_core.pairs.condensed import n_pairs, row_slices
-from mlem_core.pairs.distances import PRECOMPUTED, squared_distances
+from mlem_core.pairs.condensed import row_slices
+from mlem_core.pairs.designs import PairDesign, resampled_part
+from mlem_core.pairs.distances import PRECOMPUTED, design_distances
 from mlem_core.pairs.ranks import pair_ranks
 from mlem_core.robustness.variants import CONTROL
 from mlem_core.storage.store import Store
@@ -47,12 +48,15 @@ def position_share(values: FloatArray, number: NDArray[np.integer]) -> float:
     return sum(n * (group_mean - mean) ** 2 for n, group_mean in means) / total
 
 
-def stimuli_at_first(first: NDArray[np.bool_]) -> NDArray[np.uint8]:
+def stimuli_at_first(first: NDArray[np.bool_], design: PairDesign) -> NDArray[np.uint8]:
     """How many of the two stimuli of each pair are at position 0: (n_stimuli,) to (n_pairs,)."""
     ones = first.astype(np.uint8)
-    number = np.empty(n_pairs(len(first)), dtype=np.uint8)
+    number = np.repeat(ones[design.stimulus], np.diff(design.starts))
+    if not design.is_complete:
+        number += ones[design.partner]
+        return number
     for i, where in row_slices(len(first)):
-        number[where] = ones[i] + ones[i + 1 :]
+        number[where] += ones[i + 1 :]
     return number
 
 
@@ -84,15 +88,15 @@ def layer_table(
     -------
     model, layer, position0, position0_ranks, mean_cosine, n_units, n_outliers, outliers,
     outlier_share; and for each variant Spearman ρ of every layer's distances before and after (NaN
-    where the pairs are others)
+    where the pairs are others). Of a design of more than `RESAMPLED` pairs, from a part of it.
     """
-    index = analysis.stimuli.word_index
-    at_first = None if index is None else stimuli_at_first(index == 0)
+    index, design = analysis.stimuli.word_index, resampled_part(analysis.design)
+    at_first = None if index is None else stimuli_at_first(index == 0, design)
 
     def row_of(layer: Layer) -> dict[str, Any]:
         rows = representations_of(analysis, layer[0], store)[layer[1]]
         distance = analysis.spec.distance_of(layer[0])
-        squared = _squared(rows, distance, layer)
+        squared = _squared(rows, distance, layer, design)
         ranks = _centred_ranks(squared)
         # Distances have no units.
         units = rows[:, :0] if distance == PRECOMPUTED else rows
@@ -133,8 +137,10 @@ def layer_table(
     return table, {name: table.pop(f"same {name}") for name in variants}
 
 
-def _squared(rows: NDArray[np.floating], distance: str, layer: Layer) -> FloatArray:
-    return squared_distances(rows, distance, layer=f"{layer[0]} layer {layer[1]}")
+def _squared(
+    rows: NDArray[np.floating], distance: str, layer: Layer, design: PairDesign
+) -> FloatArray:
+    return design_distances(rows, distance, design, layer=f"{layer[0]} layer {layer[1]}")
 
 
 def _centred_ranks(squared: FloatArray) -> FloatArray:
@@ -147,9 +153,10 @@ def _correlation(
 ) -> float:
     """Spearman ρ of a layer's distances before and after; NaN where the pairs are others."""
     model = f"{layer[0]}@random" if name == CONTROL else layer[0]
-    if (model, layer[1]) not in variant.layers or n_pairs(len(variant.stimuli)) != len(ranks):
+    design = resampled_part(variant.design)
+    if (model, layer[1]) not in variant.layers or design.n_pairs != len(ranks):
         return float("nan")
     rows = representations_of(variant, model, store)[layer[1]]
-    after = _centred_ranks(_squared(rows, variant.spec.distance_of(layer[0]), layer))
+    after = _centred_ranks(_squared(rows, variant.spec.distance_of(layer[0]), layer, design))
     scale = np.sqrt((ranks @ ranks) * (after @ after))
     return float(ranks @ after / scale) if scale > 0 else float("nan")

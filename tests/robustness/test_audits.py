@@ -22,6 +22,7 @@ from mlem_core.base.typing import Progress
 from mlem_core.cli.commands import main
 from mlem_core.data.stimulus_csv import from_frame, write_csv
 from mlem_core.inference.explanation import explain
+from mlem_core.pairs.designs import PairDesign
 from mlem_core.robustness import audit as audits
 from mlem_core.robustness.audit import audit
 from mlem_core.robustness.audit_tables import Audit
@@ -83,7 +84,7 @@ def test_share_of_position_0_is_that_of_the_explicit_pairs(found: Audit) -> None
     shares = found.layers["position0_ranks"]
     assert shares[SINK] > 0.6 > POSITION_SHARE > 0.05 > max(shares[OUTLIER], shares[CLEAN])
     assert found.layers.loc[SINK, "position0"] > 0.9
-    assert (stimuli_at_first(first) == kinds).all()
+    assert (stimuli_at_first(first, PairDesign.complete(len(first))) == kinds).all()
     assert np.isnan(position_share(np.ones(3), np.array([0, 1, 2])))
     assert np.isnan(position_share(np.arange(3.0), np.zeros(3, dtype=int)))
 
