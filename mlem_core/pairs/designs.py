@@ -98,8 +98,7 @@ class PairDesign:
         sizes: list[IntArray] = []
         parts = [0]
         for number in range(designs):
-            rng = np.random.default_rng((seed, number))
-            for row, partner in _rings(folds, share, rng):
+            for row, partner in _rings(folds, share, number, seed):
                 rows.append(row)
                 partners.append(partner.ravel())
                 sizes.append(np.full(len(row), partner.shape[1]))
@@ -186,22 +185,27 @@ def resampled_part(design: PairDesign) -> PairDesign:
 
 
 def _rings(
-    folds: IntArray, share: float, rng: np.random.Generator
+    folds: IntArray, share: float, number: int, seed: int
 ) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32]]]:
     """For every two parts of the stimuli the rows (m,) of a design and their partners (m, K)."""
     order = np.argsort(folds, kind="stable").astype(np.int32)
-    edges = np.flatnonzero(np.diff(folds[order])) + 1
-    members = np.split(order, edges)
+    members = np.split(order, np.flatnonzero(np.diff(folds[order])) + 1)
+    rng, phases = np.random.default_rng((seed, number)), np.random.default_rng(seed)
+
+    def steps(wanted: float, most: int) -> int:
+        # Over the designs they add up to what is wanted of all.
+        at = wanted * np.arange(number, number + 2) + phases.random()
+        return min(max(1, int(np.diff(np.floor(at))[0])), most)
+
     for a, own in enumerate(members):
-        ring = rng.permutation(own)
-        m = len(ring)
+        ring, m = rng.permutation(own), len(own)
         # Up to (m - 1) / 2 steps along the ring, no pair occurs twice.
-        k = min(max(1, round(share * (m - 1) / 2)), (m - 1) // 2)
+        k = steps(share * (m - 1) / 2, (m - 1) // 2)
         if k:
             yield ring, ring[(np.arange(m)[:, None] + np.arange(1, k + 1)) % m]
         for other in members[a + 1 :]:
             # The rows are those of the larger part, so that all of the smaller one are reached.
             long, short = sorted((rng.permutation(own), rng.permutation(other)), key=len)[::-1]
-            k = min(max(1, round(share * len(short))), len(short))
+            k = steps(share * len(short), len(short))
             begin = np.arange(len(long)) * len(short) // len(long)
             yield long, short[(begin[:, None] + np.arange(k)) % len(short)]

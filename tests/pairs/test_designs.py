@@ -43,21 +43,21 @@ def test_all_pairs_where_they_are_within_the_budget(folds):
 
 def test_each_design_is_balanced_and_has_no_pair_twice(folds, design):
     assert not design.is_complete and design.n_designs == 8
-    assert design.n_pairs == pytest.approx(16_000, rel=0.1)
-    share = design.n_pairs / n_pairs(N)
-    blocks = block_numbers(folds)[1]
+    assert design.n_pairs == pytest.approx(16_000, rel=0.05)
     for k in range(8):
         own = design.only(k, k + 1)
         i, j = ends(own)
         assert (i != j).all()
         assert len(np.unique(places_of(i, j, N))) == own.n_pairs
         times = np.bincount(np.concatenate((i, j)), minlength=N)
-        assert times.min() > 0 and np.ptp(times) <= 5
-        # Every two folds have the share of the pairs that they have among all.
-        found = np.bincount(blocks[folds[i], folds[j]], minlength=15)
-        all_i, all_j = np.triu_indices(N, 1)
-        expected = np.bincount(blocks[folds[all_i], folds[all_j]]) * share / 8
-        np.testing.assert_allclose(found, expected, rtol=0.35)
+        assert times.min() > 0 and np.ptp(times) <= 7
+    # Every two folds have the share of the pairs that they have among all.
+    blocks, share = block_numbers(folds)[1], design.n_pairs / n_pairs(N)
+    i, j = ends(design)
+    found = np.bincount(blocks[folds[i], folds[j]], minlength=15)
+    all_i, all_j = np.triu_indices(N, 1)
+    expected = np.bincount(blocks[folds[all_i], folds[all_j]]) * share
+    np.testing.assert_allclose(found, expected, rtol=0.1)
 
 
 def test_designs_are_parts_of_the_whole_and_differ(design):
