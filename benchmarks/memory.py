@@ -55,7 +55,7 @@ def main(n_stimuli: int) -> None:
 
     with (
         tempfile.TemporaryDirectory() as folder,
-        PairRanks(N_LAYERS, n_stimuli, Path(folder)) as ranks,
+        PairRanks(N_LAYERS, index.design.n_pairs, Path(folder)) as ranks,
     ):
         sources = [lambda number=number: layer(number) for number in range(N_LAYERS)]
         tables = pair_tables(

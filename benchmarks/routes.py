@@ -22,7 +22,7 @@ from mlem_core.models.extraction import extract
 from mlem_core.models.loaded import LoadedModel
 from mlem_core.pairs.build import PassOptions, pair_tables
 from mlem_core.pairs.columns import feature_columns
-from mlem_core.pairs.condensed import n_pairs
+from mlem_core.pairs.designs import n_pairs
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.rank_store import PairRanks

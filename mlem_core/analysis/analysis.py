@@ -23,7 +23,7 @@ from mlem_core.base.text import listed, many, pairs_of, span
 from mlem_core.base.typing import FloatArray, IntArray, Layer, Layers, layer_name, layers_in
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.measures.similarity import most_alike
-from mlem_core.pairs.designs import PairDesign
+from mlem_core.pairs.designs import PairDesign, n_pairs
 from mlem_core.pairs.tables import PairTables
 
 
@@ -62,35 +62,18 @@ class Analysis:
 
     plot = Later("report.plots", "AnalysisPlots")
 
-    def _lines(self) -> tuple[str, Lines]:
-        of_models: dict[str, list[int]] = {}
-        for model, layer in self.layers:
-            of_models.setdefault(model, []).append(layer)
-        spec, (n_stimuli, n_features) = self.spec, self.stimuli.shape
-        level = self.stimuli.level
-        title = f"Analysis of {many(n_stimuli, level)} of {self.stimuli.name}"
-        lines = [(model, f"layers {span(layers)}") for model, layers in of_models.items()]
-        lines.append(("features", f"{n_features}: {listed(self.tables.features, most=6)}"))
-        lines.append(("coded by", self.tables.coding))
-        how = f"{spec.estimator}, {spec.distance} distances, {spec.folds} folds over "
-        lines.append(("computed with", how + spec.folds_over))
-        lines.append(("pairs", pairs_of(self.tables.n_pairs, n_stimuli)))
-        if self.notices:
-            lines.append(("notices", f"{len(self.notices)}, see .notices"))
-        return title, lines
-
     def __repr__(self) -> str:
-        return as_text(*self._lines())
+        return as_text(*_lines(self))
 
     def _repr_html_(self) -> str:
-        return as_html(*self._lines())
+        return as_html(*_lines(self))
 
     @cached_property
     def design(self) -> PairDesign:
         """Which pairs of the stimuli were compared."""
-        if self.tables.n_pairs == self.tables.n_all_pairs:
+        if self.tables.n_pairs == n_pairs(len(self.stimuli)):
             return PairDesign.complete(len(self.stimuli))
-        return PairDesign.of(self.folds, self.spec.budget, self.spec.seed)
+        return PairDesign.of(self.folds, self.spec.pairs or None, self.spec.seed)
 
     @property
     def layer_names(self) -> dict[Layer, str]:
@@ -185,3 +168,22 @@ class Analysis:
         )
         folds = results.folds.assign(stimulus=self.rows)
         return replace(results, folds=folds, pair_errors=self.pair_errors)
+
+
+def _lines(analysis: Analysis) -> tuple[str, Lines]:
+    of_models: dict[str, list[int]] = {}
+    for model, layer in analysis.layers:
+        of_models.setdefault(model, []).append(layer)
+    spec, (n_stimuli, n_features) = analysis.spec, analysis.stimuli.shape
+    level = analysis.stimuli.level
+    title = f"Analysis of {many(n_stimuli, level)} of {analysis.stimuli.name}"
+    lines = [(model, f"layers {span(layers)}") for model, layers in of_models.items()]
+    lines.append(("features", f"{n_features}: {listed(analysis.tables.features, most=6)}"))
+    lines.append(("coded by", analysis.tables.coding))
+    how = f"{spec.estimator}, {spec.distance} distances, {spec.folds} folds over "
+    lines.append(("computed with", how + spec.folds_over))
+    if not analysis.design.is_complete:
+        lines.append(("pairs", pairs_of(analysis.tables.n_pairs, n_stimuli)))
+    if analysis.notices:
+        lines.append(("notices", f"{len(analysis.notices)}, see .notices"))
+    return title, lines

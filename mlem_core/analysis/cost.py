@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.parallel import cores
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.models.offer import Shape
-from mlem_core.pairs.condensed import n_pairs
+from mlem_core.pairs.designs import n_pairs
 
 # Seconds of one core.
 START = 12.0  # torch and transformers are imported
@@ -21,7 +23,9 @@ OPEN_QUANTISED = 17.0  # ... and one of 4-bit weights, which are made numbers
 PER_PRODUCT = 5e-10  # of a token, a block and the square of its width
 PER_TOKEN = 5e-5  # of a token in a block, whatever its width
 PER_STEP = 2e-4  # the same where a block goes token by token
-PER_PAIR = 1.8e-7  # of a pair in a layer: distances, ranks, sums by pattern
+PER_PAIR = 8e-8  # of a pair in a layer, of all pairs: distances, ranks, sums by pattern
+PER_SOME = 1.5e-7  # of a pair of a budget of them, which are computed one by one ...
+PER_UNIT = 2.5e-10  # ... and for each unit
 # Bytes of a cell (pattern and block) in the table of a layer, and for each fold.
 PER_CELL, PER_CELL_AND_FOLD = 6.0, 2.4
 HEADER = 128  # bytes of an .npy file before the numbers
@@ -79,7 +83,13 @@ def cost_of(
         n_bytes += (shape.blocks + 1) * (4 * n * shape.width + HEADER)
         n_layers += _chosen(spec, shape.blocks + 1)
     n_layers += sum(_chosen(spec, layers) for layers in files)
-    seconds += PER_PAIR * n_pairs(n) * n_layers
+    every, budget = n_pairs(n), spec.pairs or np.inf
+    if every <= budget:
+        seconds += PER_PAIR * every * n_layers
+    else:
+        widths = [(known or UNKNOWN).width for known in models.values()]
+        each = PER_SOME + PER_UNIT * (max(widths) if widths else UNKNOWN.width)
+        seconds += each * budget * n_layers
     per_cell = PER_CELL + PER_CELL_AND_FOLD * spec.folds
     # In the store of parts, and in the analysis.
     n_bytes += 2 * n_layers * n_cells * per_cell

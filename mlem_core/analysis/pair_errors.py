@@ -2,13 +2,16 @@
 
 An incomplete design of the pairs is of several independent ones. Each gives every number of its
 own; the numbers from all of them vary, over other choices of as many pairs of the same stimuli, by
-the standard deviation of these over the square root of how many they are.
+the standard deviation of these over the square root of how many they are. A number that fewer pairs
+make lower, as they do a ceiling (means by pattern come from fewer pairs), is lower in each of n
+designs than in all of them: a bias that goes with 1 / pairs is 1 / (n - 1) of that difference.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,7 +22,9 @@ from mlem_core.estimators.registry import estimator_named
 from mlem_core.measures.importance import fitted
 from mlem_core.pairs.tables import PairTables
 
-COLUMNS = ("measure", "model", "layer", "feature", "model_b", "layer_b", "value", "error")
+COLUMNS = ("measure", "model", "layer", "feature", "model_b", "layer_b", "value", "error", "bias")
+# A ceiling that is too low by less is not spoken of.
+LOW = 5e-4
 _FILE = "pair_errors.csv"
 
 
@@ -35,45 +40,54 @@ class DesignScores:
 
     def put(self, position: int, designs: Sequence[PairTables]) -> None:
         """Fit one layer on each of its designs."""
-        rows = []
-        for tables in designs:
-            # A metric of values told apart has no products.
-            interactions = self._interactions and not tables.resolved
-            own = tables.with_interactions(interactions)
-            fits, importance = fitted(own, self.estimator)
-            means = (fits.rho.mean(axis=1), fits.ceiling.mean(axis=1))
-            rows.append(np.concatenate((*means, importance[0].mean(axis=0))))
-            self._names = own.columns.parts
-        self._found[position] = np.array(rows)
+        self._found[position] = np.concatenate([self._scores(tables) for tables in designs])
+
+    def _scores(self, tables: PairTables) -> FloatArray:
+        """(n_layers, 2 + n_parts) ρ, ceiling and importances, means over folds."""
+        # A metric of values told apart has no products.
+        own = tables.with_interactions(self._interactions and not tables.resolved)
+        fits, importance = fitted(own, self.estimator)
+        self._names = own.columns.parts
+        means = (fits.rho.mean(axis=1)[:, None], fits.ceiling.mean(axis=1)[:, None])
+        return np.concatenate((*means, importance.mean(axis=1)), axis=1)
 
     def table(
-        self, layers: Sequence[Layer], positions: Sequence[int], rsa: FloatArray
+        self,
+        layers: Sequence[Layer],
+        positions: Sequence[int],
+        tables: PairTables,
+        rsa: FloatArray,
+        of_designs: FloatArray,
     ) -> pd.DataFrame:
-        """measure, model, layer, feature, model_b, layer_b, value, error.
+        """measure, model, layer, feature, model_b, layer_b, value, error, bias.
 
-        The measures are rho, ceiling and importance (means over folds) and rsa (of two layers); the
-        value is the mean of the designs, the error its standard error.
+        The measures are rho, ceiling and importance (means over folds) and rsa (of two layers).
 
         Parameters
         ----------
         positions : of these layers, as `put` was given them
-        rsa : (n_designs, n_layers, n_layers)
+        tables, rsa : of these layers, from all designs
+        of_designs : (n_designs, n_layers, n_layers) RSA from each
         """
-        rows = []
-        for (model, layer), position in zip(layers, positions, strict=True):
-            found = self._found[position]
-            named = [("rho", ""), ("ceiling", ""), *(("importance", f) for f in self._names)]
-            for (measure, feature), values in zip(named, found.T, strict=True):
-                rows.append((measure, model, layer, feature, "", -1, *_mean_and_error(values)))
+        rows: list[tuple[Any, ...]] = []
+        scores = self._scores(tables)
+        named = [("rho", ""), ("ceiling", ""), *(("importance", f) for f in self._names)]
+        for (model, layer), position, whole in zip(layers, positions, scores, strict=True):
+            found = self._found[position].T
+            for (measure, feature), value, parts in zip(named, whole, found, strict=True):
+                rows.append((measure, model, layer, feature, "", -1, *_about(value, parts)))
         for a, first in enumerate(layers):
             for b in range(a + 1, len(layers)):
-                found_ab = _mean_and_error(rsa[:, a, b])
-                rows.append(("rsa", *first, "", *layers[b], *found_ab))
+                about = _about(rsa[a, b], of_designs[:, a, b])
+                rows.append(("rsa", *first, "", *layers[b], *about))
         return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
-def _mean_and_error(values: FloatArray) -> tuple[float, float]:
-    return float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values)))
+def _about(value: float, parts: FloatArray) -> tuple[float, float, float]:
+    """The value from all designs, its standard error and its bias, from those of each (n,)."""
+    n = len(parts)
+    error = parts.std(ddof=1) / np.sqrt(n)
+    return float(value), float(error), float((parts.mean() - value) / (n - 1))
 
 
 def none() -> pd.DataFrame:
@@ -106,8 +120,11 @@ def sentence(errors: pd.DataFrame, n_pairs: int, n_all: int, n_designs: int) -> 
     of = [
         f"{number(largest[name], 4)} of {text}" for name, text in words.items() if name in largest
     ]
+    ceilings = errors[errors["measure"] == "ceiling"]
+    bias = -float(ceilings["bias"].min())
+    low = f"; ceilings are too low by up to about {number(bias, 4)}" if bias >= LOW else ""
     return (
         f"Computed on {n_pairs:,} of {n_all:,} pairs, {n_designs} independent balanced designs; "
         f"from how these differ, the choice of the pairs has a standard error of at most "
-        f"{', '.join(of)}, with the same stimuli (pair_errors.csv has each)."
+        f"{', '.join(of)}, with the same stimuli{low} (pair_errors.csv has each)."
     )

@@ -30,7 +30,7 @@ from mlem_core.models.representations import Representations
 from mlem_core.pairs import tables_io
 from mlem_core.pairs.build import PassOptions, pair_tables
 from mlem_core.pairs.columns import chosen_to_resolve, feature_columns
-from mlem_core.pairs.designs import PairDesign
+from mlem_core.pairs.designs import PairDesign, n_pairs
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.rank_store import PairRanks
 from mlem_core.pairs.tables import PairTables
@@ -225,7 +225,7 @@ def _tables(
     `coding` is the fold of each stimulus, and the features that are resolved by value.
     """
     folds, resolved = coding
-    design = PairDesign.of(folds, spec.budget, spec.seed)
+    design = PairDesign.of(folds, spec.pairs or None, spec.seed)
 
     def progress(done: int, total: int) -> None:
         report(Progress("pair tables", None, done, total, "layers"))
@@ -264,8 +264,9 @@ def _tables(
             of_pairs = pair_errors.none()
             if not design.is_complete:
                 parts = ranks.rsa(design.starts[design.parts])[:, kept][:, :, kept]
-                of_pairs = scores.table([list(sources)[i] for i in kept], kept, parts)
-                about = tables.n_pairs, tables.n_all_pairs, design.n_designs
+                layers = [list(sources)[i] for i in kept]
+                of_pairs = scores.table(layers, kept, tables, rsa, parts)
+                about = tables.n_pairs, n_pairs(len(stimuli)), design.n_designs
                 notes = [pair_errors.sentence(of_pairs, *about), *notes]
         return _LayerTables(tables, rsa, [*index.notes, *notes], kept, of_pairs)
 

@@ -34,7 +34,8 @@ def _parse_layers(text: str) -> tuple[int, ...]:
         raise InputError(f"{text!r} is not a list of layer numbers such as 0,3,6") from None
 
 
-def _parse_pairs(text: str) -> int:
+def parse_pairs(text: str) -> int:
+    """How many pairs "20,000,000" are at most; 0 for "all". InputError for another text."""
     plain = text.replace(",", "").replace("_", "")
     if text == "all":
         return 0
@@ -139,7 +140,7 @@ class AnalysisSpec(StimulusSource):
         f"of stimuli that are compared at most: a number, beyond which a balanced design of as "
         f"many stands for all, or all; default: {BUDGET:,}",
         metavar="N|all",
-        parse=_parse_pairs,
+        parse=parse_pairs,
     )
     device: str = asked(
         "auto",
@@ -188,11 +189,6 @@ class AnalysisSpec(StimulusSource):
         names = ("folds", "seed", "folds_over", "values", "pairs")
         asked = {name: getattr(self, name) for name in names}
         return _without_defaults(asked)
-
-    @property
-    def budget(self) -> int | None:
-        """How many pairs are compared at most; None where all are."""
-        return self.pairs or None
 
     def distance_of(self, model: str) -> str:
         """The neural distance in the layers of a model or file: "precomputed" if it gives them."""

@@ -19,7 +19,7 @@ from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.ascent import Shape
 from mlem_core.estimators.base import MetricModel
 from mlem_core.pairs.columns import MISSING, FeatureColumn, feature_columns, value_codes
-from mlem_core.pairs.condensed import n_pairs
+from mlem_core.pairs.designs import n_pairs
 from mlem_core.pairs.distances import pair_distances
 from mlem_core.pairs.terms import Columns
 

@@ -23,7 +23,7 @@ from mlem_core.base.typing import FloatArray
 from mlem_core.pairs.distances import design_distances, distance_named
 from mlem_core.pairs.layer_sums import LayerSums, layer_sums
 from mlem_core.pairs.patterns import PairIndex
-from mlem_core.pairs.tables import BY_LAYER, LazyArray, PairTables
+from mlem_core.pairs.tables import BY_LAYER, LazyArray, PairTables, without_empty_cells
 
 # The square of a larger number, summed over units, may be more than a float64 can hold.
 HUGE = 1e150
@@ -155,7 +155,7 @@ def _by_design(
     for number in range(index.design.n_designs):
         part, own = index.of_design(number)
         sums, _ = layer_sums(part, squared[own], train_ranks, overwrite=False, threads=threads)
-        found.append(_assemble(part, [sums]).with_pairs_only())
+        found.append(without_empty_cells(_assemble(part, [sums])))
     return found
 
 

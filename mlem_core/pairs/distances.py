@@ -13,8 +13,7 @@ from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.parallel import each
 from mlem_core.base.text import listed
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.pairs.condensed import n_pairs, places_of, row_slices
-from mlem_core.pairs.designs import PairDesign
+from mlem_core.pairs.designs import PairDesign, n_pairs, places_of, row_slices
 from mlem_core.pairs.rows import PAIR_ELEMENTS, checked_matrix, checked_rows, equal_rows
 from mlem_core.pairs.tiles import (
     Tile,

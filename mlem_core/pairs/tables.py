@@ -16,7 +16,6 @@ import numpy as np
 
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.pairs.condensed import n_pairs
 from mlem_core.pairs.patterns import Patterns, group_rows, sums_by, tested_blocks
 from mlem_core.pairs.terms import Columns
 
@@ -161,11 +160,6 @@ class PairTables(Patterns):
         return round(float(self.counts.sum()))
 
     @property
-    def n_all_pairs(self) -> int:
-        """How many pairs the stimuli make."""
-        return n_pairs(self.n_stimuli)
-
-    @property
     def columns(self) -> Columns:
         """The terms that metrics of these tables weigh."""
         return Columns(self.features, self.interactions, self.value_names)
@@ -224,16 +218,6 @@ class PairTables(Patterns):
             )
         return self.train_sums()
 
-    def with_pairs_only(self) -> PairTables:
-        """The same tables without the cells that no pair has."""
-        filled = self.counts > 0
-        if filled.all():
-            return self
-        changed: dict[str, Any] = {name: getattr(self, name)[..., filled] for name in BY_CELL}
-        if self.train_sums is not None:
-            changed["train_sums"] = self.train_sums.then(lambda sums: sums[..., filled])
-        return replace(self, **changed)
-
     def with_interactions(self, interactions: bool = True) -> PairTables:
         """The same tables for metrics with, or without, products of two feature distances."""
         return replace(self, interactions=interactions)
@@ -278,6 +262,17 @@ class PairTables(Patterns):
             within_sums=sums_by(group, self.within_sums),
             train_sums=self.train_sums and self.train_sums.then(lambda sums: sums_by(group, sums)),
         )
+
+
+def without_empty_cells(tables: PairTables) -> PairTables:
+    """The same tables without the cells that no pair has."""
+    filled = tables.counts > 0
+    if filled.all():
+        return tables
+    changed: dict[str, Any] = {name: getattr(tables, name)[..., filled] for name in BY_CELL}
+    if tables.train_sums is not None:
+        changed["train_sums"] = tables.train_sums.then(lambda sums: sums[..., filled])
+    return replace(tables, **changed)
 
 
 def joined(parts: Sequence[PairTables]) -> PairTables:

@@ -18,6 +18,7 @@ from mlem_core.estimators.normal_equations import NOT_APART
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.estimators.ridge import ALPHAS
 from mlem_core.pairs.columns import coding
+from mlem_core.pairs.designs import n_pairs
 from mlem_core.pairs.distances import distance_named
 from mlem_core.report import references
 from mlem_core.report.latex import escape
@@ -66,7 +67,7 @@ def methods_paragraph(
     errors = results.pair_errors
     text = _template().render(
         results=results,
-        n_all_pairs=tables.n_all_pairs,
+        n_all_pairs=n_pairs(tables.n_stimuli),
         pairs_error=float(errors.loc[errors["measure"] == "rho", "error"].max()),
         spec=spec,
         stimuli=manifest["stimuli"],

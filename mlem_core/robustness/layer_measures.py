@@ -16,8 +16,7 @@ from mlem_core.analysis.maps import representations_of
 from mlem_core.analysis.transforms import outlier_units, variances
 from mlem_core.base.parallel import cores
 from mlem_core.base.typing import FloatArray, Layer, Progress, Report
-from mlem_core.pairs.condensed import row_slices
-from mlem_core.pairs.designs import PairDesign, resampled_part
+from mlem_core.pairs.designs import PairDesign, resampled_part, row_slices
 from mlem_core.pairs.distances import PRECOMPUTED, design_distances
 from mlem_core.pairs.ranks import pair_ranks
 from mlem_core.robustness.variants import CONTROL

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,8 @@ def chosen(stimuli: StimulusSet | None) -> dict[str, Any]:
         text, default = choices.get_one(name), getattr(AnalysisSpec, name)
         number = int(text) if re.fullmatch(r"\d{1,9}", text) else default
         options[name] = min(max(number, low), high)
+    with contextlib.suppress(InputError):
+        options["pairs"] = pairs()
     return options | {"values": _values(stimuli, options)}
 
 
@@ -50,6 +53,7 @@ def wrong(options: dict[str, Any]) -> str:
     try:
         check_values(options["estimator"], options["values"], options["interactions"])
         layers()
+        pairs()
     except InputError as error:
         return str(error)
     return ""
@@ -72,6 +76,20 @@ def layers() -> tuple[int, ...] | None:
     return tuple(sorted({int(part) for part in parts}))
 
 
+def pairs() -> int:
+    """How many pairs are compared at most, 0 for all.
+
+    Raises
+    ------
+    InputError
+        The text is no number.
+    """
+    from mlem_core.analysis.spec import AnalysisSpec, parse_pairs
+
+    text = choices.get_one("pairs").strip().lower()
+    return parse_pairs(text) if text else AnalysisSpec.pairs
+
+
 def show(stimuli: StimulusSet | None, options: dict[str, Any]) -> None:
     """Draw the options."""
     with st.expander("More options", icon=":material/tune:"):
@@ -88,6 +106,7 @@ def show(stimuli: StimulusSet | None, options: dict[str, Any]) -> None:
             if stimuli is not None:
                 _show_values(stimuli, options)
             _show_folds()
+            _show_pairs()
         with right:
             _show_method()
 
@@ -135,6 +154,19 @@ def _show_folds() -> None:
         0,
         *_NUMBERS["seed"],
         help="Decides which stimuli are in which fold.",
+    )
+
+
+def _show_pairs() -> None:
+    from mlem_core.analysis.spec import AnalysisSpec
+
+    choices.write(
+        "Pairs",
+        "pairs",
+        placeholder=f"{AnalysisSpec.pairs:,}, or all",
+        help="How many pairs of stimuli are compared at most. Beyond it (from 10,001 stimuli on) a "
+        "balanced design of as many stands for all of them, each stimulus in equally many pairs; "
+        "the standard error that this adds is measured and said. `all` compares every pair.",
     )
 
 

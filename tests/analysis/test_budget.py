@@ -24,6 +24,7 @@ from mlem_core.inference.explanation import explain, with_intervals
 from mlem_core.inference.layer_pairs import LayerPairs, sampled_rows
 from mlem_core.inference.permutation import score_above_chance
 from mlem_core.pairs import designs
+from mlem_core.pairs.designs import n_pairs
 from mlem_core.report import methods
 from mlem_core.report.shown import basis
 from mlem_core.robustness.audit import audit
@@ -78,7 +79,7 @@ def small(monkeypatch):
 
 
 def test_numbers_say_how_many_pairs_they_are_from(some, every):
-    n, whole = some.tables.n_pairs, some.tables.n_all_pairs
+    n, whole = some.tables.n_pairs, n_pairs(len(some.stimuli))
     assert 0.9 * BUDGET < n < 1.1 * BUDGET < whole == every.tables.n_pairs
     words_of = f"{n:,} of {whole:,} pairs"
     results = some.results()
@@ -91,7 +92,7 @@ def test_numbers_say_how_many_pairs_they_are_from(some, every):
     assert f"every one of their {whole:,} pairs" in methods.methods_paragraph(
         every, every.results()
     )
-    assert f"{whole:,} pairs" in repr(every) and " of " not in repr(every).split("pairs")[1][:30]
+    assert "pairs" not in repr(every) and f"stimuli, {whole:,} pairs" in repr(every.results())
     assert (
         "pair_errors.csv" in results.tables() and "pair_errors.csv" not in every.results().tables()
     )

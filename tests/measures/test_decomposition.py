@@ -21,8 +21,8 @@ from mlem_core.measures.decomposition import (
 )
 from mlem_core.pairs.build import PassOptions, pair_tables
 from mlem_core.pairs.columns import feature_columns
-from mlem_core.pairs.condensed import n_pairs
 from mlem_core.pairs.crossfit import CrossFit, fold_ceilings
+from mlem_core.pairs.designs import n_pairs
 from mlem_core.pairs.patterns import PairIndex, group_rows, summed
 from mlem_core.pairs.rank_store import PairRanks
 

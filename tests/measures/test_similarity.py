@@ -14,7 +14,7 @@ from mlem_core.measures import similarity
 from mlem_core.pairs import rank_store
 from mlem_core.pairs.build import PassOptions, pair_tables
 from mlem_core.pairs.columns import feature_columns
-from mlem_core.pairs.condensed import n_pairs
+from mlem_core.pairs.designs import n_pairs
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.rank_store import PairRanks
 

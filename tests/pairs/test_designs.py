@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from mlem_core.base.errors import InputError
 from mlem_core.pairs.columns import feature_columns
-from mlem_core.pairs.condensed import n_pairs, places_of
-from mlem_core.pairs.designs import PairDesign
+from mlem_core.pairs.designs import PairDesign, n_pairs, places_of
 from mlem_core.pairs.patterns import PairIndex, block_numbers
 
 N = 300

@@ -7,7 +7,7 @@ from scipy.stats import rankdata, spearmanr
 
 from mlem_core.pairs import resampling
 from mlem_core.pairs.columns import feature_columns
-from mlem_core.pairs.condensed import pairs_among
+from mlem_core.pairs.designs import pairs_among
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.resampling import (
     RankedPairs,
