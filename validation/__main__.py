@@ -21,6 +21,7 @@ STUDIES = {
     "values": ("validation.values", "tasks"),
     "intervals": ("validation.intervals", "tasks"),
     "words": ("validation.words", "tasks"),
+    "budget": ("validation.budget", "tasks"),
 }
 
 

@@ -32,7 +32,7 @@ def tables_of(features: pd.DataFrame, layers: list[FloatArray]) -> tuple[PairTab
     """Pair tables in five folds, and RSA."""
     folds = group_folds(np.arange(len(features)), 5, 0)
     index = PairIndex.build(feature_columns(features), folds)
-    with PairRanks(len(layers), len(features)) as ranks:
+    with PairRanks(len(layers), index.design.n_pairs) as ranks:
         tables = pair_tables(
             index,
             [lambda rows=rows: rows for rows in layers],

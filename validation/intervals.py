@@ -81,7 +81,7 @@ def tables_of(
 ) -> tuple[PairTables, FloatArray, PairIndex]:
     """Pair tables, RSA and the pairs' patterns."""
     index = PairIndex.build(feature_columns(features, SPANS), folds.astype(np.int64))
-    with PairRanks(len(layers), len(features)) as ranks:
+    with PairRanks(len(layers), index.design.n_pairs) as ranks:
         tables = pair_tables(
             index,
             [lambda rows=rows: rows for rows in layers],

@@ -163,7 +163,7 @@ def with_noise() -> list[Row]:
     found: list[Row] = []
     for case, (table, resolved) in cases.items():
         index = PairIndex.build(feature_columns(table, resolved=resolved), folds)
-        with PairRanks(len(layers), len(table)) as ranks:
+        with PairRanks(len(layers), index.design.n_pairs) as ranks:
             tables = pair_tables(
                 index,
                 [lambda rows=rows: rows for rows in layers],
