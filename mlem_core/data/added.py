@@ -10,10 +10,12 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.once import Once
 from mlem_core.base.text import listed, short
 from mlem_core.base.typing import FloatArray
-from mlem_core.data.columns import Kind, bare, text_of, typed_column
+from mlem_core.data.columns import Kind, texts, typed_column
 from mlem_core.data.stimuli import Feature, StimulusSet
+from mlem_core.data.words import bare, words_in
 
 # What frequencies are those of, unless it is said.
 LANGUAGE = "en"
@@ -37,7 +39,8 @@ class Added:
 
 def word_length(stimuli: StimulusSet, language: str = LANGUAGE) -> FloatArray:
     """The characters of each word without punctuation around it: (n_stimuli,)."""
-    return np.array([len(bare(word)) for word in stimuli.words], dtype=np.float64)
+    length = Once[str, int](lambda word: len(bare(word)))
+    return np.array(length.of(stimuli.words), dtype=np.float64)
 
 
 def word_position(stimuli: StimulusSet, language: str = LANGUAGE) -> FloatArray:
@@ -47,13 +50,13 @@ def word_position(stimuli: StimulusSet, language: str = LANGUAGE) -> FloatArray:
 
 def position_from_end(stimuli: StimulusSet, language: str = LANGUAGE) -> FloatArray:
     """The words after each word in its sentence: (n_stimuli,)."""
-    counts = np.array([len(sentence.split()) for sentence in stimuli.sentences])
+    counts = words_in(stimuli.sentences)
     return np.asarray(counts - 1 - _indices(stimuli), dtype=np.float64)
 
 
 def sentence_length(stimuli: StimulusSet, language: str = LANGUAGE) -> FloatArray:
     """The words of each sentence that are not punctuation alone: (n_stimuli,)."""
-    return np.array([count_words(sentence) for sentence in stimuli.sentences], dtype=np.float64)
+    return np.array(Once(count_words).of(stimuli.sentences), dtype=np.float64)
 
 
 def frequency(stimuli: StimulusSet, language: str = LANGUAGE) -> FloatArray:
@@ -71,16 +74,13 @@ def frequency(stimuli: StimulusSet, language: str = LANGUAGE) -> FloatArray:
         raise unknown("language of frequencies", language, known)
     import wordfreq
 
+    found = Once[str, float](lambda word: wordfreq.zipf_frequency(bare(word), language))
     try:
-        found = {
-            word: wordfreq.zipf_frequency(word, language)
-            for word in {bare(word) for word in stimuli.words}
-        }
+        values = np.array(found.of(stimuli.words), dtype=np.float64)
     except ImportError as error:  # Chinese, Japanese and Korean need packages that find words
         raise InputError(
             f"frequencies of the language {language!r} need a further package: {error}."
         ) from error
-    values = np.array([found[bare(word)] for word in stimuli.words], dtype=np.float64)
     return np.where(values > 0, values, np.nan)
 
 
@@ -220,7 +220,7 @@ def with_column(stimuli: StimulusSet, name: str, values: Any, kind: Kind) -> Sti
             f"{stimuli.name} has a column {name!r} already; its columns are "
             f"{listed([short(column) for column in taken], most=20)}."
         )
-    column = typed_column(name, [text_of(value) for value in values], kind)
+    column = typed_column(name, texts(pd.Series(values)), kind)
     if len(column.dropna().unique()) < 2:
         raise InputError(f"{name!r} has the same value for all stimuli; it tells no two apart.")
     table = stimuli.table.assign(**{name: column.to_numpy()})

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
+from types import NoneType
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.once import Once
 from mlem_core.base.parameters import names_in
 from mlem_core.base.text import short
 
@@ -24,7 +27,6 @@ NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _COMMA_NUMBER = re.compile(
     r"[+-]?(\d{1,3}(\.\d{3})+(,\d+)?|\d+,?\d*|,\d+)([eE][+-]?\d+)?", re.ASCII
 )
-_EDGES = re.compile(r"^\W+|\W+$")
 _INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
 # No value in any column; "null", "none" and "na" may be one among names (a null subject, a
 # na-adjective).
@@ -50,7 +52,7 @@ def missing_marks(cells: Cells, marks: Sequence[str] | None = None) -> set[str]:
     cells : of one column; None is an empty cell
     marks : these and no others, in any column
     """
-    values = {cell.strip() for cell in cells if cell is not None} - {""}
+    values = {cell.strip() for cell in set(cells) if cell is not None} - {""}
     if marks is not None:
         return values & set(marks)
     odd = {value for value in values if value.casefold() in _AMONG_NUMBERS}
@@ -69,29 +71,33 @@ def missing_marks(cells: Cells, marks: Sequence[str] | None = None) -> set[str]:
 def without_marks(cells: Cells, marks: Sequence[str] | None = None) -> list[str | None]:
     """The stripped cells of a feature column; empty ones and missing values are None."""
     missing = missing_marks(cells, marks) | {""}
-    stripped = [None if cell is None else cell.strip() for cell in cells]
-    return [None if cell in missing else cell for cell in stripped]
+
+    def stripped(cell: str | None) -> str | None:
+        return None if cell is None or cell.strip() in missing else cell.strip()
+
+    return Once(stripped).of(cells)
 
 
 def with_points(cells: Cells, marks: Sequence[str] | None = None) -> list[str | None] | None:
     """Cells with decimal points; None unless every value is a number and one has a comma."""
     missing = missing_marks(cells, marks) | {""}
-    values = {cell.strip() for cell in cells if cell is not None} - missing
+    values = {cell.strip() for cell in set(cells) if cell is not None} - missing
     if not all(_COMMA_NUMBER.fullmatch(value) for value in values):
         return None
     if not any("," in value for value in values):
         return None
-    return [
-        cell
-        if cell is None or cell.strip() in missing
-        else cell.strip().replace(".", "").replace(",", ".")
-        for cell in cells
-    ]
+
+    def with_point(cell: str | None) -> str | None:
+        if cell is None or cell.strip() in missing:
+            return cell
+        return cell.strip().replace(".", "").replace(",", ".")
+
+    return Once(with_point).of(cells)
 
 
 def guess_kind(cells: Cells) -> Kind:
     """Ordered if every value is a number; words for missing or infinite values do not hide that."""
-    values = {cell for cell in cells if cell is not None}
+    values = {cell for cell in set(cells) if cell is not None}
     numbers = {cell for cell in values if NUMBER.fullmatch(cell)}
     odd = (
         cell.casefold() in _AMONG_NUMBERS or _INFINITE.fullmatch(cell) for cell in values - numbers
@@ -117,42 +123,40 @@ def typed_column(name: str, cells: Cells, kind: Kind | None) -> pd.Series[Any]:
     if kind == "ordered":
         return _numbers(name, cells)
     if kind == "nominal":
-        for row, cell in enumerate(cells, start=1):
-            if cell in ("NaN", "nan"):
-                raise InputError(
-                    f"column {name!r} has {cell!r} in row {row}; leave the cell empty if the value "
-                    "is missing."
-                )
+        first = min((cells.index(cell) for cell in ("NaN", "nan") if cell in cells), default=None)
+        if first is not None:
+            raise InputError(
+                f"column {name!r} has {cells[first]!r} in row {first + 1}; leave the cell empty if "
+                "the value is missing."
+            )
     return pd.Series(cells, dtype="str")
 
 
 def _numbers(name: str, cells: Cells) -> pd.Series[Any]:
-    numbers = np.full(len(cells), np.nan)
-    for row, cell in enumerate(cells):
+    def number(cell: str | None) -> float:
+        """Of a cell; it is looked up as they come, so that the first wrong one raises."""
         if cell is None:
-            continue
+            return math.nan
         if not NUMBER.fullmatch(cell) and not _INFINITE.fullmatch(cell):
             hint = (
                 " (a missing value is an empty cell)" if cell.casefold() in _AMONG_NUMBERS else ""
             )
             raise InputError(
-                f"column {name!r} has {short(cell)} in row {row + 1}; an ordered feature needs a "
-                f"number there{hint}."
+                f"column {name!r} has {short(cell)} in row {cells.index(cell) + 1}; an ordered "
+                f"feature needs a number there{hint}."
             )
-        number = float(cell)
-        if abs(number) > LARGEST:
+        value = float(cell)
+        if abs(value) > LARGEST:
             raise InputError(
-                f"column {name!r} has the infinite or huge value {short(cell)} in row {row + 1}; "
-                f"expected a number up to {LARGEST:g} in size or an empty cell."
+                f"column {name!r} has the infinite or huge value {short(cell)} in row "
+                f"{cells.index(cell) + 1}; expected a number up to {LARGEST:g} in size or an empty "
+                "cell."
             )
-        numbers[row] = number + 0.0  # -0.0 is 0
+        return value + 0.0  # -0.0 is 0
+
+    numbers = np.array(Once(number).of(cells), dtype=np.float64)
     whole = np.isfinite(numbers) & (numbers == np.rint(numbers)) & (np.abs(numbers) < 2**53)
     return pd.Series(numbers.astype(np.int64) if whole.all() else numbers)
-
-
-def bare(word: str) -> str:
-    """A word without case and surrounding punctuation (unless it is nothing else)."""
-    return (_EDGES.sub("", word) or word.strip()).casefold()
 
 
 def text_of(value: Any) -> str | None:
@@ -165,3 +169,25 @@ def text_of(value: Any) -> str | None:
             return None
         return str(int(number)) if number.is_integer() and abs(number) < 2**53 else repr(number)
     return str(value)
+
+
+def coded(column: pd.Series[Any]) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """A column as codes (n_rows,) into its distinct texts, see `text_of`.
+
+    The last one of the distinct texts (n_distinct + 1,) is None, of code -1; the others are in the
+    order in which they first occur.
+    """
+    # In a column of objects 1, 1.0 and True are one key and several texts.
+    alike = column.dtype != object or set(map(type, column)) <= {str, float, NoneType}
+    if not (alike and (column.dtype.kind in "biuf" or column.dtype in ("str", object))):
+        column = pd.Series([text_of(cell) for cell in column], dtype=object)
+    codes, distinct = pd.factorize(column)
+    texts = np.array([*map(text_of, distinct.tolist()), None], dtype=object)
+    return np.asarray(codes, dtype=np.int64), texts
+
+
+def texts(column: pd.Series[Any]) -> list[str | None]:
+    """The cells of a column as `text_of` has them: (n_rows,)."""
+    codes, distinct = coded(column)
+    cells: list[str | None] = distinct[codes].tolist()
+    return cells

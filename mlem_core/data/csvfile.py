@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import math
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
+from types import NoneType
 from typing import IO, Any
 
 import numpy as np
 import pandas as pd
 
+from mlem_core.base.once import Once
 from mlem_core.data.columns import NUMBER
 from mlem_core.storage.files import replacing
 
 # What a spreadsheet may take for a formula, after the apostrophes that we put in front ourselves.
 _FORMULA = re.compile(r"'*[=+\-@\t\r\n＝＋－＠]")
+_QUOTED = re.compile(r'[",\r\n]')
+_BLOCK = 50_000  # rows that are written at a time
 
 
 def write_table(frame: pd.DataFrame, target: str | Path | IO[Any]) -> None:
@@ -32,27 +35,47 @@ def write_table(frame: pd.DataFrame, target: str | Path | IO[Any]) -> None:
     """
     if not isinstance(frame.index, pd.RangeIndex):
         frame = frame.rename_axis(index=frame.index.name or "").reset_index()
-    lines: list[str] = []
-    # The writer quotes a lone \r only where it ends lines itself; our lines end with \n.
-    ends = SimpleNamespace(write=lambda line: lines.append(line.removesuffix("\r\n") + "\n"))
-    writer = csv.writer(ends, lineterminator="\r\n")
-    writer.writerow([_cell(str(column)) for column in frame.columns])
-    for row in frame.itertuples(index=False, name=None):
-        writer.writerow([_cell(value) for value in row])
-    text = "".join(lines)
     if isinstance(target, (str, Path)):
-        with replacing(target) as temporary:
-            temporary.write_text(text, encoding="utf-8", newline="")
+        with replacing(target) as temporary, temporary.open("wb") as file:
+            for text in _blocks(frame):
+                file.write(text.encode())
         return
-    file: Any = target
-    file.write(text if isinstance(file, io.TextIOBase) else text.encode())
+    open_file: Any = target
+    for text in _blocks(frame):
+        open_file.write(text if isinstance(open_file, io.TextIOBase) else text.encode())
 
 
-def _cell(value: Any) -> Any:
-    """A cell as it is written."""
-    if isinstance(value, str):
-        risky = _FORMULA.match(value) and not NUMBER.fullmatch(value)
-        return f"'{value}" if risky else value
+def _blocks(frame: pd.DataFrame) -> Iterator[str]:
+    """The lines of a table, some at a time."""
+    names = Once(_written).of(map(str, frame.columns))
+    yield _lines([[name] for name in names])
+    for start in range(0, len(frame), _BLOCK):
+        block = frame.iloc[start : start + _BLOCK]
+        yield _lines([_cells(block.iloc[:, i]) for i in range(frame.shape[1])])
+
+
+def _lines(columns: list[list[str]]) -> str:
+    if len(columns) == 1:  # an empty line would be no row
+        columns = [[cell or '""' for cell in columns[0]]]
+    return "".join([f"{line}\n" for line in map(",".join, zip(*columns, strict=True))])
+
+
+def _cells(column: pd.Series[Any]) -> list[str]:
+    """The cells of a column as they are written."""
+    values = column.tolist()
+    # Of equal numbers one may be written in another way: 1, 1.0 and True, 0.0 and -0.0.
+    if column.dtype == "str" or set(map(type, values)) <= {str, NoneType}:
+        return Once(_written).of(values)
+    return list(map(_written, values))
+
+
+def _written(value: Any) -> str:
+    """A cell with its quotation marks, if it needs any."""
     if isinstance(value, (float, np.floating)):
         return "" if math.isnan(value) else repr(float(value))
-    return "" if value is None or value is pd.NA else value
+    if value is None or value is pd.NA:
+        return ""
+    text = str(value)
+    if isinstance(value, str) and _FORMULA.match(text) and not NUMBER.fullmatch(text):
+        text = f"'{text}"
+    return '"' + text.replace('"', '""') + '"' if _QUOTED.search(text) else text

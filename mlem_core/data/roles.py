@@ -12,23 +12,25 @@ import io
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 
 from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.once import Once
 from mlem_core.base.text import listed, short, some
 from mlem_core.data.columns import (
     NUMBER,
     Cells,
-    bare,
     guess_kind,
     missing_marks,
-    text_of,
+    texts,
     without_marks,
 )
 from mlem_core.data.reading.read_as import ReadAs
 from mlem_core.data.reading.table import Table
 from mlem_core.data.stimuli import ITEM, StimulusSet
-from mlem_core.data.stimulus_table import CARRIED, from_frame, write_csv
+from mlem_core.data.stimulus_table import CARRIED, from_cells, write_csv
+from mlem_core.data.words import places
 
 # In the order in which a list shows them, each with the sentence that explains it.
 ROLES = {
@@ -100,14 +102,14 @@ def _guess(frame: pd.DataFrame, read_as: ReadAs) -> dict[str, str]:
         elif name.startswith("_") or name in _WORDS:
             roles[name] = "ignore"
         else:
-            cells = without_marks(_texts(frame[name]), read_as.missing)
+            cells = without_marks(texts(frame[name]), read_as.missing)
             roles[name] = _feature(cells)
     return roles
 
 
 def _feature(cells: Cells) -> str:
     """The kind of a feature; "ignore" where all stimuli have the same value."""
-    values = {cell for cell in cells if cell is not None}
+    values = {cell for cell in set(cells) if cell is not None}
     kind = guess_kind(cells)
     if kind == "ordered" and all(NUMBER.fullmatch(value) for value in values):
         distinct = len({float(value) for value in values})
@@ -150,22 +152,22 @@ def apply_roles(table: Table | StimulusSet, roles: Mapping[str, str] | None = No
             raise unknown("role of a column", role, ROLES)
     chosen = {**guessed, **roles}
     _check_roles(chosen, name)
-    columns: dict[str, Cells] = {}
+    columns: dict[str, list[str | None]] = {}
     found: list[str] = []
     for column in names:
-        cells: Cells = _texts(frame[column])
+        cells = texts(frame[column])
         role = chosen[column]
         if role == "word_index":
-            sentences = _texts(frame[_having(chosen, "sentence")[0]])
+            sentences = texts(frame[_having(chosen, "sentence")[0]])
             cells = _word_index(cells, sentences, column)
         elif role in FEATURES:
             marks = missing_marks(cells, read_as.missing)
-            stripped = ((cell or "").strip() for cell in cells)
+            stripped = ((cell or "").strip() for cell in dict.fromkeys(cells))
             found += dict.fromkeys(cell for cell in stripped if cell in marks)
             cells = without_marks(cells, read_as.missing)
         columns[_new_name(column, role, names)] = cells
     kinds = {kind: _having(chosen, kind) for kind in FEATURES}
-    stimuli = from_frame(pd.DataFrame(columns, dtype=object), name, **kinds)
+    stimuli = from_cells(list(columns), list(columns.values()), name, **kinds)
     if isinstance(table, StimulusSet):
         return replace(stimuli, notes=table.notes)
     read_as = replace(read_as, found=tuple(dict.fromkeys(found)))
@@ -246,7 +248,7 @@ def _notes(
     for column in left:
         if column in asked:
             continue
-        cells = without_marks(_texts(table.frame[column]), read_as.missing)
+        cells = without_marks(texts(table.frame[column]), read_as.missing)
         why = "is carried along"
         if column in table.nameless:
             why = "has no name"
@@ -258,45 +260,41 @@ def _notes(
     return tuple(notes)
 
 
-def _texts(column: pd.Series[str]) -> list[str | None]:
-    return [text_of(cell) for cell in column]
-
-
 def _first(names: list[str], known: tuple[str, ...]) -> str | None:
     plain = {name.strip().casefold().replace(" ", "_"): name for name in reversed(names)}
     return next((plain[one] for one in known if one in plain), None)
 
 
 def _mean_words(column: pd.Series[str]) -> float:
-    cells = [len(str(cell).split()) for cell in column if not pd.isna(cell)]
-    return sum(cells) / max(1, len(cells))
+    counts = column.value_counts()
+    words = [len(str(cell).split()) for cell in counts.index]
+    return float(np.dot(words, counts)) / max(1, int(counts.sum()))
 
 
 def _share_inside(words: pd.Series[str], sentences: pd.Series[str]) -> float:
     """The share of the words that occur in their sentence."""
-    cells = zip(_texts(words), _texts(sentences), strict=True)
-    inside = [
-        bare(word) in [bare(other) for other in (sentence or "").split()]
-        for word, sentence in cells
-        if word is not None and word.strip()
-    ]
-    return sum(inside) / max(1, len(inside))
+    cells = texts(words)
+    filled = Once[str | None, bool](lambda cell: bool((cell or "").strip()))
+    there = np.array(filled.of(cells), dtype=np.bool_)
+    times, _ = places(cells, texts(sentences))
+    return float((times[there] > 0).sum()) / max(1, int(there.sum()))
 
 
-def _word_index(cells: Cells, sentences: Cells, name: str) -> Cells:
+def _word_index(
+    cells: list[str | None], sentences: list[str | None], name: str
+) -> list[str | None]:
     """Numbers as they are; words as their number in the sentence."""
-    filled = [cell.strip() for cell in cells if cell is not None]
-    if sum(bool(NUMBER.fullmatch(cell)) for cell in filled) >= len(filled) / 2:
+    filled = [cell for cell in cells if cell is not None]
+    numbers = Once[str, bool](lambda cell: bool(NUMBER.fullmatch(cell.strip())))
+    if sum(numbers.of(filled)) >= len(filled) / 2:
         return cells  # if one is none, the check of the stimuli says so
-    indices = []
-    for row, (cell, sentence) in enumerate(zip(cells, sentences, strict=True), start=1):
-        words = [bare(word) for word in (sentence or "").split()]
-        at = [i for i, word in enumerate(words) if word == bare(cell or "")]
-        if len(at) != 1:
-            times = "does not occur" if not at else f"occurs {len(at)} times"
-            raise InputError(
-                f"the word {short(cell or '')} in row {row} of the column {name!r} {times} in "
-                f"{short(sentence or '')}; give the number of the word, from 0."
-            )
-        indices.append(str(at[0]))
-    return indices
+    times, place = places(cells, sentences)
+    wrong = np.flatnonzero(times != 1)
+    if len(wrong):
+        row = wrong[0]
+        often = f"occurs {times[row]} times" if times[row] else "does not occur"
+        raise InputError(
+            f"the word {short(cells[row] or '')} in row {row + 1} of the column {name!r} {often} "
+            f"in {short(sentences[row] or '')}; give the number of the word, from 0."
+        )
+    return Once[int, str | None](str).of(place.tolist())

@@ -19,12 +19,15 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.once import Once
 from mlem_core.base.parameters import names_in
 from mlem_core.base.text import some
-from mlem_core.data.columns import Kind, bare, override_kinds, text_of, typed_column
+from mlem_core.data.columns import Kind, coded, override_kinds, texts, typed_column
+from mlem_core.data.words import bare, words_at
 
 # The column that says what recurs from sentence to sentence, where that is not the word.
 ITEM = "item"
+_BLOCK = 100_000  # rows that are hashed at a time
 
 
 @dataclass(frozen=True)
@@ -66,14 +69,7 @@ class StimulusSet:
 
         How the file was written (quotes, line ends, byte-order mark, 1 or 1.0) does not change it.
         """
-        content = {
-            "columns": [
-                [name, [text_of(cell) for cell in self.table[name]]] for name in self.table
-            ],
-            "features": [[feature.name, feature.kind] for feature in self.features],
-        }
-        canonical = json.dumps(content, ensure_ascii=True, separators=(",", ":"))
-        return hashlib.sha256(canonical.encode()).hexdigest()
+        return _digest(self)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -95,14 +91,14 @@ class StimulusSet:
     @property
     def sentences(self) -> list[str]:
         """The sentence of each stimulus."""
-        return cast("list[str]", self.table["sentence"].tolist())
+        return cast("list[str]", texts(self.table["sentence"]))
 
     @property
     def words(self) -> list[str]:
         """The word of each stimulus; in a sentence-level set the sentence."""
         if self.word_index is None:
             return self.sentences
-        return [s.split()[i] for s, i in zip(self.sentences, self.word_index, strict=True)]
+        return words_at(self.sentences, self.word_index)
 
     @property
     def item_name(self) -> str:
@@ -120,7 +116,7 @@ class StimulusSet:
         if ITEM in self.table:
             return _recurring(self.table[ITEM].astype(str).tolist(), self.groups)
         if self.word_index is not None:
-            return _recurring([bare(word) for word in self.words], self.groups)
+            return _recurring(Once(bare).of(self.words), self.groups)
         return None
 
     def values(self, name: str) -> NDArray[Any]:
@@ -139,7 +135,8 @@ class StimulusSet:
         column = self.table[name]
         if kinds[name] == "ordered":
             return np.asarray(column, dtype=np.float64)
-        return np.array([text_of(cell) for cell in column], dtype=object)
+        codes, distinct = coded(column)
+        return distinct[codes]
 
     def select(self, features: Sequence[str] | None) -> StimulusSet:
         """The same stimuli with only these features, in column order (None: all).
@@ -182,14 +179,40 @@ class StimulusSet:
         override_kinds(kinds, ordered, nominal)
         columns = {str(name): self.table[name] for name in self.table.columns}
         for name, kind in kinds.items():
-            texts = [text_of(cell) for cell in columns[name]]
-            columns[name] = typed_column(name, texts, kind)
+            columns[name] = typed_column(name, texts(columns[name]), kind)
         features = tuple(Feature(name, kind) for name, kind in kinds.items())
         return replace(self, table=pd.DataFrame(columns), features=features)
+
+
+def add_json(digest: Any, codes: NDArray[np.int64], distinct: NDArray[Any], comma: str) -> None:
+    """Feed a digest the items of a JSON list, each as `json.dumps` has it, block by block.
+
+    Parameters
+    ----------
+    codes, distinct : (n_rows,) into (n_distinct,), see `mlem_core.data.columns.coded`
+    comma : what stands between two items
+    """
+    written = np.array([json.dumps(value) for value in distinct], dtype=object)
+    for start in range(0, len(codes), _BLOCK):
+        block = comma.join(written[codes[start : start + _BLOCK]])
+        digest.update(f"{comma if start else ''}{block}".encode())
+
+
+def _digest(stimuli: StimulusSet) -> str:
+    # That of {"columns": [[name, [text of each cell]]], "features": [[name, kind]]} as JSON.
+    digest = hashlib.sha256(b'{"columns":[')
+    for place, name in enumerate(stimuli.table):
+        digest.update(f"{',' if place else ''}[{json.dumps(name)},[".encode())
+        codes, distinct = coded(stimuli.table[name])
+        add_json(digest, codes, distinct, ",")
+        digest.update(b"]]")
+    kinds = [[feature.name, feature.kind] for feature in stimuli.features]
+    digest.update(f'],"features":{json.dumps(kinds, separators=(",", ":"))}}}'.encode())
+    return digest.hexdigest()
 
 
 def _recurring(names: list[str], groups: NDArray[np.int64]) -> NDArray[np.int64] | None:
     """Codes of names (n_stimuli,); None where no name occurs in two groups."""
     codes = pd.factorize(np.array(names, dtype=object))[0].astype(np.int64)
-    in_groups = np.unique(np.column_stack((codes, groups)), axis=0)
-    return codes if len(in_groups) > len(np.unique(codes)) else None
+    in_groups = pd.unique(codes * (int(groups.max(initial=0)) + 1) + groups)
+    return codes if len(in_groups) > int(codes.max(initial=-1)) + 1 else None

@@ -44,7 +44,7 @@ def read_csv(
     Raises
     ------
     InputError
-        The file is missing, over `MAX_BYTES` or `MAX_ROWS`, no table, or its content breaks the
+        The file is missing, over `MAX_BYTES`, no table, or its content breaks the
         contract; one sentence says where and what was expected.
     """
     table = read_table(source, name, read_as)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from operator import ne
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -15,19 +16,21 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
+from mlem_core.base.once import Once
 from mlem_core.base.text import short, some
 from mlem_core.data.columns import (
     NUMBER,
-    bare,
     guess_kind,
     override_kinds,
     text_of,
+    texts,
     typed_column,
 )
 from mlem_core.data.csvfile import write_table
-from mlem_core.data.reading.content import MAX_ROWS, Rows, Source, content, decode
+from mlem_core.data.reading.content import Columns, Source, content, decode
 from mlem_core.data.reading.delimited import parse
 from mlem_core.data.stimuli import ITEM, Feature, StimulusSet
+from mlem_core.data.words import bare, words_at, words_in
 
 CARRIED = ("sentence", "word_index", "word", "sentence_id", ITEM)
 
@@ -52,8 +55,8 @@ def from_frame(
     InputError
         The content breaks the contract; one sentence says where and what was expected.
     """
-    rows = [[text_of(cell) for cell in row] for row in frame.itertuples(index=False, name=None)]
-    return _build([str(c) for c in frame.columns], rows, name, ordered, nominal)
+    cells = [texts(frame.iloc[:, i]) for i in range(frame.shape[1])]
+    return from_cells([str(c) for c in frame.columns], cells, name, ordered, nominal)
 
 
 def read_written(
@@ -79,8 +82,8 @@ def read_written(
     """
     data, file_name = content(source)
     name = name or file_name
-    header, rows = parse(decode(data, name, "utf-8")[0], name)
-    return _build(header, rows, name, ordered, nominal)
+    header, columns = parse(decode(data, name, "utf-8")[0], name)
+    return from_cells(header, columns, name, ordered, nominal)
 
 
 def write_csv(stimuli: StimulusSet | pd.DataFrame, target: str | Path | IO[Any]) -> None:
@@ -93,23 +96,20 @@ def write_csv(stimuli: StimulusSet | pd.DataFrame, target: str | Path | IO[Any])
     write_table(stimuli.table if isinstance(stimuli, StimulusSet) else stimuli, target)
 
 
-def _build(
+def from_cells(
     header: list[str],
-    rows: Rows,
+    cells: Columns,
     name: str,
-    ordered: Iterable[str],
-    nominal: Iterable[str],
+    ordered: Iterable[str] = (),
+    nominal: Iterable[str] = (),
 ) -> StimulusSet:
+    """As `from_frame`, of the names of columns and their cells as text, empty ones None."""
     _check_header(header, name)
-    if len(rows) < 2:
-        size = "one row" if rows else "a header and no rows"
+    n_rows = len(cells[0])
+    if n_rows < 2:
+        size = "one row" if n_rows else "a header and no rows"
         raise InputError(f"{name} has {size}; at least two stimuli are needed to compare.")
-    if len(rows) > MAX_ROWS:
-        raise InputError(
-            f"{name} has {len(rows):,} stimuli; the limit is {MAX_ROWS:,}, as every pair of "
-            "stimuli is compared."
-        )
-    texts = {column: [row[i] for row in rows] for i, column in enumerate(header)}
+    texts = dict(zip(header, cells, strict=True))
     names = [c for c in header if c not in CARRIED and not c.startswith("_")]
     if not names:
         raise InputError(
@@ -117,7 +117,7 @@ def _build(
             f"{', '.join(CARRIED)} and those that begin with _ is one."
         )
     for column in names:
-        texts[column] = [(cell or "").strip() or None for cell in texts[column]]
+        texts[column] = Once(_stripped).of(texts[column])
     sentences = _sentences(texts["sentence"])
     word_index = None
     if "word_index" in texts:
@@ -132,12 +132,12 @@ def _build(
             columns[column] = pd.Series(word_index)
         else:
             columns[column] = typed_column(column, texts[column], kinds.get(column))
-    for row in range(len(rows)):
-        if all(texts[column][row] is None for column in names):
-            raise InputError(
-                f"row {row + 1} has no value for any feature ({some(names)}); give it at least "
-                "one or remove the row."
-            )
+    without = np.logical_and.reduce([columns[column].isna() for column in names])
+    if without.any():
+        raise InputError(
+            f"row {int(without.argmax()) + 1} has no value for any feature ({some(names)}); give "
+            "it at least one or remove the row."
+        )
     for column in names:
         distinct = columns[column].dropna().unique()
         if len(distinct) < 2:
@@ -174,47 +174,55 @@ def _check_header(header: list[str], name: str) -> None:
     )
 
 
+def _stripped(cell: str | None) -> str | None:
+    return (cell or "").strip() or None
+
+
 def _sentences(cells: list[str | None]) -> list[str]:
-    for row, cell in enumerate(cells, start=1):
-        if cell is None or not cell.strip():
-            raise InputError(
-                f"the sentence in row {row} is empty; every row needs one in the column 'sentence'."
-            )
+    empty = {cell for cell in set(cells) if _stripped(cell) is None}
+    if empty:
+        row = min(map(cells.index, empty)) + 1
+        raise InputError(
+            f"the sentence in row {row} is empty; every row needs one in the column 'sentence'."
+        )
     return cast("list[str]", cells)
 
 
 def _word_indices(cells: list[str | None], sentences: list[str]) -> NDArray[np.int64]:
-    indices = np.empty(len(cells), dtype=np.int64)
-    for row, (cell, sentence) in enumerate(zip(cells, sentences, strict=True)):
-        n_words = len(sentence.split())
-        allowed = (
-            f"0 to {n_words - 1}, a whole number, for the {n_words} words of {short(sentence)}"
-        )
+    def number(cell: str | None) -> float:
         text = (cell or "").strip()
-        number = float(text) if NUMBER.fullmatch(text) else math.nan
-        if not number.is_integer():
-            shown = short(text) if text else "empty"
-            raise InputError(f"word_index in row {row + 1} is {shown}; expected {allowed}.")
-        if not 0 <= number < n_words:
-            raise InputError(
-                f"word_index in row {row + 1} is {short(text)}, outside the sentence; "
-                f"expected {allowed}."
-            )
-        indices[row] = int(number)
-    return indices
+        return float(text) if NUMBER.fullmatch(text) else math.nan
+
+    numbers, n_words = np.array(Once(number).of(cells)), words_in(sentences)
+    inside = (numbers >= 0) & (numbers < n_words) & (numbers == np.floor(numbers))
+    if inside.all():
+        return numbers.astype(np.int64)
+    row = int(inside.argmin())
+    allowed = (
+        f"0 to {n_words[row] - 1}, a whole number, for the {n_words[row]} words of "
+        f"{short(sentences[row])}"
+    )
+    text = (cells[row] or "").strip()
+    if not number(text).is_integer():
+        shown = short(text) if text else "empty"
+        raise InputError(f"word_index in row {row + 1} is {shown}; expected {allowed}.")
+    raise InputError(
+        f"word_index in row {row + 1} is {short(text)}, outside the sentence; expected {allowed}."
+    )
 
 
 def _check_words(
     cells: list[str | None], sentences: list[str], word_index: NDArray[np.int64]
 ) -> None:
-    for row, (cell, sentence, index) in enumerate(
-        zip(cells, sentences, word_index, strict=True), start=1
-    ):
-        word = sentence.split()[index]
-        if cell is not None and bare(cell) != bare(word):
+    words = words_at(sentences, word_index)
+    bare_of = Once[str | None, str | None](lambda cell: cell and bare(cell))
+    differ = map(ne, bare_of.of(words), bare_of.of(cells))
+    for row in np.flatnonzero(np.fromiter(differ, dtype=bool, count=len(words))):
+        cell = cells[row]
+        if cell is not None:
             raise InputError(
-                f"the word in row {row} is {short(cell)}, but word_index {index} of "
-                f"{short(sentence)} is {short(word)}; one of them must be corrected."
+                f"the word in row {row + 1} is {short(cell)}, but word_index {word_index[row]} of "
+                f"{short(sentences[row])} is {short(words[row])}; one of them must be corrected."
             )
 
 

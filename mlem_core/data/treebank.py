@@ -34,7 +34,7 @@ import pandas as pd
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.text import listed, many
 from mlem_core.data.added import count_words
-from mlem_core.data.columns import NUMBER, bare
+from mlem_core.data.columns import NUMBER
 from mlem_core.data.reading.conllu import (
     NO_VALUE,
     Sentence,
@@ -46,6 +46,7 @@ from mlem_core.data.reading.content import Source
 from mlem_core.data.sampling import sample_rows
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.data.stimulus_table import CARRIED, from_frame
+from mlem_core.data.words import bare
 
 LEVELS = ("word", "sentence")
 SUFFIX = ".conllu"

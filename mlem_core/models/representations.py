@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from mlem_core.base.errors import unknown
 from mlem_core.base.typing import Counted
-from mlem_core.data.stimuli import StimulusSet
+from mlem_core.data.columns import coded
+from mlem_core.data.stimuli import StimulusSet, add_json
 from mlem_core.models.arrays import open_arrays
 from mlem_core.models.extraction import STANDARD, ExtractionOptions, extract, layer_file
 from mlem_core.models.loaded import LoadedModel
@@ -132,8 +133,12 @@ def _depends_on(
 
 def _digest(stimuli: StimulusSet) -> str:
     """Of what the hidden states depend on: not the features, so that those may change."""
+    # That of [sentences, word_index] as JSON.
+    digest = hashlib.sha256(b"[[")
+    add_json(digest, *coded(stimuli.table["sentence"]), ", ")
     words = None if stimuli.word_index is None else stimuli.word_index.tolist()
-    return hashlib.sha256(json.dumps([stimuli.sentences, words]).encode()).hexdigest()
+    digest.update(f"], {json.dumps(words)}]".encode())
+    return digest.hexdigest()
 
 
 def _stored(folder: Path, stimuli: StimulusSet, model: str | LoadedModel) -> Representations:

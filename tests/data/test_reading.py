@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from mlem_core.base.errors import InputError
 from mlem_core.data.columns import missing_marks
-from mlem_core.data.reading.content import MAX_ROWS, decode
+from mlem_core.data.reading.content import decode
 from mlem_core.data.reading.read_as import ReadAs, parse_decimal, parse_marks, parse_separator
 from mlem_core.data.reading.table import read_table
 from mlem_core.data.roles import apply_roles, as_csv
@@ -267,17 +267,6 @@ def test_what_is_no_workbook_is_said():
                 archive.writestr(entry, data[: len(data) // 2] if entry == part else data)
         with pytest.raises(InputError, match="cannot be read as an Excel workbook"):
             read_table(file.getvalue(), "mine.xlsx")
-
-
-def test_a_workbook_has_as_many_rows_as_a_csv_at_most():
-    book = openpyxl.Workbook(write_only=True)
-    sheet = book.create_sheet()
-    for _ in range(MAX_ROWS + 2):
-        sheet.append(["a"])
-    file = io.BytesIO()
-    book.save(file)
-    with pytest.raises(InputError, match="more than 20,000 rows"):
-        read_table(file.getvalue(), "mine.xlsx")
 
 
 # --- what a user names -----------------------------------------------------------------------

@@ -7,12 +7,14 @@ import re
 from pathlib import Path
 from typing import BinaryIO
 
+import numpy as np
+
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import short
 
-MAX_BYTES = 50_000_000
-MAX_ROWS = 20_000
-Rows = list[list[str | None]]
+MAX_BYTES = 500_000_000
+# Of a table, the cells of each column.
+Columns = list[list[str | None]]
 Source = str | Path | bytes | BinaryIO
 
 _MARKS = (
@@ -25,14 +27,6 @@ _MARKS = (
 _ODD = re.compile(r"(?<=[^\W\d_])[^\x00-\x7f\w’‘“”–—…·­](?=[^\W\d_])|(?<=[a-z])[À-ÞŠŒŽŸ]")
 MOST_ODD = 0.1
 MOST_ACCENTS = 0.3
-
-
-def too_many_rows(name: str) -> InputError:
-    """The error for a file with more than `MAX_ROWS` rows."""
-    return InputError(
-        f"{name} has more than {MAX_ROWS:,} rows, the limit: every pair of stimuli is compared, "
-        "and pairs grow with the square of the rows."
-    )
 
 
 def content(source: Source, what: str = "a CSV file", most: int = MAX_BYTES) -> tuple[bytes, str]:
@@ -78,7 +72,7 @@ def decode(data: bytes, name: str, encoding: str | None = None) -> tuple[str, st
     InputError
         It is empty, in none of these, not in `encoding`, or no text.
     """
-    if not data.strip():
+    if not data or data.isspace():
         raise InputError(f"{name} is empty; expected a header and at least two rows.")
     asked = encoding
     encoding = _codec(encoding) if encoding else _detect(data)
@@ -95,7 +89,7 @@ def decode(data: bytes, name: str, encoding: str | None = None) -> tuple[str, st
     if "\0" in text:
         where = _row_after(text[: text.index("\0")].count("\n"))
         raise InputError(f"{name} is no text: {where} is a null character; expected plain text.")
-    if not text.strip():
+    if not text or text.isspace():
         raise InputError(f"{name} is empty; expected a header and at least two rows.")
     return text, encoding
 
@@ -136,13 +130,16 @@ def _detect(data: bytes) -> str:
 
 def _check_words(text: str, name: str) -> None:
     """Raise where Windows-1252 makes no words of a text."""
-    accents = [match.start() for match in re.finditer(r"[^\x00-\x7f]", text)]
-    letters = sum(char.isalpha() for char in text)
+    counts = np.bincount(np.frombuffer(text.encode("cp1252"), dtype=np.uint8), minlength=256)
+    present = {bytes([code]).decode("cp1252"): int(counts[code]) for code in np.flatnonzero(counts)}
+    letters = sum(n for char, n in present.items() if char.isalpha())
+    accents = {char: n for char, n in present.items() if not char.isascii()}
+    accented = sum(n for char, n in accents.items() if char.isalpha())
     odd = [match.start() for match in _ODD.finditer(text)]
-    many = sum(text[at].isalpha() for at in accents) > MOST_ACCENTS * letters
-    if not many and len(odd) <= MOST_ODD * len(accents):
+    many = accented > MOST_ACCENTS * letters
+    if not many and len(odd) <= MOST_ODD * sum(accents.values()):
         return
-    at = odd[0] if odd else accents[0]
+    at = odd[0] if odd else min(map(text.index, accents))
     begin = text.rfind("\n", 0, at) + 1
     where = _row_after(text[:at].count("\n"))
     raise InputError(

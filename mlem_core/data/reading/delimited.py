@@ -13,14 +13,16 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from mlem_core.base.errors import InputError
+from mlem_core.base.once import Once
 from mlem_core.data.columns import Cells, with_points
-from mlem_core.data.reading.content import MAX_ROWS, Rows, too_many_rows
+from mlem_core.data.reading.content import Columns
 from mlem_core.data.reading.read_as import SEPARATORS
 
 # An apostrophe that `csvfile.write_table` put before what a spreadsheet may take for a formula.
 _ESCAPED = re.compile(r"'+[=+\-@\t\r\n＝＋－＠]")
 LOOKED_AT = 200_000  # characters
 _RECORDS = 300
+_BLOCK = 50_000  # rows, so that what is read and not yet looked at stays small
 # Excel's own way to say it, in the first line.
 _SAID = re.compile(r'"?sep=([,;|\t])"?\r?\n', re.IGNORECASE)
 
@@ -46,8 +48,8 @@ def decimal_of(columns: Iterable[Cells], marks: Sequence[str] | None) -> str:
 
 def parse(
     text: str, name: str, separator: str = ",", *, literal: bool = False
-) -> tuple[list[str], Rows]:
-    """Header and rows of a CSV file; empty cells are None.
+) -> tuple[list[str], Columns]:
+    """Header and columns of a CSV file; empty cells are None.
 
     Rows without any cell that is not empty do not count.
 
@@ -59,40 +61,52 @@ def parse(
     Raises
     ------
     InputError
-        No CSV, ragged, or more than `MAX_ROWS` rows.
+        No CSV, or ragged.
     """
+    # Its bytes take less memory than the text in a StringIO.
+    lines = io.TextIOWrapper(
+        io.BytesIO(text.encode("utf-8", "surrogatepass")), "utf-8", "surrogatepass", newline=""
+    )
     reader = csv.reader(
-        io.StringIO(text, newline=""),
+        lines,
         strict=True,
         delimiter=separator,
         quoting=csv.QUOTE_NONE if literal else csv.QUOTE_MINIMAL,
     )
-    header: list[str] = []
-    rows: Rows = []
     kind = SEPARATORS.get(separator, repr(separator))
-    try:
-        for cells in reader:
-            if not any(cells):
-                continue
-            if not header:
-                header = [_unescape(cell).strip() for cell in cells]
-                continue
-            if len(rows) == MAX_ROWS:
-                raise too_many_rows(name)
-            if len(cells) != len(header):
-                hint = "" if literal else f" (a cell with {kind} in it needs quotation marks)"
-                raise InputError(
-                    f"row {len(rows) + 1} of {name} has {len(cells)} cells; the header has "
-                    f"{len(header)}{hint}."
-                )
-            rows.append([_unescape(cell) or None for cell in cells])
-    except csv.Error as error:
-        where = f"row {len(rows) + 1}" if header else "the header"
+    filled = filter(any, reader)
+    header: list[str] = []
+    columns: Columns = []
+    cell_of = Once[str, str | None](lambda cell: _unescape(cell) or None)
+    n_rows, failed = 0, None
+    while failed is None:
+        rows: list[list[str]] = []
+        try:
+            rows.extend(islice(filled, _BLOCK))  # what came before an error is kept
+        except csv.Error as error:
+            failed = error
+        if rows and not header:
+            header = [_unescape(cell).strip() for cell in rows.pop(0)]
+            columns = [[] for _ in header]
+        elif not rows and failed is None:
+            break
+        if set(map(len, rows)) - {len(header)}:
+            ragged = next(i for i, cells in enumerate(rows) if len(cells) != len(header))
+            hint = "" if literal else f" (a cell with {kind} in it needs quotation marks)"
+            raise InputError(
+                f"row {n_rows + ragged + 1} of {name} has {len(rows[ragged])} cells; the header "
+                f"has {len(header)}{hint}."
+            )
+        for column, cells in zip(columns, zip(*rows, strict=True), strict=False):
+            column += cell_of.of(cells)
+        n_rows += len(rows)
+    if failed is not None:
+        where = f"row {n_rows + 1}" if header else "the header"
         raise InputError(
-            f"{where} of {name} cannot be read as CSV ({error}); expected cells separated by "
+            f"{where} of {name} cannot be read as CSV ({failed}); expected cells separated by "
             f"{kind}, and a closing quotation mark for each opening one."
-        ) from error
-    return header, rows
+        ) from failed
+    return header, columns
 
 
 def _score(text: str, separator: str) -> tuple[float, int]:

@@ -8,13 +8,13 @@ import pandas as pd
 
 from mlem_core.base.errors import InputError
 from mlem_core.data.columns import with_points
-from mlem_core.data.reading.content import MAX_BYTES, MAX_ROWS, Rows, Source, content, decode
+from mlem_core.data.reading.content import MAX_BYTES, Columns, Source, content, decode
 from mlem_core.data.reading.delimited import decimal_of, parse, separator_of
 from mlem_core.data.reading.read_as import ReadAs
 from mlem_core.data.reading.workbook import is_workbook, read_sheet
 
 DETECTED = ReadAs()
-_WHAT = f"a stimulus table of at most {MAX_ROWS:,} rows"
+_WHAT = "a stimulus table"
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,13 +51,13 @@ def read_table(source: Source, name: str | None = None, read_as: ReadAs = DETECT
     Raises
     ------
     InputError
-        The file is missing, over `MAX_BYTES` or `MAX_ROWS`, in an encoding that cannot be told, no
-        table, or ragged; a choice of `read_as` that does not go with it.
+        The file is missing, over `MAX_BYTES`, in an encoding that cannot be told, no table, or
+        ragged; a choice of `read_as` that does not go with it.
     """
     data, file_name = content(source, _WHAT, MAX_BYTES)
     name = name or file_name
     if is_workbook(data):
-        header, rows, sheet, sheets = read_sheet(data, name, read_as.sheet)
+        header, columns, sheet, sheets = read_sheet(data, name, read_as.sheet)
         read_as = replace(read_as, separator=None, encoding=None, sheet=sheet, sheets=sheets)
     else:
         if read_as.sheet is not None:
@@ -67,12 +67,11 @@ def read_table(source: Source, name: str | None = None, read_as: ReadAs = DETECT
         if read_as.separator in (None, separator):
             text = rest
         separator = read_as.separator or separator
-        header, rows, literal = _cells(text, name, separator)
+        header, columns, literal = _cells(text, name, separator)
         read_as = replace(read_as, separator=separator, encoding=encoding, literal=literal)
     if not header:
         raise InputError(f"{name} is empty; expected a header and at least two rows.")
-    header, rows, renamed = _own_names(header, rows)
-    columns: list[list[str | None]] = [[row[i] for row in rows] for i in range(len(header))]
+    header, columns, renamed = _own_names(header, columns)
     # Where commas separate cells, a comma in a number is more often one between thousands.
     looked_at = [] if read_as.separator == "," else columns
     decimal = read_as.decimal or decimal_of(looked_at, read_as.missing)
@@ -82,8 +81,8 @@ def read_table(source: Source, name: str | None = None, read_as: ReadAs = DETECT
     return Table(name, frame, replace(read_as, decimal=decimal, renamed=renamed, found=()))
 
 
-def _cells(text: str, name: str, separator: str) -> tuple[list[str], Rows, bool]:
-    """Header, rows, and whether quotation marks are literal.
+def _cells(text: str, name: str, separator: str) -> tuple[list[str], Columns, bool]:
+    """Header, columns, and whether quotation marks are literal.
 
     Tables separated by tabs or bars often have them as they are.
     """
@@ -99,10 +98,10 @@ def _cells(text: str, name: str, separator: str) -> tuple[list[str], Rows, bool]
 
 
 def _own_names(
-    header: list[str], rows: Rows
-) -> tuple[list[str], Rows, tuple[tuple[int, str, str], ...]]:
+    header: list[str], columns: Columns
+) -> tuple[list[str], Columns, tuple[tuple[int, str, str], ...]]:
     """Every column has a name of its own; those without a name and without a cell are left out."""
-    kept = [i for i, name in enumerate(header) if name or any(row[i] for row in rows)]
+    kept = [i for i, name in enumerate(header) if name or any(columns[i])]
     names: list[str] = []
     renamed = []
     for i in kept:
@@ -114,6 +113,4 @@ def _own_names(
         if new != header[i]:
             renamed.append((i + 1, header[i], new))
         names.append(new)
-    if len(kept) < len(header):
-        rows = [[row[i] for i in kept] for row in rows]
-    return names, rows, tuple(renamed)
+    return names, [columns[i] for i in kept], tuple(renamed)

@@ -7,13 +7,12 @@ import io
 import warnings
 import zipfile
 from collections.abc import Iterator
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.text import short
 from mlem_core.data.columns import text_of
-from mlem_core.data.reading.content import MAX_ROWS, Rows, too_many_rows
+from mlem_core.data.reading.content import Columns
 
 if TYPE_CHECKING:
     from openpyxl.worksheet._read_only import ReadOnlyWorksheet
@@ -31,8 +30,8 @@ def is_workbook(data: bytes) -> bool:
 
 def read_sheet(
     data: bytes, name: str, sheet: str | None = None
-) -> tuple[list[str], Rows, str, tuple[str, ...]]:
-    """Header, rows, the sheet's name and those of all sheets; empty cells are None.
+) -> tuple[list[str], Columns, str, tuple[str, ...]]:
+    """Header, columns, the sheet's name and those of all sheets; empty cells are None.
 
     Values, never formulas: a formula counts as what the spreadsheet program last computed. The
     first row with a value is the header; rows without any do not count.
@@ -59,31 +58,29 @@ def read_sheet(
 
 def _read_sheet(
     data: bytes, name: str, sheet: str | None
-) -> tuple[list[str], Rows, str, tuple[str, ...]]:
+) -> tuple[list[str], Columns, str, tuple[str, ...]]:
     book = _load(data, values=True)
     names = tuple(book.sheetnames)
     chosen = _sheet(names, sheet, name)
     grids = [chosen] if chosen else names
     grid: list[tuple[Any, ...]] = []
     for title in grids:
-        grid = list(islice(_filled(book[title]), MAX_ROWS + 2))
+        grid = list(_filled(book[title]))
         if grid:
             break
     if not grid:
         what = f"its sheet {short(chosen)}" if chosen else "every sheet"
         raise InputError(f"{name} is empty: {what} has no cell; expected a header and two rows.")
-    if len(grid) > MAX_ROWS + 1:
-        raise too_many_rows(name)
     width = max(_width(row) for row in grid)
     if width > MAX_COLUMNS:
         raise InputError(f"{name} has {width:,} columns; expected at most {MAX_COLUMNS:,}.")
     if any(value is None for row in grid for value in row[:width]):
         _check_formulas(data, name, title)
-    cells: Rows = [[None] * width for _ in grid]
+    columns: Columns = [[None] * len(grid) for _ in range(width)]
     for number, row in enumerate(grid):
         for column, value in enumerate(row[:width]):
-            cells[number][column] = _text(value, name, number, column)
-    return [cell or "" for cell in cells[0]], cells[1:], title, names
+            columns[column][number] = _text(value, name, number, column)
+    return [cells[0] or "" for cells in columns], [cells[1:] for cells in columns], title, names
 
 
 def _check_zip(data: bytes, name: str) -> None:
