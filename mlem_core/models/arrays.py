@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import functools
-import io
 import re
+import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,21 @@ from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
 from mlem_core.models.files import first_line
+from mlem_core.models.mapped import (
+    are_distances,
+    not_finite,
+    npy_array,
+    npy_header,
+    npz_array,
+    safetensors_array,
+)
 from mlem_core.storage.store import sha256_file
 
 _LAYER = re.compile(r"layer_(\d+)")
-SUFFIXES = (".npz", ".safetensors", ".csv")
+SUFFIXES = (".npz", ".npy", ".safetensors", ".csv")
 # Kinds of safetensors' numbers: name there -> name in numpy; bfloat16 has none.
 _FLOATS = {"F16": "float16", "F32": "float32", "F64": "float64", "BF16": "bfloat16"}
+_BLOCK = 2**20  # bytes
 _WHOLE = ("I8", "I16", "I32", "I64", "U8", "U16", "U32", "U64", "BOOL")
 
 
@@ -33,7 +43,8 @@ class Arrays:
 
     names : layer -> array; numbered in the order of the file where no array is called `layer_00`
     named : whether the arrays have names of their own, which are those of the layers
-    read(layer) : its (n_stimuli, n_units) array
+    read(layer) : its (n_stimuli, n_units) array, memory-mapped where the file has it as floats of
+        at least 32 bits, not compressed
     left_out : a sentence for each layer that holds a value that is not finite
     """
 
@@ -57,6 +68,7 @@ def open_arrays(path: Path, n_stimuli: int, *, distances: bool = False) -> Array
         raise InputError(f"there is no representations file {str(path)!r}.")
     describe, read = {
         ".npz": (_describe_npz, _read_npz),
+        ".npy": (_describe_npy, _read_npy),
         ".safetensors": (_describe_st, _read_st),
         ".csv": (_describe_csv, _read_csv),
     }[suffix]
@@ -67,7 +79,7 @@ def open_arrays(path: Path, n_stimuli: int, *, distances: bool = False) -> Array
         bad: dict[int, str] = {}
         for layer, name in names.items():
             shape, problem, _ = described[name]
-            where = path.name if suffix == ".csv" else f"array {name} of {path.name}"
+            where = path.name if suffix in (".csv", ".npy") else f"array {name} of {path.name}"
             if problem:
                 raise InputError(f"{where} {problem}.")
             if len(shape) != 2 or shape[1] == 0:
@@ -84,14 +96,12 @@ def open_arrays(path: Path, n_stimuli: int, *, distances: bool = False) -> Array
                 raise InputError(
                     f"{where} has {shape[0]} rows; expected one for each of {n_stimuli} stimuli."
                 )
-            places = np.argwhere(~np.isfinite(_as_float(read(path, name))))
-            if len(places):
-                row, column = places[0]
-                value = read(path, name)[row, column]
+            array = read(path, name)
+            n, row, unit = not_finite(array)
+            if n:
                 bad[layer] = (
-                    f"{where} has {value} in row {row + 1}, unit {column + 1}"
-                    f"{f' and in {len(places) - 1} more places' if len(places) > 1 else ''}; "
-                    "expected finite numbers."
+                    f"{where} has {array[row, unit]} in row {row + 1}, unit {unit + 1}"
+                    f"{f' and in {n - 1} more places' if n > 1 else ''}; expected finite numbers."
                 )
         if len(bad) == len(names):
             raise InputError(next(iter(bad.values())))
@@ -109,13 +119,8 @@ def open_arrays(path: Path, n_stimuli: int, *, distances: bool = False) -> Array
 
 def seem_distances(arrays: Arrays, n_stimuli: int) -> bool:
     """Whether every array of a file is square, symmetric, and 0 on its diagonal and nowhere < 0."""
-    for layer in arrays.names:
-        square = arrays.read(layer)
-        if square.shape != (n_stimuli, n_stimuli) or np.diag(square).any():
-            return False
-        if (square < 0).any() or not np.allclose(square, square.T):
-            return False
-    return True
+    squares = map(arrays.read, arrays.names)
+    return all(one.shape == (n_stimuli, n_stimuli) and are_distances(one) for one in squares)
 
 
 # Name of an array -> its shape, what is wrong with its type ("" for nothing), and the type.
@@ -169,13 +174,12 @@ def _describe_npz(path: Path) -> _Described:
                     if not member.endswith(".npy"):
                         described[name] = ((), "is no array", "")
                         continue
-                    version = np.lib.format.read_magic(file)
-                    if version not in ((1, 0), (2, 0)):
-                        described[name] = ((), f"has npy format {version}", "")
-                        continue
-                    header = getattr(np.lib.format, f"read_array_header_{version[0]}_0")
-                    shape, _, dtype = header(file)
+                    shape, _, dtype = npy_header(file)
                     described[name] = (shape, _problem(dtype), str(dtype))
+                    if archive.getinfo(member).compress_type == zipfile.ZIP_STORED:
+                        # What is mapped later is checked against its checksum now.
+                        while file.read(_BLOCK):
+                            pass
     except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, RuntimeError) as error:
         raise _damaged(path, ".npz", error) from error
     return described
@@ -191,13 +195,33 @@ def _problem(dtype: np.dtype[Any]) -> str:
 
 def _read_npz(path: Path, name: str) -> NDArray[Any]:
     try:
+        mapped = npz_array(path, name)
+        if mapped is not None:
+            return mapped
         with np.load(path, allow_pickle=False) as archive:
             array: NDArray[Any] = archive[name]
             return array
-    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError) as error:
+    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, struct.error) as error:
         raise _damaged(path, ".npz", error) from error
     except MemoryError as error:
         raise InputError(f"array {name} of {path.name} does not fit into memory.") from error
+
+
+def _describe_npy(path: Path) -> _Described:
+    try:
+        with path.open("rb") as file:
+            shape, _, dtype = npy_header(file)
+    except ValueError as error:
+        raise _damaged(path, ".npy", error) from error
+    return {"layer_00": (shape, _problem(dtype), str(dtype))}
+
+
+def _read_npy(path: Path, name: str) -> NDArray[Any]:
+    try:
+        with path.open("rb") as file:
+            return npy_array(path, file, path.stat().st_size)
+    except ValueError as error:
+        raise _damaged(path, ".npy", error) from error
 
 
 def _describe_st(path: Path) -> _Described:
@@ -218,12 +242,11 @@ def _describe_st(path: Path) -> _Described:
 
 
 def _read_st(path: Path, name: str) -> NDArray[Any]:
+    mapped = safetensors_array(path, name)
+    if mapped is not None:
+        return mapped
     from safetensors import safe_open
 
-    with safe_open(path, framework="numpy") as file:
-        if file.get_slice(name).get_dtype() != "BF16":
-            array: NDArray[Any] = file.get_tensor(name)
-            return array
     with safe_open(path, framework="pt") as file:  # numpy has no bfloat16
         return np.asarray(file.get_tensor(name).float().numpy())
 
@@ -240,43 +263,55 @@ def _read_csv(path: Path, name: str) -> NDArray[Any]:
 @functools.lru_cache(maxsize=1)  # it is looked at several times in a row
 def _parse_csv(path: Path, size: int, mtime: int) -> NDArray[np.float64]:
     try:
-        text = path.read_bytes().decode("utf-8-sig")
-        lines = [line for line in csv.reader(io.StringIO(text), strict=True) if line]
+        with path.open(encoding="utf-8-sig") as file:
+            lines = filter(None, csv.reader(file, strict=True))
+            first = next(lines, [])
+            header = _has_header(path, first)
+            n_units = len(first)
+            rows = [
+                _numbers(path, n_units, row, cells)
+                for row, cells in enumerate(lines if header else chain([first], lines), start=1)
+            ]
     except (UnicodeDecodeError, csv.Error) as error:
         raise _damaged(path, "CSV", error) from error
-    if not lines:
+    return np.stack(rows) if rows else np.empty((0, n_units))
+
+
+def _has_header(path: Path, first: list[str]) -> bool:
+    """Whether a first line is one of names; raises where there is none or it is no CSV's."""
+    if not first:
         raise InputError(f"{path.name} is empty; expected a row of numbers for each stimulus.")
     for separator, kind in ((";", "semicolons"), ("\t", "tabs")):
-        if len(lines[0]) == 1 and separator in lines[0][0]:
+        if len(first) == 1 and separator in first[0]:
             raise InputError(
                 f"{path.name} seems to be separated by {kind}; the cells must be separated by "
                 "commas."
             )
     # A header is a first row with a name in it, or the numbers 0, 1, 2 ... of the columns.
-    named = any(_number(cell) is None for cell in lines[0])
-    header = named or (len(lines[0]) > 1 and lines[0] == [str(i) for i in range(len(lines[0]))])
-    if header and not lines[0][0].strip():
+    named = any(_number(cell) is None for cell in first)
+    header = named or (len(first) > 1 and first == [str(i) for i in range(len(first))])
+    if header and not first[0].strip():
         raise InputError(
             f"the first column of {path.name} has no name, as a column of row numbers has none; "
             "expected units only (in pandas: to_csv(..., index=False))."
         )
-    rows = lines[1:] if header else lines
-    values = np.empty((len(rows), len(lines[0])))
-    for row, cells in enumerate(rows):
-        if len(cells) != len(lines[0]):
-            raise InputError(
-                f"row {row + 1} of {path.name} has {len(cells)} cells; the first one has "
-                f"{len(lines[0])}."
-            )
-        for column, cell in enumerate(cells):
-            value = _number(cell)
-            if value is None:
-                raise InputError(
-                    f"{path.name} has {cell[:40]!r} in row {row + 1}, column {column + 1}; "
-                    "expected a number."
-                )
-            values[row, column] = value
-    return values
+    return header
+
+
+def _numbers(path: Path, n_units: int, row: int, cells: list[str]) -> NDArray[np.float64]:
+    """A line as numbers (n_units,)."""
+    if len(cells) != n_units:
+        raise InputError(
+            f"row {row} of {path.name} has {len(cells)} cells; the first one has {n_units}."
+        )
+    try:
+        return np.array(list(map(float, cells)))
+    except ValueError:
+        column = next(i for i, cell in enumerate(cells) if _number(cell) is None)
+        raise InputError(
+            f"{path.name} has {cells[column][:40]!r} in row {row}, column {column + 1}; expected a "
+            "number."
+        ) from None
 
 
 def _number(cell: str) -> float | None:

@@ -161,8 +161,9 @@ def from_file(
     Parameters
     ----------
     path : a `.npz` (without pickles) or `.safetensors` file with arrays `layer_00`, `layer_01`
-        ... of shape (n_stimuli, n_units), rows in the order of the stimuli; or a `.csv` of one
-        layer, a row a stimulus and a column a unit, with or without a header. Where no array is
+        ... of shape (n_stimuli, n_units), rows in the order of the stimuli; or one layer, as a
+        `.npy` or as a `.csv`, a row a stimulus and a column a unit, with or without a header. What
+        is not compressed is memory-mapped, see `mlem_core.models.arrays`. Where no array is
         called so, all are layers, numbered in their order, and keep their names
         (`facts["layer_names"]`).
     name : what to call it; without one, the file's name.

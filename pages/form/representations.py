@@ -81,14 +81,14 @@ def show(draft: Draft, found: dict[str, Looked]) -> None:
     """Draw what is added, each with its check, and what takes more."""
     times = st.session_state.setdefault("files taken", 0)
     st.file_uploader(
-        "Representations from a file (.npz, .safetensors, .csv)",
+        "Representations from a file (.npz, .npy, .safetensors, .csv)",
         accept_multiple_files=True,
         key=f"representations {times}",
         on_change=partial(_take, f"representations {times}", draft),
         max_upload_size=MOST_MB,
         help="Makes any system a model, such as a brain recording: an array a layer, of shape "
         "(stimuli, units), rows in the order of the stimuli, under a name of your own (`V1`) or "
-        "`layer_00`, `layer_01` …; or a CSV of one layer. Or distances, (stimuli, stimuli).",
+        "`layer_00`, `layer_01` …; or one layer as .npy or CSV. Or distances, (stimuli, stimuli).",
     )
     for name, upload in chosen():
         with st.container(border=True, gap="xsmall"):

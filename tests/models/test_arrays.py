@@ -15,6 +15,7 @@ from tiny import sentence_stimuli, told
 
 from mlem_core.base.errors import InputError
 from mlem_core.data.stimuli import StimulusSet
+from mlem_core.models.mapped import are_distances, not_finite
 from mlem_core.models.representations import from_file
 
 
@@ -207,9 +208,9 @@ def test_a_file_that_is_something_else(three, tmp_path, write, suffix):
 
 
 def test_a_file_with_another_ending_or_none_at_all(three, tmp_path):
-    for name in ("a.npy", "a.pkl", "a"):
+    for name in ("a.pt", "a.pkl", "a"):
         (tmp_path / name).write_bytes(b"x")
-        with pytest.raises(InputError, match=r"expected \.npz, \.safetensors or \.csv") as error:
+        with pytest.raises(InputError, match=r"expected \.npz, .* or \.csv") as error:
             from_file(tmp_path / name, three)
         told(error)
     with pytest.raises(InputError, match="there is no representations file") as error:
@@ -218,6 +219,84 @@ def test_a_file_with_another_ending_or_none_at_all(three, tmp_path):
     (tmp_path / "folder.npz").mkdir()
     with pytest.raises(InputError, match="there is no representations file"):
         from_file(tmp_path / "folder.npz", three)
+
+
+# --- arrays as they lie in the file --------------------------------------------------------
+
+KINDS = ("<f4", "<f8", "<f2", "<i4", ">f4", "?")
+
+
+def saved(path: Path, array: np.ndarray) -> None:
+    if path.suffix == ".npz":
+        np.savez(path, names=np.zeros(3), layer_00=array)
+    elif path.suffix == ".npy":
+        np.save(path, array)
+    else:
+        safetensors.numpy.save_file({"layer_00": np.ascontiguousarray(array)}, path)
+
+
+def mapped(array: Any) -> bool:
+    while array is not None and not isinstance(array, np.memmap):
+        array = getattr(array, "base", None)
+    return array is not None
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".npy", ".safetensors"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_mapped_arrays_are_those_that_are_loaded(three, tmp_path, suffix, kind, order):
+    array = np.array(layers()["layer_00"] * 9, dtype=kind, order=order)
+    path = tmp_path / f"a{suffix}"
+    if suffix == ".safetensors" and kind == ">f4":
+        array = array.astype("<f4")
+    saved(path, array)
+    found = from_file(path, three)
+    expected = array.astype(np.result_type(array.dtype, np.float32) if "f" in kind else float)
+    assert found[0].dtype == expected.dtype and mapped(found[0]) == (array.dtype in ("<f4", "<f8"))
+    np.testing.assert_array_equal(found[0], expected)
+    np.testing.assert_array_equal(found.of(0, np.array([2, 0])), expected[[2, 0]])
+    assert found.facts["arrays"]["layer_00"] in (str(array.dtype), "BOOL", "I32")
+
+
+def test_a_compressed_array_is_loaded(three, tmp_path):
+    np.savez_compressed(tmp_path / "a.npz", layer_00=layers()["layer_00"])
+    assert not mapped(from_file(tmp_path / "a.npz", three)[0])
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".npz"])
+def test_an_array_that_is_cut_short(three, tmp_path, suffix):
+    path = tmp_path / f"bad{suffix}"
+    saved(path, layers()["layer_00"])
+    os.truncate(path, path.stat().st_size - 8)
+    with pytest.raises(InputError, match="is damaged") as error:
+        from_file(path, three)
+    told(error)
+
+
+def test_an_npy_that_holds_objects_is_not_read(three, tmp_path):
+    np.save(tmp_path / "bad.npy", np.array([[Trap()]] * 3), allow_pickle=True)
+    with pytest.raises(InputError, match=r"bad\.npy holds Python objects"):
+        from_file(tmp_path / "bad.npy", three)
+
+
+@pytest.mark.parametrize("block", [1, 7, 4_000_000])
+def test_values_are_checked_in_blocks_of_rows(monkeypatch, block):
+    monkeypatch.setattr("mlem_core.models.mapped._BLOCK", block)
+    random = np.random.default_rng(0)
+    for _ in range(20):
+        array = random.normal(size=(9, 3))
+        array[random.random((9, 3)) < 0.1] = random.choice([np.nan, np.inf])
+        places = np.argwhere(~np.isfinite(array))
+        first = tuple(places[0]) if len(places) else (0, 0)
+        assert not_finite(array) == (len(places), *first)
+    square = np.abs(random.normal(size=(8, 8)))
+    square = np.triu(square, 1) + np.triu(square, 1).T
+    assert are_distances(square)
+    for row, column, value in ((2, 2, 1.0), (7, 0, 5.0), (0, 7, -1.0)):
+        wrong = square.copy()
+        wrong[row, column] = value
+        assert not are_distances(wrong)
+    assert not are_distances(-square)
 
 
 # --- a CSV of one layer --------------------------------------------------------------------

@@ -1,0 +1,104 @@
+"""Arrays in files that are read where they lie: memory-mapped, and looked at in blocks of rows."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zipfile
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_BLOCK = 4_000_000  # numbers that are looked at a time
+# Of safetensors, as NumPy calls them; it has no bfloat16.
+_TYPES = {
+    "F16": "<f2", "F32": "<f4", "F64": "<f8", "BOOL": "?",
+    "I8": "i1", "I16": "<i2", "I32": "<i4", "I64": "<i8",
+    "U8": "u1", "U16": "<u2", "U32": "<u4", "U64": "<u8",
+}  # fmt: skip
+
+
+def npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, whether columns come first, and type of an array in NumPy's format.
+
+    Raises ValueError: it is in another format, or in a version of it that is not known.
+    """
+    version = np.lib.format.read_magic(file)
+    if version not in ((1, 0), (2, 0)):
+        raise ValueError(f"npy format {version}")
+    header = getattr(np.lib.format, f"read_array_header_{version[0]}_0")
+    found: tuple[tuple[int, ...], bool, np.dtype[Any]] = header(file)
+    return found
+
+
+def npz_array(path: Path, name: str) -> NDArray[Any] | None:
+    """An array of an .npz file as it lies in it; None where it is compressed.
+
+    Raises ValueError: the array is longer than its member of the archive, or no array of numbers.
+    """
+    with zipfile.ZipFile(path) as archive:
+        member = archive.getinfo(f"{name}.npy")
+    if member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1:
+        return None
+    with path.open("rb") as file:
+        # The lengths of name and extra field are those of the member's own header.
+        file.seek(member.header_offset + 26)
+        begin = member.header_offset + 30 + sum(struct.unpack("<HH", file.read(4)))
+        file.seek(begin)
+        return npy_array(path, file, begin + member.file_size)
+
+
+def npy_array(path: Path, file: IO[bytes], end: int) -> NDArray[Any]:
+    """The array that begins where `file`, an open file of `path`, is, and ends before `end`.
+
+    Raises ValueError: it is longer, or no array of numbers.
+    """
+    shape, fortran, dtype = npy_header(file)
+    begin = file.tell()
+    n_bytes = int(np.prod(shape, dtype=object)) * dtype.itemsize
+    if dtype.hasobject or begin + n_bytes > end:
+        raise ValueError(f"{n_bytes} bytes of {dtype} in {end - begin}")
+    if not n_bytes:
+        return np.empty(shape, dtype)
+    return np.asarray(np.memmap(path, dtype, "r", begin, shape, "F" if fortran else "C"))
+
+
+def safetensors_array(path: Path, name: str) -> NDArray[Any] | None:
+    """An array of a .safetensors file that is sound, as it lies in it; None for bfloat16."""
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        about = json.loads(file.read(length))[name]
+    if about["dtype"] not in _TYPES:
+        return None
+    shape, begin = tuple(about["shape"]), 8 + length + about["data_offsets"][0]
+    if not all(shape):
+        return np.empty(shape, _TYPES[about["dtype"]])
+    return np.asarray(np.memmap(path, _TYPES[about["dtype"]], "r", begin, shape))
+
+
+def not_finite(array: NDArray[Any]) -> tuple[int, int, int]:
+    """How many values of (n_rows, n_units) are not finite; row and unit of the first."""
+    n, first = 0, (0, 0)
+    step = max(1, _BLOCK // array.shape[1])
+    for start in range(0, len(array), step):
+        finite = np.isfinite(array[start : start + step])
+        if not finite.all():
+            if not n:
+                row, unit = divmod(int(finite.argmin()), array.shape[1])
+                first = start + row, unit
+            n += finite.size - int(np.count_nonzero(finite))
+    return n, *first
+
+
+def are_distances(square: NDArray[Any]) -> bool:
+    """Whether (n, n) is symmetric, and 0 on its diagonal and nowhere below 0."""
+    if np.diag(square).any():
+        return False
+    step = max(1, _BLOCK // len(square))
+    for start in range(0, len(square), step):
+        block = square[start : start + step]
+        if (block < 0).any() or not np.allclose(block, square[:, start : start + step].T):
+            return False
+    return True
