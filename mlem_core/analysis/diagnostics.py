@@ -135,9 +135,10 @@ def feature_findings(tables: PairTables) -> Iterator[Finding]:
     tables : `with_interactions` decides how many weights there are
     """
     blocks = training_blocks(tables, [(k,) for k in range(tables.n_folds)])
-    present = [np.unique(tables.cell_pattern[use[tables.cell_block]]) for use in blocks]
+    present = [_numbers(tables.cell_pattern[use[tables.cell_block]]) for use in blocks]
     for f, name in enumerate(tables.features):
-        folds = [k for k, own in enumerate(present) if len(np.unique(tables.codes[own, f])) < 2]
+        codes = np.ascontiguousarray(tables.codes[:, f])
+        folds = [k for k, own in enumerate(present) if (codes[own] == codes[own[:1]]).all()]
         if len(folds) == tables.n_folds:
             yield Finding(
                 "problem",
@@ -155,11 +156,11 @@ def feature_findings(tables: PairTables) -> Iterator[Finding]:
                 f"on without fold {named}; its weight there is 0.",
                 (name,),
             )
-    whole = np.unique(np.concatenate(present))
+    whole = tables.codes[_numbers(np.concatenate(present))].astype(np.int64)
+    sizes = [len(_numbers(codes)) for codes in whole.T]
     for f, g in itertools.combinations(range(len(tables.features)), 2):
-        pairs = np.unique(tables.codes[whole][:, [f, g]], axis=0)
-        sizes = [len(np.unique(pairs[:, c])) for c in (0, 1)]
-        if sizes[0] == sizes[1] == len(pairs) > 1:
+        n_both = len(pd.unique(whole[:, f] * (whole[:, g].max() + 1) + whole[:, g]))
+        if sizes[f] == sizes[g] == n_both > 1:
             yield Finding(
                 "problem",
                 "copies",
@@ -179,6 +180,11 @@ def feature_findings(tables: PairTables) -> Iterator[Finding]:
             f"fewer features{' or no interactions' if tables.interactions else ''}.",
             tables.features,
         )
+
+
+def _numbers(numbers: IntArray) -> IntArray:
+    """Which of the numbers 0, 1, ... there are, ascending."""
+    return np.flatnonzero(np.bincount(numbers))
 
 
 def _patterns(tables: PairTables) -> Iterator[Finding]:
@@ -218,7 +224,7 @@ def _correlated(table: pd.DataFrame, known: Sequence[Finding], of: str) -> list[
 
 
 def _duplicates(stimuli: StimulusSet) -> Iterator[Finding]:
-    table = pd.DataFrame({"sentence": stimuli.sentences})
+    table = pd.DataFrame({"sentence": pd.factorize(stimuli.table["sentence"])[0]})
     if stimuli.level == "word":
         table["word"] = stimuli.word_index
     again = np.flatnonzero(table.duplicated(keep="first").to_numpy())
