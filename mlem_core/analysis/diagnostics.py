@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -116,7 +116,11 @@ def lint(stimuli: StimulusSet, spec: AnalysisSpec = DEFAULT) -> Lint:
     index = PairIndex.build(columns, fold_of[rows], spec.missing)
     findings += [Finding("note", "bins", note) for note in index.notes]
     tables = tables_without_layers(index).with_interactions(spec.interactions and not resolved)
-    findings += [*feature_findings(tables), *_patterns(tables)]
+    of_pairs = [*feature_findings(tables), *_patterns(tables)]
+    if len(rows) < n:
+        where = f" (seen in a seeded sample of {len(rows):,} stimuli)."
+        of_pairs = [replace(f, sentence=f.sentence.removesuffix(".") + where) for f in of_pairs]
+    findings += of_pairs
     correlations = correlations_of_features(tables)
     of = "all pairs of stimuli" if len(rows) == n else f"the pairs of {len(rows):,} of the stimuli"
     findings += _correlated(correlations, findings, of)

@@ -14,7 +14,7 @@ from mlem_core.base.text import short
 from mlem_core.data import datasets
 from mlem_core.data.added import ADDED, LANGUAGE, add_bins, add_feature, with_values
 from mlem_core.data.reading.read_as import ReadAs, parse_decimal, parse_marks, parse_separator
-from mlem_core.data.reading.table import read_table
+from mlem_core.data.reading.table import DETECTED, Table, read_table
 from mlem_core.data.roles import ROLES, apply_roles, parse_role
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.data.treebank import LEVELS, SUFFIX, Sampling, read_treebank, treebank_paths
@@ -228,11 +228,24 @@ def _load(
     return stimuli.with_kinds(source.ordered, source.nominal)
 
 
+def table_of(path: Path, read_as: ReadAs = DETECTED) -> Table:
+    """As `mlem_core.data.reading.table.read_table`; the last files stay in memory, unless they
+    change."""
+    about = path.stat() if path.exists() else None
+    return _table(path, read_as, about and about.st_mtime_ns, about and about.st_size)
+
+
+# Other roles of the same columns are seconds where a file has many rows.
+@lru_cache(maxsize=2)
+def _table(path: Path, read_as: ReadAs, changed: int | None, size: int | None) -> Table:
+    return read_table(path, read_as=read_as)
+
+
 def _read_table(source: StimulusSource, path: Path) -> StimulusSet:
     if not path.exists() and path.suffix.lower() not in _TABLES:
         raise unknown("stimulus set", source.stimuli, [*datasets.SETS, "the path of a file"])
     read_as = ReadAs(source.sep, source.encoding, source.decimal, source.na, source.sheet)
-    table = read_table(path, read_as=read_as)
+    table = table_of(path, read_as)
     # Their cells as the file has them: 01 and 1 are two names.
     kinds = {
         **dict.fromkeys(source.nominal, "nominal"),

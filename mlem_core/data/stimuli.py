@@ -153,6 +153,8 @@ class StimulusSet:
             if name not in names:
                 raise unknown("feature", name, names)
         selected = tuple(feature for feature in self.features if feature.name in features)
+        if selected == self.features:
+            return self
         if not selected:
             raise InputError(f"no feature is chosen; at least one of {some(names)} must be chosen.")
         return replace(self, features=selected)

@@ -17,7 +17,6 @@ from mlem_core.figures.style import (
     GREY,
     SIZE,
     as_number,
-    as_text,
     bar_title,
     common_levels,
     feature_colors,
@@ -27,6 +26,7 @@ from mlem_core.figures.style import (
     say,
     short,
     short_names,
+    text_counts,
 )
 
 _NUMBERED = 16  # features of a matrix whose cells have room for a number
@@ -170,7 +170,7 @@ def _counted(values: pd.Series, kind: str) -> tuple[list[str], list[int], list[s
             pairs = [(short(value), int(count)) for value, count in tally.items()]
     else:
         shown, other = common_levels(values, BARS)
-        tally = values.dropna().map(as_text).value_counts()
+        tally = text_counts(values)
         pairs = [(level, int(tally[level])) for level in shown]
         if other:
             pairs.append(("other", int(tally[other].sum())))

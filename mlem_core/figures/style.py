@@ -395,11 +395,17 @@ def label_places(
 
 def common_levels(values: pd.Series, most: int) -> tuple[list[str], list[str]]:
     """Levels to show, in their own order, and those left over, the rarest."""
-    tally = values.dropna().map(as_text).value_counts()
+    tally = text_counts(values)
     if len(tally) <= most:
         return sorted(tally.index), []
     common = list(tally.index[: most - 1])
     return sorted(common), list(tally.index[most - 1 :])
+
+
+def text_counts(values: pd.Series) -> pd.Series:
+    """How often each value is there, as text; the most frequent first, missing ones left out."""
+    tally = values.dropna().value_counts()
+    return tally.set_axis([str(value) for value in tally.index])
 
 
 def wrapped(text: str, width: int = 60) -> str:

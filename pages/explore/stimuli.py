@@ -5,27 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-import pandas as pd
 import streamlit as st
 
 from mlem_core.report import captions
+from mlem_core.report.tables import value_counts
 from pages.parts import exporting
 from pages.parts.exporting import Panel
 from pages.parts.view import View
 from pages.parts.wording import plain
-
-
-def _counts(view: View) -> pd.DataFrame:
-    """feature, value, count of the kept features; missing last."""
-    stimuli = view.analysis.stimuli
-    rows = []
-    for name in view.features:
-        counts = pd.Series(stimuli.values(name)).value_counts(dropna=True).sort_index()
-        rows += [(name, f"{value:g}" if isinstance(value, float) else value, int(count))
-                 for value, count in counts.items()]  # fmt: skip
-        missing = int(pd.Series(stimuli.values(name)).isna().sum())
-        rows += [(name, None, missing)] if missing else []
-    return pd.DataFrame(rows, columns=["feature", "value", "count"])
 
 
 def show(view: View) -> None:
@@ -46,7 +33,7 @@ def show(view: View) -> None:
         features=[feature.name for feature in stimuli.features],
     )
     st.subheader("Values of the features")
-    counts = _counts(view)
+    counts = value_counts(stimuli.table, list(view.features))
     draw = partial(
         figures.feature_counts,
         stimuli.table,

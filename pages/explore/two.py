@@ -160,24 +160,22 @@ def _maps(view: View, chosen: list[Layer], colour: str) -> None:
 def _show_map(view: View, layer: Layer, colour: str, place: str, key: str) -> None:
     from mlem_core import figures
 
-    stimuli = view.analysis.stimuli
     label = naming.layer(layer_name(layer))
     with st.spinner(f"Laying out the stimuli of {plain(label)} …"):
         points = _map(view.job_id, *layer)
-    shown = points["stimulus"].to_numpy()
-    words, sentences = stimuli.words, stimuli.sentences
-    labels = [
-        sentences[i] if stimuli.word_index is None else f"{words[i]} in: {sentences[i]}"
-        for i in shown
-    ]
-    values = stimuli.values(colour)[shown]
+    stimuli = view.analysis.stimuli.take(points["stimulus"].to_numpy())
+    labels = stimuli.sentences
+    if stimuli.word_index is not None:
+        both = zip(stimuli.words, labels, strict=True)
+        labels = [f"{word} in: {sentence}" for word, sentence in both]
+    values = stimuli.values(colour)
     kind = next(feature.kind for feature in stimuli.features if feature.name == colour)
     table = points.assign(label=labels, **{colour: values})
     chosen = Panel(
         figures.stimulus_map(table, colour, kind, label, marked=st.session_state[key]),
         table,
         f"stimuli-{place}",
-        captions.stimulus_map(len(shown), len(stimuli)),
+        captions.stimulus_map(len(points), len(view.analysis.stimuli)),
     ).select("points", "box", "lasso")
     now = sorted({int(point["customdata"][0]) for point in chosen})
     # A map that is drawn anew reports no selection: only a new one counts, "Mark none" ends it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
@@ -31,6 +32,7 @@ class Draft:
     base : the stimuli before features are added, where they can be read
     stimuli : the stimuli of the analysis without what only a run computes; None where `error`
     roles : column -> role, as guessed and changed; of `guessed` what was guessed
+    marks : column of a table -> its cells that are taken for missing where it is a feature
     bins : column -> number, of columns that are ordered features
     source : what gives `stimuli`
     later : added features that are computed in the run: what is added -> the column's name
@@ -45,6 +47,7 @@ class Draft:
     stimuli: StimulusSet | None = None
     guessed: dict[str, str] = field(default_factory=dict)
     roles: dict[str, str] = field(default_factory=dict)
+    marks: dict[str, list[str]] = field(default_factory=dict)
     bins: dict[str, int] = field(default_factory=dict)
     source: StimulusSource | None = None
     later: dict[str, str] = field(default_factory=dict)
@@ -82,25 +85,31 @@ def draft() -> Draft:
     return found
 
 
-@st.cache_resource(max_entries=8, show_spinner="Reading the table …")
-def _table(path: str, read_as: Any) -> Table:
-    from mlem_core.data.reading.table import read_table
+@st.cache_resource(max_entries=4, show_spinner="Reading the table …")
+def _table(path: str, read_as: Any) -> tuple[Table, dict[str, str], dict[str, list[str]]]:
+    """The table, the roles that are guessed, and what in each column is taken for missing."""
+    from mlem_core.analysis.source import table_of
+    from mlem_core.data.columns import missing_marks
+    from mlem_core.data.roles import guess_roles
 
-    return read_table(path, read_as=read_as)
+    table = table_of(Path(path), read_as)
+    cells = {name: table.frame[name].tolist() for name in table.frame}
+    missing = table.read_as.missing
+    marks = {name: sorted(missing_marks(own, missing)) for name, own in cells.items()}
+    return table, guess_roles(table), marks
 
 
 def _read(found: Draft) -> None:
     """Read the file; of a table the cells, of all else the stimuli."""
     from mlem_core.analysis.source import StimulusSource
     from mlem_core.data.reading.read_as import ReadAs
-    from mlem_core.data.roles import guess_roles
 
     fields = state.read_as()
     if found.kind == "table":
         names = {"sep": "separator", "na": "missing"}
         asked = {names.get(k, k): value for k, value in fields.items() if k != "stimuli"}
-        found.table = _table(str(stored.upload_path(found.name)), ReadAs(**asked))
-        found.guessed = guess_roles(found.table)
+        path = str(stored.upload_path(found.name))
+        found.table, found.guessed, found.marks = _table(path, ReadAs(**asked))
     else:
         found.base = state.load(StimulusSource(**fields))
         found.guessed = {feature.name: feature.kind for feature in found.base.features}
@@ -154,7 +163,7 @@ def _with_roles(found: Draft) -> None:
         found.features = (*names, *found.later.values())
     if not names:
         raise InputError("no column is a feature; choose at least one.")
-    found.stimuli = stimuli.select(names)
+    found.stimuli = state.load(source, tuple(names))
 
 
 def feature_name(found: Draft, column: str) -> str:

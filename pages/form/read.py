@@ -24,7 +24,7 @@ ENCODINGS = (
     "utf-8", "utf-16", "windows-1252", "windows-1250", "windows-1251", "mac-roman", "shift-jis",
     "gb18030",
 )  # fmt: skip
-_SAMPLE_MOST = 20_000
+_SAMPLE_MOST = 1_000_000
 
 
 def show(draft: Draft) -> None:
@@ -188,15 +188,8 @@ def _table_choices(draft: Draft) -> None:
 
 def _found_marks(draft: Draft) -> list[str]:
     """What was taken for missing in the columns that are features."""
-    from mlem_core.data.columns import missing_marks
-
-    marks: dict[str, None] = {}
-    if draft.table is not None:
-        for name, role in draft.roles.items():
-            if role in ("ordered", "nominal"):
-                cells = draft.table.frame[name].tolist()
-                marks |= dict.fromkeys(sorted(missing_marks(cells, draft.table.read_as.missing)))
-    return list(marks)
+    features = [name for name, role in draft.roles.items() if role in ("ordered", "nominal")]
+    return list(dict.fromkeys(mark for name in features for mark in draft.marks.get(name, [])))
 
 
 def _treebank_choices(draft: Draft) -> None:

@@ -104,9 +104,7 @@ def _line(draft: Draft, column: str, found: list[Finding]) -> None:
             label_visibility="collapsed",
             help="  \n".join(f"**{ROLE_NAMES.get(one, one)}**: {ROLES[one]}" for one in options),
         )
-        if draft.roles[column] == "ordered" and (
-            column in draft.bins or cells.nunique() > MANY_VALUES
-        ):
+        if draft.roles[column] == "ordered" and (column in draft.bins or _many_values(cells)):
             _bins(draft, column)
     with about:
         _say(found)
@@ -156,6 +154,11 @@ def _cells(draft: Draft, column: str) -> pd.Series[Any]:
         assert draft.base is not None
         frame = draft.base.table
     return frame[column]
+
+
+def _many_values(cells: pd.Series[Any]) -> bool:
+    # The first rows say it of nearly every column that has many.
+    return any(part.nunique() > MANY_VALUES for part in (cells.head(1_000), cells))
 
 
 def _some_values(cells: pd.Series[Any]) -> str:

@@ -145,13 +145,19 @@ def pick(
     )
 
 
-@st.cache_resource(max_entries=16, show_spinner="Reading the stimuli …")
+@st.cache_resource(max_entries=8, show_spinner="Reading the stimuli …")
 def _load(key: str, _source: StimulusSource) -> Any:
     return _source.load_stimuli()
 
 
-def load(source: StimulusSource) -> Any:
-    """The `StimulusSet` of a source, read once for all visitors.
+# The same object as long as nothing changes, which remembers its digest.
+@st.cache_resource(max_entries=8, show_spinner=False)
+def _selected(key: str, features: tuple[str, ...], _stimuli: Any) -> Any:
+    return _stimuli.select(features)
+
+
+def load(source: StimulusSource, features: tuple[str, ...] | None = None) -> Any:
+    """The `StimulusSet` of a source, with all or some features, read once for all visitors.
 
     Raises
     ------
@@ -161,4 +167,6 @@ def load(source: StimulusSource) -> Any:
     from dataclasses import asdict
 
     # An upload is named by its content.
-    return _load(json.dumps(asdict(source), sort_keys=True), source)
+    key = json.dumps(asdict(source), sort_keys=True)
+    stimuli = _load(key, source)
+    return stimuli if features is None else _selected(key, features, stimuli)

@@ -52,6 +52,10 @@ FORMATS = {
 }
 
 
+# Of a table, those that the browser gets at a time.
+MOST_ROWS = 5_000
+
+
 def as_csv(table: pd.DataFrame) -> bytes:
     """A table as CSV; cells that a spreadsheet would run are escaped."""
     from mlem_core.data.csvfile import write_table
@@ -309,8 +313,14 @@ def draw_table(
     more : goes to `st.dataframe`
     """
     more |= {"hide_index": True, "placeholder": "", "key": f"table {name}", "height": height}
-    shown = naming.now().table(tables.without_minus_zero(table), features)
+    rows = _some_rows(table, name)
+    shown = naming.now().table(tables.without_minus_zero(table.iloc[rows]), features)
     st.dataframe(shown, **more)
+    if len(shown) < len(table):
+        caption += (
+            f" Rows {rows.start + 1:,} to {rows.start + len(shown):,} of {len(table):,}; the CSV "
+            "has all."
+        )
     st.caption(caption)
     st.download_button(
         "CSV",
@@ -322,3 +332,18 @@ def draw_table(
         on_click="ignore",
         help="This table. Cells that a spreadsheet would run as formulas are escaped.",
     )
+
+
+def _some_rows(table: pd.DataFrame, name: str) -> slice:
+    """The rows that are sent to the browser: all, or those of the page that is chosen."""
+    if len(table) <= MOST_ROWS:
+        return slice(0, None)
+    page = st.number_input(
+        f"Page of {name}",
+        1,
+        -(-len(table) // MOST_ROWS),
+        key=f"table page {name} {len(table)}",
+        width=200,
+        help=f"{MOST_ROWS:,} rows are shown at a time.",
+    )
+    return slice((page - 1) * MOST_ROWS, page * MOST_ROWS)
