@@ -7,11 +7,14 @@ import pandas as pd
 import pytest
 
 from mlem_core.analysis import diagnostics
-from mlem_core.analysis.diagnostics import lint
+from mlem_core.analysis.diagnostics import feature_findings, lint
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.data import datasets
 from mlem_core.data.stimulus_csv import from_frame
+from mlem_core.pairs.build import tables_without_layers
+from mlem_core.pairs.columns import feature_columns
+from mlem_core.pairs.patterns import PairIndex
 
 N = 240
 
@@ -153,6 +156,32 @@ def test_many_stimuli_are_sampled_and_it_is_said(monkeypatch):
     assert found.n_stimuli == 100 and whole.n_stimuli == N
     assert "the pairs of 100 of the stimuli" in only(found, "correlated").sentence
     np.testing.assert_allclose(found.correlations, whole.correlations, atol=0.15)
+
+
+def test_what_only_the_sample_shows_is_not_said_of_all(monkeypatch):
+    once = np.where(np.arange(N) == 7, "odd", "even")
+    sample = np.random.default_rng(0).permutation(N)[:100]
+    assert 7 not in sample
+    monkeypatch.setattr(diagnostics, "MOST_STIMULI", 100)
+    finding = only(lint(stimuli(once=once)), "constant")
+    assert finding.features == ("once",)
+    assert finding.sentence.endswith(" (seen in a seeded sample of 100 stimuli).")
+
+
+def test_checks_count_patterns_as_sorting_them_would():
+    rng = np.random.default_rng(0)
+    frame = {f"f{k}": rng.integers(0, 2 + k, N) for k in range(3)}
+    table = stimuli(**frame, copy=1 - frame["f0"])
+    index = PairIndex.build(feature_columns(table), table.groups % 5, "ignore")
+    tables = tables_without_layers(index)
+    found = [finding.features for finding in feature_findings(tables) if finding.kind == "copies"]
+    expected = []
+    for f, g in itertools.combinations(range(len(tables.features)), 2):
+        both = np.unique(tables.codes[:, [f, g]], axis=0)
+        sizes = {len(np.unique(tables.codes[:, c])) for c in (f, g)}
+        if sizes == {len(both)} and len(both) > 1:
+            expected.append((tables.features[f], tables.features[g]))
+    assert found == expected and ("f0", "copy") in found
 
 
 def test_the_built_in_words_are_sound_but_for_what_their_grammar_makes():

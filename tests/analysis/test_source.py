@@ -137,6 +137,23 @@ def test_a_file_that_changed_is_read_anew(tmp_path):
     assert len(source.load_stimuli()) == 3
 
 
+def test_a_file_is_parsed_once_for_all_roles_of_its_columns(made, monkeypatch):
+    parsed = []
+
+    def counted(path, **more):
+        parsed.append(path)
+        return read_table(path, **more)
+
+    monkeypatch.setattr("mlem_core.analysis.source.read_table", counted)
+    path = made[0].with_name("again.csv")
+    path.write_bytes(made[0].read_bytes())
+    whole = StimulusSource(stimuli=str(path))
+    name = whole.load_stimuli().features[0].name
+    without = StimulusSource(stimuli=str(path), roles=((name, "ignore"),))
+    assert name not in [feature.name for feature in without.load_stimuli().features]
+    assert parsed == [path]
+
+
 def test_options_that_do_not_go_with_a_source_are_refused(tmp_path, made):
     path, _ = made
     for options, message in (
