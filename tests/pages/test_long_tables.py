@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import tomllib
+from pathlib import Path
+
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from mlem_core.base.labels import Names
+from mlem_core.data.reading import conllu, content
+from pages.form import read, representations
 from pages.parts import exporting, naming
+
+ROOT = Path(__file__).parents[2]
 
 
 def script() -> None:
@@ -29,3 +36,11 @@ def test_no_more_rows_than_a_page_are_sent(monkeypatch: pytest.MonkeyPatch) -> N
     app.number_input[0].set_value(3).run()
     assert app.dataframe[1].value["a"].tolist() == list(range(10_000, 12_345))
     assert app.caption[1].value == whole.format("10,001 to 12,345")
+
+
+def test_the_server_takes_what_the_uploaders_offer() -> None:
+    """It refuses larger bodies whatever a widget says."""
+    with (ROOT / ".streamlit" / "config.toml").open("rb") as file:
+        most = tomllib.load(file)["server"]["maxUploadSize"]
+    assert most >= max(read.MOST_MB, representations.MOST_MB)
+    assert {read.MOST_MB * 1_000_000} == {content.MAX_BYTES, conllu.MAX_BYTES}
