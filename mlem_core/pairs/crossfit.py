@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.pairs.patterns import left_out, summed
+from mlem_core.pairs.patterns import left_out, summed, tested_blocks
 from mlem_core.pairs.tables import PairTables
 
 # What features explain is compared to so many decimals: copies of a feature stay in their order.
@@ -172,10 +172,20 @@ class CrossFit:
         products = _products(means, ranks)
         # To the mean over the folds that have pairs.
         weight = (pairs > 0) / np.maximum((pairs > 0).sum(axis=0), 1) / np.maximum(pairs, 1.0)
-        one_way = np.einsum("kabd,kd->dab", products, weight)
-        scale = self.spread[:, :, None] * self.spread[:, None, :]
-        both = one_way + one_way.transpose(0, 2, 1)
-        return np.divide(both, 2 * scale, out=np.zeros_like(both), where=scale > 0)
+        return both_ways(np.einsum("kabd,kd->dab", products, weight)[:, None], self.spread)[:, 0]
+
+
+def both_ways(one_way: FloatArray, spread: FloatArray) -> FloatArray:
+    """The mean of both ways of choosing the layer whose means are taken, in units of ρ.
+
+    Parameters
+    ----------
+    one_way : (n_draws, n, n_layers, n_layers) products with the means of the first layer
+    spread : (n_draws, n_layers), see `CrossFit`
+    """
+    scale = (spread[:, :, None] * spread[:, None, :])[:, None]
+    both = one_way + one_way.swapaxes(2, 3)
+    return np.divide(both, 2 * scale, out=np.zeros_like(both), where=scale > 0)
 
 
 def _products(means: FloatArray, ranks: FloatArray) -> FloatArray:
@@ -230,21 +240,27 @@ def alone(tables: PairTables) -> float:
 
 
 def _fold_sums(tables: PairTables, counts: FloatArray, rank_sums: FloatArray) -> FloatArray:
-    """(n_patterns, 2, 1 + n_layers, n_folds, n_draws) centred sums, see the module."""
-    n_draws, n_layers, n_cells = rank_sums.shape
-    values = np.empty((n_cells, 1 + n_layers, n_draws))
-    values[:, 0], values[:, 1:] = counts.T, rank_sums.transpose(2, 1, 0)
-    flat = values.reshape(n_cells, -1)
-    found = np.zeros((len(tables.codes), 2, 1 + n_layers, tables.n_folds, n_draws))
-    for fold in range(tables.n_folds):
-        inside = np.arange(n_cells)[tables.held_out(fold)]
-        for side, at in enumerate((inside, outside_cells(tables, fold))):
-            own = summed(tables.cell_pattern[at], flat[at])
-            own = own.reshape(len(own), 1 + n_layers, n_draws)
-            mean = own[:, 1:].sum(axis=0) / np.maximum(own[:, 0].sum(axis=0), 1.0)
-            own[:, 1:] -= own[:, :1] * mean
-            found[: len(own), side, :, fold] = own
-    return found
+    """(n_patterns, 2, 1 + n_layers, n_folds, n_draws) centred sums, see the module.
+
+    In memory the draws come first, so that what is computed of one is in one place.
+    """
+    from mlem_core.pairs.kernels.folds import fold_sums
+
+    n_draws, n_layers, _ = rank_sums.shape
+    n_blocks, n_folds = tables.target_low.shape[1], tables.n_folds
+    inside = np.zeros((n_blocks, n_folds), dtype=bool)
+    inside[tested_blocks(n_folds), range(n_folds)] = True
+    found = np.empty((n_draws, len(tables.codes), 2, 1 + n_layers, n_folds))
+    fold_sums(
+        np.ascontiguousarray(counts),
+        np.ascontiguousarray(rank_sums),
+        tables.cell_pattern,
+        tables.cell_block,
+        inside,
+        ~left_out(n_folds, n_blocks).T,
+        found,
+    )
+    return np.moveaxis(found, 0, -1)
 
 
 def _sorted(codes: IntArray, order: IntArray) -> tuple[IntArray, IntArray]:
