@@ -22,7 +22,7 @@ from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer
 from mlem_core.data.folds import in_training
 from mlem_core.data.stimuli import StimulusSet
-from mlem_core.estimators.ridge import RidgeMLEM
+from mlem_core.estimators.ridge_solver import RidgeSolver
 from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import FeatureColumn, feature_columns
 from mlem_core.pairs.distances import PRECOMPUTED, squared_distances
@@ -308,7 +308,7 @@ def univariate(
                 [lambda unit=unit, rows=rows: rows[:, [unit]] for unit in part],  # type: ignore[misc]
                 names=[f"unit {unit} of layer {layer} of {model}" for unit in part],
             )
-            rho = RidgeMLEM().cross_validate(tables).rho
+            rho = RidgeSolver().cross_validate(tables).rho
             found += [
                 (model, layer, unit, fold, float(rho[u, fold]))
                 for u, unit in enumerate(part)

@@ -18,7 +18,7 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.results import Fits, Results
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.typing import Layer, Progress, Report
-from mlem_core.estimators.base import FoldFits
+from mlem_core.estimators.solver import FoldFits
 from mlem_core.measures.importance import fitted
 from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store

@@ -14,7 +14,7 @@ from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.parallel import cores
 from mlem_core.base.typing import Layer
 from mlem_core.data.stimuli import StimulusSet
-from mlem_core.estimators.ridge import ALPHAS, BETAS
+from mlem_core.estimators.ridge_solver import ALPHAS, BETAS
 from mlem_core.models.representations import Representations
 
 PACKAGES = ("numpy", "scipy", "scikit-learn", "pandas", "torch", "transformers")

@@ -129,6 +129,16 @@ def kept_together(folds: IntArray, groups: IntArray, items: IntArray | None) -> 
     return groups if whole else items
 
 
+def _shuffled(groups: IntArray, n_folds: int, random_state: Any) -> list[IntArray]:
+    """The stimuli of each fold, as scikit-learn's shuffled `GroupKFold` has them."""
+    names, own = np.unique(groups, return_inverse=True)
+    if random_state is None or isinstance(random_state, int | np.integer):
+        # A generator as scikit-learn's, so that a seed means the same folds.
+        random_state = np.random.RandomState(random_state)
+    order = random_state.permutation(len(names))
+    return [np.flatnonzero(np.isin(own, part)) for part in np.array_split(order, n_folds)]
+
+
 def group_folds(groups: IntArray, cv: Any, random_state: Any, what: str = "sentences") -> IntArray:
     """Divide stimuli into folds so that no group is split.
 
@@ -149,8 +159,6 @@ def group_folds(groups: IntArray, cv: Any, random_state: Any, what: str = "sente
         Fewer groups than folds, a splitter that does not test each stimulus once, or a fold with
         fewer than 3 stimuli (and so fewer than 3 pairs).
     """
-    from sklearn.model_selection import GroupKFold, check_cv
-
     n_groups = len(np.unique(groups))
     if isinstance(cv, int | np.integer):
         if cv < 2 or n_groups < cv:
@@ -158,9 +166,13 @@ def group_folds(groups: IntArray, cv: Any, random_state: Any, what: str = "sente
                 f"found {cv} folds for {n_groups} {what}; the number of folds must be between "
                 f"2 and the number of {what}."
             )
-        cv = GroupKFold(cv, shuffle=True, random_state=random_state)
+        tests = _shuffled(groups, int(cv), random_state)
+    else:
+        from sklearn.model_selection import check_cv
+
+        tests = [test for _, test in check_cv(cv).split(groups, groups=groups)]
     folds, times = np.zeros((2, len(groups)), dtype=np.int64)
-    for fold, (_, test) in enumerate(check_cv(cv).split(groups, groups=groups)):
+    for fold, test in enumerate(tests):
         folds[test] = fold
         times[test] += 1
     if (times != 1).any():

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -15,59 +13,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.stimuli import StimulusSet
+from mlem_core.estimators.solver import FoldFits as FoldFits
+from mlem_core.estimators.solver import Solution as Solution
+from mlem_core.estimators.solver import Solver
+from mlem_core.estimators.solver import held_out_scores as held_out_scores
 from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import chosen_to_resolve, feature_columns
-from mlem_core.pairs.crossfit import fold_ceilings
 from mlem_core.pairs.patterns import PairIndex
-from mlem_core.pairs.ranks import Score, score_patterns
 from mlem_core.pairs.tables import PairTables
 from mlem_core.pairs.terms import Columns
-
-
-@dataclass(frozen=True)
-class FoldFits:
-    """Metric models of n_layers layers, one a fold, each tested on that fold's pairs.
-
-    weights : (n_layers, n_folds, n_columns), see `mlem_core.pairs.terms.Columns`
-    alpha, rho, rho_a, ceiling : (n_layers, n_folds); ρ, ρ_a and the cross-fitted feature ceiling
-        (see `mlem_core.pairs.crossfit.fold_ceilings`) are held-out; α is NaN where the estimator
-        has none
-    """
-
-    weights: FloatArray
-    alpha: FloatArray
-    rho: FloatArray
-    rho_a: FloatArray
-    ceiling: FloatArray
-
-
-def held_out_scores(tables: PairTables, weights: FloatArray, fold: int, series: int = 1) -> Score:
-    """ρ and ρ_a (n_layers, n_predictions) of weights on the pairs inside a fold.
-
-    Weights are (n_layers, n_predictions, n_columns); `series` as in
-    `mlem_core.pairs.ranks.score_patterns`.
-    """
-    inside = tables.inside(fold)
-    rho, rho_a = np.empty(weights.shape[:2]), np.empty(weights.shape[:2])
-    for layers, parts in inside.by_support(weights):
-        pairs, used = inside.only(layers, parts), weights[layers][:, :, inside.columns_of(parts)]
-        rho[layers], rho_a[layers] = score_patterns(
-            used @ pairs.x.T, pairs.counts, pairs.rank_sums, pairs.rank_squares, series
-        )
-    return Score(rho, rho_a)
-
-
-def tested(tables: PairTables, weights: FloatArray, alpha: FloatArray | None = None) -> FoldFits:
-    """Held-out scores of weights (n_layers, n_folds, n_columns), each fold's on its own pairs."""
-    n_folds = tables.n_folds
-    scores = [held_out_scores(tables, weights[:, k, None], k) for k in range(n_folds)]
-    return FoldFits(
-        weights=weights,
-        alpha=np.full(weights.shape[:2], np.nan) if alpha is None else alpha,
-        rho=np.concatenate([score.rho for score in scores], axis=1),
-        rho_a=np.concatenate([score.rho_a for score in scores], axis=1),
-        ceiling=fold_ceilings(tables),
-    )
 
 
 class MetricModel(BaseEstimator):
@@ -173,62 +127,18 @@ class MetricModel(BaseEstimator):
         ).with_interactions(self.interactions)
 
 
-@dataclass(frozen=True)
-class Solution:
-    """Metrics of n_layers layers, one for each of n_sets training sets.
-
-    coef : (n_layers, n_sets, n_columns)
-    intercept : (n_layers, n_sets), or None where the model has none
-    alpha : (n_layers, n_sets) the penalty that was chosen, or None where there is none
-    """
-
-    coef: FloatArray
-    intercept: FloatArray | None = None
-    alpha: FloatArray | None = None
-
-
-class TableModel(MetricModel, ABC):
+class TableModel(Solver, MetricModel):
     """A metric model that is fitted on pair tables; a subclass says how in `solve`.
 
-    `cross_validate` is what an analysis calls, for all of its layers at once; `fit` is the same
-    solver on all pairs of one layer. `mlem_core.estimators.registry` makes a model known by name.
+    `fit` is the same solver on all pairs of one layer as `cross_validate` for all layers at once.
+    `mlem_core.estimators.registry` makes a model known by name.
     """
-
-    @property
-    def needs_training_ranks(self) -> bool:
-        """Whether `solve` uses the ranks among the training pairs of each fold."""
-        return False
-
-    def check(self) -> None:
-        """Raise InputError for a parameter that cannot be used, before anything is computed."""
-
-    @abstractmethod
-    def solve(self, tables: PairTables, left_out: Sequence[int | None]) -> Solution:
-        """Fit every layer on several training sets.
-
-        Parameters
-        ----------
-        tables : they decide which terms are weighed; the parameters `interactions`, `distance` and
-            `missing` have had their effect
-        left_out : for each training set the fold whose stimuli are in none of its pairs; None for
-            all pairs
-        """
 
     def inner_folds(
         self, X: StimulusSet | pd.DataFrame, groups: IntArray | None
     ) -> IntArray | None:
         """(n_stimuli,) the folds with which `fit` chooses something; None where it does not."""
         return None
-
-    def cross_validate(self, tables: PairTables) -> FoldFits:
-        """Fit every layer once a fold, on the pairs that leave out the fold, and test it there.
-
-        Raises InputError: a parameter that cannot be used; ranks among training pairs that the
-        tables lack.
-        """
-        self.check()
-        solution = self.solve(tables, range(tables.n_folds))
-        return tested(tables, solution.coef, solution.alpha)
 
     def fit(
         self,

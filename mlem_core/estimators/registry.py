@@ -16,6 +16,7 @@ from mlem_core.base.text import listed
 
 if TYPE_CHECKING:
     from mlem_core.estimators.base import TableModel
+    from mlem_core.estimators.solver import Solver
 
 
 @dataclass(frozen=True)
@@ -25,8 +26,8 @@ class EstimatorSpec:
     Attributes
     ----------
     name : what a user calls it
-    model : makes the unfitted scikit-learn estimator, whose `cross_validate` the pipeline calls;
-        a class derived from `mlem_core.estimators.base.TableModel` will do
+    model : makes the unfitted estimator, whose `cross_validate` the pipeline calls; a class derived
+        from `mlem_core.estimators.base.TableModel` will do
     label : one line for forms and help texts
     caption : how it is named in "Fitted with ..." below a figure
     sentence : how it is named in "was fitted by ..." of the methods paragraph
@@ -39,7 +40,7 @@ class EstimatorSpec:
     """
 
     name: str
-    model: Callable[[], TableModel]
+    model: Callable[[], Solver]
     label: str
     caption: str
     sentence: str
@@ -51,10 +52,11 @@ class EstimatorSpec:
     resolves: bool = False
 
 
-def _ridge(target: str = "distance") -> TableModel:
-    from mlem_core.estimators.ridge import RidgeMLEM
+def _ridge(target: str = "distance") -> Solver:
+    # Not RidgeMLEM: an analysis does not wait for scikit-learn.
+    from mlem_core.estimators.ridge_solver import RidgeSolver
 
-    return RidgeMLEM(target=target)
+    return RidgeSolver(target)
 
 
 def _spearman() -> TableModel:

@@ -2,44 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from mlem_core.base.errors import InputError, unknown
-from mlem_core.base.parallel import side_by_side
-from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.base.typing import IntArray
 from mlem_core.data.folds import group_folds
 from mlem_core.data.stimuli import StimulusSet
-from mlem_core.estimators.base import Solution, TableModel, held_out_scores
-from mlem_core.estimators.normal_equations import (
-    NOT_APART,
-    held_out_correlations,
-    moments,
-    penalty_matrices,
-    rank_moments,
-    ridge_weights,
-    training_blocks,
-    value_weights,
-)
-from mlem_core.pairs.tables import PairTables
-
-TARGETS = ("distance", "rank")
-# Salle et al. 2024, appendix B: "α ∈ 10^[-4, 4]".
-ALPHAS: tuple[float, ...] = tuple(10.0**e for e in range(-4, 5))
-# From values that are told apart freely to values that are not told apart.
-BETAS: tuple[float, ...] = (1.0, 10.0, 100.0, 1e3, 1e4)
-# Where telling values apart gains less correlation than this, ρ decides whether it is done: it has
-# to gain so much.
-CLOSE, LEAD = 0.05, 0.01
+from mlem_core.estimators.base import TableModel
+from mlem_core.estimators.ridge_solver import ALPHAS as ALPHAS
+from mlem_core.estimators.ridge_solver import BETAS as BETAS
+from mlem_core.estimators.ridge_solver import RidgeSolver
 
 
-class RidgeMLEM(TableModel):
+class RidgeMLEM(RidgeSolver, TableModel):
     """Metric-learning encoding model fitted by non-negative ridge regression.
 
     Predicts the squared neural distance of two stimuli, min-max scaled over the fitted pairs, as
@@ -91,14 +69,6 @@ class RidgeMLEM(TableModel):
         self.cv = cv
         self.random_state = random_state
 
-    @property
-    def needs_training_ranks(self) -> bool:
-        return self.target == "rank"
-
-    def check(self) -> None:
-        if self.target not in TARGETS:
-            raise unknown("target", self.target, TARGETS)
-
     def inner_folds(
         self, X: StimulusSet | pd.DataFrame, groups: IntArray | None
     ) -> IntArray | None:
@@ -107,137 +77,3 @@ class RidgeMLEM(TableModel):
         if groups is None:
             groups = X.groups if isinstance(X, StimulusSet) else np.arange(len(X))
         return group_folds(np.asarray(groups), self.cv, self.random_state)
-
-    def solve(self, tables: PairTables, left_out: Sequence[int | None]) -> Solution:
-        """Fit every layer on several training sets, each with its own α (or β).
-
-        For a training set, α is the one with the highest mean ρ when each other fold in turn is
-        left out too; of those that score the same the smallest is taken. With the target "rank"
-        the ranks are those among the pairs that leave out the tested fold; the pairs that choose α
-        have a part in them, the tested ones have none.
-
-        Raises InputError: fewer than three folds for nested cross-validation; ranks that the tables
-        lack.
-        """
-        alphas = tuple(self.alphas)
-        if tables.resolved:
-            apart = [NOT_APART] * (len(alphas) if len(self.betas) > 1 else 0)
-            alphas = (*self.betas, *apart)
-        several, ranked = len(alphas) > 1, self.target == "rank"
-        n_folds = tables.n_folds
-        if several and n_folds < 3 and any(out is not None for out in left_out):
-            raise InputError(
-                f"found {n_folds} folds; nested cross-validation needs at least 3, since one is "
-                "left out to test and one to choose α."
-            )
-
-        def without(*folds: int | None) -> tuple[int, ...]:
-            """A training set by the folds that it leaves out; ranks are those without the first."""
-            given = [fold for fold in folds if fold is not None]
-            return tuple(given if ranked else sorted(given))
-
-        inner = [without(k, j) for k in left_out for j in range(n_folds * several) if j != k]
-        sets = list(dict.fromkeys([*inner, *(without(k) for k in left_out)]))
-        blocks = training_blocks(tables, sets)
-        equations = (
-            rank_moments(tables, blocks, [folds[0] if folds else None for folds in sets])
-            if ranked
-            else moments(tables, blocks)
-        )
-        if tables.resolved:
-            fitted = value_weights(tables, equations, self.betas, self.alphas if several else ())
-        else:
-            fitted = ridge_weights(equations, penalty_matrices(tables, alphas))
-
-        def inner_weights(i: int, j: int) -> FloatArray:
-            """(n_layers, n_alphas, n_columns) without the i-th fold left out, and fold j."""
-            return fitted[:, sets.index(without(left_out[i], j))]
-
-        best = np.zeros((len(left_out), tables.n_layers), dtype=np.int64)
-        if several:
-            best = _Nested(tables, left_out, inner_weights).best(np.asarray(alphas) < NOT_APART)
-        best = best.T
-        at = [sets.index(without(k)) for k in left_out]
-        coef = np.take_along_axis(fitted[:, at], best[:, :, None, None], axis=2)[:, :, 0]
-        predicted = np.einsum("si,lsi->ls", equations.x_mean[at], coef)
-        return Solution(coef, equations.y_mean[:, at] - predicted, np.asarray(alphas)[best])
-
-
-@dataclass(frozen=True)
-class _Nested:
-    """The choice among n_alphas strengths within training sets.
-
-    Attributes
-    ----------
-    tables : of n_layers layers
-    left_out : for each of n_sets training sets the fold that it is without, or None
-    weights : called with the number of a training set and another fold, those (n_layers, n_alphas,
-        n_columns) that are fitted without it too
-    """
-
-    tables: PairTables
-    left_out: Sequence[int | None]
-    weights: Callable[[int, int], FloatArray]
-
-    def best(self, apart: NDArray[np.bool_]) -> IntArray:
-        """(n_sets, n_layers) which strength is the best; of those that are equally good the first.
-
-        Where features are resolved, the best by the correlation of the predictions with ranks; but
-        where telling values apart gains little by this, it is done if it gains enough by ρ.
-
-        Parameters
-        ----------
-        apart : (n_alphas,) whether values are told apart, where features are resolved
-        """
-
-        def rho(tables: PairTables, weights: FloatArray, fold: int, series: int = 1) -> FloatArray:
-            return held_out_scores(tables, weights, fold, series).rho
-
-        if not self.tables.resolved:
-            return _first_best(self._scores(partial(rho, series=len(apart))))
-        by = self._scores(held_out_correlations)
-        best = _first_best(by)
-        if apart.all():
-            return best
-        close = by.max(axis=-1) - by[..., ~apart].max(axis=-1) < CLOSE
-        layers = np.flatnonzero(close.any(axis=0))
-        if len(layers):
-            own = _first_best(by[..., apart])[:, layers]
-
-            def few(i: int, j: int) -> FloatArray:
-                weights = self.weights(i, j)[layers]
-                resolved = weights[np.arange(len(layers)), own[i]]
-                return np.concatenate((weights[:, ~apart], resolved[:, None]), axis=1)
-
-            tables = self.tables.of_layers(layers.tolist())
-            by_rho = _Nested(tables, self.left_out, few)._scores(rho)
-            by_rho[..., -1] -= LEAD
-            found = _first_best(by_rho)
-            places = np.append(np.flatnonzero(~apart), 0)[found]
-            chosen = np.where(found == (~apart).sum(), own, places)
-            best[:, layers] = np.where(close[:, layers], chosen, best[:, layers])
-        return best
-
-    def _scores(self, score: Callable[[PairTables, FloatArray, int], FloatArray]) -> FloatArray:
-        """(n_sets, n_layers, n_alphas) means over the other folds."""
-
-        def tests(j: int) -> tuple[list[int], FloatArray]:
-            # Every model that saw nothing of fold j, at once: they order its pairs nearly alike.
-            others = [i for i, k in enumerate(self.left_out) if k != j]
-            weights = np.stack([self.weights(i, j) for i in others], axis=1)
-            n_layers, n_others, n_alphas, n_columns = weights.shape
-            found = score(self.tables, weights.reshape(n_layers, -1, n_columns), j)
-            return others, found.reshape(n_layers, n_others, n_alphas).swapaxes(0, 1)
-
-        n_folds = self.tables.n_folds
-        parts = side_by_side(tests, range(n_folds))
-        sums = np.zeros((len(self.left_out), *parts[0][1].shape[1:]))
-        for others, found in parts:
-            sums[others] += found
-        n_tested = np.array([n_folds - (k is not None) for k in self.left_out])
-        return np.asarray(sums / n_tested[:, None, None])
-
-
-def _first_best(scores: FloatArray) -> IntArray:
-    """The first of the highest scores (..., n), up to rounding."""
-    return np.argmax(scores >= scores.max(axis=-1, keepdims=True) - 1e-12, axis=-1)

@@ -105,7 +105,7 @@ def score_replicates(
     Parameters
     ----------
     coefficients : (n_layers, n_folds, n_columns) weights of the models, see
-        `mlem_core.estimators.base.FoldFits`
+        `mlem_core.estimators.solver.FoldFits`
     weights : (n_replicates, n_groups) how often each sentence counts, such as
         `LayerPairs.bootstrap_weights` gives
     importance : False leaves it 0, which is quicker

@@ -18,7 +18,6 @@ from mlem_core.base.text import listed, number
 from mlem_core.base.typing import Counted, Layer, layers_in
 from mlem_core.inference import caveats
 from mlem_core.inference.layer_pairs import LayerPairs
-from mlem_core.inference.permutation import chance_terms, permuted_terms
 from mlem_core.inference.replicates import resampled_terms
 from mlem_core.measures.decomposition import UNEXPLAINED, ceilings_of, decompose
 from mlem_core.measures.shapley import EXACT_FEATURES
@@ -296,6 +295,8 @@ def with_intervals(
         Too few replicates or sentences; more than 12 features; representations that are no longer
         in the store.
     """
+    from mlem_core.inference.permutation import chance_terms, permuted_terms
+
     features, n = list(why.features["term"]), len(why.terms)
     if len(features) > EXACT_FEATURES:
         raise InputError(

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from mlem_core.base.typing import Counted, FloatArray
-from mlem_core.estimators.base import FoldFits
+from mlem_core.estimators.solver import FoldFits
 from mlem_core.inference.bootstrap import ScoreReplicates
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.measures.importance import permutation_importance

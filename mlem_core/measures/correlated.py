@@ -18,8 +18,8 @@ from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.labels import Names
 from mlem_core.base.text import minus
 from mlem_core.base.typing import FloatArray, Layer
-from mlem_core.estimators.base import FoldFits
 from mlem_core.estimators.registry import estimator_named
+from mlem_core.estimators.solver import FoldFits
 from mlem_core.measures.decomposition import by_pattern
 from mlem_core.measures.importance import MAX_CELLS, permutation_importance
 from mlem_core.measures.similarity import feature_correlations
@@ -39,7 +39,7 @@ def conditional_importance(tables: PairTables, weights: FloatArray) -> FloatArra
 
     Parameters
     ----------
-    weights : (n_layers, n_folds, n_columns), see `mlem_core.estimators.base.FoldFits`
+    weights : (n_layers, n_folds, n_columns), see `mlem_core.estimators.solver.FoldFits`
 
     Returns
     -------

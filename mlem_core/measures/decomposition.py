@@ -250,7 +250,7 @@ def score_terms(tables: PairTables, weights: FloatArray) -> FloatArray:
 
     Parameters
     ----------
-    weights : (n_layers, n_folds, n_columns), see `mlem_core.estimators.base.FoldFits`
+    weights : (n_layers, n_folds, n_columns), see `mlem_core.estimators.solver.FoldFits`
 
     Returns
     -------

@@ -6,8 +6,8 @@ import numpy as np
 
 from mlem_core.base.parallel import side_by_side
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.estimators.base import FoldFits
 from mlem_core.estimators.registry import check_values, estimator_named
+from mlem_core.estimators.solver import FoldFits
 from mlem_core.pairs.ranks import score_patterns
 from mlem_core.pairs.tables import HeldOut, PairTables
 
@@ -31,7 +31,7 @@ def permutation_importance(tables: PairTables, weights: FloatArray) -> FloatArra
     Parameters
     ----------
     tables : pair tables of n_layers layers
-    weights : (n_layers, n_folds, n_columns), see `mlem_core.estimators.base.FoldFits`
+    weights : (n_layers, n_folds, n_columns), see `mlem_core.estimators.solver.FoldFits`
 
     Returns
     -------

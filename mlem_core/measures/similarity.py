@@ -90,13 +90,18 @@ def agreement(first: FloatArray, second: FloatArray) -> float:
     -------
     float; NaN with fewer than three layers or where one triangle is constant
     """
-    from scipy.stats import spearmanr
-
     upper = np.triu_indices(len(first), 1)
     a, b = first[upper], second[upper]
-    if len(a) < 2 or np.ptp(a) == 0 or np.ptp(b) == 0:
+    if len(a) < 2 or not (np.ptp(a) > 0 and np.ptp(b) > 0):
         return float("nan")
-    return float(spearmanr(a, b).statistic)
+    return float(np.corrcoef(average_ranks(a), average_ranks(b))[0, 1])
+
+
+def average_ranks(values: FloatArray) -> FloatArray:
+    """Average ranks (n,) of numbers (n,), from 1."""
+    _, tie, times = np.unique(values, return_inverse=True, return_counts=True)
+    ranks: FloatArray = (np.cumsum(times) - (times - 1) / 2)[tie]
+    return ranks
 
 
 def most_alike(
@@ -145,8 +150,6 @@ def mds_map(dissimilarities: FloatArray, *, max_iter: int = 300) -> FloatArray:
 
     Source: Salle et al. 2024, figures 2 and 4 (Kruskal 1964).
     """
-    from sklearn.manifold import MDS
-
     n = len(dissimilarities)
     if n < 3 or not dissimilarities.any():
         points = np.zeros((n, 2))
@@ -155,20 +158,35 @@ def mds_map(dissimilarities: FloatArray, *, max_iter: int = 300) -> FloatArray:
         return points
     symmetric = (dissimilarities + dissimilarities.T) / 2
     np.fill_diagonal(symmetric, 0.0)
-    mds = MDS(
-        2,
-        metric="precomputed",
-        init="random",  # not used: where to start is given
-        n_init=1,
-        max_iter=max_iter,
-        normalized_stress=False,
-        random_state=0,
-    )
-    points = mds.fit_transform(symmetric, init=_classical_mds(symmetric))
+    points = _majorised(symmetric, _classical_mds(symmetric), max_iter)
     points -= points.mean(axis=0)
     turned: FloatArray = points @ np.linalg.svd(points, full_matrices=False)[2].T
     largest = turned[np.abs(turned).argmax(axis=0), [0, 1]]
     return turned * np.where(largest < 0, -1.0, 1.0)
+
+
+def _majorised(symmetric: FloatArray, points: FloatArray, max_iter: int) -> FloatArray:
+    """Points (n, 2) of the lowest stress near some others, by Guttman's transform (SMACOF).
+
+    It ends when a step lowers the stress by less than a millionth of the sum of the squared
+    distances.
+
+    Source: de Leeuw 1977; Borg and Groenen 2005, chapter 8.
+    """
+
+    def apart(points: FloatArray) -> FloatArray:
+        x, y = (column[:, None] - column[None, :] for column in points.T)
+        return np.sqrt(x * x + y * y)
+
+    stress, distances = np.inf, apart(points)
+    for _ in range(max_iter):
+        ratio = symmetric / np.where(distances > 0, distances, 1e-5)
+        points = (ratio.sum(axis=1)[:, None] * points - ratio @ points) / len(points)
+        distances, before = apart(points), stress
+        stress = float(((distances - symmetric) ** 2).sum())
+        if before - stress < 1e-6 * float((distances**2).sum()):
+            break
+    return points
 
 
 def _classical_mds(symmetric: FloatArray) -> FloatArray:

@@ -6,11 +6,10 @@ from collections.abc import Collection, Iterable
 
 import numpy as np
 import pandas as pd
-from scipy.stats import rankdata
 
 from mlem_core.base.typing import FloatArray, Layer, layer_name
 from mlem_core.measures.decomposition import Decomposition
-from mlem_core.measures.similarity import tau_by_chance
+from mlem_core.measures.similarity import average_ranks, tau_by_chance
 
 # What counts as a surprise; conventions, which a caption has to name.
 FEWEST = 10  # pairs: of fewer a rank says little
@@ -59,7 +58,7 @@ def surprises(
     if len(a) < FEWEST:
         return pd.DataFrame(columns=COLUMNS)
     of_rsa, of_tau = rsa[a, b], tau[a, b]
-    above_rsa, above_tau = ((rankdata(of) - 0.5) / len(of) for of in (of_rsa, of_tau))
+    above_rsa, above_tau = ((average_ranks(of) - 0.5) / len(of) for of in (of_rsa, of_tau))
     share = np.divide(unexplained[a, b], of_rsa, out=np.zeros(len(a)), where=of_rsa > 0)
     named = np.array(
         [

@@ -19,7 +19,7 @@ import pandas as pd
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.text import listed
 from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
-from mlem_core.estimators.base import held_out_scores
+from mlem_core.estimators.solver import held_out_scores
 from mlem_core.measures.similarity import mds_map
 from mlem_core.pairs.columns import ends, pair_numbers
 from mlem_core.pairs.tables import PairTables
@@ -38,7 +38,7 @@ def value_distances(
     Parameters
     ----------
     tables : pair tables of n_layers layers
-    weights : (n_layers, n_folds, n_columns), see `mlem_core.estimators.base.FoldFits`
+    weights : (n_layers, n_folds, n_columns), see `mlem_core.estimators.solver.FoldFits`
     layers : (model, layer) of each
 
     Returns
@@ -192,7 +192,7 @@ def psd_cost(tables: PairTables, weights: FloatArray) -> FloatArray:
     Parameters
     ----------
     tables : pair tables of n_layers layers, with features that are resolved by value
-    weights : (n_layers, n_folds, n_columns), see `mlem_core.estimators.base.FoldFits`
+    weights : (n_layers, n_folds, n_columns), see `mlem_core.estimators.solver.FoldFits`
 
     Returns
     -------

@@ -16,7 +16,7 @@ from mlem_core.base.labels import Names
 from mlem_core.base.text import listed, many, span
 from mlem_core.estimators.normal_equations import NOT_APART
 from mlem_core.estimators.registry import estimator_named
-from mlem_core.estimators.ridge import ALPHAS
+from mlem_core.estimators.ridge_solver import ALPHAS
 from mlem_core.pairs.columns import coding
 from mlem_core.pairs.designs import n_pairs
 from mlem_core.pairs.distances import distance_named

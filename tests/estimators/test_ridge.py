@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 from inputs import random_case, tables_of
 from sklearn.base import clone
+from sklearn.model_selection import GroupKFold
 
 from mlem_core.base.errors import InputError
 from mlem_core.data.folds import group_folds
@@ -150,6 +151,17 @@ def test_groups_are_never_split():
     assert set(folds) == set(range(5))
     np.testing.assert_array_equal(folds, group_folds(groups, 5, random_state=1))
     assert (folds != group_folds(groups, 5, random_state=2)).any()
+
+
+@pytest.mark.parametrize("seed", [0, 1, 7])
+def test_folds_are_those_of_scikit_learn(seed):
+    groups = 3 * np.random.default_rng(seed).integers(0, 40, 200)
+    expected = np.empty(200, dtype=np.int64)
+    splitter = GroupKFold(5, shuffle=True, random_state=seed)
+    for fold, (_, test) in enumerate(splitter.split(groups, groups=groups)):
+        expected[test] = fold
+    np.testing.assert_array_equal(group_folds(groups, 5, seed), expected)
+    np.testing.assert_array_equal(group_folds(groups, splitter, None), expected)
 
 
 def test_too_few_groups_or_folds():

@@ -150,7 +150,7 @@ def test_the_strength_is_chosen_by_the_correlation_with_held_out_ranks(case, mon
         for p in range(3):
             expected = np.corrcoef(x[test] @ weights[layer, p], ranks)[0, 1]
             assert found[layer, p] == pytest.approx(expected, abs=1e-9)
-    monkeypatch.setattr("mlem_core.estimators.ridge.CLOSE", -1.0)
+    monkeypatch.setattr("mlem_core.estimators.ridge_solver.CLOSE", -1.0)
     fits = RidgeMLEM().cross_validate(tables)
     labels = np.array([*BETAS, *[NOT_APART] * len(ALPHAS)])
     for outer in range(5):

@@ -8,7 +8,8 @@ import pytest
 from scipy import stats
 from scipy.cluster import hierarchy
 from scipy.spatial.distance import pdist, squareform
-from scipy.stats import spearmanr
+from scipy.stats import rankdata, spearmanr
+from sklearn.manifold import MDS
 
 from mlem_core.measures import similarity
 from mlem_core.pairs import rank_store
@@ -119,6 +120,24 @@ def test_a_map_of_points_in_the_plane_keeps_their_distances():
     found = similarity.mds_map(distances)
     np.testing.assert_allclose(squareform(pdist(found)), distances, atol=1e-2)
     np.testing.assert_array_equal(found, similarity.mds_map(distances))
+
+
+def test_a_map_is_that_of_scikit_learn():
+    rows = np.random.default_rng(3).standard_normal((30, 6))
+    distances = squareform(pdist(rows))
+    start = similarity._classical_mds(distances)
+    mds = MDS(2, metric="precomputed", init="random", n_init=1, normalized_stress=False)
+    expected = mds.fit_transform(distances, init=start)
+    found = similarity.mds_map(distances)
+    np.testing.assert_allclose(pdist(found), pdist(expected), atol=1e-9)
+
+
+def test_average_ranks_are_those_of_scipy():
+    values = np.random.default_rng(0).integers(0, 9, 40) / 3
+    np.testing.assert_array_equal(similarity.average_ranks(values), rankdata(values))
+    a, b = (squareform(np.random.default_rng(s).integers(0, 9, 45).astype(float)) for s in (1, 2))
+    expected = spearmanr(squareform(a), squareform(b)).statistic
+    assert similarity.agreement(a, b) == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import re
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ import time
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -184,6 +186,28 @@ print(*sorted(heavy & set(sys.modules)))
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stdout.split()) == (0, []), done.stderr
+
+
+def test_an_analysis_does_not_wait_for_scikit_learn(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    rows = [f"Word {n} here.,{'xy'[n % 2]},{n % 7}" for n in range(60)]
+    (tmp_path / "words.csv").write_text("\n".join(["sentence,kind,size", *rows]), encoding="utf-8")
+    np.savez(tmp_path / "brain.npz", V1=rng.standard_normal((60, 4)), V2=rng.random((60, 4)))
+    code = """
+import sys
+from mlem_core.cli.commands import main
+given = "--stimuli words.csv --representations brain=brain.npz --out found".split()
+status = main(["analyze", *given])
+print(status, *({"sklearn", "scipy.stats"} & set(sys.modules)), file=sys.stderr)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "MLEM_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)},
+    )
+    assert done.stderr.splitlines()[-1] == "0", done.stderr
 
 
 def test_the_core_knows_nothing_of_streamlit() -> None:
