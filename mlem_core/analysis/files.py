@@ -20,7 +20,7 @@ def save(analysis: Analysis, folder: Path | str) -> None:
     """Write the analysis into an existing folder: plain CSV, JSON and .npy, no pickle."""
     target = Path(folder)
     write_csv(analysis.whole, target / "stimuli.csv")
-    tables_io.save(analysis.tables, target / "tables.npz")
+    tables_io.save(analysis.tables, target / "tables.npz", compress=True)
     np.save(target / "rsa.npy", analysis.rsa)
     np.save(target / "folds.npy", analysis.folds)
     pair_errors.save(analysis.pair_errors, target)

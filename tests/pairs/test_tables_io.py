@@ -36,8 +36,11 @@ def test_numbers_of_every_size_come_back():
     assert unpack(pack(np.empty(0, dtype=np.int64))).shape == (0,)
 
 
-def test_ranks_come_back_to_the_last_bit_and_targets_as_closely_as_they_are_known(tables, tmp_path):
-    tables_io.save(tables, tmp_path / "tables.npz")
+@pytest.mark.parametrize("compress", [False, True])
+def test_ranks_come_back_to_the_last_bit_and_targets_as_closely_as_they_are_known(
+    tables, tmp_path, compress
+):
+    tables_io.save(tables, tmp_path / "tables.npz", compress=compress)
     kept = tables_io.load(tmp_path / "tables.npz")
     for name in ("rank_sums", "within_sums", "training_ranks", "counts", "codes", "cell_block"):
         np.testing.assert_array_equal(getattr(kept, name), getattr(tables, name))
@@ -46,13 +49,13 @@ def test_ranks_come_back_to_the_last_bit_and_targets_as_closely_as_they_are_know
         np.testing.assert_array_equal(getattr(kept, name), getattr(tables, name))
     np.testing.assert_allclose(kept.target_sums, tables.target_sums, rtol=1e-11, atol=0)
     assert tables.within_sums.any() and tables.training_ranks.any()
-    tables_io.save(kept, tmp_path / "again.npz")
+    tables_io.save(kept, tmp_path / "again.npz", compress=compress)
     again, once = ((tmp_path / name).read_bytes() for name in ("again.npz", "tables.npz"))
     assert again == once
 
 
 def test_what_is_zero_by_construction_takes_no_room(tables, tmp_path):
-    tables_io.save(tables, tmp_path / "tables.npz")
+    tables_io.save(tables, tmp_path / "tables.npz", compress=True)
     plain = sum(
         array.nbytes for array in (tables.target_sums, tables.rank_sums, tables.within_sums)
     )
@@ -74,9 +77,10 @@ def test_ranks_of_training_pairs_are_read_when_they_are_asked_for_and_stay(table
     assert len(made) == 1
 
 
-def test_a_damaged_file_is_a_plain_error(tables, tmp_path):
+@pytest.mark.parametrize("compress", [False, True])
+def test_a_damaged_file_is_a_plain_error(tables, tmp_path, compress):
     path = tmp_path / "tables.npz"
-    tables_io.save(tables, path)
+    tables_io.save(tables, path, compress=compress)
     data = path.read_bytes()
     for damaged in (data[: len(data) // 2], b"", b"no table", data[:300] + b"x" * 99 + data[399:]):
         path.write_bytes(damaged)
