@@ -252,6 +252,7 @@ def _tables(
                 train_ranks=True,
                 options=PassOptions(
                     keep_ranks=ranks.put,
+                    keep_classes=ranks.put_classes,
                     of_design=scores.put,
                     failed=failed,
                     progress=progress,
@@ -261,6 +262,12 @@ def _tables(
             kept = [i for i in range(len(sources)) if i not in errors]
             rsa = ranks.rsa()[np.ix_(kept, kept)]
             notes = [f"A layer was left out: {errors[i]}" for i in sorted(errors)]
+            if ranks.bound > 0:
+                notes.append(
+                    f"The {ranks.n_pairs:,} pairs of a layer do not fit the memory at once, so "
+                    f"that ranks are exact to within {ranks.bound:.1g} of the pairs among which "
+                    "they are."
+                )
             of_pairs = pair_errors.none()
             if not design.is_complete:
                 parts = ranks.rsa(design.starts[design.parts])[:, kept][:, :, kept]

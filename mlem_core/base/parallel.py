@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -28,3 +29,18 @@ def each(call: Callable[[Any], T], items: Iterable[Any], threads: int) -> list[T
         return [call(item) for item in items]
     with ThreadPoolExecutor(threads) as pool:
         return list(pool.map(call, items))
+
+
+def in_order(call: Callable[[Any], T], items: Iterable[Any], threads: int) -> Iterator[T]:
+    """`call` of each item, by so many threads, in the order of the items; few wait at a time."""
+    if threads == 1:
+        yield from map(call, items)
+        return
+    waiting: deque[Future[T]] = deque()
+    with ThreadPoolExecutor(threads) as pool:
+        for item in items:
+            waiting.append(pool.submit(call, item))
+            if len(waiting) > 2 * threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()

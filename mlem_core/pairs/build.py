@@ -20,7 +20,9 @@ from threadpoolctl import threadpool_limits
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import cores
 from mlem_core.base.typing import FloatArray
+from mlem_core.pairs.classes import RankClasses, class_sums
 from mlem_core.pairs.distances import design_distances, distance_named
+from mlem_core.pairs.layer_distances import LayerDistances, can_be_tiled, layer_distances
 from mlem_core.pairs.layer_sums import LayerSums, layer_sums
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.tables import BY_LAYER, LazyArray, PairTables, without_empty_cells
@@ -29,6 +31,9 @@ from mlem_core.pairs.tables import BY_LAYER, LazyArray, PairTables, without_empt
 HUGE = 1e150
 # All cores share a layer of more pairs: two at once would take twice the memory.
 LARGE = 2**24
+# What a layer takes of memory where all its pairs are sorted at once: distances, keys, ranks.
+PAIR_BYTES = 16
+MEMORY = 2 * 2**30
 
 LayerSource = Callable[[], NDArray[np.floating]]
 
@@ -38,6 +43,8 @@ class PassOptions:
     """How the pass over the pairs is done, and what is told of it; the tables are the same.
 
     keep_ranks : called with a layer's position and its (n_pairs,) doubled ranks
+    keep_classes : called instead, with its position and its classes, where the pairs of a layer do
+        not fit the memory
     of_design : called with a layer's position, and the tables of this layer from each of the
         independent designs that an incomplete design of the pairs is of
     failed : called with the position of a layer whose distances cannot be computed and the error;
@@ -45,14 +52,18 @@ class PassOptions:
     progress : called with the number of layers done and their total
     workers : threads; by default one a core
     device : of torch, a GPU; None is the CPU without torch
+    memory : bytes for the pairs of a layer; where all pairs are compared and need more, they are
+        ranked in classes, see `mlem_core.pairs.classes`
     """
 
     keep_ranks: Callable[[int, NDArray[np.uint32]], None] | None = None
+    keep_classes: Callable[[int, RankClasses], None] | None = None
     of_design: Callable[[int, list[PairTables]], None] | None = None
     failed: Callable[[int, InputError], None] | None = None
     progress: Callable[[int, int], None] | None = None
     workers: int | None = None
     device: str | None = None
+    memory: int = MEMORY
 
 
 def pair_tables(
@@ -77,24 +88,37 @@ def pair_tables(
         that fit ranks need
 
     Raises InputError: as `squared_distances`; a layer whose number of rows is not that of the
-    stimuli.
+    stimuli; one whose distance only gives all pairs at once, where they do not fit the memory.
     """
     options = options or PassOptions()
     names = names or [f"layer {i}" for i in range(len(layers))]
     each = [distance] * len(layers) if isinstance(distance, str) else list(distance)
     for one_of in dict.fromkeys(each):
         distance_named(one_of)
+    n_pairs = index.design.n_pairs
+    in_classes = index.design.is_complete and PAIR_BYTES * n_pairs > options.memory
     # A GPU takes one layer at a time, and so do all cores where one holds much memory.
-    alone = options.device is not None or index.design.n_pairs > LARGE
+    alone = options.device is not None or n_pairs > LARGE or in_classes
     workers = 1 if alone else min(options.workers or cores(), max(1, len(layers)))
     threads = max(1, (options.workers or cores()) // workers)
 
     def one(position: int) -> LayerSums:
-        rows, name = layers[position](), names[position]
+        metric, design, name = each[position], index.design, names[position]
+        if in_classes:
+
+            def distances() -> LayerDistances:
+                return _tiled(layers[position](), index, metric, name, options.memory)
+
+            sums, classes = class_sums(
+                index, distances, train_ranks, memory=options.memory, threads=threads
+            )
+            if options.keep_classes is not None:
+                options.keep_classes(position, classes)
+            return sums
+        rows = layers[position]()
         _check(rows, len(index.folds), name)
-        design = index.design
         squared = design_distances(
-            rows, each[position], design, layer=name, device=options.device, threads=threads
+            rows, metric, design, layer=name, device=options.device, threads=threads
         )
         if options.of_design is not None and not design.is_complete:
             options.of_design(position, _by_design(index, squared, train_ranks, threads))
@@ -132,6 +156,20 @@ def pair_tables(
     if not done_rows:
         raise InputError("no layer is left whose distances can be computed.")
     return _assemble(index, done_rows)
+
+
+def _tiled(
+    rows: NDArray[np.floating], index: PairIndex, distance: str, name: str, memory: int
+) -> LayerDistances:
+    _check(rows, len(index.folds), name)
+    if not can_be_tiled(distance):
+        needed = PAIR_BYTES * index.design.n_pairs
+        raise InputError(
+            f"the distance {distance!r} gives all {index.design.n_pairs:,} pairs of {name} at "
+            f"once, which takes {needed / 2**30:.3g} GB of memory where the budget is "
+            f"{memory / 2**30:.3g} GB; give the distance a tile, or raise the budget."
+        )
+    return layer_distances(rows, distance, layer=name)
 
 
 def _check(rows: NDArray[np.floating], n_stimuli: int, name: str) -> None:

@@ -18,6 +18,7 @@ from mlem_core.pairs.rows import PAIR_ELEMENTS, checked_matrix, checked_rows, eq
 from mlem_core.pairs.tiles import (
     Tile,
     Tiles,
+    cityblock,
     half,
     squared_difference,
     squared_euclidean,
@@ -120,6 +121,18 @@ def _prepared(
     return rows
 
 
+def distinct(
+    representations: NDArray[np.floating], distance: Distance, layer: str
+) -> tuple[FloatArray, IntArray]:
+    """The distinct rows of a layer, prepared, and which of them each stimulus has.
+
+    Parameters and errors as of `squared_distances`.
+    """
+    raw = checked_rows(representations, layer)
+    kept, position = np.unique(equal_rows(raw), return_inverse=True)
+    return _prepared(raw[kept].astype(np.float64), distance, layer, kept), position
+
+
 def squared_distances(
     representations: NDArray[np.floating],
     metric: str = "euclidean",
@@ -151,18 +164,14 @@ def squared_distances(
         return condensed_from_matrix(representations, layer=layer)
     from mlem_core.pairs.kernels.tiles import fill_condensed
 
-    raw = checked_rows(representations, layer)
-    first = equal_rows(raw)
-    kept, position = np.unique(first, return_inverse=True)
-    rows = _prepared(raw[kept].astype(np.float64), distance, layer, kept)
-    n = len(raw)
+    rows, position = distinct(representations, distance, layer)
     if device is not None and distance.torch_tile is not None:
         bands = torch_tiles(rows, distance.torch_tile, distance.squared, device)
     elif distance.tile is not None:
         bands = tiles(rows, distance.tile, distance.squared)
     else:
         bands = _condensed_bands(distance, rows)
-    condensed = np.empty(n_pairs(n))
+    condensed = np.empty(n_pairs(len(position)))
     order = np.argsort(position, kind="stable")
     for start, _, band in bands:
         fill_condensed(band, start, order, position[order], condensed)
@@ -344,12 +353,6 @@ def _cityblock_along(*args: Any) -> None:
     cityblock_along(*args)
 
 
-def _cityblock(rows: FloatArray) -> FloatArray:
-    from scipy.spatial.distance import pdist
-
-    return pdist(rows, "cityblock")
-
-
 for _distance in (
     Distance(
         "euclidean",
@@ -365,7 +368,7 @@ for _distance in (
     _angular("cosine", _unit_rows, "zeros only"),
     Distance(
         "manhattan",
-        condensed=_cityblock,
+        tile=cityblock,
         torch_tile=torch_cityblock,
         pairwise=lambda a, b: np.abs(a - b).sum(axis=1),
         along=_cityblock_along,

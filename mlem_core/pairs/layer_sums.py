@@ -16,7 +16,10 @@ from mlem_core.pairs.ranks import Keys, doubled_ranks, keys_of
 
 @dataclass(frozen=True)
 class LayerSums:
-    """One layer's row of each array of `PairTables`."""
+    """One layer's row of each array of `PairTables`.
+
+    rank_bound : by what share of the pairs among which it is a rank is off at most
+    """
 
     target_sums: FloatArray
     rank_sums: FloatArray
@@ -27,6 +30,7 @@ class LayerSums:
     target_high: FloatArray
     train_sums: FloatArray | None = None
     train_squares: FloatArray | None = None
+    rank_bound: float = 0.0
 
 
 def layer_sums(
@@ -124,7 +128,7 @@ class _Ranked(NamedTuple):
             found[start : start + LANES] = sums.T[: len(some)] / 2
             ties[start : start + LANES] = tied[: len(some)]
         own -= index.counts * (blocks[block] + 1)
-        return cls(found, _squares(sets @ blocks, ties), own / 2, _squares(blocks, own_tied))
+        return cls(found, squares_of(sets @ blocks, ties), own / 2, squares_of(blocks, own_tied))
 
 
 def _swept(
@@ -139,7 +143,7 @@ def _swept(
     return sums, ties, own, own_ties
 
 
-def _squares(pairs: IntArray, ties: FloatArray) -> FloatArray:
+def squares_of(pairs: IntArray, ties: FloatArray) -> FloatArray:
     """Sums of the squared centred average ranks of so many pairs; `ties` are Σ (t³ - t)."""
     n = pairs.astype(np.float64)
     return (n**3 - n - ties) / 12

@@ -15,6 +15,8 @@ from threadpoolctl import threadpool_limits
 
 from mlem_core.base.parallel import cores
 from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.pairs.class_products import class_products
+from mlem_core.pairs.classes import RankClasses
 
 # Ranks of all layers up to this size stay in memory; larger ones go to a temporary file.
 IN_MEMORY_BYTES = 2**30
@@ -28,6 +30,7 @@ class PairRanks:
         self.n_layers, self.n_pairs = n_layers, n_pairs
         self._file: BinaryIO | None = None
         self._lock = threading.Lock()
+        self._classes: dict[int, RankClasses] = {}
         if 4 * n_layers * self.n_pairs <= IN_MEMORY_BYTES:
             self._ranks = np.empty((n_layers, self.n_pairs), dtype=np.uint32)
         else:
@@ -49,6 +52,15 @@ class PairRanks:
             with self._lock:
                 self._file.seek(4 * layer * self.n_pairs)
                 self._file.write(doubled.data)
+
+    def put_classes(self, layer: int, classes: RankClasses) -> None:
+        """Keep the classes of a layer whose ranks do not fit the memory."""
+        self._classes[layer] = classes
+
+    @property
+    def bound(self) -> float:
+        """By what share of the pairs a rank is off at most."""
+        return max((own.bound for own in self._classes.values()), default=0.0)
 
     def band(self, start: int, stop: int) -> FloatArray:
         """Twice the centred ranks of the pairs start..stop-1, (n_layers, stop - start)."""
@@ -79,6 +91,8 @@ class PairRanks:
         """
         if edges is not None:
             return np.stack([self._rsa(int(a), int(b)) for a, b in itertools.pairwise(edges)])
+        if self._classes:
+            return correlations(class_products(self._classes, self.n_layers))
         return self._rsa(0, self.n_pairs)
 
     def _rsa(self, first: int, last: int) -> FloatArray:
@@ -100,8 +114,13 @@ class PairRanks:
         if (first, last) != (0, self.n_pairs):
             total = np.sum([own for _, own in parts], axis=0)
             products = products - np.outer(total, total) / (last - first)
-        spread = np.sqrt(np.diag(products))
-        both = spread[:, None] * spread[None, :]
-        rsa = np.divide(products, both, out=np.zeros_like(products), where=both > 0)
-        np.fill_diagonal(rsa, 1.0)
-        return np.clip(rsa, -1.0, 1.0)
+        return correlations(products)
+
+
+def correlations(products: FloatArray) -> FloatArray:
+    """From sums of products of the ranks of every two layers to ρ, both (n_layers, n_layers)."""
+    spread = np.sqrt(np.diag(products))
+    both = spread[:, None] * spread[None, :]
+    rsa = np.divide(products, both, out=np.zeros_like(products), where=both > 0)
+    np.fill_diagonal(rsa, 1.0)
+    return np.clip(rsa, -1.0, 1.0)

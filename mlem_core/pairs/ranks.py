@@ -36,6 +36,11 @@ class Keys(NamedTuple):
         return [slice(*ends) for ends in itertools.pairwise([*edges, len(keys)])]
 
 
+def bits_dropped(n_pairs: int) -> int:
+    """How many low bits of the distances of so many pairs are rounded away, see `keys_of`."""
+    return max(1, (n_pairs - 1).bit_length()) - 1
+
+
 def keys_of(distances: FloatArray, overwrite: bool = False, threads: int = 1) -> Keys:
     """Sort the pairs of a layer by distance.
 
@@ -52,7 +57,7 @@ def keys_of(distances: FloatArray, overwrite: bool = False, threads: int = 1) ->
     """
     from mlem_core.pairs.kernels.sweep import to_keys
 
-    number_bits = max(1, (len(distances) - 1).bit_length())
+    number_bits = bits_dropped(len(distances)) + 1
     keys = (distances if overwrite else distances.copy()).view(np.uint64)
     to_keys(keys, number_bits)
     edges = np.linspace(0, len(keys), threads + 1).astype(int)

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import FloatArray
+from mlem_core.pairs.tiles import bands
 
 # Two rows closer than this share of their norm are one representation: a model run in float32
 # gives the same word after the same left context only up to its last bits.
@@ -62,24 +63,35 @@ def checked_rows(representations: NDArray[np.floating], layer: str) -> NDArray[n
 
 
 def checked_matrix(matrix: NDArray[np.floating], layer: str) -> FloatArray:
-    """A matrix of distances (n_stimuli, n_stimuli) as float64.
+    """A matrix of distances (n_stimuli, n_stimuli) as float64; raises as `check_matrix`."""
+    check_matrix(np.asanyarray(matrix), layer)
+    return np.asarray(matrix, dtype=np.float64)
+
+
+def check_matrix(square: NDArray[np.floating], layer: str) -> None:
+    """Look through a matrix of distances (n_stimuli, n_stimuli), a band of rows at a time.
 
     Raises InputError: not square, not finite, negative, not symmetric, or not zero on the diagonal.
     """
-    square: FloatArray = np.asarray(matrix, dtype=np.float64)
     if square.ndim != 2 or square.shape[0] != square.shape[1]:
         raise InputError(
             f"{layer} has the shape {square.shape}; a precomputed distance matrix must be square."
         )
-    if not np.isfinite(square).all() or (square < 0).any():
-        row = int(np.argmin((np.isfinite(square) & (square >= 0)).all(axis=1))) + 1
-        raise InputError(
-            f"{layer} holds a distance in row {row} that is negative or not finite; distances must "
-            "be finite and at least 0."
-        )
-    scale = square.max(initial=0.0)
-    if not np.allclose(square, square.T, rtol=1e-6, atol=1e-9 * scale):
-        raise InputError(f"{layer} is not symmetric; a distance matrix must equal its transpose.")
+    scale = 0.0
+    for start, stop in bands(len(square), PAIR_ELEMENTS):
+        band = square[start:stop]
+        fine = (np.isfinite(band) & (band >= 0)).all(axis=1)
+        if not fine.all():
+            raise InputError(
+                f"{layer} holds a distance in row {start + int(np.argmin(fine)) + 1} that is "
+                "negative or not finite; distances must be finite and at least 0."
+            )
+        scale = max(scale, float(band.max(initial=0.0)))
+    for start, stop in bands(len(square), PAIR_ELEMENTS):
+        own, mirrored = square[start:stop, start:], square[start:, start:stop].T
+        if not np.allclose(own, mirrored, rtol=1e-6, atol=1e-9 * scale):
+            raise InputError(
+                f"{layer} is not symmetric; a distance matrix must equal its transpose."
+            )
     if (np.diag(square) > 1e-9 * scale).any():
         raise InputError(f"{layer} has a distance of a stimulus to itself that is not 0.")
-    return square

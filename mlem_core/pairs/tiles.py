@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 Tiles = Iterator[tuple[int, int, FloatArray]]
 # What makes a tile: of the rows, their squared norms, start and stop.
 Tile = Callable[[Any, Any, int, int], Any]
-
 # Below this share of the squared norms, |x|² + |y|² - 2xy has lost too many digits.
 CANCELLATION = 1e-8
 CHUNK_ELEMENTS = 2**19
@@ -29,10 +28,20 @@ def tiles(rows: FloatArray, tile: Tile, squared: bool) -> Tiles:
 
     `squared` says whether those that `tile` gives are squared already.
     """
+    band = band_of(rows, tile, squared)
+    for start, stop in bands(len(rows), CHUNK_ELEMENTS):
+        yield start, stop, band(start, stop)
+
+
+def band_of(rows: FloatArray, tile: Tile, squared: bool) -> Callable[[int, int], FloatArray]:
+    """What gives the squared distances of the rows start..stop-1 to those from `start` on."""
     squares = np.einsum("ij,ij->i", rows, rows)
-    for start, stop in _bands(len(rows), CHUNK_ELEMENTS):
-        found = tile(rows, squares, start, stop)
-        yield start, stop, found if squared else np.square(found, out=found)
+
+    def band(start: int, stop: int) -> FloatArray:
+        found: FloatArray = tile(rows, squares, start, stop)
+        return found if squared else np.square(found, out=found)
+
+    return band
 
 
 def torch_tiles(rows: FloatArray, tile: Tile, squared: bool, device: str) -> Tiles:
@@ -41,12 +50,13 @@ def torch_tiles(rows: FloatArray, tile: Tile, squared: bool, device: str) -> Til
 
     there = torch.from_numpy(rows).to(device)
     squares = (there * there).sum(dim=1)
-    for start, stop in _bands(len(rows), TORCH_ELEMENTS):
+    for start, stop in bands(len(rows), TORCH_ELEMENTS):
         found = tile(there, squares, start, stop)
         yield start, stop, (found if squared else found.square_()).cpu().numpy()
 
 
-def _bands(n: int, elements: int) -> Iterator[tuple[int, int]]:
+def bands(n: int, elements: int) -> Iterator[tuple[int, int]]:
+    """Bands of a matrix of n rows: (start, stop), of about so many elements."""
     height = max(16, elements // max(1, n))
     for start in range(0, n, height):
         yield start, min(n, start + height)
@@ -60,6 +70,13 @@ def squared_euclidean(rows: FloatArray, squares: FloatArray, start: int, stop: i
     tile: FloatArray = left @ right.T
     finish_squared(tile, left, right, squares[start:], CANCELLATION)
     return tile
+
+
+def cityblock(rows: FloatArray, _: FloatArray, start: int, stop: int) -> FloatArray:
+    """A tile of Manhattan distances."""
+    from scipy.spatial.distance import cdist
+
+    return cdist(rows[start:stop], rows[start:], "cityblock")
 
 
 def squared_difference(a: FloatArray, b: FloatArray) -> FloatArray:
