@@ -87,13 +87,17 @@ def class_sums(
     with threadpool_limits(1):
         ranked = _ranked(plan, tiles, to, threads)
         free: SimpleQueue[tuple[IntArray, FloatArray]] = SimpleQueue()
+        sets = plan.block, plan.lane
         for _ in range(threads):
             ends = np.repeat([[np.inf], [-np.inf]], index.n_blocks, axis=1)
             free.put((np.zeros((index.n_cells, plan.n_shared + 1), dtype=np.int64), ends))
 
+        values = index.look.values
+        _, one, type_ = np.unique(values, axis=0, return_index=True, return_inverse=True)
+
         def summed(band: tuple[int, int]) -> FloatArray:
             targets, tile, found = np.zeros(index.n_cells), tiles.of(*band), free.get()
-            sum_classes(tile, index.look, plan.block, plan.lane, to, ranked.ranks, targets, *found)
+            sum_classes(tile, index.look, type_, one, *sets, to, ranked.ranks, targets, *found)
             free.put(found)
             return targets
 
@@ -285,16 +289,19 @@ def class_map(sample: FloatArray, n_classes: int, n_pairs: int) -> ClassMap:
     pairs = np.diff(np.searchsorted(keys, knots)) + max(1.0, n / len(width) / 8)
     room = max(0, n_classes - len(width))
     sizes = np.minimum(1 + (room * (pairs / pairs.sum())).astype(np.int64), width)
-    first = np.searchsorted(knots, starts, side="right") - 1
+    base = np.cumsum(sizes) - sizes
+    # A little less, so that no rounding reaches the next segment.
+    scale = np.where(sizes == width, 1.0, sizes / width * (1 - 2.0**-50))
+    at = np.searchsorted(knots, starts).clip(max=len(width) - 1)
+    single = (knots[at] == starts) & (width[at] == 1 << shift)
     return ClassMap(
         dropped=dropped,
         knots=knots,
-        base=np.cumsum(sizes) - sizes,
-        # A little less, so that no rounding reaches the next segment.
-        scale=np.where(sizes == width, 1.0, sizes / width * (1 - 2.0**-50)),
+        base=base,
+        scale=scale,
         low=low,
         shift=shift,
-        first=np.concatenate(([0], first.clip(0, len(width) - 1), [len(width) - 1])),
+        slots=np.stack([np.where(single, base[at], -1), scale[at]], axis=1),
         alone=np.repeat(sizes == width, sizes),
     )
 

@@ -80,11 +80,16 @@ def _slot_of(key: int, keys: Array, pattern: Array) -> Any:
 
 
 @numba.njit(nogil=True, cache=True, inline="always")  # type: ignore[untyped-decorator, unused-ignore]
+def pattern_of(i: int, j: int, look: Lookup) -> int:
+    """The pattern of two stimuli, which some pair of the index has."""
+    key = _key_of(i, j, look.values, look.width, look.start, look.terms, look.differ)
+    return look.pattern[_slot_of(key, look.keys, look.pattern)]
+
+
+@numba.njit(nogil=True, cache=True, inline="always")  # type: ignore[untyped-decorator, unused-ignore]
 def cell_of(i: int, j: int, look: Lookup) -> int:
     """The cell of two stimuli, of which some pair of the index has the pattern."""
-    key = _key_of(i, j, look.values, look.width, look.start, look.terms, look.differ)
-    pattern = look.pattern[_slot_of(key, look.keys, look.pattern)]
-    return look.number[look.offset[look.part[i], look.part[j]] + pattern]
+    return look.number[look.offset[look.part[i], look.part[j]] + pattern_of(i, j, look)]
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]

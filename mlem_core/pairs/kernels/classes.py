@@ -8,7 +8,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from mlem_core.pairs.kernels.cells import Lookup, cell_of
+from mlem_core.pairs.kernels.cells import Lookup, pattern_of
 from mlem_core.pairs.kernels.sweep import NEGATIVE_ZERO
 
 Array = NDArray[Any]
@@ -27,8 +27,9 @@ class ClassMap(NamedTuple):
     knots : (n_segments + 1,) int64 keys, ascending, the first 0, the last above all
     base : (n_segments,) int64 the first class of each segment
     scale : (n_segments,) classes a key
-    low, shift, first : a key stands in slot 0 if it is below `low`, else in slot 1 +
-        (key - low >> shift), or the last; slot s begins in segment first[s]
+    low, shift : a key from `low` on is in slot (key - low) >> shift
+    slots : (n_slots, 2) the first class of a slot and its classes a key; or, below 0, no such thing
+        where a slot is of several segments
     alone : (n_classes,) whether a class is of one key
     """
 
@@ -38,7 +39,7 @@ class ClassMap(NamedTuple):
     scale: Array
     low: int
     shift: int
-    first: Array
+    slots: Array
     alone: Array
 
 
@@ -64,19 +65,15 @@ class Tile(NamedTuple):
     stop: int
 
 
-@numba.njit(nogil=True, cache=True, inline="always")  # type: ignore[untyped-decorator, unused-ignore]
-def _class_of(key: Any, to: ClassMap) -> int:
-    slot = 0
-    if key >= to.low:
-        slot = 1 + min((key - to.low) >> to.shift, len(to.first) - 3)
-    segment, top = to.first[slot], to.first[slot + 1]
+@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
+def _search(key: int, to: ClassMap) -> int:
+    segment, top = 0, len(to.base) - 1
     while segment < top:
         middle = (segment + top + 1) >> 1
         if to.knots[middle] <= key:
             segment = middle
         else:
             top = middle - 1
-    # Products of floats are monotone, and so is what is left when their ends are cut off.
     return to.base[segment] + np.int64(float(key - to.knots[segment]) * to.scale[segment])
 
 
@@ -85,21 +82,35 @@ def classes_of(bits: Array, to: ClassMap, classes: Array) -> None:
     """The classes (n,) int64 of distances of at least 0, given by their bits (n,)."""
     dropped = np.uint64(to.dropped)
     half = (np.uint64(1) << dropped) >> np.uint64(1)
+    mask = (np.int64(1) << to.shift) - 1
     for k in range(len(bits)):
         value = np.uint64(0) if bits[k] == NEGATIVE_ZERO else bits[k]
-        classes[k] = _class_of(np.int64((value + half) >> dropped), to)
+        key = np.int64((value + half) >> dropped)
+        beyond = key - to.low
+        slot = np.uint64(beyond) >> np.uint64(to.shift)
+        # Products of floats are monotone, and so is what is left when their ends are cut off.
+        if slot < len(to.slots) and to.slots[slot, 0] >= 0:
+            within = float(beyond & mask) * to.slots[slot, 1]
+            classes[k] = np.int64(to.slots[slot, 0]) + np.int64(within)
+        else:
+            classes[k] = _search(key, to)
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
-def _look_up(tile: Tile, a: int, b: int, bits: Array) -> None:
+def _look_up(tile: Tile, a: int, b: int, found: Array) -> Array:
     """The bits of the distances of the a-th stimulus to the b-th and those after it.
 
     Stimuli of one row are at distance 0, and all of them at the same distance from any other.
+    Returns those that are filled (n,), or a part of the tile that has them.
     """
-    own = tile.bits[tile.row[a] - tile.start]
-    for k in range(len(bits)):
+    own, n = tile.bits[tile.row[a] - tile.start], len(found)
+    first = tile.row[b] - tile.start
+    if tile.row[b] > tile.row[a] and tile.row[b + n - 1] - tile.row[b] == n - 1:
+        return own[first : first + n]
+    for k in range(n):
         other = tile.row[b + k]
-        bits[k] = np.uint64(0) if other == tile.row[a] else own[other - tile.start]
+        found[k] = np.uint64(0) if other == tile.row[a] else own[other - tile.start]
+    return found
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
@@ -111,14 +122,14 @@ def count_classes(tile: Tile, column: Array, to: ClassMap, counts: Array) -> int
     column : (n_parts, n_parts) int64 the column of the pairs between two parts
     counts : (n_classes, n_columns) uint32, added to
     """
-    bits, classes = np.empty(WINDOW, dtype=np.uint64), np.empty(WINDOW, dtype=np.int64)
+    memory, classes = np.empty(WINDOW, dtype=np.uint64), np.empty(WINDOW, dtype=np.int64)
     n, touched = len(tile.row), 0
     for a in range(tile.first, tile.stop):
         columns = column[tile.part[a]]
         for b in range(a + 1, n, WINDOW):
             size = min(WINDOW, n - b)
-            _look_up(tile, a, b, bits[:size])
-            classes_of(bits[:size], to, classes)
+            bits = _look_up(tile, a, b, memory[:size])
+            classes_of(bits, to, classes)
             for k in range(size):
                 touched += counts[classes[k], 0]
             for k in range(size):
@@ -169,6 +180,8 @@ def fill_ranks(
 def sum_classes(
     tile: Tile,
     look: Lookup,
+    type_: Array,
+    one: Array,
     block: Array,
     lane: Array,
     to: ClassMap,
@@ -181,7 +194,9 @@ def sum_classes(
 
     Parameters
     ----------
-    look : see `mlem_core.pairs.kernels.cells.cell_of`
+    look : see `mlem_core.pairs.kernels.cells.pattern_of`
+    type_, one : (n_stimuli,) the type of each stimulus, those with equal values being of one, and
+        (n_types,) a stimulus of each
     block : (n_parts, n_parts) int64 the block of the pairs between two parts
     lane : (n_blocks,) int64 which of the sets is that of the pairs of a block alone
     ranks : (n_classes, n_sets) of `fill_ranks`
@@ -190,27 +205,36 @@ def sum_classes(
         block's own; added to
     ends : (2, n_blocks) lowest and highest squared distance
     """
-    bits, classes = np.empty(WINDOW, dtype=np.uint64), np.empty(WINDOW, dtype=np.int64)
-    values, cells = bits.view(np.float64), np.empty(WINDOW, dtype=np.int64)
+    memory, classes = np.empty(WINDOW, dtype=np.uint64), np.empty(WINDOW, dtype=np.int64)
     n, n_shared, touched = len(tile.row), sums.shape[1] - 1, 0
+    patterns = np.empty(len(one), dtype=np.int32)
     for a in range(tile.first, tile.stop):
-        blocks = block[tile.part[a]]
+        i = tile.order[a]
+        blocks, offsets = block[tile.part[a]], look.offset[look.part[i]]
+        known = n - a > len(one)
+        if known:
+            for t in range(len(one)):
+                patterns[t] = pattern_of(i, one[t], look)
         for b in range(a + 1, n, WINDOW):
             size = min(WINDOW, n - b)
-            _look_up(tile, a, b, bits[:size])
-            classes_of(bits[:size], to, classes)
+            bits = _look_up(tile, a, b, memory[:size])
+            values = bits.view(np.float64)
+            classes_of(bits, to, classes)
             for k in range(size):
                 touched += ranks[classes[k], 0]
             for k in range(size):
-                cells[k] = cell_of(tile.order[a], tile.order[b + k], look)
-            for k in range(size):
-                of, cell, own = ranks[classes[k]], cells[k], blocks[tile.part[b + k]]
-                targets[cell] += values[k]
+                j = tile.order[b + k]
+                pattern = patterns[type_[j]] if known else pattern_of(i, j, look)
+                cell = look.number[offsets[look.part[j]] + pattern]
+                of, own, value = ranks[classes[k]], blocks[tile.part[b + k]], values[k]
+                targets[cell] += value
                 for s in range(n_shared):
                     sums[cell, s] += of[s]
                 sums[cell, n_shared] += of[lane[own]]
-                ends[0, own] = min(ends[0, own], values[k])
-                ends[1, own] = max(ends[1, own], values[k])
+                if value < ends[0, own]:
+                    ends[0, own] = value
+                if value > ends[1, own]:
+                    ends[1, own] = value
     return touched
 
 
