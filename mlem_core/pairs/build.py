@@ -20,12 +20,18 @@ from threadpoolctl import threadpool_limits
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import cores
 from mlem_core.base.typing import FloatArray
-from mlem_core.pairs.classes import RankClasses, class_sums
-from mlem_core.pairs.distances import design_distances, distance_named
-from mlem_core.pairs.layer_distances import LayerDistances, can_be_tiled, layer_distances
+from mlem_core.pairs.classes import class_sums
+from mlem_core.pairs.distances import (
+    can_be_tiled,
+    design_distances,
+    distance_named,
+    layer_distances,
+)
 from mlem_core.pairs.layer_sums import LayerSums, layer_sums
 from mlem_core.pairs.patterns import PairIndex
+from mlem_core.pairs.rank_classes import RankClasses
 from mlem_core.pairs.tables import BY_LAYER, LazyArray, PairTables, without_empty_cells
+from mlem_core.pairs.tiles import LayerDistances
 
 # The square of a larger number, summed over units, may be more than a float64 can hold.
 HUGE = 1e150

@@ -20,12 +20,12 @@ from threadpoolctl import threadpool_limits
 
 from mlem_core.base.parallel import in_order
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.pairs.condensed import n_pairs
-from mlem_core.pairs.layer_distances import LayerDistances
+from mlem_core.pairs.designs import bands, n_pairs
 from mlem_core.pairs.layer_sums import LayerSums, squares_of
 from mlem_core.pairs.patterns import PairIndex, left_out, tested_blocks
+from mlem_core.pairs.rank_classes import TILE_ELEMENTS, RankClasses
 from mlem_core.pairs.ranks import bits_dropped
-from mlem_core.pairs.tiles import bands
+from mlem_core.pairs.tiles import LayerDistances
 
 if TYPE_CHECKING:
     from mlem_core.pairs.kernels.classes import ClassMap, Tile
@@ -41,25 +41,8 @@ SLOTS = 2**13
 TIMES = 3
 # A key keeps at least 24 bits of the mantissa, however many pairs there are.
 DROPPED = 28
-TILE_ELEMENTS = 2**21
 # Above all bits of finite numbers.
 INFINITY = 0x7FF0000000000000
-
-
-@dataclass(frozen=True)
-class RankClasses:
-    """The ranks of a layer's pairs, by the class of their distance.
-
-    source : gives the distances again
-    to : tells the class of each
-    ranks : (n_classes,) float32 centred average ranks, as a share of the pairs
-    bound : `LayerSums.rank_bound` of the layer
-    """
-
-    source: Callable[[], LayerDistances]
-    to: ClassMap
-    ranks: NDArray[np.float32]
-    bound: float
 
 
 def class_sums(

@@ -47,6 +47,13 @@ def row_slices(n_stimuli: int) -> Iterator[tuple[int, slice]]:
         start = stop
 
 
+def bands(n: int, elements: int) -> Iterator[tuple[int, int]]:
+    """Bands of the rows of a matrix of n rows: (start, stop), of about so many elements."""
+    height = max(16, elements // max(1, n))
+    for start in range(0, n, height):
+        yield start, min(n, start + height)
+
+
 def ends_of(places: IntArray, n_stimuli: int) -> tuple[IntArray, IntArray]:
     """The two stimuli, the lower first, of the pairs at these places."""
     starts = np.cumsum(np.arange(n_stimuli - 1, 0, -1)) - np.arange(n_stimuli - 1, 0, -1)

@@ -14,10 +14,19 @@ from mlem_core.base.parallel import each
 from mlem_core.base.text import listed
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.pairs.designs import PairDesign, n_pairs, places_of, row_slices
-from mlem_core.pairs.rows import PAIR_ELEMENTS, checked_matrix, checked_rows, equal_rows
+from mlem_core.pairs.rows import (
+    PAIR_ELEMENTS,
+    check_matrix,
+    checked_matrix,
+    checked_rows,
+    equal_rows,
+)
 from mlem_core.pairs.tiles import (
+    Band,
+    LayerDistances,
     Tile,
     Tiles,
+    band_of,
     cityblock,
     half,
     squared_difference,
@@ -121,7 +130,7 @@ def _prepared(
     return rows
 
 
-def distinct(
+def _distinct(
     representations: NDArray[np.floating], distance: Distance, layer: str
 ) -> tuple[FloatArray, IntArray]:
     """The distinct rows of a layer, prepared, and which of them each stimulus has.
@@ -164,7 +173,7 @@ def squared_distances(
         return condensed_from_matrix(representations, layer=layer)
     from mlem_core.pairs.kernels.tiles import fill_condensed
 
-    rows, position = distinct(representations, distance, layer)
+    rows, position = _distinct(representations, distance, layer)
     if device is not None and distance.torch_tile is not None:
         bands = torch_tiles(rows, distance.torch_tile, distance.squared, device)
     elif distance.tile is not None:
@@ -176,6 +185,46 @@ def squared_distances(
     for start, _, band in bands:
         fill_condensed(band, start, order, position[order], condensed)
     return condensed
+
+
+def can_be_tiled(metric: str) -> bool:
+    """Whether the distances of a band of stimuli can be had without those of all."""
+    return metric == PRECOMPUTED or distance_named(metric).tile is not None
+
+
+def layer_distances(
+    representations: NDArray[np.floating], metric: str, *, layer: str = "the layer"
+) -> LayerDistances:
+    """The distances that `squared_distances` gives of all pairs at once.
+
+    Parameters and errors as there; `metric` is one that can be tiled, see `can_be_tiled`. A
+    precomputed matrix may be a memory map, of which a band is read at a time.
+    """
+    if metric == PRECOMPUTED:
+        matrix = np.asanyarray(representations)
+        check_matrix(matrix, layer)
+
+        def among(rows: IntArray) -> Band:
+            return lambda start, stop: np.square(
+                matrix[np.ix_(rows[start:stop], rows[start:])], dtype=np.float64
+            )
+
+        return LayerDistances(
+            np.arange(len(matrix)),
+            lambda start, stop: np.square(matrix[start:stop, start:], dtype=np.float64),
+            among,
+            0,
+        )
+    distance = distance_named(metric)
+    tile, squared = distance.tile, distance.squared
+    assert tile is not None
+    rows, position = _distinct(representations, distance, layer)
+    return LayerDistances(
+        position,
+        band_of(rows, tile, squared),
+        lambda some: band_of(rows[some], tile, squared),
+        rows.nbytes,
+    )
 
 
 def _condensed_bands(distance: Distance, rows: FloatArray) -> Tiles:

@@ -15,8 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from mlem_core.base.parallel import cores
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.pairs.class_products import class_products
-from mlem_core.pairs.classes import RankClasses
+from mlem_core.pairs.rank_classes import RankClasses, products_of_ranks
 
 # Ranks of all layers up to this size stay in memory; larger ones go to a temporary file.
 IN_MEMORY_BYTES = 2**30
@@ -92,7 +91,7 @@ class PairRanks:
         if edges is not None:
             return np.stack([self._rsa(int(a), int(b)) for a, b in itertools.pairwise(edges)])
         if self._classes:
-            return correlations(class_products(self._classes, self.n_layers))
+            return correlations(products_of_ranks(self._classes, self.n_layers))
         return self._rsa(0, self.n_pairs)
 
     def _rsa(self, first: int, last: int) -> FloatArray:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import FloatArray
-from mlem_core.pairs.tiles import bands
+from mlem_core.pairs.designs import bands
 
 # Two rows closer than this share of their norm are one representation: a model run in float32
 # gives the same word after the same left context only up to its last bits.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlem_core.base.typing import FloatArray
+from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.pairs.designs import bands
 
 if TYPE_CHECKING:
     import torch
@@ -17,10 +19,37 @@ if TYPE_CHECKING:
 Tiles = Iterator[tuple[int, int, FloatArray]]
 # What makes a tile: of the rows, their squared norms, start and stop.
 Tile = Callable[[Any, Any, int, int], Any]
+# Start and stop of some rows, to their squared distances (stop - start, n) to the n rows from
+# `start` on, of which those above the diagonal are meant.
+Band = Callable[[int, int], FloatArray]
 # Below this share of the squared norms, |x|² + |y|² - 2xy has lost too many digits.
 CANCELLATION = 1e-8
 CHUNK_ELEMENTS = 2**19
 TORCH_ELEMENTS = 2**24
+
+
+@dataclass(frozen=True)
+class LayerDistances:
+    """The distances of a layer, some of them at a time and as often as they are asked for.
+
+    row : (n_stimuli,) the row of each stimulus; equal stimuli have one
+    band : of these rows
+    among : some rows (n,), a row maybe several times, to the band of these
+    nbytes : what it takes of memory
+    """
+
+    row: IntArray
+    band: Band
+    among: Callable[[IntArray], Band]
+    nbytes: int
+
+    @property
+    def n_rows(self) -> int:
+        return int(self.row.max()) + 1
+
+    def of_stimuli(self) -> Band:
+        """The same by stimulus, in their order, equal ones apart."""
+        return self.band if self.n_rows == len(self.row) else self.among(self.row)
 
 
 def tiles(rows: FloatArray, tile: Tile, squared: bool) -> Tiles:
@@ -33,7 +62,7 @@ def tiles(rows: FloatArray, tile: Tile, squared: bool) -> Tiles:
         yield start, stop, band(start, stop)
 
 
-def band_of(rows: FloatArray, tile: Tile, squared: bool) -> Callable[[int, int], FloatArray]:
+def band_of(rows: FloatArray, tile: Tile, squared: bool) -> Band:
     """What gives the squared distances of the rows start..stop-1 to those from `start` on."""
     squares = np.einsum("ij,ij->i", rows, rows)
 
@@ -53,13 +82,6 @@ def torch_tiles(rows: FloatArray, tile: Tile, squared: bool, device: str) -> Til
     for start, stop in bands(len(rows), TORCH_ELEMENTS):
         found = tile(there, squares, start, stop)
         yield start, stop, (found if squared else found.square_()).cpu().numpy()
-
-
-def bands(n: int, elements: int) -> Iterator[tuple[int, int]]:
-    """Bands of a matrix of n rows: (start, stop), of about so many elements."""
-    height = max(16, elements // max(1, n))
-    for start in range(0, n, height):
-        yield start, min(n, start + height)
 
 
 def squared_euclidean(rows: FloatArray, squares: FloatArray, start: int, stop: int) -> FloatArray:

@@ -11,7 +11,7 @@ from scipy.stats import rankdata, spearmanr
 
 from mlem_core.base.errors import InputError
 from mlem_core.estimators.ridge import RidgeMLEM
-from mlem_core.pairs import class_products, classes, distances, patterns
+from mlem_core.pairs import classes, distances, patterns, rank_classes
 from mlem_core.pairs.build import PassOptions, pair_tables
 from mlem_core.pairs.classes import class_map
 from mlem_core.pairs.columns import feature_columns
@@ -74,7 +74,7 @@ def in_classes(monkeypatch, n: int = 2**14) -> None:
     monkeypatch.setattr(classes, "CLASSES", n)
     monkeypatch.setattr(classes, "FEWEST", n)
     monkeypatch.setattr(classes, "TILE_ELEMENTS", 3000)
-    monkeypatch.setattr(class_products, "TILE_ELEMENTS", 2000)
+    monkeypatch.setattr(rank_classes, "TILE_ELEMENTS", 2000)
 
 
 def tables_of(index, layer, distance, *, memory=1, kept=None, workers=None):
@@ -213,8 +213,8 @@ def test_classes_hold_about_equally_many_pairs():
 @pytest.mark.parametrize("reload", [False, True])
 def test_rsa_is_that_of_scipy_within_the_bound(reload, monkeypatch):
     in_classes(monkeypatch, 2**16)
-    monkeypatch.setattr(class_products, "RANKS", 9_000 if reload else 2**29)
-    monkeypatch.setattr(class_products, "CHUNK", 97)
+    monkeypatch.setattr(rank_classes, "RANKS", 9_000 if reload else 2**29)
+    monkeypatch.setattr(rank_classes, "CHUNK", 97)
     index, features = index_of(), explicit.random_features(N)
     layers = [explicit.random_layer(features, seed) for seed in range(3)]
     layers[1][::3] = layers[1][0]

@@ -66,7 +66,7 @@ class Tile(NamedTuple):
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
-def _search(key: int, to: ClassMap) -> int:
+def _search(key: Any, to: ClassMap) -> int:
     segment, top = 0, len(to.base) - 1
     while segment < top:
         middle = (segment + top + 1) >> 1

@@ -1,9 +1,14 @@
-"""Products of the ranks of every two layers, tile by tile: where ranks do not fit the memory."""
+"""Ranks by class of distance: of layers whose pairs do not fit the memory, and their products.
+
+`mlem_core.pairs.classes` makes them.
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,15 +16,34 @@ from threadpoolctl import threadpool_limits
 
 from mlem_core.base.parallel import cores, in_order
 from mlem_core.base.typing import FloatArray
-from mlem_core.pairs.classes import TILE_ELEMENTS, RankClasses
-from mlem_core.pairs.layer_distances import LayerDistances
+from mlem_core.pairs.tiles import LayerDistances
+
+if TYPE_CHECKING:
+    from mlem_core.pairs.kernels.classes import ClassMap
 
 # Bytes for the ranks of some pairs in all layers.
 RANKS = 2**29
+TILE_ELEMENTS = 2**21
 CHUNK = 2**14
 
 
-def class_products(classes: Mapping[int, RankClasses], n_layers: int) -> FloatArray:
+@dataclass(frozen=True)
+class RankClasses:
+    """The ranks of a layer's pairs, by the class of their distance.
+
+    source : gives the distances again
+    to : tells the class of each
+    ranks : (n_classes,) float32 centred average ranks, as a share of the pairs
+    bound : `LayerSums.rank_bound` of the layer
+    """
+
+    source: Callable[[], LayerDistances]
+    to: ClassMap
+    ranks: NDArray[np.float32]
+    bound: float
+
+
+def products_of_ranks(classes: Mapping[int, RankClasses], n_layers: int) -> FloatArray:
     """Sums over all pairs of the products of two layers' centred ranks, as a share of the pairs.
 
     Parameters
