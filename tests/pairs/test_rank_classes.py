@@ -254,3 +254,25 @@ def test_a_distance_that_gives_all_pairs_at_once_is_told_what_it_needs(monkeypat
     monkeypatch.setitem(distances.DISTANCES, "whole", whole)
     with pytest.raises(InputError, match=r"'whole' gives all 11,175 pairs of layer 0 at once"):
         tables_of(index_of(), layer_of("continuous")[0], "whole")
+
+
+def test_a_matrix_of_distances_may_stay_in_its_file(tmp_path, monkeypatch):
+    in_classes(monkeypatch)
+    index, (matrix, distance) = index_of(), layer_of("precomputed")
+    np.save(tmp_path / "gaps.npy", matrix)
+    kept = np.load(tmp_path / "gaps.npy", mmap_mode="r")
+    one, other = (tables_of(index, own, distance) for own in (matrix, kept))
+    for name in BY_LAYER:
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+
+
+def test_a_layer_without_distances_is_left_out(monkeypatch):
+    in_classes(monkeypatch)
+    good, bad = layer_of("continuous")[0], layer_of("continuous")[0]
+    bad[7, 2] = np.nan
+    failed = {}
+    options = PassOptions(memory=1, failed=failed.__setitem__)
+    found = pair_tables(index_of(), [lambda: bad, lambda: good], options=options)
+    assert found.n_layers == 1
+    assert list(failed) == [0]
+    assert "layer 0 holds a value that is not finite in row 8" in str(failed[0])
