@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # Bytes for the ranks of some pairs in all layers.
 RANKS = 2**29
-TILE_ELEMENTS = 2**21
+TILE_ELEMENTS = 2**22
 CHUNK = 2**14
 
 
