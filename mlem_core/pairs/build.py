@@ -111,12 +111,9 @@ def pair_tables(
     def one(position: int) -> LayerSums:
         metric, design, name = each[position], index.design, names[position]
         if in_classes:
-
-            def distances() -> LayerDistances:
-                return _tiled(layers[position](), index, metric, name, options.memory)
-
+            found = _of_classes(index, layers[position], metric, name, options.memory)
             sums, classes = class_sums(
-                index, distances, train_ranks, memory=options.memory, threads=threads
+                index, found, train_ranks, memory=options.memory, threads=threads
             )
             if options.keep_classes is not None:
                 options.keep_classes(position, classes)
@@ -164,18 +161,24 @@ def pair_tables(
     return _assemble(index, done_rows)
 
 
-def _tiled(
-    rows: NDArray[np.floating], index: PairIndex, distance: str, name: str, memory: int
-) -> LayerDistances:
-    _check(rows, len(index.folds), name)
+def _of_classes(
+    index: PairIndex, source: LayerSource, distance: str, name: str, memory: int
+) -> Callable[[], LayerDistances]:
+    """What gives the distances of a layer whose pairs do not fit the memory."""
     if not can_be_tiled(distance):
-        needed = PAIR_BYTES * index.design.n_pairs
+        n_pairs = index.design.n_pairs
         raise InputError(
-            f"the distance {distance!r} gives all {index.design.n_pairs:,} pairs of {name} at "
-            f"once, which takes {needed / 2**30:.3g} GB of memory where the budget is "
+            f"the distance {distance!r} gives all {n_pairs:,} pairs of {name} at once, which takes "
+            f"{PAIR_BYTES * n_pairs / 2**30:.3g} GB of memory where the budget is "
             f"{memory / 2**30:.3g} GB; give the distance a tile, or raise the budget."
         )
-    return layer_distances(rows, distance, layer=name)
+
+    def distances() -> LayerDistances:
+        rows = source()
+        _check(rows, len(index.folds), name)
+        return layer_distances(rows, distance, layer=name)
+
+    return distances
 
 
 def _check(rows: NDArray[np.floating], n_stimuli: int, name: str) -> None:
