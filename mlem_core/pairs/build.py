@@ -135,13 +135,20 @@ def pair_tables(
             options.keep_ranks(position, doubled)
         return sums
 
+    return _assemble(index, _of_all(one, len(layers), workers, options))
+
+
+def _of_all(
+    one: Callable[[int], LayerSums], n_layers: int, workers: int, options: PassOptions
+) -> list[LayerSums]:
+    """The sums of the layers that do not fail, `one` giving those of a layer."""
     # The threads share the cores; each one's matrix product gets its part of them.
     with (
         threadpool_limits(max(1, cores() // workers)),
         ThreadPoolExecutor(workers) as pool,
     ):
-        futures = {pool.submit(one, position): position for position in range(len(layers))}
-        rows: list[LayerSums | None] = [None] * len(layers)
+        futures = {pool.submit(one, position): position for position in range(n_layers)}
+        rows: list[LayerSums | None] = [None] * n_layers
         try:
             for done, future in enumerate(as_completed(futures), 1):
                 try:
@@ -151,14 +158,14 @@ def pair_tables(
                         raise
                     options.failed(futures[future], error)
                 if options.progress is not None:
-                    options.progress(done, len(layers))
+                    options.progress(done, n_layers)
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     done_rows = [row for row in rows if row is not None]
     if not done_rows:
         raise InputError("no layer is left whose distances can be computed.")
-    return _assemble(index, done_rows)
+    return done_rows
 
 
 def _of_classes(
