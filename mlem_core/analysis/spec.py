@@ -44,6 +44,16 @@ def parse_pairs(text: str) -> int:
     return int(plain)
 
 
+def _parse_memory(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0.1 <= found < 1e6:
+        raise InputError(f"found {text!r} as memory; expected a number of GB from 0.1, such as 4.")
+    return found
+
+
 def _parse_named_file(text: str) -> tuple[str, str]:
     name, equals, path = text.partition("=")
     if not (name and equals and path):
@@ -56,6 +66,10 @@ def _models_help() -> str:
     return f"{named}, a hub id or a local folder; may be given several times"
 
 
+_MEMORY = (
+    "GB for the pairs of a layer; where all pairs are compared and need more, they are ranked in "
+    "some million classes; default: 2"
+)
 _VALUES = (
     "features that are resolved by value: which two values differ, not only whether two do; all is "
     "every one with few enough values; default: none"
@@ -142,6 +156,7 @@ class AnalysisSpec(StimulusSource):
         metavar="N|all",
         parse=parse_pairs,
     )
+    memory: float = asked(2.0, "Memory", _MEMORY, metavar="GB", parse=_parse_memory)
     device: str = asked(
         "auto",
         "Device",
@@ -190,15 +205,13 @@ class AnalysisSpec(StimulusSource):
         asked = {name: getattr(self, name) for name in names}
         return _without_defaults(asked)
 
+    @property
+    def memory_bytes(self) -> int:
+        return int(self.memory * 2**30)
+
     def distance_of(self, model: str) -> str:
         """The neural distance in the layers of a model or file: "precomputed" if it gives them."""
         return PRECOMPUTED if model in self.precomputed else self.distance
-
-    def with_files(self, files: Sequence[tuple[str, str]]) -> AnalysisSpec:
-        """The same with these representations files (name, path) and no others."""
-        names = [name for name, _ in files]
-        precomputed = tuple(name for name in self.precomputed if name in names)
-        return replace(self, representations=tuple(files), precomputed=precomputed)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it."""
@@ -222,13 +235,20 @@ class AnalysisSpec(StimulusSource):
         _check_folds_and_models(self)
 
 
+def with_files(spec: AnalysisSpec, files: Sequence[tuple[str, str]]) -> AnalysisSpec:
+    """The same with these representations files (name, path) and no others."""
+    names = [name for name, _ in files]
+    precomputed = tuple(name for name in spec.precomputed if name in names)
+    return replace(spec, representations=tuple(files), precomputed=precomputed)
+
+
 def parameters() -> dict[str, Parameter]:
     """How each field of an `AnalysisSpec` is asked for, in the order of a form."""
     return {each.name: each.metadata["parameter"] for each in fields(AnalysisSpec)}
 
 
 # Choices that came later: left out where they are the default, so that what was kept is found.
-_LATER = ("pairs", "folds_over", "values", "precomputed", *READING)
+_LATER = ("pairs", "memory", "folds_over", "values", "precomputed", *READING)
 
 
 def _without_defaults(values: dict[str, Any]) -> dict[str, Any]:

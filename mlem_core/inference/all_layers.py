@@ -133,7 +133,7 @@ def _compute(
     blocks: Blocks | None,
 ) -> LayerIntervals:
     layers, estimator = selection.layers, selection.estimator
-    n = resampled_part(analysis.design).n_pairs
+    n = resampled_part(analysis.design, analysis.folds).n_pairs
     if 2 * n * len(layers) > MOST_BYTES:
         raise InputError(
             f"found {len(layers)} layers of {n:,} pairs; confidence intervals of so many at once "

@@ -309,7 +309,7 @@ def with_intervals(
         # The value is from all pairs of the analysis, its error from fewer: a little too large.
         resampled = resampled.around(np.array([*why.terms["value"], *why.whole["value"]]))
     bounds = resampled.interval()
-    if not analysis.design.is_complete:
+    if not pairs.design.is_complete:
         pairs = LayerPairs.of_sample(analysis, why.layers, store, features)
     chance = chance_terms(permuted_terms(pairs, seed=seed))
     return replace(

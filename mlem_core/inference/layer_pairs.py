@@ -81,7 +81,7 @@ class LayerPairs:
             in the store.
         """
         check_layers(layers, analysis.layers)
-        design = resampled_part(analysis.design)
+        design = resampled_part(analysis.design, analysis.folds)
         tables = None
         if design is analysis.design:
             tables = analysis.tables.of_layers([analysis.layers.index(layer) for layer in layers])
@@ -102,7 +102,7 @@ class LayerPairs:
         The sample is of whole sentences (or whatever stays together in a fold), in each fold as
         large a part of them. Parameters and errors are those of `of`.
         """
-        if analysis.design.is_complete:
+        if resampled_part(analysis.design, analysis.folds).is_complete:
             return cls.of(analysis, layers, store, features, interactions)
         check_layers(layers, analysis.layers)
         rows = sampled_rows(analysis, PERMUTED)

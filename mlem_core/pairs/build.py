@@ -21,6 +21,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import cores
 from mlem_core.base.typing import FloatArray
 from mlem_core.pairs.classes import class_sums
+from mlem_core.pairs.designs import PairDesign
 from mlem_core.pairs.distances import (
     can_be_tiled,
     design_distances,
@@ -72,6 +73,11 @@ class PassOptions:
     memory: int = MEMORY
 
 
+def in_classes(design: PairDesign, memory: int) -> bool:
+    """Whether the pairs of a layer do not fit so many bytes, and are ranked in classes."""
+    return design.is_complete and PAIR_BYTES * design.n_pairs > memory
+
+
 def pair_tables(
     index: PairIndex,
     layers: Sequence[LayerSource],
@@ -102,15 +108,15 @@ def pair_tables(
     for one_of in dict.fromkeys(each):
         distance_named(one_of)
     n_pairs = index.design.n_pairs
-    in_classes = index.design.is_complete and PAIR_BYTES * n_pairs > options.memory
+    of_classes = in_classes(index.design, options.memory)
     # A GPU takes one layer at a time, and so do all cores where one holds much memory.
-    alone = options.device is not None or n_pairs > LARGE or in_classes
+    alone = options.device is not None or n_pairs > LARGE or of_classes
     workers = 1 if alone else min(options.workers or cores(), max(1, len(layers)))
     threads = max(1, (options.workers or cores()) // workers)
 
     def one(position: int) -> LayerSums:
         metric, design, name = each[position], index.design, names[position]
-        if in_classes:
+        if of_classes:
             found = _of_classes(index, layers[position], metric, name, options.memory)
             sums, classes = class_sums(
                 index, found, train_ranks, memory=options.memory, threads=threads

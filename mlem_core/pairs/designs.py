@@ -220,8 +220,16 @@ class PairDesign:
         )
 
 
-def resampled_part(design: PairDesign) -> PairDesign:
-    """The pairs that are ranked again: of a design of more than `RESAMPLED` some of its designs."""
+def resampled_part(design: PairDesign, folds: IntArray) -> PairDesign:
+    """The pairs that are ranked again, for intervals and audits.
+
+    All of them, but of an incomplete design of more than `RESAMPLED` some of the designs that it is
+    of; and of all pairs, where they are beyond `BUDGET`, what that would have in their place.
+    """
+    if design.is_complete:
+        if design.n_pairs <= BUDGET:
+            return design
+        design = PairDesign.of(folds, BUDGET)
     return design.first(max(1, RESAMPLED * design.n_designs // max(1, design.n_pairs)))
 
 

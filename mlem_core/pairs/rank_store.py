@@ -52,6 +52,15 @@ class PairRanks:
                 self._file.seek(4 * layer * self.n_pairs)
                 self._file.write(doubled.data)
 
+    def put_nothing(self, layer: int) -> None:
+        """Keep a place for a layer that has no ranks."""
+        if self._file is None:
+            self._ranks[layer] = 0
+            return
+        with self._lock:
+            # A hole in a file reads as zeros.
+            self._file.truncate(4 * self.n_layers * self.n_pairs)
+
     def put_classes(self, layer: int, classes: RankClasses) -> None:
         """Keep the classes of a layer whose ranks do not fit the memory."""
         self._classes[layer] = classes

@@ -31,7 +31,7 @@ from mlem_core.analysis.files import save
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.selection import Selection
 from mlem_core.analysis.source import as_written
-from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.analysis.spec import AnalysisSpec, with_files
 from mlem_core.base.errors import InputError
 from mlem_core.base.labels import Names
 from mlem_core.base.typing import Progress, Report
@@ -221,9 +221,9 @@ def _portable(analysis: Analysis) -> tuple[Analysis, dict[str, dict[str, Any]]]:
             "included": file.stat().st_size <= LARGEST_FILE,
         }
     files = [(name, source["file"]) for name, source in sources.items()]
-    spec = as_written(analysis.spec, "stimuli.csv").with_files(files)
+    spec = with_files(as_written(analysis.spec, "stimuli.csv"), files)
     parameters = AnalysisSpec.from_dict(analysis.manifest["parameters"])
-    parameters = as_written(parameters, "stimuli.csv").with_files(files)
+    parameters = with_files(as_written(parameters, "stimuli.csv"), files)
     manifest = {**analysis.manifest, "parameters": parameters.to_dict()}
     return replace(analysis, spec=spec, manifest=manifest), sources
 

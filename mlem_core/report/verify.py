@@ -19,7 +19,7 @@ import pandas as pd
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.run import run
 from mlem_core.analysis.source import as_written
-from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.analysis.spec import AnalysisSpec, with_files
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import listed
 from mlem_core.base.typing import Report
@@ -48,8 +48,8 @@ _KEYS = (
 _SQUARES = ("similarity_profiles.csv", "similarity_rsa.csv", "feature_correlations.csv")
 _TABLES = ("scores.csv", "importance.csv", "weights.csv", "folds.csv", *_SQUARES, "layer_map.csv")
 # What only some analyses, or only later capsules, have.
-_SOME = ("value_distances.csv", *WHY)
-_FILE = re.compile(r"representations/\d{2}\.(npz|safetensors|csv)")
+_SOME = ("value_distances.csv", "pair_errors.csv", *WHY)
+_FILE = re.compile(r"representations/\d{2}\.(npz|npy|safetensors|csv)")
 
 
 @dataclass(frozen=True)
@@ -303,7 +303,7 @@ def _unpacked(
         there.append((name, str(target)))
     return (
         replace(
-            as_written(spec, str(folder / "stimuli.csv")).with_files(there),
+            with_files(as_written(spec, str(folder / "stimuli.csv")), there),
             ordered=tuple(name for name, kind in kinds.items() if kind == "ordered"),
             nominal=tuple(name for name, kind in kinds.items() if kind == "nominal"),
         ),

@@ -89,7 +89,8 @@ def layer_table(
     outlier_share; and for each variant Spearman ρ of every layer's distances before and after (NaN
     where the pairs are others). Of a design of more than `RESAMPLED` pairs, from a part of it.
     """
-    index, design = analysis.stimuli.word_index, resampled_part(analysis.design)
+    index = analysis.stimuli.word_index
+    design = resampled_part(analysis.design, analysis.folds)
     at_first = None if index is None else stimuli_at_first(index == 0, design)
 
     def row_of(layer: Layer) -> dict[str, Any]:
@@ -152,7 +153,7 @@ def _correlation(
 ) -> float:
     """Spearman ρ of a layer's distances before and after; NaN where the pairs are others."""
     model = f"{layer[0]}@random" if name == CONTROL else layer[0]
-    design = resampled_part(variant.design)
+    design = resampled_part(variant.design, variant.folds)
     if (model, layer[1]) not in variant.layers or design.n_pairs != len(ranks):
         return float("nan")
     rows = representations_of(variant, model, store)[layer[1]]

@@ -21,7 +21,7 @@ import pandas as pd
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.run import run
 from mlem_core.analysis.selection import check_layers
-from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.analysis.spec import AnalysisSpec, with_files
 from mlem_core.analysis.transforms import POSITIONS, UNITS
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.typing import Layer, Progress, Report
@@ -224,7 +224,7 @@ def narrowed(spec: AnalysisSpec, layers: Sequence[Layer]) -> AnalysisSpec:
     models = {model for model, _ in layers}
     files = [pair for pair in spec.representations if pair[0] in models]
     return replace(
-        spec.with_files(files),
+        with_files(spec, files),
         models=tuple(name for name in spec.models if name in models),
         layers=tuple(sorted({number for _, number in layers})),
     )

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.analysis.spec import AnalysisSpec, with_files
 
 
 @dataclass(frozen=True)
@@ -21,7 +19,7 @@ class Variant:
 
 def _control(spec: AnalysisSpec) -> AnalysisSpec:
     own = tuple(name for name in spec.models if "@random" not in name)
-    return replace(spec.with_files(()), models=tuple(f"{name}@random" for name in own))
+    return replace(with_files(spec, ()), models=tuple(f"{name}@random" for name in own))
 
 
 CONTROL = "random-weights"

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from mlem_core.analysis import files
 from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.run import TABLES, run
+from mlem_core.analysis.layer_tables import TABLES
+from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Report

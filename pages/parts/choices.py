@@ -22,7 +22,7 @@ FORM = (
     "balance", "sample_seed", "add", "language", "bins",
     "models", "files", "precomputed", "layers", "columns",
     "ordered", "missing", "values", "estimator", "interactions", "distance",
-    "special_tokens", "dtype", "folds", "folds_over", "seed",
+    "special_tokens", "dtype", "folds", "folds_over", "seed", "pairs",
 )  # fmt: skip
 VIEW = (
     "analysis", "features", "show_models", "show_layers", "a", "b", "colour", "term", "which",

@@ -31,6 +31,7 @@ def form_of(spec: AnalysisSpec) -> dict[str, list[str] | None]:
         "columns": None if spec.features is None else list(spec.features),
         "ordered": _ordered(spec),
         "values": list(spec.values) or [choices.NOTHING],
+        "pairs": ["all"] if spec.pairs == 0 else form["pairs"],
     }
     return form
 

@@ -25,8 +25,10 @@ from mlem_core.inference.layer_pairs import LayerPairs, sampled_rows
 from mlem_core.inference.permutation import score_above_chance
 from mlem_core.pairs import designs
 from mlem_core.pairs.designs import n_pairs
-from mlem_core.report import methods
+from mlem_core.report import capsule, methods
+from mlem_core.report.figures import Drawing
 from mlem_core.report.shown import basis
+from mlem_core.report.verify import verify
 from mlem_core.robustness.audit import audit
 from mlem_core.storage.store import Store
 
@@ -202,7 +204,7 @@ def test_subsets_of_features_are_summed_out(some, every):
         assert found == pytest.approx(truth, abs=0.02)
 
 
-def test_command_line_and_verify(spec, folder, capsys, monkeypatch):
+def test_the_command_line(spec, folder, capsys, monkeypatch):
     monkeypatch.setenv("MLEM_CACHE", str(folder / "store"))
     (file,) = spec.representations
     out = folder / "out"
@@ -217,6 +219,13 @@ def test_command_line_and_verify(spec, folder, capsys, monkeypatch):
     with pytest.raises(SystemExit):
         main(["analyze", *asked, "--pairs", "many", "--out", str(out)])
     assert "expected a number such as 20000000, or all" in capsys.readouterr().err
+
+
+def test_a_capsule_of_a_budget_runs_again(some, tmp_path):
+    path = capsule.write(some, tmp_path / "budget.zip", drawing=Drawing(images=False))
+    found = verify(path)
+    assert found.same, found.lines()
+    assert "pair_errors.csv" in {table.name for table in found.tables}
 
 
 def test_a_budget_below_what_stimuli_need_is_one_sentence(spec, store):

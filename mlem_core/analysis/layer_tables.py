@@ -1,0 +1,183 @@
+"""The pair tables of an analysis: made from its representations, or found in the store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from mlem_core.analysis import pair_errors
+from mlem_core.analysis.pair_errors import DesignScores
+from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.base.errors import InputError
+from mlem_core.base.parallel import cores
+from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer, Progress, Report
+from mlem_core.data.stimuli import StimulusSet
+from mlem_core.models.representations import Representations
+from mlem_core.pairs import tables_io
+from mlem_core.pairs.build import LARGE, PassOptions, in_classes, pair_tables
+from mlem_core.pairs.columns import feature_columns
+from mlem_core.pairs.designs import PairDesign, n_pairs
+from mlem_core.pairs.patterns import PairIndex
+from mlem_core.pairs.rank_store import IN_MEMORY_BYTES, PairRanks
+from mlem_core.pairs.tables import PairTables
+from mlem_core.pairs.torch_backend import cuda_device
+from mlem_core.storage.room import check_disk, check_memory
+from mlem_core.storage.stage import Stage
+from mlem_core.storage.store import Store
+
+
+class LayerTables(NamedTuple):
+    """What the layers give that can be used.
+
+    tables, rsa : of these layers
+    notes : sentences about what is not exact or was left out
+    kept : which of the layers these are, by position
+    errors : how much the choice of the pairs matters, see `mlem_core.analysis.pair_errors`
+    """
+
+    tables: PairTables
+    rsa: FloatArray
+    notes: list[str]
+    kept: list[int]
+    errors: pd.DataFrame
+
+
+def _save(found: LayerTables, folder: Path) -> None:
+    tables_io.save(found.tables, folder / "tables.npz")
+    np.save(folder / "rsa.npy", found.rsa)
+    about = {"notes": found.notes, "layers": found.kept}
+    (folder / "notes.json").write_text(json.dumps(about), encoding="utf-8")
+    pair_errors.save(found.errors, folder)
+
+
+def _load(folder: Path) -> LayerTables:
+    about = json.loads((folder / "notes.json").read_text(encoding="utf-8"))
+    return LayerTables(
+        tables_io.load(folder / "tables.npz"),
+        np.load(folder / "rsa.npy", allow_pickle=False),
+        list(about["notes"]),
+        list(about["layers"]),
+        pair_errors.load(folder),
+    )
+
+
+TABLES = Stage("pair-tables", 3, _save, _load)
+
+
+def layer_tables(
+    spec: AnalysisSpec,
+    stimuli: StimulusSet,
+    coding: tuple[IntArray, Sequence[str]],
+    sources: Mapping[Layer, Representations],
+    store: Store,
+    report: Report,
+) -> LayerTables:
+    """The tables of the layers that can be used; if none can, what is wrong with the first one.
+
+    `coding` is the fold of each stimulus, and the features that are resolved by value.
+    """
+    folds, resolved = coding
+    design = PairDesign.of(folds, spec.pairs or None, spec.seed)
+
+    def progress(done: int, total: int) -> None:
+        report(Progress("pair tables", None, done, total, "layers"))
+
+    def make() -> LayerTables:
+        progress(0, len(sources))
+        _check_room(design, sources, spec, store)
+        columns = feature_columns(stimuli, resolved=resolved)
+        index = PairIndex.build(columns, folds, spec.missing, design=design)
+        return _made(index, spec, sources, store, progress)
+
+    some: dict[str, Any] = {}
+    if not design.is_complete:
+        some["pairs"] = [design.n_pairs, spec.estimator]
+    elif in_classes(design, spec.memory_bytes):
+        some["memory"] = spec.memory
+    depends_on = {
+        "stimuli": stimuli.digest,
+        "layers": [[source.identity, n] for (_, n), source in sources.items()],
+        "missing": spec.missing,
+        "distance": spec.distance,
+        **spec.pair_choices,
+        **some,
+    }
+    return TABLES.get(store, depends_on, make)
+
+
+def _made(
+    index: PairIndex,
+    spec: AnalysisSpec,
+    sources: Mapping[Layer, Representations],
+    store: Store,
+    progress: Counted,
+) -> LayerTables:
+    design, errors = index.design, dict[int, InputError]()
+    scores = DesignScores(spec.estimator, spec.interactions)
+    with PairRanks(len(sources), design.n_pairs, store.root) as ranks:
+
+        def failed(position: int, error: InputError) -> None:
+            errors[position] = error
+            if len(errors) == len(sources):
+                raise errors[0]
+            ranks.put_nothing(position)
+
+        tables = pair_tables(
+            index,
+            [lambda source=source, n=n: source[n] for (_, n), source in sources.items()],  # type: ignore[misc]
+            names=[f"{model} layer {n}" for model, n in sources],
+            distance=[spec.distance_of(model) for model, _ in sources],
+            train_ranks=True,
+            options=PassOptions(
+                keep_ranks=ranks.put,
+                keep_classes=ranks.put_classes,
+                of_design=scores.put,
+                failed=failed,
+                progress=progress,
+                device=cuda_device(spec.device),
+                memory=spec.memory_bytes,
+            ),
+        )
+        kept = [i for i in range(len(sources)) if i not in errors]
+        rsa = ranks.rsa()[np.ix_(kept, kept)]
+        notes = [f"A layer was left out: {errors[i]}" for i in sorted(errors)]
+        if ranks.bound > 0:
+            notes.append(
+                f"The {ranks.n_pairs:,} pairs of a layer do not fit the memory at once, so that "
+                f"ranks are exact to within {ranks.bound:.1g} of the pairs among which they are."
+            )
+        of_pairs = pair_errors.none()
+        if not design.is_complete:
+            parts = ranks.rsa(design.starts[design.parts])[:, kept][:, :, kept]
+            layers = [list(sources)[i] for i in kept]
+            of_pairs = scores.table(layers, kept, tables, rsa, parts)
+            about = tables.n_pairs, n_pairs(design.n_stimuli), design.n_designs
+            notes = [pair_errors.sentence(of_pairs, *about), *notes]
+    return LayerTables(tables, rsa, [*index.notes, *notes], kept, of_pairs)
+
+
+def _check_room(
+    design: PairDesign, sources: Mapping[Layer, Representations], spec: AnalysisSpec, store: Store
+) -> None:
+    """Raise before anything is computed where memory or disk will not do."""
+    pairs, n_layers = design.n_pairs, len(sources)
+    (_, number), source = next(iter(sources.items()))
+    rows = 3 * source[number].nbytes
+    if in_classes(design, spec.memory_bytes):
+        memory, disk = spec.memory_bytes + rows, 0
+    else:
+        at_once = 1 if pairs > LARGE else min(cores(), n_layers)
+        # Distances and ranks of the layers at once; cell and, of some pairs, the partner of each.
+        each = 12 * at_once + 4 + 8 * (not design.is_complete)
+        of_ranks = 4 * pairs * n_layers
+        memory, disk = each * pairs + at_once * rows, of_ranks * (of_ranks > IN_MEMORY_BYTES)
+        memory += of_ranks - disk
+    what = f"comparing {pairs:,} pairs of stimuli in {n_layers} layers"
+    fewer = f"choose fewer pairs (--pairs {max(10 * design.n_stimuli, pairs // 4)})"
+    check_memory(memory, what, fewer)
+    check_disk(store.root, disk, what, f"{fewer} or another folder for the store (MLEM_CACHE)")
