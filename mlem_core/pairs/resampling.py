@@ -24,6 +24,8 @@ from mlem_core.pairs.designs import PairDesign
 CLASSES = 2**14
 # Sums of as many draws at once as fit in this many numbers.
 CHUNK = 2**23
+# Up to so many layers are summed side by side; the ranks of more would not fit the cache.
+FEW = 4
 
 
 @dataclass(frozen=True)
@@ -132,10 +134,12 @@ class RankedPairs:
         products : also sum the products of the ranks of every two layers
         progress : called with the number of draws done and their total
         """
-        from mlem_core.pairs.kernels.weighted import weighted_pairs
+        from mlem_core.pairs.kernels.weighted import weighted_few, weighted_pairs
 
         n_classes = int(self.classes.max(initial=0)) + 1
         n, n_layers = len(weights), self.n_layers
+        # Few layers lie beside each other, a pair's classes together.
+        side_by_side = np.ascontiguousarray(self.classes.T) if n_layers <= FEW else None
         step = max(1, CHUNK // ((n_layers + 1) * self.n_patterns))
         for start in range(0, n, step):
             part = np.ascontiguousarray(weights[start : start + step], dtype=np.float64)
@@ -148,18 +152,15 @@ class RankedPairs:
             )
 
             def one(d: int, part: FloatArray = part, found: Draws = found) -> None:
-                weighted_pairs(
-                    self.design.rows,
-                    part[d],
-                    self.groups,
-                    self.cells,
-                    self.classes,
-                    n_classes,
-                    found.counts[d],
-                    found.sums[d],
-                    found.squares[d],
-                    found.products[d],
-                )
+                of_draw = self.design.rows, part[d], self.groups, self.cells
+                squares, products = found.squares[d], found.products[d]
+                if side_by_side is not None:
+                    out = np.zeros((self.n_patterns, 1 + n_layers))
+                    weighted_few(*of_draw, side_by_side, n_classes, out, squares, products)
+                    found.counts[d], found.sums[d] = out[:, 0], out[:, 1:].T
+                    return
+                counts, sums = found.counts[d], found.sums[d]
+                weighted_pairs(*of_draw, self.classes, n_classes, counts, sums, squares, products)
 
             with ThreadPoolExecutor(cores()) as pool:
                 for d, _ in enumerate(pool.map(one, range(size)), start + 1):

@@ -139,6 +139,62 @@ def weighted_pairs(
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
+def weighted_few(
+    design: tuple[Array, Array, Array],
+    weights: Array,
+    groups: Array,
+    cells: Array,
+    classes: Array,
+    n_classes: int,
+    out: Array,
+    squares: Array,
+    products: Array,
+) -> float:
+    """`weighted_pairs` of few layers, twice as fast: what is looked up for a pair lies together.
+
+    Parameters
+    ----------
+    classes : (n_pairs, n_layers) uint16
+    out : (n_patterns, 1 + n_layers) zeros, filled with the weight of each pattern and the sums of
+        ranks in each layer
+    """
+    n_layers = classes.shape[1]
+    kept = np.flatnonzero(weights[groups] > 0)
+    widest = np.max(np.diff(design[1]))
+    at, w = np.empty(widest, dtype=np.int64), np.empty(widest)
+    rank, own = np.zeros((n_layers, n_classes)), np.empty(n_layers)
+    total = 0.0
+    for a in range(len(design[0])):
+        n = _row(a, design, kept, weights, groups, at, w)
+        for b in range(n):
+            total += w[b]
+            for layer in range(n_layers):
+                rank[layer, classes[at[b], layer]] += w[b]
+    for layer in range(n_layers):
+        squares[layer] = _to_ranks(rank[layer], total)
+    together = len(products) > 0
+    for a in range(len(design[0])):
+        n = _row(a, design, kept, weights, groups, at, w)
+        for b in range(n):
+            pair, times = at[b], w[b]
+            cell = cells[pair]
+            out[cell, 0] += times
+            for layer in range(n_layers):
+                own[layer] = rank[layer, classes[pair, layer]]
+                out[cell, 1 + layer] += times * own[layer]
+            if together:
+                for one in range(n_layers):
+                    for other in range(one + 1, n_layers):
+                        products[one, other] += own[one] * own[other] * times
+    if together:
+        for one in range(n_layers):
+            products[one, one] = squares[one]
+            for other in range(one):
+                products[one, other] = products[other, one]
+    return total
+
+
+@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
 def weighted_sums(
     design: tuple[Array, Array, Array],
     weights: Array,
