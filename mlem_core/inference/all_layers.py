@@ -254,7 +254,7 @@ def _rsa_and_terms(
     def counted(done: int, total: int) -> None:
         report(Progress("confidence intervals of RSA", None, done, total, "blocks"))
 
-    weights = np.concatenate((np.ones((1, len(whole.groups))), blocks.weights))
+    weights = np.concatenate((np.ones((1, len(whole.groups)), dtype=np.uint8), blocks.weights))
     for sums in whole.by_stimulus.draw(weights, products=True, progress=counted):
         squares.extend(sums.rsa())
         if not exact:

@@ -18,7 +18,7 @@ from mlem_core.measures.importance import feature_distribution
 from mlem_core.pairs.crossfit import CrossFit, ceiling, outside_means
 from mlem_core.pairs.patterns import group_rows, summed
 from mlem_core.pairs.ranks import tied_order
-from mlem_core.pairs.resampling import Draws, RankedPairs
+from mlem_core.pairs.resampling import Draws, RankedPairs, Weights
 from mlem_core.pairs.tables import HeldOut, PairTables
 
 # Bootstrap replicates for the shape of the intervals of scores and importances of all layers, and
@@ -47,7 +47,7 @@ class TermReplicates:
 
 
 def term_replicates(
-    pairs: RankedPairs, tables: PairTables, weights: FloatArray, progress: Counted | None = None
+    pairs: RankedPairs, tables: PairTables, weights: Weights, progress: Counted | None = None
 ) -> TermReplicates:
     """The terms of the RSA correlation of two layers in each replicate.
 
@@ -95,7 +95,7 @@ class ScoreReplicates:
 
 
 def score_replicates(
-    pairs: LayerPairs, coefficients: FloatArray, weights: FloatArray, *, importance: bool = True
+    pairs: LayerPairs, coefficients: FloatArray, weights: Weights, *, importance: bool = True
 ) -> ScoreReplicates:
     """ρ, ceiling and importance on the held-out pairs of each replicate, the models as they are.
 

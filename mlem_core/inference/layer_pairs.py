@@ -14,7 +14,7 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.maps import representations_of
 from mlem_core.analysis.selection import check_layers
 from mlem_core.base.parallel import side_by_side
-from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
+from mlem_core.base.typing import IntArray, Layer, layer_name
 from mlem_core.data.folds import kept_together
 from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import feature_columns
@@ -22,7 +22,7 @@ from mlem_core.pairs.designs import PairDesign, resampled_part
 from mlem_core.pairs.distances import design_distances
 from mlem_core.pairs.patterns import PairIndex, group_rows
 from mlem_core.pairs.ranks import pair_ranks
-from mlem_core.pairs.resampling import RankedPairs
+from mlem_core.pairs.resampling import RankedPairs, Weights, multinomial
 from mlem_core.pairs.tables import PairTables
 from mlem_core.pairs.units import Blocks, blocks_left_out
 from mlem_core.storage.store import Store
@@ -169,17 +169,16 @@ class LayerPairs:
             folds.append(replace(pairs, cells=number[pairs.cells], n_patterns=len(patterns)))
         return tuple(folds)
 
-    def bootstrap_weights(self, n_replicates: int, rng: np.random.Generator) -> FloatArray:
+    def bootstrap_weights(self, n_replicates: int, rng: np.random.Generator) -> Weights:
         """(n_replicates, n_groups) times each sentence counts: in a fold as many as it has.
 
         Where folds are over items or both, and a sentence is in several, as many as there are in
         all.
         """
         folds = [self.groups_in(fold) for fold in range(self.tables.n_folds)]
-        weights = np.empty((n_replicates, self.n_groups))
+        weights = np.empty((n_replicates, self.n_groups), dtype=np.uint16)
         for members in folds if self.fold_units is self.groups else [np.arange(self.n_groups)]:
-            n = len(members)
-            weights[:, members] = rng.multinomial(n, np.full(n, 1 / n), n_replicates)
+            weights[:, members] = multinomial(len(members), n_replicates, rng)
         return weights
 
 

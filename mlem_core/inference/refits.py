@@ -18,10 +18,11 @@ from mlem_core.inference.bootstrap import ScoreReplicates
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.measures.importance import permutation_importance
 from mlem_core.pairs.crossfit import fold_ceilings
+from mlem_core.pairs.resampling import Weights
 from mlem_core.pairs.tables import PairTables
 
 
-def replicate_tables(pairs: LayerPairs, weights: FloatArray) -> Iterator[PairTables]:
+def replicate_tables(pairs: LayerPairs, weights: Weights) -> Iterator[PairTables]:
     """The pair tables of each replicate, one after the other; cells without pairs are left out.
 
     The target is scaled as on all stimuli. There are no ranks among training pairs.
@@ -37,7 +38,7 @@ def replicate_tables(pairs: LayerPairs, weights: FloatArray) -> Iterator[PairTab
     distances = np.stack(pairs.squared)
     for row in weights:
         counts, targets = np.zeros(n_cells), np.zeros((n_layers, n_cells))
-        times = np.ascontiguousarray(row)
+        times = np.ascontiguousarray(row, dtype=np.float64)
         weighted_sums(
             pairs.design.rows, times, pairs.groups, pairs.cells, distances, counts, targets
         )
@@ -66,7 +67,7 @@ def replicate_tables(pairs: LayerPairs, weights: FloatArray) -> Iterator[PairTab
 
 def refitted_scores(
     pairs: LayerPairs,
-    weights: FloatArray,
+    weights: Weights,
     fit: Callable[[PairTables], FoldFits],
     progress: Counted | None = None,
 ) -> ScoreReplicates:
@@ -90,7 +91,7 @@ def refitted_scores(
     return ScoreReplicates(*(np.stack(column) for column in zip(*scores, strict=True)))
 
 
-def replicated_ceilings(pairs: LayerPairs, weights: FloatArray) -> FloatArray:
+def replicated_ceilings(pairs: LayerPairs, weights: Weights) -> FloatArray:
     """Cross-fitted ceilings (n_replicates, n_layers), means over folds, without fitting a model.
 
     Parameters

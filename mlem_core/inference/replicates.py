@@ -29,7 +29,7 @@ from mlem_core.inference.jackknife import (
 )
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.refits import refitted_scores, replicated_ceilings
-from mlem_core.pairs.resampling import RankedPairs, multinomial
+from mlem_core.pairs.resampling import RankedPairs, Weights, multinomial
 from mlem_core.pairs.units import Blocks
 
 
@@ -121,11 +121,11 @@ def resampled_terms(
     """
     _check(pairs, n_replicates)
     rng, n = np.random.default_rng(seed), pairs.n_groups
-    weights = np.concatenate((np.ones((1, n)), multinomial(n, n_replicates, rng)))
+    weights = np.concatenate((np.ones((1, n), dtype=np.uint16), multinomial(n, n_replicates, rng)))
     blocks = pairs.blocks(BLOCKS, rng)
     total = len(weights) + len(blocks.weights)
 
-    def values(whole: RankedPairs, weights: FloatArray, before: int) -> FloatArray:
+    def values(whole: RankedPairs, weights: Weights, before: int) -> FloatArray:
         def counted(done: int, _: int) -> None:
             if progress is not None:
                 progress(before + done, total)
@@ -166,7 +166,8 @@ def resampled_scores(
     entry = estimator_named(estimator)
     fit, rng, n = entry.model().cross_validate, np.random.default_rng(seed), pairs.n_groups
     coefficients = fit(pairs.tables).weights
-    weights = np.concatenate((np.ones((1, n)), pairs.bootstrap_weights(n_replicates, rng)))
+    drawn = pairs.bootstrap_weights(n_replicates, rng)
+    weights = np.concatenate((np.ones((1, n), dtype=np.uint16), drawn))
     values = score_replicates(pairs, coefficients, weights).values
     blocks, alone = blocks or pairs.blocks(REFITS, rng), pairs.by_stimulus
     left_out = score_replicates(

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,9 @@ CLASSES = 2**14
 CHUNK = 2**23
 # Up to so many layers are summed side by side; the ranks of more would not fit the cache.
 FEW = 4
+
+# How often each group counts: whole numbers, small for those of 10^6 groups.
+Weights = NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -121,7 +125,7 @@ class RankedPairs:
 
     def draw(
         self,
-        weights: FloatArray,
+        weights: Weights,
         *,
         products: bool = False,
         progress: Callable[[int, int], None] | None = None,
@@ -140,7 +144,8 @@ class RankedPairs:
         n, n_layers = len(weights), self.n_layers
         # Few layers lie beside each other, a pair's classes together.
         side_by_side = np.ascontiguousarray(self.classes.T) if n_layers <= FEW else None
-        step = max(1, CHUNK // ((n_layers + 1) * self.n_patterns))
+        # Weights are small whole numbers, and made floats for some draws only.
+        step = max(1, min(CHUNK // ((n_layers + 1) * self.n_patterns), CHUNK // self.n_groups))
         for start in range(0, n, step):
             part = np.ascontiguousarray(weights[start : start + step], dtype=np.float64)
             size, together = len(part), n_layers if products else 0
@@ -186,17 +191,20 @@ def rank_classes(ascending: NDArray[np.integer]) -> NDArray[np.uint16]:
     return number[ascending]
 
 
-def multinomial(n_groups: int, n_draws: int, rng: np.random.Generator) -> FloatArray:
+def multinomial(n_groups: int, n_draws: int, rng: np.random.Generator) -> Weights:
     """Bootstrap weights (n_draws, n_groups): as many groups as there are, with replacement."""
     share = np.full(n_groups, 1.0 / n_groups)
-    return rng.multinomial(n_groups, share, size=n_draws).astype(np.float64)
+    weights = np.empty((n_draws, n_groups), dtype=np.uint16)
+    for row in weights:
+        row[:] = rng.multinomial(n_groups, share)
+    return weights
 
 
-def leave_out(n_groups: int, n_blocks: int, rng: np.random.Generator) -> FloatArray:
+def leave_out(n_groups: int, n_blocks: int, rng: np.random.Generator) -> Weights:
     """Jackknife weights (n_blocks, n_groups): each time one block of groups is left out.
 
     Blocks are random and of (nearly) equal size; with n_blocks >= n_groups each is one group.
     """
     n_blocks = min(n_blocks, n_groups)
     block = rng.permutation(np.arange(n_groups) % n_blocks)
-    return (block[None, :] != np.arange(n_blocks)[:, None]).astype(np.float64)
+    return (block[None, :] != np.arange(n_blocks)[:, None]).astype(np.uint8)

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.base.typing import IntArray
 from mlem_core.data.stimuli import StimulusSet
-from mlem_core.pairs.resampling import leave_out
+from mlem_core.pairs.resampling import Weights, leave_out
 
 # Fewer items than this are not drawn: they say too little of how others would be.
 FEWEST_ITEMS = 10
@@ -98,7 +98,7 @@ class Blocks:
         of a sentence and an item
     """
 
-    weights: FloatArray
+    weights: Weights
     sizes: tuple[int, ...]
 
 
