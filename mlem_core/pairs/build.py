@@ -31,7 +31,7 @@ from mlem_core.pairs.distances import (
 from mlem_core.pairs.layer_sums import LayerSums, layer_sums
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.rank_classes import RankClasses
-from mlem_core.pairs.tables import BY_LAYER, LazyArray, PairTables, without_empty_cells
+from mlem_core.pairs.tables import BY_LAYER, LazyArray, PairTables
 from mlem_core.pairs.tiles import LayerDistances
 
 # The square of a larger number, summed over units, may be more than a float64 can hold.
@@ -109,6 +109,7 @@ def pair_tables(
         distance_named(one_of)
     n_pairs = index.design.n_pairs
     of_classes = in_classes(index.design, options.memory)
+    keeps = options.keep_ranks is not None
     # A GPU takes one layer at a time, and so do all cores where one holds much memory.
     alone = options.device is not None or n_pairs > LARGE or of_classes
     workers = 1 if alone else min(options.workers or cores(), max(1, len(layers)))
@@ -131,13 +132,16 @@ def pair_tables(
         )
         if options.of_design is not None and not design.is_complete:
             options.of_design(position, _by_design(index, squared, train_ranks, threads))
+        doubled: NDArray[np.uint32] | None
         if options.device:
             from mlem_core.pairs import torch_backend
 
             sums, doubled = torch_backend.layer_sums(index, squared, train_ranks, options.device)
         else:
-            sums, doubled = layer_sums(index, squared, train_ranks, overwrite=True, threads=threads)
-        if options.keep_ranks is not None:
+            sums, doubled = layer_sums(
+                index, squared, train_ranks, ranks=keeps, overwrite=True, threads=threads
+            )
+        if options.keep_ranks is not None and doubled is not None:
             options.keep_ranks(position, doubled)
         return sums
 
@@ -214,8 +218,8 @@ def _by_design(
     found = []
     for number in range(index.design.n_designs):
         part, own = index.of_design(number)
-        sums, _ = layer_sums(part, squared[own], train_ranks, overwrite=False, threads=threads)
-        found.append(without_empty_cells(_assemble(part, [sums])))
+        sums, _ = layer_sums(part, squared[own], train_ranks, ranks=False, threads=threads)
+        found.append(_assemble(part, [sums]))
     return found
 
 

@@ -38,9 +38,10 @@ def layer_sums(
     squared: FloatArray,
     train_ranks: bool = False,
     *,
+    ranks: bool = True,
     overwrite: bool = False,
     threads: int = 1,
-) -> tuple[LayerSums, NDArray[np.uint32]]:
+) -> tuple[LayerSums, NDArray[np.uint32] | None]:
     """One pass over the squared distances (n_pairs,) of a layer: the sums by cell.
 
     Exact: ranks are average ranks of the distances, of which those that differ by less than what
@@ -49,25 +50,33 @@ def layer_sums(
     Parameters
     ----------
     train_ranks : also sum the ranks among the pairs that leave out each fold
+    ranks : also give the rank of each pair, which costs more than all sums of ranks
     overwrite : the memory of `squared` may be used for something else
     threads : the sums are the same with any number of them
 
     Returns
     -------
-    the sums, and twice the average rank (n_pairs,) of each pair among all pairs
+    the sums, and twice the average rank (n_pairs,) of each pair among all pairs, if asked for
     """
-    from mlem_core.pairs.kernels.sweep import sum_targets
+    from mlem_core.pairs.kernels.sweep import sum_targets, to_cells
 
+    block = index.cell_block.astype(np.min_scalar_type(index.n_blocks))
     target_sums = np.zeros(index.n_cells)
     low, high = np.full(index.n_blocks, np.inf), np.full(index.n_blocks, -np.inf)
-    sum_targets(squared, index.cell, index.cell_block, target_sums, low, high)
-    keys = keys_of(squared, overwrite, threads)
-    doubled = doubled_ranks(keys, threads)
+    sum_targets(squared, index.cell, block, target_sums, low, high)
+    doubled = None
+    if ranks:
+        keys = keys_of(squared, overwrite, threads)
+        doubled = doubled_ranks(keys, threads)
+        slices = keys.slices(threads)
+        each(
+            lambda part: to_cells(keys.sorted[part], keys.number_bits, index.cell), slices, threads
+        )
+    else:
+        keys = keys_of(squared, overwrite, threads, index.cell)
 
-    # The sets of pairs that have ranks of their own: all, and those that train each fold's model.
     training = ~left_out(index.n_folds, index.n_blocks)[: None if train_ranks else 0]
-    sets = np.concatenate((np.ones((1, index.n_blocks), dtype=bool), training))
-    ranked = _Ranked.among(index, keys, sets, threads)
+    ranked = _Ranked.among(index, keys, block, training, threads)
     tested = tested_blocks(index.n_folds)
     return LayerSums(
         target_sums=target_sums,
@@ -85,7 +94,8 @@ def layer_sums(
 class _Ranked(NamedTuple):
     """Sums of centred average ranks by cell, and of their squares.
 
-    sums, squares : (n_sets, n_cells), 0 for cells outside a set, and (n_sets,)
+    sums, squares : (1 + n_sets, n_cells), 0 for cells outside a set, and (1 + n_sets,), of the
+        ranks among all pairs and then among those of each set
     own_sums, own_squares : (n_cells,) and (n_blocks,) of the ranks among the pairs of a block
     """
 
@@ -95,52 +105,80 @@ class _Ranked(NamedTuple):
     own_squares: FloatArray
 
     @classmethod
-    def among(cls, index: PairIndex, keys: Keys, sets: NDArray[np.bool_], threads: int) -> _Ranked:
-        """In each set of pairs; (n_sets, n_blocks) says whether those of a block are in it."""
-        from mlem_core.pairs.kernels.sweep import LANES, count_blocks
+    def among(
+        cls,
+        index: PairIndex,
+        keys: Keys,
+        block: NDArray[np.unsignedinteger],
+        sets: NDArray[np.bool_],
+        threads: int,
+    ) -> _Ranked:
+        """In all pairs and in sets of them.
 
-        cells, block = index.cell, index.cell_block
+        Parameters
+        ----------
+        keys : with cells
+        block : (n_cells,) of each cell
+        sets : (n_sets, n_blocks) whether the pairs of a block are in each
+        """
+        from mlem_core.pairs.kernels.lanes import LANES
+        from mlem_core.pairs.kernels.sweep import count_blocks
+
         parts = [keys.sorted[part] for part in keys.slices(threads)]
-        blocks = np.bincount(block, index.counts, index.n_blocks).astype(np.int64)
+        blocks = np.bincount(index.cell_block, index.counts, index.n_blocks).astype(np.int64)
         below = np.zeros((len(parts), index.n_blocks), dtype=np.int64)
         if len(parts) > 1:
 
             def count(part: int) -> None:
-                count_blocks(parts[part], keys.number_bits, cells, block, below[part + 1])
+                count_blocks(parts[part], keys.number_bits, block, below[part + 1])
 
             each(count, range(len(parts) - 1), threads)
             below = below.cumsum(axis=0)
 
-        found, ties = np.zeros((len(sets), index.n_cells)), np.zeros(len(sets))
-        for start in range(0, len(sets), LANES):
+        found, ties = np.zeros((1 + len(sets), index.n_cells)), np.zeros(1 + len(sets))
+        for start in range(0, max(1, len(sets)), LANES):
             some = sets[start : start + LANES]
             members = np.zeros((index.n_blocks, LANES), dtype=np.int64)
             members[:, : len(some)] = some.T
 
             def swept(part: int, members: IntArray = members) -> tuple[NDArray[Any], ...]:
-                return _swept(Keys(parts[part], keys.number_bits), index, members, below[part])
+                return _swept(
+                    Keys(parts[part], keys.number_bits), block, members, below[part], len(sets) > 0
+                )
 
             columns = zip(*each(swept, range(len(parts)), threads), strict=True)
-            sums, tied, own, own_tied = (np.sum(column, axis=0) for column in columns)
+            sums, tied, lanes, lane_ties = (np.sum(column, axis=0) for column in columns)
             # From twice the ranks to centred ones, in whole numbers as long as they are doubled.
-            sums -= index.counts[:, None] * (blocks @ members + 1)
-            sums *= members[block]
-            found[start : start + LANES] = sums.T[: len(some)] / 2
-            ties[start : start + LANES] = tied[: len(some)]
-        own -= index.counts * (blocks[block] + 1)
-        return cls(found, squares_of(sets @ blocks, ties), own / 2, squares_of(blocks, own_tied))
+            if len(some):
+                at = slice(1 + start, 1 + start + len(some))
+                lanes -= index.counts[:, None] * (blocks @ members + 1)
+                lanes *= members[block]
+                found[at] = lanes.T[: len(some)] / 2
+                ties[at] = lane_ties[: len(some)]
+        found[0] = (sums[:, 0] - index.counts * (blocks.sum() + 1)) / 2
+        ties[0] = tied[0]
+        own = sums[:, 1] - index.counts * (blocks[block] + 1)
+        pairs = np.concatenate(([blocks.sum()], sets @ blocks))
+        return cls(found, squares_of(pairs, ties), own / 2, squares_of(blocks, tied[1:]))
 
 
 def _swept(
-    keys: Keys, index: PairIndex, members: IntArray, below: IntArray
+    keys: Keys,
+    block: NDArray[np.unsignedinteger],
+    members: IntArray,
+    below: IntArray,
+    in_sets: bool,
 ) -> tuple[NDArray[Any], ...]:
     """What `mlem_core.pairs.kernels.sweep.sweep` fills, of some of the pairs."""
-    from mlem_core.pairs.kernels.sweep import LANES, sweep
+    from mlem_core.pairs.kernels.lanes import LANES
+    from mlem_core.pairs.kernels.sweep import sweep
 
-    sums, ties = np.zeros((index.n_cells, LANES), dtype=np.int64), np.zeros(LANES)
-    own, own_ties = np.zeros(index.n_cells, dtype=np.int64), np.zeros(index.n_blocks)
-    sweep(*keys, index.cell, index.cell_block, members, below, sums, ties, own, own_ties)
-    return sums, ties, own, own_ties
+    n_cells = len(block)
+    sums, ties = np.zeros((n_cells, 2), dtype=np.int64), np.zeros(1 + len(below))
+    lanes = np.zeros((n_cells if in_sets else 0, LANES), dtype=np.int64)
+    lane_ties = np.zeros(LANES)
+    sweep(*keys, block, members, below, sums, ties, lanes, lane_ties)
+    return sums, ties, lanes, lane_ties
 
 
 def squares_of(pairs: IntArray, ties: FloatArray) -> FloatArray:

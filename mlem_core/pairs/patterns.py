@@ -119,15 +119,22 @@ class PairIndex(Patterns):
         return self.cell_pattern.astype(np.int32)[self.cell]
 
     def of_design(self, number: int) -> tuple[PairIndex, slice]:
-        """The index of the pairs of one of the independent designs, and where they stand.
-
-        The cells are the same; some may have no pair.
-        """
+        """The index of the pairs of one of the independent designs, and where they stand."""
         first, last = self.design.starts[self.design.parts[number : number + 2]]
         own = slice(int(first), int(last))
         counts = np.bincount(self.cell[own], minlength=self.n_cells)
-        part = replace(self, design=self.design.only(number, number + 1), counts=counts)
-        vars(part)["cell"] = self.cell[own]
+        present = np.flatnonzero(counts)
+        renumbered = np.full(self.n_cells + 1, -1, dtype=np.int32)
+        renumbered[present] = np.arange(len(present), dtype=np.int32)
+        part = replace(
+            self,
+            design=self.design.only(number, number + 1),
+            look=self.look._replace(number=renumbered[self.look.number]),
+            cell_block=self.cell_block[present],
+            cell_pattern=self.cell_pattern[present],
+            counts=counts[present],
+        )
+        vars(part)["cell"] = renumbered[self.cell[own]]
         return part, own
 
     @property

@@ -14,12 +14,14 @@ from mlem_core.base.typing import FloatArray
 # Predictions that differ by less than this part of their range differ only in how the sum was
 # rounded: they are ties.
 TIE = 1e-12
+NO_CELLS = np.empty(0, dtype=np.int32)
 
 
 class Keys(NamedTuple):
     """The pairs of a layer, or some of them, in ascending order of their distance.
 
-    sorted : (n,) 64-bit keys: the distance in the high bits, the number of the pair in the low ones
+    sorted : (n,) 64-bit keys: the distance in the high bits, the number of the pair or its cell in
+        the low ones
     number_bits : how many low bits are the number
     """
 
@@ -41,7 +43,12 @@ def bits_dropped(n_pairs: int) -> int:
     return max(1, (n_pairs - 1).bit_length()) - 1
 
 
-def keys_of(distances: FloatArray, overwrite: bool = False, threads: int = 1) -> Keys:
+def keys_of(
+    distances: FloatArray,
+    overwrite: bool = False,
+    threads: int = 1,
+    cells: NDArray[np.int32] = NO_CELLS,
+) -> Keys:
     """Sort the pairs of a layer by distance.
 
     The number of a pair goes into the low bits of a 64-bit key and its distance, rounded to the
@@ -54,12 +61,13 @@ def keys_of(distances: FloatArray, overwrite: bool = False, threads: int = 1) ->
     ----------
     distances : (n_pairs,), may be squared; of at least 0
     overwrite : their memory may be used for the keys
+    cells : (n_pairs,) what the keys hold instead of the number of a pair, below n_pairs
     """
     from mlem_core.pairs.kernels.sweep import to_keys
 
     number_bits = bits_dropped(len(distances)) + 1
     keys = (distances if overwrite else distances.copy()).view(np.uint64)
-    to_keys(keys, number_bits)
+    to_keys(keys, number_bits, cells)
     edges = np.linspace(0, len(keys), threads + 1).astype(int)
     keys.partition(edges[1:-1])
     each(lambda ends: keys[slice(*ends)].sort(), itertools.pairwise(edges), threads)

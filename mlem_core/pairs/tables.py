@@ -270,17 +270,6 @@ class PairTables(Patterns):
         )
 
 
-def without_empty_cells(tables: PairTables) -> PairTables:
-    """The same tables without the cells that no pair has."""
-    filled = tables.counts > 0
-    if filled.all():
-        return tables
-    changed: dict[str, Any] = {name: getattr(tables, name)[..., filled] for name in BY_CELL}
-    if tables.train_sums is not None:
-        changed["train_sums"] = tables.train_sums.then(lambda sums: sums[..., filled])
-    return replace(tables, **changed)
-
-
 def joined(parts: Sequence[PairTables]) -> PairTables:
     """The tables of the layers of several, which have the same cells, without training ranks."""
     changed: dict[str, Any] = {

@@ -1,9 +1,12 @@
 """One sweep over the pairs of a layer in ascending order of their distance, compiled by numba.
 
-A pair is a 64-bit key: its distance, rounded, in the high bits, and its number in the low ones.
-Sorted keys are walked once; a running count for each set of pairs (all pairs, those that train each
-fold's model, those of each block) is the rank of the pair in the set, and is added to the pair's
-cell. Counts are whole numbers, so that the sums do not depend on the order or on threads.
+A pair is a 64-bit key: its distance, rounded, in the high bits, and in the low ones its number or
+its cell. Sorted keys are walked once; a running count for each set of pairs (all pairs, those that
+train each fold's model, those of each block) is the rank of the pair in the set, and is added to
+the pair's cell. Counts are whole numbers, so that the sums depend on no order and no threads.
+
+With cells in the keys nothing is looked up by the number of a pair, which would be a read from
+memory each.
 """
 
 from __future__ import annotations
@@ -14,25 +17,26 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from mlem_core.pairs.kernels.lanes import LANES, add_lanes
+
 Array = NDArray[Any]
 
-# Sets are counted so many at a time: the counts stay in registers.
-LANES = 8
-# What is looked up by the number of a pair is looked up for so many pairs at once, not between two
-# branches that cannot be foreseen.
-WINDOW = 2**12
 NEGATIVE_ZERO = np.uint64(1 << 63)
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
-def to_keys(bits: Array, number_bits: int) -> None:
-    """Make keys, in place, of distances (n_pairs,) of at least 0, given by their bits (uint64)."""
+def to_keys(bits: Array, number_bits: int, cells: Array) -> None:
+    """Make keys, in place, of distances (n_pairs,) of at least 0, given by their bits (uint64).
+
+    `cells` are those of the pairs, which go into the low bits; or (0,), then their numbers do.
+    """
     dropped = np.uint64(number_bits - 1)
     # To the nearest, not down: a value just below a round one belongs to it.
     half = (np.uint64(1) << dropped) >> np.uint64(1)
     for k in range(len(bits)):
         value = np.uint64(0) if bits[k] == NEGATIVE_ZERO else bits[k]
-        bits[k] = (((value + half) >> dropped) << np.uint64(number_bits)) | np.uint64(k)
+        low = np.uint64(cells[k]) if len(cells) > 0 else np.uint64(k)
+        bits[k] = (((value + half) >> dropped) << np.uint64(number_bits)) | low
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
@@ -44,11 +48,14 @@ def sum_targets(
     `low` is given as infinite, `high` as minus infinite.
     """
     for k in range(len(squared)):
-        cell, value = cells[k], squared[k]
+        cell, value = np.uint32(cells[k]), squared[k]
         block = cell_block[cell]
         sums[cell] += value
-        low[block] = min(low[block], value)
-        high[block] = max(high[block], value)
+        # Rarely written: what is written for each pair, the next one would have to wait for.
+        if value < low[block]:
+            low[block] = value
+        if value > high[block]:
+            high[block] = value
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
@@ -77,106 +84,127 @@ def doubled_ranks(keys: Array, number_bits: int, below: int, doubled: Array) -> 
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
-def count_blocks(
-    keys: Array, number_bits: int, cells: Array, cell_block: Array, counts: Array
-) -> None:
-    """How many pairs of each block (n_blocks,) there are among some keys (n,), added to counts."""
+def to_cells(keys: Array, number_bits: int, cells: Array) -> None:
+    """Put the cells, of all pairs (n_pairs,), in the place of the numbers in some keys (n,)."""
     number = np.uint64((1 << number_bits) - 1)
     for k in range(len(keys)):
-        counts[cell_block[cells[keys[k] & number]]] += 1
+        keys[k] = (keys[k] & ~number) | np.uint64(cells[keys[k] & number])
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
-def _look_up(
-    keys: Array, first: int, number_bits: int, cells: Array, cell: Array, ends: Array
-) -> tuple[int, int]:
-    """The cells (WINDOW,) of the pairs from `first` on, and where, after it, each tie ends.
-
-    Returns the number of pairs, which is that of whole ties, and of ties. A tie that is longer than
-    the window is alone, and its cells are not looked up.
-    """
-    bits, number = np.uint64(number_bits), np.uint64((1 << number_bits) - 1)
-    last = min(len(keys), first + WINDOW)
-    if last < len(keys):
-        while last > first and keys[last - 1] >> bits == keys[last] >> bits:
-            last -= 1
-        if last == first:
-            ends[0] = _end_of_tie(keys, first, bits) - first
-            return ends[0], 1
-    n_ties = 0
-    for k in range(first, last):
-        cell[k - first] = cells[keys[k] & number]
-        ends[n_ties] = k + 1 - first
-        n_ties += k + 1 == last or keys[k] >> bits != keys[k + 1] >> bits
-    return last - first, n_ties
+def count_blocks(keys: Array, number_bits: int, cell_block: Array, counts: Array) -> None:
+    """How many pairs of each block (n_blocks,) there are among some keys (n,), added to counts."""
+    low = np.uint64((1 << number_bits) - 1)
+    for k in range(len(keys)):
+        counts[cell_block[keys[k] & low]] += 1
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
 def sweep(
     keys: Array,
     number_bits: int,
-    cells: Array,
     cell_block: Array,
     members: Array,
     below: Array,
     sums: Array,
     ties: Array,
-    own_sums: Array,
-    own_ties: Array,
+    lane_sums: Array,
+    lane_ties: Array,
 ) -> None:
-    """Sums of doubled average ranks by cell, among several sets of pairs at once, and by block.
+    """Sums of doubled average ranks by cell: among all pairs, those of a block, and some sets.
 
     Parameters
     ----------
     keys : (n,) uint64, sorted, of some pairs, none of them tied with any other; their low
-        `number_bits` bits are the numbers of the pairs
-    cells : (n_pairs,) cell of each pair, by its number
+        `number_bits` bits are the cells
     cell_block : (n_cells,) block of each cell
     members : (n_blocks, LANES) int64, 1 where the pairs of a block are in a set, else 0
     below : (n_blocks,) how many pairs of each block are below these
-    sums : (n_cells, LANES) int64 zeros, filled with the sums of twice the average ranks in each
-        set; where the block is not in the set, they mean nothing
-    ties : (LANES,) zeros, filled with Σ (t³ - t) over the ties of t pairs in each set
-    own_sums, own_ties : (n_cells,) and (n_blocks,) zeros, filled with the same for the pairs of the
-        cell's own block
+    sums : (n_cells, 2) int64 zeros, filled with the sums of twice the average ranks among all
+        pairs, and among those of the cell's own block
+    ties : (1 + n_blocks,) zeros, filled with Σ (t³ - t) over the ties of t pairs among all pairs,
+        and in each block
+    lane_sums, lane_ties : (n_cells, LANES) and (LANES,) zeros, filled with the same in each set;
+        where the block of a cell is not in the set, its sums mean nothing. Without sets lane_sums
+        is (0, LANES)
     """
-    number = np.uint64((1 << number_bits) - 1)
-    cell, ends = np.empty(WINDOW, dtype=np.int32), np.empty(WINDOW + 1, dtype=np.int64)
-    before, rank = np.zeros(LANES, dtype=np.int64), np.empty(LANES, dtype=np.int64)
-    for block in range(len(below)):
+    bits, low = np.uint64(number_bits), np.uint64((1 << number_bits) - 1)
+    # Counts are doubled, as the ranks are.
+    own, own_before, twice = 2 * below, 2 * below, 2 * members
+    lanes, first, n = np.zeros((3, LANES), dtype=np.int64), below.sum(), len(keys)
+    for block in range(len(members)):
         for s in range(LANES):
-            before[s] += below[block] * members[block, s]
-    upto = before.copy()
-    own_before, own_upto = below.copy(), below.copy()
-    first = 0
-    while first < len(keys):
-        n, n_ties = _look_up(keys, first, number_bits, cells, cell, ends)
-        start = 0
-        for tie in range(n_ties):
-            stop = ends[tie]
-            for k in range(start, stop):
-                c = cell[k] if n <= WINDOW else cells[keys[first + k] & number]
-                block = cell_block[c]
-                own_upto[block] += 1
-                for s in range(LANES):
-                    upto[s] += members[block, s]
-            for s in range(LANES):
-                rank[s] = before[s] + upto[s] + 1
-            for k in range(start, stop):
-                c = cell[k] if n <= WINDOW else cells[keys[first + k] & number]
-                block = cell_block[c]
-                own_sums[c] += own_before[block] + own_upto[block] + 1
-                for s in range(LANES):
-                    sums[c, s] += rank[s]
-            for k in range(start, stop):
-                block = cell_block[cell[k] if n <= WINDOW else cells[keys[first + k] & number]]
-                t = float(own_upto[block] - own_before[block])
-                own_ties[block] += t * t * t - t
-                own_before[block] = own_upto[block]
-            for s in range(LANES):
-                if stop > start + 1:
-                    t = float(upto[s] - before[s])
-                    ties[s] += t * t * t - t
-                before[s] = upto[s]
-            start = stop
-        first += n
+            lanes[0, s] += below[block] * twice[block, s]
+    start, in_sets = 0, len(lane_sums) > 0
+    while start < n:
+        stop = start + 1
+        if stop == n or keys[stop] >> bits != keys[start] >> bits:
+            cell = keys[start] & low
+            block = cell_block[cell]
+            own[block] += 2
+            sums[cell, 0] += 2 * (first + stop)
+            sums[cell, 1] += own[block]
+            if in_sets:
+                add_lanes(lanes, 0, twice, block)
+                add_lanes(lane_sums, cell, lanes, 0)
+        else:
+            stop = _end_of_tie(keys, start, bits)
+            tie, rank = keys[start:stop], 2 * first + start + stop + 1
+            _sweep_tie(tie, low, cell_block, rank, own, own_before, sums, ties)
+            if in_sets:
+                _sweep_lanes(tie, low, cell_block, twice, lanes, lane_sums, lane_ties)
+        start = stop
+
+
+@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
+def _sweep_tie(
+    tie: Array,
+    low: np.uint64,
+    cell_block: Array,
+    rank: int,
+    own: Array,
+    before: Array,
+    sums: Array,
+    ties: Array,
+) -> None:
+    """`sweep` of the keys (n,) of a tie: twice their rank among all, and what is kept by block."""
+    t = float(len(tie))
+    ties[0] += t * t * t - t
+    for key in tie:
+        block = cell_block[key & low]
+        before[block] = own[block]
+    for key in tie:
+        own[cell_block[key & low]] += 2
+    for key in tie:
+        cell = key & low
+        block = cell_block[cell]
+        sums[cell, 0] += rank
+        sums[cell, 1] += ((before[block] + own[block]) >> 1) + 1
+    for key in tie:
+        block = cell_block[key & low]
+        t = float((own[block] - before[block]) >> 1)
+        ties[1 + block] += t * t * t - t
+        before[block] = own[block]
+
+
+@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
+def _sweep_lanes(
+    tie: Array,
+    low: np.uint64,
+    cell_block: Array,
+    twice: Array,
+    lanes: Array,
+    sums: Array,
+    ties: Array,
+) -> None:
+    """`sweep` of the keys (n,) of a tie in the sets; lanes (3, LANES) begin with their counts."""
+    for s in range(LANES):
+        lanes[1, s] = lanes[0, s]
+    for key in tie:
+        add_lanes(lanes, 0, twice, cell_block[key & low])
+    for s in range(LANES):
+        lanes[2, s] = ((lanes[0, s] + lanes[1, s]) >> 1) + 1
+        t = float((lanes[0, s] - lanes[1, s]) >> 1)
+        ties[s] += t * t * t - t
+    for key in tie:
+        add_lanes(sums, key & low, lanes, 2)
