@@ -122,7 +122,7 @@ class _Ranked(NamedTuple):
         sets : (n_sets, n_blocks) whether the pairs of a block are in each
         """
         from mlem_core.pairs.kernels.lanes import LANES
-        from mlem_core.pairs.kernels.sweep import count_blocks
+        from mlem_core.pairs.kernels.sweep import count_blocks, sweep
 
         parts = [keys.sorted[part] for part in keys.slices(threads)]
         blocks = np.bincount(index.cell_block, index.counts, index.n_blocks).astype(np.int64)
@@ -135,50 +135,36 @@ class _Ranked(NamedTuple):
             each(count, range(len(parts) - 1), threads)
             below = below.cumsum(axis=0)
 
+        # The first set is all pairs; a row of lanes has no room for more than two fewer beside it.
+        room = LANES - 2
         found, ties = np.zeros((1 + len(sets), index.n_cells)), np.zeros(1 + len(sets))
-        for start in range(0, max(1, len(sets)), LANES):
-            some = sets[start : start + LANES]
+        for start in range(0, max(1, len(sets)), room):
+            at = np.append(0, np.arange(1 + start, 1 + min(start + room, len(sets))))
             members = np.zeros((index.n_blocks, LANES), dtype=np.int64)
-            members[:, : len(some)] = some.T
+            members[:, 0] = 1
+            members[:, 1 : len(at)] = sets[at[1:] - 1].T
+            width = LANES if len(sets) else 2
 
-            def swept(part: int, members: IntArray = members) -> tuple[NDArray[Any], ...]:
-                return _swept(
-                    Keys(parts[part], keys.number_bits), block, members, below[part], len(sets) > 0
+            def swept(
+                part: int, members: IntArray = members, width: int = width
+            ) -> tuple[NDArray[Any], ...]:
+                sums, own_ties = np.zeros((len(block), width), np.int64), np.zeros(len(blocks))
+                tied = np.zeros(LANES)
+                sweep(
+                    parts[part], keys.number_bits, block, members, below[part], sums, tied, own_ties
                 )
+                return sums, tied, own_ties
 
             columns = zip(*each(swept, range(len(parts)), threads), strict=True)
-            sums, tied, lanes, lane_ties = (np.sum(column, axis=0) for column in columns)
+            sums, tied, own_tied = (np.sum(column, axis=0) for column in columns)
             # From twice the ranks to centred ones, in whole numbers as long as they are doubled.
-            if len(some):
-                at = slice(1 + start, 1 + start + len(some))
-                lanes -= index.counts[:, None] * (blocks @ members + 1)
-                lanes *= members[block]
-                found[at] = lanes.T[: len(some)] / 2
-                ties[at] = lane_ties[: len(some)]
-        found[0] = (sums[:, 0] - index.counts * (blocks.sum() + 1)) / 2
-        ties[0] = tied[0]
-        own = sums[:, 1] - index.counts * (blocks[block] + 1)
+            own = sums[:, -1] - index.counts * (blocks[block] + 1)
+            sums = sums[:, : len(at)] - index.counts[:, None] * (blocks @ members[:, : len(at)] + 1)
+            sums *= members[block, : len(at)]
+            found[at] = sums.T / 2
+            ties[at] = tied[: len(at)]
         pairs = np.concatenate(([blocks.sum()], sets @ blocks))
-        return cls(found, squares_of(pairs, ties), own / 2, squares_of(blocks, tied[1:]))
-
-
-def _swept(
-    keys: Keys,
-    block: NDArray[np.unsignedinteger],
-    members: IntArray,
-    below: IntArray,
-    in_sets: bool,
-) -> tuple[NDArray[Any], ...]:
-    """What `mlem_core.pairs.kernels.sweep.sweep` fills, of some of the pairs."""
-    from mlem_core.pairs.kernels.lanes import LANES
-    from mlem_core.pairs.kernels.sweep import sweep
-
-    n_cells = len(block)
-    sums, ties = np.zeros((n_cells, 2), dtype=np.int64), np.zeros(1 + len(below))
-    lanes = np.zeros((n_cells if in_sets else 0, LANES), dtype=np.int64)
-    lane_ties = np.zeros(LANES)
-    sweep(*keys, block, members, below, sums, ties, lanes, lane_ties)
-    return sums, ties, lanes, lane_ties
+        return cls(found, squares_of(pairs, ties), own / 2, squares_of(blocks, own_tied))
 
 
 def squares_of(pairs: IntArray, ties: FloatArray) -> FloatArray:

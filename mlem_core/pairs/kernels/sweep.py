@@ -108,8 +108,7 @@ def sweep(
     below: Array,
     sums: Array,
     ties: Array,
-    lane_sums: Array,
-    lane_ties: Array,
+    own_ties: Array,
 ) -> None:
     """Sums of doubled average ranks by cell: among all pairs, those of a block, and some sets.
 
@@ -118,15 +117,14 @@ def sweep(
     keys : (n,) uint64, sorted, of some pairs, none of them tied with any other; their low
         `number_bits` bits are the cells
     cell_block : (n_cells,) block of each cell
-    members : (n_blocks, LANES) int64, 1 where the pairs of a block are in a set, else 0
+    members : (n_blocks, LANES) int64, 1 where the pairs of a block are in a set, else 0; the first
+        set is all pairs, and the last is empty
     below : (n_blocks,) how many pairs of each block are below these
-    sums : (n_cells, 2) int64 zeros, filled with the sums of twice the average ranks among all
-        pairs, and among those of the cell's own block
-    ties : (1 + n_blocks,) zeros, filled with Σ (t³ - t) over the ties of t pairs among all pairs,
-        and in each block
-    lane_sums, lane_ties : (n_cells, LANES) and (LANES,) zeros, filled with the same in each set;
-        where the block of a cell is not in the set, its sums mean nothing. Without sets lane_sums
-        is (0, LANES)
+    sums : (n_cells, LANES) int64 zeros, filled with the sums of twice the average ranks in each
+        set, in place of the last in the cell's own block; where the block is not in the set, they
+        mean nothing. Or (n_cells, 2), then there are no sets but all pairs
+    ties, own_ties : (LANES,) and (n_blocks,) zeros, filled with Σ (t³ - t) over the ties of t pairs
+        in each set, and in each block
     """
     bits, low = np.uint64(number_bits), np.uint64((1 << number_bits) - 1)
     # Counts are doubled, as the ranks are.
@@ -135,41 +133,46 @@ def sweep(
     for block in range(len(members)):
         for s in range(LANES):
             lanes[0, s] += below[block] * twice[block, s]
-    start, in_sets = 0, len(lane_sums) > 0
+    start, wide = 0, sums.shape[1] == LANES
     while start < n:
         stop = start + 1
         if stop == n or keys[stop] >> bits != keys[start] >> bits:
             cell = keys[start] & low
             block = cell_block[cell]
             own[block] += 2
-            sums[cell, 0] += 2 * (first + stop)
-            sums[cell, 1] += own[block]
-            if in_sets:
+            if wide:
                 add_lanes(lanes, 0, twice, block)
-                add_lanes(lane_sums, cell, lanes, 0)
+                add_lanes(sums, cell, lanes, 0)
+                sums[cell, LANES - 1] += own[block]
+            else:
+                sums[cell, 0] += 2 * (first + stop)
+                sums[cell, 1] += own[block]
         else:
             stop = _end_of_tie(keys, start, bits)
-            tie, rank = keys[start:stop], 2 * first + start + stop + 1
-            _sweep_tie(tie, low, cell_block, rank, own, own_before, sums, ties)
-            if in_sets:
-                _sweep_lanes(tie, low, cell_block, twice, lanes, lane_sums, lane_ties)
+            tie = keys[start:stop]
+            _sum_own(tie, low, cell_block, own, own_before, sums, own_ties)
+            if wide:
+                _sum_sets(tie, low, cell_block, twice, lanes, sums, ties)
+            else:
+                t = float(stop - start)
+                ties[0] += t * t * t - t
+                for key in tie:
+                    sums[key & low, 0] += 2 * first + start + stop + 1
         start = stop
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
-def _sweep_tie(
+def _sum_own(
     tie: Array,
     low: np.uint64,
     cell_block: Array,
-    rank: int,
     own: Array,
     before: Array,
     sums: Array,
     ties: Array,
 ) -> None:
-    """`sweep` of the keys (n,) of a tie: twice their rank among all, and what is kept by block."""
-    t = float(len(tie))
-    ties[0] += t * t * t - t
+    """`sweep` of the keys (n,) of a tie in the blocks, of which `own` are the counts."""
+    last = sums.shape[1] - 1
     for key in tie:
         block = cell_block[key & low]
         before[block] = own[block]
@@ -178,17 +181,16 @@ def _sweep_tie(
     for key in tie:
         cell = key & low
         block = cell_block[cell]
-        sums[cell, 0] += rank
-        sums[cell, 1] += ((before[block] + own[block]) >> 1) + 1
+        sums[cell, last] += ((before[block] + own[block]) >> 1) + 1
     for key in tie:
         block = cell_block[key & low]
         t = float((own[block] - before[block]) >> 1)
-        ties[1 + block] += t * t * t - t
+        ties[block] += t * t * t - t
         before[block] = own[block]
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
-def _sweep_lanes(
+def _sum_sets(
     tie: Array,
     low: np.uint64,
     cell_block: Array,
@@ -202,7 +204,7 @@ def _sweep_lanes(
         lanes[1, s] = lanes[0, s]
     for key in tie:
         add_lanes(lanes, 0, twice, cell_block[key & low])
-    for s in range(LANES):
+    for s in range(LANES - 1):
         lanes[2, s] = ((lanes[0, s] + lanes[1, s]) >> 1) + 1
         t = float((lanes[0, s] - lanes[1, s]) >> 1)
         ties[s] += t * t * t - t
