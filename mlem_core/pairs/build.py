@@ -152,11 +152,8 @@ def _of_all(
     one: Callable[[int], LayerSums], n_layers: int, workers: int, options: PassOptions
 ) -> list[LayerSums]:
     """The sums of the layers that do not fail, `one` giving those of a layer."""
-    # The threads share the cores; each one's matrix product gets its part of them.
-    with (
-        threadpool_limits(max(1, cores() // workers)),
-        ThreadPoolExecutor(workers) as pool,
-    ):
+    # The cores are shared out already: among the layers, or the bands of one.
+    with threadpool_limits(1), ThreadPoolExecutor(workers) as pool:
         futures = {pool.submit(one, position): position for position in range(n_layers)}
         rows: list[LayerSums | None] = [None] * n_layers
         try:

@@ -31,7 +31,7 @@ from mlem_core.pairs.tiles import (
     half,
     squared_difference,
     squared_euclidean,
-    tiles,
+    tile_bands,
     torch_cityblock,
     torch_squared_euclidean,
     torch_tiles,
@@ -148,6 +148,7 @@ def squared_distances(
     *,
     layer: str = "the layer",
     device: str | None = None,
+    threads: int = 1,
 ) -> FloatArray:
     """Squared neural distances of all pairs of stimuli.
 
@@ -160,6 +161,7 @@ def squared_distances(
     metric : a name in `DISTANCES`; "precomputed" where these are distances
     layer : how an error message calls these representations
     device : of torch, for distances that have a version for it; None is NumPy
+    threads : the distances are the same with any number of them
 
     Returns (n_pairs,) float64, in the order (0,1), (0,2), ..., (1,2), ...
 
@@ -174,16 +176,23 @@ def squared_distances(
     from mlem_core.pairs.kernels.tiles import fill_condensed
 
     rows, position = _distinct(representations, distance, layer)
-    if device is not None and distance.torch_tile is not None:
-        bands = torch_tiles(rows, distance.torch_tile, distance.squared, device)
-    elif distance.tile is not None:
-        bands = tiles(rows, distance.tile, distance.squared)
-    else:
-        bands = _condensed_bands(distance, rows)
     condensed = np.empty(n_pairs(len(position)))
     order = np.argsort(position, kind="stable")
-    for start, _, band in bands:
-        fill_condensed(band, start, order, position[order], condensed)
+    ascending = position[order]
+
+    def fill(start: int, tile: FloatArray) -> None:
+        fill_condensed(tile, start, order, ascending, condensed)
+
+    if device is not None and distance.torch_tile is not None:
+        tiles = torch_tiles(rows, distance.torch_tile, distance.squared, device)
+    elif distance.tile is None:
+        tiles = _condensed_bands(distance, rows)
+    else:
+        band = band_of(rows, distance.tile, distance.squared)
+        each(lambda ends: fill(ends[0], band(*ends)), tile_bands(len(rows)), threads)
+        return condensed
+    for start, _, tile in tiles:
+        fill(start, tile)
     return condensed
 
 
@@ -279,7 +288,9 @@ def design_distances(
     Parameters and errors as of `squared_distances` and `squared_along`.
     """
     if design.is_complete:
-        return squared_distances(representations, metric, layer=layer, device=device)
+        return squared_distances(
+            representations, metric, layer=layer, device=device, threads=threads
+        )
     return squared_along(representations, metric, design, layer=layer, threads=threads)
 
 

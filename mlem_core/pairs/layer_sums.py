@@ -8,10 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mlem_core.base.parallel import each
+from mlem_core.base.parallel import each, in_order
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.pairs.patterns import PairIndex, left_out, tested_blocks
 from mlem_core.pairs.ranks import Keys, doubled_ranks, keys_of
+
+# Distances of so many pairs are summed by one thread.
+TOGETHER = 2**23
 
 
 @dataclass(frozen=True)
@@ -58,12 +61,10 @@ def layer_sums(
     -------
     the sums, and twice the average rank (n_pairs,) of each pair among all pairs, if asked for
     """
-    from mlem_core.pairs.kernels.sweep import sum_targets, to_cells
+    from mlem_core.pairs.kernels.sweep import to_cells
 
     block = index.cell_block.astype(np.min_scalar_type(index.n_blocks))
-    target_sums = np.zeros(index.n_cells)
-    low, high = np.full(index.n_blocks, np.inf), np.full(index.n_blocks, -np.inf)
-    sum_targets(squared, index.cell, block, target_sums, low, high)
+    target_sums, low, high = _targets(index, block, squared, threads)
     doubled = None
     if ranks:
         keys = keys_of(squared, overwrite, threads)
@@ -89,6 +90,27 @@ def layer_sums(
         train_sums=ranked.sums[1:] if train_ranks else None,
         train_squares=ranked.squares[1:] if train_ranks else None,
     ), doubled
+
+
+def _targets(
+    index: PairIndex, block: NDArray[np.unsignedinteger], squared: FloatArray, threads: int
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Sums (n_cells,) of squared distances (n_pairs,), and the ends (n_blocks,) of each block."""
+    from mlem_core.pairs.kernels.sweep import sum_targets
+
+    def summed(start: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+        part, ends = slice(start, start + TOGETHER), np.full(index.n_blocks, np.inf)
+        own = np.zeros(index.n_cells), ends, -ends
+        sum_targets(squared[part], index.cell[part], block, *own)
+        return own
+
+    # Added in one order, whatever the number of threads.
+    parts = in_order(summed, range(0, len(squared), TOGETHER), threads)
+    sums, low, high = next(parts)
+    for own, lowest, highest in parts:
+        sums += own
+        low, high = np.minimum(low, lowest), np.maximum(high, highest)
+    return sums, low, high
 
 
 class _Ranked(NamedTuple):
@@ -122,7 +144,7 @@ class _Ranked(NamedTuple):
         sets : (n_sets, n_blocks) whether the pairs of a block are in each
         """
         from mlem_core.pairs.kernels.lanes import LANES
-        from mlem_core.pairs.kernels.sweep import count_blocks, sweep
+        from mlem_core.pairs.kernels.sweep import count_blocks, sweep, sweep_sets
 
         parts = [keys.sorted[part] for part in keys.slices(threads)]
         blocks = np.bincount(index.cell_block, index.counts, index.n_blocks).astype(np.int64)
@@ -135,33 +157,33 @@ class _Ranked(NamedTuple):
             each(count, range(len(parts) - 1), threads)
             below = below.cumsum(axis=0)
 
-        # The first set is all pairs; a row of lanes has no room for more than two fewer beside it.
+        # All pairs are the first of the lanes, and the last is kept free.
         room = LANES - 2
         found, ties = np.zeros((1 + len(sets), index.n_cells)), np.zeros(1 + len(sets))
         for start in range(0, max(1, len(sets)), room):
             at = np.append(0, np.arange(1 + start, 1 + min(start + room, len(sets))))
-            members = np.zeros((index.n_blocks, LANES), dtype=np.int64)
+            members = np.zeros((index.n_blocks, LANES if len(sets) else 2), dtype=np.int64)
             members[:, 0] = 1
             members[:, 1 : len(at)] = sets[at[1:] - 1].T
-            width = LANES if len(sets) else 2
 
-            def swept(
-                part: int, members: IntArray = members, width: int = width
-            ) -> tuple[NDArray[Any], ...]:
-                sums, own_ties = np.zeros((len(block), width), np.int64), np.zeros(len(blocks))
-                tied = np.zeros(LANES)
-                sweep(
-                    parts[part], keys.number_bits, block, members, below[part], sums, tied, own_ties
-                )
-                return sums, tied, own_ties
+            def swept(part: int, members: IntArray = members) -> tuple[NDArray[Any], ...]:
+                width = members.shape[1]
+                sums, tied = np.zeros((len(block), width), dtype=np.int64), np.zeros(width)
+                own_tied = np.zeros(len(blocks))
+                given = parts[part], keys.number_bits, block
+                if len(sets):
+                    sweep_sets(*given, members, below[part], sums, tied, own_tied)
+                else:
+                    sweep(*given, below[part], sums, tied, own_tied)
+                return sums, tied, own_tied
 
             columns = zip(*each(swept, range(len(parts)), threads), strict=True)
             sums, tied, own_tied = (np.sum(column, axis=0) for column in columns)
             # From twice the ranks to centred ones, in whole numbers as long as they are doubled.
             own = sums[:, -1] - index.counts * (blocks[block] + 1)
-            sums = sums[:, : len(at)] - index.counts[:, None] * (blocks @ members[:, : len(at)] + 1)
-            sums *= members[block, : len(at)]
-            found[at] = sums.T / 2
+            members = members[:, : len(at)]
+            sums = sums[:, : len(at)] - index.counts[:, None] * (blocks @ members + 1)
+            found[at] = (sums * members[block]).T / 2
             ties[at] = tied[: len(at)]
         pairs = np.concatenate(([blocks.sum()], sets @ blocks))
         return cls(found, squares_of(pairs, ties), own / 2, squares_of(blocks, own_tied))

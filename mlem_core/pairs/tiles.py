@@ -25,6 +25,8 @@ Band = Callable[[int, int], FloatArray]
 # Below this share of the squared norms, |x|² + |y|² - 2xy has lost too many digits.
 CANCELLATION = 1e-8
 CHUNK_ELEMENTS = 2**19
+# A matrix product of fewer rows is slower.
+CHUNK_ROWS = 128
 TORCH_ELEMENTS = 2**24
 
 
@@ -52,14 +54,9 @@ class LayerDistances:
         return self.band if self.n_rows == len(self.row) else self.among(self.row)
 
 
-def tiles(rows: FloatArray, tile: Tile, squared: bool) -> Tiles:
-    """Squared distances of rows (n_rows, n_units), a band of rows at a time.
-
-    `squared` says whether those that `tile` gives are squared already.
-    """
-    band = band_of(rows, tile, squared)
-    for start, stop in bands(len(rows), CHUNK_ELEMENTS):
-        yield start, stop, band(start, stop)
+def tile_bands(n_rows: int) -> Iterator[tuple[int, int]]:
+    """Bands (start, stop) of the rows, each the work of a thread."""
+    return bands(n_rows, max(CHUNK_ELEMENTS, CHUNK_ROWS * n_rows))
 
 
 def band_of(rows: FloatArray, tile: Tile, squared: bool) -> Band:
@@ -74,7 +71,10 @@ def band_of(rows: FloatArray, tile: Tile, squared: bool) -> Band:
 
 
 def torch_tiles(rows: FloatArray, tile: Tile, squared: bool, device: str) -> Tiles:
-    """The same as `tiles` by a `tile` in torch, on one of its devices."""
+    """Squared distances of rows (n_rows, n_units), a band at a time, by a `tile` in torch.
+
+    `squared` says whether those that `tile` gives are squared already.
+    """
     import torch
 
     there = torch.from_numpy(rows).to(device)

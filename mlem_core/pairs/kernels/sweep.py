@@ -21,6 +21,8 @@ from mlem_core.pairs.kernels.lanes import LANES, add_lanes
 
 Array = NDArray[Any]
 
+# In a tie of so few, each is compared with each.
+SHORT = 8
 NEGATIVE_ZERO = np.uint64(1 << 63)
 
 
@@ -104,66 +106,92 @@ def sweep(
     keys: Array,
     number_bits: int,
     cell_block: Array,
-    members: Array,
     below: Array,
     sums: Array,
     ties: Array,
     own_ties: Array,
 ) -> None:
-    """Sums of doubled average ranks by cell: among all pairs, those of a block, and some sets.
+    """Sums of doubled average ranks by cell, among all pairs and among those of a block.
 
     Parameters
     ----------
     keys : (n,) uint64, sorted, of some pairs, none of them tied with any other; their low
         `number_bits` bits are the cells
     cell_block : (n_cells,) block of each cell
-    members : (n_blocks, LANES) int64, 1 where the pairs of a block are in a set, else 0; the first
-        set is all pairs, and the last is empty
     below : (n_blocks,) how many pairs of each block are below these
-    sums : (n_cells, LANES) int64 zeros, filled with the sums of twice the average ranks in each
-        set, in place of the last in the cell's own block; where the block is not in the set, they
-        mean nothing. Or (n_cells, 2), then there are no sets but all pairs
-    ties, own_ties : (LANES,) and (n_blocks,) zeros, filled with Σ (t³ - t) over the ties of t pairs
-        in each set, and in each block
+    sums : (n_cells, 2) int64 zeros, filled with the sums of twice the average ranks among all
+        pairs, and among those of the cell's own block
+    ties, own_ties : (1,) and (n_blocks,) zeros, filled with Σ (t³ - t) over the ties of t pairs
+        among all pairs, and in each block
     """
     bits, low = np.uint64(number_bits), np.uint64((1 << number_bits) - 1)
     # Counts are doubled, as the ranks are.
-    own, own_before, twice = 2 * below, 2 * below, 2 * members
-    lanes, first, n = np.zeros((3, LANES), dtype=np.int64), below.sum(), len(keys)
-    for block in range(len(members)):
-        for s in range(LANES):
-            lanes[0, s] += below[block] * twice[block, s]
-    start, wide = 0, sums.shape[1] == LANES
-    while start < n:
-        stop = start + 1
-        if stop == n or keys[stop] >> bits != keys[start] >> bits:
+    own, before, first, start = 2 * below, 2 * below, below.sum(), 0
+    while start < len(keys):
+        stop = _end_of_tie(keys, start, bits)
+        rank = 2 * first + start + stop + 1
+        if stop == start + 1:
             cell = keys[start] & low
             block = cell_block[cell]
             own[block] += 2
-            if wide:
-                add_lanes(lanes, 0, twice, block)
-                add_lanes(sums, cell, lanes, 0)
-                sums[cell, LANES - 1] += own[block]
-            else:
-                sums[cell, 0] += 2 * (first + stop)
-                sums[cell, 1] += own[block]
+            sums[cell, 0] += rank
+            sums[cell, 1] += own[block]
         else:
-            stop = _end_of_tie(keys, start, bits)
-            tie = keys[start:stop]
-            _sum_own(tie, low, cell_block, own, own_before, sums, own_ties)
-            if wide:
-                _sum_sets(tie, low, cell_block, twice, lanes, sums, ties)
-            else:
-                t = float(stop - start)
-                ties[0] += t * t * t - t
-                for key in tie:
-                    sums[key & low, 0] += 2 * first + start + stop + 1
+            t = float(stop - start)
+            ties[0] += t * t * t - t
+            for k in range(start, stop):
+                sums[keys[k] & low, 0] += rank
+            _sum_own(keys, start, stop, low, cell_block, own, before, sums, own_ties)
+        start = stop
+
+
+@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
+def sweep_sets(
+    keys: Array,
+    number_bits: int,
+    cell_block: Array,
+    members: Array,
+    below: Array,
+    sums: Array,
+    ties: Array,
+    own_ties: Array,
+) -> None:
+    """The same in sets of pairs beside all pairs; parameters as of `sweep`, apart from these.
+
+    Parameters
+    ----------
+    members : (n_blocks, LANES) int64, 1 where the pairs of a block are in a set, else 0; the first
+        set is all pairs, and the last is empty
+    sums : (n_cells, LANES), of each set, and in place of the last of the cell's own block; where
+        the block is not in the set, they mean nothing
+    ties : (LANES,)
+    """
+    bits, low = np.uint64(number_bits), np.uint64((1 << number_bits) - 1)
+    own, before, twice = 2 * below, 2 * below, 2 * members
+    lanes, start = np.zeros((3, LANES), dtype=np.int64), 0
+    for block in range(len(members)):
+        for s in range(LANES):
+            lanes[0, s] += below[block] * twice[block, s]
+    while start < len(keys):
+        stop = _end_of_tie(keys, start, bits)
+        if stop == start + 1:
+            cell = keys[start] & low
+            block = cell_block[cell]
+            own[block] += 2
+            add_lanes(lanes, 0, twice, block)
+            add_lanes(sums, cell, lanes, 0)
+            sums[cell, LANES - 1] += own[block]
+        else:
+            _sum_own(keys, start, stop, low, cell_block, own, before, sums, own_ties)
+            _sum_sets(keys, start, stop, low, cell_block, twice, lanes, sums, ties)
         start = stop
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
 def _sum_own(
-    tie: Array,
+    keys: Array,
+    start: int,
+    stop: int,
     low: np.uint64,
     cell_block: Array,
     own: Array,
@@ -171,19 +199,30 @@ def _sum_own(
     sums: Array,
     ties: Array,
 ) -> None:
-    """`sweep` of the keys (n,) of a tie in the blocks, of which `own` are the counts."""
+    """Ranks of a tie, the keys start..stop-1, in the blocks, of which `own` are the counts."""
     last = sums.shape[1] - 1
-    for key in tie:
-        block = cell_block[key & low]
+    if stop - start <= SHORT:
+        for k in range(start, stop):
+            cell = keys[k] & low
+            block, n = cell_block[cell], 0
+            for other in range(start, stop):
+                n += cell_block[keys[other] & low] == block
+            sums[cell, last] += own[block] + n + 1
+            ties[block] += n * n - 1
+        for k in range(start, stop):
+            own[cell_block[keys[k] & low]] += 2
+        return
+    for k in range(start, stop):
+        block = cell_block[keys[k] & low]
         before[block] = own[block]
-    for key in tie:
-        own[cell_block[key & low]] += 2
-    for key in tie:
-        cell = key & low
+    for k in range(start, stop):
+        own[cell_block[keys[k] & low]] += 2
+    for k in range(start, stop):
+        cell = keys[k] & low
         block = cell_block[cell]
         sums[cell, last] += ((before[block] + own[block]) >> 1) + 1
-    for key in tie:
-        block = cell_block[key & low]
+    for k in range(start, stop):
+        block = cell_block[keys[k] & low]
         t = float((own[block] - before[block]) >> 1)
         ties[block] += t * t * t - t
         before[block] = own[block]
@@ -191,7 +230,9 @@ def _sum_own(
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
 def _sum_sets(
-    tie: Array,
+    keys: Array,
+    start: int,
+    stop: int,
     low: np.uint64,
     cell_block: Array,
     twice: Array,
@@ -199,14 +240,14 @@ def _sum_sets(
     sums: Array,
     ties: Array,
 ) -> None:
-    """`sweep` of the keys (n,) of a tie in the sets; lanes (3, LANES) begin with their counts."""
+    """Ranks of a tie in the sets; lanes (3, LANES) begin with their counts."""
     for s in range(LANES):
         lanes[1, s] = lanes[0, s]
-    for key in tie:
-        add_lanes(lanes, 0, twice, cell_block[key & low])
+    for k in range(start, stop):
+        add_lanes(lanes, 0, twice, cell_block[keys[k] & low])
     for s in range(LANES - 1):
         lanes[2, s] = ((lanes[0, s] + lanes[1, s]) >> 1) + 1
         t = float((lanes[0, s] - lanes[1, s]) >> 1)
         ties[s] += t * t * t - t
-    for key in tie:
-        add_lanes(sums, key & low, lanes, 2)
+    for k in range(start, stop):
+        add_lanes(sums, keys[k] & low, lanes, 2)
