@@ -143,8 +143,7 @@ class _Ranked(NamedTuple):
         block : (n_cells,) of each cell
         sets : (n_sets, n_blocks) whether the pairs of a block are in each
         """
-        from mlem_core.pairs.kernels.lanes import LANES
-        from mlem_core.pairs.kernels.sweep import count_blocks, sweep, sweep_sets
+        from mlem_core.pairs.kernels.sweep import LANES, count_blocks, sweep, sweep_sets
 
         parts = [keys.sorted[part] for part in keys.slices(threads)]
         blocks = np.bincount(index.cell_block, index.counts, index.n_blocks).astype(np.int64)

@@ -23,7 +23,10 @@ def test_bands_of_rows_fit_together(metric, monkeypatch):
     rows = np.random.default_rng(0).standard_normal((103, 5))
     whole = squared_distances(rows, metric)
     monkeypatch.setattr("mlem_core.pairs.tiles.CHUNK_ELEMENTS", 500)
-    np.testing.assert_allclose(squared_distances(rows, metric), whole, rtol=1e-12)
+    monkeypatch.setattr("mlem_core.pairs.tiles.CHUNK_ROWS", 5)
+    bands = squared_distances(rows, metric)
+    np.testing.assert_allclose(bands, whole, rtol=1e-12)
+    np.testing.assert_array_equal(squared_distances(rows, metric, threads=3), bands)
 
 
 def test_distances_hold_where_norms_differ_by_a_factor_of_50():

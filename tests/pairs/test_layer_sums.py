@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 
 import explicit
+import numba
 import numpy as np
 import pytest
 from scipy.stats import rankdata
 
 from mlem_core.pairs.columns import feature_columns
-from mlem_core.pairs.kernels.lanes import LANES
+from mlem_core.pairs.kernels.sweep import LANES, add_lanes
 from mlem_core.pairs.layer_sums import layer_sums
 from mlem_core.pairs.patterns import PairIndex, left_out
 from mlem_core.pairs.ranks import keys_of
@@ -61,6 +62,42 @@ def test_sums_are_those_of_scipy(kind, n_folds, threads):
         at = (out[fold] & only)[index.cell_block]
         np.testing.assert_array_equal(sums.within_sums[at], ranks[at])
         assert sums.within_squares[fold] == pytest.approx(squares)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("train_ranks", [False, True])
+@pytest.mark.parametrize("kind", ["no ties", "short ties", "a long tie"])
+def test_sums_are_the_same_without_the_ranks_of_pairs(kind, train_ranks, threads, monkeypatch):
+    squared = distances(kind)
+    index = PairIndex.build(
+        feature_columns(explicit.random_features(N)), explicit.random_folds(N, 5), missing="level"
+    )
+    sums, _ = layer_sums(index, squared, train_ranks)
+    alone, doubled = layer_sums(index, squared, train_ranks, ranks=False, threads=threads)
+    assert doubled is None
+    for name in vars(sums):
+        np.testing.assert_array_equal(getattr(alone, name), getattr(sums, name))
+    # Sums of targets in parts: by any number of threads the same, and the ends of blocks exact.
+    monkeypatch.setattr("mlem_core.pairs.layer_sums.TOGETHER", 1000)
+    parts = [layer_sums(index, squared, threads=n)[0] for n in (1, 3)]
+    for own in parts:
+        np.testing.assert_array_equal(own.target_sums, parts[0].target_sums)
+        np.testing.assert_allclose(own.target_sums, sums.target_sums, rtol=1e-12)
+        np.testing.assert_array_equal(own.target_low, sums.target_low)
+        np.testing.assert_array_equal(own.target_high, sums.target_high)
+
+
+def test_lanes_are_added_row_to_row():
+    @numba.njit
+    def added(target, source):
+        for i in range(len(target)):
+            add_lanes(target, i, source, len(source) - 1 - i)
+
+    rng = np.random.default_rng(0)
+    target, source = rng.integers(-(2**62), 2**62, (2, 7, LANES))
+    expected = target + source[::-1]
+    added(target, source)
+    np.testing.assert_array_equal(target, expected)
 
 
 def test_slices_divide_no_tie():

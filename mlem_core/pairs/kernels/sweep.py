@@ -15,15 +15,43 @@ from typing import Any
 
 import numba
 import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
 from numpy.typing import NDArray
-
-from mlem_core.pairs.kernels.lanes import LANES, add_lanes
 
 Array = NDArray[Any]
 
+# Ranks in so many sets are added at once.
+LANES = 8
 # In a tie of so few, each is compared with each.
 SHORT = 8
 NEGATIVE_ZERO = np.uint64(1 << 63)
+
+
+def _add_lanes(_: Any, target: Any, i: Any, source: Any, j: Any) -> Any:
+    whole = ir.IntType(64)
+    row = ir.VectorType(whole, LANES)
+
+    def generated(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        def row_at(array: int, at: int) -> Any:
+            memory = context.make_array(signature.args[array])(context, builder, given[array]).data
+            number = context.cast(builder, given[at], signature.args[at], types.intp)
+            place = builder.gep(memory, [builder.mul(number, whole(LANES))])
+            return builder.bitcast(place, row.as_pointer())
+
+        own, other = row_at(0, 1), row_at(2, 3)
+        total = builder.add(builder.load(own, align=8), builder.load(other, align=8))
+        builder.store(total, own, align=8)
+        return context.get_dummy_value()
+
+    return types.void(target, i, source, j), generated
+
+
+# add_lanes(target, i, source, j) adds row j of source (n, LANES) to row i of target (n, LANES),
+# both int64 and C-contiguous. Nothing checks the numbers of the rows, which are at least 0.
+# numba does not make one addition of a loop over a row by itself.
+add_lanes: Any = intrinsic(_add_lanes)
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
