@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
+from mlem_core.base.parallel import cores
 from mlem_core.base.typing import IntArray
 
 # Pairs beyond which a design takes the place of all pairs, where nothing else is asked.
@@ -31,6 +32,12 @@ RESAMPLED = 8_000_000
 DESIGNS = 8
 # With fewer pairs a stimulus, some pair of folds would have none in some design.
 FEWEST_A_STIMULUS = 8
+# Pairs that a thread is worth, and threads that have tables of their own at most.
+SHARE = 2**20
+MOST_THREADS = 4
+
+# Stimuli, starts and partners of some rows of a design.
+Rows = tuple[NDArray[np.int32], IntArray, NDArray[np.int32]]
 
 
 def n_pairs(n_stimuli: int) -> int:
@@ -161,7 +168,7 @@ class PairDesign:
         return len(self.parts) - 1
 
     @cached_property
-    def rows(self) -> tuple[NDArray[np.int32], IntArray, NDArray[np.int32]]:
+    def rows(self) -> Rows:
         """What kernels take: `stimulus`, `starts`, `partner`."""
         return self.stimulus, self.starts, self.partner
 
@@ -170,6 +177,14 @@ class PairDesign:
         edges = np.searchsorted(self.starts, np.linspace(0, self.n_pairs, n + 1)[1:-1])
         ends = [0, *map(int, edges), len(self.stimulus)]
         return list(itertools.pairwise(ends))
+
+    def shares(self) -> list[Rows]:
+        """The rows, as kernels take them, in a part for each thread that is worth it."""
+        n = max(1, min(cores(), MOST_THREADS, self.n_pairs // SHARE))
+        return [
+            (self.stimulus[first:last], self.starts[first : last + 1], self.partner)
+            for first, last in self.slices(n)
+        ]
 
     def ends(self, places: IntArray) -> tuple[IntArray, IntArray]:
         """The two stimuli of the pairs at these places."""

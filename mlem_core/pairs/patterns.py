@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.parallel import each
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.folds import fold_pairs
 from mlem_core.pairs.columns import MISSING, Coded, FeatureColumn, coded, coding
-from mlem_core.pairs.designs import PairDesign
+from mlem_core.pairs.designs import PairDesign, Rows
 
 if TYPE_CHECKING:
     from mlem_core.pairs.kernels.cells import Differences, Lookup
@@ -280,25 +281,46 @@ class _Numbered(NamedTuple):
 
 def _numbered(features: Sequence[Coded], design: PairDesign, limit: int) -> _Numbered | None:
     """The patterns of the pairs of a design; None if there are more than `limit`."""
-    from mlem_core.pairs.kernels.cells import number_patterns
+    from mlem_core.pairs.kernels.cells import number_patterns, place_patterns
 
     differences, total, origin = _differences(features)
     limit = min(limit, total, design.n_pairs)
-    n_slots = 1 << max(4, (4 * limit).bit_length())
-    keys, pattern = np.zeros(n_slots, dtype=np.int64), np.full(n_slots, -1, dtype=np.int32)
-    first = np.empty((limit, 2), dtype=np.int64)
     found = np.empty(design.n_pairs if design.n_pairs <= KEPT else 0, dtype=np.int32)
-    n = number_patterns(*design.rows, differences, keys, pattern, first, found)
-    if n > limit:
+
+    def numbered(rows: Rows) -> tuple[IntArray, IntArray, NDArray[np.int32]] | None:
+        """Keys, first pairs (n, 2) and numbers of the patterns of some rows."""
+        (keys, pattern), first = _empty_slots(limit), np.empty((limit, 2), dtype=np.int64)
+        n = number_patterns(*rows, differences, keys, pattern, first, found)
+        taken = np.flatnonzero(pattern >= 0)
+        return None if n > limit else (keys[taken], first[:n], pattern[taken])
+
+    shares = design.shares()
+    parts = [part for part in each(numbered, shares, len(shares)) if part is not None]
+    if len(parts) < len(shares):
         return None
-    taken = np.flatnonzero(pattern >= 0)
-    taken = taken[np.argsort(keys[taken] + origin)]
-    number = np.empty(n, dtype=np.int32)
-    number[pattern[taken]] = np.arange(n, dtype=np.int32)
-    i, j = first[pattern[taken]].T
-    pattern[taken] = np.arange(n, dtype=np.int32)
+    own_keys = np.concatenate([keys for keys, _, _ in parts])
+    _, chosen, number = np.unique(own_keys + origin, return_index=True, return_inverse=True)
+    if len(chosen) > limit:
+        return None
+    i, j = np.concatenate([first[pattern] for _, first, pattern in parts])[chosen].T
+    start = 0
+    for (_, _, pattern), (_, starts, _) in zip(parts, shares, strict=True):
+        renumbered = np.empty(len(pattern), dtype=np.int32)
+        renumbered[pattern] = number[start : start + len(pattern)]
+        start += len(pattern)
+        if len(found):
+            own = slice(starts[0], starts[-1])
+            found[own] = renumbered[found[own]]
+    keys, pattern = _empty_slots(len(chosen))
+    place_patterns(own_keys[chosen], keys, pattern)
     codes = np.stack([own.of(i, j) for own in features], axis=1)
-    return _Numbered(differences, codes, keys, pattern, number[found])
+    return _Numbered(differences, codes, keys, pattern, found)
+
+
+def _empty_slots(n_patterns: int) -> tuple[IntArray, NDArray[np.int32]]:
+    """Room for the keys and numbers of so many patterns, see `kernels.cells.Lookup`."""
+    n_slots = 1 << max(4, (4 * n_patterns).bit_length())
+    return np.zeros(n_slots, dtype=np.int64), np.full(n_slots, -1, dtype=np.int32)
 
 
 def _fold_sets(n_folds: int) -> Iterator[frozenset[int]]:

@@ -129,3 +129,25 @@ def test_the_index_of_a_design_is_that_of_its_pairs(folds, design, missing, kept
     np.testing.assert_array_equal(index.cell_block[index.cell], blocks)
     np.testing.assert_array_equal(index.counts, np.bincount(index.cell))
     assert index.counts.min() > 0
+
+
+@pytest.mark.parametrize("kept", [0, 2**28])
+@pytest.mark.parametrize("budget", [None, 16_000])
+def test_the_index_is_the_same_by_any_number_of_threads(folds, budget, kept, monkeypatch):
+    columns = feature_columns(explicit.random_features(len(folds)))
+    design = PairDesign.of(folds, budget)
+    monkeypatch.setattr("mlem_core.pairs.patterns.KEPT", kept)
+    monkeypatch.setattr("mlem_core.pairs.designs.cores", lambda: 3)
+    one = PairIndex.build(columns, folds, design=design)
+    assert len(design.shares()) == 1
+    monkeypatch.setattr("mlem_core.pairs.designs.SHARE", 100)
+    many = PairIndex.build(columns, folds, design=design)
+    assert len(design.shares()) == 3
+    for name in ("codes", "cell", "counts", "cell_block", "cell_pattern"):
+        np.testing.assert_array_equal(getattr(many, name), getattr(one, name))
+    # More patterns than are allowed: in the threads' own counts, and only in all together.
+    n = one.n_patterns
+    for limit in (n // 4, n - 1):
+        binned = PairIndex.build(columns, folds, max_patterns=limit, design=design)
+        assert binned.n_patterns <= limit
+        assert binned.notes
