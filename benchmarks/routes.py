@@ -97,7 +97,7 @@ def physical_floor(rows: Rows) -> None:
 
 def our_rsa(rows: Rows) -> NDArray[np.float64]:
     """The RSA matrix alone: distances, ranks, and their products."""
-    with PairRanks(len(rows), len(rows[0])) as ranks:
+    with PairRanks(len(rows), n_pairs(len(rows[0]))) as ranks:
 
         def one(layer: int) -> None:
             ranks.put(layer, pair_ranks(squared_distances(rows[layer]), overwrite=True))
