@@ -25,8 +25,6 @@ from mlem_core.pairs.designs import PairDesign
 CLASSES = 2**14
 # Sums of as many draws at once as fit in this many numbers.
 CHUNK = 2**23
-# Up to so many layers are summed side by side; the ranks of more would not fit the cache.
-FEW = 4
 
 # How often each group counts: whole numbers, small for those of 10^6 groups.
 Weights = NDArray[Any]
@@ -138,12 +136,12 @@ class RankedPairs:
         products : also sum the products of the ranks of every two layers
         progress : called with the number of draws done and their total
         """
-        from mlem_core.pairs.kernels.weighted import weighted_few, weighted_pairs
+        from mlem_core.pairs.kernels.weighted import weighted_pairs, weighted_two
 
         n_classes = int(self.classes.max(initial=0)) + 1
         n, n_layers = len(weights), self.n_layers
-        # Few layers lie beside each other, a pair's classes together.
-        side_by_side = np.ascontiguousarray(self.classes.T) if n_layers <= FEW else None
+        # Of two layers, which are drawn most often, a pair's classes lie together.
+        side_by_side = np.ascontiguousarray(self.classes.T) if n_layers == 2 else None
         # Weights are small whole numbers, and made floats for some draws only.
         step = max(1, min(CHUNK // ((n_layers + 1) * self.n_patterns), CHUNK // self.n_groups))
         for start in range(0, n, step):
@@ -160,9 +158,9 @@ class RankedPairs:
                 of_draw = self.design.rows, part[d], self.groups, self.cells
                 squares, products = found.squares[d], found.products[d]
                 if side_by_side is not None:
-                    out = np.zeros((self.n_patterns, 1 + n_layers))
-                    weighted_few(*of_draw, side_by_side, n_classes, out, squares, products)
-                    found.counts[d], found.sums[d] = out[:, 0], out[:, 1:].T
+                    out = np.zeros((self.n_patterns, 4))
+                    weighted_two(*of_draw, side_by_side, n_classes, out, squares, products)
+                    found.counts[d], found.sums[d] = out[:, 0], out[:, 1:3].T
                     return
                 counts, sums = found.counts[d], found.sums[d]
                 weighted_pairs(*of_draw, self.classes, n_classes, counts, sums, squares, products)

@@ -7,7 +7,7 @@ from scipy.stats import rankdata, spearmanr
 
 from mlem_core.pairs import resampling
 from mlem_core.pairs.columns import feature_columns
-from mlem_core.pairs.designs import pairs_among
+from mlem_core.pairs.designs import PairDesign, pairs_among, places_of
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.resampling import (
     RankedPairs,
@@ -30,31 +30,39 @@ def case():
     return index, groups, distances, ranks
 
 
-def repeated(weights, groups, values):
-    """The explicit pairs of drawn groups: a row a copy of a pair of stimuli."""
-    i, j = explicit.pairs(len(groups))
-    own = weights[groups // 2]
-    times = np.where(groups[i] == groups[j], own[i], own[i] * own[j]).astype(int)
-    return [np.repeat(value, times) for value in values]
-
-
-def test_sums_equal_those_of_explicit_copies_of_the_pairs(case):
-    index, groups, distances, ranks = case
-    pairs = RankedPairs.of(ranks, index.pair_pattern, groups, index.n_patterns)
+@pytest.mark.parametrize("n_layers", [1, 2, 3])
+@pytest.mark.parametrize("budget", [None, 400])
+def test_sums_equal_those_of_explicit_copies_of_the_pairs(case, n_layers, budget):
+    """Of all pairs, or of an incomplete design of them; two layers have a kernel of their own."""
+    _, groups, distances, _ = case
+    design = PairDesign.of(np.arange(N) % 2, budget)
+    columns = feature_columns(explicit.random_features(N))
+    index = PairIndex.build(columns, np.zeros(N, dtype=np.int64), design=design)
+    i, j = design.ends(np.arange(design.n_pairs))
+    places = places_of(i, j, N)
+    # The third is a mixture of the other two.
+    distances = [*distances, distances[0] + np.sqrt(distances[1])]
+    distances = [own[places] for own in distances[:n_layers]]
+    ranks = [(2 * rankdata(own)).astype(np.uint32) for own in distances]
+    pattern, n_patterns = index.pair_pattern, index.n_patterns
+    pairs = RankedPairs.of(ranks, pattern, groups, n_patterns, design=design)
     weights = multinomial(pairs.n_groups, 6, np.random.default_rng(0))
     (draws,) = pairs.draw(weights, products=True)
     assert (weights == 0).any() and (weights > 1).any()
-    for d, own in enumerate(weights):
-        cells, *copies = repeated(own, groups, [index.pair_pattern, *distances])
+    for d, row in enumerate(weights.astype(int)):
+        own = row[groups // 2]
+        times = np.where(groups[i] == groups[j], own[i], own[i] * own[j])
+        cells, *copies = (np.repeat(value, times) for value in (pattern, *distances))
         true = [rankdata(c) - (len(c) + 1) / 2 for c in copies]
-        np.testing.assert_allclose(draws.counts[d], np.bincount(cells, minlength=index.n_patterns))
+        np.testing.assert_allclose(draws.counts[d], np.bincount(cells, minlength=n_patterns))
         for layer, rank in enumerate(true):
-            sums = np.bincount(cells, rank, index.n_patterns)
+            sums = np.bincount(cells, rank, n_patterns)
             np.testing.assert_allclose(draws.sums[d, layer], sums, atol=1e-6)
             assert draws.squares[d, layer] == pytest.approx(rank @ rank)
-        assert draws.products[d, 1, 0] == pytest.approx(true[0] @ true[1])
-        expected = spearmanr(*copies).statistic
-        assert draws.rsa()[d, 0, 1] == pytest.approx(expected, abs=1e-12)
+            for other, with_rank in enumerate(true):
+                assert draws.products[d, layer, other] == pytest.approx(rank @ with_rank)
+                expected = spearmanr(copies[layer], copies[other]).statistic
+                assert draws.rsa()[d, layer, other] == pytest.approx(expected, abs=1e-12)
 
 
 def test_a_part_of_the_stimuli_is_ranked_by_itself(case):

@@ -139,7 +139,7 @@ def weighted_pairs(
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
-def weighted_few(
+def weighted_two(
     design: tuple[Array, Array, Array],
     weights: Array,
     groups: Array,
@@ -150,47 +150,38 @@ def weighted_few(
     squares: Array,
     products: Array,
 ) -> float:
-    """`weighted_pairs` of few layers, twice as fast: what is looked up for a pair lies together.
+    """`weighted_pairs` of two layers: what is looked up for a pair lies together.
 
     Parameters
     ----------
-    classes : (n_pairs, n_layers) uint16
-    out : (n_patterns, 1 + n_layers) zeros, filled with the weight of each pattern and the sums of
-        ranks in each layer
+    classes : (n_pairs, 2) uint16
+    out : (n_patterns, 4) zeros, filled with the weight of each pattern, the sums of ranks in each
+        layer, and nothing: a row is a part of one line of the cache
     """
-    n_layers = classes.shape[1]
     kept = np.flatnonzero(weights[groups] > 0)
     widest = np.max(np.diff(design[1]))
     at, w = np.empty(widest, dtype=np.int64), np.empty(widest)
-    rank, own = np.zeros((n_layers, n_classes)), np.empty(n_layers)
-    total = 0.0
+    first, second = np.zeros(n_classes), np.zeros(n_classes)
+    total, product = 0.0, 0.0
     for a in range(len(design[0])):
         n = _row(a, design, kept, weights, groups, at, w)
         for b in range(n):
             total += w[b]
-            for layer in range(n_layers):
-                rank[layer, classes[at[b], layer]] += w[b]
-    for layer in range(n_layers):
-        squares[layer] = _to_ranks(rank[layer], total)
-    together = len(products) > 0
+            first[classes[at[b], 0]] += w[b]
+            second[classes[at[b], 1]] += w[b]
+    squares[0], squares[1] = _to_ranks(first, total), _to_ranks(second, total)
     for a in range(len(design[0])):
         n = _row(a, design, kept, weights, groups, at, w)
         for b in range(n):
             pair, times = at[b], w[b]
-            cell = cells[pair]
+            x, y, cell = first[classes[pair, 0]], second[classes[pair, 1]], cells[pair]
             out[cell, 0] += times
-            for layer in range(n_layers):
-                own[layer] = rank[layer, classes[pair, layer]]
-                out[cell, 1 + layer] += times * own[layer]
-            if together:
-                for one in range(n_layers):
-                    for other in range(one + 1, n_layers):
-                        products[one, other] += own[one] * own[other] * times
-    if together:
-        for one in range(n_layers):
-            products[one, one] = squares[one]
-            for other in range(one):
-                products[one, other] = products[other, one]
+            out[cell, 1] += times * x
+            out[cell, 2] += times * y
+            product += times * x * y
+    if len(products) > 0:
+        products[0, 0], products[1, 1] = squares
+        products[0, 1] = products[1, 0] = product
     return total
 
 
