@@ -5,6 +5,9 @@ from __future__ import annotations
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.inference.bootstrap import REPLICATES
 from mlem_core.inference.jackknife import REFITS
+from mlem_core.inference.layer_pairs import PERMUTED
+from mlem_core.pairs.designs import BUDGET, RESAMPLED
+from mlem_core.pairs.designs import n_pairs as all_pairs
 from mlem_core.pairs.units import Units
 
 # With fewer sentences an interval is a rough guide; see docs/validation.
@@ -32,6 +35,28 @@ def generalises(units: Units) -> str:
 def of_size(units: Units) -> tuple[str, ...]:
     """What to mind with so many units, if anything."""
     return (FEW,) if units.n_sentences < FEW_SENTENCES else ()
+
+
+def drawn_of(n_stimuli: int, n_pairs: int) -> str:
+    """What intervals draw again where not all pairs are compared; empty where they are."""
+    if all_pairs(n_stimuli) <= min(n_pairs, BUDGET):
+        return ""
+    part = f"about {min(n_pairs, RESAMPLED) / 1e6:.0f} million" if n_pairs > RESAMPLED else "all"
+    return (
+        f"Intervals draw the stimuli again on {part} of the {n_pairs:,} pairs that were compared, "
+        "around the values from all of these; what the choice of pairs adds is in them."
+    )
+
+
+def permuted_of(n_stimuli: int, n_pairs: int) -> str:
+    """Whose labels are permuted where not all pairs are compared; empty where they are."""
+    if all_pairs(n_stimuli) <= min(n_pairs, BUDGET):
+        return ""
+    some = min(n_stimuli, PERMUTED)
+    return (
+        f"Labels are permuted among about {some:,} of the {n_stimuli:,} stimuli (whole "
+        "sentences of every fold, all of their pairs): a test of all of them would find more."
+    )
 
 
 def how_computed(estimator: str, units: Units) -> str:

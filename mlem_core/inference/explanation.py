@@ -308,7 +308,7 @@ def with_intervals(
     if pairs.design is not analysis.design:
         # The value is from all pairs of the analysis, its error from fewer: a little too large.
         resampled = resampled.around(np.array([*why.terms["value"], *why.whole["value"]]))
-    bounds = resampled.interval()
+    bounds, size = resampled.interval(), (len(analysis.stimuli), analysis.tables.n_pairs)
     if not pairs.design.is_complete:
         pairs = LayerPairs.of_sample(analysis, why.layers, store, features)
     chance = chance_terms(permuted_terms(pairs, seed=seed))
@@ -318,7 +318,10 @@ def with_intervals(
             lower=bounds.lower[:n], upper=bounds.upper[:n], chance=[*chance, np.nan]
         ),
         whole=why.whole.assign(lower=bounds.lower[n:], upper=bounds.upper[n:]),
-        notes=caveats.of_size(Units.of(analysis.stimuli)),
+        notes=(
+            *caveats.of_size(Units.of(analysis.stimuli)),
+            *filter(None, (caveats.drawn_of(*size), caveats.permuted_of(*size))),
+        ),
     )
 
 

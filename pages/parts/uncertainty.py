@@ -122,6 +122,7 @@ def chance(view: View) -> None:
 
 def _chance(view: View) -> None:
     from mlem_core.estimators.registry import estimator_named
+    from mlem_core.inference.caveats import permuted_of
     from mlem_core.inference.corrections import family_of_tests
     from mlem_core.pairs.units import Units
 
@@ -129,13 +130,14 @@ def _chance(view: View) -> None:
         st.caption("It is tested with ridge, which is fitted quickly; choose it in the sidebar.")
         return
     permuted = Units.of(view.analysis.stimuli).permuted(view.analysis.spec.folds_over)
+    sample = permuted_of(len(view.analysis.stimuli), view.analysis.tables.n_pairs)
     task = view.work("chance", view.selection.to_dict() | {"permutations": PERMUTATIONS})
     made = background.tables(task)
     if made is None:
         st.markdown(
             f"{permuted[0].upper() + permuted[1:]} change their labels, and every model is fitted "
             f"and scored again, {PERMUTATIONS} times. p is the share of times that the score is as "
-            "high."
+            f"high. {sample}"
         )
         background.offer(
             task, "Test the scores", "Works in the background; about ten seconds a layer."
@@ -145,7 +147,7 @@ def _chance(view: View) -> None:
         family_of_tests(made["table"], "scores", chosen_correction()),
         "chance-tests",
         f"rho: held-out ρ; chance: its mean over labels permuted between {permuted}, where "
-        "what all labels share (the place of a word) is left as it is.",
+        f"what all labels share (the place of a word) is left as it is. {sample}".rstrip(),
     )
 
 

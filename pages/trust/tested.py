@@ -12,6 +12,7 @@ from pages.parts.wording import plain
 
 def show(view: View) -> None:
     """Intervals and tests of scores, importances, similarities and the chosen pair."""
+    from mlem_core.inference import caveats
     from mlem_core.inference.tables import (
         importance_differences,
         score_table,
@@ -23,6 +24,9 @@ def show(view: View) -> None:
         st.markdown("There are no intervals yet of what is shown.")
         uncertainty.offer(view)
     else:
+        drawn = caveats.drawn_of(len(view.analysis.stimuli), view.analysis.tables.n_pairs)
+        if drawn:
+            st.caption(drawn)
         correction = uncertainty.chosen_correction()
         uncertainty.tests(
             intervals,

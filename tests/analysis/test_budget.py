@@ -146,6 +146,8 @@ def test_intervals_resample_a_part_around_what_all_of_its_pairs_give(some, every
         assert (table["lower"] <= table["value"]).all() and (table["value"] <= table["upper"]).all()
         inside = (table["lower"] <= of_all["value"]) & (of_all["value"] <= table["upper"])
         assert inside.all()
+    assert "Intervals draw the stimuli again on all of the" in why.notes[-2]
+    assert f"of the {len(some.stimuli)} stimuli" in why.notes[-1]
     noun = why.terms.iloc[0]
     assert noun["term"] == "noun" and noun["lower"] > 0 and noun["value"] > noun["chance"]
     fewer = with_intervals(explain(some, ("m", 0), ("m", 1), ["noun"]), some, store, 100)
