@@ -64,13 +64,7 @@ class HeldOut:
 
     def columns_of(self, parts: IntArray) -> IntArray:
         """The terms of some parts, ascending."""
-        n_parts = self.codes.shape[1]
-        if len(self.part) == n_parts:
-            # A term each, which is quicker.
-            return parts
-        chosen = np.zeros(n_parts, dtype=bool)
-        chosen[parts] = True
-        return np.flatnonzero(chosen[self.part])
+        return np.flatnonzero(np.isin(self.part, parts))
 
     def only(self, layers: IntArray, parts: IntArray) -> HeldOut:
         """The same for some layers, with the other parts summed out; `parts` ascend."""
