@@ -177,7 +177,8 @@ def test_threads_change_nothing(kind, workers, monkeypatch):
     np.testing.assert_array_equal(one.training_ranks, several.training_ranks)
 
 
-POSITIVE = st.floats(min_value=0.0, allow_nan=False, allow_infinity=False)
+# No subnormal ones: a library in the same process may have switched them off.
+POSITIVE = st.floats(min_value=0.0, allow_nan=False, allow_infinity=False, allow_subnormal=False)
 
 
 @given(
@@ -188,7 +189,7 @@ POSITIVE = st.floats(min_value=0.0, allow_nan=False, allow_infinity=False)
 )
 def test_a_lower_distance_has_no_higher_class(sample, values, n_classes, n_pairs):
     to = class_map(np.array(sample), n_classes, n_pairs)
-    values = np.sort(np.concatenate((values, sample, [0.0, 5e-324, 1e-300, 1.0, 1e300])))
+    values = np.sort(np.concatenate((values, sample, [0.0, 1e-300, 1.0, 1e300])))
     found = np.empty(len(values), dtype=np.int64)
     classes_of(values.view(np.uint64), to, found)
     assert (np.diff(found) >= 0).all()
