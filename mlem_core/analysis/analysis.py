@@ -182,7 +182,7 @@ def _lines(analysis: Analysis) -> tuple[str, Lines]:
     lines.append(("coded by", analysis.tables.coding))
     how = f"{spec.estimator}, {spec.distance} distances, {spec.folds} folds over "
     lines.append(("computed with", how + spec.folds_over))
-    if not analysis.design.is_complete:
+    if analysis.tables.n_pairs < n_pairs(n_stimuli):
         lines.append(("pairs", pairs_of(analysis.tables.n_pairs, n_stimuli)))
     if analysis.notices:
         lines.append(("notices", f"{len(analysis.notices)}, see .notices"))

@@ -19,7 +19,7 @@ import pandas as pd
 from mlem_core.base.text import number
 from mlem_core.base.typing import FloatArray, Layer
 from mlem_core.estimators.registry import estimator_named
-from mlem_core.measures.importance import fitted
+from mlem_core.measures.importance import mean_scores
 from mlem_core.pairs.tables import PairTables
 
 COLUMNS = ("measure", "model", "layer", "feature", "model_b", "layer_b", "value", "error", "bias")
@@ -46,10 +46,8 @@ class DesignScores:
         """(n_layers, 2 + n_parts) ρ, ceiling and importances, means over folds."""
         # A metric of values told apart has no products.
         own = tables.with_interactions(self._interactions and not tables.resolved)
-        fits, importance = fitted(own, self.estimator)
         self._names = own.columns.parts
-        means = (fits.rho.mean(axis=1)[:, None], fits.ceiling.mean(axis=1)[:, None])
-        return np.concatenate((*means, importance.mean(axis=1)), axis=1)
+        return mean_scores(own, self.estimator)
 
     def table(
         self,

@@ -85,10 +85,7 @@ class Results:
             "scores, importance, weights, folds, similarity_profiles, similarity_rsa, layer_map"
         )
         return title, [
-            (
-                "computed on",
-                f"{self.n_stimuli:,} stimuli, {pairs}",
-            ),
+            ("computed on", f"{self.n_stimuli:,} stimuli, {pairs}"),
             ("features", f"{len(self.feature_correlations)}, coded by {self.coding}"),
             (
                 "held-out ρ",

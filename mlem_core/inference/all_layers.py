@@ -25,7 +25,7 @@ from mlem_core.inference.jackknife import CONFIDENCE, REFITS, standard_error
 from mlem_core.inference.layer_pairs import LayerPairs, stimuli_alone
 from mlem_core.inference.replicates import resampled_scores
 from mlem_core.measures.decomposition import ceilings_of, divide
-from mlem_core.measures.importance import fitted
+from mlem_core.measures.importance import mean_scores
 from mlem_core.measures.shapley import EXACT_FEATURES, Shapley
 from mlem_core.measures.similarity import weighted_tau
 from mlem_core.pairs.crossfit import CrossFit
@@ -161,7 +161,8 @@ def _compute(
     )
     # Resampled pairs are ranked in classes; that hardly moves an importance, but it can change the
     # order of two that are about 0, and τ with it.
-    exact = _exact_scores(analysis, selection)
+    shown_tables = selection.of_tables(analysis.tables, analysis.layers)
+    exact = mean_scores(shown_tables, selection.estimator)
     shift = exact - values
     lower, upper = np.minimum(lower + shift, exact), np.maximum(upper + shift, exact)
     whole = replace(pairs.whole, classes=np.concatenate(classes))
@@ -203,14 +204,6 @@ def _around(
         found["terms"] = np.concatenate((divided.terms[:, 0], rest[None]))
         found["ceilings"] = ceilings_of(divided.whole)[0]
     return found
-
-
-def _exact_scores(analysis: Analysis, selection: Selection) -> FloatArray:
-    """(n_layers, 2 + n_columns) ρ, ceiling and importances, means over folds."""
-    tables = selection.of_tables(analysis.tables, analysis.layers)
-    fits, importance = fitted(tables, selection.estimator)
-    columns = (fits.rho.mean(axis=1)[:, None], fits.ceiling.mean(axis=1)[:, None])
-    return np.concatenate((*columns, importance.mean(axis=1)), axis=1)
 
 
 def _tau(profiles: FloatArray, replicates: FloatArray) -> dict[str, FloatArray]:

@@ -136,6 +136,13 @@ def feature_distribution(
     return mean, np.add.reduceat(shares, starts, axis=1)
 
 
+def mean_scores(tables: PairTables, estimator: str = "ridge") -> FloatArray:
+    """(n_layers, 2 + n_parts) ρ, ceiling and importances of `fitted`, means over folds."""
+    fits, importance = fitted(tables, estimator)
+    columns = (fits.rho.mean(axis=1)[:, None], fits.ceiling.mean(axis=1)[:, None])
+    return np.concatenate((*columns, importance.mean(axis=1)), axis=1)
+
+
 def fitted(tables: PairTables, estimator: str = "ridge") -> tuple[FoldFits, FloatArray]:
     """The fits and importances of all layers: what a redraw of the profiles needs.
 
