@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,43 +109,93 @@ def pair_tables(
         distance_named(one_of)
     n_pairs = index.design.n_pairs
     of_classes = in_classes(index.design, options.memory)
-    keeps = options.keep_ranks is not None
     # A GPU takes one layer at a time, and so do all cores where one holds much memory.
     alone = options.device is not None or n_pairs > LARGE or of_classes
     workers = 1 if alone else min(options.workers or cores(), max(1, len(layers)))
     threads = max(1, (options.workers or cores()) // workers)
 
     def one(position: int) -> LayerSums:
-        metric, design, name = each[position], index.design, names[position]
-        if of_classes:
-            found = _of_classes(index, layers[position], metric, name, options.memory)
-            sums, classes = class_sums(
-                index, found, train_ranks, memory=options.memory, threads=threads
-            )
-            if options.keep_classes is not None:
-                options.keep_classes(position, classes)
-            return sums
-        rows = layers[position]()
-        _check(rows, len(index.folds), name)
-        squared = design_distances(
-            rows, metric, design, layer=name, device=options.device, threads=threads
+        work = LayerWork(
+            each[position],
+            names[position],
+            train_ranks,
+            options.keep_ranks is not None,
+            options.device,
+            options.memory,
         )
-        if options.of_design is not None and not design.is_complete:
-            options.of_design(position, _by_design(index, squared, train_ranks, threads))
-        doubled: NDArray[np.uint32] | None
-        if options.device:
-            from mlem_core.pairs import torch_backend
+        found = one_layer(index, layers[position], work, threads, options.of_design is not None)
+        if options.of_design is not None and found.designs:
+            options.of_design(position, found.designs)
+        if options.keep_classes is not None and found.classes is not None:
+            options.keep_classes(position, found.classes)
+        if options.keep_ranks is not None and found.doubled is not None:
+            options.keep_ranks(position, found.doubled)
+        return found.sums
 
-            sums, doubled = torch_backend.layer_sums(index, squared, train_ranks, options.device)
-        else:
-            sums, doubled = layer_sums(
-                index, squared, train_ranks, ranks=keeps, overwrite=True, threads=threads
-            )
-        if options.keep_ranks is not None and doubled is not None:
-            options.keep_ranks(position, doubled)
-        return sums
+    return assembled(index, _of_all(one, len(layers), workers, options))
 
-    return _assemble(index, _of_all(one, len(layers), workers, options))
+
+@dataclass(frozen=True)
+class LayerWork:
+    """What is done with a layer, see `pair_tables` and `PassOptions`.
+
+    name : how messages call it
+    ranks : also give the rank of each pair
+    """
+
+    distance: str
+    name: str
+    train_ranks: bool = False
+    ranks: bool = False
+    device: str | None = None
+    memory: int = MEMORY
+
+
+class LayerFound(NamedTuple):
+    """What the pass over the pairs of a layer gives.
+
+    doubled : (n_pairs,) twice the average ranks, if asked for
+    classes : of the distances, where the pairs do not fit the memory
+    designs : the tables of this layer from each of the designs that an incomplete one is of
+    """
+
+    sums: LayerSums
+    doubled: NDArray[np.uint32] | None = None
+    classes: RankClasses | None = None
+    designs: list[PairTables] | None = None
+
+
+def one_layer(
+    index: PairIndex, source: LayerSource, work: LayerWork, threads: int = 1, parts: bool = False
+) -> LayerFound:
+    """The pass over the pairs of one layer, the same with any number of threads.
+
+    `parts` says whether the tables from each part of an incomplete design are wanted too. Raises as
+    `pair_tables`.
+    """
+    design, name, train = index.design, work.name, work.train_ranks
+    if in_classes(design, work.memory):
+        distances = _of_classes(index, source, work.distance, name, work.memory)
+        sums, classes = class_sums(index, distances, train, memory=work.memory, threads=threads)
+        return LayerFound(sums, classes=classes)
+    rows = source()
+    _check(rows, len(index.folds), name)
+    squared = design_distances(
+        rows, work.distance, design, layer=name, device=work.device, threads=threads
+    )
+    designs = None
+    if parts and not design.is_complete:
+        designs = _by_design(index, squared, train, threads)
+    doubled: NDArray[np.uint32] | None
+    if work.device:
+        from mlem_core.pairs import torch_backend
+
+        sums, doubled = torch_backend.layer_sums(index, squared, train, work.device)
+    else:
+        sums, doubled = layer_sums(
+            index, squared, train, ranks=work.ranks, overwrite=True, threads=threads
+        )
+    return LayerFound(sums, doubled, None, designs)
 
 
 def _of_all(
@@ -216,7 +266,7 @@ def _by_design(
     for number in range(index.design.n_designs):
         part, own = index.of_design(number)
         sums, _ = layer_sums(part, squared[own], train_ranks, ranks=False, threads=threads)
-        found.append(_assemble(part, [sums]))
+        found.append(assembled(part, [sums]))
     return found
 
 
@@ -244,7 +294,9 @@ def tables_without_layers(index: PairIndex) -> PairTables:
     )
 
 
-def _assemble(index: PairIndex, rows: Sequence[LayerSums]) -> PairTables:
+def assembled(index: PairIndex, rows: Sequence[LayerSums]) -> PairTables:
+    """The tables of the layers that have these sums."""
+
     def stacked(name: str) -> FloatArray:
         return np.stack([getattr(row, name) for row in rows])
 

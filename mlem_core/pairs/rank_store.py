@@ -5,21 +5,79 @@ from __future__ import annotations
 import itertools
 import tempfile
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from mlem_core.base.parallel import cores
+from mlem_core.base.parallel import cores, in_order
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.pairs.rank_classes import RankClasses, products_of_ranks
 
 # Ranks of all layers up to this size stay in memory; larger ones go to a temporary file.
 IN_MEMORY_BYTES = 2**30
 BAND = 2**13
+# Of so many layers and so many pairs, ranks are multiplied at once; sums of these are in one order
+# whoever computes them.
+BLOCK = 64
+SEGMENT = 2**18
+
+
+class RankPart(NamedTuple):
+    """Some pairs, first..last-1, of some layers with some others."""
+
+    a: tuple[int, int]
+    b: tuple[int, int]
+    first: int
+    last: int
+
+
+# First and last layer, first and last pair, to twice the average ranks (n_layers, n_pairs).
+ReadRanks = Callable[[tuple[int, int], int, int], NDArray[np.uint32]]
+# (n_a, n_b) sums of products of the centred ranks, and sums (n_a,) of those of the first.
+RankSums = tuple[FloatArray, FloatArray]
+
+
+def rank_parts(n_layers: int, first: int, last: int) -> Iterator[RankPart]:
+    """What products of the ranks of every two layers over the pairs first..last-1 are made of."""
+    edges = [*range(0, n_layers, BLOCK), n_layers]
+    for a, b in itertools.combinations_with_replacement(itertools.pairwise(edges), 2):
+        for start in range(first, last, SEGMENT):
+            yield RankPart(a, b, start, min(start + SEGMENT, last))
+
+
+def part_sums(read: ReadRanks, n_pairs: int, part: RankPart) -> RankSums:
+    """The sums of one part; ranks are among n_pairs."""
+    left = read(part.a, part.first, part.last)
+    right = left if part.a == part.b else read(part.b, part.first, part.last)
+    total, product = np.zeros(len(left)), np.zeros((len(left), len(right)))
+    for start in range(0, part.last - part.first, BAND):
+        band = left[:, start : start + BAND] - (n_pairs + 1.0)
+        other = band if right is left else right[:, start : start + BAND] - (n_pairs + 1.0)
+        product += band @ other.T
+        total += band.sum(axis=1)
+    return product, total
+
+
+def joined_sums(n_layers: int, parts: Iterable[RankPart], sums: Iterable[RankSums]) -> RankSums:
+    """(n_layers, n_layers) and (n_layers,) of all parts, added in their order."""
+    products, totals = np.zeros((n_layers, n_layers)), np.zeros(n_layers)
+    for part, (product, total) in zip(parts, sums, strict=True):
+        products[slice(*part.a), slice(*part.b)] += product
+        if part.a == part.b:
+            totals[slice(*part.a)] += total
+        else:
+            products[slice(*part.b), slice(*part.a)] += product.T
+    return products, totals
+
+
+def rsa_of(sums: RankSums, n_pairs: int, whole: bool = True) -> FloatArray:
+    """ρ (n_layers, n_layers) from sums over n_pairs; of all pairs (`whole`) ranks add up to 0."""
+    products, totals = sums
+    return correlations(products if whole else products - np.outer(totals, totals) / n_pairs)
 
 
 class PairRanks:
@@ -70,17 +128,15 @@ class PairRanks:
         """By what share of the pairs a rank is off at most."""
         return max((own.bound for own in self._classes.values()), default=0.0)
 
-    def band(self, start: int, stop: int) -> FloatArray:
-        """Twice the centred ranks of the pairs start..stop-1, (n_layers, stop - start)."""
+    def read(self, layers: tuple[int, int], first: int, last: int) -> NDArray[np.uint32]:
+        """Twice the ranks of the pairs first..last-1 in some layers."""
         if self._file is None:
-            part = self._ranks[:, start:stop].astype(np.float64)
-        else:
-            part = np.empty((self.n_layers, stop - start))
-            with self._lock:
-                for layer in range(self.n_layers):
-                    self._file.seek(4 * (layer * self.n_pairs + start))
-                    part[layer] = np.frombuffer(self._file.read(4 * (stop - start)), np.uint32)
-        part -= self.n_pairs + 1.0
+            return self._ranks[slice(*layers), first:last]
+        part = np.empty((layers[1] - layers[0], last - first), dtype=np.uint32)
+        with self._lock:
+            for own, layer in zip(part, range(*layers), strict=True):
+                self._file.seek(4 * (layer * self.n_pairs + first))
+                own[:] = np.frombuffer(self._file.read(4 * (last - first)), np.uint32)
         return part
 
     def rsa(self, edges: IntArray | None = None) -> FloatArray:
@@ -104,25 +160,11 @@ class PairRanks:
         return self._rsa(0, self.n_pairs)
 
     def _rsa(self, first: int, last: int) -> FloatArray:
-        workers = cores()
-        step = BAND if self._file is None else 16 * BAND
-        edges = np.linspace(first, last, workers + 1).astype(int)
-
-        def part(worker: int) -> tuple[FloatArray, FloatArray]:
-            product, total = np.zeros((self.n_layers, self.n_layers)), np.zeros(self.n_layers)
-            for start in range(edges[worker], edges[worker + 1], step):
-                band = self.band(start, min(start + step, edges[worker + 1]))
-                product += band @ band.T
-                total += band.sum(axis=1)
-            return product, total
-
-        with threadpool_limits(1), ThreadPoolExecutor(workers) as pool:
-            parts = list(pool.map(part, range(workers)))
-        products = sum((one for one, _ in parts), np.zeros((1, 1)))
-        if (first, last) != (0, self.n_pairs):
-            total = np.sum([own for _, own in parts], axis=0)
-            products = products - np.outer(total, total) / (last - first)
-        return correlations(products)
+        parts = list(rank_parts(self.n_layers, first, last))
+        with threadpool_limits(1):
+            sums = in_order(lambda one: part_sums(self.read, self.n_pairs, one), parts, cores())
+            found = joined_sums(self.n_layers, parts, sums)
+        return rsa_of(found, last - first, (first, last) == (0, self.n_pairs))
 
 
 def correlations(products: FloatArray) -> FloatArray:
