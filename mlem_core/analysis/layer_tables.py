@@ -11,15 +11,17 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.analysis import pair_errors
+from mlem_core.analysis.layer_units import LayerUnits, Passed
 from mlem_core.analysis.pair_errors import DesignScores
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
+from mlem_core.base.executor import executor
 from mlem_core.base.parallel import cores
 from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer, Progress, Report
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.models.representations import Representations
 from mlem_core.pairs import tables_io
-from mlem_core.pairs.build import LARGE, PassOptions, in_classes, pair_tables
+from mlem_core.pairs.build import LARGE, LayerWork, PassOptions, in_classes, pair_tables
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.designs import PairDesign, n_pairs
 from mlem_core.pairs.patterns import PairIndex
@@ -87,12 +89,16 @@ def layer_tables(
     def progress(done: int, total: int) -> None:
         report(Progress("pair tables", None, done, total, "layers"))
 
+    on_cluster: list[LayerUnits | None] = []
+
     def make() -> LayerTables:
         progress(0, len(sources))
         _check_room(design, sources, spec, store)
         columns = feature_columns(stimuli, resolved=resolved)
         index = PairIndex.build(columns, folds, spec.missing, design=design)
-        return _made(index, spec, sources, store, progress)
+        units = _units(index, spec, sources, depends_on, store)
+        on_cluster.append(units)
+        return _made(index, spec, sources, units, store, progress)
 
     some: dict[str, Any] = {}
     if not design.is_complete:
@@ -107,18 +113,54 @@ def layer_tables(
         **spec.pair_choices,
         **some,
     }
-    return TABLES.get(store, depends_on, make)
+    found = TABLES.get(store, depends_on, make)
+    for units in filter(None, on_cluster):
+        units.forget()
+    return found
 
 
 def _made(
     index: PairIndex,
     spec: AnalysisSpec,
     sources: Mapping[Layer, Representations],
+    units: LayerUnits | None,
     store: Store,
     progress: Counted,
 ) -> LayerTables:
-    design, errors = index.design, dict[int, InputError]()
+    design = index.design
     scores = DesignScores(spec.estimator, spec.interactions)
+    if units is None:
+        found = _here(index, spec, sources, (scores, store), progress)
+    else:
+        found = units.passed(scores, progress)
+    kept = [i for i in range(len(sources)) if i not in found.errors]
+    rsa = found.rsa[np.ix_(kept, kept)]
+    notes = [f"A layer was left out: {found.errors[i]}" for i in sorted(found.errors)]
+    if found.bound > 0:
+        notes.append(
+            f"The {design.n_pairs:,} pairs of a layer do not fit the memory at once, so that "
+            f"ranks are exact to within {found.bound:.1g} of the pairs among which they are."
+        )
+    of_pairs = pair_errors.none()
+    if found.of_designs is not None:
+        parts = found.of_designs[:, kept][:, :, kept]
+        layers = [list(sources)[i] for i in kept]
+        of_pairs = scores.table(layers, kept, found.tables, rsa, parts)
+        about = found.tables.n_pairs, n_pairs(design.n_stimuli), design.n_designs
+        notes = [pair_errors.sentence(of_pairs, *about), *notes]
+    return LayerTables(found.tables, rsa, [*index.notes, *notes], kept, of_pairs)
+
+
+def _here(
+    index: PairIndex,
+    spec: AnalysisSpec,
+    sources: Mapping[Layer, Representations],
+    kept_in: tuple[DesignScores, Store],
+    progress: Counted,
+) -> Passed:
+    """The pass over the pairs of all layers by the cores of this machine."""
+    design, errors = index.design, dict[int, InputError]()
+    scores, store = kept_in
     with PairRanks(len(sources), design.n_pairs, store.root) as ranks:
 
         def failed(position: int, error: InputError) -> None:
@@ -143,22 +185,27 @@ def _made(
                 memory=spec.memory_bytes,
             ),
         )
-        kept = [i for i in range(len(sources)) if i not in errors]
-        rsa = ranks.rsa()[np.ix_(kept, kept)]
-        notes = [f"A layer was left out: {errors[i]}" for i in sorted(errors)]
-        if ranks.bound > 0:
-            notes.append(
-                f"The {ranks.n_pairs:,} pairs of a layer do not fit the memory at once, so that "
-                f"ranks are exact to within {ranks.bound:.1g} of the pairs among which they are."
-            )
-        of_pairs = pair_errors.none()
-        if not design.is_complete:
-            parts = ranks.rsa(design.starts[design.parts])[:, kept][:, :, kept]
-            layers = [list(sources)[i] for i in kept]
-            of_pairs = scores.table(layers, kept, tables, rsa, parts)
-            about = tables.n_pairs, n_pairs(design.n_stimuli), design.n_designs
-            notes = [pair_errors.sentence(of_pairs, *about), *notes]
-    return LayerTables(tables, rsa, [*index.notes, *notes], kept, of_pairs)
+        parts = None if design.is_complete else ranks.rsa(design.starts[design.parts])
+        return Passed(tables, errors, ranks.bound, ranks.rsa(), parts)
+
+
+def _units(
+    index: PairIndex,
+    spec: AnalysisSpec,
+    sources: Mapping[Layer, Representations],
+    depends_on: Mapping[str, Any],
+    store: Store,
+) -> LayerUnits | None:
+    """The layers as the work of a cluster; None where work is done here."""
+    if executor().is_here:
+        return None
+    works, keys = [], []
+    for (model, number), source in sources.items():
+        name, distance = f"{model} layer {number}", spec.distance_of(model)
+        works.append(LayerWork(distance, name, True, True, spec.device, spec.memory_bytes))
+        own = {"layers": [[source.identity, number]], "distance": distance}
+        keys.append({**depends_on, **own, "interactions": spec.interactions})
+    return LayerUnits(index, sources, works, keys, store, executor())
 
 
 def _check_room(
@@ -170,6 +217,9 @@ def _check_room(
     rows = 3 * source[number].nbytes
     if in_classes(design, spec.memory_bytes):
         memory, disk = spec.memory_bytes + rows, 0
+    elif not executor().is_here:
+        # The memory of the workers is another; the ranks of all layers are files.
+        memory, disk = 0, 4 * pairs * n_layers
     else:
         at_once = 1 if pairs > LARGE else min(cores(), n_layers)
         # Distances and ranks of the layers at once; cell and, of some pairs, the partner of each.

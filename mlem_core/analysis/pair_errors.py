@@ -40,7 +40,15 @@ class DesignScores:
 
     def put(self, position: int, designs: Sequence[PairTables]) -> None:
         """Fit one layer on each of its designs."""
-        self._found[position] = np.concatenate([self._scores(tables) for tables in designs])
+        self.keep(position, self.of(designs))
+
+    def of(self, designs: Sequence[PairTables]) -> FloatArray:
+        """(n_designs, 2 + n_parts) the scores of one layer on each of its designs."""
+        return np.concatenate([self._scores(tables) for tables in designs])
+
+    def keep(self, position: int, found: FloatArray) -> None:
+        """Take what `of` gave for a layer."""
+        self._found[position] = found
 
     def _scores(self, tables: PairTables) -> FloatArray:
         """(n_layers, 2 + n_parts) ρ, ceiling and importances, means over folds."""

@@ -7,6 +7,7 @@ A view leaves out stimuli by their position, or changes the units of a layer; ev
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -116,15 +117,18 @@ def view(source: Representations, rows: IntArray, positions: str, units: str) ->
     if positions == "all" and units == "raw":
         return source
 
-    def changed(layer: int) -> NDArray[np.floating]:
-        array = source[layer] if positions == "all" else source.of(layer, rows)
-        # Distances have no units.
-        return array if source.distances else changed_units(array, units)
-
     return replace(
         source,
         identity=f"{source.identity} view={VERSION} positions={positions} units={units}",
         facts={**source.facts, "source_identity": source.identity},
         n_stimuli=len(rows),
-        _read=changed,
+        _read=partial(_changed, source, None if positions == "all" else rows, units),
     )
+
+
+def _changed(
+    source: Representations, rows: IntArray | None, units: str, layer: int
+) -> NDArray[np.floating]:
+    array = source[layer] if rows is None else source.of(layer, rows)
+    # Distances have no units.
+    return array if source.distances else changed_units(array, units)

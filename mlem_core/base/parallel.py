@@ -6,9 +6,36 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+# Called before each piece of work that is shared out; it may raise to give up.
+_look: ContextVar[Callable[[], None] | None] = ContextVar("look", default=None)
+
+
+@contextmanager
+def stopped_by(look: Callable[[], None]) -> Iterator[None]:
+    """Have `look` called again and again while work is shared out; what it raises stops it."""
+    token = _look.set(look)
+    try:
+        yield
+    finally:
+        _look.reset(token)
+
+
+def _looking(items: Iterable[Any]) -> Iterable[Any]:
+    look = _look.get()
+    if look is None:
+        return items
+
+    def looked() -> Iterator[Any]:
+        for item in items:
+            look()
+            yield item
+
+    return looked()
 
 
 def cores() -> int:
@@ -26,7 +53,7 @@ def side_by_side(call: Callable[[Any], T], items: Iterable[Any]) -> list[T]:
 def each(call: Callable[[Any], T], items: Iterable[Any], threads: int) -> list[T]:
     """`call` of each item, by so many threads; by none if it is one."""
     if threads == 1:
-        return [call(item) for item in items]
+        return [call(item) for item in _looking(items)]
     with ThreadPoolExecutor(threads) as pool:
         return list(pool.map(call, items))
 
@@ -34,11 +61,11 @@ def each(call: Callable[[Any], T], items: Iterable[Any], threads: int) -> list[T
 def in_order(call: Callable[[Any], T], items: Iterable[Any], threads: int) -> Iterator[T]:
     """`call` of each item, by so many threads, in the order of the items; few wait at a time."""
     if threads == 1:
-        yield from map(call, items)
+        yield from map(call, _looking(items))
         return
     waiting: deque[Future[T]] = deque()
     with ThreadPoolExecutor(threads) as pool:
-        for item in items:
+        for item in _looking(items):
             waiting.append(pool.submit(call, item))
             if len(waiting) > 2 * threads:
                 yield waiting.popleft().result()

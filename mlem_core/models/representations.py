@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ class Representations:
     facts : what the manifest says about it (revision, dtype, pooling, special tokens ...).
     left_out : a sentence for each layer that a file has but that cannot be used.
     distances : whether the arrays are distances already, (n_stimuli, n_stimuli) each.
+    folder : of the store, where they lie; who sees it can read them too.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Representations:
     _read: Callable[[int], NDArray[np.floating]]
     left_out: tuple[str, ...] = ()
     distances: bool = False
+    folder: Path | None = None
 
     def __getitem__(self, layer: int) -> NDArray[np.floating]:
         """The array (n_stimuli, n_units) of a layer; `InputError` where there is none."""
@@ -149,8 +152,16 @@ def _stored(folder: Path, stimuli: StimulusSet, model: str | LoadedModel) -> Rep
         layers=tuple(range(len(facts["units"]))),
         n_stimuli=len(stimuli),
         facts=facts,
-        _read=lambda layer: np.load(layer_file(folder, layer), mmap_mode="r", allow_pickle=False),
+        _read=partial(_mapped, folder),
+        folder=folder,
     )
+
+
+def _mapped(folder: Path, layer: int) -> NDArray[np.floating]:
+    array: NDArray[np.floating] = np.load(
+        layer_file(folder, layer), mmap_mode="r", allow_pickle=False
+    )
+    return array
 
 
 def from_file(

@@ -175,7 +175,7 @@ def one_layer(
     """
     design, name, train = index.design, work.name, work.train_ranks
     if in_classes(design, work.memory):
-        distances = _of_classes(index, source, work.distance, name, work.memory)
+        distances = distances_of(index, source, work)
         sums, classes = class_sums(index, distances, train, memory=work.memory, threads=threads)
         return LayerFound(sums, classes=classes)
     rows = source()
@@ -225,10 +225,14 @@ def _of_all(
     return done_rows
 
 
-def _of_classes(
-    index: PairIndex, source: LayerSource, distance: str, name: str, memory: int
+def distances_of(
+    index: PairIndex, source: LayerSource, work: LayerWork
 ) -> Callable[[], LayerDistances]:
-    """What gives the distances of a layer whose pairs do not fit the memory."""
+    """What gives the distances of a layer whose pairs do not fit the memory.
+
+    Raises InputError: its distance cannot be computed in tiles.
+    """
+    distance, name, memory = work.distance, work.name, work.memory
     if not can_be_tiled(distance):
         n_pairs = index.design.n_pairs
         raise InputError(

@@ -149,6 +149,12 @@ class Store:
                 shutil.rmtree(unfinished, ignore_errors=True)
             return folder
 
+    def remove(self, stage: str, version: int, /, **depends_on: Any) -> None:
+        """Remove an entry that nobody asks for any more."""
+        key = self.key(stage, version, **depends_on)
+        with self._locked(key, None):
+            self._remove(self.root / stage / key, key)
+
     @contextlib.contextmanager
     def _locked(self, key: str, waiting: Callable[[], None] | None) -> Iterator[None]:
         # The system lets go of the lock when its process dies, however it dies.

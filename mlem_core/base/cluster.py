@@ -1,0 +1,299 @@
+"""A Dask cluster that does pieces of work: what travels, who may work, and what faults become."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, Self
+
+from mlem_core.base.errors import InputError
+from mlem_core.base.parallel import cores
+from mlem_core.base.text import many
+from mlem_core.base.worker import Big, Sent, Token, about_here, difference, sees, unit
+
+INSTALL = "the package distributed is missing; install it with pip install 'mlem-core[cluster]'."
+# Seconds until a scheduler that does not answer, or one without workers, is given up.
+ANSWER, WORKERS = 10.0, 60.0
+# How often what a dead worker took with it is made again.
+TRIES = 5
+# Units that wait at each thread of a worker, so that it never waits for this process.
+AHEAD = 3
+_LOOK = 0.5  # seconds between two looks at the workers
+_ENDED = ("cancelled", "lost")
+
+
+class Cluster:
+    """See `mlem_core.base.executor.Executor`; `connected` makes one."""
+
+    is_here = False
+
+    def __init__(self, client: Any, name: str, owned: tuple[Any, ...] = ()) -> None:
+        self._client, self._name, self._owned = client, name, owned
+        self._tokens: dict[Path, Token | None] = {}
+        self._threads, self._looked, self._without = {"": 1}, 0.0, 0.0
+        self.expected = about_here()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for token in self._tokens.values():
+            if token is not None:
+                token.path.unlink(missing_ok=True)
+        _close(self._owned)
+
+    @property
+    def n_workers(self) -> int:
+        return len(self._workers())
+
+    @property
+    def where(self) -> str:
+        return f"{self._name} ({many(self.n_workers, 'worker')})"
+
+    def shares(self, folder: Path) -> bool:
+        """Whether all workers see a folder of this process under the same name."""
+        if folder not in self._tokens:
+            token = Token(folder / f".cluster-{uuid.uuid4().hex}", uuid.uuid4().hex)
+            token.path.write_text(token.text)
+            seen = self._client.run(sees, token, on_error="return")
+            alike = bool(seen) and all(one is True for one in seen.values())
+            if not alike:
+                token.path.unlink(missing_ok=True)
+            self._tokens[folder] = token if alike else None
+        return self._tokens[folder] is not None
+
+    def each_of(
+        self,
+        function: Callable[..., Any],
+        items: Iterable[Any],
+        shared: tuple[Any, ...] = (),
+        folder: Path | None = None,
+    ) -> Iterator[tuple[int, Any]]:
+        """See `Executor`."""
+        token = self._tokens[folder] if folder is not None else None
+        work = _Work(self._client, function, shared, (self.expected, token))
+        try:
+            waiting = enumerate(items)
+            while True:
+                self._look(work)
+                room = AHEAD * sum(self._threads.values()) - len(work.running)
+                for _, (position, item) in zip(range(room), waiting, strict=False):
+                    work.submit(position, item)
+                if not work.running:
+                    return
+                for position in work.finished():
+                    yield position, work.value(position)
+        finally:
+            work.drop()
+
+    def _workers(self) -> dict[str, Any]:
+        try:
+            found: dict[str, Any] = self._client.scheduler_info(n_workers=-1)["workers"]
+        except (OSError, TimeoutError, RuntimeError) as error:
+            raise self._gone() from error
+        return found
+
+    def _look(self, work: _Work) -> None:
+        """See who is there, a few times a second at most."""
+        if self._client.status != "running":
+            raise self._gone()
+        now = time.monotonic()
+        if now - self._looked < _LOOK:
+            return
+        self._looked = now
+        there = {name: int(one["nthreads"]) for name, one in self._workers().items()}
+        if there:
+            self._threads, self._without = there, now
+        elif now - self._without > WORKERS:
+            raise InputError(
+                f"no worker is left at {self._name}; start some and run it again: what was done is "
+                "kept in the store."
+            )
+        work.look(self._gone)
+
+    def _gone(self) -> InputError:
+        return InputError(
+            f"the Dask scheduler at {self._name} went away; start it again and run the same: it "
+            "goes on from what is kept in the store."
+        )
+
+    def check(self) -> None:
+        """Wait for a first worker, and raise where one differs from this process."""
+        end = time.monotonic() + WORKERS
+        while not (there := self._workers()):
+            if time.monotonic() > end:
+                raise InputError(
+                    f"no worker has come to {self._name} within {WORKERS:.0f} seconds; start some "
+                    "with dask worker."
+                )
+            time.sleep(0.1)
+        self._threads = {name: int(one["nthreads"]) for name, one in there.items()}
+        self._without = time.monotonic()
+        # By name: what a worker without the package cannot read is its error.
+        for name, found in self._client.run(about_here, on_error="return").items():
+            if isinstance(found, Exception):
+                raise InputError(
+                    f"the worker {name} does not have mlem_core as it is here "
+                    f"({type(found).__name__}: {found}); install the same version there."
+                )
+            if differs := difference(name, found, self.expected):
+                raise InputError(differs)
+
+
+def connected(given: Any) -> Cluster:
+    """The cluster of "local:4", "tcp://host:8786", or a Dask client or cluster object.
+
+    Raises
+    ------
+    InputError
+        Dask is not installed, nobody answers, or a worker has another version.
+    """
+    try:
+        import distributed
+    except ImportError:
+        raise InputError(INSTALL) from None
+    # What goes wrong is said in one sentence, by whoever asked for the work.
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    owned: list[Any] = []
+    name = given if isinstance(given, str) else ""
+    try:
+        if name.startswith("local:"):
+            given = _local(int(name.partition(":")[2]))
+            owned.append(given)
+        client = given
+        if not isinstance(given, distributed.Client):
+            client = distributed.Client(given, timeout=ANSWER, set_as_default=False)
+            owned.insert(0, client)
+        cluster = Cluster(client, name or client.scheduler.address, tuple(owned))
+        cluster.check()
+    except InputError:
+        _close(owned)
+        raise
+    except (OSError, TimeoutError, ValueError) as error:
+        _close(owned)
+        raise InputError(
+            f"no Dask scheduler answers at {name or given}; start one with dask scheduler, and "
+            "workers with dask worker."
+        ) from error
+    except BaseException:
+        _close(owned)
+        raise
+    return cluster
+
+
+def _local(n_workers: int) -> Any:
+    """Processes on this machine, which share its cores."""
+    import distributed
+
+    return distributed.LocalCluster(
+        n_workers=n_workers,
+        threads_per_worker=max(1, cores() // n_workers),
+        processes=True,
+        dashboard_address=":0",
+        silence_logs=logging.CRITICAL,
+    )
+
+
+class _Work:
+    """The pieces of work of one call that are not done."""
+
+    def __init__(
+        self,
+        client: Any,
+        function: Callable[..., Any],
+        shared: tuple[Any, ...],
+        checks: tuple[dict[str, str], Token | None],
+    ) -> None:
+        self._client, self._function, self._checks = client, function, checks
+        self._shared, self._there = shared, self._sent(shared)
+        self._tries: dict[int, int] = {}
+        self._ended: SimpleQueue[tuple[int, Any]] = SimpleQueue()
+        self.running: dict[int, tuple[Any, Any]] = {}
+
+    def _sent(self, shared: tuple[Any, ...]) -> Any:
+        if not shared:
+            return None
+        # From this process to each worker, not by way of the scheduler.
+        return self._client.scatter(Sent(shared), broadcast=True, direct=True, hash=False)
+
+    def submit(self, position: int, item: Any) -> None:
+        given = item
+        if isinstance(item, Big):
+            given = self._client.scatter(Sent(item.load()), direct=True, hash=False)
+        future = self._client.submit(
+            unit,
+            self._function,
+            self._there,
+            given,
+            *self._checks,
+            key=f"mlem-{self._function.__name__}-{position}-{uuid.uuid4().hex}",
+            pure=False,
+        )
+        self.running[position] = future, item
+        future.add_done_callback(lambda done: self._ended.put((position, done)))
+
+    def finished(self) -> list[int]:
+        """The positions of what has ended since the last call; waits a little for some."""
+        found = []
+        with contextlib.suppress(Empty):
+            ended = deque([self._ended.get(timeout=_LOOK)])
+            while True:
+                position, future = ended.popleft()
+                own = self.running.get(position)
+                if own is not None and own[0] is future and future.status not in _ENDED:
+                    found.append(position)
+                ended.append(self._ended.get_nowait())
+        return found
+
+    def value(self, position: int) -> Any:
+        """What has come of a piece that has ended."""
+        from distributed.scheduler import KilledWorker
+
+        future, _ = self.running.pop(position)
+        if future.status == "finished":
+            return self._client.gather(future, direct=True)
+        error = future.exception()
+        if isinstance(error, KilledWorker):
+            last = getattr(error.last_worker, "address", "unknown")
+            return InputError(
+                f"several workers died while they did the same piece of work (last: {last}); "
+                "give each more memory, or let fewer share a machine."
+            )
+        if isinstance(error, InputError):
+            return error
+        raise error
+
+    def look(self, gone: Callable[[], InputError]) -> None:
+        """Do again what was lost with a worker that held its input."""
+        lost = [at for at, (future, _) in self.running.items() if future.status in _ENDED]
+        if not lost:
+            return
+        if self._client.status != "running":
+            raise gone()
+        if self._shared and self._there.status in _ENDED:
+            self._there = self._sent(self._shared)
+        for position in lost:
+            self._tries[position] = self._tries.get(position, 0) + 1
+            if self._tries[position] > TRIES:
+                raise gone()
+            _, item = self.running.pop(position)
+            self.submit(position, item)
+
+    def drop(self) -> None:
+        """Give up what is not done; workers stop at their next look."""
+        if self.running and self._client.status == "running":
+            with contextlib.suppress(Exception):
+                self._client.cancel([future for future, _ in self.running.values()], force=True)
+        self.running.clear()
+
+
+def _close(owned: Iterable[Any]) -> None:
+    for one in owned:
+        with contextlib.suppress(Exception):
+            one.close()
