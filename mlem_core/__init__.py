@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mlem_core.analysis.run import run
     from mlem_core.analysis.spec import AnalysisSpec
     from mlem_core.base.errors import InputError
+    from mlem_core.base.executor import computing_on
     from mlem_core.base.typing import Progress
     from mlem_core.data.reading.read_as import ReadAs
     from mlem_core.data.stimuli import Feature, StimulusSet
@@ -50,6 +51,7 @@ __all__ = [
     "SpearmanMLEM",
     "StimulusSet",
     "Store",
+    "computing_on",
     "explain",
     "from_frame",
     "read_csv",
@@ -67,6 +69,7 @@ _HOMES = {
     "analysis.run": ("run",),
     "analysis.spec": ("AnalysisSpec",),
     "base.errors": ("InputError",),
+    "base.executor": ("computing_on",),
     "base.typing": ("Progress",),
     "data.reading.read_as": ("ReadAs",),
     "data.stimuli": ("Feature", "StimulusSet"),

@@ -181,6 +181,8 @@ def _way(label: str, to: str, icon: str, kind: Any = "secondary") -> None:
 
 def _what_runs(now: Draft, wrong: dict[str, str], cost: Cost | None) -> str:
     """What Run would do, or why it does nothing, beside the button."""
+    from mlem_core.base.errors import InputError
+    from mlem_core.base.executor import from_environment, named
     from mlem_core.base.text import listed, many
 
     for number, (step, text) in enumerate(wrong.items(), start=1):
@@ -192,7 +194,11 @@ def _what_runs(now: Draft, wrong: dict[str, str], cost: Cost | None) -> str:
     on = f"{plain(now.label)} ({len(now.stimuli):,} stimuli)"
     systems = _systems()
     what = many(len(systems), "model") if len(systems) > 2 else listed(systems)
-    text = f"Runs {plain(what)} on {on}."
+    try:
+        where = named(from_environment())
+    except InputError as error:
+        return f":material/block: {plain(str(error))}"
+    text = f"Runs {plain(what)} on {on}. Computes on {plain(where)}."
     if cost is not None:
         takes = f"About {duration(cost.seconds)} and {models.in_bytes(cost.n_bytes)} of disk"
         if cost.n_fetched:

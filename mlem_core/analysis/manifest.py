@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.base.executor import executor
 from mlem_core.base.parallel import cores
 from mlem_core.base.typing import Layer
 from mlem_core.data.stimuli import StimulusSet
@@ -79,5 +80,9 @@ def manifest_of(
             "python": platform.python_version(),
             **{package: _version(package) for package in PACKAGES},
         },
-        "machine": {"platform": platform.platform(), "cores": cores()},
+        "machine": {
+            "platform": platform.platform(),
+            "cores": cores(),
+            **({} if executor().is_here else {"cluster": executor().where}),
+        },
     }

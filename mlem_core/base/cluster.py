@@ -8,6 +8,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import CancelledError
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Self
@@ -26,6 +27,7 @@ TRIES = 5
 AHEAD = 3
 _LOOK = 0.5  # seconds between two looks at the workers
 _ENDED = ("cancelled", "lost")
+_AGAIN = object()
 
 
 class Cluster:
@@ -54,7 +56,7 @@ class Cluster:
 
     @property
     def where(self) -> str:
-        return f"{self._name} ({many(self.n_workers, 'worker')})"
+        return f"{self._name} ({many(len(self._threads), 'worker')})"
 
     def shares(self, folder: Path) -> bool:
         """Whether all workers see a folder of this process under the same name."""
@@ -77,7 +79,7 @@ class Cluster:
     ) -> Iterator[tuple[int, Any]]:
         """See `Executor`."""
         token = self._tokens[folder] if folder is not None else None
-        work = _Work(self._client, function, shared, (self.expected, token))
+        work = _Work(self._client, function, shared, (self.expected, token), self._gone)
         try:
             waiting = enumerate(items)
             while True:
@@ -88,7 +90,9 @@ class Cluster:
                 if not work.running:
                     return
                 for position in work.finished():
-                    yield position, work.value(position)
+                    value = work.value(position)
+                    if value is not _AGAIN:
+                        yield position, value
         finally:
             work.drop()
 
@@ -115,7 +119,7 @@ class Cluster:
                 f"no worker is left at {self._name}; start some and run it again: what was done is "
                 "kept in the store."
             )
-        work.look(self._gone)
+        work.look()
 
     def _gone(self) -> InputError:
         return InputError(
@@ -209,23 +213,31 @@ class _Work:
         function: Callable[..., Any],
         shared: tuple[Any, ...],
         checks: tuple[dict[str, str], Token | None],
+        gone: Callable[[], InputError],
     ) -> None:
-        self._client, self._function, self._checks = client, function, checks
-        self._shared, self._there = shared, self._sent(shared)
+        self._client, self._function, self._checks, self._gone = client, function, checks, gone
+        self._shared, self._there = shared, self._sent(shared, True)
         self._tries: dict[int, int] = {}
         self._ended: SimpleQueue[tuple[int, Any]] = SimpleQueue()
         self.running: dict[int, tuple[Any, Any]] = {}
 
-    def _sent(self, shared: tuple[Any, ...]) -> Any:
-        if not shared:
-            return None
-        # From this process to each worker, not by way of the scheduler.
-        return self._client.scatter(Sent(shared), broadcast=True, direct=True, hash=False)
+    def _sent(self, value: Any, everywhere: bool = False) -> Any:
+        # From this process to a worker, or to each, not by way of the scheduler.
+        for _ in range(TRIES):
+            try:
+                sent = Sent(value)
+                return self._client.scatter(sent, broadcast=everywhere, direct=True, hash=False)
+            except (OSError, TimeoutError):
+                # The worker may just have died.
+                time.sleep(_LOOK)
+                if self._client.status != "running":
+                    break
+        raise self._gone()
 
     def submit(self, position: int, item: Any) -> None:
         given = item
         if isinstance(item, Big):
-            given = self._client.scatter(Sent(item.load()), direct=True, hash=False)
+            given = self._sent(item.load())
         future = self._client.submit(
             unit,
             self._function,
@@ -252,12 +264,19 @@ class _Work:
         return found
 
     def value(self, position: int) -> Any:
-        """What has come of a piece that has ended."""
+        """What has come of a piece that has ended, or `_AGAIN` where a worker took it along."""
         from distributed.scheduler import KilledWorker
 
-        future, _ = self.running.pop(position)
+        future, _ = self.running[position]
         if future.status == "finished":
-            return self._client.gather(future, direct=True)
+            try:
+                found = self._client.gather(future, direct=True)
+            except (OSError, TimeoutError, CancelledError):
+                self._again(position)
+                return _AGAIN
+            del self.running[position]
+            return found
+        del self.running[position]
         error = future.exception()
         if isinstance(error, KilledWorker):
             last = getattr(error.last_worker, "address", "unknown")
@@ -269,21 +288,20 @@ class _Work:
             return error
         raise error
 
-    def look(self, gone: Callable[[], InputError]) -> None:
+    def look(self) -> None:
         """Do again what was lost with a worker that held its input."""
         lost = [at for at, (future, _) in self.running.items() if future.status in _ENDED]
-        if not lost:
-            return
-        if self._client.status != "running":
-            raise gone()
-        if self._shared and self._there.status in _ENDED:
-            self._there = self._sent(self._shared)
+        if lost and self._there.status in _ENDED:
+            self._there = self._sent(self._shared, True)
         for position in lost:
-            self._tries[position] = self._tries.get(position, 0) + 1
-            if self._tries[position] > TRIES:
-                raise gone()
-            _, item = self.running.pop(position)
-            self.submit(position, item)
+            self._again(position)
+
+    def _again(self, position: int) -> None:
+        self._tries[position] = self._tries.get(position, 0) + 1
+        if self._client.status != "running" or self._tries[position] > TRIES:
+            raise self._gone()
+        _, item = self.running.pop(position)
+        self.submit(position, item)
 
     def drop(self) -> None:
         """Give up what is not done; workers stop at their next look."""

@@ -29,8 +29,8 @@ class Executor(Protocol):
 
     Attributes
     ----------
-    where : for the app and the manifest
-    n_workers : how many processes there are now
+    where : in words, with the workers that were seen last
+    n_workers : how many there are now
     is_here : whether work is done in this process
     """
 
@@ -162,6 +162,11 @@ def check_named(text: str) -> str:
     if text and not _LOCAL.fullmatch(text) and not _ADDRESS.fullmatch(text):
         raise InputError(f"{text!r} names no cluster; the forms are {FORMS}.")
     return text
+
+
+def named(text: str) -> str:
+    """What a cluster of that name is called before it is there."""
+    return text or _HERE.where
 
 
 def from_environment() -> str:

@@ -102,7 +102,7 @@ def _alone() -> Any:
 
 def unit(
     function: Callable[..., Any],
-    shared: Sent | None,
+    shared: Sent,
     item: Any,
     expected: dict[str, str],
     token: Token | None,
@@ -129,4 +129,4 @@ def unit(
 
     with stopped_by(look):
         own = item.value if isinstance(item, Sent) else item
-        return function(*(shared.value if shared else ()), own)
+        return function(*shared.value, own)

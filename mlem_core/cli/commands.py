@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from mlem_core.base.bars import Bars
 from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.executor import computing_on, from_environment
 from mlem_core.base.text import many
 from mlem_core.cli.options import BAD_INPUT, parser, spec_of
 
@@ -217,6 +218,13 @@ def _verify(options: argparse.Namespace) -> int:
     return 0 if result.same else DIFFERS
 
 
+def _cluster(options: argparse.Namespace) -> str:
+    """What a command that runs an analysis is to be done on; the others take no such option."""
+    if "cluster" not in vars(options):
+        return ""
+    return from_environment() if options.cluster is None else str(options.cluster)
+
+
 _COMMANDS: dict[str, Callable[[argparse.Namespace], int | None]] = {
     "analyze": _analyze,
     "audit": _audit,
@@ -236,7 +244,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = parser(DESCRIPTION).parse_args(arguments)
     try:
-        return _COMMANDS[options.command](options) or 0
+        with computing_on(_cluster(options)):
+            return _COMMANDS[options.command](options) or 0
     except InputError as error:
         print(error, file=sys.stderr)
         return BAD_INPUT

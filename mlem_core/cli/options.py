@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 from mlem_core.analysis.source import READING
 from mlem_core.analysis.spec import AnalysisSpec, parameters
 from mlem_core.base.errors import InputError
+from mlem_core.base.executor import FORMS, VARIABLE, check_named
 from mlem_core.base.parameters import parse_names
 from mlem_core.base.typing import parse_layer
 from mlem_core.data.datasets import SETS
@@ -53,6 +54,17 @@ def _add_bootstrap(command: argparse.ArgumentParser, what: str) -> None:
         metavar="N",
         help=f"{what} over sentences and recurring words, with N bootstrap replicates",
     )
+
+
+def _add_cluster(*commands: argparse.ArgumentParser) -> None:
+    for command in commands:
+        command.add_argument(
+            "--cluster",
+            type=_typed(check_named),
+            metavar="local:4|tcp://HOST:8786",
+            help=f"do the work on a Dask cluster: {FORMS}; by default what {VARIABLE} names, or "
+            "the threads of this process",
+        )
 
 
 def _variation(text: str) -> tuple[str, tuple[str, ...]]:
@@ -184,4 +196,5 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     verify.add_argument(
         "capsule", metavar="CAPSULE.zip", help="as --capsule of analyze, or the app, wrote it"
     )
+    _add_cluster(analyze, why, audit, multiverse, verify)
     return whole

@@ -34,6 +34,7 @@ import filelock
 import psutil
 
 from mlem_core.base.errors import InputError
+from mlem_core.base.executor import computing_on, executor, from_environment
 from mlem_core.base.typing import Progress, Report
 from mlem_core.storage.files import replacing
 
@@ -58,12 +59,14 @@ class Status:
     stages : the latest report of each stage and model, in the order in which they began
     message : one sentence where it failed, else empty
     seconds_left : of the current stage, from its rate so far; None where nothing tells
+    where : what it computes on, while it runs
     """
 
     state: State
     stages: list[Progress]
     message: str = ""
     seconds_left: float | None = None
+    where: str = ""
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,8 @@ class Task:
             return Status("failed", stages, str(failed))
         if alive:
             if progress.get("state") == "running":
-                return Status("running", stages, seconds_left=left)
+                where = str(progress.get("where", ""))
+                return Status("running", stages, seconds_left=left, where=where)
             return Status("queued", stages)
         why = f"the run stopped without a result; see {self.folder / 'log'}"
         return Status("failed", stages, why)
@@ -193,7 +197,8 @@ class _Reporter:
         self._written = time.time()
         # A run is not worth losing for its progress: a full disk shows where it matters.
         with contextlib.suppress(OSError):
-            write_json(self._path, {"state": state, "stages": list(self._stages.values())})
+            about = {"state": state, "where": executor().where}
+            write_json(self._path, {**about, "stages": list(self._stages.values())})
 
 
 def carry_out(folder: Path, make: Callable[[Request, Path, Report], None]) -> int:
@@ -212,7 +217,9 @@ def carry_out(folder: Path, make: Callable[[Request, Path, Report], None]) -> in
         with _turn(folder):
             report.running()
             unfinished = Path(tempfile.mkdtemp(prefix="unfinished-", dir=folder))
-            make(request, unfinished, report)
+            with computing_on(from_environment()):
+                report.running()
+                make(request, unfinished, report)
             unfinished.rename(folder / "result")
         return 0
     except InputError as error:

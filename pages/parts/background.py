@@ -69,6 +69,8 @@ def show_progress(status: Status, stages: Sequence[Progress], waiting: str) -> N
         left = status.seconds_left if stage is stages[-1] else None
         share = min(1.0, stage.done / max(stage.total, 1))
         st.progress(share, text=progress_text(stage, left))
+    if status.where:
+        st.caption(f"Computes on {plain(status.where)}.")
 
 
 def offer_cancel(task: Task, help: str) -> None:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from distributed import LocalCluster
-from inputs import in_files, words
 
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.run import run
@@ -19,31 +16,6 @@ from mlem_core.base.executor import computing_on
 from mlem_core.base.typing import Progress
 from mlem_core.pairs import rank_store
 from mlem_core.storage.store import Store
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    with LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
-    ) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("cluster")
-
-
-def layers(n: int) -> dict[int, np.ndarray]:
-    rng = np.random.default_rng(1)
-    return {k: rng.standard_normal((n, 8)) @ rng.standard_normal((8, 12)) for k in range(5)}
-
-
-@pytest.fixture(scope="module")
-def spec(folder: Path) -> AnalysisSpec:
-    """A packaged model, whose representations lie in the store, and a file, whose do not."""
-    table = words(40)
-    return in_files(folder, table, {"file": layers(len(table))}, models=("mini-gpt2",))
 
 
 def same(ours: Analysis, theirs: Analysis) -> None:
@@ -69,8 +41,8 @@ def choices(spec: AnalysisSpec, case: str) -> AnalysisSpec:
 
 
 @pytest.fixture(scope="module")
-def embedded(spec, folder):
-    store = Store(folder / "store")
+def embedded(spec, tmp_path_factory):
+    store = Store(tmp_path_factory.mktemp("embedded"))
     return {case: run(choices(spec, case), store, progress=False) for case in CASES}
 
 
