@@ -6,7 +6,7 @@ import argparse
 import platform
 from pathlib import Path
 
-from benchmarks import clauses, engine, estimators, inference, redraw
+from benchmarks import clauses, cluster, engine, estimators, inference, redraw
 from benchmarks.timing import Table
 from mlem_core.base.parallel import cores
 
@@ -18,6 +18,7 @@ SECTIONS = {
     "fits": estimators.fits,
     "clauses": clauses.measure,
     "inference": inference.measure,
+    "cluster": cluster.measure,
 }
 
 

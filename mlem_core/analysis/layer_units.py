@@ -94,8 +94,11 @@ class LayerItem(NamedTuple):
 
 def pass_over(
     index: PairIndex, scores: DesignScores, root: Path | None, item: LayerItem
-) -> LayerParts | None:
-    """What a worker does: the pass over one layer, kept in the store at `root` if it sees that."""
+) -> tuple[LayerParts, Path | None]:
+    """What a worker does: the pass over one layer, kept in the store at `root` if it sees that.
+
+    Returns what is found, but for the ranks where they are kept, and the folder of the entry.
+    """
 
     def rows() -> NDArray[np.floating]:
         source = item.source
@@ -112,9 +115,10 @@ def pass_over(
         return LayerParts(found.sums, found.doubled, classes, designs)
 
     if root is None:
-        return make()
-    STAGE.get(Store(root), item.key, make)
-    return None
+        return make(), None
+    store, key = Store(root), item.key
+    parts = STAGE.get(store, key, make)
+    return parts, STAGE.where(store, key)
 
 
 class Passed(NamedTuple):
@@ -153,10 +157,10 @@ class LayerUnits:
 
     def passed(self, scores: DesignScores, progress: Counted) -> Passed:
         """Do what the store does not have, and put it together in the order of the layers."""
-        errors = self._fill(scores, progress)
+        errors: dict[int, InputError] = {}
+        there = self._there(scores, errors, progress)
         kept = [at for at in range(len(self.keys)) if at not in errors]
-        found = {at: STAGE.find(self.store, self.keys[at]) for at in kept}
-        parts = {at: one for at, one in found.items() if one is not None}
+        parts = {at: there[at][0] for at in kept}
         for at, one in parts.items():
             if one.designs is not None:
                 scores.keep(at, one.designs)
@@ -165,30 +169,45 @@ class LayerUnits:
         if classes:
             bound = max(float(one["bound"]) for one in classes.values())
             return Passed(tables, errors, bound, self._rsa_of_classes(classes), None)
-        return Passed(tables, errors, 0.0, *self._rsa(kept))
+        paths = [there[at][1] / _RANKS if at in there else None for at in range(len(self.keys))]
+        return Passed(tables, errors, 0.0, *self._rsa(paths))
 
-    def _fill(self, scores: DesignScores, progress: Counted) -> dict[int, InputError]:
+    def _there(
+        self, scores: DesignScores, errors: dict[int, InputError], progress: Counted
+    ) -> dict[int, tuple[LayerParts, Path]]:
+        """What each layer gives and its folder in the store; those without, into `errors`."""
         store, n_layers = self.store, len(self.keys)
         shared = self.executor.shares(store.root)
-        missing = [at for at in range(n_layers) if STAGE.where(store, self.keys[at]) is None]
-        errors: dict[int, InputError] = {}
-        progress(n_layers - len(missing), n_layers)
+        found = {}
+        for at, key in enumerate(self.keys):
+            folder = STAGE.where(store, key)
+            if folder is not None:
+                found[at] = STAGE.load(folder), folder
+        missing = [at for at in range(n_layers) if at not in found]
+        progress(len(found), n_layers)
         done = self.executor.each_of(
             pass_over,
             (self._item(at, shared) for at in missing),
             (replace(self.index), scores, store.root if shared else None),
             store.root if shared else None,
         )
-        for count, (number, found) in enumerate(done, 1 + n_layers - len(missing)):
+        for number, given in done:
             at = missing[number]
-            if isinstance(found, InputError):
-                errors[at] = found
+            if isinstance(given, InputError):
+                errors[at] = given
                 if len(errors) == n_layers:
                     raise errors[0]
-            elif found is not None:
-                STAGE.get(store, self.keys[at], lambda found=found: found)  # type: ignore[misc]
-            progress(count, n_layers)
-        return errors
+            else:
+                found[at] = given if shared else self._kept(at, given[0])
+            progress(len(found) + len(errors), n_layers)
+        return found
+
+    def _kept(self, at: int, parts: LayerParts) -> tuple[LayerParts, Path]:
+        """Keep here what came from a worker that does not share the store."""
+        given = STAGE.get(self.store, self.keys[at], lambda: parts)
+        folder = STAGE.where(self.store, self.keys[at])
+        assert folder is not None
+        return given, folder
 
     def _item(self, at: int, shared: bool) -> Any:
         (_, number), source = list(self.sources.items())[at]
@@ -197,10 +216,8 @@ class LayerUnits:
             return LayerItem(source, *about)
         return Big(lambda: LayerItem(np.asarray(source[number]), *about))
 
-    def _rsa(self, kept: list[int]) -> tuple[FloatArray, FloatArray | None]:
+    def _rsa(self, paths: list[Path | None]) -> tuple[FloatArray, FloatArray | None]:
         design, store = self.index.design, self.store
-        folders = [STAGE.where(store, key) for key in self.keys]
-        paths = [None if folder is None else folder / _RANKS for folder in folders]
         files = RankFiles(tuple(paths), design.n_pairs)
         spans = [(0, design.n_pairs)]
         if not design.is_complete:

@@ -25,9 +25,14 @@ ANSWER, WORKERS = 10.0, 60.0
 TRIES = 5
 # Units that wait at each thread of a worker, so that it never waits for this process.
 AHEAD = 3
+# Workers started here keep memory that they will want again, which Dask has them give back at once,
+# and are not watched for a dashboard.
+LOCAL = {
+    "distributed.nanny.pre-spawn-environ": {"OMP_NUM_THREADS": 1, "OPENBLAS_NUM_THREADS": 1},
+    "distributed.worker.profile.enabled": False,
+}
 _LOOK = 0.5  # seconds between two looks at the workers
 _ENDED = ("cancelled", "lost")
-_AGAIN = object()
 
 
 class Cluster:
@@ -89,10 +94,7 @@ class Cluster:
                     work.submit(position, item)
                 if not work.running:
                     return
-                for position in work.finished():
-                    value = work.value(position)
-                    if value is not _AGAIN:
-                        yield position, value
+                yield from work.values(work.finished())
         finally:
             work.drop()
 
@@ -193,15 +195,17 @@ def connected(given: Any) -> Cluster:
 
 def _local(n_workers: int) -> Any:
     """Processes on this machine, which share its cores."""
+    import dask
     import distributed
 
-    return distributed.LocalCluster(
-        n_workers=n_workers,
-        threads_per_worker=max(1, cores() // n_workers),
-        processes=True,
-        dashboard_address=":0",
-        silence_logs=logging.CRITICAL,
-    )
+    with dask.config.set(LOCAL):
+        return distributed.LocalCluster(
+            n_workers=n_workers,
+            threads_per_worker=max(1, cores() // n_workers),
+            processes=True,
+            dashboard_address=":0",
+            silence_logs=logging.CRITICAL,
+        )
 
 
 class _Work:
@@ -263,30 +267,23 @@ class _Work:
                 ended.append(self._ended.get_nowait())
         return found
 
-    def value(self, position: int) -> Any:
-        """What has come of a piece that has ended, or `_AGAIN` where a worker took it along."""
-        from distributed.scheduler import KilledWorker
-
-        future, _ = self.running[position]
-        if future.status == "finished":
-            try:
-                found = self._client.gather(future, direct=True)
-            except (OSError, TimeoutError, CancelledError):
-                self._again(position)
-                return _AGAIN
-            del self.running[position]
-            return found
-        del self.running[position]
-        error = future.exception()
-        if isinstance(error, KilledWorker):
-            last = getattr(error.last_worker, "address", "unknown")
-            return InputError(
-                f"several workers died while they did the same piece of work (last: {last}); "
-                "give each more memory, or let fewer share a machine."
-            )
-        if isinstance(error, InputError):
-            return error
-        raise error
+    def values(self, positions: list[int]) -> Iterator[tuple[int, Any]]:
+        """What has come of pieces that have ended; those a worker took along are done again."""
+        futures = {at: self.running[at][0] for at in positions}
+        done = [at for at, future in futures.items() if future.status == "finished"]
+        found: dict[int, Any] = {}
+        try:
+            values = self._client.gather([futures[at] for at in done], direct=True)
+            found = dict(zip(done, values, strict=True))
+        except (OSError, TimeoutError, CancelledError):
+            for at in done:
+                self._again(at)
+        for at, future in futures.items():
+            if future.status == "error":
+                found[at] = _of_the_input(future.exception())
+        for at, value in found.items():
+            del self.running[at]
+            yield at, value
 
     def look(self) -> None:
         """Do again what was lost with a worker that held its input."""
@@ -309,6 +306,21 @@ class _Work:
             with contextlib.suppress(Exception):
                 self._client.cancel([future for future, _ in self.running.values()], force=True)
         self.running.clear()
+
+
+def _of_the_input(error: BaseException) -> InputError:
+    """The error of a piece of work, if it is one for the user; another is raised."""
+    from distributed.scheduler import KilledWorker
+
+    if isinstance(error, KilledWorker):
+        last = getattr(error.last_worker, "address", "unknown")
+        return InputError(
+            f"several workers died while they did the same piece of work (last: {last}); give each "
+            "more memory, or let fewer share a machine."
+        )
+    if isinstance(error, InputError):
+        return error
+    raise error
 
 
 def _close(owned: Iterable[Any]) -> None:
