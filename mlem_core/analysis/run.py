@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.diagnostics import feature_findings
@@ -14,11 +16,13 @@ from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.analysis.transforms import kept_stimuli, stimuli_kept, view
 from mlem_core.base.bars import reporting
 from mlem_core.base.errors import InputError
+from mlem_core.base.executor import executor
 from mlem_core.base.text import span
 from mlem_core.base.typing import IntArray, Layer, Progress, Report
 from mlem_core.data.folds import FEWEST_TESTED, stimulus_folds, tested
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.models import representations
+from mlem_core.models.extraction import ExtractionOptions
 from mlem_core.models.representations import Representations
 from mlem_core.pairs.columns import chosen_to_resolve, feature_columns
 from mlem_core.storage.store import Store
@@ -122,8 +126,11 @@ def _all_representations(
             files.append(from_file(spec, stimuli, path, name))
         except InputError as error:
             errors[name] = error
+    there = _extracted_there(spec, stimuli, store, report)
     for name in spec.models:
         try:
+            if name in there:
+                raise there[name]
             found.append(model_representations(spec, stimuli, name, store, report))
         except InputError as error:
             errors[name] = error
@@ -134,6 +141,48 @@ def _all_representations(
         raise InputError("no model is left: " + " ".join(notices))
     notices += [f"A layer was left out: {why}" for source in files for why in source.left_out]
     return [*found, *files], notices
+
+
+def _extracted_there(
+    spec: AnalysisSpec, stimuli: StimulusSet, store: Store, report: Report
+) -> dict[str, InputError]:
+    """Have the workers of a cluster that share the store run the models; what is wrong with some.
+
+    Where they do not share it, and on this machine, nothing is done: models run here.
+    """
+    where = executor()
+    if where.is_here or not where.shares(store.root):
+        return {}
+    missing: list[str] = []
+    errors: dict[str, InputError] = {}
+    for name in spec.models:
+        try:
+            if representations.find(stimuli, name, store, spec.extraction) is None:
+                missing.append(name)
+        except InputError as error:
+            errors[name] = error
+    if not missing:
+        return errors
+
+    def told(done: int) -> None:
+        report(Progress("representations", None, done, len(missing), "models"))
+
+    told(0)
+    shared = stimuli, spec.extraction, store.root
+    found = where.each_of(extracted, missing, shared, store.root)
+    for done, (number, error) in enumerate(found, 1):
+        if isinstance(error, InputError):
+            errors[missing[number]] = error
+        told(done)
+    return errors
+
+
+def extracted(stimuli: StimulusSet, options: ExtractionOptions, root: Path, name: str) -> None:
+    """What a worker does: the representations of one model, kept in the store at `root`."""
+    try:
+        representations.from_model(stimuli, name, Store(root), options)
+    except InputError as error:
+        raise InputError(f"on {platform.node()}, {error}") from None
 
 
 def _chosen_layers(

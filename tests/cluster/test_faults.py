@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import shutil
 import signal
 import subprocess
@@ -11,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -289,3 +291,29 @@ def test_the_command_line_takes_a_cluster(files_only, embedded, cluster, tmp_pat
     assert manifest["machine"]["cluster"] == f"{address} (2 workers)"
     monkeypatch.setenv("MLEM_CLUSTER", "tcp:host")
     assert main([*asked, "--out", str(tmp_path / "out")]) == 2
+
+
+def test_a_model_that_a_worker_does_not_have_is_one_sentence(spec, cluster, tmp_path):
+    def without() -> None:
+        from mlem_core.base.errors import InputError
+        from mlem_core.models import representations
+
+        def none(name: str, *_: object) -> None:
+            raise InputError(f"the model {name} is not on this machine.")
+
+        representations.kept, representations.open_model = representations.open_model, none
+
+    def mended() -> None:
+        from mlem_core.models import representations
+
+        representations.open_model = representations.kept
+
+    with computing_on(cluster) as there:
+        there._client.run(without)
+        try:
+            alone = replace(spec, representations=())
+            with pytest.raises(InputError, match="the model mini-gpt2 is not on this") as error:
+                run(alone, Store(tmp_path), progress=False)
+        finally:
+            there._client.run(mended)
+    assert f"on {platform.node()}" in told(error)
