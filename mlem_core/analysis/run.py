@@ -169,10 +169,10 @@ def _extracted_there(
 
     told(0)
     shared = stimuli, spec.extraction, store.root
-    found = where.each_of(extracted, missing, shared, store.root)
-    for done, (number, error) in enumerate(found, 1):
-        if isinstance(error, InputError):
-            errors[missing[number]] = error
+    found = where.each_of(extracted, missing, shared, store.root, gpu=True)
+    for done, (number, given) in enumerate(found, 1):
+        if isinstance(given, InputError):
+            errors[missing[number]] = given
         told(done)
     return errors
 

@@ -81,10 +81,13 @@ class Cluster:
         items: Iterable[Any],
         shared: tuple[Any, ...] = (),
         folder: Path | None = None,
+        gpu: bool = False,
     ) -> Iterator[tuple[int, Any]]:
         """See `Executor`."""
         token = self._tokens[folder] if folder is not None else None
         work = _Work(self._client, function, shared, (self.expected, token), self._gone)
+        if gpu and any(one["resources"].get("GPU") for one in self._workers().values()):
+            work.needs = {"GPU": 1}
         try:
             waiting = enumerate(items)
             while True:
@@ -221,6 +224,7 @@ class _Work:
     ) -> None:
         self._client, self._function, self._checks, self._gone = client, function, checks, gone
         self._shared, self._there = shared, self._sent(shared, True)
+        self.needs: dict[str, int] | None = None
         self._tries: dict[int, int] = {}
         self._ended: SimpleQueue[tuple[int, Any]] = SimpleQueue()
         self.running: dict[int, tuple[Any, Any]] = {}
@@ -250,6 +254,7 @@ class _Work:
             *self._checks,
             key=f"mlem-{self._function.__name__}-{position}-{uuid.uuid4().hex}",
             pure=False,
+            resources=self.needs,
         )
         self.running[position] = future, item
         future.add_done_callback(lambda done: self._ended.put((position, done)))

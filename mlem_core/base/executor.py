@@ -48,6 +48,7 @@ class Executor(Protocol):
         items: Iterable[Any],
         shared: tuple[Any, ...] = (),
         folder: Path | None = None,
+        gpu: bool = False,
     ) -> Iterator[tuple[int, Any]]:
         """The position and `function(*shared, item)` of each item, as they are done.
 
@@ -59,6 +60,7 @@ class Executor(Protocol):
         function : of a module of the package
         shared : goes to each worker once
         folder : that workers use, and that they share with this process (`shares`)
+        gpu : where workers have the Dask resource GPU, one item takes one of it
         """
         ...
 
@@ -83,6 +85,7 @@ class Here:
         items: Iterable[Any],
         shared: tuple[Any, ...] = (),
         folder: Path | None = None,
+        gpu: bool = False,
     ) -> Iterator[tuple[int, Any]]:
         """See `Executor`."""
         for position, item in enumerate(items):

@@ -22,8 +22,8 @@ IN_MEMORY_BYTES = 2**30
 BAND = 2**13
 # Of so many layers and so many pairs, ranks are multiplied at once; sums of these are in one order
 # whoever computes them.
-BLOCK = 64
-SEGMENT = 2**18
+BLOCK = 256
+SEGMENT = 2**17
 
 
 class RankPart(NamedTuple):

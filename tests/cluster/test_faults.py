@@ -79,9 +79,10 @@ def scheduler(folder: Path) -> Iterator[tuple[subprocess.Popen, str]]:
         yield process, address
 
 
-def worker(address: str, **more: Path) -> contextmanager:
+def worker(address: str, *arguments: str, **more: Path) -> contextmanager:
     """`dask worker` without a nanny: it stays dead."""
-    return started("worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard", **more)
+    alone = "--nthreads", "1", "--no-nanny", "--no-dashboard"
+    return started("worker", address, *alone, *arguments, **more)
 
 
 @pytest.fixture(scope="module")
@@ -317,3 +318,23 @@ def test_a_model_that_a_worker_does_not_have_is_one_sentence(spec, cluster, tmp_
         finally:
             there._client.run(mended)
     assert f"on {platform.node()}" in told(error)
+
+
+def test_models_run_where_there_are_gpus(tmp_path):
+    with (
+        scheduler(tmp_path) as (_, address),
+        worker(address, "--resources", "GPU=1"),
+        worker(address),
+        computing_on(address) as there,
+    ):
+        while there.n_workers < 2:
+            time.sleep(0.1)
+        workers = there._client.scheduler_info(n_workers=-1)["workers"]
+        (own,) = (one["id"] for one in workers.values() if one["resources"])
+
+        def where(item: int) -> str:
+            from distributed import get_worker
+
+            return get_worker().name
+
+        assert {name for _, name in there.each_of(where, range(8), gpu=True)} == {own}
