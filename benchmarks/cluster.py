@@ -3,33 +3,20 @@
 from __future__ import annotations
 
 import contextvars
+import shutil
 import tempfile
 import time
 from collections.abc import Callable
-from itertools import count
 from pathlib import Path
 
-import numpy as np
-
+from benchmarks.data import MODELS
 from benchmarks.timing import Table, in_turn
+from mlem_core.analysis.layer_tables import TABLES
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.executor import computing_on
 from mlem_core.base.parallel import cores
-from mlem_core.data import datasets
 from mlem_core.storage.store import Store
-
-LAYERS, UNITS = 38, 576
-
-
-def _spec(folder: Path) -> AnalysisSpec:
-    """The probing set in made-up layers."""
-    rng, n = np.random.default_rng(0), len(datasets.load("probing"))
-    layers = {
-        f"layer_{k:02d}": rng.standard_normal((n, UNITS)).astype(np.float32) for k in range(LAYERS)
-    }
-    np.savez(folder / "made_up.npz", **layers)  # type: ignore[arg-type]
-    return AnalysisSpec("probing", representations=(("made-up", str(folder / "made_up.npz")),))
 
 
 def _here(call: Callable[[], None]) -> None:
@@ -39,11 +26,13 @@ def _here(call: Callable[[], None]) -> None:
 
 def measure(table: Table, runs: int) -> str:
     """Fill the table; on what it was measured."""
+    spec = AnalysisSpec("probing", models=MODELS)
     with tempfile.TemporaryDirectory() as folder:
-        spec, number = _spec(Path(folder)), count()
+        store = Store(folder, overlays=())
 
         def whole() -> None:
-            run(spec, Store(Path(folder) / f"store {next(number)}", overlays=()), progress=False)
+            shutil.rmtree(Path(folder) / TABLES.name, ignore_errors=True)
+            run(spec, store, progress=False)
 
         whole()
         for named, most in (("local:1", 1.10), ("local:2", 1.15)):
@@ -61,7 +50,7 @@ def measure(table: Table, runs: int) -> str:
             )
             table.add(f"starting {named}", f"{took:.1f} s")
     return (
-        f"the probing set in {LAYERS} made-up layers of {UNITS} units, from a file; medians of "
-        f"{runs} runs in turn, the cluster being there; `local:1` is a process with {cores()} "
-        "threads, `local:2` are two with one each"
+        f"the probing set in all layers of {' and '.join(MODELS)}, representations in the store, "
+        f"pair tables not; medians of {runs} runs in turn, the cluster being there; local:1 is a "
+        f"process with {cores()} threads, local:2 are two with one each"
     )

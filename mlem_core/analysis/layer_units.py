@@ -10,7 +10,7 @@ come back to be kept here.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from mlem_core.analysis.pair_errors import DesignScores
 from mlem_core.base.errors import InputError
 from mlem_core.base.executor import Executor
+from mlem_core.base.parallel import each
 from mlem_core.base.typing import Counted, FloatArray, Layer
 from mlem_core.base.worker import Big
 from mlem_core.models.representations import Representations
@@ -33,10 +34,13 @@ from mlem_core.pairs.rank_files import RankFiles
 from mlem_core.pairs.rank_store import correlations
 from mlem_core.pairs.tables import PairTables
 from mlem_core.pairs.torch_backend import cuda_device
+from mlem_core.storage.files import replacing
 from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
 
-_RANKS, _CLASSES, _DESIGNS = "ranks.npy", "classes.npz", "designs.npy"
+_CLASSES, _DESIGNS = "classes.npz", "designs.npy"
+# A folder of the store for the ranks of all pairs, which are too many to be summed up in an entry.
+_RANKS = "layer-ranks"
 
 
 @dataclass(frozen=True)
@@ -53,10 +57,8 @@ class LayerParts:
     designs: FloatArray | None = None
 
     def save(self, folder: Path) -> None:
-        """Write it into an existing folder."""
+        """Write it into an existing folder, but for the ranks."""
         np.savez(folder / "sums.npz", **{k: v for k, v in vars(self.sums).items() if v is not None})
-        if self.doubled is not None:
-            np.save(folder / _RANKS, self.doubled)
         if self.classes is not None:
             np.savez(folder / _CLASSES, **self.classes)
         if self.designs is not None:
@@ -64,7 +66,7 @@ class LayerParts:
 
     @classmethod
     def load(cls, folder: Path) -> LayerParts:
-        """Read what `save` wrote, but for the ranks."""
+        """Read what `save` wrote."""
         sums = _numbers(folder / "sums.npz")
         classes, designs = folder / _CLASSES, folder / _DESIGNS
         return cls(
@@ -94,10 +96,10 @@ class LayerItem(NamedTuple):
 
 def pass_over(
     index: PairIndex, scores: DesignScores, root: Path | None, item: LayerItem
-) -> tuple[LayerParts, Path | None]:
+) -> LayerParts:
     """What a worker does: the pass over one layer, kept in the store at `root` if it sees that.
 
-    Returns what is found, but for the ranks where they are kept, and the folder of the entry.
+    Returns what is found, but for the ranks where they are kept.
     """
 
     def rows() -> NDArray[np.floating]:
@@ -114,11 +116,26 @@ def pass_over(
         designs = scores.of(found.designs) if found.designs else None
         return LayerParts(found.sums, found.doubled, classes, designs)
 
-    if root is None:
-        return make(), None
-    store, key = Store(root), item.key
-    parts = STAGE.get(store, key, make)
-    return parts, STAGE.where(store, key)
+    return make() if root is None else _kept(Store(root), item.key, make)
+
+
+def _kept(store: Store, key: dict[str, Any], make: Callable[[], LayerParts]) -> LayerParts:
+    """What is found of a layer, now in the store; there its ranks are from now on."""
+
+    def with_ranks() -> LayerParts:
+        parts = make()
+        if parts.doubled is not None:
+            path = _ranks(store, key)
+            path.parent.mkdir(exist_ok=True)
+            with replacing(path) as temporary, temporary.open("wb") as file:
+                np.save(file, parts.doubled)
+        return replace(parts, doubled=None)
+
+    return STAGE.kept(store, key, with_ranks)
+
+
+def _ranks(store: Store, key: dict[str, Any]) -> Path:
+    return store.root / _RANKS / f"{store.key(STAGE.name, STAGE.version, **key)}.npy"
 
 
 class Passed(NamedTuple):
@@ -160,29 +177,32 @@ class LayerUnits:
         errors: dict[int, InputError] = {}
         there = self._there(scores, errors, progress)
         kept = [at for at in range(len(self.keys)) if at not in errors]
-        parts = {at: there[at][0] for at in kept}
-        for at, one in parts.items():
+        for at, one in there.items():
             if one.designs is not None:
                 scores.keep(at, one.designs)
-        tables = assembled(self.index, [parts[at].sums for at in kept])
-        classes = {at: one.classes for at, one in parts.items() if one.classes is not None}
+        tables = assembled(self.index, [there[at].sums for at in kept])
+        classes = {at: one.classes for at, one in there.items() if one.classes is not None}
         if classes:
             bound = max(float(one["bound"]) for one in classes.values())
             return Passed(tables, errors, bound, self._rsa_of_classes(classes), None)
-        paths = [there[at][1] / _RANKS if at in there else None for at in range(len(self.keys))]
+        paths = [
+            _ranks(self.store, key) if at in there else None for at, key in enumerate(self.keys)
+        ]
         return Passed(tables, errors, 0.0, *self._rsa(paths))
 
     def _there(
         self, scores: DesignScores, errors: dict[int, InputError], progress: Counted
-    ) -> dict[int, tuple[LayerParts, Path]]:
-        """What each layer gives and its folder in the store; those without, into `errors`."""
+    ) -> dict[int, LayerParts]:
+        """What each layer gives, its ranks being in the store; those without go into `errors`."""
         store, n_layers = self.store, len(self.keys)
         shared = self.executor.shares(store.root)
         found = {}
         for at, key in enumerate(self.keys):
-            folder = STAGE.where(store, key)
-            if folder is not None:
-                found[at] = STAGE.load(folder), folder
+            parts = STAGE.find(store, key)
+            if parts is not None and (parts.classes is not None or _ranks(store, key).exists()):
+                found[at] = parts
+            elif parts is not None:
+                store.remove(STAGE.name, STAGE.version, **key)
         missing = [at for at in range(n_layers) if at not in found]
         progress(len(found), n_layers)
         done = self.executor.each_of(
@@ -198,16 +218,12 @@ class LayerUnits:
                 if len(errors) == n_layers:
                     raise errors[0]
             else:
-                found[at] = given if shared else self._kept(at, given[0])
+                # What came from a worker that does not share the store is kept here.
+                found[at] = (
+                    given if shared else _kept(store, self.keys[at], lambda given=given: given)  # type: ignore[misc]
+                )
             progress(len(found) + len(errors), n_layers)
         return found
-
-    def _kept(self, at: int, parts: LayerParts) -> tuple[LayerParts, Path]:
-        """Keep here what came from a worker that does not share the store."""
-        given = STAGE.get(self.store, self.keys[at], lambda: parts)
-        folder = STAGE.where(self.store, self.keys[at])
-        assert folder is not None
-        return given, folder
 
     def _item(self, at: int, shared: bool) -> Any:
         (_, number), source = list(self.sources.items())[at]
@@ -243,5 +259,9 @@ class LayerUnits:
 
     def forget(self) -> None:
         """Remove the entries of the layers, once the tables of all are kept."""
-        for key in self.keys:
+
+        def remove(key: dict[str, Any]) -> None:
             self.store.remove(STAGE.name, STAGE.version, **key)
+            _ranks(self.store, key).unlink(missing_ok=True)
+
+        each(remove, self.keys, 8)

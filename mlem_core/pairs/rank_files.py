@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from mlem_core.base.executor import Executor
 from mlem_core.base.parallel import cores, in_order
@@ -20,6 +21,9 @@ from mlem_core.pairs.rank_store import (
     rank_parts,
     rsa_of,
 )
+
+# So many products of two ranks are a second's work: less than it takes to send it away.
+LITTLE = 2**33
 
 
 @dataclass(frozen=True)
@@ -48,11 +52,13 @@ class RankFiles:
         parts = [list(rank_parts(n_layers, *span)) for span in spans]
         every = [part for own in parts for part in own]
         found: list[RankSums]
-        if executor.shares(folder):
+        pairs = sum(last - first for first, last in spans)
+        if n_layers**2 * pairs > LITTLE and executor.shares(folder):
             given = dict(executor.each_of(sums_of_part, every, (self,), folder))
             found = [_checked(given[at]) for at in range(len(every))]
         else:
-            found = list(in_order(lambda part: sums_of_part(self, part), every, cores()))
+            with threadpool_limits(1):
+                found = list(in_order(lambda part: sums_of_part(self, part), every, cores()))
         sums, rsa = iter(found), []
         for (first, last), own in zip(spans, parts, strict=True):
             joined = joined_sums(n_layers, own, (next(sums) for _ in own))

@@ -45,3 +45,14 @@ class Stage(Generic[T]):
             self.save(make(), folder)
 
         return self.load(store.entry(self.name, self.version, fill, **depends_on))
+
+    def kept(self, store: Store, depends_on: Mapping[str, Any], make: Callable[[], T]) -> T:
+        """The same, but what `make` gives is not read again."""
+        made: list[T] = []
+
+        def fill(folder: Path) -> None:
+            made.append(make())
+            self.save(made[0], folder)
+
+        folder = store.entry(self.name, self.version, fill, **depends_on)
+        return made[0] if made else self.load(folder)

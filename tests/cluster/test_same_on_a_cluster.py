@@ -14,7 +14,7 @@ from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base import cluster as clusters
 from mlem_core.base.executor import computing_on
 from mlem_core.base.typing import Progress
-from mlem_core.pairs import rank_store
+from mlem_core.pairs import rank_files, rank_store
 from mlem_core.storage.store import Store
 
 
@@ -59,7 +59,7 @@ def test_two_workers_give_what_none_do(
         assert there.shares(tmp_path) == shared
     same(ours, embedded[case])
     # What was kept for a run that breaks off is not needed any more.
-    assert not list((tmp_path / "layer-pairs").glob("*"))
+    assert not [*(tmp_path / "layer-pairs").glob("*"), *(tmp_path / "layer-ranks").glob("*")]
 
 
 def test_one_worker_gives_the_same(spec, embedded, tmp_path):
@@ -92,6 +92,7 @@ def test_four_workers_two_of_which_come_late_give_the_same(spec, embedded, clust
 def test_many_parts_of_the_products_add_up_in_one_order(spec, cluster, tmp_path, monkeypatch):
     monkeypatch.setattr(rank_store, "BLOCK", 3)
     monkeypatch.setattr(rank_store, "SEGMENT", 1000)
+    monkeypatch.setattr(rank_files, "LITTLE", 0)
     here = run(spec, Store(tmp_path / "here"), progress=False)
     with computing_on(cluster):
         there = run(spec, Store(tmp_path / "there"), progress=False)
