@@ -70,3 +70,16 @@ def test_importance_follows_what_was_planted():
     by_name = dict(zip(tables.features, importance, strict=True))
     assert by_name["kind"] > 3 * by_name["gender"] > 0.1
     assert abs(by_name["frequency"]) < 0.01 and abs(by_name["length"]) < 0.01
+
+
+def test_few_values_are_merged_as_many_are_sorted(case, monkeypatch):
+    tables = case[3]
+    weights = RidgeMLEM().cross_validate(tables).weights
+    # Of equal weights, predictions tie.
+    for own in (weights, np.ones_like(weights)):
+        merged = permutation_importance(tables, own)
+        monkeypatch.setattr("mlem_core.measures.importance.MERGED", 0)
+        in_order = permutation_importance(tables, own)
+        monkeypatch.undo()
+        assert merged.any()
+        np.testing.assert_allclose(merged, in_order, atol=1e-12)
