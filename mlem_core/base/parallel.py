@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+LARGE = 2**20
 
 
 def cores() -> int:
@@ -21,6 +22,11 @@ def cores() -> int:
 def side_by_side(call: Callable[[Any], T], items: Iterable[Any]) -> list[T]:
     """`call` of each item, shared out among the cores (NumPy works outside Python's lock)."""
     return each(call, items, cores())
+
+
+def if_large(size: int) -> int:
+    """How many threads to share out work on so many numbers; short calls would only wait."""
+    return cores() if size > LARGE else 1
 
 
 def each(call: Callable[[Any], T], items: Iterable[Any], threads: int) -> list[T]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlem_core.base.parallel import side_by_side
+from mlem_core.base.parallel import each, if_large
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.estimators.registry import check_values, estimator_named
 from mlem_core.estimators.solver import FoldFits
@@ -14,7 +14,6 @@ from mlem_core.pairs.tables import HeldOut, PairTables
 # A permuted score needs (patterns of the other features) x (values of the permuted one) cells;
 # beyond this many the values are put into bins of equal count.
 MAX_CELLS = 2**21
-SMALL = 2**16
 # Up to so many values are merged with the patterns of the rest; more are sorted with them.
 MERGED = 16
 
@@ -58,12 +57,7 @@ def permutation_importance(tables: PairTables, weights: FloatArray) -> FloatArra
             for own, part in enumerate(parts):
                 drops[layers, fold, part] = whole - _permuted_rho(own, pairs, used)
 
-    if len(tables.counts) > SMALL:
-        side_by_side(permute_in, range(tables.n_folds))
-    else:
-        # Many short calls: threads would only wait for one another.
-        for fold in range(tables.n_folds):
-            permute_in(fold)
+    each(permute_in, range(tables.n_folds), if_large(tables.within_sums.size))
     return drops
 
 

@@ -16,7 +16,8 @@ import numpy as np
 
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.pairs.patterns import Patterns, group_rows, sums_by, tested_blocks
+from mlem_core.pairs.groups import group_rows, sums_by
+from mlem_core.pairs.patterns import Patterns, tested_blocks
 from mlem_core.pairs.terms import Columns
 
 
