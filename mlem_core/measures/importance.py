@@ -14,6 +14,9 @@ from mlem_core.pairs.tables import HeldOut, PairTables
 # A permuted score needs (patterns of the other features) x (values of the permuted one) cells;
 # beyond this many the values are put into bins of equal count.
 MAX_CELLS = 2**21
+# What permuting changes is known to so many decimals: beyond them is how sums were rounded, which
+# must not order features that change nothing.
+DECIMALS = 12
 # Up to so many values are merged with the patterns of the rest; more are sorted with them.
 MERGED = 16
 
@@ -58,6 +61,9 @@ def permutation_importance(tables: PairTables, weights: FloatArray) -> FloatArra
                 drops[layers, fold, part] = whole - _permuted_rho(own, pairs, used)
 
     each(permute_in, range(tables.n_folds), if_large(tables.within_sums.size))
+    drops = drops.round(DECIMALS)
+    # No zero with a sign.
+    drops[drops == 0] = 0.0
     return drops
 
 

@@ -9,6 +9,7 @@ from mlem_core.measures.importance import permutation_importance
 from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.patterns import PairIndex
+from mlem_core.pairs.tables import joined
 
 N = 150
 
@@ -47,6 +48,22 @@ def test_a_feature_without_weight_has_no_importance(case):
     weights = fits.weights.copy()
     weights[..., 1] = 0
     assert (permutation_importance(tables, weights)[..., 1] == 0).all()
+
+
+def test_what_changes_nothing_has_no_importance_beside_a_layer_in_which_it_does(case):
+    tables, fits = case[3], case[4]
+    both = joined([tables, tables])
+    weights = np.concatenate([fits.weights, fits.weights])
+    # Without weight, or with one too small to order any pair anew.
+    weights[0, :, 1] = 0
+    weights[0, :, 2] = 1e-14 * weights[0].max()
+    weights[1, :, 1:3] = weights[1].max()
+    importance = permutation_importance(both, weights)
+    assert (importance[0, :, 1:3] == 0).all() and not np.signbit(importance[0, :, 1:3]).any()
+    assert (importance[1, :, 1:3] != 0).all()
+    # Features that change nothing are tied wherever importances are ordered.
+    profile = importance[0].mean(axis=0)
+    assert set(profile[1:3]) == {0.0}
 
 
 def test_bins_of_many_values_move_importance_little(case, monkeypatch):
