@@ -1,10 +1,12 @@
 """How much the choice of the pairs matters, where not all of them were compared.
 
-An incomplete design of the pairs is of several independent ones. Each gives every number of its
-own; the numbers from all of them vary, over other choices of as many pairs of the same stimuli, by
-the standard deviation of these over the square root of how many they are. A number that fewer pairs
-make lower, as they do a ceiling (means by pattern come from fewer pairs), is lower in each of n
-designs than in all of them: a bias that goes with 1 / pairs is 1 / (n - 1) of that difference.
+An incomplete design of the pairs is of several independent ones. RSA correlations of each vary by
+as much more than those of all as they have fewer pairs. Scores and importances are not so linear in
+the pairs: with an eighth of them another penalty is chosen and other weights are 0. They come from
+balanced halves of the designs instead, each of which is as far from the whole, in the mean square,
+as this is from all pairs. A number that fewer pairs make lower, as they do a ceiling (means by
+pattern come from fewer pairs), is lower in a part than in the whole: a bias that goes with
+1 / pairs is that difference for halves, and 1 / (n - 1) of it for n designs.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from mlem_core.base.text import number
 from mlem_core.base.typing import FloatArray, Layer
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.measures.importance import mean_scores
+from mlem_core.pairs.half_samples import half_samples
 from mlem_core.pairs.tables import PairTables
 
 COLUMNS = ("measure", "model", "layer", "feature", "model_b", "layer_b", "value", "error", "bias")
@@ -29,18 +32,19 @@ _FILE = "pair_errors.csv"
 
 
 class DesignScores:
-    """The scores and importances of each layer from each independent design, as they are made."""
+    """The scores and importances of each layer from halves of its designs, as they are made."""
 
     def __init__(self, estimator: str, interactions: bool) -> None:
-        # One that takes a second a layer would take it for each design.
+        # One that takes a second a layer would take it for each half.
         self.estimator = "ridge" if estimator_named(estimator).slow else estimator
         self._interactions = interactions
         self._found: dict[int, FloatArray] = {}
         self._names: tuple[str, ...] = ()
 
     def put(self, position: int, designs: Sequence[PairTables]) -> None:
-        """Fit one layer on each of its designs."""
-        self._found[position] = np.concatenate([self._scores(tables) for tables in designs])
+        """Fit one layer on balanced halves of its designs."""
+        halves = half_samples(designs)
+        self._found[position] = np.concatenate([self._scores(tables) for tables in halves])
 
     def _scores(self, tables: PairTables) -> FloatArray:
         """(n_layers, 2 + n_parts) ρ, ceiling and importances, means over folds."""
@@ -72,17 +76,23 @@ class DesignScores:
         named = [("rho", ""), ("ceiling", ""), *(("importance", f) for f in self._names)]
         for (model, layer), position, whole in zip(layers, positions, scores, strict=True):
             found = self._found[position].T
-            for (measure, feature), value, parts in zip(named, whole, found, strict=True):
-                rows.append((measure, model, layer, feature, "", -1, *_about(value, parts)))
+            for (measure, feature), value, halves in zip(named, whole, found, strict=True):
+                rows.append((measure, model, layer, feature, "", -1, *_of_halves(value, halves)))
         for a, first in enumerate(layers):
             for b in range(a + 1, len(layers)):
-                about = _about(rsa[a, b], of_designs[:, a, b])
+                about = _of_designs(rsa[a, b], of_designs[:, a, b])
                 rows.append(("rsa", *first, "", *layers[b], *about))
         return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
-def _about(value: float, parts: FloatArray) -> tuple[float, float, float]:
-    """The value from all designs, its standard error and its bias, from those of each (n,)."""
+def _of_halves(value: float, halves: FloatArray) -> tuple[float, float, float]:
+    """The value from all designs, its standard error and its bias, from those of halves (n,)."""
+    off = halves - value
+    return float(value), float(np.sqrt((off**2).mean())), float(off.mean())
+
+
+def _of_designs(value: float, parts: FloatArray) -> tuple[float, float, float]:
+    """The same from those of each design (n,)."""
     n = len(parts)
     error = parts.std(ddof=1) / np.sqrt(n)
     return float(value), float(error), float((parts.mean() - value) / (n - 1))
