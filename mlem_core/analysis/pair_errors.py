@@ -4,9 +4,10 @@ An incomplete design of the pairs is of several independent ones. RSA correlatio
 as much more than those of all as they have fewer pairs. Scores and importances are not so linear in
 the pairs: with an eighth of them another penalty is chosen and other weights are 0. They come from
 balanced halves of the designs instead, each of which is as far from the whole, in the mean square,
-as this is from all pairs. A number that fewer pairs make lower, as they do a ceiling (means by
-pattern come from fewer pairs), is lower in a part than in the whole: a bias that goes with
-1 / pairs is that difference for halves, and 1 / (n - 1) of it for n designs.
+as this is from all pairs; the whole is then made as the halves are, of ranks within each design. A
+number that fewer pairs make lower, as they do a ceiling (means by pattern come from fewer pairs),
+is lower in a part than in the whole: a bias that goes with 1 / pairs is that difference for halves,
+and 1 / (n - 1) of it for each of n designs, which comes nearer for ceilings (`make validate`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from mlem_core.base.text import number
 from mlem_core.base.typing import FloatArray, Layer
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.measures.importance import mean_scores
-from mlem_core.pairs.half_samples import half_samples
+from mlem_core.pairs.crossfit import fold_ceilings
+from mlem_core.pairs.half_samples import half_samples, together
 from mlem_core.pairs.tables import PairTables
 
 COLUMNS = ("measure", "model", "layer", "feature", "model_b", "layer_b", "value", "error", "bias")
@@ -38,13 +40,15 @@ class DesignScores:
         # One that takes a second a layer would take it for each half.
         self.estimator = "ridge" if estimator_named(estimator).slow else estimator
         self._interactions = interactions
-        self._found: dict[int, FloatArray] = {}
+        self._off: dict[int, FloatArray] = {}
+        self._ceilings: dict[int, FloatArray] = {}
         self._names: tuple[str, ...] = ()
 
     def put(self, position: int, designs: Sequence[PairTables]) -> None:
         """Fit one layer on balanced halves of its designs."""
-        halves = half_samples(designs)
-        self._found[position] = np.concatenate([self._scores(tables) for tables in halves])
+        halves = np.concatenate([self._scores(tables) for tables in half_samples(designs)])
+        self._off[position] = halves - self._scores(together(designs))
+        self._ceilings[position] = np.array([fold_ceilings(tables).mean() for tables in designs])
 
     def _scores(self, tables: PairTables) -> FloatArray:
         """(n_layers, 2 + n_parts) ρ, ceiling and importances, means over folds."""
@@ -75,27 +79,24 @@ class DesignScores:
         scores = self._scores(tables)
         named = [("rho", ""), ("ceiling", ""), *(("importance", f) for f in self._names)]
         for (model, layer), position, whole in zip(layers, positions, scores, strict=True):
-            found = self._found[position].T
-            for (measure, feature), value, halves in zip(named, whole, found, strict=True):
-                rows.append((measure, model, layer, feature, "", -1, *_of_halves(value, halves)))
+            errors = np.sqrt((self._off[position] ** 2).mean(axis=0))
+            biases = self._off[position].mean(axis=0)
+            biases[1] = _of_designs(whole[1], self._ceilings[position])[1]
+            about = zip(whole, errors, biases, strict=True)
+            for (measure, feature), numbers in zip(named, about, strict=True):
+                rows.append((measure, model, layer, feature, "", -1, *map(float, numbers)))
         for a, first in enumerate(layers):
             for b in range(a + 1, len(layers)):
-                about = _of_designs(rsa[a, b], of_designs[:, a, b])
-                rows.append(("rsa", *first, "", *layers[b], *about))
+                between = _of_designs(rsa[a, b], of_designs[:, a, b])
+                rows.append(("rsa", *first, "", *layers[b], float(rsa[a, b]), *between))
         return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
-def _of_halves(value: float, halves: FloatArray) -> tuple[float, float, float]:
-    """The value from all designs, its standard error and its bias, from those of halves (n,)."""
-    off = halves - value
-    return float(value), float(np.sqrt((off**2).mean())), float(off.mean())
-
-
-def _of_designs(value: float, parts: FloatArray) -> tuple[float, float, float]:
-    """The same from those of each design (n,)."""
+def _of_designs(value: float, parts: FloatArray) -> tuple[float, float]:
+    """Standard error and bias of the value from all designs, from those of each (n,)."""
     n = len(parts)
     error = parts.std(ddof=1) / np.sqrt(n)
-    return float(value), float(error), float((parts.mean() - value) / (n - 1))
+    return float(error), float((parts.mean() - value) / (n - 1))
 
 
 def none() -> pd.DataFrame:
