@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from mlem_core.estimators.ridge import RidgeMLEM
-from mlem_core.measures.importance import permutation_importance
+from mlem_core.measures.importance import fitted, permutation_importance
 from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.patterns import PairIndex
@@ -100,3 +100,16 @@ def test_few_values_are_merged_as_many_are_sorted(case, monkeypatch):
         monkeypatch.undo()
         assert merged.any()
         np.testing.assert_allclose(merged, in_order, atol=1e-12)
+
+
+def test_large_tables_are_shared_out_and_cut_up_with_the_same_numbers(case, monkeypatch):
+    tables = case[3].with_interactions()
+    whole, importance = fitted(tables)
+    few = tables.of_features(tables.features[:-1])
+    monkeypatch.setattr("mlem_core.base.parallel.LARGE", 0)
+    monkeypatch.setattr("mlem_core.pairs.ranks.AT_ONCE", 1)
+    shared, again = fitted(tables)
+    for name in ("weights", "alpha", "rho", "rho_a", "ceiling"):
+        np.testing.assert_array_equal(getattr(shared, name), getattr(whole, name))
+    np.testing.assert_array_equal(again, importance)
+    np.testing.assert_array_equal(tables.of_features(few.features).target_sums, few.target_sums)
