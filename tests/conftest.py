@@ -40,10 +40,13 @@ def group(nodeid: str) -> str:
 
 
 def turn(nodeid: str) -> int:
-    """When a group begins: long ones first, so that the processes end together."""
+    """When a group begins: long ones first, so that the processes end together.
+
+    Those that start processes come after some that have the kernels compiled, for all of them.
+    """
     its = group(nodeid)
-    long = ("app", "tests/project/", "tests/tasks/", "tests/models/", "tests/browser/")
-    return next((n for n, start in enumerate(long) if its.startswith(start)), len(long))
+    long = [f"tests/{folder}/" for folder in ("models", "report", "project", "tasks", "browser")]
+    return next((n for n, start in enumerate(("app", *long)) if its.startswith(start)), 9)
 
 
 class ByGroup(LoadScopeScheduling):
