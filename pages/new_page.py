@@ -31,10 +31,15 @@ _HELP = {
 # A file that the browser itself refuses (too large) is never heard of here: as long as it is shown,
 # there is no way on.
 _REFUSED = '.stApp:has([data-testid="stFileChip"][aria-invalid="true"])'
+# Nor of one that is on its way. One of a single step is lost when the step goes.
+_COMING = '[data-testid="stFileChipIconSpinner"]'
+# The files of the first step show in the others as long as they are on their way.
+_AWAY = """[data-testid="stLayoutWrapper"]:has(> .st-key-form-upload):not(:has(
+  [data-testid="stFileChip"])) { display: none; }"""
 
 
 def _style() -> str:
-    """The bar stays in sight, and gives way to what is wrong with a refused file."""
+    """The bar stays in sight, and gives way to what is said of a file that is not there."""
     theme = st.context.theme.type or "light"
     behind, line = (st.get_option(f"theme.{theme}.{one}Color") for one in ("background", "border"))
     return f"""<style>
@@ -44,9 +49,12 @@ def _style() -> str:
 .st-key-form-bar {{
   padding: 0.75rem 0; background: {behind}; border-top: 1px solid {line};
 }}
-.st-key-form-refused {{ display: none; }}
-{_REFUSED} .st-key-form-refused {{ display: block; }}
-{_REFUSED} .st-key-form-ways, {_REFUSED} .st-key-form-steps {{ display: none; }}
+.st-key-form-refused, .st-key-form-coming {{ display: none; }}
+{_REFUSED} .st-key-form-refused, .stApp:has({_COMING}) .st-key-form-coming {{ display: block; }}
+{_REFUSED} .st-key-form-ways, .stApp:has({_COMING}) .st-key-form-ways {{ display: none; }}
+{_REFUSED} .st-key-form-steps {{ display: none; }}
+.stApp:has(.st-key-form-step {_COMING}) .st-key-form-steps {{ visibility: hidden; }}
+{"" if state.step() == "read" else _AWAY}
 </style>"""
 
 
@@ -72,6 +80,8 @@ def body() -> None:
     with st.container(horizontal=True, key="form steps"):
         for name in state.STEPS:
             _step(name, now, wrong)
+    with st.container(key="form upload"):
+        read.uploader()
     with st.container(key="form step"):
         if state.step() == "read":
             read.show(now)
@@ -140,6 +150,12 @@ def _bar(now: Draft, wrong: dict[str, str], cost: Cost | None, spec: AnalysisSpe
                 "The browser has refused a file, which is not used: take it away above, or upload "
                 "another one.",
                 icon=":material/error:",
+            )
+        with st.container(key="form coming"):
+            st.info(
+                "A file is on its way: nothing runs before it is there, and it is lost where you "
+                "leave this page.",
+                icon=":material/upload:",
             )
         with st.container(horizontal=True, vertical_alignment="center", key="form ways"):
             run = _ways(now, wrong, cost)

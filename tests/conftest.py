@@ -26,19 +26,44 @@ settings.register_profile(
 settings.load_profile("same")
 
 
-class ByFile(LoadScopeScheduling):
-    """Where several processes share the tests, one runs a file, and one all those of the app.
+# The tests of the app that share no analysis with the others may run beside them.
+ON_THEIR_OWN = ("extremes", "large", "my_analyses", "new_analysis")
 
-    These share a server, and take about as long as all others.
+
+def group(nodeid: str) -> str:
+    """What runs in one process: a file, and all files of the app that share an analysis."""
+    file = nodeid.split("::")[0]
+    shared = file.startswith("tests/browser/") and not file.endswith(
+        tuple(f"test_{name}.py" for name in ON_THEIR_OWN)
+    )
+    return "app" if shared else file
+
+
+def turn(nodeid: str) -> int:
+    """When a group begins: long ones first, so that the processes end together.
+
+    Those that start processes come after some that have the kernels compiled, for all of them.
     """
+    its = group(nodeid)
+    long = [f"tests/{folder}/" for folder in ("models", "report", "project", "tasks", "browser")]
+    return next((n for n, start in enumerate(("app", *long)) if its.startswith(start)), 9)
+
+
+class ByGroup(LoadScopeScheduling):
+    """Where several processes share the tests, each takes whole groups."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.split("::")[0]
-        return "app" if file.startswith("tests/browser/") else file
+        return group(nodeid)
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ByFile:
-    return ByFile(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ByGroup:
+    config.option.loadscopereorder = False
+    return ByGroup(config, log)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: turn(item.nodeid))
 
 
 @pytest.fixture(scope="session")

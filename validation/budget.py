@@ -20,8 +20,8 @@ from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.rank_store import PairRanks
 from validation.work import Row, Task
 
-# Stimuli and budget, of 180 thousand and 2 million pairs.
-SIZES = {600: 24_000, 2_000: 100_000}
+# Stimuli and budget, of 180 thousand, 2 million and 32 million pairs.
+SIZES = {600: 24_000, 2_000: 100_000, 8_000: 1_000_000}
 REPETITIONS, PART = 200, 10
 LAYERS = (("m", 0), ("m", 1))
 

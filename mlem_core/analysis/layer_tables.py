@@ -102,7 +102,7 @@ def layer_tables(
 
     some: dict[str, Any] = {}
     if not design.is_complete:
-        some["pairs"] = [design.n_pairs, spec.estimator]
+        some["pairs"] = [design.n_pairs, spec.estimator, "halves"]
     elif in_classes(design, spec.memory_bytes):
         some["memory"] = spec.memory
     depends_on = {

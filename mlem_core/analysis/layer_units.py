@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mlem_core.analysis.pair_errors import DesignScores
+from mlem_core.analysis.pair_errors import DesignScores, OfDesigns
 from mlem_core.base.errors import InputError
 from mlem_core.base.executor import Executor
 from mlem_core.base.parallel import each
@@ -38,7 +38,7 @@ from mlem_core.storage.files import replacing
 from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
 
-_CLASSES, _DESIGNS = "classes.npz", "designs.npy"
+_CLASSES, _DESIGNS = "classes.npz", "designs.npz"
 # A folder of the store for the ranks of all pairs, which are too many to be summed up in an entry.
 _RANKS = "layer-ranks"
 
@@ -48,13 +48,13 @@ class LayerParts:
     """What the pass over a layer's pairs gives, see `mlem_core.pairs.build.LayerFound`.
 
     classes : those of `RankClasses`, and `ranks` and `bound`
-    designs : scores from each of the independent designs, see `DesignScores`
+    designs : see `DesignScores`
     """
 
     sums: LayerSums
     doubled: NDArray[np.uint32] | None = None
     classes: Mapping[str, Any] | None = None
-    designs: FloatArray | None = None
+    designs: OfDesigns | None = None
 
     def save(self, folder: Path) -> None:
         """Write it into an existing folder, but for the ranks."""
@@ -62,7 +62,7 @@ class LayerParts:
         if self.classes is not None:
             np.savez(folder / _CLASSES, **self.classes)
         if self.designs is not None:
-            np.save(folder / _DESIGNS, self.designs)
+            np.savez(folder / _DESIGNS, **self.designs._asdict())
 
     @classmethod
     def load(cls, folder: Path) -> LayerParts:
@@ -72,7 +72,7 @@ class LayerParts:
         return cls(
             LayerSums(**sums),
             classes=_numbers(classes) if classes.exists() else None,
-            designs=np.load(designs, allow_pickle=False) if designs.exists() else None,
+            designs=OfDesigns(**_numbers(designs)) if designs.exists() else None,
         )
 
 

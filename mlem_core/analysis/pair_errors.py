@@ -1,17 +1,20 @@
 """How much the choice of the pairs matters, where not all of them were compared.
 
-An incomplete design of the pairs is of several independent ones. Each gives every number of its
-own; the numbers from all of them vary, over other choices of as many pairs of the same stimuli, by
-the standard deviation of these over the square root of how many they are. A number that fewer pairs
-make lower, as they do a ceiling (means by pattern come from fewer pairs), is lower in each of n
-designs than in all of them: a bias that goes with 1 / pairs is 1 / (n - 1) of that difference.
+An incomplete design of the pairs is of several independent ones. RSA correlations of each vary by
+as much more than those of all as they have fewer pairs. Scores and importances are not so linear in
+the pairs: with an eighth of them another penalty is chosen and other weights are 0. They come from
+balanced halves of the designs instead, each of which is as far from the whole, in the mean square,
+as this is from all pairs; the whole is then made as the halves are, of ranks within each design. A
+number that fewer pairs make lower, as they do a ceiling (means by pattern come from fewer pairs),
+is lower in a part than in the whole: a bias that goes with 1 / pairs is that difference for halves,
+and 1 / (n - 1) of it for each of n designs, which comes nearer for ceilings (`make validate`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -20,6 +23,8 @@ from mlem_core.base.text import number
 from mlem_core.base.typing import FloatArray, Layer
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.measures.importance import mean_scores
+from mlem_core.pairs.crossfit import fold_ceilings
+from mlem_core.pairs.half_samples import half_samples, together
 from mlem_core.pairs.tables import PairTables
 
 COLUMNS = ("measure", "model", "layer", "feature", "model_b", "layer_b", "value", "error", "bias")
@@ -28,27 +33,41 @@ LOW = 5e-4
 _FILE = "pair_errors.csv"
 
 
+class OfDesigns(NamedTuple):
+    """What the designs of one layer give.
+
+    off : (n_halves, 2 + n_parts) by what scores from halves differ from those of all
+    ceilings : (n_designs,)
+    """
+
+    off: FloatArray
+    ceilings: FloatArray
+
+
 class DesignScores:
-    """The scores and importances of each layer from each independent design, as they are made."""
+    """The scores and importances of each layer from halves of its designs, as they are made."""
 
     def __init__(self, estimator: str, interactions: bool) -> None:
-        # One that takes a second a layer would take it for each design.
+        # One that takes a second a layer would take it for each half.
         self.estimator = "ridge" if estimator_named(estimator).slow else estimator
         self._interactions = interactions
-        self._found: dict[int, FloatArray] = {}
+        self._off: dict[int, FloatArray] = {}
+        self._ceilings: dict[int, FloatArray] = {}
         self._names: tuple[str, ...] = ()
 
     def put(self, position: int, designs: Sequence[PairTables]) -> None:
-        """Fit one layer on each of its designs."""
+        """Fit one layer on balanced halves of its designs."""
         self.keep(position, self.of(designs))
 
-    def of(self, designs: Sequence[PairTables]) -> FloatArray:
-        """(n_designs, 2 + n_parts) the scores of one layer on each of its designs."""
-        return np.concatenate([self._scores(tables) for tables in designs])
+    def of(self, designs: Sequence[PairTables]) -> OfDesigns:
+        """What is kept of one layer."""
+        halves = np.concatenate([self._scores(tables) for tables in half_samples(designs)])
+        off = halves - self._scores(together(designs))
+        return OfDesigns(off, np.array([fold_ceilings(tables).mean() for tables in designs]))
 
-    def keep(self, position: int, found: FloatArray) -> None:
+    def keep(self, position: int, found: OfDesigns) -> None:
         """Take what `of` gave for a layer."""
-        self._found[position] = found
+        self._off[position], self._ceilings[position] = found
 
     def _scores(self, tables: PairTables) -> FloatArray:
         """(n_layers, 2 + n_parts) ρ, ceiling and importances, means over folds."""
@@ -79,21 +98,24 @@ class DesignScores:
         scores = self._scores(tables)
         named = [("rho", ""), ("ceiling", ""), *(("importance", f) for f in self._names)]
         for (model, layer), position, whole in zip(layers, positions, scores, strict=True):
-            found = self._found[position].T
-            for (measure, feature), value, parts in zip(named, whole, found, strict=True):
-                rows.append((measure, model, layer, feature, "", -1, *_about(value, parts)))
+            errors = np.sqrt((self._off[position] ** 2).mean(axis=0))
+            biases = self._off[position].mean(axis=0)
+            biases[1] = _of_designs(whole[1], self._ceilings[position])[1]
+            about = zip(whole, errors, biases, strict=True)
+            for (measure, feature), numbers in zip(named, about, strict=True):
+                rows.append((measure, model, layer, feature, "", -1, *map(float, numbers)))
         for a, first in enumerate(layers):
             for b in range(a + 1, len(layers)):
-                about = _about(rsa[a, b], of_designs[:, a, b])
-                rows.append(("rsa", *first, "", *layers[b], *about))
+                between = _of_designs(rsa[a, b], of_designs[:, a, b])
+                rows.append(("rsa", *first, "", *layers[b], float(rsa[a, b]), *between))
         return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
-def _about(value: float, parts: FloatArray) -> tuple[float, float, float]:
-    """The value from all designs, its standard error and its bias, from those of each (n,)."""
+def _of_designs(value: float, parts: FloatArray) -> tuple[float, float]:
+    """Standard error and bias of the value from all designs, from those of each (n,)."""
     n = len(parts)
     error = parts.std(ddof=1) / np.sqrt(n)
-    return float(value), float(error), float((parts.mean() - value) / (n - 1))
+    return float(error), float((parts.mean() - value) / (n - 1))
 
 
 def none() -> pd.DataFrame:

@@ -11,6 +11,7 @@ from contextvars import ContextVar
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+LARGE = 2**20
 # Called before each piece of work that is shared out; it may raise to give up.
 _look: ContextVar[Callable[[], None] | None] = ContextVar("look", default=None)
 
@@ -48,6 +49,11 @@ def cores() -> int:
 def side_by_side(call: Callable[[Any], T], items: Iterable[Any]) -> list[T]:
     """`call` of each item, shared out among the cores (NumPy works outside Python's lock)."""
     return each(call, items, cores())
+
+
+def if_large(size: int) -> int:
+    """How many threads to share out work on so many numbers; short calls would only wait."""
+    return cores() if size > LARGE else 1
 
 
 def each(call: Callable[[Any], T], items: Iterable[Any], threads: int) -> list[T]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.nnls import nonnegative_quadratic
+from mlem_core.base.parallel import each, if_large
 from mlem_core.base.typing import FloatArray
 from mlem_core.pairs.columns import ends
 from mlem_core.pairs.patterns import left_out
@@ -76,11 +77,14 @@ def moments(tables: PairTables, blocks: NDArray[np.bool_]) -> Moments:
     x_sum = np.zeros((n_features, n_blocks))
     xx_sum = np.zeros((n_blocks, n_features, n_features))
     xy_sum = np.zeros((tables.n_layers, n_blocks, n_features))
-    for b in np.flatnonzero(occupied):
+
+    def add_up(b: int) -> None:
         at = slice(tables.block_edges[b], tables.block_edges[b + 1])
         x_sum[:, b] = tables.counts[at] @ columns[at]
         xx_sum[b] = columns[at].T @ weighted[at]
         xy_sum[:, b] = tables.target_sums[:, at] @ columns[at]
+
+    each(add_up, np.flatnonzero(occupied), if_large(tables.target_sums.size))
     y_sum = by_block(tables.target_sums)
 
     chosen = blocks.astype(np.float64)

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mlem_core.base.parallel import each, if_large
 from mlem_core.base.typing import FloatArray
 from mlem_core.pairs.crossfit import fold_ceilings
-from mlem_core.pairs.ranks import Score, score_patterns
+from mlem_core.pairs.ranks import Score, few_at_once, score_patterns
 from mlem_core.pairs.tables import PairTables
 
 
@@ -45,16 +46,21 @@ def held_out_scores(tables: PairTables, weights: FloatArray, fold: int, series: 
     rho, rho_a = np.empty(weights.shape[:2]), np.empty(weights.shape[:2])
     for layers, parts in inside.by_support(weights):
         pairs, used = inside.only(layers, parts), weights[layers][:, :, inside.columns_of(parts)]
-        rho[layers], rho_a[layers] = score_patterns(
-            used @ pairs.x.T, pairs.counts, pairs.rank_sums, pairs.rank_squares, series
-        )
+        x = np.ascontiguousarray(pairs.x.T)
+        for at in few_at_once(len(layers), used.shape[1] * x.shape[1]):
+            rho[layers[at]], rho_a[layers[at]] = score_patterns(
+                used[at] @ x, pairs.counts, pairs.rank_sums[at], pairs.rank_squares[at], series
+            )
     return Score(rho, rho_a)
 
 
 def tested(tables: PairTables, weights: FloatArray, alpha: FloatArray | None = None) -> FoldFits:
     """Held-out scores of weights (n_layers, n_folds, n_columns), each fold's on its own pairs."""
     n_folds = tables.n_folds
-    scores = [held_out_scores(tables, weights[:, k, None], k) for k in range(n_folds)]
+    threads = if_large(tables.within_sums.size)
+    scores = each(
+        lambda k: held_out_scores(tables, weights[:, k, None], k), range(n_folds), threads
+    )
     return FoldFits(
         weights=weights,
         alpha=np.full(weights.shape[:2], np.nan) if alpha is None else alpha,

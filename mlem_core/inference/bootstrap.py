@@ -16,7 +16,7 @@ from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.measures.decomposition import ceilings_of, divide
 from mlem_core.measures.importance import feature_distribution
 from mlem_core.pairs.crossfit import CrossFit, ceiling, outside_means
-from mlem_core.pairs.patterns import group_rows, summed
+from mlem_core.pairs.groups import group_rows, summed
 from mlem_core.pairs.ranks import tied_order
 from mlem_core.pairs.resampling import Draws, RankedPairs, Weights
 from mlem_core.pairs.tables import HeldOut, PairTables

@@ -23,7 +23,7 @@ from mlem_core.estimators.solver import FoldFits
 from mlem_core.measures.decomposition import by_pattern
 from mlem_core.measures.importance import MAX_CELLS, permutation_importance
 from mlem_core.measures.similarity import feature_correlations
-from mlem_core.pairs.patterns import group_rows, sums_by
+from mlem_core.pairs.groups import group_rows, sums_by
 from mlem_core.pairs.ranks import score_patterns
 from mlem_core.pairs.tables import PairTables
 

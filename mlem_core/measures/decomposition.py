@@ -20,8 +20,8 @@ from mlem_core.base.errors import unknown
 from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
 from mlem_core.measures.shapley import EXACT_FEATURES, FeatureSet, Shapley, shapley
 from mlem_core.pairs.crossfit import CrossFit, both_ways, outside_cells
+from mlem_core.pairs.groups import summed
 from mlem_core.pairs.lattice import Lattice
-from mlem_core.pairs.patterns import summed
 from mlem_core.pairs.ranks import predicted_ranks
 from mlem_core.pairs.tables import PairTables
 

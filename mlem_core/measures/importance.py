@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlem_core.base.parallel import side_by_side
+from mlem_core.base.parallel import each, if_large
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.estimators.registry import check_values, estimator_named
 from mlem_core.estimators.solver import FoldFits
-from mlem_core.pairs.ranks import score_patterns
+from mlem_core.pairs.ranks import TIE, score_patterns
 from mlem_core.pairs.tables import HeldOut, PairTables
 
 # A permuted score needs (patterns of the other features) x (values of the permuted one) cells;
 # beyond this many the values are put into bins of equal count.
 MAX_CELLS = 2**21
-SMALL = 2**16
+# What permuting changes is known to so many decimals: beyond them is how sums were rounded, which
+# must not order features that change nothing.
+DECIMALS = 12
+# Up to so many values are merged with the patterns of the rest; more are sorted with them.
+MERGED = 16
 
 
 def permutation_importance(tables: PairTables, weights: FloatArray) -> FloatArray:
@@ -56,12 +60,10 @@ def permutation_importance(tables: PairTables, weights: FloatArray) -> FloatArra
             for own, part in enumerate(parts):
                 drops[layers, fold, part] = whole - _permuted_rho(own, pairs, used)
 
-    if len(tables.counts) > SMALL:
-        side_by_side(permute_in, range(tables.n_folds))
-    else:
-        # Many short calls: threads would only wait for one another.
-        for fold in range(tables.n_folds):
-            permute_in(fold)
+    each(permute_in, range(tables.n_folds), if_large(tables.within_sums.size))
+    drops = drops.round(DECIMALS)
+    # No zero with a sign.
+    drops[drops == 0] = 0.0
     return drops
 
 
@@ -74,6 +76,8 @@ def _permuted_rho(part: int, pairs: HeldOut, weights: FloatArray) -> FloatArray:
     own, codes, counts = pairs.columns_of(np.array([part])), pairs.codes[:, part], pairs.counts
 
     def rho(layers: slice, added: FloatArray, share: FloatArray) -> FloatArray:
+        if len(share) <= MERGED:
+            return _merged_rho(of_rest[layers], added, share, rest, layers)
         predicted = of_rest[layers, :, None] + added[:, None, :]
         return score_patterns(
             predicted.reshape(len(predicted), 1, -1),
@@ -96,6 +100,28 @@ def _permuted_rho(part: int, pairs: HeldOut, weights: FloatArray) -> FloatArray:
         levels, shares = feature_distribution(values, codes, counts[None], len(rest.x))
         found[layer] = rho(slice(layer, layer + 1), levels[None], shares[0])[0]
     return found
+
+
+def _merged_rho(
+    of_rest: FloatArray, added: FloatArray, share: FloatArray, rest: HeldOut, layers: slice
+) -> FloatArray:
+    """(n_layers,) ρ of the sums of predictions of the rest and of the few levels of a part."""
+    from mlem_core.pairs.kernels.scores import product_moments
+
+    covariance, spread = np.empty((2, len(of_rest)))
+    product_moments(
+        of_rest,
+        np.argsort(of_rest, axis=1),
+        added,
+        rest.counts,
+        rest.rank_sums[layers],
+        share,
+        TIE,
+        covariance,
+        spread,
+    )
+    both = spread * rest.rank_squares[layers]
+    return np.divide(covariance, np.sqrt(both), out=np.zeros_like(both), where=both > 0)
 
 
 def feature_distribution(

@@ -20,8 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
+from mlem_core.base.parallel import each, if_large
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.pairs.patterns import left_out, summed, tested_blocks
+from mlem_core.pairs.groups import summed
+from mlem_core.pairs.patterns import left_out, tested_blocks
 from mlem_core.pairs.tables import PairTables
 
 # What features explain is compared to so many decimals: copies of a feature stay in their order.
@@ -139,17 +141,20 @@ class CrossFit:
         orders, own = np.unique(
             np.argsort(self.priority[:, features], axis=1), axis=0, return_inverse=True
         )
-        for number, order in enumerate(orders):
-            place, shared = _sorted(codes, order)
+
+        def fill(number: int) -> None:
+            place, shared = _sorted(codes, orders[number])
             fill_missing(
                 place,
                 shared,
-                len(order),
+                len(features),
                 np.flatnonzero(own.ravel() == number),
                 both.reshape(n, 2, -1, n_columns),
                 missing.reshape(n, n_columns),
                 found.reshape(n, -1, n_columns),
             )
+
+        each(fill, range(len(orders)), if_large(sums.size))
         return found
 
     def explained(self, features: IntArray, codes: IntArray, sums: FloatArray) -> FloatArray:
@@ -214,10 +219,13 @@ def _priority(fit: CrossFit) -> IntArray:
     """(n_layers, n_features) by what each feature alone explains."""
     n_layers, n_features = fit.priority.shape
     alone = np.zeros((n_layers, n_features))
-    for f in range(n_features):
+
+    def explain(f: int) -> None:
         levels, group = np.unique(fit.codes[:, f], return_inverse=True)
         whole = fit.explained(np.array([f]), levels[:, None], summed(group, fit.flat))[0]
         alone[:, f] = np.round(np.diagonal(whole), _DECIMALS)
+
+    each(explain, range(n_features), if_large(fit.sums.size))
     order = np.argsort(-alone, axis=1, kind="stable")
     return np.argsort(order, axis=1, kind="stable")
 

@@ -14,7 +14,7 @@ from math import factorial
 import numpy as np
 
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.pairs.patterns import group_rows
+from mlem_core.pairs.groups import group_rows
 
 # With more patterns in all sets together their sums would take too much memory.
 MOST_GROUPS = 2**18

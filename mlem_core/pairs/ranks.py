@@ -14,6 +14,8 @@ from mlem_core.base.typing import FloatArray
 # Predictions that differ by less than this part of their range differ only in how the sum was
 # rounded: they are ties.
 TIE = 1e-12
+# Predictions that are looked at together.
+AT_ONCE = 2**17
 NO_CELLS = np.empty(0, dtype=np.int32)
 
 
@@ -134,20 +136,25 @@ def score_patterns(
 
     covariance, spread = np.zeros((2, *predictions.shape[:2]))
     if predictions.size:
-        rank_moments(
-            np.ascontiguousarray(predictions),
-            np.argsort(predictions[:, ::series], axis=-1),
-            counts,
-            np.ascontiguousarray(rank_sums),
-            TIE,
-            covariance,
-            spread,
-        )
+        predictions, sums = np.ascontiguousarray(predictions), np.ascontiguousarray(rank_sums)
+        leaders = np.argsort(predictions[:, ::series], axis=-1)
+        rank_moments(predictions, leaders, counts, sums, TIE, covariance, spread)
+        layer, p = np.nonzero(np.isnan(covariance))
+        if len(layer):
+            far, found = predictions[layer, p][:, None], np.zeros((2, len(layer), 1))
+            rank_moments(far, np.argsort(far, axis=-1), counts, sums[layer], TIE, *found)
+            covariance[layer, p], spread[layer, p] = found[:, :, 0]
     total = float(counts.sum())
     untied = (total**3 - total) / 12
     both = spread * rank_squares[:, None]
     rho = np.divide(covariance, np.sqrt(both), out=np.zeros_like(covariance), where=both > 0)
     return Score(rho, covariance / untied if untied > 0 else np.zeros_like(covariance))
+
+
+def few_at_once(n: int, each: int) -> list[slice]:
+    """Cut n things of so many numbers each into parts whose numbers stay in a processor's cache."""
+    step = max(1, AT_ONCE // max(each, 1))
+    return [slice(start, min(start + step, n)) for start in range(0, n, step)]
 
 
 def tied_order(predictions: FloatArray) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:

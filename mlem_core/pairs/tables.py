@@ -16,7 +16,8 @@ import numpy as np
 
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.pairs.patterns import Patterns, group_rows, sums_by, tested_blocks
+from mlem_core.pairs.groups import group_rows, sums_by
+from mlem_core.pairs.patterns import Patterns, tested_blocks
 from mlem_core.pairs.terms import Columns
 
 
@@ -64,7 +65,13 @@ class HeldOut:
 
     def columns_of(self, parts: IntArray) -> IntArray:
         """The terms of some parts, ascending."""
-        return np.flatnonzero(np.isin(self.part, parts))
+        n_parts = self.codes.shape[1]
+        if len(self.part) == n_parts:
+            # A term each, which is quicker.
+            return parts
+        chosen = np.zeros(n_parts, dtype=bool)
+        chosen[parts] = True
+        return np.flatnonzero(chosen[self.part])
 
     def only(self, layers: IntArray, parts: IntArray) -> HeldOut:
         """The same for some layers, with the other parts summed out; `parts` ascend."""

@@ -48,10 +48,8 @@ def show(draft: Draft) -> None:
         _preview(draft)
 
 
-def _choose(draft: Draft) -> None:
-    from mlem_core.data import datasets
-
-    st.subheader("Your stimuli")
+def uploader() -> None:
+    """Draw what takes files; it stays in all steps, as a file on its way to it is lost with it."""
     times = st.session_state.setdefault("uploads taken", 0)
     st.file_uploader(
         "Upload a table (.csv, .tsv, .txt, .xlsx) or a treebank (.conllu)",
@@ -62,6 +60,12 @@ def _choose(draft: Draft) -> None:
         help="A table: one row a stimulus, with a header; one column holds the sentences, and how "
         "it is written is detected. Several .conllu files at once are one treebank.",
     )
+
+
+def _choose(draft: Draft) -> None:
+    from mlem_core.data import datasets
+
+    st.subheader("Your stimuli")
     if st.session_state.get("refused stimuli"):
         st.error(plain(st.session_state["refused stimuli"]), icon=":material/error:")
         st.button(

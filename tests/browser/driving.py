@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, ElementHandle, Page, expect
 
 ROOT = Path(__file__).resolve().parents[2]
 START = 120_000  # ms: importing torch takes a while on a busy machine
@@ -71,8 +71,24 @@ def served(folder: Path, **environment: str) -> Iterator[App]:
             server.wait()
 
 
-def upload(page: Page, file: Path) -> None:
-    page.locator('input[type="file"]').first.set_input_files(file)
+def upload(page: Page, *files: Path) -> None:
+    """Upload files where the step that is shown takes some, until the script has taken them."""
+    chooser = page.locator('input[type="file"]').last.element_handle()
+    chooser.set_input_files(files)
+    taken(page, chooser)
+
+
+def taken(page: Page, chooser: ElementHandle) -> None:
+    """Wait until the script has what was uploaded, or the browser refuses it.
+
+    Then an uploader without files is there instead; one with a file that is refused stays.
+    """
+    page.wait_for_function(
+        """chooser => !chooser.isConnected || chooser.closest('[data-testid="stFileUploader"]')
+            .querySelector('[data-testid="stFileChip"][aria-invalid="true"]')""",
+        arg=chooser,
+    )
+    settled(page)
 
 
 def run(page: Page) -> None:

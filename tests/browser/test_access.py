@@ -38,8 +38,10 @@ FOCUSED = """() => { const at = document.activeElement; return [
 NAMELESS = re.compile(
     r"^\s*- (button|checkbox|combobox|link|radio|slider|tab|textbox)( \[.*\])?:?$"
 )
-# Whether what has the focus looks other than it does without.
-LOOKS = """() => {
+# How what has the focus looks, without it too, once the page has been painted.
+LOOKS = """async () => {
+  const painted = () => new Promise(done => requestAnimationFrame(() => setTimeout(done)));
+  await painted(); await painted();
   const at = window.looked ??= document.activeElement, said = [];
   for (let one = at, up = 0; one && up < 6; one = one.parentElement, up++) {
     const s = getComputedStyle(one);
@@ -47,6 +49,14 @@ LOOKS = """() => {
   }
   return said.join();
 }"""
+# Figures are drawn, and have their buttons, but those that are to have none.
+COMPLETE = """() => !document.querySelector('[data-testid=stSkeleton]')
+  && [...document.querySelectorAll('[data-testid=stPlotlyChart]')].every(chart => {
+    const plot = chart.querySelector('.js-plotly-plot');
+    return plot && plot._fullLayout
+      && (plot._context.displayModeBar === false || plot.querySelector('.modebar-btn'));
+  })"""
+AT_ONCE = "* { transition: none !important; animation: none !important; }"
 
 
 def tab_to(page: Page, what: str, most: int = 80) -> None:
@@ -155,7 +165,7 @@ def opened(page: Page, app: App, view: str) -> None:
     page.goto(f"{app.url}/{view}{'&' if '?' in view else '?'}analysis=example")
     page.locator("h1").first.wait_for()
     settled(page)
-    page.wait_for_timeout(1000)  # figures get their buttons
+    page.wait_for_function(COMPLETE)
 
 
 def test_every_control_has_a_name(app: App, page: Page) -> None:
@@ -168,6 +178,7 @@ def test_every_control_has_a_name(app: App, page: Page) -> None:
 @pytest.mark.parametrize("view", ["", "new?step=models", "profiles"])
 def test_what_has_the_focus_looks_like_it(app: App, page: Page, view: str) -> None:
     opened(page, app, view)
+    page.add_style_tag(content=AT_ONCE)
     unseen = []
     for _ in range(50):
         page.keyboard.press("Tab")
@@ -175,11 +186,9 @@ def test_what_has_the_focus_looks_like_it(app: App, page: Page, view: str) -> No
             break
         if page.evaluate("['MAIN', 'CANVAS'].includes(document.activeElement.tagName)"):
             continue  # what scrolls
-        page.wait_for_timeout(200)  # it may fade in
         page.evaluate("window.looked = null")
         focused, name = page.evaluate(LOOKS), page.evaluate(FOCUSED)
         page.evaluate("window.looked.blur()")
-        page.wait_for_timeout(200)
         if page.evaluate(LOOKS) == focused:
             unseen.append(name)
         page.evaluate("window.looked.focus()")

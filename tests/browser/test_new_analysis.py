@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from driving import START, App, picture, run, served, settled, traces, upload
-from playwright.sync_api import Browser, Locator, Page, expect
+from driving import START, App, picture, run, served, settled, taken, traces, upload
+from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.data import datasets
@@ -41,7 +41,7 @@ class Clicks:
             self.page.get_by_test_id("stFileUploaderDropzone").locator("button").click()
         waiting.value.set_files(files)
         self.n += 2  # one more in the dialog
-        settled(self.page)
+        taken(self.page, waiting.value.element)
 
 
 def fresh(browser: Browser, address: str, **size: int) -> Page:
@@ -166,8 +166,48 @@ def test_how_a_file_is_read_can_be_changed(app: App, page: Page, tmp_path: Path)
     expect(other.get_by_text(re.compile("'kind' has no value in 4 of 20"))).to_be_visible()
     other.context.close()
     page.get_by_role("link", name="Home").click()
+    expect(page.get_by_role("heading", name="MLEM Explorer")).to_be_visible()
+    settled(page)
     page.get_by_role("link", name="New analysis").click()
     expect(page.get_by_text(re.compile("'kind' has no value in 4 of 20"))).to_be_visible()
+
+
+def test_a_file_on_its_way_is_lost_by_no_step_and_waited_for(
+    app: App, page: Page, small_csv: Path, tmp_path: Path
+) -> None:
+    """A slow line: each file arrives when the test lets it."""
+    held: list[Route] = []
+    page.route("**/_stcore/upload_file/**", lambda route: held.append(route))
+    page.goto(f"{app.url}/new?models=mini-bert")
+    run_button = page.get_by_role("button", name="Run", exact=True)
+    expect(run_button).to_be_enabled()
+    chooser = page.locator('input[type="file"]')
+    chooser.set_input_files(small_csv)
+    # The click comes before the browser shows the file.
+    page.get_by_role("button", name="2 Roles").click()
+    expect(page.get_by_role("combobox", name="Role of tense")).to_be_visible()
+    coming = page.get_by_text("A file is on its way")
+    expect(coming).to_be_visible()
+    expect(page.get_by_role("button", name="Cancel upload of small set.csv")).to_be_visible()
+    expect(run_button).to_have_count(0)
+    settled(page)
+    picture(page, "new-coming")
+    held.pop().continue_()
+    expect(page.get_by_role("combobox", name="Role of note")).to_be_visible()
+    expect(coming).to_be_hidden()
+    expect(page.get_by_text("Runs mini-bert on small_set.csv")).to_be_visible()
+    # Those of a step keep the step.
+    settled(page)
+    page.get_by_role("button", name="3 Models").click()
+    settled(page)
+    np.savez(tmp_path / "brain.npz", V1=np.random.default_rng(0).normal(size=(9, 4)))
+    page.locator('input[type="file"]').last.set_input_files(tmp_path / "brain.npz")
+    expect(coming).to_be_visible()
+    expect(page.get_by_role("button", name="2 Roles")).to_have_count(0)
+    expect(run_button).to_have_count(0)
+    held.pop().continue_()
+    expect(page.get_by_text("array V1 of brain.npz has 9 rows")).to_be_visible()
+    expect(page.get_by_role("button", name="2 Roles")).to_be_visible()
 
 
 def test_roles_and_free_features_go_into_the_analysis(
@@ -175,7 +215,6 @@ def test_roles_and_free_features_go_into_the_analysis(
 ) -> None:
     page.goto(f"{app.url}/new?models=mini-bert&layers=0")
     upload(page, small_csv)
-    settled(page)
     page.get_by_role("button", name="2 Roles").click()
     choose(page, "Role of note", "no feature")
     for name in ("log frequency", "position from the end"):
@@ -218,7 +257,7 @@ def test_a_file_that_is_refused_never_lets_run_go_on(
     page.get_by_role("button", name="Back to probing").click()
     expect(run_button).to_be_enabled()
     # Two tables at once are no treebank.
-    page.locator('input[type="file"]').first.set_input_files([small_csv, tmp_path / "photo.xls"])
+    upload(page, small_csv, tmp_path / "photo.xls")
     expect(page.get_by_text(re.compile("2 files were uploaded at once"))).to_be_visible()
     expect(run_button).to_be_disabled()
     page.get_by_role("button", name="Go on with probing").click()
@@ -237,13 +276,11 @@ def test_distances_and_named_layers_beside_a_model(
     np.savez(tmp_path / "short.npz", V1=np.zeros((3, 2)))
     page.goto(f"{app.url}/new?models=mini-bert&layers=0,1")
     upload(page, small_csv)
-    settled(page)
     page.get_by_role("button", name="3 Models").click()
     settled(page)
     for name in ("brain", "ratings", "short"):
         upload(page, tmp_path / f"{name}.npz")
         expect(page.get_by_text(re.compile(f"{name}.npz")).first).to_be_visible()
-        settled(page)
     expect(page.get_by_text("layers V1, IT")).to_be_visible()
     expect(page.get_by_text("array V1 of short.npz has 3 rows")).to_be_visible()
     expect(page.get_by_role("button", name="Run", exact=True)).to_be_disabled()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from pathlib import Path
@@ -42,7 +41,7 @@ CLICK_TO_FIGURE = """name => new Promise((done, failed) => {
   [...document.querySelectorAll('button')].find(b => b.innerText.trim() === name).click();
   const look = () => {
     const now = drawn();
-    if (now !== null && now !== before) done(performance.now() - began);
+    if (now !== null && now !== before) done();
     else if (performance.now() - began > 60000) failed('the figure did not change');
     else setTimeout(look, 4);
   };
@@ -115,17 +114,13 @@ def test_a_cell_changes_the_finding_or_says_why_there_is_none(app: App, page: Pa
     ).to_be_visible()
 
 
-def test_home_of_a_fresh_server_is_timed(browser: Browser, tmp_path: Path) -> None:
+def test_home_of_a_fresh_server(browser: Browser, tmp_path: Path) -> None:
     with served(tmp_path) as app:
         page = fresh_page(browser)
-        began = time.monotonic()
         page.goto(app.url)
         expect(page.get_by_text("holds in 5 of 5 checks").first).to_be_visible()
         traces(page, 1)
         expect(page.get_by_role("button", name="Shown")).to_be_visible()
-        took = time.monotonic() - began
-        # Printed, not asserted: the machine may be busy with something else.
-        print(f"Home of a fresh server: {took:.1f} s; load {os.getloadavg()[0]:.1f}")
         page.context.close()
 
 
@@ -164,6 +159,7 @@ def test_what_runs_is_seen_on_every_page_and_leads_to_its_finding(
 ) -> None:
     page.goto(f"{app.url}/new?{done}&seed=7")
     run(page)
+    expect(page.get_by_text(re.compile("(Waiting|Running|Done):"))).to_have_count(1)
     for view in ("Home", "Explore", "Trust"):
         page.get_by_role("link", name=view, exact=True).click()
         expect(page.get_by_text(re.compile("(Waiting|Running|Done):"))).to_have_count(1)
@@ -232,7 +228,7 @@ def test_ticking_a_feature_redraws(app: App, page: Page) -> None:
     picture(page, "story-toggled")
 
 
-def test_ticking_features_on_forty_layers_is_timed(app: App, page: Page, tmp_path: Path) -> None:
+def test_ticking_features_on_forty_layers(app: App, page: Page, tmp_path: Path) -> None:
     stimuli = datasets.load("probing")
     rng = np.random.default_rng(0)
     seen = (
@@ -254,19 +250,11 @@ def test_ticking_features_on_forty_layers_is_timed(app: App, page: Page, tmp_pat
     traces(page)
     settled(page)
     names = ("gender", "tense", "person", "number", "question")
-    took = []
     # In this order (Gray's code) no set of features comes twice: nothing is known from before.
     for step in range(1, 21):
         name = names[(step & -step).bit_length() - 1]
-        took.append(page.evaluate(CLICK_TO_FIGURE, name))
+        page.evaluate(CLICK_TO_FIGURE, name)
         settled(page)
-        page.wait_for_timeout(1000)  # who looks at a figure clicks no faster
-    # Printed, not asserted: the machine may be busy with something else.
-    median, slow = np.percentile(took, [50, 90])
-    print(
-        f"click to figure, 40 layers, 5 folds, {len(took)} clicks: median {median:.0f} ms, "
-        f"90th percentile {slow:.0f} ms; load {os.getloadavg()[0]:.1f}; {np.round(took).tolist()}"
-    )
     assert "number" not in {trace["name"] for trace in traces(page)}
     picture(page, "story-forty-layers")
 

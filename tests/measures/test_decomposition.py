@@ -23,7 +23,8 @@ from mlem_core.pairs.build import PassOptions, pair_tables
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.crossfit import CrossFit, fold_ceilings
 from mlem_core.pairs.designs import n_pairs
-from mlem_core.pairs.patterns import PairIndex, group_rows, summed
+from mlem_core.pairs.groups import group_rows, summed
+from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.rank_store import PairRanks
 
 N = 45

@@ -5,10 +5,11 @@ import numpy as np
 import pytest
 
 from mlem_core.estimators.ridge import RidgeMLEM
-from mlem_core.measures.importance import permutation_importance
+from mlem_core.measures.importance import fitted, permutation_importance
 from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.patterns import PairIndex
+from mlem_core.pairs.tables import joined
 
 N = 150
 
@@ -49,6 +50,22 @@ def test_a_feature_without_weight_has_no_importance(case):
     assert (permutation_importance(tables, weights)[..., 1] == 0).all()
 
 
+def test_what_changes_nothing_has_no_importance_beside_a_layer_in_which_it_does(case):
+    tables, fits = case[3], case[4]
+    both = joined([tables, tables])
+    weights = np.concatenate([fits.weights, fits.weights])
+    # Without weight, or with one too small to order any pair anew.
+    weights[0, :, 1] = 0
+    weights[0, :, 2] = 1e-14 * weights[0].max()
+    weights[1, :, 1:3] = weights[1].max()
+    importance = permutation_importance(both, weights)
+    assert (importance[0, :, 1:3] == 0).all() and not np.signbit(importance[0, :, 1:3]).any()
+    assert (importance[1, :, 1:3] != 0).all()
+    # Features that change nothing are tied wherever importances are ordered.
+    profile = importance[0].mean(axis=0)
+    assert set(profile[1:3]) == {0.0}
+
+
 def test_bins_of_many_values_move_importance_little(case, monkeypatch):
     tables, fits = case[3], case[4]
     exact = permutation_importance(tables, fits.weights)
@@ -70,3 +87,29 @@ def test_importance_follows_what_was_planted():
     by_name = dict(zip(tables.features, importance, strict=True))
     assert by_name["kind"] > 3 * by_name["gender"] > 0.1
     assert abs(by_name["frequency"]) < 0.01 and abs(by_name["length"]) < 0.01
+
+
+def test_few_values_are_merged_as_many_are_sorted(case, monkeypatch):
+    tables = case[3]
+    weights = RidgeMLEM().cross_validate(tables).weights
+    # Of equal weights, predictions tie.
+    for own in (weights, np.ones_like(weights)):
+        merged = permutation_importance(tables, own)
+        monkeypatch.setattr("mlem_core.measures.importance.MERGED", 0)
+        in_order = permutation_importance(tables, own)
+        monkeypatch.undo()
+        assert merged.any()
+        np.testing.assert_allclose(merged, in_order, atol=1e-12)
+
+
+def test_large_tables_are_shared_out_and_cut_up_with_the_same_numbers(case, monkeypatch):
+    tables = case[3].with_interactions()
+    whole, importance = fitted(tables)
+    few = tables.of_features(tables.features[:-1])
+    monkeypatch.setattr("mlem_core.base.parallel.LARGE", 0)
+    monkeypatch.setattr("mlem_core.pairs.ranks.AT_ONCE", 1)
+    shared, again = fitted(tables)
+    for name in ("weights", "alpha", "rho", "rho_a", "ceiling"):
+        np.testing.assert_array_equal(getattr(shared, name), getattr(whole, name))
+    np.testing.assert_array_equal(again, importance)
+    np.testing.assert_array_equal(tables.of_features(few.features).target_sums, few.target_sums)

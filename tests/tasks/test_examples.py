@@ -127,7 +127,7 @@ def test_making_it_replaces_what_was_there(tmp_path):
     path = tmp_path / "words.csv"
     table = spec.load_stimuli().table.iloc[:120]
     table.to_csv(path, index=False)
-    spec = replace(spec, stimuli=str(path))
+    spec = replace(spec, stimuli=str(path), features=("part_of_speech", "tense", "number"))
     store, folder = Store(tmp_path / "cache"), tmp_path / "example_data"
     (folder / "result").mkdir(parents=True)
     (folder / "store" / "audit" / "old").mkdir(parents=True)

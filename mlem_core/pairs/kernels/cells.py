@@ -185,7 +185,6 @@ def fill_cells(
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
 def group_sums(group: Array, values: Array, sums: Array) -> None:
-    """Sums of values (m, n) by the group (n,) of their column, added to sums (m, n_groups)."""
-    for row in range(len(values)):
-        for k in range(len(group)):
-            sums[row, group[k]] += values[row, k]
+    """Sums of values (n,) by their group (n,), added to sums (n_groups,)."""
+    for k in range(len(group)):
+        sums[group[k]] += values[k]
