@@ -345,7 +345,8 @@ def squared_along(
                 f"budget of them; choose all pairs, or one of {listed(_along())}."
             )
 
-    each(fill, design.slices(threads), threads)
+    # In parts of a second, between which a run may be stopped.
+    each(fill, design.slices(max(threads, design.n_pairs >> 22)), threads)
     return found if distance.squared else np.square(found, out=found)
 
 
