@@ -106,13 +106,14 @@ def results(
     items: Iterable[Any],
     shared: tuple[Any, ...] = (),
     done: Callable[[int], None] | None = None,
+    folder: Path | None = None,
 ) -> list[Any]:
     """`function(*shared, item)` of each item, in their order; the first `InputError` is raised.
 
-    `done` is called with how many are done.
+    `done` is called with how many are done; `folder` as in `Executor.each_of`.
     """
     found: dict[int, Any] = {}
-    for position, value in executor.each_of(function, items, shared):
+    for position, value in executor.each_of(function, items, shared, folder):
         if isinstance(value, InputError):
             raise value
         found[position] = value

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -14,7 +16,8 @@ from threadpoolctl import threadpool_limits
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.maps import representations_of
 from mlem_core.analysis.transforms import outlier_units, variances
-from mlem_core.base.parallel import cores
+from mlem_core.base.executor import executor, results
+from mlem_core.base.parallel import cores, in_order
 from mlem_core.base.typing import FloatArray, Layer, Progress, Report
 from mlem_core.pairs.designs import PairDesign, resampled_part, row_slices
 from mlem_core.pairs.distances import PRECOMPUTED, design_distances
@@ -78,6 +81,19 @@ def mean_cosine(rows: NDArray[np.floating]) -> float:
     return float((total @ total - np.count_nonzero(norms)) / (n * (n - 1)))
 
 
+class _Audited(NamedTuple):
+    """What the measures of a layer are taken from.
+
+    design : of the pairs whose distances are looked at
+    at_first : (n_pairs,) see `stimuli_at_first`, or None for whole sentences
+    """
+
+    analysis: Analysis
+    variants: Mapping[str, Analysis]
+    design: PairDesign
+    at_first: NDArray[np.uint8] | None
+
+
 def layer_table(
     analysis: Analysis, variants: Mapping[str, Analysis], store: Store, report: Report
 ) -> tuple[pd.DataFrame, dict[str, pd.Series]]:
@@ -92,49 +108,65 @@ def layer_table(
     index = analysis.stimuli.word_index
     design = resampled_part(analysis.design, analysis.folds)
     at_first = None if index is None else stimuli_at_first(index == 0, design)
-
-    def row_of(layer: Layer) -> dict[str, Any]:
-        rows = representations_of(analysis, layer[0], store)[layer[1]]
-        distance = analysis.spec.distance_of(layer[0])
-        squared = _squared(rows, distance, layer, design)
-        ranks = _centred_ranks(squared)
-        # Distances have no units.
-        units = rows[:, :0] if distance == PRECOMPUTED else rows
-        variance = variances(units)
-        outliers = outlier_units(variance)
-        total = float(variance.sum())
-        shares = (np.nan, np.nan)
-        if at_first is not None:
-            shares = (position_share(np.sqrt(squared), at_first), position_share(ranks, at_first))
-        return {
-            "model": layer[0],
-            "layer": layer[1],
-            "position0": shares[0],
-            "position0_ranks": shares[1],
-            "mean_cosine": mean_cosine(units) if units.size else np.nan,
-            "n_units": units.shape[1],
-            "n_outliers": len(outliers),
-            "outliers": " ".join(map(str, outliers)),
-            "outlier_share": float(variance[outliers].sum()) / total if total else 0.0,
-            **{
-                f"same {name}": _correlation(ranks, name, variant, layer, store)
-                for name, variant in variants.items()
-            },
-        }
-
+    bare = {name: _bare(variant) for name, variant in variants.items()}
+    audited = _Audited(_bare(analysis), bare, design, at_first)
     n = len(analysis.layers)
-    report(Progress("audit", None, 0, n, "layers"))
-    rows: list[dict[str, Any]] = []
-    with threadpool_limits(1), ThreadPoolExecutor(cores()) as pool:
-        try:
-            for row in pool.map(row_of, analysis.layers):
+
+    def told(done: int) -> None:
+        report(Progress("audit", None, done, n, "layers"))
+
+    told(0)
+    where = executor()
+    if where.is_here or not where.shares(store.root):
+        rows = []
+        with threadpool_limits(1):
+            own = partial(_row, audited, store.root)
+            for row in in_order(own, analysis.layers, cores()):
                 rows.append(row)
-                report(Progress("audit", None, len(rows), n, "layers"))
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+                told(len(rows))
+    else:
+        rows = results(where, _row, analysis.layers, (audited, store.root), told, store.root)
     table = pd.DataFrame(rows)
     return table, {name: table.pop(f"same {name}") for name in variants}
+
+
+def _bare(analysis: Analysis) -> Analysis:
+    """The same without the tables, which no measure of a layer needs."""
+    empty = replace(analysis.tables.of_layers([]), train_sums=None, train_squares=None)
+    return replace(analysis, tables=empty, rsa=analysis.rsa[:0, :0])
+
+
+def _row(audited: _Audited, root: Path, layer: Layer) -> dict[str, Any]:
+    """The row of one layer, representations from the store at `root`."""
+    analysis, variants, design, at_first = audited
+    store = Store(root)
+    rows = representations_of(analysis, layer[0], store)[layer[1]]
+    distance = analysis.spec.distance_of(layer[0])
+    squared = _squared(rows, distance, layer, design)
+    ranks = _centred_ranks(squared)
+    # Distances have no units.
+    units = rows[:, :0] if distance == PRECOMPUTED else rows
+    variance = variances(units)
+    outliers = outlier_units(variance)
+    total = float(variance.sum())
+    shares = (np.nan, np.nan)
+    if at_first is not None:
+        shares = (position_share(np.sqrt(squared), at_first), position_share(ranks, at_first))
+    return {
+        "model": layer[0],
+        "layer": layer[1],
+        "position0": shares[0],
+        "position0_ranks": shares[1],
+        "mean_cosine": mean_cosine(units) if units.size else np.nan,
+        "n_units": units.shape[1],
+        "n_outliers": len(outliers),
+        "outliers": " ".join(map(str, outliers)),
+        "outlier_share": float(variance[outliers].sum()) / total if total else 0.0,
+        **{
+            f"same {name}": _correlation(ranks, name, variant, layer, store)
+            for name, variant in variants.items()
+        },
+    }
 
 
 def _squared(

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from mlem_core.analysis.ahead import run_ahead
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.run import run
 from mlem_core.analysis.selection import check_layers
@@ -244,12 +245,22 @@ def _multiverse(
     rows: list[dict[str, Any]] = []
     tables: dict[str, list[pd.DataFrame]] = {name: [] for name in _TABLES[1:]}
     notices = []
-    combinations = list(itertools.product(*runs.values()))
-    report(Progress("multiverse", None, 0, len(combinations), "runs"))
-    for done, values in enumerate(combinations, 1):
-        chosen: dict[str, Any] = dict(zip(runs, values, strict=True))
+    combinations: list[dict[str, Any]] = [
+        dict(zip(runs, values, strict=True)) for values in itertools.product(*runs.values())
+    ]
+    specs = [replace(own, **chosen) for chosen in combinations]
+    ahead = 0
+
+    def told(done: int) -> None:
+        nonlocal ahead
+        ahead = max(ahead, done)
+        report(Progress("multiverse", None, ahead, len(specs), "runs"))
+
+    told(0)
+    run_ahead(specs, store, told)
+    for done, (chosen, spec) in enumerate(zip(combinations, specs, strict=True), 1):
         try:
-            universe = run(replace(own, **chosen), store, progress=False)
+            universe = run(spec, store, progress=False)
             if not set(layers) <= set(universe.layers):
                 raise InputError(" ".join(universe.notices))
         except InputError as error:
@@ -264,7 +275,7 @@ def _multiverse(
             for name, table in _universe(universe, layers, estimator).items():
                 table.insert(0, "universe", number)
                 tables[name].append(table)
-        report(Progress("multiverse", None, done, len(combinations), "runs"))
+        told(done)
     if not rows:
         raise InputError("there is no universe at all: " + " ".join(notices))
     columns = ["universe", *varied, "own"]
