@@ -18,20 +18,21 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import side_by_side
-from mlem_core.base.typing import FloatArray, Progress, Report
+from mlem_core.base.typing import Counted, FloatArray, IntArray, Progress, Report
 from mlem_core.inference.bootstrap import REPLICATES
 from mlem_core.inference.intervals import LayerIntervals, load, save
 from mlem_core.inference.jackknife import CONFIDENCE, REFITS, standard_error
 from mlem_core.inference.layer_pairs import LayerPairs, stimuli_alone
 from mlem_core.inference.replicates import resampled_scores
+from mlem_core.inference.shares import by_share
 from mlem_core.measures.decomposition import ceilings_of, divide
 from mlem_core.measures.importance import mean_scores
 from mlem_core.measures.shapley import EXACT_FEATURES, Shapley
 from mlem_core.measures.similarity import weighted_tau
 from mlem_core.pairs.crossfit import CrossFit
 from mlem_core.pairs.designs import resampled_part
-from mlem_core.pairs.resampling import Draws, RankedPairs
-from mlem_core.pairs.tables import PairTables, joined
+from mlem_core.pairs.resampling import Draws, RankedPairs, Weights
+from mlem_core.pairs.tables import PairTables, joined, without_training_ranks
 from mlem_core.pairs.units import Blocks, Units
 from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
@@ -239,32 +240,18 @@ def _rsa_and_terms(
     whole : all pairs by cells of the tables, which are of the same layers
     """
     n_layers, exact = whole.n_layers, tables.codes.shape[1] <= EXACT_FEATURES
-    priority = CrossFit.of(tables).priority
-    of_features: list[FloatArray] = []
-    explained: list[FloatArray] = []
-    squares: list[FloatArray] = []
+    priority = CrossFit.of(tables).priority if exact else None
 
     def counted(done: int, total: int) -> None:
         report(Progress("confidence intervals of RSA", None, done, total, "blocks"))
 
     weights = np.concatenate((np.ones((1, len(whole.groups)), dtype=np.uint8), blocks.weights))
-    for sums in whole.by_stimulus.draw(weights, products=True, progress=counted):
-        squares.extend(sums.rsa())
-        if not exact:
-            continue
-
-        def terms_of(row: int, sums: Draws = sums) -> Shapley:
-            drawn = (sums.counts[[row]], sums.sums[[row]], sums.squares[[row]])
-            return divide(CrossFit.of_draws(tables, *drawn, priority))
-
-        for divided in side_by_side(terms_of, range(len(sums.counts))):
-            of_features.append(divided.terms[:, 0])
-            explained.append(divided.whole[0])
-    rsa = np.stack(squares)
+    shared = whole.by_stimulus, without_training_ranks(tables), priority
+    found = by_share(_of_draws, shared, weights, counted)
+    rsa, of_features, explained = (np.concatenate(column) for column in zip(*found, strict=True))
     if exact:
-        rest = rsa - np.stack(explained)
-        terms = np.concatenate((np.stack(of_features), rest[:, None]), axis=1)
-        ceilings = ceilings_of(np.stack(explained))
+        terms = np.concatenate((of_features, (rsa - explained)[:, None]), axis=1)
+        ceilings = ceilings_of(explained)
     else:
         terms = np.zeros((len(weights), 0, n_layers, n_layers))
         ceilings = np.zeros((len(weights), n_layers))
@@ -276,3 +263,34 @@ def _rsa_and_terms(
         "ceilings": ceilings[0],
         "ceilings_error": standard_error(ceilings[1:], blocks.sizes),
     }
+
+
+def _of_draws(
+    whole: RankedPairs,
+    tables: PairTables,
+    priority: IntArray | None,
+    weights: Weights,
+    progress: Counted | None = None,
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """RSA of each draw, its terms by feature, and what the features explain.
+
+    Without a priority there are no terms.
+    """
+    rsa: list[FloatArray] = []
+    terms: list[FloatArray] = []
+    explained: list[FloatArray] = []
+    for sums in whole.draw(weights, products=True, progress=progress):
+        rsa.extend(sums.rsa())
+        if priority is None:
+            continue
+
+        def terms_of(row: int, sums: Draws = sums) -> Shapley:
+            drawn = (sums.counts[[row]], sums.sums[[row]], sums.squares[[row]])
+            return divide(CrossFit.of_draws(tables, *drawn, priority))
+
+        for divided in side_by_side(terms_of, range(len(sums.counts))):
+            terms.append(divided.terms[:, 0])
+            explained.append(divided.whole[0])
+    if priority is None:
+        return np.stack(rsa), np.zeros(0), np.zeros(0)
+    return np.stack(rsa), np.stack(terms), np.stack(explained)

@@ -12,14 +12,15 @@ import numpy as np
 
 from mlem_core.base.parallel import cores, side_by_side
 from mlem_core.base.typing import Counted, FloatArray, IntArray
-from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.inference.layer_pairs import LayerPairs, bare
+from mlem_core.inference.shares import by_share
 from mlem_core.measures.decomposition import ceilings_of, divide
 from mlem_core.measures.importance import feature_distribution
 from mlem_core.pairs.crossfit import CrossFit, ceiling, outside_means
 from mlem_core.pairs.groups import group_rows, summed
 from mlem_core.pairs.ranks import tied_order
 from mlem_core.pairs.resampling import Draws, RankedPairs, Weights
-from mlem_core.pairs.tables import HeldOut, PairTables
+from mlem_core.pairs.tables import HeldOut, PairTables, without_training_ranks
 
 # Bootstrap replicates for the shape of the intervals of scores and importances of all layers, and
 # for those of τ; as many as the calibration has (docs/validation).
@@ -57,8 +58,20 @@ def term_replicates(
     tables : of these layers. Features keep the priority that they have there
     weights : (n_replicates, n_groups) how often each sentence counts
     """
-    priority = CrossFit.of(tables).priority
-    parts = []
+    shared = pairs, without_training_ranks(tables), CrossFit.of(tables).priority
+    parts = [part for share in by_share(_terms, shared, weights, progress) for part in share]
+    return TermReplicates(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _terms(
+    pairs: RankedPairs,
+    tables: PairTables,
+    priority: IntArray,
+    weights: Weights,
+    progress: Counted | None = None,
+) -> list[tuple[FloatArray, ...]]:
+    """The fields of `TermReplicates`, for some replicates at a time."""
+    parts: list[tuple[FloatArray, ...]] = []
     for sums in pairs.draw(weights, products=True, progress=progress):
 
         def split(at: IntArray, sums: Draws = sums) -> list[FloatArray]:
@@ -72,7 +85,7 @@ def term_replicates(
         terms, explained, ceilings = (np.concatenate(column) for column in columns)
         rsa = sums.rsa()[:, 0, 1]
         parts.append((terms, rsa - explained, rsa, ceilings))
-    return TermReplicates(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    return parts
 
 
 @dataclass(frozen=True)
@@ -110,7 +123,19 @@ def score_replicates(
         `LayerPairs.bootstrap_weights` gives
     importance : False leaves it 0, which is quicker
     """
-    n_layers, n_folds, _ = coefficients.shape
+    shared = bare(pairs), coefficients, importance
+    parts = [vars(one).values() for one in by_share(_of_models, shared, weights)]
+    return ScoreReplicates(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _of_models(
+    pairs: LayerPairs,
+    coefficients: FloatArray,
+    importance: bool,
+    weights: Weights,
+    _: Counted | None = None,
+) -> ScoreReplicates:
+    n_layers, n_folds, _columns = coefficients.shape
     means = outside_means(pairs.tables)
     folds: list[list[FloatArray]] = []
     for fold in range(n_folds):

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.maps import representations_of
 from mlem_core.analysis.selection import check_layers
+from mlem_core.base.executor import executor
 from mlem_core.base.parallel import side_by_side
 from mlem_core.base.typing import IntArray, Layer, layer_name
 from mlem_core.data.folds import kept_together
@@ -24,7 +25,7 @@ from mlem_core.pairs.groups import group_rows
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.ranks import pair_ranks
 from mlem_core.pairs.resampling import RankedPairs, Weights, multinomial
-from mlem_core.pairs.tables import PairTables
+from mlem_core.pairs.tables import PairTables, without_training_ranks
 from mlem_core.pairs.units import Blocks, blocks_left_out
 from mlem_core.storage.store import Store
 
@@ -181,6 +182,16 @@ class LayerPairs:
         for members in folds if self.fold_units is self.groups else [np.arange(self.n_groups)]:
             weights[:, members] = multinomial(len(members), n_replicates, rng)
         return weights
+
+
+def bare(pairs: LayerPairs) -> LayerPairs:
+    """The same as replicates need them, where they travel: in classes of ranks, not in ranks."""
+    if executor().is_here:
+        return pairs
+    whole, inside = pairs.whole, pairs.inside
+    made = replace(pairs, ranks=(), tables=without_training_ranks(pairs.tables))
+    vars(made).update(whole=whole, inside=inside)
+    return made
 
 
 def sampled_rows(analysis: Analysis, size: int) -> IntArray:

@@ -15,7 +15,8 @@ import numpy as np
 from mlem_core.base.typing import Counted, FloatArray
 from mlem_core.estimators.solver import FoldFits
 from mlem_core.inference.bootstrap import ScoreReplicates
-from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.inference.layer_pairs import LayerPairs, bare
+from mlem_core.inference.shares import by_share
 from mlem_core.measures.importance import permutation_importance
 from mlem_core.pairs.crossfit import fold_ceilings
 from mlem_core.pairs.resampling import Weights
@@ -81,6 +82,17 @@ def refitted_scores(
     fit : `cross_validate` of an estimator that can be refitted, see
         `mlem_core.estimators.registry.EstimatorSpec`
     """
+    shared = bare(pairs), fit
+    parts = [vars(one).values() for one in by_share(_refitted, shared, weights, progress)]
+    return ScoreReplicates(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _refitted(
+    pairs: LayerPairs,
+    fit: Callable[[PairTables], FoldFits],
+    weights: Weights,
+    progress: Counted | None = None,
+) -> ScoreReplicates:
     scores: list[tuple[FloatArray, FloatArray, FloatArray]] = []
     for done, tables in enumerate(replicate_tables(pairs, weights), 1):
         fits = fit(tables)
@@ -98,5 +110,10 @@ def replicated_ceilings(pairs: LayerPairs, weights: Weights) -> FloatArray:
     ----------
     weights : as in `refitted_scores`
     """
+    shared = (bare(pairs),)
+    return np.concatenate(by_share(_ceilings, shared, weights))
+
+
+def _ceilings(pairs: LayerPairs, weights: Weights, _: Counted | None = None) -> FloatArray:
     tables = replicate_tables(pairs, weights)
     return np.stack([fold_ceilings(own).mean(axis=1) for own in tables])

@@ -271,12 +271,17 @@ class PairTables(Patterns):
         )
 
 
+def without_training_ranks(tables: PairTables) -> PairTables:
+    """The same tables as they travel, and as replicates have them."""
+    return replace(tables, train_sums=None, train_squares=None)
+
+
 def joined(parts: Sequence[PairTables]) -> PairTables:
     """The tables of the layers of several, which have the same cells, without training ranks."""
     changed: dict[str, Any] = {
         name: np.concatenate([getattr(part, name) for part in parts]) for name in BY_LAYER
     }
-    return replace(parts[0], **changed, train_sums=None, train_squares=None)
+    return without_training_ranks(replace(parts[0], **changed))
 
 
 BY_CELL = ("cell_block", "cell_pattern", "counts", "target_sums", "rank_sums", "within_sums")

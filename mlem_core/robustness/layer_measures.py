@@ -22,6 +22,7 @@ from mlem_core.base.typing import FloatArray, Layer, Progress, Report
 from mlem_core.pairs.designs import PairDesign, resampled_part, row_slices
 from mlem_core.pairs.distances import PRECOMPUTED, design_distances
 from mlem_core.pairs.ranks import pair_ranks
+from mlem_core.pairs.tables import without_training_ranks
 from mlem_core.robustness.variants import CONTROL
 from mlem_core.storage.store import Store
 
@@ -132,7 +133,7 @@ def layer_table(
 
 def _bare(analysis: Analysis) -> Analysis:
     """The same without the tables, which no measure of a layer needs."""
-    empty = replace(analysis.tables.of_layers([]), train_sums=None, train_squares=None)
+    empty = without_training_ranks(analysis.tables).of_layers([])
     return replace(analysis, tables=empty, rsa=analysis.rsa[:0, :0])
 
 

@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mlem_core.analysis.ahead import run_ahead
 from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.run import run
+from mlem_core.analysis.run import run, run_ahead
 from mlem_core.analysis.selection import check_layers
 from mlem_core.analysis.spec import AnalysisSpec, with_files
 from mlem_core.analysis.transforms import POSITIONS, UNITS
