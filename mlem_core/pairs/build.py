@@ -120,7 +120,12 @@ def pair_tables(
         if of_classes:
             found = _of_classes(index, layers[position], metric, name, options.memory)
             sums, classes = class_sums(
-                index, found, train_ranks, memory=options.memory, threads=threads
+                index,
+                found,
+                train_ranks,
+                memory=options.memory,
+                threads=threads,
+                device=options.device,
             )
             if options.keep_classes is not None:
                 options.keep_classes(position, classes)
