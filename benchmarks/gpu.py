@@ -10,6 +10,7 @@ import argparse
 import platform
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from benchmarks import gpu_models, gpu_pairs
@@ -45,17 +46,25 @@ FULL, SMALL = Sizes(7_680, 8_000, 12_000, MANY), Sizes(60, 800, 800, MANY)
 
 def measure(table: Table, device: Device, sizes: Sizes, runs: int) -> None:
     """All sections, each going on where another fails."""
-    names = list(MODELS)
+    n = sizes.sentences
     sections: dict[str, Callable[[], None]] = {
-        "extraction": lambda: gpu_models.extraction(table, device, names, sizes.sentences, runs),
-        "kernels": lambda: gpu_models.kernels(table, device, MAMBAS, sizes.sentences, runs),
-        "sorted": lambda: gpu_pairs.passes(
+        **{
+            f"extraction, {name}": partial(gpu_models.extraction, table, device, name, n, runs)
+            for name in MODELS
+        },
+        **{
+            f"kernels, {name}": partial(gpu_models.kernels, table, device, name, n, runs)
+            for name in MAMBAS
+        },
+        "pair tables, sorted at once": lambda: gpu_pairs.passes(
             table, device, Case.of(sizes.sorted, UNITS), in_classes=False, runs=runs
         ),
-        "tiles": lambda: gpu_pairs.passes(
+        "pair tables, in tiles": lambda: gpu_pairs.passes(
             table, device, Case.of(sizes.tiled, UNITS), in_classes=True, runs=runs
         ),
-        "many": lambda: gpu_pairs.many(table, device, sizes.many, UNITS, MEMORY),
+        "pair tables of many stimuli": lambda: gpu_pairs.many(
+            table, device, sizes.many, UNITS, MEMORY
+        ),
     }
     for name, section in sections.items():
         try:

@@ -76,35 +76,30 @@ def difference(
     )
 
 
-def extraction(
-    table: Table, device: Device, names: Sequence[str], n_sentences: int, runs: int
-) -> None:
-    """Each model in each type of numbers: agreement, and the share of throughput."""
-    for name in names:
-        if not (MODELS[name].package or device.is_gpu):
-            table.add(
-                f"extraction, {name}", "skipped", f"{NO_GPU}; it is fetched where there is one"
-            )
-            continue
-        stimuli = sentences(n_sentences)
-        few = stimuli.take(np.arange(min(ALONE, len(stimuli))))
-        try:
-            alone, where = _reference(few, name, device)
-        except InputError as error:
-            table.add(f"extraction, {name}", "skipped", str(error))
-            continue
-        for dtype in DTYPES:
-            what, loaded = f"extraction, {name}, {dtype}", open_model(name, device.name, dtype)
-            off = difference(rows_of(few, loaded), alone)
-            table.add(
-                f"{what}: largest difference from single sentences on the {where} in float32",
-                f"{off:.1e} of the largest number of a layer",
-                target=CLOSE if dtype == "float32" else "",
-            )
-            if device.is_gpu:
-                _throughput(table, device, what, (stimuli, loaded), runs)
-            else:
-                table.add(f"{what}: throughput over bare passes", "skipped", NO_GPU, "", THROUGHPUT)
+def extraction(table: Table, device: Device, name: str, n_sentences: int, runs: int) -> None:
+    """A model in each type of numbers: agreement, and the share of throughput."""
+    if not (MODELS[name].package or device.is_gpu):
+        table.add(f"extraction, {name}", "skipped", f"{NO_GPU}; it is fetched where there is one")
+        return
+    stimuli = sentences(n_sentences)
+    few = stimuli.take(np.arange(min(ALONE, len(stimuli))))
+    try:
+        alone, where = _reference(few, name, device)
+    except InputError as error:
+        table.add(f"extraction, {name}", "skipped", str(error))
+        return
+    for dtype in DTYPES:
+        what, loaded = f"extraction, {name}, {dtype}", open_model(name, device.name, dtype)
+        off = difference(rows_of(few, loaded), alone)
+        table.add(
+            f"{what}: largest difference from single sentences on the {where} in float32",
+            f"{off:.1e} of the largest number of a layer",
+            target=CLOSE if dtype == "float32" else "",
+        )
+        if device.is_gpu:
+            _throughput(table, device, what, (stimuli, loaded), runs)
+        else:
+            table.add(f"{what}: throughput over bare passes", "skipped", NO_GPU, "", THROUGHPUT)
 
 
 def _reference(
@@ -136,25 +131,21 @@ def _throughput(
     table.add(f"{what}: peak memory", f"{peak:.2f} GB")
 
 
-def kernels(
-    table: Table, device: Device, names: Sequence[str], n_sentences: int, runs: int
-) -> None:
+def kernels(table: Table, device: Device, name: str, n_sentences: int, runs: int) -> None:
     """mamba-ssm and causal-conv1d against transformers' plain path: states, and times faster."""
     installed = forward.installed_kernels()
-    for name in names:
-        what = f"mamba-ssm and causal-conv1d over the plain path, {name}"
-        if len(installed) < len(KERNELS) or not device.is_gpu:
-            here = ", ".join(installed) or "neither"
-            why = f"of the two, {here} is installed" if device.is_gpu else NO_GPU
-            table.add(what, "skipped", why)
-            continue
-        off, ours, plain = paths(name, device.name, n_sentences, runs)
-        table.add(
-            f"{what}: largest difference of states",
-            f"{off:.1e} of the largest number of a layer",
-            target=CLOSE,
-        )
-        table.add(f"{what}: seconds", f"{ours:.2f} s", f"{plain:.2f} s", f"{plain / ours:.1f}")
+    what = f"mamba-ssm and causal-conv1d over the plain path, {name}"
+    if len(installed) < len(KERNELS) or not device.is_gpu:
+        here = f"only {', '.join(installed)}" if installed else "neither"
+        table.add(what, "skipped", f"{here} is installed" if device.is_gpu else NO_GPU)
+        return
+    off, ours, plain = paths(name, device.name, n_sentences, runs)
+    table.add(
+        f"{what}: largest difference of states",
+        f"{off:.1e} of the largest number of a layer",
+        target=CLOSE,
+    )
+    table.add(f"{what}: seconds", f"{ours:.2f} s", f"{plain:.2f} s", f"{plain / ours:.1f}")
 
 
 def paths(name: str, device: str, n_sentences: int, runs: int) -> tuple[float, float, float]:
