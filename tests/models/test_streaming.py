@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import weakref
 
@@ -106,3 +107,61 @@ def test_pooled_rows_are_means_over_their_tokens(several, dtype, device):
         for row, (sentence, begin, end) in zip(found, zip(*spans, strict=True), strict=True):
             tokens = state[sentence, begin : end + 1].double().numpy()
             np.testing.assert_allclose(row, tokens.mean(axis=0), rtol=1e-5, atol=1e-6)
+
+
+class Copies:
+    """A stream that notes what it is asked for, in order."""
+
+    def __init__(self, log: list[str]) -> None:
+        self.log = log
+
+    def wait_stream(self, other: object) -> None:
+        self.log.append(f"wait for {other}")
+
+    def record_event(self) -> Copies:
+        self.log.append("event")
+        return self
+
+    def synchronize(self) -> None:
+        self.log.append("synchronize")
+
+
+def test_rows_are_copied_when_they_are_computed_and_given_when_they_are_copied(monkeypatch):
+    """The order of what a GPU is asked for; no GPU is needed to see it."""
+    log: list[str] = []
+    empty, copy = torch.empty, torch.Tensor.copy_
+
+    def pinned(*shape, pin_memory=False, **options):
+        assert pin_memory
+        return empty(*shape, **options)
+
+    def copied(there, rows, non_blocking=False):
+        assert non_blocking
+        log.append("copy")
+        return copy(there, rows)
+
+    monkeypatch.setattr(torch, "empty", pinned)
+    monkeypatch.setattr(torch.Tensor, "copy_", copied)
+    monkeypatch.setattr(torch.Tensor, "record_stream", lambda rows, _: log.append("keep"))
+    monkeypatch.setattr(torch.cuda, "stream", lambda _: contextlib.nullcontext())
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda _: "the computing")
+    spans = Spans(np.array([0, 1]), np.array([1, 2]), np.array([1, 2]))
+    pooled = PooledRows(spans, 3, "cpu", Copies(log))
+    states = [torch.arange(12.0).reshape(2, 3, 2) + k for k in range(2)]
+    for state in states:
+        pooled.take(state)
+    a_layer = ["wait for the computing", "copy", "keep", "event"]
+    assert log == ["event", *a_layer, *a_layer]
+    for state, found in zip(states, pooled.arrays(), strict=True):
+        np.testing.assert_array_equal(found, state[[0, 1], [1, 2]])
+    assert log[-1] == "synchronize"
+
+
+def test_a_batch_is_waited_for_when_the_next_has_begun(architectures, tmp_path, monkeypatch):
+    log: list[str] = []
+    begin, arrays = forward.each_layer, PooledRows.arrays
+    monkeypatch.setattr(forward, "each_layer", lambda *a: (log.append("begin"), begin(*a))[1])
+    monkeypatch.setattr(PooledRows, "arrays", lambda own: (log.append("wait"), arrays(own))[1])
+    extract(word_stimuli(), architectures["gpt2"], tmp_path)
+    n = log.count("begin")
+    assert n > 2 and log == ["begin", *["begin", "wait"] * (n - 1), "wait"]
