@@ -5,7 +5,7 @@ PYTHON := .venv/bin/python
 unexport PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help setup app test lint format docs bench validate example lock clean
+.PHONY: help setup app test lint format docs bench gpu validate example lock clean
 
 help:  ## what can be made
 	@sed -n 's/^\([a-z]*\):.*##  *\(.*\)/make \1	\2/p' Makefile
@@ -38,6 +38,9 @@ docs: setup  ## build the docs site into build/docs; a broken link fails
 bench: setup  ## measure the speed, side by side with what one would use instead
 	@$(PYTHON) -m pip install -qq --disable-pip-version-check -c constraints.txt -r requirements-bench.txt
 	@$(PYTHON) -m benchmarks $(ARGS)
+
+gpu: setup  ## measure and check what runs on a CUDA GPU, into benchmarks/results/gpu.md (says what it skips)
+	@$(PYTHON) -m benchmarks.gpu $(ARGS)
 
 validate: setup  ## measure what the estimators recover, into docs/validation (goes on where it stopped)
 	@$(PYTHON) -m validation $(ARGS)

@@ -21,6 +21,7 @@ from mlem_core.base.typing import Counted, IntArray
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.models import forward
 from mlem_core.models.loaded import LoadedModel
+from mlem_core.models.pooled import PooledRows, Spans, to_device
 from mlem_core.models.tokens import SPECIAL_TOKENS, TokenizedStimuli, pooling_text, tokenize
 
 if TYPE_CHECKING:
@@ -122,29 +123,36 @@ def extract(
 def _passes(
     tokenized: TokenizedStimuli, loaded: LoadedModel, pooling: str, report: Counted
 ) -> Iterator[tuple[IntArray, list[NDArray[np.float32]]]]:
-    """What `_run` gives for one batch after another.
+    """The stimuli (rows) of one batch after another and their arrays (n_rows, n_units), by layer.
 
-    A batch that does not fit into memory is halved, and so are those that are still to come.
+    A batch is given while a GPU works on the next. One that does not fit into memory is halved, and
+    so are those that are still to come.
     """
     import torch
 
     total, done = len(tokenized.tokens), 0
     waiting = _plan(tokenized, loaded)[::-1]
+    on_gpu = loaded.device != "cpu"
+    copies = torch.cuda.Stream(loaded.device) if on_gpu else None
+    behind: tuple[IntArray, PooledRows] | None = None
     while waiting:
         report(done, total)
         batch = waiting.pop()
-        result: tuple[IntArray, list[NDArray[np.float32]]] | None = None
+        rows, spans = _spans(tokenized, batch, pooling)
+        begun: PooledRows | None = None
         try:
-            result = _run(tokenized, batch, loaded, pooling)
+            begun = _begin(_inputs(tokenized, batch), spans, loaded, copies)
         except RuntimeError as error:
             if not _out_of_memory(error):
                 raise
-        if result is not None:
-            yield result
+        if behind is not None:
+            yield behind[0], behind[1].arrays()
+        behind = None if begun is None else (rows, begun)
+        if begun is not None:
             done += len(batch)
             continue
         # Only here, where nothing of a failed pass is held any more, can its memory be freed.
-        if loaded.device != "cpu":
+        if on_gpu:
             torch.cuda.empty_cache()
         if len(batch) == 1:
             row = tokenized.stimuli[batch[0]][0] + 1
@@ -154,6 +162,8 @@ def _passes(
             )
         # Whatever is still to come would not fit either.
         waiting = [half for full in [*waiting, batch] for half in _halves(full, len(batch))]
+    if behind is not None:
+        yield behind[0], behind[1].arrays()
 
 
 def batches(lengths: NDArray[np.integer], max_tokens: int) -> list[IntArray]:
@@ -180,7 +190,8 @@ def batches(lengths: NDArray[np.integer], max_tokens: int) -> list[IntArray]:
 def input_batches(stimuli: StimulusSet, loaded: LoadedModel) -> list[torch.Tensor]:
     """The inputs (n_sentences, n_tokens) of the forward passes that `extract` makes, in order."""
     tokenized = tokenize(stimuli, loaded)
-    return [_inputs(tokenized, batch, loaded) for batch in _plan(tokenized, loaded)]
+    plan = _plan(tokenized, loaded)
+    return [to_device(_inputs(tokenized, batch), loaded.device) for batch in plan]
 
 
 def _plan(tokenized: TokenizedStimuli, loaded: LoadedModel) -> list[IntArray]:
@@ -199,60 +210,43 @@ def _plan(tokenized: TokenizedStimuli, loaded: LoadedModel) -> list[IntArray]:
 def tokens_that_fit(free: int, loaded: LoadedModel) -> int:
     """How many tokens a batch may have where `free` bytes are free (an estimate, at least 1).
 
-    What a token needs is its state of every layer, and the working copies of one block; a
-    recurrent block without its own kernels keeps an inner state for each token too.
+    What a token needs is the working copies of one block, and its state of every layer where the
+    model does not stream; a recurrent block without its own kernels keeps an inner state for each
+    token too.
     """
     config = loaded.model.config
     width = int(config.hidden_size)
     inner = int(getattr(config, "intermediate_size", None) or 4 * width)
     state = int(getattr(config, "state_size", 0) or 0)
-    values = (loaded.n_layers + 1 + _WORKING) * width + 4 * inner * (1 + state)
+    kept = 1 if loaded.streams else loaded.n_layers + 1
+    values = (kept + _WORKING) * width + 4 * inner * (1 + state)
     return max(1, int(_FREE_PART * free / (4 * values)))
 
 
-def _inputs(tokenized: TokenizedStimuli, batch: IntArray, loaded: LoadedModel) -> torch.Tensor:
-    import torch
-
-    ids = np.stack([tokenized.tokens[sentence] for sentence in batch])
-    return torch.from_numpy(ids).to(loaded.device)
+def _inputs(tokenized: TokenizedStimuli, batch: IntArray) -> IntArray:
+    """(n_inputs, n_tokens) the tokens of a batch."""
+    return np.stack([tokenized.tokens[sentence] for sentence in batch])
 
 
-def _run(
-    tokenized: TokenizedStimuli, batch: IntArray, loaded: LoadedModel, pooling: str
-) -> tuple[IntArray, list[NDArray[np.float32]]]:
-    """The stimuli (rows) of a batch of sentences and their arrays (n_rows, n_units), by layer."""
-    import torch
+def _begin(
+    inputs: IntArray, spans: Spans, loaded: LoadedModel, copies: torch.cuda.Stream | None
+) -> PooledRows:
+    """A forward pass; a GPU is given its work, and not waited for."""
+    pooled = PooledRows(spans, inputs.shape[1], loaded.device, copies)
+    forward.each_layer(loaded, to_device(inputs, loaded.device), pooled.take)
+    return pooled
 
+
+def _spans(tokenized: TokenizedStimuli, batch: IntArray, pooling: str) -> tuple[IntArray, Spans]:
+    """The stimuli (rows) of a batch of sentences, and of which tokens each is the mean."""
     rows = np.concatenate([tokenized.stimuli[sentence] for sentence in batch])
-    inputs = _inputs(tokenized, batch, loaded)
-    states = forward.hidden_states(loaded.model, loaded.n_layers, inputs)
-    # Which sentence of the batch each stimulus is in.
     places = np.repeat(np.arange(len(batch)), [len(tokenized.stimuli[s]) for s in batch])
-    at = torch.from_numpy(places).to(loaded.device)
-    first, last = _spans(tokenized, rows, batch[places], pooling)
-    with torch.inference_mode():
-        if (first == last).all():
-            tokens = torch.from_numpy(last).to(loaded.device)
-            chosen = [state[at, tokens] for state in states]
-        else:
-            place = np.arange(inputs.shape[1])
-            inside = (place >= first[:, None]) & (place <= last[:, None])
-            share = inside / inside.sum(axis=1, keepdims=True)
-            shares = torch.from_numpy(share.astype(np.float32)).to(loaded.device)[:, None, :]
-            chosen = [torch.matmul(shares, state.float()[at])[:, 0] for state in states]
-        return rows, [state.float().cpu().numpy() for state in chosen]
-
-
-def _spans(
-    tokenized: TokenizedStimuli, rows: IntArray, sentences: IntArray, pooling: str
-) -> tuple[IntArray, IntArray]:
-    """The first and last of the tokens whose mean stands for each stimulus (row)."""
     if tokenized.words is not None:
         first, last = tokenized.words[rows].T
-        return (last if pooling == "standard" else first), last
-    content = np.array([tokenized.content[sentence] for sentence in sentences], dtype=np.int64)
+        return rows, Spans(places, last if pooling == "standard" else first, last)
+    content = np.array([tokenized.content[s] for s in batch[places]], dtype=np.int64)
     first, last = content.T
-    return (first if pooling == "standard" else last), last
+    return rows, Spans(places, first if pooling == "standard" else last, last)
 
 
 def _first_of_context(tokenized: TokenizedStimuli) -> IntArray:

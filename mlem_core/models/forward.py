@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from mlem_core.base.errors import InputError
@@ -11,6 +12,8 @@ from mlem_core.models.files import first_line
 
 if TYPE_CHECKING:
     import torch
+
+    from mlem_core.models.loaded import LoadedModel
 
 
 def hidden_states(model: Any, n_layers: int, input_ids: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -28,32 +31,31 @@ def hidden_states(model: Any, n_layers: int, input_ids: torch.Tensor) -> tuple[t
     first block (the embeddings, with positions where the model adds them), layer k what leaves
     block k; the last one has passed the model's final norm where it has one.
     """
+    return _full_pass(model, n_layers, input_ids)[0]
+
+
+def each_layer(
+    loaded: LoadedModel, input_ids: torch.Tensor, take: Callable[[torch.Tensor], None]
+) -> None:
+    """One forward pass that gives `take` the `hidden_states` of one layer after the other.
+
+    Where the model `streams`, each is given as soon as it is computed, and none is kept.
+    """
     import torch
 
-    entered: list[torch.Tensor] = []
-
-    def keep(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        entered.append(args[0] if args else kwargs["hidden_states"])
-
-    blocks = _blocks(model, n_layers)
-    hook = blocks[0].register_forward_pre_hook(keep, with_kwargs=True) if blocks else None
-    try:
-        # No padding, so no mask and no positions to give: each model's own are the right ones.
-        with torch.inference_mode(), torch.backends.cudnn.flags(allow_tf32=False):
-            given = model(input_ids=input_ids, output_hidden_states=True, return_dict=True)
-            states = tuple(given.hidden_states)
-    finally:
-        if hook is not None:
-            hook.remove()
-    if entered and not torch.equal(entered[0], states[0]):
-        # The recurrent models (Mamba, Mamba-2, RWKV) leave the embeddings out and give the
-        # last block twice, before and after the norm.
-        states = (entered[0], *states[: n_layers - 1], states[-1])
-    return states
+    if not loaded.streams:
+        for state in hidden_states(loaded.model, loaded.n_layers, input_ids):
+            with torch.inference_mode():
+                take(state)
+        return
+    with _entering(_blocks(loaded.model, loaded.n_layers), take), _as_it_is():
+        take(loaded.model(input_ids=input_ids, return_dict=True).last_hidden_state)
 
 
-def count_blocks(name: str, model: Any) -> int:
-    """The number of blocks, by a run on two tokens.
+def count_blocks(name: str, model: Any) -> tuple[int, bool]:
+    """The number of blocks, and whether the model `streams`, by a run on two tokens.
+
+    A model streams where its hidden states are what enters each block, and what it gives at last.
 
     Raises `InputError` where the model cannot be run or gives no hidden state of each block.
     """
@@ -62,7 +64,7 @@ def count_blocks(name: str, model: Any) -> int:
     n_layers = int(model.config.num_hidden_layers)
     try:
         ids = torch.zeros((1, 2), dtype=torch.long, device=model.device)
-        states = hidden_states(model, n_layers, ids)
+        states, passed = _full_pass(model, n_layers, ids)
     except Exception as error:
         mamba = "mamba" in model.config.model_type
         if mamba and model.device.type == "cpu" and installed_kernels():
@@ -79,7 +81,8 @@ def count_blocks(name: str, model: Any) -> int:
             f"the model {name!r} gives {len(states)} hidden states for {n_layers} layers; "
             "expected one for each layer and one for the embeddings, of every token."
         )
-    return n_layers
+    streams = len(passed) == len(states) and all(map(torch.equal, passed, states))
+    return n_layers, streams
 
 
 def is_causal(model: Any, n_layers: int) -> bool:
@@ -134,3 +137,44 @@ def _blocks(model: Any, n_layers: int) -> Any:
         if isinstance(module, torch.nn.ModuleList) and len(module) == n_layers
     ]
     return min(lists, key=lambda item: item[0])[1] if lists else None
+
+
+def _full_pass(
+    model: Any, n_layers: int, input_ids: torch.Tensor
+) -> tuple[tuple[torch.Tensor, ...], list[torch.Tensor]]:
+    """All `hidden_states`, and what entered each block and left the model."""
+    import torch
+
+    passed: list[torch.Tensor] = []
+    with _entering(_blocks(model, n_layers), passed.append), _as_it_is():
+        given = model(input_ids=input_ids, output_hidden_states=True, return_dict=True)
+    states = tuple(given.hidden_states)
+    if passed and not torch.equal(passed[0], states[0]):
+        # The recurrent models (Mamba, Mamba-2, RWKV) leave the embeddings out and give the
+        # last block twice, before and after the norm.
+        states = (passed[0], *states[: n_layers - 1], states[-1])
+    return states, [*passed, given.last_hidden_state]
+
+
+@contextlib.contextmanager
+def _as_it_is() -> Iterator[None]:
+    """No gradients, and no shorter numbers than those of the weights."""
+    import torch
+
+    with torch.inference_mode(), torch.backends.cudnn.flags(allow_tf32=False):
+        yield
+
+
+@contextlib.contextmanager
+def _entering(blocks: Any, take: Callable[[torch.Tensor], None]) -> Iterator[None]:
+    """Give `take` what enters each block."""
+
+    def given(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        take(args[0] if args else kwargs["hidden_states"])
+
+    hooks = [block.register_forward_pre_hook(given, with_kwargs=True) for block in blocks or ()]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()

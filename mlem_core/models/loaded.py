@@ -18,7 +18,8 @@ class LoadedModel:
     `identity` is what the weights and the tokenizer are (a digest or a hub commit), `n_layers`
     the number of blocks (there is one more layer than blocks: layer 0, the embeddings),
     `max_tokens` the longest input or None where there is no limit, `note` what must be said
-    wherever the model is named, `causal` whether a token sees only what comes before it.
+    wherever the model is named, `causal` whether a token sees only what comes before it,
+    `streams` whether its layers can be had one after the other during a pass.
     """
 
     name: str
@@ -32,6 +33,7 @@ class LoadedModel:
     note: str
     dtype: str = "float32"
     causal: bool = False
+    streams: bool = False
 
 
 @contextlib.contextmanager

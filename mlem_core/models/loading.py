@@ -51,7 +51,7 @@ def open_model(name: str, device: str = "auto", dtype: str = "float32") -> Loade
             raise InputError(
                 f"the model {name!r} does not fit into the memory of {device}: {first_line(error)}."
             ) from error
-        n_layers = count_blocks(name, model)
+        n_layers, streams = count_blocks(name, model)
     return LoadedModel(
         name=name,
         model=model,
@@ -64,6 +64,7 @@ def open_model(name: str, device: str = "auto", dtype: str = "float32") -> Loade
         note=files.note,
         dtype=dtype,
         causal=is_causal(model, n_layers),
+        streams=streams,
     )
 
 

@@ -176,7 +176,9 @@ def one_layer(
     design, name, train = index.design, work.name, work.train_ranks
     if in_classes(design, work.memory):
         distances = distances_of(index, source, work)
-        sums, classes = class_sums(index, distances, train, memory=work.memory, threads=threads)
+        sums, classes = class_sums(
+            index, distances, train, memory=work.memory, threads=threads, device=work.device
+        )
         return LayerFound(sums, classes=classes)
     rows = source()
     _check(rows, len(index.folds), name)

@@ -52,6 +52,7 @@ def class_sums(
     *,
     memory: int,
     threads: int = 1,
+    device: str | None = None,
 ) -> tuple[LayerSums, RankClasses]:
     """Two passes over the tiles of a layer's distances: the sums by cell, and the classes.
 
@@ -59,49 +60,38 @@ def class_sums(
     ----------
     source : gives the distances, whenever they are needed
     train_ranks : also sum the ranks among the pairs that leave out each fold
-    memory : bytes that counts and ranks of classes may take, about
+    memory : bytes that counts and ranks of classes may take, about; on a device of torch a tile
+        takes as much
     threads : the sums are the same with any number of them
+    device : of torch, which does both passes; None is the CPU without torch
     """
-    from mlem_core.pairs.kernels.classes import sum_classes
-
     layer, plan = source(), _Plan.of(index, train_ranks, memory)
-    tiles = _Tiles(layer, index)
     to = class_map(_sample(layer), plan.n_classes, n_pairs(len(layer.row)))
-    with threadpool_limits(1):
-        ranked = _ranked(plan, tiles, to, threads)
-        free: SimpleQueue[tuple[IntArray, FloatArray]] = SimpleQueue()
-        sets = plan.block, plan.lane
-        for _ in range(threads):
-            ends = np.repeat([[np.inf], [-np.inf]], index.n_blocks, axis=1)
-            free.put((np.zeros((index.n_cells, plan.n_shared + 1), dtype=np.int64), ends))
+    if device is None:
+        tiles = _Tiles(layer, index)
+        with threadpool_limits(1):
+            ranked = _ranked(plan, to, _counted(plan, tiles, to, threads))
+            targets, sums, ends = _summed(plan, index, tiles, (to, ranked.ranks), threads)
+    else:
+        from mlem_core.pairs.torch_classes import TorchPairs
 
-        values = index.look.values
-        _, one, type_ = np.unique(values, axis=0, return_index=True, return_inverse=True)
-
-        def summed(band: tuple[int, int]) -> FloatArray:
-            targets, tile, found = np.zeros(index.n_cells), tiles.of(*band), free.get()
-            sum_classes(tile, index.look, type_, one, *sets, to, ranked.ranks, targets, *found)
-            free.put(found)
-            return targets
-
-        # Whole numbers add up in any order, these are added in that of the bands.
-        targets = np.zeros(index.n_cells)
-        for own in in_order(summed, tiles.bands(), threads):
-            targets += own
-    parts = [free.get() for _ in range(threads)]
-    sums = np.sum([own for own, _ in parts], axis=0).T
+        pairs = TorchPairs(layer, index.look, to, device, memory)
+        ranked = _ranked(plan, to, pairs.counts(plan.column, len(plan.members)))
+        targets, sums, ends = pairs.sums(
+            ranked.ranks, plan.block, plan.lane, plan.n_shared, index.n_cells
+        )
     tested = tested_blocks(index.n_folds)
-    rank_sums = np.where(plan.sets[: plan.n_shared, index.cell_block], sums[:-1], 0) / 2
+    rank_sums = np.where(plan.sets[: plan.n_shared, index.cell_block], sums.T[:-1], 0) / 2
     squares = squares_of(plan.pairs, ranked.ties)
     shares = (ranked.ranks[:, 0] / (2 * plan.pairs[0])).astype(np.float32)
     return LayerSums(
         target_sums=targets,
         rank_sums=rank_sums[0],
-        within_sums=np.where(np.isin(index.cell_block, tested), sums[-1], 0) / 2,
+        within_sums=np.where(np.isin(index.cell_block, tested), sums.T[-1], 0) / 2,
         rank_squares=float(squares[0]),
         within_squares=squares[plan.n_shared :],
-        target_low=np.min([own[0] for _, own in parts], axis=0),
-        target_high=np.max([own[1] for _, own in parts], axis=0),
+        target_low=ends[0],
+        target_high=ends[1],
         train_sums=rank_sums[1:] if train_ranks else None,
         train_squares=squares[1 : plan.n_shared] if train_ranks else None,
         rank_bound=ranked.bound,
@@ -205,9 +195,9 @@ class _Ranked(NamedTuple):
     bound: float
 
 
-def _ranked(plan: _Plan, tiles: _Tiles, to: ClassMap, threads: int) -> _Ranked:
-    """The first pass."""
-    from mlem_core.pairs.kernels.classes import count_classes, fill_ranks
+def _counted(plan: _Plan, tiles: _Tiles, to: ClassMap, threads: int) -> NDArray[np.uint32]:
+    """The first pass: how many pairs each class has, by column."""
+    from mlem_core.pairs.kernels.classes import count_classes
 
     counts = plan.empty_counts(to)
     threads = max(1, min(threads, plan.memory // counts.nbytes))
@@ -226,6 +216,13 @@ def _ranked(plan: _Plan, tiles: _Tiles, to: ClassMap, threads: int) -> _Ranked:
     others = [own for own in (free.get() for _ in range(threads)) if own is not counts]
     while others:
         counts += others.pop()
+    return counts
+
+
+def _ranked(plan: _Plan, to: ClassMap, counts: NDArray[np.integer]) -> _Ranked:
+    """From the counts to the ranks of each class."""
+    from mlem_core.pairs.kernels.classes import fill_ranks
+
     n_sets = len(plan.pairs)
     whole = np.int32 if plan.pairs[0] < 2**31 else np.int64
     ranks = _zeros(len(counts), n_sets, whole)
@@ -233,6 +230,39 @@ def _ranked(plan: _Plan, tiles: _Tiles, to: ClassMap, threads: int) -> _Ranked:
     fill_ranks(counts, to.alone, plan.members, plan.pairs, ranks, ties, largest)
     off = np.maximum(largest - 1, 0) / 2 / np.maximum(plan.pairs, 1)
     return _Ranked(ranks, ties, float(off.max()))
+
+
+def _summed(
+    plan: _Plan,
+    index: PairIndex,
+    tiles: _Tiles,
+    ranks: tuple[ClassMap, NDArray[Any]],
+    threads: int,
+) -> tuple[FloatArray, IntArray, FloatArray]:
+    """The second pass: what `mlem_core.pairs.kernels.classes.sum_classes` adds to."""
+    from mlem_core.pairs.kernels.classes import sum_classes
+
+    free: SimpleQueue[tuple[IntArray, FloatArray]] = SimpleQueue()
+    sets = plan.block, plan.lane
+    for _ in range(threads):
+        ends = np.repeat([[np.inf], [-np.inf]], index.n_blocks, axis=1)
+        free.put((np.zeros((index.n_cells, plan.n_shared + 1), dtype=np.int64), ends))
+    _, one, type_ = np.unique(index.look.values, axis=0, return_index=True, return_inverse=True)
+
+    def summed(band: tuple[int, int]) -> FloatArray:
+        targets, tile, found = np.zeros(index.n_cells), tiles.of(*band), free.get()
+        sum_classes(tile, index.look, type_, one, *sets, *ranks, targets, *found)
+        free.put(found)
+        return targets
+
+    # Whole numbers add up in any order, these are added in that of the bands.
+    targets = np.zeros(index.n_cells)
+    for own in in_order(summed, tiles.bands(), threads):
+        targets += own
+    parts = [free.get() for _ in range(threads)]
+    low = np.min([own[0] for _, own in parts], axis=0)
+    high = np.max([own[1] for _, own in parts], axis=0)
+    return targets, np.sum([own for own, _ in parts], axis=0), np.stack([low, high])
 
 
 def _sample(layer: LayerDistances) -> FloatArray:

@@ -32,6 +32,7 @@ from mlem_core.pairs.tiles import (
     squared_difference,
     squared_euclidean,
     tile_bands,
+    torch_band_of,
     torch_cityblock,
     torch_squared_euclidean,
     torch_tiles,
@@ -225,7 +226,7 @@ def layer_distances(
             0,
         )
     distance = distance_named(metric)
-    tile, squared = distance.tile, distance.squared
+    tile, there, squared = distance.tile, distance.torch_tile, distance.squared
     assert tile is not None
     rows, position = _distinct(representations, distance, layer)
     return LayerDistances(
@@ -233,6 +234,7 @@ def layer_distances(
         band_of(rows, tile, squared),
         lambda some: band_of(rows[some], tile, squared),
         rows.nbytes,
+        None if there is None else lambda device: torch_band_of(rows, there, squared, device),
     )
 
 

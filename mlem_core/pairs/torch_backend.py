@@ -77,27 +77,29 @@ class _Sorted:
         cells = torch.from_numpy(index.cell.astype(np.int64)).to(device)
         self._cells, self._target = cells[self._order], target[self._order]
         self._block = torch.from_numpy(index.cell_block).to(device)[self._cells]
-        self._ranks, self._squares = _ranks(self._value)
+        self._ranks, self._squares = _doubled_ranks(self._value)
 
-    def _sums(self, values: torch.Tensor, cells: torch.Tensor) -> FloatArray:
-        import torch
-
-        return torch.bincount(cells, values, self._index.n_cells).cpu().numpy()
+    def _rank_sums(self, doubled: torch.Tensor, cells: torch.Tensor) -> FloatArray:
+        """From twice the ranks, whole numbers: exact, in whatever order a GPU adds them."""
+        found = doubled.new_zeros(self._index.n_cells)
+        found.index_add_(0, cells, doubled - (len(doubled) + 1))
+        return found.cpu().numpy() / 2
 
     def _among(self, chosen: torch.Tensor) -> tuple[FloatArray, float]:
         """Sums and squares of the ranks among some of the pairs."""
         import torch
 
         at = torch.nonzero(chosen)[:, 0]
-        ranks, squares = _ranks(self._value[at])
-        return self._sums(ranks - (len(at) + 1.0) / 2, self._cells[at]), squares
+        doubled, squares = _doubled_ranks(self._value[at])
+        return self._rank_sums(doubled, self._cells[at]), squares
 
     def target_sums(self) -> FloatArray:
-        return self._sums(self._target, self._cells)
+        import torch
+
+        return torch.bincount(self._cells, self._target, self._index.n_cells).cpu().numpy()
 
     def rank_sums(self) -> tuple[FloatArray, float]:
-        centre = (len(self._value) + 1.0) / 2
-        return self._sums(self._ranks - centre, self._cells), self._squares
+        return self._rank_sums(self._ranks, self._cells), self._squares
 
     def within(self, fold: int) -> tuple[FloatArray, float]:
         return self._among(self._block == int(tested_blocks(self._index.n_folds)[fold]))
@@ -123,18 +125,20 @@ class _Sorted:
         import torch
 
         doubled = torch.empty_like(self._order)
-        doubled[self._order] = (2.0 * self._ranks).to(torch.int64)
+        doubled[self._order] = self._ranks
         return doubled.cpu().numpy().astype(np.uint32)
 
 
-def _ranks(ascending: torch.Tensor) -> tuple[torch.Tensor, float]:
-    """Average ranks (1-based) of values in ascending order, and Σ of their squares, centred."""
+def _doubled_ranks(ascending: torch.Tensor) -> tuple[torch.Tensor, float]:
+    """Twice the average ranks (1-based) of values in ascending order, and Σ of the squared ranks.
+
+    The latter of centred ranks.
+    """
     import torch
 
     n = len(ascending)
     _, sizes = torch.unique_consecutive(ascending, return_counts=True)
-    last = torch.cumsum(sizes, dim=0).double()
-    sizes_f = sizes.double()
-    ranks = torch.repeat_interleave(last - (sizes_f - 1.0) / 2, sizes)
-    ties = float((sizes_f**3 - sizes_f).sum())
-    return ranks, (float(n) ** 3 - n - ties) / 12
+    doubled = 2 * torch.cumsum(sizes, dim=0) - sizes + 1
+    tied = sizes.double()
+    ties = float((tied**3 - tied).sum())
+    return torch.repeat_interleave(doubled, sizes), (float(n) ** 3 - n - ties) / 12

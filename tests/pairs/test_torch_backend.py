@@ -65,6 +65,9 @@ def test_tables_are_those_of_numpy(device: str, folds: np.ndarray) -> None:
         if isinstance(one, np.ndarray):
             scale = np.abs(one).max(initial=1.0)
             np.testing.assert_allclose(other, one, rtol=1e-7, atol=1e-9 * scale, err_msg=field.name)
+    # Whole numbers, added in any order.
+    for name in ("rank_sums", "within_sums", "training_ranks"):
+        np.testing.assert_array_equal(*(getattr(own, name) for own in tables.values()), name)
     for layer, expected in ranks["numpy"].items():
         np.testing.assert_array_equal(ranks["torch"][layer], expected)
 

@@ -1,0 +1,104 @@
+"""`python -m benchmarks.gpu`: all that needs a GPU, into results/gpu.md; `make gpu`.
+
+Where torch finds no CUDA device, the same code runs on the CPU at a small size: what is left are
+the rows of agreement, and the others say that they were skipped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from benchmarks import gpu_models, gpu_pairs
+from benchmarks.device import Device
+from benchmarks.gpu_pairs import MANY, Case
+from benchmarks.timing import Table
+from mlem_core.models.loading import resolve_device
+from mlem_core.models.registry import MODELS
+from mlem_core.pairs.build import MEMORY
+
+RESULTS = Path(__file__).with_name("results") / "gpu.md"
+MAMBAS = ("mini-mamba", "state-spaces/mamba-130m-hf")
+UNITS = 384
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is measured.
+
+    sentences : of the relative-clause set
+    sorted, tiled : stimuli whose pairs are sorted at once, and in tiles, on the CPU too
+    many : stimuli whose pairs only a GPU does
+    """
+
+    sentences: int
+    sorted: int
+    tiled: int
+    many: int
+
+
+FULL, SMALL = Sizes(7_680, 8_000, 12_000, MANY), Sizes(60, 800, 800, MANY)
+
+
+def measure(table: Table, device: Device, sizes: Sizes, runs: int) -> None:
+    """All sections, each going on where another fails."""
+    n = sizes.sentences
+    sections: dict[str, Callable[[], None]] = {
+        **{
+            f"extraction, {name}": partial(gpu_models.extraction, table, device, name, n, runs)
+            for name in MODELS
+        },
+        **{
+            f"kernels, {name}": partial(gpu_models.kernels, table, device, name, n, runs)
+            for name in MAMBAS
+        },
+        "pair tables, sorted at once": lambda: gpu_pairs.passes(
+            table, device, Case.of(sizes.sorted, UNITS), in_classes=False, runs=runs
+        ),
+        "pair tables, in tiles": lambda: gpu_pairs.passes(
+            table, device, Case.of(sizes.tiled, UNITS), in_classes=True, runs=runs
+        ),
+        "pair tables of many stimuli": lambda: gpu_pairs.many(
+            table, device, sizes.many, UNITS, MEMORY
+        ),
+    }
+    for name, section in sections.items():
+        try:
+            section()
+        except Exception as error:
+            # Hours of a borrowed machine are not lost with one section.
+            table.add(name, "failed", f"{type(error).__name__}: {error}".splitlines()[0])
+
+
+def heading(device: Device, runs: int) -> str:
+    """On what it was measured."""
+    import torch
+
+    on = f"torch {torch.__version__}, Python {platform.python_version()}"
+    if device.is_gpu:
+        return f"Measured on {device.label()} ({on}); medians or the best of {runs} runs."
+    return (
+        f"Made on a machine without a CUDA device ({device.label()}, {on}). **Nothing here has run "
+        "on CUDA**: what needs it was skipped, and the rows of agreement are the same code with "
+        "torch on the CPU, at a small size, and the models of the hub left out."
+    )
+
+
+def main() -> None:
+    """Measure, print and write."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__)
+    parser.add_argument("--runs", type=int, default=5, help="runs of what is timed")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:1")
+    options = parser.parse_args()
+    device = Device(resolve_device(options.device))
+    table = Table()
+    measure(table, device, FULL if device.is_gpu else SMALL, options.runs)
+    table.write(RESULTS, heading(device, options.runs))
+
+
+if __name__ == "__main__":
+    main()
