@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError, unknown
-from mlem_core.base.parallel import side_by_side
+from mlem_core.base.parallel import each, if_large
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.estimators.normal_equations import (
     NOT_APART,
@@ -183,7 +183,7 @@ class _Nested:
             return others, found.reshape(n_layers, n_others, n_alphas).swapaxes(0, 1)
 
         n_folds = self.tables.n_folds
-        parts = side_by_side(tests, range(n_folds))
+        parts = each(tests, range(n_folds), if_large(self.tables.within_sums.size))
         sums = np.zeros((len(self.left_out), *parts[0][1].shape[1:]))
         for others, found in parts:
             sums[others] += found

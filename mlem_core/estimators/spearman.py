@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from mlem_core.base.errors import unknown
 from mlem_core.base.parallel import side_by_side
@@ -106,9 +105,7 @@ class SpearmanMLEM(TableModel):
         def one(layer: int) -> FloatArray:
             return maximise(training_objective(tables, layer, self.objective, left_out), shape)
 
-        # Many small products: threads of their own would only be in each other's way.
-        with threadpool_limits(1):
-            return Solution(np.stack(side_by_side(one, range(tables.n_layers))))
+        return Solution(np.stack(side_by_side(one, range(tables.n_layers))))
 
 
 class FRRSA(SpearmanMLEM):

@@ -15,10 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from mlem_core.base.errors import InputError
-from mlem_core.base.parallel import cores
+from mlem_core.base.parallel import cores, one_thread_each
 from mlem_core.base.typing import FloatArray
 from mlem_core.pairs.classes import class_sums
 from mlem_core.pairs.designs import PairDesign
@@ -205,7 +204,7 @@ def _of_all(
 ) -> list[LayerSums]:
     """The sums of the layers that do not fail, `one` giving those of a layer."""
     # The cores are shared out already: among the layers, or the bands of one.
-    with threadpool_limits(1), ThreadPoolExecutor(workers) as pool:
+    with one_thread_each(), ThreadPoolExecutor(workers) as pool:
         futures = {pool.submit(one, position): position for position in range(n_layers)}
         rows: list[LayerSums | None] = [None] * n_layers
         try:

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
-from mlem_core.base.parallel import in_order
+from mlem_core.base.parallel import in_order, one_thread_each
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.pairs.designs import bands, n_pairs
 from mlem_core.pairs.layer_sums import LayerSums, squares_of
@@ -69,7 +68,7 @@ def class_sums(
     to = class_map(_sample(layer), plan.n_classes, n_pairs(len(layer.row)))
     if device is None:
         tiles = _Tiles(layer, index)
-        with threadpool_limits(1):
+        with one_thread_each():
             ranked = _ranked(plan, to, _counted(plan, tiles, to, threads))
             targets, sums, ends = _summed(plan, index, tiles, (to, ranked.ranks), threads)
     else:

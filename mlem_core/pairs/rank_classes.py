@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from mlem_core.base.parallel import cores, in_order
 from mlem_core.base.typing import FloatArray
@@ -109,9 +108,8 @@ def _fill(
         low, high = before[np.array(ends) - first] - before[0]
         rank_rows(tile.view(np.uint64), classes.to, classes.ranks, ranks[low:high])
 
-    with threadpool_limits(1):
-        for _ in in_order(fill, edges, cores()):
-            pass
+    for _ in in_order(fill, edges, cores()):
+        pass
 
 
 def _product(ranks: NDArray[np.float32]) -> FloatArray:
@@ -122,7 +120,6 @@ def _product(ranks: NDArray[np.float32]) -> FloatArray:
         return part @ part.T
 
     total = np.zeros((len(ranks), len(ranks)))
-    with threadpool_limits(1):
-        for own in in_order(of, range(0, ranks.shape[1], CHUNK), cores()):
-            total += own
+    for own in in_order(of, range(0, ranks.shape[1], CHUNK), cores()):
+        total += own
     return total

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from mlem_core.base.executor import Executor
 from mlem_core.base.parallel import cores, in_order
@@ -57,8 +56,7 @@ class RankFiles:
             given = dict(executor.each_of(sums_of_part, every, (self,), folder))
             found = [_checked(given[at]) for at in range(len(every))]
         else:
-            with threadpool_limits(1):
-                found = list(in_order(lambda part: sums_of_part(self, part), every, cores()))
+            found = list(in_order(lambda part: sums_of_part(self, part), every, cores()))
         sums, rsa = iter(found), []
         for (first, last), own in zip(spans, parts, strict=True):
             joined = joined_sums(n_layers, own, (next(sums) for _ in own))

@@ -11,7 +11,6 @@ from typing import BinaryIO, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from mlem_core.base.parallel import cores, in_order
 from mlem_core.base.typing import FloatArray, IntArray
@@ -161,9 +160,8 @@ class PairRanks:
 
     def _rsa(self, first: int, last: int) -> FloatArray:
         parts = list(rank_parts(self.n_layers, first, last))
-        with threadpool_limits(1):
-            sums = in_order(lambda one: part_sums(self.read, self.n_pairs, one), parts, cores())
-            found = joined_sums(self.n_layers, parts, sums)
+        sums = in_order(lambda one: part_sums(self.read, self.n_pairs, one), parts, cores())
+        found = joined_sums(self.n_layers, parts, sums)
         return rsa_of(found, last - first, (first, last) == (0, self.n_pairs))
 
 

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.maps import representations_of
@@ -120,11 +119,9 @@ def layer_table(
     where = executor()
     if where.is_here or not where.shares(store.root):
         rows = []
-        with threadpool_limits(1):
-            own = partial(_row, audited, store.root)
-            for row in in_order(own, analysis.layers, cores()):
-                rows.append(row)
-                told(len(rows))
+        for row in in_order(partial(_row, audited, store.root), analysis.layers, cores()):
+            rows.append(row)
+            told(len(rows))
     else:
         rows = results(where, _row, analysis.layers, (audited, store.root), told, store.root)
     table = pd.DataFrame(rows)
