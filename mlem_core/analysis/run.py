@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from mlem_core.analysis.diagnostics import feature_findings
 from mlem_core.analysis.layer_tables import layer_tables
 from mlem_core.analysis.manifest import manifest_of
 from mlem_core.analysis.maps import from_file
+from mlem_core.analysis.model_units import extracted_there
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.analysis.transforms import kept_stimuli, stimuli_kept, view
 from mlem_core.base.bars import reporting
@@ -22,7 +22,6 @@ from mlem_core.base.typing import IntArray, Layer, Progress, Report
 from mlem_core.data.folds import FEWEST_TESTED, stimulus_folds, tested
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.models import representations
-from mlem_core.models.extraction import ExtractionOptions
 from mlem_core.models.representations import Representations
 from mlem_core.pairs.columns import chosen_to_resolve, feature_columns
 from mlem_core.storage.store import Store
@@ -148,7 +147,7 @@ def _all_representations(
             files.append(from_file(spec, stimuli, path, name))
         except InputError as error:
             errors[name] = error
-    there = _extracted_there(spec, stimuli, store, report)
+    there = extracted_there(spec, stimuli, store, report)
     for name in spec.models:
         try:
             if name in there:
@@ -163,48 +162,6 @@ def _all_representations(
         raise InputError("no model is left: " + " ".join(notices))
     notices += [f"A layer was left out: {why}" for source in files for why in source.left_out]
     return [*found, *files], notices
-
-
-def _extracted_there(
-    spec: AnalysisSpec, stimuli: StimulusSet, store: Store, report: Report
-) -> dict[str, InputError]:
-    """Have the workers of a cluster that share the store run the models; what is wrong with some.
-
-    Where they do not share it, and on this machine, nothing is done: models run here.
-    """
-    where = executor()
-    if where.is_here or not where.shares(store.root):
-        return {}
-    missing: list[str] = []
-    errors: dict[str, InputError] = {}
-    for name in spec.models:
-        try:
-            if representations.find(stimuli, name, store, spec.extraction) is None:
-                missing.append(name)
-        except InputError as error:
-            errors[name] = error
-    if not missing:
-        return errors
-
-    def told(done: int) -> None:
-        report(Progress("representations", None, done, len(missing), "models"))
-
-    told(0)
-    shared = stimuli, spec.extraction, store.root
-    found = where.each_of(extracted, missing, shared, store.root, gpu=True)
-    for done, (number, given) in enumerate(found, 1):
-        if isinstance(given, InputError):
-            errors[missing[number]] = given
-        told(done)
-    return errors
-
-
-def extracted(stimuli: StimulusSet, options: ExtractionOptions, root: Path, name: str) -> None:
-    """What a worker does: the representations of one model, kept in the store at `root`."""
-    try:
-        representations.from_model(stimuli, name, Store(root), options)
-    except InputError as error:
-        raise InputError(f"on {platform.node()}, {error}") from None
 
 
 def _chosen_layers(

@@ -30,9 +30,15 @@ def stopped_by(look: Callable[[], None]) -> Iterator[None]:
         _look.reset(token)
 
 
+def look() -> None:
+    """Stop here if work is `stopped_by` something that says so."""
+    own = _look.get()
+    if own is not None:
+        own()
+
+
 def _looking(items: Iterable[Any]) -> Iterable[Any]:
-    look = _look.get()
-    if look is None:
+    if _look.get() is None:
         return items
 
     def looked() -> Iterator[Any]:

@@ -27,6 +27,8 @@ from mlem_core.models.tokens import SPECIAL_TOKENS, TokenizedStimuli, pooling_te
 if TYPE_CHECKING:
     import torch
 
+STAGE = "representations"  # of the store
+VERSION = 2  # counted up when the same inputs give other arrays
 _FLOP_PER_BATCH = {"cpu": 5e10, "cuda": 5e12}  # well under a second: how soon a cancel is heard
 _MAX_TOKENS = {"cpu": 4096, "cuda": 65536}  # more at a time makes no pass faster
 _WORKING = 24  # copies of a token's state that a block makes at its widest, about
@@ -78,15 +80,37 @@ def extract(
         Naming the row: a sentence that is too long or does not fit into memory, a word without a
         token, a state that is not finite.
     """
-    import torch
-    import transformers
-
     report = progress or (lambda done, total: None)
     tokenized = tokenize(stimuli, loaded, options.special_tokens)
-    files: _LayerFiles | None = None
-    for rows, states in _passes(tokenized, loaded, options.pooling, report):
+    plan, every = _plan(tokenized, loaded), np.arange(len(stimuli))
+    widths = write_rows(tokenized, loaded, plan, (every, folder), options.pooling, report)
+    if loaded.causal:
+        with LayerFiles(folder, widths) as files:
+            files.repeat(first_of_context(tokenized))
+    report(len(tokenized.tokens), len(tokenized.tokens))
+    return facts_of(stimuli, tokenized, loaded, options, widths)
+
+
+def write_rows(
+    tokenized: TokenizedStimuli,
+    loaded: LoadedModel,
+    plan: list[IntArray],
+    to: tuple[IntArray, Path],
+    pooling: str,
+    report: Counted,
+) -> list[int]:
+    """Write the layers of the stimuli of some batches of sentences; returns the layers' n_units.
+
+    Parameters
+    ----------
+    plan : batches, which are at least one
+    to : the stimuli of these batches, rising, and the folder for files with a row for each
+    """
+    kept, folder = to
+    files: LayerFiles | None = None
+    for rows, states in _passes(tokenized, loaded, plan, pooling, report):
         if files is None:
-            files = _LayerFiles(folder, len(stimuli), [state.shape[1] for state in states])
+            files = LayerFiles.new(folder, len(kept), [state.shape[1] for state in states])
         for layer, state in enumerate(states):
             bad = ~np.isfinite(state).all(axis=1)
             if bad.any():
@@ -94,12 +118,23 @@ def extract(
                     f"row {int(rows[bad].min()) + 1}: the model {loaded.name} gives NaN or "
                     f"infinity in layer {layer}."
                 )
-        files.write(rows, states)
+        files.write(np.searchsorted(kept, rows), states)
     assert files is not None  # a stimulus set is never empty
-    if loaded.causal:
-        files.repeat(_first_of_context(tokenized))
     files.close()
-    report(len(tokenized.tokens), len(tokenized.tokens))
+    return files.widths
+
+
+def facts_of(
+    stimuli: StimulusSet,
+    tokenized: TokenizedStimuli,
+    loaded: LoadedModel,
+    options: ExtractionOptions,
+    widths: list[int],
+) -> dict[str, Any]:
+    """What the manifest says about hidden states; `widths` are the n_units of the layers."""
+    import torch
+    import transformers
+
     choice = SPECIAL_TOKENS[options.special_tokens]
     start, end = tokenized.special
     return {
@@ -107,7 +142,7 @@ def extract(
         "revision": loaded.revision,
         "note": loaded.note,
         "architecture": type(loaded.model).__name__,
-        "units": files.widths,
+        "units": widths,
         "dtype": loaded.dtype,
         "pooling": pooling_text(stimuli.level, options.pooling),
         "special_tokens": {"choice": choice, "start": start, "end": end},
@@ -121,7 +156,11 @@ def extract(
 
 
 def _passes(
-    tokenized: TokenizedStimuli, loaded: LoadedModel, pooling: str, report: Counted
+    tokenized: TokenizedStimuli,
+    loaded: LoadedModel,
+    plan: list[IntArray],
+    pooling: str,
+    report: Counted,
 ) -> Iterator[tuple[IntArray, list[NDArray[np.float32]]]]:
     """The stimuli (rows) of one batch after another and their arrays (n_rows, n_units), by layer.
 
@@ -130,8 +169,8 @@ def _passes(
     """
     import torch
 
-    total, done = len(tokenized.tokens), 0
-    waiting = _plan(tokenized, loaded)[::-1]
+    total, done = sum(map(len, plan)), 0
+    waiting = plan[::-1]
     on_gpu = loaded.device != "cpu"
     copies = torch.cuda.Stream(loaded.device) if on_gpu else None
     behind: tuple[IntArray, PooledRows] | None = None
@@ -195,6 +234,11 @@ def input_batches(stimuli: StimulusSet, loaded: LoadedModel) -> list[torch.Tenso
 
 
 def _plan(tokenized: TokenizedStimuli, loaded: LoadedModel) -> list[IntArray]:
+    return batches(tokenized.lengths, token_budget(loaded))
+
+
+def token_budget(loaded: LoadedModel) -> int:
+    """How many tokens a batch may have, on a GPU by the memory that is free now."""
     import torch
 
     kind = loaded.device.partition(":")[0]
@@ -204,7 +248,7 @@ def _plan(tokenized: TokenizedStimuli, loaded: LoadedModel) -> list[IntArray]:
     if kind == "cuda":
         free, _ = torch.cuda.mem_get_info(loaded.device)
         budget = min(budget, tokens_that_fit(free, loaded))
-    return batches(np.array([len(ids) for ids in tokenized.tokens]), int(budget))
+    return int(budget)
 
 
 def tokens_that_fit(free: int, loaded: LoadedModel) -> int:
@@ -249,7 +293,7 @@ def _spans(tokenized: TokenizedStimuli, batch: IntArray, pooling: str) -> tuple[
     return rows, Spans(places, first if pooling == "standard" else last, last)
 
 
-def _first_of_context(tokenized: TokenizedStimuli) -> IntArray:
+def first_of_context(tokenized: TokenizedStimuli) -> IntArray:
     """(n_stimuli,) the first stimulus with the same tokens up to and with its own."""
     if tokenized.words is None:
         return np.arange(sum(map(len, tokenized.stimuli)))
@@ -282,25 +326,38 @@ def layer_file(folder: Path, layer: int) -> Path:
     return folder / f"layer_{layer:02d}.npy"
 
 
-class _LayerFiles:
-    """One memory-mapped file (n_stimuli, n_units) float32 a layer, filled row by row."""
+class LayerFiles:
+    """One memory-mapped file (n_rows, n_units) float32 a layer, filled row by row."""
 
-    def __init__(self, folder: Path, n_stimuli: int, widths: list[int]) -> None:
+    def __init__(self, folder: Path, widths: list[int]) -> None:
         self.widths = widths
         self._paths = [layer_file(folder, layer) for layer in range(len(widths))]
         self._written = 0
-        for path, width in zip(self._paths, widths, strict=True):
-            np.lib.format.open_memmap(path, "w+", dtype=np.float32, shape=(n_stimuli, width))
+        self._maps = self._map()
+
+    @classmethod
+    def new(cls, folder: Path, n_rows: int, widths: list[int]) -> LayerFiles:
+        """Files of zeros in a folder."""
+        for layer, width in enumerate(widths):
+            path = layer_file(folder, layer)
+            np.lib.format.open_memmap(path, "w+", dtype=np.float32, shape=(n_rows, width))
             if hasattr(os, "posix_fallocate"):
                 # A full disk is an error here and a killed process once it is mapped.
                 with path.open("rb+") as file:
                     os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
-        self._maps = self._map()
+        return cls(folder, widths)
+
+    def __enter__(self) -> LayerFiles:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def _map(self) -> list[Any]:
         return [np.load(path, mmap_mode="r+", allow_pickle=False) for path in self._paths]
 
     def write(self, rows: IntArray, values: list[NDArray[np.float32]]) -> None:
+        """Write the rows of all layers."""
         for target, value in zip(self._maps, values, strict=True):
             target[rows] = value
             self._written += value.nbytes
@@ -315,4 +372,5 @@ class _LayerFiles:
             target[rows] = target[first[rows]]
 
     def close(self) -> None:
+        """Let the files go."""
         self._maps = []

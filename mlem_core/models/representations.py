@@ -18,15 +18,19 @@ from mlem_core.base.typing import Counted
 from mlem_core.data.columns import coded
 from mlem_core.data.stimuli import StimulusSet, add_json
 from mlem_core.models.arrays import open_arrays
-from mlem_core.models.extraction import STANDARD, ExtractionOptions, extract, layer_file
+from mlem_core.models.extraction import (
+    STAGE,
+    STANDARD,
+    VERSION,
+    ExtractionOptions,
+    extract,
+    layer_file,
+)
 from mlem_core.models.loaded import LoadedModel
 from mlem_core.models.loading import open_model
 from mlem_core.models.registry import identity
 from mlem_core.models.tokens import SPECIAL_TOKENS, pooling_text
 from mlem_core.storage.store import Store
-
-_STAGE = "representations"
-VERSION = 2  # counted up when the same inputs give other arrays
 
 
 @dataclass(frozen=True)
@@ -93,7 +97,7 @@ def from_model(
     """
     report = progress or (lambda done, total: None)
     n_sentences = len(set(stimuli.sentences))
-    depends_on = _depends_on(stimuli, model, options)
+    whole = depends_on(stimuli, model, options)
 
     # No `Stage`: the arrays are larger than memory and written as they are computed.
     def make(folder: Path) -> None:
@@ -104,7 +108,7 @@ def from_model(
         facts = extract(stimuli, loaded, folder, options, report)
         (folder / "facts.json").write_text(json.dumps(facts, indent=1))
 
-    folder = store.entry(_STAGE, VERSION, make, lambda: report(0, n_sentences), **depends_on)
+    folder = store.entry(STAGE, VERSION, make, lambda: report(0, n_sentences), **whole)
     report(n_sentences, n_sentences)
     return _stored(folder, stimuli, model)
 
@@ -116,13 +120,20 @@ def find(
     options: ExtractionOptions = STANDARD,
 ) -> Representations | None:
     """What `from_model` would give if that is in the store, else None; loads no model."""
-    folder = store.find(_STAGE, VERSION, **_depends_on(stimuli, model, options))
+    folder = store.find(STAGE, VERSION, **depends_on(stimuli, model, options))
     return None if folder is None else _stored(folder, stimuli, model)
 
 
-def _depends_on(
+def depends_on(
     stimuli: StimulusSet, model: str | LoadedModel, options: ExtractionOptions
 ) -> dict[str, str]:
+    """What hidden states depend on, beside `STAGE` and `VERSION` the key of their entry.
+
+    Raises
+    ------
+    InputError
+        There is no such model, choice of special tokens or pooling.
+    """
     if options.special_tokens not in SPECIAL_TOKENS:
         raise unknown("choice of special tokens", options.special_tokens, SPECIAL_TOKENS)
     return {

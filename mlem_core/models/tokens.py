@@ -55,6 +55,11 @@ class TokenizedStimuli:
     special: tuple[list[str], list[str]]
     n_unknown: int
 
+    @property
+    def lengths(self) -> np.ndarray:
+        """(n_sentences,) how many tokens each has."""
+        return np.array([len(ids) for ids in self.tokens])
+
 
 def tokenize(
     stimuli: StimulusSet, loaded: LoadedModel, special_tokens: str = "model"
