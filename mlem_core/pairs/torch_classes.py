@@ -46,8 +46,9 @@ def classes_of(values: torch.Tensor, to: TorchMap) -> torch.Tensor:
     """The classes (n,) of distances (n,) float64: those of `kernels.classes.classes_of`."""
     import torch
 
-    # Adding 0 makes a zero of -0, of which the bits are others.
-    keys = ((values + 0.0).view(torch.int64) + (1 << to.dropped >> 1)) >> to.dropped
+    # A zero may have a sign. By its bits: arithmetic may take the smallest numbers for zeros.
+    bits = values.view(torch.int64) & ((1 << 63) - 1)
+    keys = (bits + (1 << to.dropped >> 1)) >> to.dropped
     segment = torch.bucketize(keys, to.inner, right=True)
     within = (keys - to.knots[segment]).double() * to.scale[segment]
     return to.base[segment] + within.long()

@@ -90,16 +90,18 @@ def test_a_report_is_chosen_worded_ordered_and_saved(app: App, page: Page) -> No
     button(page, "Add to report").click()
     expect(page.get_by_text("Added to the report.")).to_be_visible()
     page.goto(app.url + "/report?analysis=example")
+    # Another test may have put its own here before; the button is drawn after all of them.
+    expect(button(page, "Download the report")).to_be_visible()
     settled(page)
-    # Another test has put its own here before.
-    while page.get_by_role("textbox", name="Title").count() > 1:
+    titles = page.get_by_role("textbox", name="Title")
+    for left in range(titles.count() - 1, 0, -1):
         button(page, "Remove").first.click()
+        expect(titles).to_have_count(left)
         settled(page)
     button(page, "Add a figure").click()
     button(page, "Similarity of every two layers").click()
     settled(page)
     page.keyboard.press("Escape")
-    titles = page.get_by_role("textbox", name="Title")
     expect(titles).to_have_count(2)
     expect(titles.first).to_have_value("What makes mini-gpt2:6 and mini-mamba:11 alike")
     button(page, "Down").first.click()
