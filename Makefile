@@ -18,7 +18,7 @@ app: setup  ## serve the app on http://localhost:8501 (PORT=8600: on another por
 
 test: setup  ## run all tests, those in a browser beside the others (ARGS="-k pairs": some of them)
 	@$(PYTHON) scripts/find_browser.py
-	@$(PYTHON) -m pytest -n 3 --dist loadscope $(ARGS)
+	@$(PYTHON) -m pytest -n 2 --dist loadscope $(ARGS)
 
 lint: setup  ## check style, format and types
 	@$(PYTHON) -m ruff check .

@@ -104,6 +104,9 @@ def test_relative_clauses_are_downloaded_cut_down_and_run(
 ) -> None:
     page.goto(app.url + "/new?models=mini-bert&layers=0,6&folds=3")
     page.get_by_role("button", name="Examples to start from").click()
+    settled(page)
+    # Where it rests, the mouse may call up what another button says, over this one.
+    page.mouse.move(0, 0)
     with page.expect_download() as waiting:
         page.get_by_role("button", name="relative-clauses").click()
     whole = pd.read_csv(waiting.value.path(), dtype=str, keep_default_na=False)

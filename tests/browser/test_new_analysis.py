@@ -178,6 +178,13 @@ def test_a_file_on_its_way_is_lost_by_no_step_and_waited_for(
     """A slow line: each file arrives when the test lets it."""
     held: list[Route] = []
     page.route("**/_stcore/upload_file/**", lambda route: held.append(route))
+
+    def let_go() -> None:
+        # The page says that a file is coming before the browser asks to send it.
+        while not held:
+            page.wait_for_timeout(50)
+        held.pop().continue_()
+
     page.goto(f"{app.url}/new?models=mini-bert")
     run_button = page.get_by_role("button", name="Run", exact=True)
     expect(run_button).to_be_enabled()
@@ -192,7 +199,7 @@ def test_a_file_on_its_way_is_lost_by_no_step_and_waited_for(
     expect(run_button).to_have_count(0)
     settled(page)
     picture(page, "new-coming")
-    held.pop().continue_()
+    let_go()
     expect(page.get_by_role("combobox", name="Role of note")).to_be_visible()
     expect(coming).to_be_hidden()
     expect(page.get_by_text("Runs mini-bert on small_set.csv")).to_be_visible()
@@ -205,7 +212,7 @@ def test_a_file_on_its_way_is_lost_by_no_step_and_waited_for(
     expect(coming).to_be_visible()
     expect(page.get_by_role("button", name="2 Roles")).to_have_count(0)
     expect(run_button).to_have_count(0)
-    held.pop().continue_()
+    let_go()
     expect(page.get_by_text("array V1 of brain.npz has 9 rows")).to_be_visible()
     expect(page.get_by_role("button", name="2 Roles")).to_be_visible()
 
