@@ -6,9 +6,19 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
+from hypothesis import strategies as st
 from scipy.spatial.distance import pdist
 from scipy.stats import rankdata, spearmanr
 from sklearn.linear_model import Ridge
+
+_POSITIVE = st.floats(min_value=0.0, allow_nan=False, allow_infinity=False)
+# Distances that classes are drawn from and others that are put into them, and how many there are.
+CLASSES = {
+    "sample": st.lists(_POSITIVE, min_size=1, max_size=60),
+    "values": st.lists(_POSITIVE, min_size=2, max_size=60),
+    "n_classes": st.sampled_from([64, 1024, 2**16]),
+    "n_pairs": st.sampled_from([1, 10, 10**4, 10**9]),
+}
 
 
 def random_features(n: int, seed: int = 0) -> pd.DataFrame:

@@ -286,7 +286,7 @@ def test_separators_decimals_and_marks_by_name():
 # --- any table -------------------------------------------------------------------------------
 
 CELL = st.text(st.characters(codec="utf-8", exclude_characters="\0\r\n"), max_size=8)
-ROW = st.tuples(CELL, CELL, st.floats(-1e6, 1e6, width=32, allow_subnormal=False))
+ROW = st.tuples(CELL, CELL, st.floats(-1e6, 1e6, width=32))
 
 
 @settings(max_examples=150)

@@ -6,7 +6,6 @@ import explicit
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 from scipy.stats import rankdata, spearmanr
 
 from mlem_core.base.errors import InputError
@@ -177,16 +176,7 @@ def test_threads_change_nothing(kind, workers, monkeypatch):
     np.testing.assert_array_equal(one.training_ranks, several.training_ranks)
 
 
-# No subnormal ones: a library in the same process may have switched them off.
-POSITIVE = st.floats(min_value=0.0, allow_nan=False, allow_infinity=False, allow_subnormal=False)
-
-
-@given(
-    sample=st.lists(POSITIVE, min_size=1, max_size=60),
-    values=st.lists(POSITIVE, min_size=2, max_size=60),
-    n_classes=st.sampled_from([64, 1024, 2**16]),
-    n_pairs=st.sampled_from([1, 10, 10**4, 10**9]),
-)
+@given(**explicit.CLASSES)
 def test_a_lower_distance_has_no_higher_class(sample, values, n_classes, n_pairs):
     to = class_map(np.array(sample), n_classes, n_pairs)
     values = np.sort(np.concatenate((values, sample, [0.0, 1e-300, 1.0, 1e300])))

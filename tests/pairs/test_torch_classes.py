@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given
-from hypothesis import strategies as st
 from scipy.stats import rankdata, spearmanr
 
 from mlem_core.estimators.ridge import RidgeMLEM
@@ -126,15 +125,7 @@ def test_all_equal(device):
         assert not getattr(found, name).any()
 
 
-POSITIVE = st.floats(min_value=0.0, allow_nan=False, allow_infinity=False, allow_subnormal=False)
-
-
-@given(
-    sample=st.lists(POSITIVE, min_size=1, max_size=60),
-    values=st.lists(POSITIVE, min_size=2, max_size=60),
-    n_classes=st.sampled_from([64, 1024, 2**16]),
-    n_pairs=st.sampled_from([1, 10, 10**4, 10**9]),
-)
+@given(**explicit.CLASSES)
 def test_classes_are_those_of_the_cpu(sample, values, n_classes, n_pairs):
     to = class_map(np.array(sample), n_classes, n_pairs)
     values = np.concatenate((values, sample, [0.0, -0.0, 1e-300, 1.0, 1e300]))
