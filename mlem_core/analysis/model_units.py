@@ -12,7 +12,7 @@ from pathlib import Path
 
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
-from mlem_core.base.executor import executor
+from mlem_core.base.executor import executor, workers_sharing
 from mlem_core.base.parallel import look
 from mlem_core.base.typing import Progress, Report
 from mlem_core.data.stimuli import StimulusSet
@@ -29,8 +29,7 @@ def extracted_there(
 
     Where they do not share it, and on this machine, nothing is done: models run here.
     """
-    where = executor()
-    if where.is_here or not where.shares(store.root):
+    if workers_sharing(store.root) is None:
         return {}
     n_shards = shards.count_shards(stimuli)
     missing: list[ShardedModel] = []

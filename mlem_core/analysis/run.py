@@ -16,7 +16,7 @@ from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.analysis.transforms import kept_stimuli, stimuli_kept, view
 from mlem_core.base.bars import reporting
 from mlem_core.base.errors import InputError
-from mlem_core.base.executor import executor
+from mlem_core.base.executor import workers_sharing
 from mlem_core.base.text import span
 from mlem_core.base.typing import IntArray, Layer, Progress, Report
 from mlem_core.data.folds import FEWEST_TESTED, stimulus_folds, tested
@@ -63,8 +63,8 @@ def run_ahead(specs: Sequence[AnalysisSpec], store: Store, done: Callable[[int],
     ----------
     done : called with how many have been run
     """
-    where = executor()
-    if where.is_here or not where.shares(store.root):
+    where = workers_sharing(store.root)
+    if where is None:
         return
     shared = (store.root,)
     for number, _ in enumerate(where.each_of(_kept, specs, shared, folder=store.root), 1):

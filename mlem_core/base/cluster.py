@@ -108,6 +108,10 @@ class Cluster:
             raise self._gone() from error
         return found
 
+    def _seen(self, workers: dict[str, Any], now: float) -> None:
+        self._threads = {name: int(one["nthreads"]) for name, one in workers.items()}
+        self._without = now
+
     def _look(self, work: _Work) -> None:
         """See who is there, a few times a second at most."""
         if self._client.status != "running":
@@ -116,9 +120,8 @@ class Cluster:
         if now - self._looked < _LOOK:
             return
         self._looked = now
-        there = {name: int(one["nthreads"]) for name, one in self._workers().items()}
-        if there:
-            self._threads, self._without = there, now
+        if there := self._workers():
+            self._seen(there, now)
         elif now - self._without > WORKERS:
             raise InputError(
                 f"no worker is left at {self._name}; start some and run it again: what was done is "
@@ -142,8 +145,7 @@ class Cluster:
                     "with dask worker."
                 )
             time.sleep(0.1)
-        self._threads = {name: int(one["nthreads"]) for name, one in there.items()}
-        self._without = time.monotonic()
+        self._seen(there, time.monotonic())
         # By name: what a worker without the package cannot read is its error.
         for name, found in self._client.run(about_here, on_error="return").items():
             if isinstance(found, Exception):

@@ -131,6 +131,12 @@ def executor() -> Executor:
     return _current.get()
 
 
+def workers_sharing(folder: Path) -> Executor | None:
+    """The workers of a cluster, if all of them see a folder of this process; else None."""
+    where = _current.get()
+    return None if where.is_here or not where.shares(folder) else where
+
+
 @contextmanager
 def computing_on(cluster: Any = None) -> Iterator[Executor]:
     """Do what follows on a cluster, which is left at the end, and stopped if it was started here.

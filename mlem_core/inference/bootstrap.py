@@ -6,6 +6,7 @@ often each counts. The metric models keep the weights that they were fitted with
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -100,6 +101,12 @@ class ScoreReplicates:
     ceiling: FloatArray
     importance: FloatArray
 
+    @classmethod
+    def joined(cls, parts: Iterable[ScoreReplicates]) -> ScoreReplicates:
+        """All replicates, those of the first part first."""
+        columns = zip(*(vars(part).values() for part in parts), strict=True)
+        return cls(*map(np.concatenate, columns))
+
     @property
     def values(self) -> FloatArray:
         """(n_replicates, n_layers, 2 + n_parts) ρ, ceiling and importances."""
@@ -124,8 +131,7 @@ def score_replicates(
     importance : False leaves it 0, which is quicker
     """
     shared = bare(pairs), coefficients, importance
-    parts = [vars(one).values() for one in by_share(_of_models, shared, weights)]
-    return ScoreReplicates(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    return ScoreReplicates.joined(by_share(_of_models, shared, weights))
 
 
 def _of_models(

@@ -39,7 +39,7 @@ def of_size(units: Units) -> tuple[str, ...]:
 
 def drawn_of(n_stimuli: int, n_pairs: int) -> str:
     """What intervals draw again where not all pairs are compared; empty where they are."""
-    if all_pairs(n_stimuli) <= min(n_pairs, BUDGET):
+    if _all_compared(n_stimuli, n_pairs):
         return ""
     part = f"about {min(n_pairs, RESAMPLED) / 1e6:.0f} million" if n_pairs > RESAMPLED else "all"
     return (
@@ -50,13 +50,17 @@ def drawn_of(n_stimuli: int, n_pairs: int) -> str:
 
 def permuted_of(n_stimuli: int, n_pairs: int) -> str:
     """Whose labels are permuted where not all pairs are compared; empty where they are."""
-    if all_pairs(n_stimuli) <= min(n_pairs, BUDGET):
+    if _all_compared(n_stimuli, n_pairs):
         return ""
     some = min(n_stimuli, PERMUTED)
     return (
         f"Labels are permuted among about {some:,} of the {n_stimuli:,} stimuli (whole "
         "sentences of every fold, all of their pairs): a test of all of them would find more."
     )
+
+
+def _all_compared(n_stimuli: int, n_pairs: int) -> bool:
+    return all_pairs(n_stimuli) <= min(n_pairs, BUDGET)
 
 
 def how_computed(estimator: str, units: Units) -> str:

@@ -83,8 +83,7 @@ def refitted_scores(
         `mlem_core.estimators.registry.EstimatorSpec`
     """
     shared = bare(pairs), fit
-    parts = [vars(one).values() for one in by_share(_refitted, shared, weights, progress)]
-    return ScoreReplicates(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    return ScoreReplicates.joined(by_share(_refitted, shared, weights, progress))
 
 
 def _refitted(

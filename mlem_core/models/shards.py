@@ -99,11 +99,11 @@ class ShardedModel:
 
     def folder(self, store: Store, number: int) -> Path:
         """Where the entry of a shard is, once it is there."""
-        return store.root / SHARDS / store.key(SHARDS, VERSION, **self.shard_key(number))
+        return store.folder(SHARDS, VERSION, **self.shard_key(number))
 
     def whole(self, store: Store) -> Path:
         """Where the entry of all sentences is, once it is there."""
-        return store.root / STAGE / store.key(STAGE, VERSION, **self.depends_on)
+        return store.folder(STAGE, VERSION, **self.depends_on)
 
     def there(self, store: Store) -> tuple[int, ...]:
         """The shards that are done."""

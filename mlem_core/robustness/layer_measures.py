@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.maps import representations_of
 from mlem_core.analysis.transforms import outlier_units, variances
-from mlem_core.base.executor import executor, results
+from mlem_core.base.executor import results, workers_sharing
 from mlem_core.base.parallel import cores, in_order
 from mlem_core.base.typing import FloatArray, Layer, Progress, Report
 from mlem_core.pairs.designs import PairDesign, resampled_part, row_slices
@@ -116,8 +116,8 @@ def layer_table(
         report(Progress("audit", None, done, n, "layers"))
 
     told(0)
-    where = executor()
-    if where.is_here or not where.shares(store.root):
+    where = workers_sharing(store.root)
+    if where is None:
         rows = []
         for row in in_order(partial(_row, audited, store.root), analysis.layers, cores()):
             rows.append(row)
