@@ -86,8 +86,10 @@ def layer_tables(
     folds, resolved = coding
     design = PairDesign.of(folds, spec.pairs or None, spec.seed)
 
+    unit = "parts of layers" if in_classes(design, spec.memory_bytes) else "layers"
+
     def progress(done: int, total: int) -> None:
-        report(Progress("pair tables", None, done, total, "layers"))
+        report(Progress("pair tables", None, done, total, unit))
 
     on_cluster: list[LayerUnits | None] = []
 
@@ -130,7 +132,7 @@ def _made(
     design = index.design
     scores = DesignScores(spec.estimator, spec.interactions)
     if units is None:
-        found = _here(index, spec, sources, (scores, store), progress)
+        found = _here(index, spec, sources, scores, store, progress)
     else:
         found = units.passed(scores, progress)
     kept = [i for i in range(len(sources)) if i not in found.errors]
@@ -155,12 +157,12 @@ def _here(
     index: PairIndex,
     spec: AnalysisSpec,
     sources: Mapping[Layer, Representations],
-    kept_in: tuple[DesignScores, Store],
+    scores: DesignScores,
+    store: Store,
     progress: Counted,
 ) -> Passed:
     """The pass over the pairs of all layers by the cores of this machine."""
     design, errors = index.design, dict[int, InputError]()
-    scores, store = kept_in
     with PairRanks(len(sources), design.n_pairs, store.root) as ranks:
 
         def failed(position: int, error: InputError) -> None:
@@ -203,8 +205,9 @@ def _units(
     for (model, number), source in sources.items():
         name, distance = f"{model} layer {number}", spec.distance_of(model)
         works.append(LayerWork(distance, name, True, True, spec.device, spec.memory_bytes))
-        own = {"layers": [[source.identity, number]], "distance": distance}
-        keys.append({**depends_on, **own, "interactions": spec.interactions})
+        # Of this analysis alone: another one that is done at the same time forgets its own.
+        own = {"layer": [source.identity, number], "interactions": spec.interactions}
+        keys.append({"of": dict(depends_on), **own})
     return LayerUnits(index, sources, works, keys, store, executor())
 
 

@@ -10,7 +10,8 @@ come back to be kept here.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+import shutil
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -19,36 +20,41 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mlem_core.analysis.in_parts import TiledLayer, passed_in_parts, products_in_parts
 from mlem_core.analysis.pair_errors import DesignScores, OfDesigns
 from mlem_core.base.errors import InputError
 from mlem_core.base.executor import Executor
-from mlem_core.base.parallel import each
+from mlem_core.base.parallel import cores, each
 from mlem_core.base.typing import Counted, FloatArray, Layer
 from mlem_core.base.worker import Big
 from mlem_core.models.representations import Representations
-from mlem_core.pairs.build import LayerWork, assembled, one_layer
+from mlem_core.pairs.build import LayerWork, assembled, distances_of, in_classes, one_layer
+from mlem_core.pairs.classes import pieces_of_work
 from mlem_core.pairs.layer_sums import LayerSums
 from mlem_core.pairs.patterns import PairIndex
-from mlem_core.pairs.rank_classes import RankClasses
+from mlem_core.pairs.rank_classes import RankClasses, RankProducts
 from mlem_core.pairs.rank_files import RankFiles
-from mlem_core.pairs.rank_store import correlations
+from mlem_core.pairs.rank_store import rsa_of_classes
 from mlem_core.pairs.tables import PairTables
 from mlem_core.pairs.torch_backend import cuda_device
 from mlem_core.storage.files import replacing
 from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
 
-_CLASSES, _DESIGNS = "classes.npz", "designs.npz"
-# A folder of the store for the ranks of all pairs, which are too many to be summed up in an entry.
-_RANKS = "layer-ranks"
+# Folders of the store: the ranks of all pairs, which are too many to be summed up in an entry, and
+# what is found of the parts of a large layer.
+_RANKS, _TILES = "layer-ranks", "layer-tiles"
+
+
+_SUMS, _CLASSES, _DESIGNS = "sums.npz", "classes.npz", "designs.npz"
 
 
 @dataclass(frozen=True)
 class LayerParts:
-    """What the pass over a layer's pairs gives, see `mlem_core.pairs.build.LayerFound`.
+    """See `mlem_core.pairs.build.LayerFound`.
 
     classes : those of `RankClasses`, and `ranks` and `bound`
-    designs : see `DesignScores`
+    designs : see `mlem_core.analysis.pair_errors.DesignScores`
     """
 
     sums: LayerSums
@@ -58,7 +64,7 @@ class LayerParts:
 
     def save(self, folder: Path) -> None:
         """Write it into an existing folder, but for the ranks."""
-        np.savez(folder / "sums.npz", **{k: v for k, v in vars(self.sums).items() if v is not None})
+        np.savez(folder / _SUMS, **{k: v for k, v in vars(self.sums).items() if v is not None})
         if self.classes is not None:
             np.savez(folder / _CLASSES, **self.classes)
         if self.designs is not None:
@@ -67,10 +73,9 @@ class LayerParts:
     @classmethod
     def load(cls, folder: Path) -> LayerParts:
         """Read what `save` wrote."""
-        sums = _numbers(folder / "sums.npz")
         classes, designs = folder / _CLASSES, folder / _DESIGNS
         return cls(
-            LayerSums(**sums),
+            LayerSums(**_numbers(folder / _SUMS)),
             classes=_numbers(classes) if classes.exists() else None,
             designs=OfDesigns(**_numbers(designs)) if designs.exists() else None,
         )
@@ -109,11 +114,8 @@ def pass_over(
     def make() -> LayerParts:
         work = replace(item.work, device=cuda_device(item.work.device or "cpu"))
         found = one_layer(index, rows, work, parts=True)
-        classes = None
-        if found.classes is not None:
-            of, to = found.classes, found.classes.to._asdict()
-            classes = {**to, "ranks": of.ranks, "bound": of.bound}
         designs = scores.of(found.designs) if found.designs else None
+        classes = found.classes.as_arrays() if found.classes else None
         return LayerParts(found.sums, found.doubled, classes, designs)
 
     return make() if root is None else _kept(Store(root), item.key, make)
@@ -132,6 +134,10 @@ def _kept(store: Store, key: dict[str, Any], make: Callable[[], LayerParts]) -> 
         return replace(parts, doubled=None)
 
     return STAGE.kept(store, key, with_ranks)
+
+
+def _same(parts: LayerParts) -> LayerParts:
+    return parts
 
 
 def _ranks(store: Store, key: dict[str, Any]) -> Path:
@@ -173,7 +179,10 @@ class LayerUnits:
     executor: Executor
 
     def passed(self, scores: DesignScores, progress: Counted) -> Passed:
-        """Do what the store does not have, and put it together in the order of the layers."""
+        """Do what the store does not have, and put it together in the order of the layers.
+
+        `progress` is that of `mlem_core.pairs.build.PassOptions`.
+        """
         errors: dict[int, InputError] = {}
         there = self._there(scores, errors, progress)
         kept = [at for at in range(len(self.keys)) if at not in errors]
@@ -184,18 +193,17 @@ class LayerUnits:
         classes = {at: one.classes for at, one in there.items() if one.classes is not None}
         if classes:
             bound = max(float(one["bound"]) for one in classes.values())
-            return Passed(tables, errors, bound, self._rsa_of_classes(classes), None)
+            return Passed(tables, errors, bound, _rsa_of_classes(self, classes), None)
         paths = [
             _ranks(self.store, key) if at in there else None for at, key in enumerate(self.keys)
         ]
-        return Passed(tables, errors, 0.0, *self._rsa(paths))
+        return Passed(tables, errors, 0.0, *_rsa(self, paths))
 
     def _there(
         self, scores: DesignScores, errors: dict[int, InputError], progress: Counted
     ) -> dict[int, LayerParts]:
         """What each layer gives, its ranks being in the store; those without go into `errors`."""
         store, n_layers = self.store, len(self.keys)
-        shared = self.executor.shares(store.root)
         found = {}
         for at, key in enumerate(self.keys):
             parts = STAGE.find(store, key)
@@ -203,27 +211,76 @@ class LayerUnits:
                 found[at] = parts
             elif parts is not None:
                 store.remove(STAGE.name, STAGE.version, **key)
+        design, memory = self.index.design, self.works[0].memory
+        large = in_classes(design, memory)
+        pieces = pieces_of_work(design.n_pairs, memory) if large else 1
+
+        def told(number: int = 0) -> None:
+            done = len(found) + len(errors)
+            progress(done * pieces + number, n_layers * pieces)
+
+        told()
         missing = [at for at in range(n_layers) if at not in found]
-        progress(len(found), n_layers)
-        done = self.executor.each_of(
-            pass_over,
-            (self._item(at, shared) for at in missing),
-            (replace(self.index), scores, store.root if shared else None),
-            store.root if shared else None,
-        )
-        for number, given in done:
-            at = missing[number]
+        for at, given in self._done(missing, scores, told):
             if isinstance(given, InputError):
                 errors[at] = given
                 if len(errors) == n_layers:
                     raise errors[0]
             else:
-                # What came from a worker that does not share the store is kept here.
-                found[at] = (
-                    given if shared else _kept(store, self.keys[at], lambda given=given: given)  # type: ignore[misc]
-                )
-            progress(len(found) + len(errors), n_layers)
+                found[at] = given
+            told()
         return found
+
+    def _done(
+        self, missing: list[int], scores: DesignScores, done: Callable[[int], None]
+    ) -> Iterator[tuple[int, LayerParts | InputError]]:
+        """What is found of the layers that are missing, as they are done."""
+        store = self.store
+        shared = self.executor.shares(store.root)
+        if self.in_parts:
+            for at in missing:
+                yield at, self._by_parts(at, done)
+            return
+        given = self.executor.each_of(
+            pass_over,
+            (self._item(at, shared) for at in missing),
+            (replace(self.index), scores, store.root if shared else None),
+            store.root if shared else None,
+        )
+        for number, found in given:
+            at = missing[number]
+            if not shared and isinstance(found, LayerParts):
+                # What came from a worker that does not share the store is kept here.
+                found = _kept(store, self.keys[at], partial(_same, found))
+            yield at, found
+
+    @property
+    def in_parts(self) -> bool:
+        """Whether a layer is the work of all workers: it is large, and they share the store."""
+        work = self.works[0]
+        large = in_classes(self.index.design, work.memory)
+        on_gpu = cuda_device(work.device or "cpu") is not None
+        return large and not on_gpu and self.executor.shares(self.store.root)
+
+    def _by_parts(self, at: int, done: Callable[[int], None]) -> LayerParts | InputError:
+
+        def make() -> LayerParts:
+            index, layer = replace(self.index), self.placed(at)
+            sums, classes = passed_in_parts(index, layer, self.executor, done)
+            return LayerParts(sums, classes=classes)
+
+        try:
+            return STAGE.kept(self.store, self.keys[at], make)
+        except InputError as error:
+            return error
+
+    def placed(self, at: int) -> TiledLayer:
+        """A layer as its parts are done, what they need being in its folder."""
+        (_, number), source = list(self.sources.items())[at]
+        return TiledLayer.placed(source, number, self.works[at], self._folder(at))
+
+    def _folder(self, at: int) -> Path:
+        return self.store.root / _TILES / self.store.key(STAGE.name, STAGE.version, **self.keys[at])
 
     def _item(self, at: int, shared: bool) -> Any:
         (_, number), source = list(self.sources.items())[at]
@@ -232,36 +289,39 @@ class LayerUnits:
             return LayerItem(source, *about)
         return Big(lambda: LayerItem(np.asarray(source[number]), *about))
 
-    def _rsa(self, paths: list[Path | None]) -> tuple[FloatArray, FloatArray | None]:
-        design, store = self.index.design, self.store
-        files = RankFiles(tuple(paths), design.n_pairs)
-        spans = [(0, design.n_pairs)]
-        if not design.is_complete:
-            edges = [int(one) for one in design.starts[design.parts]]
-            spans += itertools.pairwise(edges)
-        rsa = files.rsa(spans, self.executor, store.root)
-        return rsa[0], None if design.is_complete else rsa[1:]
-
-    def _rsa_of_classes(self, classes: Mapping[int, Mapping[str, Any]]) -> FloatArray:
-        from mlem_core.pairs.build import distances_of
-        from mlem_core.pairs.kernels.classes import ClassMap
-        from mlem_core.pairs.rank_classes import products_of_ranks
-
-        layers, found = list(self.sources.items()), {}
-        for at, given in classes.items():
-            (_, number), source = layers[at]
-            distances = distances_of(
-                self.index, partial(source.__getitem__, number), self.works[at]
-            )
-            to = ClassMap(*(given[name] for name in ClassMap._fields))
-            found[at] = RankClasses(distances, to, given["ranks"], float(given["bound"]))
-        return correlations(products_of_ranks(found, len(layers)))
-
     def forget(self) -> None:
         """Remove the entries of the layers, once the tables of all are kept."""
 
-        def remove(key: dict[str, Any]) -> None:
+        def remove(at: int) -> None:
+            key = self.keys[at]
             self.store.remove(STAGE.name, STAGE.version, **key)
             _ranks(self.store, key).unlink(missing_ok=True)
+            shutil.rmtree(self._folder(at), ignore_errors=True)
 
-        each(remove, self.keys, 8)
+        each(remove, range(len(self.keys)), 8)
+
+
+def _rsa(units: LayerUnits, paths: list[Path | None]) -> tuple[FloatArray, FloatArray | None]:
+    design, store = units.index.design, units.store
+    files = RankFiles(tuple(paths), design.n_pairs)
+    spans = [(0, design.n_pairs)]
+    if not design.is_complete:
+        edges = [int(one) for one in design.starts[design.parts]]
+        spans += itertools.pairwise(edges)
+    rsa = files.rsa(spans, units.executor, store.root)
+    return rsa[0], None if design.is_complete else rsa[1:]
+
+
+def _rsa_of_classes(units: LayerUnits, classes: Mapping[int, Mapping[str, Any]]) -> FloatArray:
+    layers, at = list(units.sources.items()), sorted(classes)
+    index, given = replace(units.index), [classes[k] for k in at]
+    if units.in_parts:
+        placed = [units.placed(k) for k in at]
+        products = products_in_parts(index, placed, given, units.executor)
+        return rsa_of_classes(products, at, len(layers))
+    found = []
+    for k, own in zip(at, given, strict=True):
+        (_, number), source = layers[k]
+        distances = distances_of(index, partial(source.__getitem__, number), units.works[k])
+        found.append(RankClasses.from_arrays(distances, own))
+    return rsa_of_classes(RankProducts(found, cores()).all(), at, len(layers))

@@ -8,9 +8,11 @@ works on the `PairTables` and never sees a pair again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +21,7 @@ from numpy.typing import NDArray
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import cores, one_thread_each
 from mlem_core.base.typing import FloatArray
-from mlem_core.pairs.classes import class_sums
+from mlem_core.pairs.classes import class_sums, class_sums_on, pieces_of_work
 from mlem_core.pairs.designs import PairDesign
 from mlem_core.pairs.distances import (
     can_be_tiled,
@@ -55,7 +57,8 @@ class PassOptions:
         independent designs that an incomplete design of the pairs is of
     failed : called with the position of a layer whose distances cannot be computed and the error;
         the layer is then left out of the tables. Without it the error is raised
-    progress : called with the number of layers done and their total
+    progress : called with the number of layers done and their total; where the pairs do not fit the
+        memory, of `mlem_core.pairs.classes.pieces_of_work` of all layers
     workers : threads; by default one a core
     device : of torch, a GPU; None is the CPU without torch
     memory : bytes for the pairs of a layer; where all pairs are compared and need more, they are
@@ -113,6 +116,13 @@ def pair_tables(
     workers = 1 if alone else min(options.workers or cores(), max(1, len(layers)))
     threads = max(1, (options.workers or cores()) // workers)
 
+    def told(position: int) -> Callable[[int], None] | None:
+        if options.progress is None or not of_classes:
+            return None
+        # These layers are done one after the other, and tell what is done of each.
+        tell, pieces = options.progress, pieces_of_work(n_pairs, options.memory)
+        return lambda number: tell(position * pieces + number, len(layers) * pieces)
+
     def one(position: int) -> LayerSums:
         work = LayerWork(
             each[position],
@@ -122,7 +132,8 @@ def pair_tables(
             options.device,
             options.memory,
         )
-        found = one_layer(index, layers[position], work, threads, options.of_design is not None)
+        designs, done = options.of_design is not None, told(position)
+        found = one_layer(index, layers[position], work, threads, designs, done)
         if options.of_design is not None and found.designs:
             options.of_design(position, found.designs)
         if options.keep_classes is not None and found.classes is not None:
@@ -131,7 +142,8 @@ def pair_tables(
             options.keep_ranks(position, found.doubled)
         return found.sums
 
-    return assembled(index, _of_all(one, len(layers), workers, options))
+    silent = replace(options, progress=None) if of_classes else options
+    return assembled(index, _of_all(one, len(layers), workers, silent))
 
 
 @dataclass(frozen=True)
@@ -165,19 +177,27 @@ class LayerFound(NamedTuple):
 
 
 def one_layer(
-    index: PairIndex, source: LayerSource, work: LayerWork, threads: int = 1, parts: bool = False
+    index: PairIndex,
+    source: LayerSource,
+    work: LayerWork,
+    threads: int = 1,
+    parts: bool = False,
+    done: Callable[[int], None] | None = None,
 ) -> LayerFound:
     """The pass over the pairs of one layer, the same with any number of threads.
 
-    `parts` says whether the tables from each part of an incomplete design are wanted too. Raises as
-    `pair_tables`.
+    `parts` says whether the tables from each part of an incomplete design are wanted too; `done` is
+    that of `mlem_core.pairs.classes.class_sums`. Raises as `pair_tables`.
     """
     design, name, train = index.design, work.name, work.train_ranks
     if in_classes(design, work.memory):
         distances = distances_of(index, source, work)
-        sums, classes = class_sums(
-            index, distances, train, memory=work.memory, threads=threads, device=work.device
-        )
+        if work.device:
+            found = class_sums_on(work.device, index, distances, train, memory=work.memory)
+        else:
+            memory = work.memory
+            found = class_sums(index, distances, train, memory=memory, threads=threads, done=done)
+        sums, classes = found
         return LayerFound(sums, classes=classes)
     rows = source()
     _check(rows, len(index.folds), name)
@@ -203,27 +223,40 @@ def _of_all(
     one: Callable[[int], LayerSums], n_layers: int, workers: int, options: PassOptions
 ) -> list[LayerSums]:
     """The sums of the layers that do not fail, `one` giving those of a layer."""
+    rows: list[LayerSums | None] = [None] * n_layers
     # The cores are shared out already: among the layers, or the bands of one.
-    with one_thread_each(), ThreadPoolExecutor(workers) as pool:
-        futures = {pool.submit(one, position): position for position in range(n_layers)}
-        rows: list[LayerSums | None] = [None] * n_layers
-        try:
-            for done, future in enumerate(as_completed(futures), 1):
-                try:
-                    rows[futures[future]] = future.result()
-                except InputError as error:
-                    if options.failed is None:
-                        raise
-                    options.failed(futures[future], error)
-                if options.progress is not None:
-                    options.progress(done, n_layers)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    with one_thread_each(), closing(_as_done(one, n_layers, workers)) as found:
+        for done, (position, result) in enumerate(found, 1):
+            try:
+                rows[position] = result()
+            except InputError as error:
+                if options.failed is None:
+                    raise
+                options.failed(position, error)
+            if options.progress is not None:
+                options.progress(done, n_layers)
     done_rows = [row for row in rows if row is not None]
     if not done_rows:
         raise InputError("no layer is left whose distances can be computed.")
     return done_rows
+
+
+def _as_done(
+    one: Callable[[int], LayerSums], n_layers: int, workers: int
+) -> Generator[tuple[int, Callable[[], LayerSums]]]:
+    """The position of each layer and what gives its result, as they are done."""
+    if workers == 1:
+        # In the thread that asks, which can be interrupted inside of a layer.
+        for position in range(n_layers):
+            yield position, partial(one, position)
+        return
+    with ThreadPoolExecutor(workers) as pool:
+        futures = {pool.submit(one, position): position for position in range(n_layers)}
+        try:
+            for future in as_completed(futures):
+                yield futures[future], future.result
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 def distances_of(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mlem_core.base.parallel import cores, in_order
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.pairs.rank_classes import RankClasses, products_of_ranks
+from mlem_core.pairs.rank_classes import RankClasses, RankProducts
 
 # Ranks of all layers up to this size stay in memory; larger ones go to a temporary file.
 IN_MEMORY_BYTES = 2**30
@@ -155,7 +155,9 @@ class PairRanks:
         if edges is not None:
             return np.stack([self._rsa(int(a), int(b)) for a, b in itertools.pairwise(edges)])
         if self._classes:
-            return correlations(products_of_ranks(self._classes, self.n_layers))
+            at = sorted(self._classes)
+            products = RankProducts([self._classes[k] for k in at], cores()).all()
+            return rsa_of_classes(products, at, self.n_layers)
         return self._rsa(0, self.n_pairs)
 
     def _rsa(self, first: int, last: int) -> FloatArray:
@@ -163,6 +165,13 @@ class PairRanks:
         sums = in_order(lambda one: part_sums(self.read, self.n_pairs, one), parts, cores())
         found = joined_sums(self.n_layers, parts, sums)
         return rsa_of(found, last - first, (first, last) == (0, self.n_pairs))
+
+
+def rsa_of_classes(products: FloatArray, layers: Sequence[int], n_layers: int) -> FloatArray:
+    """ρ (n_layers, n_layers) from the products of the layers that have classes; see `rsa_of`."""
+    found = np.zeros((n_layers, n_layers))
+    found[np.ix_(layers, layers)] = products
+    return correlations(found)
 
 
 def correlations(products: FloatArray) -> FloatArray:

@@ -26,6 +26,8 @@ TorchBand = Callable[[int, int], "torch.Tensor"]
 # Below this share of the squared norms, |x|² + |y|² - 2xy has lost too many digits.
 CANCELLATION = 1e-8
 CHUNK_ELEMENTS = 2**19
+# Of a tile whose distances are ranked in classes.
+TILE_ELEMENTS = 2**22
 # A matrix product of fewer rows is slower.
 CHUNK_ROWS = 128
 TORCH_ELEMENTS = 2**24

@@ -10,9 +10,9 @@ from scipy.stats import rankdata, spearmanr
 
 from mlem_core.base.errors import InputError
 from mlem_core.estimators.ridge import RidgeMLEM
-from mlem_core.pairs import classes, distances, patterns, rank_classes
+from mlem_core.pairs import class_passes, distances, patterns, rank_classes
 from mlem_core.pairs.build import PassOptions, pair_tables
-from mlem_core.pairs.classes import class_map
+from mlem_core.pairs.class_passes import class_map
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.distances import Distance, squared_distances
 from mlem_core.pairs.kernels.classes import classes_of
@@ -70,9 +70,9 @@ def index_of(missing: str = "ignore", folds: np.ndarray | None = None) -> PairIn
 
 def in_classes(monkeypatch, n: int = 2**14) -> None:
     """So many classes, and more than one tile."""
-    monkeypatch.setattr(classes, "CLASSES", n)
-    monkeypatch.setattr(classes, "FEWEST", n)
-    monkeypatch.setattr(classes, "TILE_ELEMENTS", 3000)
+    monkeypatch.setattr(class_passes, "CLASSES", n)
+    monkeypatch.setattr(class_passes, "FEWEST", n)
+    monkeypatch.setattr(class_passes, "TILE_ELEMENTS", 3000)
     monkeypatch.setattr(rank_classes, "TILE_ELEMENTS", 2000)
 
 
@@ -166,7 +166,7 @@ def test_missing_values_and_folds_over_both(missing, between, monkeypatch):
 def test_threads_change_nothing(kind, workers, monkeypatch):
     in_classes(monkeypatch)
     # All threads may count.
-    monkeypatch.setattr(classes, "FEWEST", 2**10)
+    monkeypatch.setattr(class_passes, "FEWEST", 2**10)
     index, (layer, distance) = index_of(), layer_of(kind)
     one, several = (
         tables_of(index, layer, distance, memory=2**17, workers=n) for n in (1, workers)

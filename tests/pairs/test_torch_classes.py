@@ -10,9 +10,9 @@ from hypothesis import given
 from scipy.stats import rankdata, spearmanr
 
 from mlem_core.estimators.ridge import RidgeMLEM
-from mlem_core.pairs import classes, torch_classes
+from mlem_core.pairs import class_passes, torch_classes
 from mlem_core.pairs.build import PassOptions, pair_tables
-from mlem_core.pairs.classes import class_map
+from mlem_core.pairs.class_passes import class_map
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.kernels.classes import classes_of
@@ -47,8 +47,8 @@ def index_of(missing: str = "ignore", folds: np.ndarray | None = None) -> PairIn
 @pytest.fixture(autouse=True)
 def few_classes(monkeypatch: pytest.MonkeyPatch) -> None:
     """And more than one tile, of the rows and of the stimuli of a band, whatever the memory."""
-    monkeypatch.setattr(classes, "CLASSES", 2**12)
-    monkeypatch.setattr(classes, "FEWEST", 2**12)
+    monkeypatch.setattr(class_passes, "CLASSES", 2**12)
+    monkeypatch.setattr(class_passes, "FEWEST", 2**12)
     monkeypatch.setattr(torch_classes, "FEWEST_PAIRS", 2100)
 
 
@@ -139,7 +139,7 @@ def test_classes_are_those_of_the_cpu(sample, values, n_classes, n_pairs):
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_rsa_is_that_of_scipy_within_the_bound(device, monkeypatch):
-    monkeypatch.setattr(classes, "CLASSES", 2**16)
+    monkeypatch.setattr(class_passes, "CLASSES", 2**16)
     features, index = explicit.random_features(N), index_of()
     layers = [explicit.random_layer(features, seed) for seed in range(3)]
     with PairRanks(3, index.design.n_pairs) as ranks:
