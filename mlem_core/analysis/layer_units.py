@@ -33,7 +33,7 @@ from mlem_core.pairs.classes import pieces_of_work
 from mlem_core.pairs.layer_sums import LayerSums
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.rank_classes import RankClasses, RankProducts
-from mlem_core.pairs.rank_files import RankFiles
+from mlem_core.pairs.rank_files import RankFiles, is_little
 from mlem_core.pairs.rank_store import rsa_of_classes
 from mlem_core.pairs.tables import PairTables
 from mlem_core.pairs.torch_backend import cuda_device
@@ -100,11 +100,13 @@ class LayerItem(NamedTuple):
 
 
 def pass_over(
-    index: PairIndex, scores: DesignScores, root: Path | None, item: LayerItem
+    index: PairIndex, scores: DesignScores, root: Path | None, little: bool, item: LayerItem
 ) -> LayerParts:
-    """What a worker does: the pass over one layer, kept in the store at `root` if it sees that.
+    """What a worker does: the pass over one layer.
 
-    Returns what is found, but for the ranks where they are kept.
+    Where it sees the store at `root`, ranks are left there, and the rest too if it is not little.
+
+    Returns what is found, but for the ranks where they are left.
     """
 
     def rows() -> NDArray[np.floating]:
@@ -118,30 +120,29 @@ def pass_over(
         classes = found.classes.as_arrays() if found.classes else None
         return LayerParts(found.sums, found.doubled, classes, designs)
 
-    return make() if root is None else _kept(Store(root), item.key, make)
+    if root is None:
+        return make()
+    store = Store(root)
+    return _without_ranks(store, item.key, make()) if little else _kept(store, item.key, make)
 
 
 def _kept(store: Store, key: dict[str, Any], make: Callable[[], LayerParts]) -> LayerParts:
     """What is found of a layer, now in the store; there its ranks are from now on."""
-
-    def with_ranks() -> LayerParts:
-        parts = make()
-        if parts.doubled is not None:
-            path = _ranks(store, key)
-            path.parent.mkdir(exist_ok=True)
-            with replacing(path) as temporary, temporary.open("wb") as file:
-                np.save(file, parts.doubled)
-        return replace(parts, doubled=None)
-
-    return STAGE.kept(store, key, with_ranks)
+    return STAGE.kept(store, key, lambda: _without_ranks(store, key, make()))
 
 
-def _same(parts: LayerParts) -> LayerParts:
-    return parts
+def _without_ranks(store: Store, key: dict[str, Any], parts: LayerParts) -> LayerParts:
+    """The same, the ranks being in a file of the store."""
+    if parts.doubled is not None:
+        path = _ranks(store, key)
+        path.parent.mkdir(exist_ok=True)
+        with replacing(path) as temporary:
+            parts.doubled.tofile(temporary)
+    return replace(parts, doubled=None)
 
 
 def _ranks(store: Store, key: dict[str, Any]) -> Path:
-    return store.root / _RANKS / f"{store.key(STAGE.name, STAGE.version, **key)}.npy"
+    return store.root / _RANKS / f"{store.key(STAGE.name, STAGE.version, **key)}.ranks"
 
 
 class Passed(NamedTuple):
@@ -194,15 +195,15 @@ class LayerUnits:
         if classes:
             bound = max(float(one["bound"]) for one in classes.values())
             return Passed(tables, errors, bound, _rsa_of_classes(self, classes), None)
-        paths = [
-            _ranks(self.store, key) if at in there else None for at, key in enumerate(self.keys)
-        ]
-        return Passed(tables, errors, 0.0, *_rsa(self, paths))
+        return Passed(tables, errors, 0.0, *_rsa(self, there))
 
     def _there(
         self, scores: DesignScores, errors: dict[int, InputError], progress: Counted
     ) -> dict[int, LayerParts]:
-        """What each layer gives, its ranks being in the store; those without go into `errors`."""
+        """What each layer gives, ranks that are not little being in the store.
+
+        Layers without any go into `errors`.
+        """
         store, n_layers = self.store, len(self.keys)
         found = {}
         for at, key in enumerate(self.keys):
@@ -221,15 +222,24 @@ class LayerUnits:
 
         told()
         missing = [at for at in range(n_layers) if at not in found]
-        for at, given in self._done(missing, scores, told):
-            if isinstance(given, InputError):
-                errors[at] = given
-                if len(errors) == n_layers:
-                    raise errors[0]
-            else:
-                found[at] = given
-            told()
+        try:
+            for at, given in self._done(missing, scores, told):
+                if isinstance(given, InputError):
+                    errors[at] = given
+                    if len(errors) == n_layers:
+                        raise errors[0]
+                else:
+                    found[at] = given
+                told()
+        except BaseException:
+            self._keep(found)
+            raise
         return found
+
+    def _keep(self, found: Mapping[int, LayerParts]) -> None:
+        """Keep what only this process has, for the run that goes on."""
+        for at, parts in found.items():
+            _kept(self.store, self.keys[at], lambda parts=parts: parts)  # type: ignore[misc]
 
     def _done(
         self, missing: list[int], scores: DesignScores, done: Callable[[int], None]
@@ -241,17 +251,18 @@ class LayerUnits:
             for at in missing:
                 yield at, self._by_parts(at, done)
             return
+        little = is_little(len(self.keys), self.index.design.n_pairs)
         given = self.executor.each_of(
             pass_over,
             (self._item(at, shared) for at in missing),
-            (replace(self.index), scores, store.root if shared else None),
+            (replace(self.index), scores, store.root if shared else None, little),
             store.root if shared else None,
         )
         for number, found in given:
             at = missing[number]
-            if not shared and isinstance(found, LayerParts):
+            if not shared and not little and isinstance(found, LayerParts):
                 # What came from a worker that does not share the store is kept here.
-                found = _kept(store, self.keys[at], partial(_same, found))
+                found = _kept(store, self.keys[at], lambda found=found: found)  # type: ignore[misc]
             yield at, found
 
     @property
@@ -294,16 +305,26 @@ class LayerUnits:
 
         def remove(at: int) -> None:
             key = self.keys[at]
-            self.store.remove(STAGE.name, STAGE.version, **key)
+            if self.store.folder(STAGE.name, STAGE.version, **key).exists():
+                self.store.remove(STAGE.name, STAGE.version, **key)
             _ranks(self.store, key).unlink(missing_ok=True)
             shutil.rmtree(self._folder(at), ignore_errors=True)
 
         each(remove, range(len(self.keys)), 8)
 
 
-def _rsa(units: LayerUnits, paths: list[Path | None]) -> tuple[FloatArray, FloatArray | None]:
+def _rsa(
+    units: LayerUnits, there: Mapping[int, LayerParts]
+) -> tuple[FloatArray, FloatArray | None]:
     design, store = units.index.design, units.store
-    files = RankFiles(tuple(paths), design.n_pairs)
+
+    def ranks(at: int) -> Path | NDArray[np.uint32] | None:
+        if at not in there:
+            return None
+        doubled = there[at].doubled
+        return _ranks(store, units.keys[at]) if doubled is None else doubled
+
+    files = RankFiles(tuple(map(ranks, range(len(units.keys)))), design.n_pairs)
     spans = [(0, design.n_pairs)]
     if not design.is_complete:
         edges = [int(one) for one in design.starts[design.parts]]

@@ -245,15 +245,14 @@ class _Work:
         raise self._gone()
 
     def submit(self, position: int, item: Any) -> None:
-        given = item
-        if isinstance(item, Big):
-            given = self._sent(item.load())
+        # What is wrapped is not searched for futures.
+        given = self._sent(item.load()) if isinstance(item, Big) else Sent(item)
         future = self._client.submit(
             unit,
             self._function,
             self._there,
             given,
-            *self._checks,
+            Sent(self._checks),
             key=f"mlem-{self._function.__name__}-{position}-{uuid.uuid4().hex}",
             pure=False,
             resources=self.needs,

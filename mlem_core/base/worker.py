@@ -103,9 +103,8 @@ def _alone() -> Any:
 def unit(
     function: Callable[..., Any],
     shared: Sent,
-    item: Any,
-    expected: dict[str, str],
-    token: Token | None,
+    item: Sent,
+    checks: Sent,
 ) -> Any:
     """`function(*shared, item)`, by a worker of a cluster.
 
@@ -117,6 +116,7 @@ def unit(
     from distributed import get_worker
 
     worker = get_worker()
+    expected, token = checks.value
     if wrong := _checked(worker.address, tuple(sorted(expected.items())), token):
         raise InputError(wrong)
     _alone()
@@ -128,5 +128,4 @@ def unit(
             raise Stopped
 
     with stopped_by(look):
-        own = item.value if isinstance(item, Sent) else item
-        return function(*shared.value, own)
+        return function(*shared.value, item.value)

@@ -1,4 +1,4 @@
-"""The ranks of all pairs in files, one a layer, that several processes read."""
+"""The ranks of all pairs, in a file for each layer that several processes read, or an array."""
 
 from __future__ import annotations
 
@@ -23,21 +23,33 @@ from mlem_core.pairs.rank_store import (
 
 # So many products of two ranks are a second's work: less than it takes to send it away.
 LITTLE = 2**33
+# Pairs of a layer that are ranked in a few tenths of a second: less is soon done again than kept.
+FEW = 2**22
+
+
+def is_little(n_layers: int, n_pairs: int) -> bool:
+    """Whether ranks of so many layers and pairs are not worth a file."""
+    return n_pairs <= FEW and n_layers**2 * n_pairs <= LITTLE
 
 
 @dataclass(frozen=True)
 class RankFiles:
-    """Twice the average ranks (n_pairs,) uint32 of each layer, in .npy files; None has none."""
+    """Twice the average ranks (n_pairs,) uint32 of each layer.
 
-    paths: tuple[Path | None, ...]
+    of_layer : the file that has them as they lie in memory, or they; None has none
+    """
+
+    of_layer: tuple[Path | NDArray[np.uint32] | None, ...]
     n_pairs: int
 
     def read(self, layers: tuple[int, int], first: int, last: int) -> NDArray[np.uint32]:
         """Those of the pairs first..last-1 in some layers."""
         found = np.zeros((layers[1] - layers[0], last - first), dtype=np.uint32)
-        for own, path in zip(found, self.paths[slice(*layers)], strict=True):
-            if path is not None:
-                own[:] = np.load(path, mmap_mode="r", allow_pickle=False)[first:last]
+        for own, ranks in zip(found, self.of_layer[slice(*layers)], strict=True):
+            if isinstance(ranks, Path):
+                own[:] = np.fromfile(ranks, np.uint32, last - first, offset=4 * first)
+            elif ranks is not None:
+                own[:] = ranks[first:last]
         return found
 
     def rsa(self, spans: Sequence[tuple[int, int]], executor: Executor, folder: Path) -> FloatArray:
@@ -45,14 +57,14 @@ class RankFiles:
 
         Parameters
         ----------
-        executor : computes the parts where its workers share `folder`, which the files are in
+        executor : computes the parts where its workers share `folder`, which the files are in, and
+            these are not a little
         """
-        n_layers = len(self.paths)
+        n_layers = len(self.of_layer)
         parts = [list(rank_parts(n_layers, *span)) for span in spans]
         every = [part for own in parts for part in own]
         found: list[RankSums]
-        pairs = sum(last - first for first, last in spans)
-        if n_layers**2 * pairs > LITTLE and executor.shares(folder):
+        if not is_little(n_layers, self.n_pairs) and executor.shares(folder):
             given = dict(executor.each_of(sums_of_part, every, (self,), folder))
             found = [_checked(given[at]) for at in range(len(every))]
         else:
