@@ -85,6 +85,8 @@ def passed_in_parts(
         executor, sum_part, parts, shared, lambda number: done(len(parts) + number), root
     )
     (found,) = results(executor, finish, [added(sums)], shared, None, root)
+    for part in parts:
+        _counts(layer, part).unlink(missing_ok=True)
     sums_of_layer, classes = found
     return sums_of_layer, classes
 

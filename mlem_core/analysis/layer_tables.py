@@ -15,13 +15,14 @@ from mlem_core.analysis.layer_units import LayerUnits, Passed
 from mlem_core.analysis.pair_errors import DesignScores
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
-from mlem_core.base.executor import executor
+from mlem_core.base.executor import executor, workers_sharing
 from mlem_core.base.parallel import cores
 from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer, Progress, Report
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.models.representations import Representations
 from mlem_core.pairs import tables_io
 from mlem_core.pairs.build import LARGE, LayerWork, PassOptions, in_classes, pair_tables
+from mlem_core.pairs.class_passes import bytes_of_counts
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.designs import PairDesign, n_pairs
 from mlem_core.pairs.patterns import PairIndex
@@ -220,6 +221,8 @@ def _check_room(
     rows = 3 * source[number].nbytes
     if in_classes(design, spec.memory_bytes):
         memory, disk = spec.memory_bytes + rows, 0
+        if workers_sharing(store.root) is not None:
+            disk = bytes_of_counts(pairs, spec.folds, spec.memory_bytes)
     elif not executor().is_here:
         # The memory of the workers is another; the ranks of all layers are files.
         memory, disk = 0, 4 * pairs * n_layers

@@ -103,6 +103,12 @@ def n_parts(n_pairs: int, memory: int) -> int:
     return min(MOST_PARTS, max(1, -(-PART_BYTES * n_pairs // memory)))
 
 
+def bytes_of_counts(n_pairs: int, n_folds: int, memory: int) -> int:
+    """What the counts of all parts take at most, where they are files."""
+    one = 4 * CLASSES * n_folds * (n_folds + 1) // 2
+    return n_parts(n_pairs, memory) * min(memory // 2, one)
+
+
 class Ranked(NamedTuple):
     """What `mlem_core.pairs.kernels.classes.fill_ranks` fills.
 

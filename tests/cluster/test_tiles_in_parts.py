@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mlem_core.analysis.in_parts import TiledLayer, passed_in_parts
+from mlem_core.analysis.in_parts import TiledLayer, count_part, passed_in_parts
 from mlem_core.analysis.maps import from_file
 from mlem_core.analysis.run import run
 from mlem_core.base.executor import Here
@@ -53,10 +53,14 @@ def test_the_parts_add_up_to_the_whole(large):
 
 def test_a_run_that_goes_on_counts_what_is_missing(large, tmp_path, monkeypatch):
     index, _, layer = large
-    first, _ = passed_in_parts(index, layer, Here(), lambda _: None)
+    parts = range(n_parts(index.design.n_pairs, MEMORY))
+    for part in parts:
+        count_part(index, layer, part)
     copy = tmp_path / "layer-tiles" / "key"
     shutil.copytree(layer.folder, copy)
     (copy / "counts-2.npy").unlink()
+    first, _ = passed_in_parts(index, layer, Here(), lambda _: None)
+    assert not list(layer.folder.glob("counts-*"))
     counted, counts = [], ClassPasses.counts
 
     def watched(self, parts):
