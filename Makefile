@@ -5,7 +5,7 @@ PYTHON := .venv/bin/python
 unexport PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help setup app test lint format docs bench gpu validate example lock clean
+.PHONY: help setup app test faults lint format docs bench gpu validate example lock clean
 
 help:  ## what can be made
 	@sed -n 's/^\([a-z]*\):.*##  *\(.*\)/make \1	\2/p' Makefile
@@ -19,6 +19,9 @@ app: setup  ## serve the app on http://localhost:8501 (PORT=8600: on another por
 test: setup  ## run all tests, those in a browser beside the others (ARGS="-k pairs": some of them)
 	@$(PYTHON) scripts/find_browser.py
 	@$(PYTHON) -m pytest -n 2 --dist loadscope $(ARGS)
+
+faults: setup  ## feed it hostile input, kill and damage it: the long tests (ARGS="-k tables": some of them)
+	@$(PYTHON) -m pytest -m faults --timeout 3600 tests/faults $(ARGS)
 
 lint: setup  ## check style, format and types
 	@$(PYTHON) -m ruff check .
