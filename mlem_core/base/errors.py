@@ -14,6 +14,10 @@ class InputError(ValueError):
     it in place; neither shows a traceback.
     """
 
+    def __init__(self, sentence: str) -> None:
+        # Names of files and columns, and what libraries say, may have line breaks in them.
+        super().__init__(" ".join(sentence.splitlines()))
+
 
 def unknown(kind: str, name: str, choices: Iterable[str]) -> InputError:
     """The error for a name that is none of `choices`, with the nearest of them."""

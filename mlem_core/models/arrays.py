@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import functools
+import lzma
+import math
 import re
 import struct
 import zipfile
@@ -18,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
+from mlem_core.base.text import short
 from mlem_core.models.files import first_line
 from mlem_core.models.mapped import (
     are_distances,
@@ -27,14 +30,26 @@ from mlem_core.models.mapped import (
     npz_array,
     safetensors_array,
 )
+from mlem_core.storage.room import check_memory
 from mlem_core.storage.store import sha256_file
 
-_LAYER = re.compile(r"layer_(\d+)")
+_LAYER = re.compile(r"layer_0*(\d+)", re.ASCII)
+_MOST_DIGITS = 6  # of the number of a layer
+MOST_LAYERS = 2_000
 SUFFIXES = (".npz", ".npy", ".safetensors", ".csv")
 # Kinds of safetensors' numbers: name there -> name in numpy; bfloat16 has none.
 _FLOATS = {"F16": "float16", "F32": "float32", "F64": "float64", "BF16": "bfloat16"}
 _BLOCK = 2**20  # bytes
 _WHOLE = ("I8", "I16", "I32", "I64", "U8", "U16", "U32", "U64", "BOOL")
+# What a damaged archive, or an array in it, leads to.
+_BROKEN = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, ValueError, TypeError,
+    LookupError, EOFError, RuntimeError, ArithmeticError,
+)  # fmt: skip
+_ADVICE = "choose fewer units, or save it as float32 without compression (numpy.savez)"
+# A larger array that is packed tighter was made to fill the memory: the numbers of a layer pack to
+# nine tenths, and to a tenth where most are 0.
+_MOST_PACKED, _LARGE = 200, 100_000_000
 
 
 @dataclass(frozen=True)
@@ -79,7 +94,7 @@ def open_arrays(path: Path, n_stimuli: int, *, distances: bool = False) -> Array
         bad: dict[int, str] = {}
         for layer, name in names.items():
             shape, problem, _ = described[name]
-            where = path.name if suffix in (".csv", ".npy") else f"array {name} of {path.name}"
+            where = path.name if suffix in (".csv", ".npy") else _where(name, path)
             if problem:
                 raise InputError(f"{where} {problem}.")
             if len(shape) != 2 or shape[1] == 0:
@@ -111,7 +126,7 @@ def open_arrays(path: Path, n_stimuli: int, *, distances: bool = False) -> Array
         digest=digest,
         names={layer: name for layer, name in names.items() if layer not in bad},
         dtypes={name: described[name][2] for name in names.values()},
-        read=lambda layer: _as_float(read(path, names[layer])),
+        read=lambda layer: _as_float(read(path, names[layer]), _where(names[layer], path)),
         left_out=tuple(bad.values()),
         named=not any(_LAYER.fullmatch(name) for name in names.values()),
     )
@@ -134,6 +149,11 @@ def _layers(path: Path, names: Iterable[str]) -> dict[int, str]:
         match = _LAYER.fullmatch(name)
         if match is None:
             continue
+        if len(match[1]) > _MOST_DIGITS:
+            raise InputError(
+                f"{_where(name, path)} has a number of {len(match[1])} digits; the number of a "
+                f"layer has at most {_MOST_DIGITS}."
+            )
         number = int(match[1])
         if number in layers:
             raise InputError(
@@ -145,15 +165,26 @@ def _layers(path: Path, names: Iterable[str]) -> dict[int, str]:
             f"{path.name} has no array at all; expected one a layer: layer_00, layer_01 ..., or "
             "names of your own such as V1."
         )
-    if not layers:
-        return dict(enumerate(names))
-    return dict(sorted(layers.items()))
+    layers = dict(sorted(layers.items())) if layers else dict(enumerate(names))
+    if len(layers) > MOST_LAYERS:
+        raise InputError(
+            f"{path.name} has {len(layers):,} layers; expected at most {MOST_LAYERS:,}, so put "
+            "those to be compared into a file of their own."
+        )
+    return layers
 
 
-def _as_float(array: NDArray[Any]) -> NDArray[np.floating]:
-    if array.dtype.kind == "f":
-        return array.astype(np.result_type(array.dtype, np.float32), copy=False)
-    return array.astype(np.float64)
+def _where(name: str, path: Path) -> str:
+    plain = name.isprintable() and len(name) <= 60
+    return f"array {name if plain else short(name)} of {path.name}"
+
+
+def _as_float(array: NDArray[Any], where: str) -> NDArray[np.floating]:
+    floats = array.dtype.kind == "f"
+    kind = np.result_type(array.dtype, np.float32) if floats else np.dtype(np.float64)
+    if array.dtype != kind:
+        check_memory(array.size * kind.itemsize, f"{where} as floats", _ADVICE)
+    return array.astype(kind, copy=False)
 
 
 def _shape(shape: tuple[int, ...]) -> str:
@@ -168,21 +199,44 @@ def _describe_npz(path: Path) -> _Described:
     described: _Described = {}
     try:
         with zipfile.ZipFile(path) as archive:
-            for member in archive.namelist():
-                with archive.open(member) as file:
-                    name = member.removesuffix(".npy")
-                    if not member.endswith(".npy"):
-                        described[name] = ((), "is no array", "")
-                        continue
-                    shape, _, dtype = npy_header(file)
-                    described[name] = (shape, _problem(dtype), str(dtype))
-                    if archive.getinfo(member).compress_type == zipfile.ZIP_STORED:
-                        # What is mapped later is checked against its checksum now.
-                        while file.read(_BLOCK):
-                            pass
-    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, RuntimeError) as error:
+            for member in archive.infolist():
+                name = member.filename.removesuffix(".npy")
+                described[name] = _describe_member(path, archive, member, name in described)
+    except InputError:
+        raise
+    except _BROKEN as error:
         raise _damaged(path, ".npz", error) from error
     return described
+
+
+def _describe_member(
+    path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo, seen: bool
+) -> tuple[tuple[int, ...], str, str]:
+    name = member.filename.removesuffix(".npy")
+    if seen:
+        raise InputError(f"{path.name} has two arrays named {short(name)}; expected one.")
+    if name.startswith("/") or ".." in name.split("/"):
+        raise InputError(
+            f"{path.name} has an array named {short(name)}, which leads out of it; expected names "
+            "such as layer_00."
+        )
+    if member.filename == name:
+        return (), "is no array", ""
+    if member.file_size > max(_LARGE, _MOST_PACKED * member.compress_size):
+        raise InputError(
+            f"{_where(name, path)} unpacks {member.compress_size:,} bytes to "
+            f"{member.file_size:,}, more than {_MOST_PACKED} times as many; expected an array of "
+            "numbers (save it with numpy.savez, which packs nothing)."
+        )
+    with archive.open(member) as file:
+        shape, _, dtype = npy_header(file)
+        if not dtype.hasobject and math.prod(shape) * dtype.itemsize > member.file_size:
+            raise ValueError(f"{name} has {member.file_size} bytes for the shape {shape}")
+        if member.compress_type == zipfile.ZIP_STORED:
+            # What is mapped later is checked against its checksum now.
+            while file.read(_BLOCK):
+                pass
+    return shape, _problem(dtype), str(dtype)
 
 
 def _problem(dtype: np.dtype[Any]) -> str:
@@ -190,6 +244,8 @@ def _problem(dtype: np.dtype[Any]) -> str:
         return "holds Python objects (a pickle), which are never read; expected numbers"
     if dtype.kind not in "fiub":
         return f"holds {dtype}; expected real numbers"
+    if dtype.itemsize > 8:
+        return f"holds {dtype}; expected floats of at most 64 bits"
     return ""
 
 
@@ -198,13 +254,18 @@ def _read_npz(path: Path, name: str) -> NDArray[Any]:
         mapped = npz_array(path, name)
         if mapped is not None:
             return mapped
+        with zipfile.ZipFile(path) as packed:
+            size = packed.getinfo(f"{name}.npy").file_size
+        check_memory(size, f"{_where(name, path)}, which is compressed,", _ADVICE)
         with np.load(path, allow_pickle=False) as archive:
             array: NDArray[Any] = archive[name]
             return array
-    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, struct.error) as error:
-        raise _damaged(path, ".npz", error) from error
+    except InputError:
+        raise
     except MemoryError as error:
-        raise InputError(f"array {name} of {path.name} does not fit into memory.") from error
+        raise InputError(f"{_where(name, path)} does not fit into memory; {_ADVICE}.") from error
+    except _BROKEN as error:
+        raise _damaged(path, ".npz", error) from error
 
 
 def _describe_npy(path: Path) -> _Described:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _BLOCK = 4_000_000  # numbers that are looked at a time
+_LONGEST_HEADER = 2**16  # bytes of an array's header; of numbers it takes some 100
 # Of safetensors, as NumPy calls them; it has no bfloat16.
 _TYPES = {
     "F16": "<f2", "F32": "<f4", "F64": "<f8", "BOOL": "?",
@@ -25,12 +26,25 @@ def npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
 
     Raises ValueError: it is in another format, or in a version of it that is not known.
     """
+    start = file.tell()
     version = np.lib.format.read_magic(file)
     if version not in ((1, 0), (2, 0)):
         raise ValueError(f"npy format {version}")
+    length = int.from_bytes(file.read(2 * version[0]), "little")
+    if length > _LONGEST_HEADER:
+        raise ValueError(f"a header of {length} bytes")
+    file.seek(start)
+    np.lib.format.read_magic(file)
     header = getattr(np.lib.format, f"read_array_header_{version[0]}_0")
-    found: tuple[tuple[int, ...], bool, np.dtype[Any]] = header(file)
-    return found
+    try:
+        shape, fortran, dtype = header(file)
+    except OSError:
+        raise
+    except Exception as error:  # NumPy evaluates it as Python: whatever a damaged one leads to
+        raise ValueError(f"its header cannot be read: {error}") from error
+    if not all(type(side) is int and 0 <= side < 2**62 for side in shape):
+        raise ValueError(f"the shape {shape}")
+    return shape, bool(fortran), dtype
 
 
 def npz_array(path: Path, name: str) -> NDArray[Any] | None:

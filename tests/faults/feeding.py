@@ -1,0 +1,133 @@
+"""Files fed to a reader, one after the other: each ends in a result or in one sentence."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlem_core.base.errors import InputError
+
+MOST_SECONDS, MOST_BYTES = 60.0, 4_000_000_000
+LONGEST = 2_000  # characters of a sentence
+
+
+@dataclass(frozen=True)
+class Hostile:
+    """A file: how it is called, how it is written, and what a reader may make of it.
+
+    equals : the result has to be that of the plain file ("plain": nothing else will do, "or
+        refused": a sentence will, too), or may be any ("any"), or has to be a sentence ("refused")
+    """
+
+    name: str
+    suffix: str
+    write: Callable[[Path], None]
+    equals: str = "any"
+    kind: str = ""
+
+
+@dataclass
+class Fates:
+    """What became of the files: counts of results and sentences, and what should not have been."""
+
+    results: int = 0
+    refused: int = 0
+    failures: list[str] = field(default_factory=list)
+    kinds: Counter[str] = field(default_factory=Counter)
+    slowest: tuple[float, str] = (0.0, "")
+    largest: tuple[int, str] = (0, "")
+
+    def line(self) -> str:
+        return (
+            f"{self.results + self.refused + len(self.failures)} files: {self.results} results, "
+            f"{self.refused} refused in a sentence, {len(self.failures)} failures; slowest "
+            f"{self.slowest[0]:.1f} s ({self.slowest[1]}), most memory {self.largest[0] / 1e9:.2f} "
+            f"GB ({self.largest[1]})"
+        )
+
+
+def feed(
+    files: Iterable[Hostile],
+    read: Callable[[Path], Any],
+    plain: Any,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Fates:
+    """Have every file read, in a folder of its own.
+
+    Parameters
+    ----------
+    read : what is made of a path; compared with `plain` by ==
+    """
+    fates, temporary = Fates(), folder / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    for number, file in enumerate(files):
+        place = folder / f"{number}"
+        place.mkdir()
+        path = place / f"hostile{file.suffix}"
+        file.write(path)
+        there, said = sorted(place.iterdir()), _reset_peak()
+        begun, wrong = time.monotonic(), ""
+        try:
+            found = read(path)
+        except InputError as error:
+            fates.refused += 1
+            wrong = no_sentence(str(error))
+            if file.equals == "plain":
+                wrong = wrong or f"refused: {error}"
+        except Exception as error:
+            wrong = f"{type(error).__name__}: {str(error)[:300]}"
+        else:
+            fates.results += 1
+            if file.equals == "refused":
+                wrong = "was read"
+            elif file.equals != "any" and found != plain:
+                wrong = "was read as something else"
+        took, most = time.monotonic() - begun, _peak() if said else 0
+        fates.slowest = max(fates.slowest, (took, file.name))
+        fates.largest = max(fates.largest, (most, file.name))
+        if took > MOST_SECONDS or most > MOST_BYTES:
+            wrong = wrong or f"took {took:.0f} s and {most / 1e9:.1f} GB"
+        if sorted(place.iterdir()) != there or any(temporary.iterdir()):
+            wrong = wrong or "left something behind"
+        if wrong:
+            fates.failures.append(f"{number} {file.name}: {wrong}")
+        fates.kinds[file.kind or file.name.split(" ")[0]] += 1
+        shutil.rmtree(place)
+    return fates
+
+
+def no_sentence(text: str) -> str:
+    """What keeps a message from being one sentence; "" for nothing."""
+    if len(text.splitlines()) != 1 or not text.isprintable():
+        return f"not one printable line: {text[:300]!r}"
+    if not text.endswith(".") or not re.search(r"\w", text) or len(text) > LONGEST:
+        return f"no sentence of up to {LONGEST} characters: {text[:300]!r}"
+    if "Traceback" in text or re.search(r"<\w+ object at 0x", text):
+        return f"no words for a user: {text[:300]!r}"
+    return ""
+
+
+def _reset_peak() -> bool:
+    """Have the kernel begin anew with the most memory that was taken; whether it does that."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        return False
+    return True
+
+
+def _peak() -> int:
+    status = Path("/proc/self/status").read_text()
+    found = re.search(r"VmHWM:\s+(\d+) kB", status)
+    return 1024 * int(found[1]) if found else 0
