@@ -6,15 +6,18 @@ The constants were measured on two cores of a laptop's speed; a busy machine tak
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import cores
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.models.offer import Shape
+from mlem_core.pairs.columns import FeatureColumn
 from mlem_core.pairs.designs import n_pairs
+from mlem_core.pairs.patterns import MAX_PATTERNS, MOST_CODES, PairIndex
 
 # Seconds of one core.
 START = 12.0  # torch and transformers are imported
@@ -30,6 +33,9 @@ PER_UNIT = 2.5e-10  # ... and for each unit
 PER_CELL, PER_CELL_AND_FOLD = 6.0, 2.4
 HEADER = 128  # bytes of an .npy file before the numbers
 TOKENS_A_WORD = 1.3
+# Of more weights the normal equations of all training sets take more than 2 GB, and minutes.
+MOST_WEIGHTS = 600
+ENOUGH = 1_000  # stimuli, whose pairs have all patterns that may be too many
 # What a model of unknown size is counted as.
 UNKNOWN = Shape(12, 768)
 
@@ -94,6 +100,50 @@ def cost_of(
     # In the store of parts, and in the analysis.
     n_bytes += 2 * n_layers * n_cells * per_cell
     return Cost(seconds / min(2, cores()), round(n_bytes), n_fetched, n_layers)
+
+
+def check_weights(columns: Sequence[FeatureColumn], interactions: bool) -> None:
+    """Raise where a model of these features has more weights than can be fitted.
+
+    Parameters
+    ----------
+    columns : of the features, some of them resolved by value
+    interactions : whether products of two features have weights, too
+
+    Raises
+    ------
+    InputError
+        More than `MOST_WEIGHTS` weights.
+    """
+    values = tuple(column.names for column in columns)
+    interactions = interactions and not any(values)  # else the run says that it cannot be
+    n, of_values = len(columns), sum(len(v) * (len(v) + 1) // 2 or 1 for v in values)
+    n_weights = n * (n + 1) // 2 if interactions else of_values
+    if n_weights > MOST_WEIGHTS:
+        fewer = " or no interactions" if interactions else ""
+        fewer = ", or tell fewer values apart" if any(values) else fewer
+        raise InputError(
+            f"the {n} features make a model of {n_weights:,} weights; expected at most "
+            f"{MOST_WEIGHTS}, so choose fewer features{fewer}."
+        )
+
+
+def check_features(columns: Sequence[FeatureColumn], spec: AnalysisSpec) -> None:
+    """Raise before any model runs where features make too many weights or patterns.
+
+    Parameters
+    ----------
+    columns : of the features, some of them resolved by value
+
+    Raises
+    ------
+    InputError
+        As `check_weights`; more patterns in the first `ENOUGH` stimuli than are compared.
+    """
+    check_weights(columns, spec.interactions)
+    if len(columns) * MAX_PATTERNS > MOST_CODES:
+        first = [replace(column, values=column.values[:ENOUGH]) for column in columns]
+        PairIndex.build(first, np.zeros(len(first[0].values), dtype=np.int64), spec.missing)
 
 
 def _chosen(spec: AnalysisSpec, n_layers: int) -> int:

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from mlem_core.analysis.cost import check_weights
 from mlem_core.analysis.results import correlations_of_features
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
@@ -98,7 +99,7 @@ def lint(stimuli: StimulusSet, spec: AnalysisSpec = DEFAULT) -> Lint:
     ------
     InputError
         An unknown policy for missing values; features that cannot be resolved by value, or that
-        make too many patterns.
+        make too many patterns or weights.
     """
     n, folds, seed = len(stimuli), spec.folds, spec.seed
     resolved = chosen_to_resolve(feature_columns(stimuli), spec.values)
@@ -113,6 +114,7 @@ def lint(stimuli: StimulusSet, spec: AnalysisSpec = DEFAULT) -> Lint:
         fold_of = np.arange(n) % min(max(folds, 2), n)
     rows = np.sort(np.random.default_rng(seed).permutation(n)[:MOST_STIMULI])
     columns = feature_columns(stimuli.take(rows), resolved=resolved)
+    check_weights(columns, spec.interactions)
     index = PairIndex.build(columns, fold_of[rows], spec.missing)
     findings += [Finding("note", "bins", note) for note in index.notes]
     tables = tables_without_layers(index).with_interactions(spec.interactions and not resolved)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.cost import check_features
 from mlem_core.analysis.diagnostics import feature_findings
 from mlem_core.analysis.layer_tables import layer_tables
 from mlem_core.analysis.manifest import manifest_of
@@ -82,6 +83,7 @@ def _run(spec: AnalysisSpec, store: Store, report: Report, stimuli: StimulusSet 
     stimuli = stimuli_kept(whole, spec.positions)
     folds = _folds(whole, spec)
     resolved = chosen_to_resolve(feature_columns(stimuli), spec.values)
+    check_features(feature_columns(stimuli, resolved=resolved), spec)
     found, notices = _all_representations(spec, whole, store, report)
     notices = [*whole.notes, *notices]
     rows = kept_stimuli(whole, spec.positions)

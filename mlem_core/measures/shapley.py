@@ -13,8 +13,11 @@ from mlem_core.pairs.groups import group_rows, summed
 
 # Up to this many features every set of them is looked at: 4,096 sets.
 EXACT_FEATURES = 12
-# Beyond, this many random orders of the features and their reverses.
+# Beyond, this many random orders of the features and their reverses ...
 ORDERS = 100
+# ... or fewer, where that would be more work (patterns, features in an order, and features in a
+# pattern): of a layer pair a few seconds.
+FEWEST_ORDERS, MOST_WORK = 4, 3e8
 
 
 @dataclass(frozen=True)
@@ -75,12 +78,15 @@ def shapley(
     sums : (n_patterns, n) what is summed when patterns fall together
     value : of a set of features; of any shape, the same for all sets
     exact_up_to : with more features, random orders are sampled
-    orders : how many, each with its reverse (which makes the error smaller)
+    orders : how many, each with its reverse (which makes the error smaller); of many patterns of
+        many features fewer, down to `FEWEST_ORDERS`
 
     Source: Shapley (1953); Castro, Gómez and Tejada (2009) for the sampled orders.
     """
     if codes.shape[1] <= exact_up_to:
         return _exact(codes, sums, value)
+    affordable = int(MOST_WORK / (len(codes) * codes.shape[1] ** 2))
+    orders = min(orders, max(FEWEST_ORDERS, affordable))
     return _sampled(codes, sums, value, orders, np.random.default_rng(seed))
 
 

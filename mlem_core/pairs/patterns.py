@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 MAX_PATTERNS = 200_000
 BINS = (64, 32, 16, 8, 4, 2)
 HARD_LIMIT = 2_000_000
+# Patterns times features: their codes are 128 MB, and what is computed of them a few times that.
+MOST_CODES = 2**24
 # The pattern of each of so many pairs is kept; of more it is looked up when it is needed.
 KEPT = 2**28
 
@@ -180,17 +182,19 @@ class PairIndex(Patterns):
         if len(folds) < 2:
             raise InputError(f"found {len(folds)} stimuli; at least 2 are needed to form a pair.")
         design = design or PairDesign.complete(len(folds))
-        for bins in (None, *BINS):
+        hard_limit = min(HARD_LIMIT, MOST_CODES // len(columns))
+        binned = any(column.kind == "ordered" and not column.names for column in columns)
+        for bins in (None, *BINS) if binned else (None, BINS[-1]):
             features = [coded(column, missing, bins) for column in columns]
             # What is left after the coarsest bins are the nominal features' own patterns.
-            limit = max_patterns if bins != BINS[-1] else HARD_LIMIT
+            limit = min(max_patterns, hard_limit) if bins != BINS[-1] else hard_limit
             found = _numbered(features, design, limit)
             if found is not None:
                 break
         else:
             raise InputError(
                 f"the {len(columns)} features tell the pairs of stimuli apart in more than "
-                f"{HARD_LIMIT:,} ways; choose fewer features or features with fewer values."
+                f"{hard_limit:,} ways; choose fewer features or features with fewer values."
             )
         notes = tuple(
             f"Distances of the feature {column.name!r} were put into bins, which moves each by at "

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 from inputs import probing
 
@@ -11,7 +13,9 @@ from mlem_core.analysis.cost import cost_of
 from mlem_core.analysis.diagnostics import lint
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
-from mlem_core.data.stimulus_csv import write_csv
+from mlem_core.base.errors import InputError
+from mlem_core.data.stimuli import StimulusSet
+from mlem_core.data.stimulus_csv import from_frame, write_csv
 from mlem_core.models.offer import Shape, look_up
 from mlem_core.storage.store import Store
 
@@ -56,3 +60,35 @@ def test_more_takes_more(tmp_path):
     assert wide.n_fetched == 7 and small.n_layers == 7
     assert files.n_layers == 5 and files.seconds < small.seconds
     assert pytest.approx(small.n_bytes, rel=0.2) == 7 * 4 * 2040 * 128
+
+
+def many_columns(n_stimuli: int, n_features: int) -> StimulusSet:
+    rng = np.random.default_rng(0)
+    columns = {f"f{f}": rng.choice(["a", "b"], n_stimuli) for f in range(n_features)}
+    sentences = [f"sentence {i} here" for i in range(n_stimuli)]
+    return from_frame(pd.DataFrame({"sentence": sentences, **columns}), "many")
+
+
+@pytest.mark.parametrize(
+    ("n_stimuli", "n_features", "interactions", "says"),
+    [
+        (66, 35, True, "the 35 features make a model of 630 weights; expected at most 600"),
+        (66, 601, False, "the 601 features make a model of 601 weights"),
+        (500, 200, False, "the 200 features tell the pairs .* in more than 83,886 ways"),
+    ],
+)
+def test_more_features_than_can_be_fitted_are_refused_before_anything_runs(
+    tmp_path, n_stimuli, n_features, interactions, says
+):
+    stimuli = many_columns(n_stimuli, n_features)
+    spec = AnalysisSpec(models=("mini-bert",), interactions=interactions)
+    with pytest.raises(InputError, match=says):
+        lint(stimuli, spec)
+    store = Store(tmp_path / "store", overlays=())
+    with pytest.raises(InputError, match=says):
+        run(spec, store, progress=False, stimuli=stimuli)
+    assert not on_disk(store.root)
+
+
+def test_as_many_features_as_can_be_fitted_are_looked_at():
+    assert lint(many_columns(66, 34), AnalysisSpec(interactions=True)).n_cells == 66 * 65 // 2

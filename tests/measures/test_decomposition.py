@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from scipy.stats import rankdata, spearmanr
 
+import mlem_core.measures.shapley as shapley_module
 from mlem_core.base.errors import InputError
 from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.measures import similarity
@@ -364,3 +365,22 @@ def test_tables_of_all_layers(case):
     assert summary.loc[("one", "two"), "share"].sum() == pytest.approx(1.0)
     with pytest.raises(InputError, match="kind"):
         found.matrix("knd", layers)
+
+
+def test_many_patterns_of_many_features_are_divided_in_fewer_orders(monkeypatch):
+    rng = np.random.default_rng(0)
+    codes = np.unique(rng.integers(0, 2, (60, 14)), axis=0)
+    sums, gain = rng.normal(size=(len(codes), 1)), rng.normal(size=14)
+    looked_at = []
+
+    def value(chosen):
+        looked_at.append(len(chosen.features))
+        return gain[chosen.features].sum()
+
+    for work, orders in ((1e9, 100), (20 * codes.size * 14, 20), (0, shapley_module.FEWEST_ORDERS)):
+        monkeypatch.setattr(shapley_module, "MOST_WORK", work)
+        looked_at.clear()
+        found = shapley_module.shapley(codes, sums, value)
+        # Sets of 14, 1 and 0 features are looked at once; each order has 12 more, and its reverse.
+        assert len([size for size in looked_at if 1 < size < 14]) == 2 * orders * 12
+        np.testing.assert_allclose(found.terms, gain, atol=1e-12)
