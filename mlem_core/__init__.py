@@ -15,9 +15,11 @@ Nothing here imports torch until a model has to be run.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # as of `typing`, which may be a file of that name: see `__main__`
 if TYPE_CHECKING:
+    from typing import Any
+
     from mlem_core.analysis.analysis import Analysis
     from mlem_core.analysis.maps import stimulus_map
     from mlem_core.analysis.results import Results

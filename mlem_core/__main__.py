@@ -1,20 +1,37 @@
 """`python -m mlem_core COMMAND ...`, see `mlem_core.cli`."""
 
+import os
 import sys
 
-INTERRUPTED = 130
+
+def _own_modules_first() -> None:
+    """A file csv.py where one happens to be must not stand in for Python's own.
+
+    `python -m` looks in the current folder first. It is needed only where this package lies there;
+    `python -P -m` leaves it out from the beginning.
+    """
+    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    if sys.path and not sys.flags.safe_path and os.path.abspath(sys.path[0]) == os.getcwd():
+        first = sys.path.pop(0)
+        if os.path.realpath(first) == os.path.realpath(here):
+            sys.path.append(first)
+
 
 if __name__ == "__main__":
+    _own_modules_first()
     try:
         # Imports take seconds; Ctrl-C ends them as it ends a command.
-        from mlem_core.base.bars import heed_ctrl_c
+        from mlem_core.base.bars import heed_signals
         from mlem_core.cli.commands import main
+        from mlem_core.cli.streams import said_whole
 
-        heed_ctrl_c()
-        sys.exit(main())
+        heed_signals()
+        sys.exit(said_whole(main))
     except KeyboardInterrupt:
         # Python remembers a Ctrl-C that came while it ran source text (as it does to make a
         # dataclass), and would die of the signal though we caught it; running any text forgets it.
         exec("")
         print("stopped", file=sys.stderr)
-        sys.exit(INTERRUPTED)
+        from mlem_core.base.bars import stopped_with
+
+        sys.exit(stopped_with())

@@ -169,7 +169,8 @@ def write_tables(
             write_table(table, writing.enter_context(replacing(target / name)))
         text = json.dumps(manifest, indent=2, ensure_ascii=False)
         path = writing.enter_context(replacing(target / "manifest.json"))
-        path.write_text(text + "\n", encoding="utf-8")
+        # A file's name in no encoding becomes \udcff, which JSON reads as it was.
+        path.write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
 
 
 def correlations_of_features(tables: PairTables) -> pd.DataFrame:

@@ -277,6 +277,11 @@ def _check_folds_and_models(spec: AnalysisSpec) -> None:
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"the model {name!r} is named twice; each name must be its own.")
+        if not name.isprintable():
+            raise InputError(
+                f"the name of a model {name!r} holds a character that cannot be printed; choose "
+                "another one."
+            )
 
 
 def _check_precomputed(spec: AnalysisSpec) -> None:

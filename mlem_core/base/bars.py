@@ -14,20 +14,32 @@ from mlem_core.base.typing import Counted, Progress, Report
 _stopped: list[int] = []
 
 
-def heed_ctrl_c() -> None:
-    """Have Ctrl-C stop the work at its next report, should its exception be lost.
+def heed_signals() -> None:
+    """Have Ctrl-C and SIGTERM end the work with KeyboardInterrupt, which cleans up on its way.
 
-    Python drops an exception that is raised while a finaliser or a callback of C code runs. Where
-    Ctrl-C is ignored, as by what a shell started in the background, it stays so.
+    Python drops an exception that is raised while a finaliser or a callback of C code runs; then
+    the work stops at its next report (`heed_stop`). A signal that is ignored, as Ctrl-C by what a
+    shell started in the background, stays so.
     """
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        return
 
     def stop(number: int, _: Any) -> None:
         _stopped.append(number)
         raise KeyboardInterrupt
 
-    signal.signal(signal.SIGINT, stop)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, stop)
+
+
+def heed_stop() -> None:
+    """Raise KeyboardInterrupt if a signal came (`heed_signals`) and nothing has come of it."""
+    if _stopped:
+        raise KeyboardInterrupt
+
+
+def stopped_with() -> int:
+    """The exit status of what a signal has ended: 130 for Ctrl-C, 143 for SIGTERM."""
+    return 128 + (_stopped[0] if _stopped else signal.SIGINT)
 
 
 class Bars:
@@ -46,10 +58,9 @@ class Bars:
     def show(self, progress: Progress) -> None:
         """Show how far a stage is; another stage than before begins a bar of its own.
 
-        Raises KeyboardInterrupt: Ctrl-C was pressed, and nothing has come of it (`heed_ctrl_c`).
+        Raises KeyboardInterrupt: as `heed_stop`.
         """
-        if _stopped:
-            raise KeyboardInterrupt
+        heed_stop()
         title = f"{progress.stage} {progress.model or ''}".strip()
         if title != self._title:
             self.__exit__()

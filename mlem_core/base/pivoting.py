@@ -8,6 +8,10 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from mlem_core.base.folders import keep_compiled
+
+keep_compiled()
+
 Array = NDArray[Any]
 
 ROUNDS = 30

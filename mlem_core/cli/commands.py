@@ -12,6 +12,7 @@ from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.executor import computing_on, from_environment
 from mlem_core.base.text import many
 from mlem_core.cli.options import BAD_INPUT, parser, spec_of
+from mlem_core.cli.streams import any_encoding, check_arguments
 
 if TYPE_CHECKING:
     from mlem_core.analysis.analysis import Analysis
@@ -242,13 +243,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns 0, 1 where a capsule differs from its new run, or 2 for bad input (one line on stderr).
     Ctrl-C passes through to `mlem_core.__main__`, which exits with 130.
     """
-    options = parser(DESCRIPTION).parse_args(arguments)
+    any_encoding()
     try:
+        check_arguments(list(sys.argv[1:] if arguments is None else arguments))
+        options = parser(DESCRIPTION).parse_args(arguments)
         with computing_on(_cluster(options)):
             return _COMMANDS[options.command](options) or 0
     except InputError as error:
         print(error, file=sys.stderr)
-        return BAD_INPUT
+    except MemoryError as error:
+        about = f" ({error})" if str(error) else ""
+        print(
+            f"the memory of this machine is full{about}: choose fewer stimuli, layers or pairs "
+            "(--pairs), or free some.",
+            file=sys.stderr,
+        )
+    except BrokenPipeError:
+        raise
     except OSError as error:
         print(f"{error.filename or 'a file'}: {error.strerror or error}.", file=sys.stderr)
-        return BAD_INPUT
+    return BAD_INPUT

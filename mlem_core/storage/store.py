@@ -23,6 +23,7 @@ from typing import Any
 import filelock
 
 from mlem_core.base.errors import InputError
+from mlem_core.base.folders import default_root
 
 LAYOUT = 1  # of the store itself: counted up when `entry.json` or the folders change
 _INFO = "entry.json"
@@ -33,19 +34,6 @@ _POLL = 0.2  # seconds between two looks at a lock that another process holds
 # Entries found sound by this process: folder -> (name, size, mtime) of its files. Hashing a
 # few hundred MB at each look would be felt; a file that changes is seen by its size or time.
 _sound: dict[Path, tuple[tuple[str, int, int], ...]] = {}
-
-
-def default_root() -> Path:
-    """Where a store is when nobody says: $MLEM_CACHE, the project's `cache/`, the user's cache."""
-    named = os.environ.get("MLEM_CACHE")
-    if named:
-        return Path(named)
-    project = Path(__file__).resolve().parents[2] / "cache"
-    if (project / ".gitignore").is_file() and os.access(project, os.W_OK):
-        return project
-    import platformdirs
-
-    return Path(platformdirs.user_cache_dir("mlem", appauthor=False))
 
 
 def sha256_file(path: Path) -> str:

@@ -146,7 +146,7 @@ class Task:
             paths = [here, *filter(None, [os.environ.get("PYTHONPATH")])]
             with (self.folder / "log").open("wb") as log:
                 child = subprocess.Popen(
-                    [sys.executable, "-m", module, str(self.folder)],
+                    [sys.executable, "-P", "-m", module, str(self.folder)],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,

@@ -66,7 +66,7 @@ def test_a_notebook_has_bars_though_its_stderr_is_no_terminal(
 def test_ctrl_c_whose_exception_is_lost_stops_at_the_next_report():
     program = """
 import os, signal
-from mlem_core.base.bars import Bars, heed_ctrl_c
+from mlem_core.base.bars import Bars, heed_signals
 from mlem_core.base.typing import Progress
 
 class Lost:
@@ -75,7 +75,7 @@ class Lost:
         sum(range(10**6))
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # not as a shell's background jobs have it
-heed_ctrl_c()
+heed_signals()
 Lost()
 print("went on", flush=True)
 with Bars() as bars:

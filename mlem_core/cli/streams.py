@@ -1,0 +1,59 @@
+"""What a command prints: in any encoding, and to whoever still reads."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Callable
+
+from mlem_core.base.errors import InputError
+
+
+def any_encoding() -> None:
+    """Have what an encoding lacks (a ρ in ASCII, a file's name in no encoding) printed as \\u03c1.
+
+    Both streams keep their encoding.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def said_whole(command: Callable[[], int]) -> int:
+    """The exit status of a command, once all that it prints has arrived.
+
+    It is 0 where a reader has left early, as `head` does: what is printed last is all that is lost.
+    """
+    try:
+        try:
+            status = command()
+        except SystemExit as ended:  # of the parser
+            status = ended.code if isinstance(ended.code, int) else 0
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        _into_nothing()
+        return 0
+    except OSError as error:
+        _into_nothing()
+        print(f"what was found cannot be printed: {error.strerror}.", file=sys.stderr)
+        return 2
+
+
+def _into_nothing() -> None:
+    """Python flushes once more at its end, and would complain again."""
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, sys.stdout.fileno())
+    os.close(nothing)
+
+
+def check_arguments(arguments: list[str]) -> None:
+    """Raise InputError for a character that no file's name and no other text has."""
+    for number, text in enumerate(arguments, start=1):
+        if "\0" in text:
+            raise InputError(
+                f"argument {number} ({text!r}) holds a NUL byte; leave it out, as no file's name "
+                "has one."
+            )

@@ -1,0 +1,159 @@
+"""Where a program is started: no home, nothing to write to, other encodings, readers that leave."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from commands import ROOT, command, contents, heed_permissions, inputs_in
+
+SAID = "Matters most"
+TABLES = {"scores.csv", "importance.csv", "weights.csv", "folds.csv", "manifest.json"}
+
+
+@pytest.fixture
+def read_only(tmp_path: Path) -> Iterator[Path]:
+    """A copy of the package and a home that cannot be written; made writable again afterwards."""
+    for name in ("site", "home"):
+        (tmp_path / name).mkdir()
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "mlem_core", tmp_path / "site" / "mlem_core", ignore=ignored)
+    paths = [tmp_path / "home", *(tmp_path / "site").rglob("*"), tmp_path / "site"]
+    for path in paths:
+        path.chmod(path.stat().st_mode & ~0o222)
+    yield tmp_path
+    for path in reversed(paths):
+        path.chmod(path.stat().st_mode | stat.S_IWUSR)
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("named", [True, False])
+def test_a_read_only_package_and_home(read_only: Path, named: bool) -> None:
+    options = inputs_in(read_only / "in")
+    (read_only / "tmp").mkdir()
+    (read_only / "work").mkdir()
+    environment = {"HOME": str(read_only / "home"), "TMPDIR": str(read_only / "tmp")}
+    if named:
+        environment["MLEM_CACHE"] = str(read_only / "store")
+    done = command(
+        ["analyze", *options, "--out", "out"],
+        read_only / "work",
+        read_only / "site",
+        heed_permissions,
+        **environment,
+    )
+    assert done.returncode == 0 and SAID in done.stdout.decode(), done.stderr.decode()
+    assert set(contents(read_only / "work" / "out")) >= TABLES
+    left = {path.name for path in (read_only / "tmp").iterdir()}
+    assert left == (set() if named else {f"mlem-{os.getuid()}"})
+    for folder in (read_only / "tmp").iterdir():
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+WHERE = """
+import numba
+import mlem_core.pairs.kernels
+from mlem_core.base.folders import default_root
+print(numba.config.CACHE_DIR or "beside", default_root(), sep="|")
+"""
+
+
+def compiled_and_kept(site: Path, **environment: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", WHERE],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(site), **environment},
+        cwd=site.parent,
+        capture_output=True,
+        text=True,
+        preexec_fn=heed_permissions,
+    )
+    return done.stdout.strip().split("|") if done.stdout else [done.stderr.splitlines()[-1]]
+
+
+def test_what_is_compiled_is_kept_where_it_can_be(read_only: Path) -> None:
+    home, site, temporary = (str(read_only / name) for name in ("home", "site", "tmp"))
+    Path(temporary).mkdir()
+    own = f"{temporary}/mlem-{os.getuid()}"
+    more = {"HOME": home, "TMPDIR": temporary}
+    assert compiled_and_kept(ROOT, **more)[0] == "beside"
+    named = f"{read_only}/store"
+    assert compiled_and_kept(Path(site), **more, MLEM_CACHE=named) == [f"{named}/compiled", named]
+    # A store that is only read is one all the same.
+    shut = compiled_and_kept(Path(site), **more, MLEM_CACHE=f"{home}/store")
+    assert shut == [f"{own}/compiled", f"{home}/store"]
+    assert compiled_and_kept(Path(site), **more) == [f"{own}/compiled", own]
+    # What others could write is not run.
+    Path(own).chmod(0o777)
+    (Path(own) / "compiled").chmod(0o777)
+    (error,) = compiled_and_kept(Path(site), **more)
+    assert "MLEM_CACHE" in error and error.startswith("mlem_core.base.errors.InputError: ")
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+        {"PYTHONIOENCODING": "latin-1"},
+    ],
+    ids=["ascii", "latin-1"],
+)
+def test_names_and_output_in_other_encodings(tmp_path: Path, environment: dict[str, str]) -> None:
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/x\xff"))
+    options = inputs_in(folder)
+    arguments = ["analyze", *options, "--out", str(folder / "out")]
+    done = command(
+        [os.fsencode(each) for each in arguments],
+        tmp_path,
+        MLEM_CACHE=str(tmp_path / "store"),
+        **environment,
+    )
+    assert (done.returncode, done.stderr) == (0, b"") and SAID.encode() in done.stdout
+    assert set(contents(folder / "out")) >= TABLES
+
+
+@pytest.mark.parametrize("output", ["closed", "left", "full"])
+def test_an_output_that_takes_nothing(tmp_path: Path, output: str) -> None:
+    if output == "full" and not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    options = inputs_in(tmp_path / "in")
+
+    def before() -> None:
+        if output == "closed":
+            os.close(1)
+        elif output == "left":
+            ours, theirs = os.pipe()
+            os.dup2(theirs, 1)
+            os.close(ours)
+        else:
+            os.dup2(os.open("/dev/full", os.O_WRONLY), 1)
+
+    arguments = ["analyze", *options, "--out", "out"]
+    done = command(arguments, tmp_path, before=before, MLEM_CACHE=str(tmp_path / "store"))
+    assert done.returncode == (2 if output == "full" else 0)
+    expected = b"what was found cannot be printed: No space left on device.\n"
+    assert done.stderr == (expected if output == "full" else b"")
+    assert set(contents(tmp_path / "out")) >= TABLES
+
+
+def test_a_file_in_the_current_folder_is_not_taken_for_python_s_own(tmp_path: Path) -> None:
+    # These Python itself loads before it looks at the program; `python -P` leaves them out too.
+    early = {"runpy", "importlib", "pkgutil", "contextlib", "functools", "types"}
+    early |= {"warnings", "collections", "re", "enum", "operator", "keyword", "reprlib", "abc"}
+    early |= {"copyreg", "inspect", "sitecustomize", "usercustomize", "zipimport"}
+    for name in (*sys.stdlib_module_names, "numpy", "pandas", "cupy", "wordfreq"):
+        if name not in early and not name.startswith("_"):
+            (tmp_path / f"{name}.py").write_text(f"raise SystemExit('took {name}.py')")
+    options = inputs_in(tmp_path / "in")
+    arguments = ["analyze", *options, "--out", "out"]
+    done = command(arguments, tmp_path, MLEM_CACHE=str(tmp_path / "store"))
+    assert done.returncode == 0, done.stderr.decode()
+    for name in early:
+        (tmp_path / f"{name}.py").write_text(f"raise SystemExit('took {name}.py')")
+    done = command(["--help"], tmp_path, PYTHONSAFEPATH="1")
+    assert done.returncode == 0, done.stderr.decode()
