@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,7 +24,7 @@ from mlem_core.measures import similarity
 from mlem_core.measures.importance import fitted
 from mlem_core.measures.value_distances import value_distances
 from mlem_core.pairs.tables import PairTables
-from mlem_core.storage.files import replacing
+from mlem_core.storage.files import replacing_files
 
 Fits = tuple[FoldFits, FloatArray]  # as `mlem_core.measures.importance.fitted` gives them
 
@@ -157,20 +157,37 @@ class Results:
 def write_tables(
     folder: Path | str, tables: Mapping[str, pd.DataFrame], manifest: dict[str, Any]
 ) -> None:
-    """Write tables by their file names, and manifest.json; each appears whole or not at all.
+    """Write tables by their file names, and manifest.json, which appear together or not at all.
 
-    A folder that is not there is made.
+    The tables of another analysis that its manifest.json names are taken out before; those of the
+    same one stay beside. A folder that is not there is made.
     """
     target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
-    # All of them are written before the first takes its place.
-    with contextlib.ExitStack() as writing:
-        for name, table in tables.items():
-            write_table(table, writing.enter_context(replacing(target / name)))
-        text = json.dumps(manifest, indent=2, ensure_ascii=False)
-        path = writing.enter_context(replacing(target / "manifest.json"))
+    names = sorted(tables)
+    beside = _tables_there(target / "manifest.json", manifest)
+    old = beside[1] - {*names}
+    with replacing_files(target, "manifest.json", old) as unfinished:
+        for name in names:
+            write_table(tables[name], unfinished / name, synced=False)
+        listed = {**manifest, "tables": sorted({*names, *beside[0]})}
         # A file's name in no encoding becomes \udcff, which JSON reads as it was.
+        text = json.dumps(listed, indent=2, ensure_ascii=False)
+        path = unfinished / "manifest.json"
         path.write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
+
+
+def _tables_there(path: Path, manifest: Mapping[str, Any]) -> tuple[set[str], set[str]]:
+    """The tables in a folder by its manifest: of the same analysis, and of another one."""
+    try:
+        kept = json.loads(path.read_bytes())
+        named = {str(name) for name in kept.pop("tables")}
+        names = {name for name in named if re.fullmatch(r"[\w-]+\.csv", name)}
+        names = {name for name in names if (path.parent / name).is_file()}
+        new = json.loads(json.dumps(manifest))
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        return set(), set()
+    same = {**kept, "machine": None} == {**new, "machine": None}
+    return (names, set()) if same else (set(), names)
 
 
 def correlations_of_features(tables: PairTables) -> pd.DataFrame:

@@ -13,6 +13,7 @@ from mlem_core.base.executor import computing_on, from_environment
 from mlem_core.base.text import many
 from mlem_core.cli.options import BAD_INPUT, parser, spec_of
 from mlem_core.cli.streams import any_encoding, check_arguments
+from mlem_core.storage.files import check_target, is_full
 
 if TYPE_CHECKING:
     from mlem_core.analysis.analysis import Analysis
@@ -140,7 +141,7 @@ def _why(options: argparse.Namespace) -> None:
         if options.bootstrap:
             count = bars.counter("intervals", "replicates")
             why = with_intervals(why, analysis, store, options.bootstrap, options.seed, count)
-    if options.out:
+    if options.out is not None:
         write_table(why.terms, options.out)
     print(why.text)
     claimed = [generalises(Units.of(analysis.stimuli))] if options.bootstrap else []
@@ -219,6 +220,14 @@ def _verify(options: argparse.Namespace) -> int:
     return 0 if result.same else DIFFERS
 
 
+def _check_targets(options: argparse.Namespace) -> None:
+    """What is written at the end must be possible before the work begins."""
+    if (path := getattr(options, "out", None)) is not None:
+        check_target(path, "folder" if options.command in _FOLDERS else "file")
+    if options.command != "verify" and getattr(options, "capsule", None) is not None:
+        check_target(options.capsule, "file")
+
+
 def _cluster(options: argparse.Namespace) -> str:
     """What a command that runs an analysis is to be done on; the others take no such option."""
     if "cluster" not in vars(options):
@@ -235,6 +244,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace], int | None]] = {
     "verify": _verify,
     "why": _why,
 }
+_FOLDERS = ("analyze", "audit", "multiverse")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -247,6 +257,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         check_arguments(list(sys.argv[1:] if arguments is None else arguments))
         options = parser(DESCRIPTION).parse_args(arguments)
+        _check_targets(options)
         with computing_on(_cluster(options)):
             return _COMMANDS[options.command](options) or 0
     except InputError as error:
@@ -261,5 +272,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         raise
     except OSError as error:
-        print(f"{error.filename or 'a file'}: {error.strerror or error}.", file=sys.stderr)
+        about = error.strerror or str(error)
+        advice = "; free some space, or write to another place" if is_full(error) else ""
+        print(f"{error.filename or 'a file'}: {about}{advice}.", file=sys.stderr)
     return BAD_INPUT

@@ -23,7 +23,7 @@ _QUOTED = re.compile(r'[",\r\n]')
 _BLOCK = 50_000  # rows that are written at a time
 
 
-def write_table(frame: pd.DataFrame, target: str | Path | IO[Any]) -> None:
+def write_table(frame: pd.DataFrame, target: str | Path | IO[Any], *, synced: bool = True) -> None:
     """Write any table as CSV; cells (and column names) that a spreadsheet runs get an apostrophe.
 
     An index other than 0, 1, 2, ... is written as the first column, under the index's name.
@@ -32,11 +32,12 @@ def write_table(frame: pd.DataFrame, target: str | Path | IO[Any]) -> None:
     ----------
     frame : the table
     target : path (written under another name, then renamed), or an open text or binary file
+    synced : as of `mlem_core.storage.files.replacing`
     """
     if not isinstance(frame.index, pd.RangeIndex):
         frame = frame.rename_axis(index=frame.index.name or "").reset_index()
     if isinstance(target, (str, Path)):
-        with replacing(target) as temporary, temporary.open("wb") as file:
+        with replacing(target, synced=synced) as temporary, temporary.open("wb") as file:
             for text in _blocks(frame):
                 file.write(text.encode())
         return

@@ -1,42 +1,246 @@
-"""Files that appear whole or not at all."""
+"""Files that appear whole or not at all, one or several together, whatever is killed meanwhile."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import os
+import re
 import secrets
-from collections.abc import Iterator
+import shutil
+import stat
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+from mlem_core.base.errors import InputError
+
+_RANDOM = 4  # bytes in the name of what is unfinished
+_UNFINISHED = ".unfinished"
 
 
 @contextlib.contextmanager
-def replacing(path: Path | str, *, private: bool = False) -> Iterator[Path]:
+def replacing(path: Path | str, *, private: bool = False, synced: bool = True) -> Iterator[Path]:
     """A file to write into, which takes the place of `path` when the block ends well.
 
     It is in the same folder, so that the change is one step and a reader never sees half a file.
-    When the block raises, it is removed and what was at `path` stays.
+    When the block raises, it is removed and what was at `path` stays; what a killed process has
+    left is removed by the next that writes this file. A link stays one, and what it leads to is
+    replaced.
 
     Parameters
     ----------
     path : the file to replace or to make; its folder must be there
     private : only its owner may read it; otherwise its permissions are those of any new file
+    synced : it is on the disk, whatever happens to the machine, when the block has ended
 
-    Raises OSError: the folder is not there or cannot be written; the error names `path`.
+    Raises OSError: the folder is not there or cannot be written, or `path` is no regular file but a
+    folder or a device; the error names `path`.
     """
-    target = Path(path)
-    temporary = target.parent / f".{target.name}.{secrets.token_hex(4)}"
-    # Made here, and only where there is nothing of this name, with the permissions it will keep.
-    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY
+    named = Path(path)
+    target = Path(os.path.realpath(named)) if named.is_symlink() else named
+    _check_regular(target, named)
+    _sweep(target.parent, target.name)
+    temporary = named
     try:
-        os.close(os.open(temporary, flags, 0o600 if private else 0o666))
-        try:
+        with _held(target.parent, target.name, 0o600 if private else 0o666, named) as temporary:
             yield temporary
+            if synced:
+                sync(temporary)
             os.replace(temporary, target)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+            if synced:
+                sync(target.parent)
     except OSError as error:
-        if str(error.filename) == str(temporary):
-            # The name that is not known outside says nothing to a user.
-            error.filename, error.filename2 = str(target), None
+        _name(error, temporary, named)
         raise
+
+
+@contextlib.contextmanager
+def replacing_files(folder: Path | str, last: str, others: Iterable[str] = ()) -> Iterator[Path]:
+    """A folder to write files into, which take their places in `folder` when the block ends well.
+
+    A folder that is not there appears with all of them in one step. In one that is there, the files
+    that are replaced (`last` before all others) are taken out before the first new one comes in
+    (`last` at the end): what is killed leaves some files of one of both and no `last`, never some
+    of each. Whatever else is in the folder stays as it is.
+
+    Parameters
+    ----------
+    folder : made if it is not there
+    last : the file that says that all of them are there
+    others : names of further files that go with those that are replaced
+
+    Raises OSError: it cannot be written, or is no folder; or a file's name is that of something
+    else there. Nothing in it is changed then.
+    """
+    named = Path(folder)
+    target = Path(os.path.realpath(named))
+    inside = target.is_dir()
+    if not inside and target.exists():
+        code = errno.ENOTDIR
+        raise NotADirectoryError(code, os.strerror(code), str(named))
+    home, name = (target, _UNFINISHED) if inside else (target.parent, target.name)
+    temporary = named
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        _sweep(home, name)
+        with _held(home, name, None, named) as temporary:
+            yield temporary
+            names = sorted(path.name for path in temporary.iterdir())
+            for each in names:
+                sync(temporary / each)
+            sync(temporary)
+            if not inside and _renamed(temporary, target):
+                sync(home)
+                return
+            with _only_one(target):
+                for each in {*names, *others}:
+                    _check_regular(target / each, named / each)
+                try:
+                    _exchange(temporary, target, last, [*others, *names])
+                except KeyboardInterrupt:
+                    _exchange(temporary, target, last, [])  # it takes no time: not left half-way
+                    raise
+                sync(target)
+    except OSError as error:
+        _name(error, temporary, named)
+        raise
+
+
+def _renamed(temporary: Path, target: Path) -> bool:
+    try:
+        temporary.rename(target)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        return False  # another process has made it meanwhile
+    return True
+
+
+def _exchange(temporary: Path, target: Path, last: str, old: Iterable[str]) -> None:
+    for name in (last, *old):
+        (target / name).unlink(missing_ok=True)
+    new = [path.name for path in temporary.iterdir()]
+    for name in sorted(new, key=lambda one: (one == last, one)):
+        os.replace(temporary / name, target / name)
+
+
+def sync(path: Path) -> None:
+    """Have a file's content, or the names in a folder, on the disk."""
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    except OSError as error:
+        # Not every file system can; what it says of the disk is heeded.
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(opened)
+
+
+def is_full(error: OSError) -> bool:
+    """Whether an error says that there is no room, or no leave, for more bytes."""
+    if error.errno is None:  # NumPy says only how many bytes it could write
+        return " requested and " in str(error)
+    return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def check_target(path: str, kind: str) -> None:
+    """Raise InputError where nothing can be written at a path, before any work is done.
+
+    Parameters
+    ----------
+    kind : "file" or "folder"; one that is not there can be made
+    """
+    if not path:
+        raise InputError(f"the name of the {kind} to write is empty; give it one.")
+    is_one = os.path.isdir if kind == "folder" else os.path.isfile
+    if os.path.lexists(path) and os.path.exists(path) and not is_one(path):
+        what = _kind(Path(path))
+        raise InputError(f"{path!r} is {what}; expected a {kind}, or a name where nothing is yet.")
+
+
+def _kind(path: Path) -> str:
+    mode = path.stat().st_mode
+    kinds = ((stat.S_ISDIR, "a folder"), (stat.S_ISREG, "a file"), (stat.S_ISFIFO, "a pipe"))
+    return next((text for test, text in kinds if test(mode)), "a device")
+
+
+def _check_regular(target: Path, named: Path) -> None:
+    if target.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(named))
+    if target.exists() and not target.is_file():
+        told = f"is {_kind(target)}, and only a file is replaced"
+        raise FileExistsError(errno.EEXIST, told, str(named))
+
+
+@contextlib.contextmanager
+def _held(home: Path, name: str, mode: int | None, named: Path) -> Iterator[Path]:
+    """A new file, or a folder (`mode` None), under a lock that ends with this process.
+
+    Raises OSError: it cannot be made; the error names `named`.
+    """
+    while True:
+        path = home / f".{name.lstrip('.')}.{secrets.token_hex(_RANDOM)}"
+        # Made here, and only where there is nothing of this name, with the permissions it keeps.
+        try:
+            if mode is None:
+                path.mkdir()
+                opened = os.open(path, os.O_RDONLY)
+            else:
+                opened = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode)
+        except OSError as error:
+            error.filename = str(named)
+            raise
+        with contextlib.suppress(OSError):  # where nothing can be locked, nothing is swept
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if path.exists():
+            break
+        os.close(opened)  # another process took it for a dead one's before it was locked
+    try:
+        yield path
+    finally:
+        if mode is None:
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+        os.close(opened)
+
+
+def _sweep(home: Path, name: str) -> None:
+    """Remove what killed processes have left of a file or folder."""
+    pattern = re.compile(rf"\.{re.escape(name.lstrip('.'))}\.[0-9a-f]{{{2 * _RANDOM}}}")
+    with contextlib.suppress(OSError):
+        for path in [each for each in os.scandir(home) if pattern.fullmatch(each.name)]:
+            opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if path.is_dir():
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
+                    os.unlink(path)
+            except OSError:
+                continue  # its process is at it
+            finally:
+                os.close(opened)
+
+
+@contextlib.contextmanager
+def _only_one(folder: Path) -> Iterator[None]:
+    """One process at a time; the others wait for the moment that it takes."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(opened, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(opened)
+
+
+def _name(error: OSError, temporary: Path, named: Path) -> None:
+    """The name that is not known outside says nothing to a user; a write error has none."""
+    told = "" if error.filename is None else str(error.filename)
+    if told == str(temporary) or told.startswith(f"{temporary}{os.sep}"):
+        error.filename, error.filename2 = str(named), None
+    elif not told and is_full(error):
+        error.filename = str(named)

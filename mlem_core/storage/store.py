@@ -10,7 +10,6 @@ does not match its `entry.json` is damaged and is made again.
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import json
 import os
@@ -24,6 +23,7 @@ import filelock
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.folders import default_root
+from mlem_core.storage.files import is_full, sync
 
 LAYOUT = 1  # of the store itself: counted up when `entry.json` or the folders change
 _INFO = "entry.json"
@@ -50,19 +50,38 @@ class Store:
     root : folder to keep the entries in, made if needed; None takes `default_root()`.
     overlays : folders of entries that are only read, for what the root does not have.
 
-    Raises `InputError` where that folder cannot be made or written.
+    What is in it can be read where it cannot be written.
     """
 
     def __init__(self, root: Path | str | None = None, overlays: Sequence[Path] = OVERLAYS) -> None:
         self._overlays = tuple(overlays)
-        self.root = Path(root if root is not None else default_root()).expanduser().absolute()
+        named = Path(root if root is not None else default_root())
+        try:
+            self.root = named.expanduser().absolute()
+        except RuntimeError as error:
+            raise InputError(
+                f"the cache folder {str(named)!r} stands in a home, and this user has none: name "
+                "a whole path in MLEM_CACHE."
+            ) from error
         self._temporary = self.root / "unfinished"
         self._locks = self.root / "locks"
+        # Only read, it needs none of these.
+        with contextlib.suppress(OSError):
+            self._temporary.mkdir(parents=True, exist_ok=True)
+            self._locks.mkdir(exist_ok=True)
+            self._clean(None)
+
+    def check_writable(self) -> None:
+        """Make the folder, or raise `InputError` where it cannot be made or written."""
         try:
             self._temporary.mkdir(parents=True, exist_ok=True)
             self._locks.mkdir(exist_ok=True)
-            writable = os.access(self.root, os.W_OK)
-        except OSError:
+            writable = all(
+                os.access(each, os.W_OK) for each in (self.root, self._temporary, self._locks)
+            )
+        except OSError as error:
+            if is_full(error):
+                raise _full(self.root) from error
             writable = False
         if not writable:
             raise InputError(
@@ -99,11 +118,12 @@ class Store:
         through and leaves nothing behind. While another process makes the same entry,
         `waiting` is called a few times a second; it may raise to give up.
 
-        Raises `InputError` where the disk is full.
+        Raises `InputError` where the store cannot be written, or its disk is full.
         """
         found = self.find(stage, version, **depends_on)
         if found is not None:
             return found
+        self.check_writable()
         identity = _identity(stage, version, depends_on)
         key = self.key(stage, version, **depends_on)
         with self._locked(key, waiting):
@@ -116,26 +136,15 @@ class Store:
             unfinished = Path(tempfile.mkdtemp(prefix=f"{key}.", dir=self._temporary))
             try:
                 make(unfinished)
-                files = {
-                    path.relative_to(unfinished).as_posix(): {
-                        "size": path.stat().st_size,
-                        "sha256": sha256_file(path),
-                    }
-                    for path in sorted(unfinished.rglob("*"))
-                    if path.is_file()
-                }
-                info = {**identity, "files": files}
-                (unfinished / _INFO).write_text(json.dumps(info, indent=1, sort_keys=True))
+                files = _sealed(unfinished, identity)
                 folder.parent.mkdir(exist_ok=True)
                 self._remove(folder, key)
                 unfinished.rename(folder)
+                sync(folder.parent)
                 _sound[folder] = _stats(folder, files)
             except OSError as error:
-                if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                    raise InputError(
-                        f"the disk of the cache folder {str(self.root)!r} is full: "
-                        "free some space or name another folder in MLEM_CACHE."
-                    ) from error
+                if is_full(error):
+                    raise _full(self.root) from error
                 raise
             finally:
                 shutil.rmtree(unfinished, ignore_errors=True)
@@ -144,6 +153,7 @@ class Store:
     def remove(self, stage: str, version: int, /, **depends_on: Any) -> None:
         """Remove an entry that nobody asks for any more."""
         key = self.key(stage, version, **depends_on)
+        self.check_writable()
         with self._locked(key, None):
             self._remove(self.root / stage / key, key)
 
@@ -163,8 +173,8 @@ class Store:
         finally:
             lock.release()
 
-    def _clean(self, key: str) -> None:
-        """Remove what killed processes left: folders whose lock is ours or nobody's."""
+    def _clean(self, key: str | None) -> None:
+        """Remove what killed processes left: folders whose lock is ours (`key`) or nobody's."""
         for left in self._temporary.iterdir():
             owner = left.name.partition(".")[0]
             if owner == key:
@@ -201,6 +211,30 @@ def _sound_entry(root: Path, stage: str, identity: dict[str, Any]) -> Path | Non
         return None  # absent, or written by someone else: made again
     _sound[folder] = stats
     return folder
+
+
+def _sealed(unfinished: Path, identity: dict[str, Any]) -> dict[str, Any]:
+    """Write what is in an entry into its `entry.json`, and have all of it on the disk."""
+    files = {
+        path.relative_to(unfinished).as_posix(): {
+            "size": path.stat().st_size,
+            "sha256": sha256_file(path),
+        }
+        for path in sorted(unfinished.rglob("*"))
+        if path.is_file()
+    }
+    info = {**identity, "files": files}
+    (unfinished / _INFO).write_text(json.dumps(info, indent=1, sort_keys=True))
+    for path in (*unfinished.rglob("*"), unfinished):
+        sync(path)
+    return files
+
+
+def _full(root: Path) -> InputError:
+    return InputError(
+        f"the disk of the cache folder {str(root)!r} is full: "
+        "free some space or name another folder in MLEM_CACHE."
+    )
 
 
 def _identity(stage: str, version: int, depends_on: dict[str, Any]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -33,10 +34,11 @@ from typing import Any, Literal
 import filelock
 import psutil
 
+from mlem_core.base.bars import heed_signals, heed_stop, stopped_with
 from mlem_core.base.errors import InputError
 from mlem_core.base.executor import computing_on, executor, from_environment
 from mlem_core.base.typing import Progress, Report
-from mlem_core.storage.files import replacing
+from mlem_core.storage.files import is_full, replacing, sync
 
 State = Literal["queued", "running", "done", "failed", "cancelled"]
 Request = dict[str, Any]
@@ -116,6 +118,7 @@ class Task:
             if not _gone(self.folder, _GRACE):
                 _signal_group(pid, signal.SIGKILL)
                 _gone(self.folder, _GRACE)
+            _remove_unfinished(self.folder)
             (self.folder / "pid.json").unlink(missing_ok=True)
 
     def damaged(self, message: str) -> None:
@@ -138,8 +141,7 @@ class Task:
                     return
             for left in ("failed.json", "cancelled", "progress.json", "pid.json"):
                 (self.folder / left).unlink(missing_ok=True)
-            for unfinished in self.folder.glob("unfinished-*"):
-                shutil.rmtree(unfinished, ignore_errors=True)
+            _remove_unfinished(self.folder)
             write_json(self.folder / "spec.json", request)
             # The child finds this package wherever it was started from.
             here = str(Path(__file__).resolve().parents[2])
@@ -184,6 +186,7 @@ class _Reporter:
         self._say("running")
 
     def __call__(self, progress: Progress) -> None:
+        heed_stop()
         now = time.time()
         key = (progress.stage, progress.model)
         known = self._stages.get(key)
@@ -198,7 +201,8 @@ class _Reporter:
         # A run is not worth losing for its progress: a full disk shows where it matters.
         with contextlib.suppress(OSError):
             about = {"state": state, "where": executor().where}
-            write_json(self._path, {**about, "stages": list(self._stages.values())})
+            stages = list(self._stages.values())
+            write_json(self._path, {**about, "stages": stages}, synced=False)
 
 
 def carry_out(folder: Path, make: Callable[[Request, Path, Report], None]) -> int:
@@ -208,8 +212,11 @@ def carry_out(folder: Path, make: Callable[[Request, Path, Report], None]) -> in
     ----------
     make : called with what was asked, the folder to write into, and where to report progress
 
-    Returns the exit status: 0, or 1 where `failed.json` says why.
+    Returns the exit status: 0, or 1 where `failed.json` says why; of SIGTERM 143, when nothing is
+    left that is unfinished.
     """
+    if threading.current_thread() is threading.main_thread():
+        heed_signals()
     _write_pid(folder, os.getpid())
     report = _Reporter(folder)
     try:
@@ -220,15 +227,29 @@ def carry_out(folder: Path, make: Callable[[Request, Path, Report], None]) -> in
             with computing_on(from_environment()):
                 report.running()
                 make(request, unfinished, report)
+            for path in (*unfinished.rglob("*"), unfinished):
+                sync(path)
             unfinished.rename(folder / "result")
+            sync(folder)
         return 0
+    except KeyboardInterrupt:
+        return stopped_with()
     except InputError as error:
         write_json(folder / "failed.json", {"message": str(error)})
-    except Exception:
+    except Exception as error:
         traceback.print_exc()
         message = f"the run stopped on an unexpected error; see {folder / 'log'}"
+        if isinstance(error, OSError) and is_full(error):
+            message = f"the disk of {str(folder.parent.parent)!r} is full: free some space."
         write_json(folder / "failed.json", {"message": message})
+    finally:
+        _remove_unfinished(folder)
     return 1
+
+
+def _remove_unfinished(folder: Path) -> None:
+    for unfinished in folder.glob("unfinished-*"):
+        shutil.rmtree(unfinished, ignore_errors=True)
 
 
 @contextlib.contextmanager
@@ -356,7 +377,7 @@ def read_json(path: Path, *, strict: bool = False) -> dict[str, Any]:
         return {}
 
 
-def write_json(path: Path, value: dict[str, Any]) -> None:
-    """Write JSON, whole or not at all."""
-    with replacing(path, private=True) as temporary:
+def write_json(path: Path, value: dict[str, Any], *, synced: bool = True) -> None:
+    """Write JSON, whole or not at all; `synced` as of `mlem_core.storage.files.replacing`."""
+    with replacing(path, private=True, synced=synced) as temporary:
         temporary.write_bytes(json.dumps(value).encode())

@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from mlem_core.analysis.results import write_tables
-from mlem_core.storage.files import replacing
+from mlem_core.base.errors import InputError
+from mlem_core.storage.files import check_target, is_full, replacing, replacing_files
 
 
 @pytest.fixture(params=[0o022, 0o077, 0o002], ids=["022", "077", "002"])
@@ -112,3 +113,114 @@ def test_tables_take_their_places_when_all_of_them_are_written(tmp_path: Path) -
     write_tables(tmp_path, {"a.csv": table, "b.csv": table}, {"seed": 0})
     assert names(tmp_path) == ["a.csv", "b.csv", "manifest.json"]
     assert (tmp_path / "a.csv").read_text() == "a\n1\n2\n"
+
+
+def test_a_device_a_pipe_or_a_folder_is_never_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to(os.devnull)
+    for path in (Path(os.devnull), tmp_path / "pipe", tmp_path / "folder", tmp_path / "link"):
+        before = path.stat()
+        with pytest.raises(OSError) as raised, replacing(path):
+            raise AssertionError
+        assert raised.value.filename == str(path) and path.stat().st_mode == before.st_mode
+        with pytest.raises(InputError, match="expected a file"):
+            check_target(str(path), "file")
+    assert names(tmp_path) == ["folder", "link", "pipe"] and (tmp_path / "link").is_symlink()
+    for path in (Path(os.devnull), tmp_path / "pipe"):
+        with pytest.raises(OSError), replacing_files(path, "last"):
+            raise AssertionError
+        with pytest.raises(InputError, match="expected a folder"):
+            check_target(str(path), "folder")
+    with pytest.raises(InputError, match="is empty"):
+        check_target("", "folder")
+
+
+def test_a_link_stays_and_what_it_leads_to_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "a.csv").write_text("old")
+    (tmp_path / "link.csv").symlink_to("there/a.csv")
+    with replacing(tmp_path / "link.csv") as temporary:
+        temporary.write_text("new")
+    assert (tmp_path / "link.csv").is_symlink() and names(tmp_path / "there") == ["a.csv"]
+    assert (tmp_path / "there" / "a.csv").read_text() == "new"
+
+
+def test_what_a_killed_process_left_is_removed_and_what_another_writes_is_not(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / ".a.csv.0123abcd").write_text("half")
+    (tmp_path / ".b.csv.0123abcd").write_text("of another file")
+    (tmp_path / ".a.csv.backup").write_text("not ours")
+    with replacing(tmp_path / "a.csv") as first:
+        with replacing(tmp_path / "a.csv") as second:
+            assert first.exists() and second.exists()
+        first.write_text("first")
+    assert names(tmp_path) == [".a.csv.backup", ".b.csv.0123abcd", "a.csv"]
+    (tmp_path / ".out.0123abcd" / "sub").mkdir(parents=True)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / ".unfinished.0123abcd").mkdir()
+    for name in ("out", "in"):
+        with replacing_files(tmp_path / name, "last") as unfinished:
+            (unfinished / "last").write_text("x")
+        assert names(tmp_path / name) == ["last"]
+    assert ".out.0123abcd" not in names(tmp_path)
+
+
+def test_a_folder_appears_at_once_and_one_that_is_there_keeps_what_is_not_replaced(
+    tmp_path: Path,
+) -> None:
+    table = pd.DataFrame({"a": [1]})
+    out = tmp_path / "some" / "out"
+    with pytest.raises(ValueError), replacing_files(out, "last") as unfinished:
+        (unfinished / "a").write_text("half")
+        raise ValueError
+    assert names(tmp_path / "some") == []
+    write_tables(out, {"a.csv": table, "b.csv": table}, {"seed": 0})
+    (out / "mine.txt").write_text("mine")
+    (out / "sub").mkdir()
+    # Of the same analysis: beside it.
+    write_tables(out, {"c.csv": table}, {"seed": 0})
+    kept = ["a.csv", "b.csv", "c.csv", "manifest.json", "mine.txt", "sub"]
+    assert names(out) == kept
+    # Of another: in its place.
+    write_tables(out, {"b.csv": table}, {"seed": 1})
+    assert names(out) == ["b.csv", "manifest.json", "mine.txt", "sub"]
+    (out / "manifest.json").write_text('{"tables": ["../some.csv", "mine.txt", 3], "seed": 2}')
+    (tmp_path / "some.csv").write_text("elsewhere")
+    write_tables(out, {"b.csv": table}, {"seed": 1})
+    assert (tmp_path / "some.csv").exists() and (out / "mine.txt").exists()
+
+
+def test_a_folder_in_the_way_of_a_table_changes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").mkdir()
+    (tmp_path / "manifest.json").write_text("old")
+    with pytest.raises(IsADirectoryError):
+        write_tables(tmp_path, {"a.csv": pd.DataFrame({"a": [1]})}, {})
+    assert (tmp_path / "manifest.json").read_text() == "old"
+    assert names(tmp_path) == ["a.csv", "manifest.json"]
+
+
+def test_ctrl_c_while_files_take_their_places_leaves_no_mixture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = pd.DataFrame({"a": [1]})
+    write_tables(tmp_path, {"a.csv": table, "b.csv": table}, {"seed": 0})
+    replace, calls = os.replace, []
+
+    def interrupted(source: Path, target: Path) -> None:
+        calls.append(target)
+        if len(calls) == 3:  # the first two are of the temporary tables themselves
+            raise KeyboardInterrupt
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_tables(tmp_path, {"a.csv": table * 2, "b.csv": table * 2}, {"seed": 1})
+    assert {(tmp_path / name).read_text() for name in ("a.csv", "b.csv")} == {"a\n2\n"}
+    assert names(tmp_path) == ["a.csv", "b.csv", "manifest.json"]
+
+
+def test_a_full_disk_is_told_from_other_errors() -> None:
+    assert is_full(OSError("4096 requested and 100 written"))
+    assert not is_full(PermissionError(13, "Permission denied"))

@@ -248,8 +248,10 @@ def test_a_full_disk_is_told_in_a_sentence(tmp_path):
 
 def test_a_root_that_cannot_be_written_is_told_in_a_sentence(tmp_path):
     (tmp_path / "file").write_text("x")
+    store = Store(tmp_path / "file" / "cache")
+    assert store.find("stage", 1, a=1) is None
     with pytest.raises(InputError, match="cannot be written"):
-        Store(tmp_path / "file" / "cache")
+        store.entry("stage", 1, never, a=1)
 
 
 def test_the_environment_names_the_root(tmp_path, monkeypatch):
