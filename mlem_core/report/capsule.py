@@ -19,7 +19,6 @@ import contextlib
 import hashlib
 import json
 import re
-import tempfile
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -41,7 +40,7 @@ from mlem_core.report.contents import FORMAT, as_csv_file, tables_as_csv, why_al
 from mlem_core.report.figures import Drawing, Drawn, Shown, all_figures
 from mlem_core.report.methods import methods_paragraph, versions_text
 from mlem_core.report.references import bibtex
-from mlem_core.storage.files import replacing
+from mlem_core.storage.files import replacing, scratch
 from mlem_core.storage.store import sha256_file
 
 # Larger representation files are named by their digest instead.
@@ -164,7 +163,7 @@ def _texts(
 
 def _pair_tables(analysis: Analysis) -> dict[str, bytes]:
     """The finished analysis, without the stimuli."""
-    with tempfile.TemporaryDirectory() as folder:
+    with scratch("capsule") as folder:
         save(analysis, folder)
         return {
             f"pair_tables/{path.name}": path.read_bytes()

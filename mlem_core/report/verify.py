@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -32,6 +31,7 @@ from mlem_core.report.contents import (
     tables_as_csv,
     why_alike,
 )
+from mlem_core.storage.files import scratch
 from mlem_core.storage.store import Store, sha256_file
 
 # Other versions of torch and of the processor's libraries differ in the last bits of float32;
@@ -175,7 +175,7 @@ def verify(path: Path | str, progress: Report | None = None) -> Verification:
             raise
         raise _no_capsule(path, "an entry is missing or not of the right form") from error
     changed = sorted(name for name, digest in written.items() if digests.get(name) != digest)
-    with tempfile.TemporaryDirectory(prefix="verify-") as folder:
+    with scratch("verify") as folder:
         spec, findings = _unpacked(spec, files, kinds, sources, Path(folder))
         stimuli = read_written(spec.stimuli, ordered=spec.ordered, nominal=spec.nominal)
         analysis = run(spec, Store(Path(folder) / "store"), progress, stimuli)

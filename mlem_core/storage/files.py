@@ -10,6 +10,7 @@ import re
 import secrets
 import shutil
 import stat
+import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -84,7 +85,7 @@ def replacing_files(folder: Path | str, last: str, others: Iterable[str] = ()) -
     try:
         home.mkdir(parents=True, exist_ok=True)
         _sweep(home, name)
-        with _held(home, name, None, named) as temporary:
+        with _held(home, name, 0o777, named, folder=True) as temporary:
             yield temporary
             names = sorted(path.name for path in temporary.iterdir())
             for each in names:
@@ -123,6 +124,15 @@ def _exchange(temporary: Path, target: Path, last: str, old: Iterable[str]) -> N
     new = [path.name for path in temporary.iterdir()]
     for name in sorted(new, key=lambda one: (one == last, one)):
         os.replace(temporary / name, target / name)
+
+
+@contextlib.contextmanager
+def scratch(name: str) -> Iterator[Path]:
+    """A private temporary folder; what a killed process left of it is removed by the next one."""
+    home, own = Path(tempfile.gettempdir()), f"mlem-{name}-{os.getuid()}"
+    _sweep(home, own)
+    with _held(home, own, 0o700, home / own, folder=True) as path:
+        yield path
 
 
 def sync(path: Path) -> None:
@@ -175,8 +185,8 @@ def _check_regular(target: Path, named: Path) -> None:
 
 
 @contextlib.contextmanager
-def _held(home: Path, name: str, mode: int | None, named: Path) -> Iterator[Path]:
-    """A new file, or a folder (`mode` None), under a lock that ends with this process.
+def _held(home: Path, name: str, mode: int, named: Path, folder: bool = False) -> Iterator[Path]:
+    """A new file, or a folder, under a lock that ends with this process.
 
     Raises OSError: it cannot be made; the error names `named`.
     """
@@ -184,8 +194,8 @@ def _held(home: Path, name: str, mode: int | None, named: Path) -> Iterator[Path
         path = home / f".{name.lstrip('.')}.{secrets.token_hex(_RANDOM)}"
         # Made here, and only where there is nothing of this name, with the permissions it keeps.
         try:
-            if mode is None:
-                path.mkdir()
+            if folder:
+                path.mkdir(mode)
                 opened = os.open(path, os.O_RDONLY)
             else:
                 opened = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode)
@@ -200,7 +210,7 @@ def _held(home: Path, name: str, mode: int | None, named: Path) -> Iterator[Path
     try:
         yield path
     finally:
-        if mode is None:
+        if folder:
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.typing import Progress, Report
 from mlem_core.estimators.registry import estimator_named
+from mlem_core.storage.files import scratch
 from mlem_core.storage.store import Store, sha256_file
 from mlem_core.tasks import analyses, examples
 from mlem_core.tasks.runner import Request, Task, carry_out
@@ -114,7 +114,7 @@ def _capsule(analysis: Analysis, options: Options, store: Store, report: Report)
     if estimator_named(selection.estimator).slow:
         results = cached_fits.make(analysis, store, selection, report)
     pair = [(str(model), int(layer)) for model, layer in options["pair"]]
-    with tempfile.TemporaryDirectory() as folder:
+    with scratch("followup") as folder:
         path = capsule.write(
             analysis,
             Path(folder) / CAPSULE,

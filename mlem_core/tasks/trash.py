@@ -77,14 +77,16 @@ def delete(job_id: str, name: str, store: Store) -> Deleted:
     if not (job.folder / "spec.json").is_file():
         raise InputError(f"the analysis {name!r} is not in the store; it may be deleted already.")
     now = time.time()
-    trash = store.root / "trash" / f"{job_id}-{time.time_ns():x}"
-    (trash / "followups").mkdir(parents=True)
+    # What a killed process has begun is gone on with.
+    begun = (one for one in (store.root / "trash").glob(f"{job_id}-*") if _unfinished(one))
+    trash = next(begun, store.root / "trash" / f"{job_id}-{time.time_ns():x}")
+    (trash / "followups").mkdir(parents=True, exist_ok=True)
     write_json(trash / "deleted.json", {"analysis": job_id, "name": name, "at": now})
     for folder in followups_of(job_id, store):
         _move(Task(folder.name, folder), trash / "followups" / folder.name)
-    _move(job, trash / "job")
     with contextlib.suppress(FileNotFoundError):
         notes.path_of(job_id, store).rename(trash / "notes.json")
+    _move(job, trash / "job")
     return Deleted(job_id, name, now, trash)
 
 
@@ -100,15 +102,24 @@ def restore(deleted: Deleted, store: Store) -> None:
     """
     if not (deleted.folder / "job").is_dir():
         raise InputError(f"the analysis {deleted.name!r} is no longer in the trash.")
+    _put_back(deleted.folder, deleted.id, store)
+
+
+def _put_back(folder: Path, job_id: str, store: Store) -> None:
     jobs = store.root / "jobs"
-    moves = [(one, jobs / one.name) for one in (deleted.folder / "followups").glob("*")]
-    moves.append((deleted.folder / "notes.json", notes.path_of(deleted.id, store)))
-    for source, target in [*moves, (deleted.folder / "job", jobs / deleted.id)]:
+    moves = [(one, jobs / one.name) for one in (folder / "followups").glob("*")]
+    moves.append((folder / "notes.json", notes.path_of(job_id, store)))
+    for source, target in [*moves, (folder / "job", jobs / job_id)]:
         target.parent.mkdir(exist_ok=True)
         with starting(target):
             if source.exists() and not target.exists():
                 source.rename(target)
-    shutil.rmtree(deleted.folder, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _unfinished(folder: Path) -> bool:
+    """Whether all but the analysis itself, which is the last, may have been moved here."""
+    return not (folder / "job").is_dir()
 
 
 def in_trash(store: Store) -> list[Deleted]:
@@ -131,9 +142,11 @@ def purge(store: Store, days: float = DAYS, most: int = MOST) -> None:
     kept = [one.folder for one in in_trash(store)[:most] if one.at >= began]
     for folder in (store.root / "trash").glob("*"):
         with contextlib.suppress(OSError):
-            # What has no job was left by a process that was killed, or is being moved just now.
-            moving = not (folder / "job").is_dir() and folder.stat().st_mtime > time.time() - 3600
-            if folder not in kept and not moving:
+            if _unfinished(folder):
+                # It is being moved just now, or was by a process that was killed: undone.
+                if abs(time.time() - folder.stat().st_mtime) > 3600:
+                    _put_back(folder, folder.name.rpartition("-")[0], store)
+            elif folder not in kept:
                 shutil.rmtree(folder, ignore_errors=True)
 
 

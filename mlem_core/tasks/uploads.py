@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from mlem_core.storage.files import replacing_files
 from mlem_core.storage.store import Store
 from mlem_core.tasks.analyses import keep_upload
 
@@ -28,12 +28,9 @@ def keep(files: Sequence[tuple[str, bytes]], store: Store) -> Path:
     name = f"{kept[0].stem}_and_{len(kept) - 1}_more"
     folder = store.root / "uploads" / digest.hexdigest() / name
     if not folder.is_dir():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
-            whole = Path(temporary) / name
-            whole.mkdir()
-            same = len({path.name for path in kept}) < len(kept)
-            for number, path in enumerate(kept, start=1):
-                shutil.copyfile(path, whole / (f"{number:03d}_" * same + path.name))
-            whole.replace(folder)
+        same = len({path.name for path in kept}) < len(kept)
+        names = [f"{number:03d}_" * same + path.name for number, path in enumerate(kept, start=1)]
+        with replacing_files(folder, names[-1]) as whole:
+            for name, path in zip(names, kept, strict=True):
+                shutil.copyfile(path, whole / name)
     return folder
