@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import json
 import os
 import re
 import secrets
@@ -18,6 +19,8 @@ from mlem_core.base.errors import InputError
 
 _RANDOM = 4  # bytes in the name of what is unfinished
 _UNFINISHED = ".unfinished"
+# What a process that was killed while files took their places has put in or taken out.
+_BEGUN = ".unfinished.json"
 
 
 @contextlib.contextmanager
@@ -95,14 +98,18 @@ def replacing_files(folder: Path | str, last: str, others: Iterable[str] = ()) -
                 sync(home)
                 return
             with _only_one(target):
-                for each in {*names, *others}:
+                moved = {last, *names, *others, *_begun(target)}
+                for each in moved:
                     _check_regular(target / each, named / each)
-                try:
-                    _exchange(temporary, target, last, [*others, *names])
-                except KeyboardInterrupt:
-                    _exchange(temporary, target, last, [])  # it takes no time: not left half-way
-                    raise
+                (temporary / _BEGUN).write_text(json.dumps(sorted(moved)), encoding="utf-8")
+                sync(temporary / _BEGUN)
+                os.replace(temporary / _BEGUN, target / _BEGUN)
                 sync(target)
+                try:
+                    _exchange(temporary, target, last, moved)
+                except KeyboardInterrupt:
+                    _exchange(temporary, target, last, ())  # it takes no time: not left half-way
+                    raise
     except OSError as error:
         _name(error, temporary, named)
         raise
@@ -118,12 +125,22 @@ def _renamed(temporary: Path, target: Path) -> bool:
     return True
 
 
+def _begun(target: Path) -> list[str]:
+    try:
+        names = json.loads((target / _BEGUN).read_bytes())
+        return [name for name in names if name == Path(name).name and (target / name).is_file()]
+    except (OSError, ValueError, TypeError, RecursionError):
+        return []
+
+
 def _exchange(temporary: Path, target: Path, last: str, old: Iterable[str]) -> None:
-    for name in (last, *old):
+    for name in (last, *old) if old else ():
         (target / name).unlink(missing_ok=True)
     new = [path.name for path in temporary.iterdir()]
     for name in sorted(new, key=lambda one: (one == last, one)):
         os.replace(temporary / name, target / name)
+    sync(target)
+    (target / _BEGUN).unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

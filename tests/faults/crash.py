@@ -1,0 +1,364 @@
+"""Kill work at each call that opens a file to write, renames, removes, makes or syncs.
+
+    python crash.py SCENARIO FOLDER MOST
+
+does a scenario of `SCENARIOS` in FOLDER once, which counts those calls, and then again for each of
+them (for MOST of them, evenly, if it is not 0): killed there, and, where a file is opened, once
+more in the midst of what is written into it. After each kill it is done anew. Prints a JSON object:
+how often it was killed, and what was amiss afterwards.
+
+Each time it is a fork of this process, which has done all of it before and so has everything
+imported and compiled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from commands import contents, inputs_in
+
+from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.cli.commands import main as run_command
+from mlem_core.cli.options import parser, spec_of
+from mlem_core.storage.store import Store
+from mlem_core.tasks import analyses, notes, trash, uploads
+from mlem_core.tasks.runner import carry_out, write_json
+
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink"}
+CHANGES |= {"os.truncate", "os.chmod", "os.utime", "sync"}
+SECONDS = 60  # a run that takes longer waits for a lock
+
+
+@dataclass
+class Point:
+    """Where a process is killed: at the n-th change, or after so many bytes of that file."""
+
+    at: int = 0
+    midway: bool = False
+    passed: int = 0
+    armed: bool = False
+    opens: list[int] = field(default_factory=list)
+
+
+POINT = Point()
+
+
+def passing(event: str, details: tuple[Any, ...]) -> None:
+    """An audit hook: counts what changes files, and ends the process at its point."""
+    if not POINT.armed:
+        return
+    opening = event == "open"
+    if opening:
+        path, _, flags = details
+        # Locks are opened to write and stay empty; compiled code belongs to numba.
+        if isinstance(path, int) or not flags & WRITES or str(path).endswith(".lock"):
+            return
+    elif event not in CHANGES:
+        return
+    POINT.passed += 1
+    if opening:
+        POINT.opens.append(POINT.passed)
+    if POINT.passed == POINT.at:
+        if not POINT.midway:
+            os.kill(os.getpid(), signal.SIGKILL)
+        # The system ends it at the first byte beyond.
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (16, 16))
+
+
+sys.addaudithook(passing)
+_fsync = os.fsync
+
+
+def _audited(opened: int) -> None:
+    sys.audit("sync", opened)
+    _fsync(opened)
+
+
+os.fsync = _audited
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What is done: `before` makes what is there, `act` is killed, and `amiss` says what is wrong.
+
+    Attributes
+    ----------
+    result : the folders below the work's that must be the same after it was done anew
+    """
+
+    act: Callable[[Path], Any]
+    before: Callable[[Path], Any] = lambda folder: None
+    amiss: Callable[[Path], list[str]] = lambda folder: []
+    result: tuple[str, ...] = ("out",)
+
+
+def _analyze(*more: str) -> Callable[[Path], Any]:
+    def act(folder: Path) -> None:
+        out = str(folder / "out")
+        capsule = ["--capsule", str(folder / "made" / "c.zip")] if "--capsule" in more else []
+        arguments = [each for each in more if each != "--capsule"]
+        status = run_command(
+            ["analyze", *inputs_in_once(folder), *arguments, *capsule, "--out", out]
+        )
+        assert status == 0
+
+    return act
+
+
+def inputs_in_once(folder: Path) -> list[str]:
+    """The same files for all, so that their names are the same."""
+    return [*inputs_in_shared(folder.parent / "in")]
+
+
+def inputs_in_shared(folder: Path) -> list[str]:
+    if not (folder / "ready").exists():
+        inputs_in(folder)
+        (folder / "ready").touch()
+    files = ["--stimuli", str(folder / "words.csv"), "--representations", f"m={folder / 'm.npz'}"]
+    return [*files, "--folds", "3"]
+
+
+def _of_another_run(folder: Path) -> None:
+    """The store has everything, and `out` the tables of another run and a file of the user's."""
+    _analyze()(folder)
+    shutil.rmtree(folder / "out")
+    _analyze("--seed", "7", "--bootstrap", "20")(folder)
+    (folder / "out" / "mine.txt").write_text("mine")
+    (folder / "was").mkdir()
+    for path in (folder / "out").iterdir():
+        shutil.copy(path, folder / "was" / path.name)
+
+
+def _no_mixture(folder: Path) -> list[str]:
+    """Files of both runs in `out`, or a manifest with tables missing."""
+    was, out = contents(folder / "was"), contents(folder / "out")
+    out = {name: data for name, data in out.items() if not name.startswith(".")}
+    amiss = [] if out.pop("mine.txt", None) == b"mine" else ["the user's file is gone"]
+    old = {name for name, data in out.items() if was.get(name) == data}
+    new = set(out) - old
+    # Some tables do not depend on what differs.
+    if new and "intervals.csv" in old:
+        amiss.append(f"files of two runs: {sorted(old)} and {sorted(new)}")
+    return amiss + _whole(folder)
+
+
+def _whole(folder: Path) -> list[str]:
+    """A manifest stands beside all of its tables, or not at all."""
+    out = folder / "out"
+    if not (out / "manifest.json").is_file():
+        return []
+    named = json.loads((out / "manifest.json").read_bytes())["tables"]
+    missing = [name for name in named if not (out / name).is_file()]
+    return [f"a manifest without {missing}"] if missing else []
+
+
+def _spec(folder: Path) -> AnalysisSpec:
+    arguments = ["analyze", *inputs_in_once(folder), "--out", "x"]
+    return spec_of(parser(None).parse_args(arguments))
+
+
+def _work(folder: Path) -> None:
+    """What a process of the app does for a job."""
+    job = folder / "store" / "jobs" / "0123456789abcdef"
+    job.mkdir(parents=True, exist_ok=True)
+    write_json(job / "spec.json", _spec(folder).to_dict())
+    assert (job / "result").is_dir() or carry_out(job, analyses.make) == 0
+
+
+def _upload(folder: Path) -> None:
+    files = [(f"{name}.csv", b"sentence,a\n" + name.encode() * 3000) for name in "abc"]
+    uploads.keep(files[:1], Store(folder / "store"))
+    uploads.keep(files, Store(folder / "store"))
+
+
+def _deleted(folder: Path) -> None:
+    store = Store(folder / "store")
+    (job,) = [path.name for path in (store.root / "jobs").glob("0*/spec.json")] or [None]
+    if job is not None or not trash.in_trash(store):
+        trash.delete("0123456789abcdef", "Mine", store)
+
+
+def _job(folder: Path) -> None:
+    _work(folder)
+    store = Store(folder / "store")
+    notes.change("0123456789abcdef", store, lambda old: old.named("Mine"))
+    more = store.root / "jobs" / "fits-1"
+    more.mkdir()
+    about = {"analysis": "0123456789abcdef", "options": {}}
+    (more / "spec.json").write_text(json.dumps(about))
+
+
+def _restored(folder: Path) -> None:
+    """Whatever was killed, what is deleted comes back whole."""
+    store = Store(folder / "store")
+    for one in trash.in_trash(store):
+        trash.restore(one, store)
+
+
+def _all_there(folder: Path) -> list[str]:
+    store = Store(folder / "store")
+    found = trash.in_trash(store)
+    there = [*(store.root / "jobs").iterdir(), *(store.root / "notes").iterdir()]
+    names = {path.name for path in there if path.suffix != ".lock"}
+    whole = {"0123456789abcdef", "fits-1", "0123456789abcdef.json"}
+    if len(found) > 1:
+        return [f"{len(found)} deleted of one"]
+    if found and names & whole:
+        return [f"deleted, and still there: {names & whole}"]
+    return [] if found or "0123456789abcdef" in names else ["neither there nor deleted"]
+
+
+def _careless(folder: Path) -> None:
+    """What the other scenarios must not do, to see that it is found."""
+    (folder / "out").mkdir(exist_ok=True)
+    half = Path(tempfile.mkdtemp()) / "half"
+    half.write_text("a" * 100)
+    half.rename(folder / "out" / "a")
+    half.parent.rmdir()
+
+
+SCENARIOS = {
+    "careless": Scenario(_careless),
+    "analyze": Scenario(_analyze(), amiss=_whole),
+    "analyze-warm": Scenario(_analyze(), _of_another_run, _no_mixture),
+    "bootstrap": Scenario(_analyze("--bootstrap", "20"), amiss=_whole),
+    "bootstrap-warm": Scenario(_analyze("--bootstrap", "20"), _of_another_run, _no_mixture),
+    "capsule": Scenario(
+        _analyze("--capsule"), lambda f: (f / "made").mkdir(), _whole, ("out", "made")
+    ),
+    "worker": Scenario(_work, result=("store/jobs/0123456789abcdef/result",)),
+    "upload": Scenario(_upload, result=("store/uploads",)),
+    "deletion": Scenario(_deleted, _job, _all_there, result=()),
+}
+
+
+def forked(call: Callable[[Path], Any], folder: Path, point: Point) -> tuple[int, str]:
+    """Do it in a fork that ends at a point; how it ended, and what it said."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            os.close(read)
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            os.environ["MLEM_CACHE"] = str(folder / "store")
+            tempfile.tempdir = str(folder / "tmp")
+            signal.alarm(SECONDS)
+            said = io.StringIO()
+            POINT.__dict__.update(point.__dict__, armed=True)
+            with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+                call(folder)
+            POINT.armed = False
+            os.write(write, json.dumps([POINT.passed, POINT.opens]).encode())
+            code = 0
+        except BaseException as error:
+            POINT.armed = False
+            os.write(write, f"{type(error).__name__}: {error}; {said.getvalue()}".encode()[:4000])
+        finally:
+            os._exit(code)
+    os.close(write)
+    with open(read, "rb") as said_to_us:
+        text = said_to_us.read().decode()
+    return os.waitpid(child, 0)[1], text
+
+
+def fresh(scenario: Scenario, home: Path) -> Path:
+    """A folder with what is there before."""
+    folder = home / "work"
+    if folder.exists():
+        shutil.rmtree(folder)
+    template = home / "before"
+    if not template.exists():
+        template.mkdir()
+        (template / "tmp").mkdir()
+        template.rename(folder)  # names of paths are kept: all of it is made in one place
+        status, said = forked(scenario.before, folder, Point())
+        assert status == 0, said
+        shutil.copytree(folder, template, symlinks=True)
+        return folder
+    shutil.copytree(template, folder, symlinks=True)
+    return folder
+
+
+def left_over(folder: Path) -> list[str]:
+    """Temporary files and folders anywhere."""
+    left = [f"tmp/{path.name}" for path in (folder / "tmp").iterdir()]
+    unfinished = folder / "store" / "unfinished"
+    left += (
+        [f"unfinished/{path.name}" for path in unfinished.iterdir()] if unfinished.is_dir() else []
+    )
+    for path in folder.rglob("*"):
+        name = path.name
+        if name.startswith((".", "tmp0", "unfinished-")):
+            left.append(str(path.relative_to(folder)))
+    return left
+
+
+def results(scenario: Scenario, folder: Path) -> dict[str, Mapping[str, bytes]]:
+    return {name: contents(folder / name) for name in scenario.result}
+
+
+def tried(scenario: Scenario, home: Path, point: Point, reference: Any) -> list[str]:
+    """What is amiss after a kill at this point, and after the work is done anew."""
+    folder = fresh(scenario, home)
+    status, said = forked(scenario.act, folder, point)
+    if not os.WIFSIGNALED(status):
+        # Calls that come in another order, or fewer bytes than a file was let have.
+        amiss = [] if status == 0 else [f"ended by itself: {said}"]
+    else:
+        amiss = [f"then: {each}" for each in scenario.amiss(folder)]
+    began = time.monotonic()
+    status, said = forked(scenario.act, folder, Point())
+    if status != 0:
+        return [*amiss, f"anew: status {status}, {said}, {time.monotonic() - began:.0f} s"]
+    amiss += [f"anew: {each}" for each in scenario.amiss(folder)]
+    if results(scenario, folder) != reference:
+        amiss.append("anew: other results")
+    return amiss + [f"left over: {each}" for each in left_over(folder)]
+
+
+def main(name: str, home: Path, most: int) -> dict[str, Any]:
+    scenario = SCENARIOS[name]
+    home.mkdir(parents=True, exist_ok=True)
+    # Here, so that a fork has it: the imports, and what is compiled.
+    warm = home / "work"
+    (warm / "tmp").mkdir(parents=True)
+    os.environ["MLEM_CACHE"] = str(warm / "store")
+    os.environ["BROWSER_PATH"] = str(home / "none")
+    tempfile.tempdir = str(warm / "tmp")
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        scenario.before(warm)
+        scenario.act(warm)
+    folder = fresh(scenario, home)
+    status, said = forked(scenario.act, folder, Point())
+    assert status == 0, said
+    passed, opens = json.loads(said)
+    reference = results(scenario, folder)
+    points = [Point(at) for at in range(1, passed + 1)] + [Point(at, midway=True) for at in opens]
+    if most and len(points) > most:
+        points = [points[i * len(points) // most] for i in range(most)]
+    amiss = {}
+    for point in points:
+        found = tried(scenario, home, point, reference)
+        if found:
+            amiss[f"{point.at}{' midway' if point.midway else ''}"] = found
+    return {"scenario": name, "calls": passed, "kills": len(points), "amiss": amiss}
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(sys.argv[1], Path(sys.argv[2]).resolve(), int(sys.argv[3]))))
