@@ -195,5 +195,5 @@ def _counts(layer: TiledLayer, part: int) -> Path:
 
 
 def _write(path: Path, save: Callable[[Any], None]) -> None:
-    with replacing(path) as temporary, temporary.open("wb") as file:
+    with replacing(path, synced=False) as temporary, temporary.open("wb") as file:
         save(file)

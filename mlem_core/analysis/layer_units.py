@@ -136,7 +136,7 @@ def _without_ranks(store: Store, key: dict[str, Any], parts: LayerParts) -> Laye
     if parts.doubled is not None:
         path = _ranks(store, key)
         path.parent.mkdir(exist_ok=True)
-        with replacing(path) as temporary:
+        with replacing(path, synced=False) as temporary:
             parts.doubled.tofile(temporary)
     return replace(parts, doubled=None)
 
