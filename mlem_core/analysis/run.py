@@ -162,7 +162,15 @@ def _all_representations(
         if len(errors) == 1:
             raise next(iter(errors.values()))
         raise InputError("no model is left: " + " ".join(notices))
+    for source in found:
+        if n_unknown := source.facts.get("unknown_words"):
+            notices.append(
+                f"{source.name} knows no token for {n_unknown:,} of {len(stimuli):,} stimuli: the "
+                "one for what is unknown stands for each, so that it represents them by their "
+                "place and context alone."
+            )
     notices += [f"A layer was left out: {why}" for source in files for why in source.left_out]
+    notices += [note for source in files for note in source.notes]
     return [*found, *files], notices
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import unicodedata
 from collections.abc import Iterable
 
 
@@ -15,8 +16,13 @@ class InputError(ValueError):
     """
 
     def __init__(self, sentence: str) -> None:
-        # Names of files and columns, and what libraries say, may have line breaks in them.
-        super().__init__(" ".join(sentence.splitlines()))
+        # Names, cells and what libraries say may hold line breaks and what steers a terminal.
+        super().__init__("".join(map(_visible, " ".join(sentence.splitlines()))))
+
+
+def _visible(char: str) -> str:
+    """The character, or how Python writes it where it is a control or format character."""
+    return ascii(char)[1:-1] if unicodedata.category(char).startswith("C") else char
 
 
 def unknown(kind: str, name: str, choices: Iterable[str]) -> InputError:

@@ -33,6 +33,7 @@ _INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
 _NEVER = frozenset({"NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "NaN", "nan", "NULL"})
 # No value where all others are words; one where others are signs (+ and -, punctuation).
 _STROKES = frozenset({"-", "--", "–", "—", "_"})
+MOST_ODD = 0.2  # of the cells of a column of numbers
 # No value among numbers, in any case.
 _AMONG_NUMBERS = frozenset(
     {mark.casefold() for mark in _NEVER | _STROKES}
@@ -103,6 +104,35 @@ def guess_kind(cells: Cells) -> Kind:
         cell.casefold() in _AMONG_NUMBERS or _INFINITE.fullmatch(cell) for cell in values - numbers
     )
     return "ordered" if numbers and all(odd) else "nominal"
+
+
+def among_numbers(cells: Cells) -> tuple[int, int] | None:
+    """Where a column that is nominal seems to be one of numbers: its first cell that is none.
+
+    Parameters
+    ----------
+    cells : of one feature, without missing-value marks
+
+    Returns
+    -------
+    (row from 0, how many cells are no number), or None where a fifth of the cells or more are none
+    """
+    odd = [row for row, cell in enumerate(cells) if cell is not None and not NUMBER.fullmatch(cell)]
+    filled = sum(cell is not None for cell in cells)
+    return (odd[0], len(odd)) if 0 < len(odd) < MOST_ODD * filled else None
+
+
+def marks_among_names(cells: Cells) -> dict[str, tuple[int, int]]:
+    """Values of a nominal column that may mean that there is none: first row from 0, and how many.
+
+    They count as values, because they may be some: `null`, `?` and the like among words. `none` is
+    one among names often enough.
+    """
+    values = {cell for cell in cells if cell is not None}
+    marks = {cell for cell in values if cell.casefold() in _AMONG_NUMBERS - {"none"}}
+    if not all(any(char.isalnum() for char in name) for name in values - marks):
+        return {}
+    return {mark: (cells.index(mark), cells.count(mark)) for mark in sorted(marks)}
 
 
 def override_kinds(kinds: dict[str, Kind], ordered: Iterable[str], nominal: Iterable[str]) -> None:

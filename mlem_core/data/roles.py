@@ -17,11 +17,13 @@ import pandas as pd
 
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.once import Once
-from mlem_core.base.text import listed, short, some
+from mlem_core.base.text import listed, many, short, some
 from mlem_core.data.columns import (
     NUMBER,
     Cells,
+    among_numbers,
     guess_kind,
+    marks_among_names,
     missing_marks,
     texts,
     without_marks,
@@ -257,7 +259,32 @@ def _notes(
         parts.append(f"{short(column)} {why} and is no feature")
     if parts:
         notes.append(f"In {name} {listed(parts, most=8)}.")
+    for column in _having(chosen, "nominal"):
+        if column not in asked:
+            cells = without_marks(texts(table.frame[column]), read_as.missing)
+            notes += _doubts(column, cells, read_as.missing is None)
     return tuple(notes)
+
+
+def _doubts(column: str, cells: Cells, detected: bool) -> list[str]:
+    """What a nominal column has that its owner may have meant otherwise."""
+    if odd := among_numbers(cells):
+        row, n = odd
+        more = f" and {many(n - 1, 'more cell')}" if n > 1 else ""
+        return [
+            f"The feature {short(column)} is nominal because of {short(cells[row] or '')} in row "
+            f"{row + 1}{more}, all its other values are numbers: correct or empty "
+            f"{'it' if n == 1 else 'them'}, or give the column the role nominal if its values are "
+            "names."
+        ]
+    doubts = []
+    for mark, (row, n) in (marks_among_names(cells) if detected else {}).items():
+        doubts.append(
+            f"In the feature {short(column)} {short(mark)} (row {row + 1}"
+            f"{f' and {n - 1:,} more' if n > 1 else ''}) counts as a value: empty the cells, or "
+            "name it as a missing value, if it says that there is none."
+        )
+    return doubts
 
 
 def _first(names: list[str], known: tuple[str, ...]) -> str | None:

@@ -28,6 +28,7 @@ from mlem_core.models.mapped import (
     npy_array,
     npy_header,
     npz_array,
+    rounded_share,
     safetensors_array,
 )
 from mlem_core.storage.room import check_memory
@@ -36,6 +37,7 @@ from mlem_core.storage.store import sha256_file
 _LAYER = re.compile(r"layer_0*(\d+)", re.ASCII)
 _MOST_DIGITS = 6  # of the number of a layer
 MOST_LAYERS = 2_000
+MOST_ROUNDED = 1e-3  # of the variance of a layer
 SUFFIXES = (".npz", ".npy", ".safetensors", ".csv")
 # Kinds of safetensors' numbers: name there -> name in numpy; bfloat16 has none.
 _FLOATS = {"F16": "float16", "F32": "float32", "F64": "float64", "BF16": "bfloat16"}
@@ -61,6 +63,7 @@ class Arrays:
     read(layer) : its (n_stimuli, n_units) array, memory-mapped where the file has it as floats of
         at least 32 bits, not compressed
     left_out : a sentence for each layer that holds a value that is not finite
+    notes : a sentence for each layer whose numbers have too few digits for their differences
     """
 
     digest: str
@@ -68,6 +71,7 @@ class Arrays:
     dtypes: dict[str, str]
     read: Callable[[int], NDArray[np.floating]]
     left_out: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     named: bool = False
 
 
@@ -92,6 +96,7 @@ def open_arrays(path: Path, n_stimuli: int, *, distances: bool = False) -> Array
         described = describe(path)
         names = _layers(path, described)
         bad: dict[int, str] = {}
+        notes = []
         for layer, name in names.items():
             shape, problem, _ = described[name]
             where = path.name if suffix in (".csv", ".npy") else _where(name, path)
@@ -118,6 +123,8 @@ def open_arrays(path: Path, n_stimuli: int, *, distances: bool = False) -> Array
                     f"{where} has {array[row, unit]} in row {row + 1}, unit {unit + 1}"
                     f"{f' and in {n - 1} more places' if n > 1 else ''}; expected finite numbers."
                 )
+            elif not distances and (share := rounded_share(array)) > MOST_ROUNDED:
+                notes.append(_rounded(where, share))
         if len(bad) == len(names):
             raise InputError(next(iter(bad.values())))
     except OSError as error:
@@ -128,6 +135,7 @@ def open_arrays(path: Path, n_stimuli: int, *, distances: bool = False) -> Array
         dtypes={name: described[name][2] for name in names.values()},
         read=lambda layer: _as_float(read(path, names[layer]), _where(names[layer], path)),
         left_out=tuple(bad.values()),
+        notes=tuple(notes),
         named=not any(_LAYER.fullmatch(name) for name in names.values()),
     )
 
@@ -185,6 +193,17 @@ def _as_float(array: NDArray[Any], where: str) -> NDArray[np.floating]:
     if array.dtype != kind:
         check_memory(array.size * kind.itemsize, f"{where} as floats", _ADVICE)
     return array.astype(kind, copy=False)
+
+
+def _rounded(where: str, share: float) -> str:
+    what = f"{share:.1%} of their variance is rounding"
+    if share == 1:
+        what = "rounding leaves hardly a difference"
+    where = where[:1].upper() + where[1:]
+    return (
+        f"{where} has values so far from 0 that {what}, and distances tell little: subtract the "
+        "mean of each unit before the numbers are saved, or save them as float64."
+    )
 
 
 def _shape(shape: tuple[int, ...]) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _BLOCK = 4_000_000  # numbers that are looked at a time
+_SOME_ROWS = 1_000
 _LONGEST_HEADER = 2**16  # bytes of an array's header; of numbers it takes some 100
 # Of safetensors, as NumPy calls them; it has no bfloat16.
 _TYPES = {
@@ -104,6 +105,22 @@ def not_finite(array: NDArray[Any]) -> tuple[int, int, int]:
                 first = start + row, unit
             n += finite.size - int(np.count_nonzero(finite))
     return n, *first
+
+
+def rounded_share(array: NDArray[Any]) -> float:
+    """Which share of the variance of (n_rows, n_units) is the rounding of its floats.
+
+    It is looked at in `_SOME_ROWS` rows. A rounding error is spread evenly over the space between
+    two floats, so that its variance is a twelfth of that space squared.
+    """
+    if array.dtype.kind != "f":
+        return 0.0
+    rows = np.asarray(array[:: max(1, len(array) // _SOME_ROWS)])
+    space = np.spacing(np.abs(rows).max(axis=0)).astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        variance = float(np.var(rows.astype(np.float64) - rows[0].astype(np.float64), axis=0).sum())
+        rounding = float((space**2 / 12).sum())
+    return min(1.0, rounding / variance) if variance > 0 else float(rows[0].any())
 
 
 def are_distances(square: NDArray[Any]) -> bool:

@@ -45,6 +45,7 @@ class Representations:
     n_stimuli : rows of each array, in the order of the stimuli.
     facts : what the manifest says about it (revision, dtype, pooling, special tokens ...).
     left_out : a sentence for each layer that a file has but that cannot be used.
+    notes : sentences about layers of a file whose numbers are hardly good enough.
     distances : whether the arrays are distances already, (n_stimuli, n_stimuli) each.
     folder : of the store, where they lie; who sees it can read them too.
     """
@@ -56,6 +57,7 @@ class Representations:
     facts: Mapping[str, Any]
     _read: Callable[[int], NDArray[np.floating]]
     left_out: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     distances: bool = False
     folder: Path | None = None
 
@@ -211,5 +213,6 @@ def from_file(
         },
         _read=arrays.read,
         left_out=arrays.left_out,
+        notes=arrays.notes,
         distances=distances,
     )

@@ -45,7 +45,8 @@ class TokenizedStimuli:
     stimuli : per sentence the rows of its stimuli.
     words : (n_stimuli, 2) first and last token of each word stimulus; None for sentences.
     special : the tokens added before and after a sentence.
-    n_unknown : how many word stimuli end in the tokenizer's unknown token.
+    n_unknown : how many stimuli the tokenizer's unknown token stands for: words that end in it,
+        sentences that have no other.
     """
 
     tokens: list[np.ndarray]
@@ -74,7 +75,8 @@ def tokenize(
         nothing, "start" a start token too where the tokenizer adds nothing before a sentence.
 
     Raises `InputError` naming the row where a sentence has no tokens or more than the model
-    reads, and where no token ends with the word; for "start" where there is no such token.
+    reads, and where no token ends with the word; for "start" where there is no such token; and
+    where the unknown token stands for every stimulus.
     """
     before = _start_token(loaded, special_tokens)
     rows_of: dict[str, list[int]] = {}
@@ -104,6 +106,9 @@ def tokenize(
                     f"row {its_rows[0] + 1}: the sentence has {len(ids)} tokens for {loaded.name}, "
                     f"which reads at most {loaded.max_tokens}."
                 )
+            if not tokens:
+                names = loaded.tokenizer.convert_ids_to_tokens
+                special = (names(ids[:first].tolist()), names(ids[last + 1 :].tolist()))
             if words is not None and word_spans is not None:
                 of_words = _tokens_of_words(loaded.tokenizer, sentence, ids, first, spans)
                 for row in its_rows:
@@ -116,11 +121,15 @@ def tokenize(
                         )
                     word_spans[row] = place
                     n_unknown += bool(unknown is not None and ids[place[1]] == unknown)
-            if not tokens:
-                names = loaded.tokenizer.convert_ids_to_tokens
-                special = (names(ids[:first].tolist()), names(ids[last + 1 :].tolist()))
+            elif unknown is not None and (ids[first : last + 1] == unknown).all():
+                n_unknown += len(its_rows)
             tokens.append(ids)
             content.append((first, last))
+    if n_unknown == len(stimuli):
+        raise InputError(
+            f"the tokenizer of {loaded.name} knows none of the {n_unknown} {stimuli.level}s: the "
+            "one token for what is unknown stands for all; choose a model of their language."
+        )
     return TokenizedStimuli(tokens, content, rows, word_spans, special, n_unknown)
 
 

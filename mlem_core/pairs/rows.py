@@ -12,6 +12,10 @@ from mlem_core.pairs.designs import bands
 # Two rows closer than this share of their norm are one representation: a model run in float32
 # gives the same word after the same left context only up to its last bits.
 EQUAL_ROWS = {2: 2e-3, 4: 5e-6, 8: 1e-12}
+# Where rows lie this many times as far from 0 as from each other, that share would be one of what
+# they have in common, and is taken of what they differ by.
+FAR = 1e4
+_SOME_ROWS = 1_000
 PAIR_ELEMENTS = 2**22
 
 
@@ -24,6 +28,8 @@ def equal_rows(rows: NDArray[np.floating]) -> NDArray[np.int64]:
 
     tolerance = EQUAL_ROWS.get(rows.dtype.itemsize, 1e-12)
     given = np.asarray(rows, dtype=np.float32 if rows.dtype.itemsize == 2 else None)
+    if (centre := _far_centre(given)) is not None:
+        given = given.astype(np.float64) - centre
     # Equal rows have equal projections: only neighbours along one direction need a closer look.
     directions = np.random.default_rng(0).standard_normal((2, given.shape[1]))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
@@ -41,6 +47,18 @@ def equal_rows(rows: NDArray[np.floating]) -> NDArray[np.int64]:
     lowest = np.full(len(given), len(given))
     np.minimum.at(lowest, first, np.arange(len(given)))
     return lowest[first].astype(np.int64)
+
+
+def _far_centre(rows: NDArray[np.floating]) -> FloatArray | None:
+    """The mean (n_units,) of some rows where they lie `FAR` from 0, else None."""
+    some = np.asarray(rows[:: max(1, len(rows) // _SOME_ROWS)], dtype=np.float64)
+    largest = float(np.abs(some).max(initial=0.0))
+    if not 0 < largest < np.inf:
+        return None
+    centre: FloatArray = some.mean(axis=0)
+    # Divided by the largest, so that squares stay finite.
+    spread = np.linalg.norm((some - centre) / largest) / np.sqrt(len(some))
+    return centre if np.linalg.norm(centre / largest) > FAR * spread > 0 else None
 
 
 def checked_rows(representations: NDArray[np.floating], layer: str) -> NDArray[np.floating]:

@@ -17,6 +17,7 @@ from mlem_core.base.errors import InputError
 
 MOST_SECONDS, MOST_BYTES = 60.0, 4_000_000_000
 LONGEST = 2_000  # characters of a sentence
+_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\ufeff\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ def feed(
 
 def no_sentence(text: str) -> str:
     """What keeps a message from being one sentence; "" for nothing."""
-    if len(text.splitlines()) != 1 or not text.isprintable():
+    if len(text.splitlines()) != 1 or _UNSEEN.search(text):
         return f"not one printable line: {text[:300]!r}"
     if not text.endswith(".") or not re.search(r"\w", text) or len(text) > LONGEST:
         return f"no sentence of up to {LONGEST} characters: {text[:300]!r}"

@@ -4,8 +4,15 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist, pdist, squareform
 
+import mlem_core.pairs.rows as rows_module
 from mlem_core.base.errors import InputError
-from mlem_core.pairs.distances import condensed_from_matrix, metrics, squared_distances
+from mlem_core.pairs.designs import PairDesign, places_of
+from mlem_core.pairs.distances import (
+    condensed_from_matrix,
+    metrics,
+    squared_along,
+    squared_distances,
+)
 from mlem_core.pairs.rows import equal_rows
 
 SCIPY = {"manhattan": "cityblock"}
@@ -112,3 +119,28 @@ def test_a_matrix_that_is_no_distance_matrix(damage, message):
     square = squareform(pdist(np.random.default_rng(0).standard_normal((12, 4))))
     with pytest.raises(InputError, match=message):
         condensed_from_matrix(damage(square))
+
+
+@pytest.mark.parametrize(("kind", "offset"), [("<f8", 1e12), ("<f4", 1e5), ("<f8", -1e9)])
+def test_an_offset_of_all_rows_makes_no_rows_equal(kind, offset):
+    rng = np.random.default_rng(0)
+    rows = rng.integers(0, 40, (30, 6)) / 8
+    rows[7] = rows[3]
+    moved = (rows + offset).astype(kind)
+    assert np.array_equal(moved.astype(float) - offset, rows)
+    expected = pdist(rows, "sqeuclidean")
+    design = PairDesign.of(np.arange(30) % 3, 300, 0)
+    for given in (rows, moved):
+        np.testing.assert_allclose(squared_distances(given), expected, rtol=1e-6)
+        assert squared_distances(given)[places_of(np.array([3]), np.array([7]), 30)] == 0
+        i, j = design.ends(np.arange(design.n_pairs))
+        along = squared_along(given, "euclidean", design)
+        np.testing.assert_allclose(along, ((rows[i] - rows[j]) ** 2).sum(axis=1), rtol=1e-6)
+
+
+def test_rows_that_are_not_far_from_0_are_looked_at_as_they_are():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(2_500, 5))
+    for moved in (rows, rows + 1e3, rows * 0, rows * 0 + 7, rows * 1e300, rows * 1e-300):
+        assert rows_module._far_centre(moved) is None
+    assert rows_module._far_centre(rows + 1e6) is not None

@@ -154,7 +154,7 @@ def read_sentences(sources: Sequence[Source], encoding: str | None = None) -> Tr
                 own = str(tokens.metadata.get("sent_id") or n)
                 of_file = f"{file.removesuffix('.conllu')}:" if len(sources) > 1 else ""
                 _take(bank, tokens, of_file + own, seen)
-        except (ParseException, ValueError, IndexError, KeyError) as error:
+        except (ParseException, ValueError, LookupError, TypeError, AttributeError) as error:
             if isinstance(error, InputError):
                 raise
             raise InputError(
@@ -207,6 +207,8 @@ def _placed(rows: Any) -> tuple[tuple[Token, ...], str, Counter[str]]:
             tokens.append(_token(row, form, place))
             counts["tokens"] += 1
             counts["enhanced"] += row.get("deps") is not None
+        else:
+            raise ValueError(f"the word {short(form)} has no number")
         if isinstance(id, tuple) or id > covered:
             words += form.split()
             counts["unspaced"] += unspaced

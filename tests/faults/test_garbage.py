@@ -1,0 +1,107 @@
+"""What can be read but can hardly be meant is said, with the row, the number and the choice."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from tiny import sentence_stimuli, word_stimuli
+
+from mlem_core.analysis.run import run
+from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.base.errors import InputError
+from mlem_core.data.stimulus_csv import from_frame, read_csv
+from mlem_core.models.loading import open_model
+from mlem_core.models.tokens import tokenize
+from mlem_core.storage.store import Store
+
+N = 40
+
+
+def table(**columns: list[str]) -> bytes:
+    frame = pd.DataFrame({"sentence": [f"sentence {i} here" for i in range(N)], **columns})
+    return frame.to_csv(index=False).encode()
+
+
+def numbers(**cells: str) -> list[str]:
+    values = [str(i % 9) for i in range(N)]
+    for place, cell in cells.items():
+        values[int(place[1:])] = cell
+    return values
+
+
+@pytest.mark.parametrize("cell", ["TRUE", "5%", "1,000", "3 000", "x", "0x10", "1_0", "12 ms"])
+def test_a_cell_that_makes_a_column_of_numbers_nominal_is_said(cell):
+    found = read_csv(table(freq=numbers(r4=cell)))
+    assert found.features[0].kind == "nominal"
+    (note,) = [note for note in found.notes if "'freq'" in note]
+    assert f"because of {cell!r} in row 5, all its other values are numbers" in note
+    assert not read_csv(table(freq=numbers(r4=cell)), nominal=["freq"]).notes
+    with pytest.raises(InputError, match="in row 5; an ordered feature needs a number"):
+        read_csv(table(freq=numbers(r4=cell)), ordered=["freq"])
+
+
+def test_several_such_cells_are_counted():
+    (note,) = read_csv(table(freq=numbers(r4="TRUE", r7="FALSE", r9="5%"))).notes
+    assert "'TRUE' in row 5 and 2 more cells" in note
+
+
+def test_columns_of_names_and_of_numbers_with_marks_are_not_doubted():
+    assert not read_csv(table(a=["x", "1", "2", "y"] * 10, b=numbers(), c=["none", "b"] * 20)).notes
+    (note,) = read_csv(table(freq=numbers(r4="?"), b=numbers())).notes
+    assert "is a missing value" in note
+
+
+@pytest.mark.parametrize("mark", ["null", "?", "na", "missing", "."])
+def test_a_mark_among_names_is_said_to_count(mark):
+    names = ["noun", "verb"] * (N // 2)
+    names[6] = names[9] = mark
+    (note,) = read_csv(table(pos=names)).notes
+    assert note.startswith(f"In the feature 'pos' {mark!r} (row 7 and 1 more) counts as a value")
+
+
+def test_no_value_among_names_is_said_to_be_missing():
+    names = ["noun", "verb"] * (N // 2)
+    names[6] = "NA"
+    found = read_csv(table(pos=names, freq=numbers()))
+    assert found.values("pos")[6] is None and "'NA' is a missing value" in found.notes[0]
+
+
+def test_words_that_a_model_does_not_know_are_counted(tmp_path):
+    known = ["the cat sleeps here", "a dog runs there", "she sees him", "the old man sings"] * 3
+    some = [f"{text} {'猫' if i < 5 else 'x'} {i}" for i, text in enumerate(known)]
+    stimuli = word_stimuli(some, length=[i % 7 for i in range(sum(len(s.split()) for s in some))])
+    spec = AnalysisSpec(models=("mini-bert",), layers=(0,), folds=3)
+    found = run(spec, Store(tmp_path, overlays=()), False, stimuli)
+    (note,) = [notice for notice in found.notices if "token" in notice]
+    assert note.startswith(f"mini-bert knows no token for 5 of {len(stimuli)} stimuli")
+
+
+@pytest.mark.parametrize("make", [word_stimuli, sentence_stimuli])
+def test_stimuli_of_which_a_model_knows_none_are_refused(make):
+    texts = ["猫 在 家裏", "狗 在 外面", "她 跑 得 很快"]
+    n = len(make(texts))
+    with pytest.raises(InputError, match=rf"mini-bert knows none of the {n} (word|sentence)s: "):
+        tokenize(make(texts), open_model("mini-bert", "cpu"))
+
+
+@pytest.mark.parametrize(
+    ("offset", "kind", "said"),
+    [(0, "<f4", 0), (1e3, "<f8", 0), (1e12, "<f8", 0), (1e14, "<f8", 1), (1e12, "<f4", 2),
+     (1e6, "<f4", 1), (1e3, "<f4", 0)],
+)  # fmt: skip
+def test_an_offset_that_leaves_hardly_any_digits_is_said(tmp_path, offset, kind, said):
+    rng = np.random.default_rng(0)
+    layer = (0.1 * rng.normal(size=(N, 6)) + offset).astype(kind)
+    np.savez(tmp_path / "far.npz", layer_00=layer, layer_01=rng.normal(size=(N, 6)))
+    rows = {"sentence": [f"sentence {i} here" for i in range(N)], "x": numbers()}
+    stimuli = from_frame(pd.DataFrame(rows), "rows")
+    spec = AnalysisSpec(representations=(("far", str(tmp_path / "far.npz")),), folds=3)
+    found = run(spec, Store(tmp_path / "store", overlays=()), False, stimuli)
+    its = ("Array layer_00 of far.npz", "far layer 0")
+    notes = [notice for notice in found.notices if notice.startswith(its)]
+    assert len(notes) == said, notes
+    if said:
+        assert "has values so far from 0 that" in notes[0] and "subtract" in notes[0]
+    if said == 2:
+        assert "represents all stimuli alike" in notes[1]
