@@ -142,6 +142,8 @@ def feature_findings(tables: PairTables) -> Iterator[Finding]:
     """
     blocks = training_blocks(tables, [(k,) for k in range(tables.n_folds)])
     present = [_numbers(tables.cell_pattern[use[tables.cell_block]]) for use in blocks]
+    if not any(map(len, present)):
+        return  # so few stimuli that no fold leaves a pair to train on
     for f, name in enumerate(tables.features):
         codes = np.ascontiguousarray(tables.codes[:, f])
         folds = [k for k, own in enumerate(present) if (codes[own] == codes[own[:1]]).all()]

@@ -13,6 +13,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.text import short
 
 MAX_BYTES = 500_000_000
+MAX_COLUMNS = 2_000
 # Of a table, the cells of each column.
 Columns = list[list[str | None]]
 Source = str | Path | bytes | BinaryIO

@@ -15,7 +15,7 @@ from itertools import islice
 from mlem_core.base.errors import InputError
 from mlem_core.base.once import Once
 from mlem_core.data.columns import Cells, with_points
-from mlem_core.data.reading.content import Columns
+from mlem_core.data.reading.content import MAX_COLUMNS, Columns
 from mlem_core.data.reading.read_as import SEPARATORS
 
 # An apostrophe that `csvfile.write_table` put before what a spreadsheet may take for a formula.
@@ -87,6 +87,11 @@ def parse(
             failed = error
         if rows and not header:
             header = [_unescape(cell).strip() for cell in rows.pop(0)]
+            if len(header) > MAX_COLUMNS:
+                raise InputError(
+                    f"{name} has {len(header):,} columns separated by {kind}; expected at most "
+                    f"{MAX_COLUMNS:,}."
+                )
             columns = [[] for _ in header]
         elif not rows and failed is None:
             break

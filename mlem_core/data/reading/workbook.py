@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.text import short
 from mlem_core.data.columns import text_of
-from mlem_core.data.reading.content import Columns
+from mlem_core.data.reading.content import MAX_COLUMNS, Columns
 
 if TYPE_CHECKING:
     from openpyxl.worksheet._read_only import ReadOnlyWorksheet
 
 # A zip may unpack to anything.
 MAX_UNPACKED = 500_000_000
-MAX_COLUMNS = 2_000
 _NO_VALUE = "#N/A"
 
 
@@ -96,6 +95,12 @@ def _check_zip(data: bytes, name: str) -> None:
             f"{name} is a zip file and no Excel workbook; expected a CSV, an .xlsx workbook or a "
             ".conllu treebank."
         )
+    for entry in entries:
+        if entry.filename.startswith("/") or ".." in entry.filename.split("/"):
+            raise InputError(
+                f"{name} has a part named {short(entry.filename)}, which leads out of it; expected "
+                "a workbook as a spreadsheet program saves it."
+            )
     if sum(entry.file_size for entry in entries) > MAX_UNPACKED:
         raise InputError(
             f"{name} unpacks to more than {MAX_UNPACKED // 1_000_000} MB, the limit for a workbook."
