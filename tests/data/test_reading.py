@@ -342,3 +342,20 @@ def test_any_bytes_are_read_or_refused_in_one_sentence(data):
             read_csv(content)
         except InputError as error:
             assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize("separator", [",", "\t"])
+def test_more_columns_than_can_be_looked_at_are_refused(separator):
+    names = separator.join(["sentence", *(f"c{i}" for i in range(2_000))])
+    row = separator.join(["a b", *"x" * 2_000])
+    with pytest.raises(InputError, match=r"the CSV has 2,001 columns .* expected at most 2,000"):
+        read_table(f"{names}\n{row}\n{row}\n".encode())
+
+
+def test_a_workbook_with_a_part_that_leads_out_of_it_is_refused():
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("xl/workbook.xml", b"")
+        archive.writestr("../outside.xml", b"")
+    with pytest.raises(InputError, match=r"has a part named '\.\./outside.xml', which leads out"):
+        read_table(file.getvalue())

@@ -291,3 +291,9 @@ def test_a_sample_that_cannot_be():
         read_treebank([FILE], "word", Sampling(100, ("tens",)))
     with pytest.raises(InputError, match="sample of 1 stimuli"):
         read_treebank([FILE], "word", Sampling(1))
+
+
+def test_a_word_without_a_number_is_said():
+    bank = "1\tthe\tthe\tDET\t_\t_\t2\tdet\t_\t_\n_\tcat\tcat\tNOUN\t_\t_\t0\troot\t_\t_\n\n"
+    with pytest.raises(InputError, match=r"sentence 1 of .* the word 'cat' has no number"):
+        read_treebank([bank.encode()])

@@ -150,10 +150,11 @@ def read_sentences(sources: Sequence[Source], encoding: str | None = None) -> Tr
         text, _ = decode(data, file, encoding)
         n = 0
         try:
-            for n, tokens in enumerate(parse_incr(io.StringIO(text), field_parsers=raw), start=1):
-                own = str(tokens.metadata.get("sent_id") or n)
+            for tokens in parse_incr(io.StringIO(text), field_parsers=raw):
+                own = str(tokens.metadata.get("sent_id") or n + 1)
                 of_file = f"{file.removesuffix('.conllu')}:" if len(sources) > 1 else ""
                 _take(bank, tokens, of_file + own, seen)
+                n += 1
         except (ParseException, ValueError, LookupError, TypeError, AttributeError) as error:
             if isinstance(error, InputError):
                 raise
