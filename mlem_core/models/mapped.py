@@ -116,11 +116,15 @@ def rounded_share(array: NDArray[Any]) -> float:
     if array.dtype.kind != "f":
         return 0.0
     rows = np.asarray(array[:: max(1, len(array) // _SOME_ROWS)])
+    largest = np.abs(rows).max(axis=0).astype(np.float64)
     space = np.spacing(np.abs(rows).max(axis=0)).astype(np.float64)
-    with np.errstate(over="ignore", invalid="ignore"):
-        variance = float(np.var(rows.astype(np.float64) - rows[0].astype(np.float64), axis=0).sum())
-        rounding = float((space**2 / 12).sum())
-    return min(1.0, rounding / variance) if variance > 0 else float(rows[0].any())
+    if not (scale := largest.max()):
+        return 0.0
+    # Divided by the largest, so that squares stay finite.
+    differences = rows.astype(np.float64) / scale - rows[0].astype(np.float64) / scale
+    variance = float(np.var(differences, axis=0).sum())
+    rounding = float(((space / scale) ** 2 / 12).sum())
+    return min(1.0, rounding / variance) if variance > 0 else 0.0
 
 
 def are_distances(square: NDArray[Any]) -> bool:

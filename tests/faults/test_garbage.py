@@ -100,8 +100,8 @@ def test_an_offset_that_leaves_hardly_any_digits_is_said(tmp_path, offset, kind,
     found = run(spec, Store(tmp_path / "store", overlays=()), False, stimuli)
     its = ("Array layer_00 of far.npz", "far layer 0")
     notes = [notice for notice in found.notices if notice.startswith(its)]
-    assert len(notes) == said, notes
-    if said:
+    assert len(notes) == (said > 0), notes
+    if said == 1:
         assert "has values so far from 0 that" in notes[0] and "subtract" in notes[0]
     if said == 2:
-        assert "represents all stimuli alike" in notes[1]
+        assert "represents all stimuli alike" in notes[0]

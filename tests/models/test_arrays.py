@@ -15,7 +15,7 @@ from tiny import sentence_stimuli, told
 
 from mlem_core.base.errors import InputError
 from mlem_core.data.stimuli import StimulusSet
-from mlem_core.models.mapped import are_distances, not_finite
+from mlem_core.models.mapped import are_distances, not_finite, rounded_share
 from mlem_core.models.representations import from_file
 
 
@@ -395,3 +395,16 @@ def test_other_arrays_beside_numbered_layers_are_no_layers(three, tmp_path):
     found = from_file(tmp_path / "a.npz", three)
     assert found.layers == (0,)
     assert "layer_names" not in found.facts
+
+
+@pytest.mark.parametrize("kind", ["<f4", "<f8"])
+@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
+def test_the_share_of_rounding_is_that_of_rounded_numbers(kind, scale):
+    exact = np.random.default_rng(0).normal(size=(500, 8))
+    space = 2.0**-4 if kind == "<f4" else 2.0**-33
+    offset = 2.0 ** (23 if kind == "<f4" else 52) * space  # so that its floats are `space` apart
+    rounded = np.round(exact / space) * space
+    found = rounded_share(((rounded + offset) * scale).astype(kind))
+    assert found == pytest.approx(((rounded - exact) ** 2).mean() / exact.var(), rel=0.7)
+    for plain in (exact * scale, exact * 0, exact * 0 + 7.0):
+        assert rounded_share(plain.astype(kind)) < 1e-12
