@@ -232,7 +232,8 @@ class AnalysisSpec(StimulusSource):
             if described.choices is not None and value not in described.choices():
                 raise unknown(described.noun or name, value, described.choices())
         check_values(self.estimator, self.values, self.interactions)
-        _check_folds_and_models(self)
+        check_numbers(self)
+        _check_models(self)
 
 
 def with_files(spec: AnalysisSpec, files: Sequence[tuple[str, str]]) -> AnalysisSpec:
@@ -260,11 +261,21 @@ def _without_defaults(values: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _check_folds_and_models(spec: AnalysisSpec) -> None:
+def check_numbers(spec: AnalysisSpec) -> None:
+    """Raise InputError for a number of folds, or a seed, that is none."""
     if spec.folds < 3:
         raise InputError(
             f"found {spec.folds} folds; at least 3 are needed, one to test and one to choose α."
         )
+    for name in ("seed", "sample_seed"):
+        seed = getattr(spec, name)
+        if not 0 <= seed < 2**32:
+            raise InputError(
+                f"the seed {seed} is not one; expected a whole number from 0 to {2**32 - 1:,}."
+            )
+
+
+def _check_models(spec: AnalysisSpec) -> None:
     names = [*spec.models, *(name for name, _ in spec.representations)]
     if not names:
         raise InputError("no model is chosen; name at least one model or representations file.")

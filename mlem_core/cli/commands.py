@@ -7,12 +7,13 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from mlem_core.analysis.spec import check_numbers
 from mlem_core.base.bars import Bars
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.executor import computing_on, from_environment
 from mlem_core.base.text import many
 from mlem_core.cli.options import BAD_INPUT, parser, spec_of
-from mlem_core.cli.streams import any_encoding, check_arguments
+from mlem_core.cli.streams import any_encoding, check_arguments, one_line
 from mlem_core.storage.files import check_target, is_full
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def _notify(notices: Iterable[str]) -> None:
 def _spec(options: argparse.Namespace) -> AnalysisSpec:
     """The analysis that is asked for; says at once how its stimuli were read."""
     spec = spec_of(options)
+    check_numbers(spec)
     if "models" in vars(options):
         spec.check()
     _notify(spec.load_stimuli().notes)
@@ -261,7 +263,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with computing_on(_cluster(options)):
             return _COMMANDS[options.command](options) or 0
     except InputError as error:
-        print(error, file=sys.stderr)
+        print(one_line(error), file=sys.stderr)
     except MemoryError as error:
         about = f" ({error})" if str(error) else ""
         print(
@@ -274,5 +276,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         about = error.strerror or str(error)
         advice = "; free some space, or write to another place" if is_full(error) else ""
-        print(f"{error.filename or 'a file'}: {about}{advice}.", file=sys.stderr)
+        print(one_line(f"{error.filename or 'a file'}: {about}{advice}."), file=sys.stderr)
     return BAD_INPUT

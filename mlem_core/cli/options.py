@@ -13,6 +13,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.executor import FORMS, VARIABLE, check_named
 from mlem_core.base.parameters import parse_names
 from mlem_core.base.typing import parse_layer
+from mlem_core.cli.streams import one_line
 from mlem_core.data.datasets import SETS
 
 BAD_INPUT = 2
@@ -25,7 +26,7 @@ class Parser(argparse.ArgumentParser):
     """Reports a usage error in one line, as every other error."""
 
     def error(self, message: str) -> NoReturn:
-        print(f"{self.prog}: {message} (--help lists what there is)", file=sys.stderr)
+        print(one_line(f"{self.prog}: {message} (--help lists what there is)"), file=sys.stderr)
         raise SystemExit(BAD_INPUT)
 
 

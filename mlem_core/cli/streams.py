@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 from collections.abc import Callable
 
 from mlem_core.base.errors import InputError
+
+_ENDLESS = re.compile(r"(\S{200})\S{300,}(\S{50})")
 
 
 def any_encoding() -> None:
@@ -49,11 +52,17 @@ def _into_nothing() -> None:
     os.close(nothing)
 
 
+def one_line(message: object) -> str:
+    """A message in one line, without what nobody reads to its end."""
+    text = " ".join(str(message).split("\n"))
+    return _ENDLESS.sub(lambda found: f"{found[1]}…{found[2]}", text)
+
+
 def check_arguments(arguments: list[str]) -> None:
     """Raise InputError for a character that no file's name and no other text has."""
     for number, text in enumerate(arguments, start=1):
         if "\0" in text:
             raise InputError(
-                f"argument {number} ({text!r}) holds a NUL byte; leave it out, as no file's name "
-                "has one."
+                f"argument {number} ({text[:200]!r}) holds a NUL byte; leave it out, "
+                "as no file's name has one."
             )

@@ -38,7 +38,8 @@ def command(
     **environment: str,
 ) -> subprocess.CompletedProcess[bytes]:
     """`python -m mlem_core ARGUMENTS` in a folder, with nothing in the environment but this."""
-    least = {"PATH": os.environ["PATH"], "PYTHONPATH": str(package)}
+    # Python itself leaves half of a compiled module where the disk is full, and trusts it.
+    least = {"PATH": os.environ["PATH"], "PYTHONPATH": str(package), "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run(
         [sys.executable, "-m", "mlem_core", *arguments],
         cwd=folder,

@@ -98,7 +98,7 @@ def decode(data: bytes, name: str, encoding: str | None = None) -> tuple[str, st
 def _codec(name: str) -> str:
     try:
         codec = codecs.lookup(name)
-    except LookupError:
+    except (LookupError, UnicodeError):
         codec = None
     if codec is None or not codec._is_text_encoding:
         raise InputError(

@@ -1,0 +1,157 @@
+"""Odd command lines: done, or refused in one sentence."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from commands import contents, inputs_in
+
+from mlem_core.cli.commands import main
+from mlem_core.cli.options import parser
+
+ODD = [
+    "",
+    " ",
+    "-1",
+    "0",
+    "1",
+    "nan",
+    "inf",
+    "1e999",
+    "0.5",
+    "9223372036854775808",
+    "1" * 400,
+    "1" * 5000,
+    "٣",
+    "a\0b",
+    "x\udcff",
+    "a\nb",
+    "../..",
+    "/dev/null",
+    "/",
+    "x" * 300,
+    "=",
+    "m=",
+    "=m",
+    "m:",
+    ":0",
+    "m:-1",
+    "m:99999999999999999999",
+    "0,,1",
+    "-1,0",
+    "all",
+    "none",
+    "%s%n{}",
+]
+# All of them take minutes.
+_SLOW = {"baselines"}
+
+
+def options_of(name: str) -> list[str]:
+    actions = parser(None)._actions
+    (found,) = (one for one in actions if isinstance(one, argparse._SubParsersAction))
+    return [
+        action.option_strings[0]
+        for action in found.choices[name]._actions
+        if action.option_strings and action.nargs != 0 and action.dest not in ("help", "cluster")
+    ]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, list[str]]]:
+    folder = tmp_path_factory.mktemp("odd")
+    options = inputs_in(folder / "in")
+    (folder / "a" / "b").mkdir(parents=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder / "a" / "b")
+        patch.setenv("MLEM_CACHE", str(folder / "store"))
+        patch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # where nobody answers
+        yield folder, options
+
+
+def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str | None:
+    """What is wrong with how a command line was taken; None where nothing is."""
+    try:
+        status = main(arguments)
+    except SystemExit as ended:
+        status = ended.code
+    except BaseException as error:
+        capsys.readouterr()
+        return f"{type(error).__name__}: {str(error)[:200]}"
+    said = capsys.readouterr().err
+    if status not in (0, 2):
+        return f"status {status}"
+    if "Traceback" in said:
+        return "a traceback"
+    if status == 0:
+        return None
+    lines = [line for line in said.splitlines() if line]
+    wrong = len(lines) != 1 or not lines[0].endswith((".", "?", "is)")) or len(lines[0]) > 1500
+    return f"{len(lines)} lines: {said[:300]!r}" if wrong else None
+
+
+def tried(
+    home: tuple[Path, list[str]],
+    command: list[str],
+    capsys: pytest.CaptureFixture[str],
+    every: int = 1,
+) -> dict[str, str]:
+    """What is wrong, by the option and its value; `every` so many are tried."""
+    folder, inputs = home
+    inside = contents(folder / "in")
+    wrong, number = {}, 0
+    for option in options_of(command[0]):
+        for value in ODD:
+            number += 1
+            if number % every:
+                continue
+            if option.strip("-") in _SLOW and value == "all":
+                continue
+            lacks = "--out" in options_of(command[0]) and option != "--out"
+            needed = ["--out", "out.csv" if command[0] in ("why", "stimuli") else "out"] * lacks
+            given = inputs if command[0] in ("analyze", "why") else inputs[:2]
+            given = given if command[0] not in ("stimuli",) else []
+            arguments = [*command, *given, *needed, f"{option}={value}"]
+            said = refused(arguments, capsys)
+            if said is not None:
+                wrong[f"{option}={value[:20]!a}"] = said
+    assert contents(folder / "in") == inside
+    assert stat.S_ISCHR(os.stat(os.devnull).st_mode)
+    return wrong
+
+
+@pytest.mark.parametrize("command", ["analyze", "lint"])
+def test_some_odd_values(
+    command: str, home: tuple[Path, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tried(home, [command], capsys, every=17) == {}
+
+
+def test_what_was_found_odd(
+    home: tuple[Path, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, inputs = home
+    seeds = [["--seed=-1", "--out=o"], ["--seed=4294967296", "--out=o"], ["--folds=0", "--out=o"]]
+    outs = [["--out="], ["--out=/dev/null"], ["--out=a\0b"], ["--out=o", "--capsule=/dev/null"]]
+    for arguments in (*seeds, *outs):
+        assert main(["analyze", *inputs, *arguments]) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+    for arguments in (["--out="], ["--out", "/dev/null"], ["--out", str(folder)]):
+        assert main(["why", "m:0", "m:1", *inputs, *arguments]) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+    assert stat.S_ISCHR(os.stat(os.devnull).st_mode)
+    assert not Path("o").exists()
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("command", ["analyze", "lint", "why", "stimuli", "audit", "multiverse"])
+def test_odd_values_of_every_option(
+    command: str, home: tuple[Path, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = {"why": ["why", "m:0", "m:1"], "stimuli": ["stimuli", str(home[0] / "in/words.csv")]}
+    assert tried(home, first.get(command, [command]), capsys) == {}

@@ -1,0 +1,52 @@
+"""No room for more bytes, at any moment: one sentence, and what was there stays whole."""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+
+import pytest
+from commands import command, contents, inputs_in
+
+
+def with_at_most(size: int):
+    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+
+def tried(tmp_path: Path, size: int, warm: bool, *more: str) -> int:
+    options = inputs_in(tmp_path / "in")
+    (tmp_path / "work").mkdir()
+    (tmp_path / "tmp").mkdir()
+    store, out = tmp_path / "store", tmp_path / "work" / "out"
+    around = {"MLEM_CACHE": str(store), "TMPDIR": str(tmp_path / "tmp"), "BROWSER_PATH": "none"}
+    if warm:
+        first = command(["analyze", *options, "--out", "out"], tmp_path / "work", **around)
+        assert first.returncode == 0, first.stderr.decode()
+    before = contents(tmp_path / "work")
+    arguments = ["analyze", *options, *more, "--out", "out"]
+    done = command(arguments, tmp_path / "work", before=with_at_most(size), **around)
+    assert done.returncode in (0, 2), done.stderr.decode()
+    if done.returncode == 2:
+        said = done.stderr.decode()
+        assert said.count("\n") == 1 and "free" in said and "Traceback" not in said, said
+        if "--capsule" not in more:
+            assert contents(tmp_path / "work") == before
+    assert not any((tmp_path / "store" / "unfinished").glob("*"))
+    assert not list(out.parent.rglob(".*")) and not any((tmp_path / "tmp").iterdir())
+    again = command(arguments, tmp_path / "work", **around)
+    assert again.returncode == 0, again.stderr.decode()
+    return done.returncode
+
+
+def test_a_disk_that_is_full(tmp_path: Path) -> None:
+    assert tried(tmp_path, 100, False) == 2
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("size", [0, 1, 300, 500, 1000, 2000, 4000, 8000, 16000, 64000])
+@pytest.mark.parametrize("warm", [False, True])
+@pytest.mark.parametrize("more", [(), ("--bootstrap", "20"), ("--capsule", "c.zip")])
+def test_a_disk_that_is_full_at_any_size(
+    tmp_path: Path, size: int, warm: bool, more: tuple[str, ...]
+) -> None:
+    tried(tmp_path, size, warm, *more)

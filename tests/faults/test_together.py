@@ -1,0 +1,77 @@
+"""Several processes, versions and clocks on one store."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from commands import ROOT, contents, inputs_in
+
+from mlem_core.storage import store as store_module
+from mlem_core.storage.store import Store
+
+
+def started(arguments: list[str], folder: Path, store: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "mlem_core", "analyze", *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "MLEM_CACHE": str(store)},
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+    )
+
+
+@pytest.mark.faults
+def test_five_processes_with_equal_and_different_work(tmp_path: Path) -> None:
+    options = inputs_in(tmp_path / "in")
+    alone = {}
+    for seed in ("0", "1"):
+        out = tmp_path / f"alone{seed}"
+        arguments = [*options, "--seed", seed, "--out", str(out)]
+        assert started(arguments, tmp_path, tmp_path / "other").wait() == 0
+        alone[seed] = contents(out)
+    seeds = ["0", "1", "0", "0", "1"]
+    for shared in (False, True):
+        outs = [tmp_path / ("shared" if shared else f"{shared}{n}") for n in range(5)]
+        if shared:
+            outs[0].mkdir()
+            (outs[0] / "mine.txt").write_text("mine")
+        running = [
+            started([*options, "--seed", seed, "--out", str(out)], tmp_path, tmp_path / "store")
+            for seed, out in zip(seeds, outs, strict=True)
+        ]
+        said = [each.communicate(timeout=250)[1] for each in running]
+        assert [each.returncode for each in running] == [0] * 5, said
+        if shared:
+            assert (outs[0] / "mine.txt").read_text() == "mine"
+            (outs[0] / "mine.txt").unlink()
+            assert contents(outs[0]) in list(alone.values())
+        else:
+            assert [contents(out) for out in outs] == [alone[seed] for seed in seeds]
+    assert not any((tmp_path / "store" / "unfinished").iterdir())
+
+
+def test_two_versions_and_a_clock_that_jumps(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+
+    def write(text: str):
+        return lambda folder: (folder / "value").write_text(text)
+
+    old = store.entry("stage", 1, write("old"), a=1)
+    new = store.entry("stage", 2, write("new"), a=1)
+    for at in (time.time() + 10**8, 0.0):
+        for path in (old, new, old / "value", new / "value", old / "entry.json"):
+            os.utime(path, (at, at))
+        store_module._sound.clear()
+        for version, text in ((1, "old"), (2, "new")):
+            found = Store(tmp_path).find("stage", version, a=1)
+            assert found is not None and (found / "value").read_text() == text
+    left = tmp_path / "unfinished" / f"{store.key('stage', 3, a=1)}.abc"
+    left.mkdir()
+    os.utime(left, (time.time() + 10**8,) * 2)
+    Store(tmp_path)
+    assert not left.exists()
