@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -157,3 +159,54 @@ def test_a_file_in_the_current_folder_is_not_taken_for_python_s_own(tmp_path: Pa
         (tmp_path / f"{name}.py").write_text(f"raise SystemExit('took {name}.py')")
     done = command(["--help"], tmp_path, PYTHONSAFEPATH="1")
     assert done.returncode == 0, done.stderr.decode()
+
+
+def test_a_store_that_cannot_be_written_is_read(tmp_path: Path) -> None:
+    options = inputs_in(tmp_path / "in")
+    (tmp_path / "work").mkdir()
+    store = tmp_path / "store"
+    around = {"MLEM_CACHE": str(store)}
+    assert command(["analyze", *options, "--out", "a"], tmp_path / "work", **around).returncode == 0
+    for path in (*store.rglob("*"), store):
+        path.chmod(path.stat().st_mode & ~0o222)
+    for arguments, status in ((["--out", "b"], 0), (["--seed", "1", "--out", "c"], 2)):
+        done = command(
+            ["analyze", *options, *arguments],
+            tmp_path / "work",
+            before=heed_permissions,
+            **around,
+        )
+        assert done.returncode == status, done.stderr.decode()
+        assert done.stderr.count(b"\n") == (status == 2)
+    assert b"make it writable or name another one in MLEM_CACHE" in done.stderr
+    assert contents(tmp_path / "work" / "a") == contents(tmp_path / "work" / "b")
+    assert not (tmp_path / "work" / "c").exists()
+    for path in (store, *store.rglob("*")):
+        path.chmod(path.stat().st_mode | stat.S_IWUSR)
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_leaves_nothing(tmp_path: Path, number: int, status: int) -> None:
+    options = inputs_in(tmp_path / "in")
+    for name in ("tmp", "work"):
+        (tmp_path / name).mkdir()
+    unfinished = tmp_path / "store" / "unfinished"
+    around = {"MLEM_CACHE": str(tmp_path / "store"), "TMPDIR": str(tmp_path / "tmp")}
+    arguments = ["analyze", *options, "--bootstrap", "1000000", "--out", "out"]
+    running = subprocess.Popen(
+        [sys.executable, "-m", "mlem_core", *arguments],
+        cwd=tmp_path / "work",
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), **around},
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    end = time.monotonic() + 120
+    # The intervals are on their way: the pair tables are there.
+    while not any((tmp_path / "store").glob("pair-tables/*")) or not any(unfinished.iterdir()):
+        assert running.poll() is None and time.monotonic() < end
+        time.sleep(0.01)
+    running.send_signal(number)
+    said = running.communicate(timeout=120)[1]
+    assert (running.returncode, said) == (status, b"stopped\n")
+    assert not any(unfinished.iterdir())
+    assert not any((tmp_path / "tmp").iterdir()) and not any((tmp_path / "work").iterdir())
