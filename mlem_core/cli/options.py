@@ -17,6 +17,7 @@ from mlem_core.cli.streams import one_line
 from mlem_core.data.datasets import SETS
 
 BAD_INPUT = 2
+MOST_REPLICATES = 10_000_000
 # What of an analysis the look at its stimuli depends on.
 LINTED = ("missing", "interactions", "values", "folds", "folds_over", "seed")
 _FOLDER = "folder for the tables, made if it is not there"
@@ -47,10 +48,20 @@ def _typed(parse: Callable[[str], Any]) -> Callable[[str], Any]:
 _layer = _typed(parse_layer)
 
 
+def _replicates(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"invalid int value: {text!r}") from None
+    if number > MOST_REPLICATES:
+        raise argparse.ArgumentTypeError(f"found {number}; expected at most {MOST_REPLICATES:,}")
+    return number
+
+
 def _add_bootstrap(command: argparse.ArgumentParser, what: str) -> None:
     command.add_argument(
         "--bootstrap",
-        type=int,
+        type=_replicates,
         default=0,
         metavar="N",
         help=f"{what} over sentences and recurring words, with N bootstrap replicates",

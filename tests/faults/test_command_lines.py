@@ -48,8 +48,6 @@ ODD = [
     "none",
     "%s%n{}",
 ]
-# All of them take minutes.
-_SLOW = {"baselines"}
 
 
 def options_of(name: str) -> list[str]:
@@ -110,8 +108,6 @@ def tried(
             number += 1
             if number % every:
                 continue
-            if option.strip("-") in _SLOW and value == "all":
-                continue
             lacks = "--out" in options_of(command[0]) and option != "--out"
             needed = ["--out", "out.csv" if command[0] in ("why", "stimuli") else "out"] * lacks
             given = inputs if command[0] in ("analyze", "why") else inputs[:2]
@@ -141,6 +137,7 @@ def test_what_was_found_odd(
     for arguments in (*seeds, *outs):
         assert main(["analyze", *inputs, *arguments]) == 2
         assert capsys.readouterr().err.count("\n") == 1
+    assert refused(["analyze", *inputs, f"--bootstrap={2**63}", "--out=o"], capsys) is None
     for arguments in (["--out="], ["--out", "/dev/null"], ["--out", str(folder)]):
         assert main(["why", "m:0", "m:1", *inputs, *arguments]) == 2
         assert capsys.readouterr().err.count("\n") == 1
