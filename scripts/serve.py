@@ -26,5 +26,25 @@ if "--help" not in sys.argv:
 
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
         examples.example()  # kept in memory; what is wrong with it, the page says
-sys.argv[1:] = ["run", "app.py", *sys.argv[1:]]
+serve = "app.py"
+if os.environ.get("MLEM_SHARED"):
+    from mlem_core.base.errors import InputError
+    from mlem_core.base.shared import shared
+
+    serve = "scripts/shared_server.py"
+    try:
+        settings = shared()
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    # What Streamlit itself takes from a browser, before any page sees it.
+    megabytes = 1 if settings is None else max(1, int(settings.upload_mb))
+    os.environ.setdefault("STREAMLIT_SERVER_MAX_UPLOAD_SIZE", str(megabytes))
+elif any(one.startswith("--server.address") for one in sys.argv):
+    print(
+        "note: whoever reaches this address sees and deletes everything; docs/security.md says "
+        "how to serve many users.",
+        file=sys.stderr,
+    )
+sys.argv[1:] = ["run", serve, *sys.argv[1:]]
 cli.main()

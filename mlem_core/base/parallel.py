@@ -49,6 +49,19 @@ def _looking(items: Iterable[Any]) -> Iterable[Any]:
     return looked()
 
 
+def _looked(call: Callable[[Any], T]) -> Callable[[Any], T]:
+    """`call`, in another thread, where it is stopped as it would be in this one."""
+    own = _look.get()
+    if own is None:
+        return call
+
+    def after_a_look(item: Any) -> T:
+        own()
+        return call(item)
+
+    return after_a_look
+
+
 @functools.lru_cache(maxsize=1)
 def _libraries(n_modules: int) -> ThreadpoolController:
     """BLAS and OpenMP; looking for them takes a millisecond, so it is done after an import only."""
@@ -87,7 +100,7 @@ def each(call: Callable[[Any], T], items: Iterable[Any], threads: int) -> list[T
     if threads == 1:
         return [call(item) for item in _looking(items)]
     with one_thread_each(), ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(call, items))
+        return list(pool.map(_looked(call), items))
 
 
 def in_order(call: Callable[[Any], T], items: Iterable[Any], threads: int) -> Iterator[T]:

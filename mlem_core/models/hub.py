@@ -57,6 +57,11 @@ class OutOfReach(ConnectionError):
     """No answer, or one that breaks off; the message says how in a few words."""
 
 
+def is_name(text: str) -> bool:
+    """Whether a model on the hub could have this name."""
+    return _NAME.fullmatch(text) is not None
+
+
 def snapshot(name: str, revision: str | None = None) -> Path:
     """The folder of a hub model, named by its commit, fetched where it is not in the hub's cache.
 

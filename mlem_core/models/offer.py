@@ -14,10 +14,12 @@ from typing import Any, Literal
 from mlem_core.base.errors import InputError
 from mlem_core.models import hub
 from mlem_core.models.files import check_files, check_gguf, read_config
+from mlem_core.models.places import place_of
 from mlem_core.models.registry import (
     MODELS,
     ModelUnavailable,
     base_name,
+    check_fetched,
     check_hub_name,
     hub_errors,
     locate,
@@ -93,6 +95,7 @@ def look_up(name: str) -> Offer:
                 shape = shape_of(read_config(base, folder))
             return Offer(name, label, "here", 0, shape)
         check_hub_name(base)
+        check_fetched(base)
         id, _, revision = base.partition("@")
         with hub_errors(base):
             n_bytes = hub.size(id, revision or None)
@@ -108,7 +111,7 @@ def _folder_here(name: str) -> Path | None:
     """The folder of a model that is on this machine, checked; None where it would be fetched."""
     id, _, revision = name.partition("@")
     at_home = name in MODELS and MODELS[name].package
-    if at_home or Path(name).expanduser().exists() or name.count("/") > 1 or not id:
+    if at_home or place_of(name) is not None or name.count("/") > 1 or not id:
         files = locate(name)
         if files.gguf is None:
             check_files(name, files.folder)

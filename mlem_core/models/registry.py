@@ -15,15 +15,17 @@ import functools
 import hashlib
 import importlib.metadata
 import importlib.util
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.shared import shared
+from mlem_core.base.text import listed
 from mlem_core.models import hub
 from mlem_core.models.files import READ
+from mlem_core.models.places import offered, place_of
 from mlem_core.storage.store import sha256_file
 
 
@@ -208,10 +210,10 @@ def locate(name: str) -> ModelFiles:
         return _in_package(MODELS[name])
     if not name.strip():
         raise InputError(f"a model has the name {name!r}; the choices begin with {packaged()[0]}.")
-    path = Path(os.path.expanduser(name))  # leaves an unknown user's home as it is
-    if path.is_dir():
+    path = place_of(name)
+    if path is not None and path.is_dir():
         return _in_folder(name, path)
-    if path.is_file():
+    if path is not None:
         if path.suffix != ".gguf":
             raise InputError(
                 f"the model {name!r} is a file: name its folder (with config.json, the tokenizer "
@@ -234,6 +236,24 @@ def check_hub_name(name: str) -> None:
         raise InputError(f"there is no model folder {name!r}.")
     if at and not revision:
         raise InputError(f"the model {name!r} names no revision; expected one behind the @.")
+
+
+def check_fetched(name: str) -> Path | None:
+    """The folder to take a hub model from where a shared server fetches none, else None.
+
+    Raises `ModelUnavailable` where that server does not have it.
+    """
+    settings = shared()
+    if settings is None or settings.hub:
+        return None
+    id, _, revision = name.partition("@")
+    folder = hub.cached(id, revision or None) if hub.is_name(id) else None
+    if folder is None:
+        raise ModelUnavailable(
+            f"the model {name!r} is not on this server, whose settings let no model be fetched: "
+            f"{listed([*packaged(), *offered()])} are there."
+        )
+    return folder
 
 
 def _in_package(model: BuiltInModel) -> ModelFiles:
@@ -263,8 +283,10 @@ def _in_folder(name: str, folder: Path) -> ModelFiles:
 
 def _fetch(name: str) -> ModelFiles:
     id, _, revision = name.partition("@")
-    with hub_errors(name):
-        folder = hub.snapshot(id, revision or None)
+    folder = check_fetched(name)
+    if folder is None:
+        with hub_errors(name):
+            folder = hub.snapshot(id, revision or None)
     return ModelFiles(folder, version=folder.name)
 
 

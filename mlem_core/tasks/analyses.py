@@ -20,7 +20,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Report
 from mlem_core.storage.files import replacing
 from mlem_core.storage.store import Store, sha256_file
-from mlem_core.tasks import examples
+from mlem_core.tasks import examples, limits
 from mlem_core.tasks.runner import Request, Task, carry_out, read_json
 
 _ID = re.compile(r"[0-9a-f]{16}")
@@ -137,13 +137,18 @@ def job_id(spec: AnalysisSpec) -> str:
 
 
 def keep_upload(data: bytes, name: str, store: Store) -> Path:
-    """Keep an uploaded file under its content; the same content and name give the same path."""
+    """Keep an uploaded file under its content; the same content and name give the same path.
+
+    Raises `InputError` where a visitor of a shared server may not keep it.
+    """
+    limits.check_upload(len(data), name, store.root)
     base = re.sub(r"[^\w.-]+", "_", re.split(r"[/\\]", name)[-1]).lstrip(".")[-100:] or "file"
     path = store.root / "uploads" / hashlib.sha256(data).hexdigest() / base
     if not path.is_file() or path.stat().st_size != len(data):
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path, private=True) as temporary:
             temporary.write_bytes(data)
+    path.parent.touch()  # see `mlem_core.tasks.visitors.purge_uploads`
     return path
 
 

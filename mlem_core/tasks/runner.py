@@ -29,7 +29,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import filelock
 import psutil
@@ -39,6 +39,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.executor import computing_on, executor, from_environment
 from mlem_core.base.typing import Progress, Report
 from mlem_core.storage.files import is_full, replacing, sync
+from mlem_core.tasks import limits, queue
 
 State = Literal["queued", "running", "done", "failed", "cancelled"]
 Request = dict[str, Any]
@@ -46,6 +47,7 @@ Request = dict[str, Any]
 _WRITE_EVERY = 0.2  # seconds between two writes of progress.json
 _POLL = 0.1  # seconds between two looks at the queue
 _GRACE = 1.0  # seconds from SIGTERM to SIGKILL
+_ENDS = ("result", "failed.json", "cancelled")  # a task with one of these has ended
 
 # Processes that this one started: a child that has ended stays a zombie until it is polled.
 _children: dict[int, subprocess.Popen[bytes]] = {}
@@ -62,6 +64,7 @@ class Status:
     message : one sentence where it failed, else empty
     seconds_left : of the current stage, from its rate so far; None where nothing tells
     where : what it computes on, while it runs
+    before : while it waits, how many that run or wait have their turns before it
     """
 
     state: State
@@ -69,6 +72,7 @@ class Status:
     message: str = ""
     seconds_left: float | None = None
     where: str = ""
+    before: int = 0
 
 
 @dataclass(frozen=True)
@@ -100,7 +104,7 @@ class Task:
             if progress.get("state") == "running":
                 where = str(progress.get("where", ""))
                 return Status("running", stages, seconds_left=left, where=where)
-            return Status("queued", stages)
+            return Status("queued", stages, before=sum(place(self.folder)))
         why = f"the run stopped without a result; see {self.folder / 'log'}"
         return Status("failed", stages, why)
 
@@ -129,7 +133,8 @@ class Task:
     def start(self, request: Request, module: str) -> None:
         """Start `python -m module folder` unless the task is queued, running or done.
 
-        A failed or cancelled task starts again.
+        A failed or cancelled task starts again. Raises `InputError` where a visitor of a shared
+        server has as much as it lets each have.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         with starting(self.folder):
@@ -139,6 +144,9 @@ class Task:
                 ended = any((self.folder / n).exists() for n in ("failed.json", "cancelled"))
                 if not ended or not _gone(self.folder, 10):
                     return
+            jobs = self.folder.parent
+            if limits.of_store(jobs.parent) is not None:
+                limits.check_run(jobs.parent, len(under_way(jobs)))
             for left in ("failed.json", "cancelled", "progress.json", "pid.json"):
                 (self.folder / left).unlink(missing_ok=True)
             _remove_unfinished(self.folder)
@@ -164,7 +172,7 @@ def under_way(folder: Path) -> list[str]:
     found = []
     for path in folder.glob("*/pid.json"):
         task = path.parent
-        ended = any((task / name).exists() for name in ("result", "failed.json", "cancelled"))
+        ended = any((task / name).exists() for name in _ENDS)
         if not ended and _live_pid(task) is not None:
             found.append(_asked(task))
     return [name for _, name in sorted(found)]
@@ -224,7 +232,16 @@ def carry_out(folder: Path, make: Callable[[Request, Path, Report], None]) -> in
         with _turn(folder):
             report.running()
             unfinished = Path(tempfile.mkdtemp(prefix="unfinished-", dir=folder))
-            with computing_on(from_environment()):
+
+            def too_much(sentence: str) -> None:
+                write_json(folder / "failed.json", {"message": sentence})
+                shutil.rmtree(unfinished, ignore_errors=True)
+                limits.end_here()
+
+            with (
+                limits.watched(folder.parent.parent, too_much),
+                computing_on(from_environment()),
+            ):
                 report.running()
                 make(request, unfinished, report)
             for path in (*unfinished.rglob("*"), unfinished):
@@ -254,29 +271,59 @@ def _remove_unfinished(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _turn(folder: Path) -> Iterator[None]:
-    """One job at a time, in the order in which they were asked for."""
-    lock = filelock.FileLock(folder.parent / "turn.lock")
+    """So many at a time as there are locks for, in the order of `mlem_core.tasks.queue`."""
     while True:
-        lock.acquire(poll_interval=_POLL)
-        if not _someone_before(folder):
-            break
-        lock.release()
-        time.sleep(2 * _POLL)
-    try:
-        yield
-    finally:
-        lock.release()
+        at = place(folder)
+        with contextlib.ExitStack() as held:
+            # Looked at again: what it was before may have come while the locks were taken.
+            if at.first and _hold(queue.locks(folder.parent), held) and place(folder).first:
+                queue.serve(folder.parent)
+                yield
+                return
+        # Those far back look less often: each look reads the files of all that wait.
+        time.sleep(_POLL * min(2 + at.waiting, 20))
 
 
-def _someone_before(folder: Path) -> bool:
-    asked = _asked(folder)
-    for path in folder.parent.glob("*/pid.json"):
-        other = path.parent
-        if other != folder and _asked(other) < asked and _live_pid(other) is not None:
-            waiting = read_json(other / "progress.json").get("state") != "running"
-            if waiting and not (other / "cancelled").exists():
-                return True
-    return False
+def _hold(locks: list[list[Path]], held: contextlib.ExitStack) -> bool:
+    """Hold a lock of each list, whichever nobody holds; whether there was one."""
+    for paths in locks:
+        for path in paths:
+            lock = filelock.FileLock(path)
+            with contextlib.suppress(filelock.Timeout):
+                held.enter_context(lock.acquire(timeout=0))
+                break
+        else:
+            return False
+    return True
+
+
+class Place(NamedTuple):
+    """How many tasks run, and how many wait whose turn is before that of one."""
+
+    running: int
+    waiting: int
+
+    @property
+    def first(self) -> bool:
+        """Whether the next turn is its own."""
+        return self.waiting == 0
+
+
+def place(folder: Path) -> Place:
+    """The place of a waiting task in the queue."""
+    waiting, running, owners = [], [], queue.owners(folder.parent)
+    for jobs in owners:
+        for path in jobs.glob("*/pid.json"):
+            task = path.parent
+            ended = any((task / name).exists() for name in _ENDS)
+            if task != folder and (ended or _live_pid(task) is None):
+                continue
+            if task != folder and read_json(task / "progress.json").get("state") == "running":
+                running.append(jobs)
+            else:
+                waiting.append(queue.Waiting(jobs, _asked(task), task))
+    order = queue.in_turn(waiting, running, queue.last_served(owners))
+    return Place(len(running), order.index(folder) if folder in order else 0)
 
 
 def _asked(folder: Path) -> tuple[int, str]:

@@ -139,6 +139,7 @@ def _training_run() -> None:
 
 
 def _models() -> None:
+    from mlem_core.models.places import offered
     from mlem_core.models.registry import MODELS
 
     names = chosen()
@@ -146,7 +147,7 @@ def _models() -> None:
     st.session_state[key] = names
     st.multiselect(
         "Models",
-        list(dict.fromkeys([*MODELS, *names])),
+        list(dict.fromkeys([*MODELS, *offered(), *names])),
         key=key,
         on_change=lambda: choose(st.session_state[key]),
         accept_new_options=True,

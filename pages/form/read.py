@@ -56,7 +56,7 @@ def uploader() -> None:
         accept_multiple_files=True,
         key=f"stimuli {times}",
         on_change=partial(_take, f"stimuli {times}"),
-        max_upload_size=MOST_MB,
+        max_upload_size=stored.largest_upload(MOST_MB),
         help="A table: one row a stimulus, with a header; one column holds the sentences, and how "
         "it is written is detected. Several .conllu files at once are one treebank.",
     )

@@ -85,11 +85,13 @@ def show(draft: Draft, found: dict[str, Looked]) -> None:
         accept_multiple_files=True,
         key=f"representations {times}",
         on_change=partial(_take, f"representations {times}", draft),
-        max_upload_size=MOST_MB,
+        max_upload_size=stored.largest_upload(MOST_MB),
         help="Makes any system a model, such as a brain recording: an array a layer, of shape "
         "(stimuli, units), rows in the order of the stimuli, under a name of your own (`V1`) or "
         "`layer_00`, `layer_01` …; or one layer as .npy or CSV. Or distances, (stimuli, stimuli).",
     )
+    if st.session_state.get("refused file"):
+        st.error(plain(st.session_state["refused file"]), icon=":material/error:")
     for name, upload in chosen():
         with st.container(border=True, gap="xsmall"):
             _line(name, upload, found.get(name))
@@ -149,8 +151,13 @@ def _take(key: str, draft: Draft) -> None:
     from mlem_core.tasks import analyses
 
     files, precomputed = chosen(), distances()
+    st.session_state.pop("refused file", None)
     for one in st.session_state[key]:
-        path = analyses.keep_upload(one.getvalue(), one.name, stored.store())
+        try:
+            path = analyses.keep_upload(one.getvalue(), one.name, stored.store())
+        except InputError as error:
+            st.session_state["refused file"] = str(error)
+            continue
         name = _own_name(Path(one.name).stem, [name for name, _ in files])
         files.append((name, stored.upload_name(path)))
         if draft.stimuli is None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
+from mlem_core.base.text import many
 from pages.parts.wording import plain, progress_text
 
 if TYPE_CHECKING:
@@ -56,15 +57,24 @@ def _progress(task: Followup, label: str) -> None:
     status = task.status()
     if status.state not in ("queued", "running"):
         st.rerun()
-    waits = "waits for its turn" if status.state == "queued" else "starts"
-    show_progress(status, status.stages[-1:], f"{label}: {waits} …")
+    show_progress(status, status.stages[-1:], f"{label}: {waiting(status)} …")
     offer_cancel(task, "Stops this work within two seconds; the analysis stays as it is.")
 
 
-def show_progress(status: Status, stages: Sequence[Progress], waiting: str) -> None:
-    """How far these last stages of some work are; `waiting` where it has none yet."""
+def waiting(status: Status) -> str:
+    """What some work does of which no progress is known yet."""
+    if status.state != "queued":
+        return "starts"
+    if not status.before:
+        return "waits for its turn"
+    verb = "is" if status.before == 1 else "are"
+    return f"waits; {many(status.before, 'run')} {verb} before it"
+
+
+def show_progress(status: Status, stages: Sequence[Progress], otherwise: str) -> None:
+    """How far these last stages of some work are; `otherwise` where it has none yet."""
     if not stages:
-        st.progress(0.0, text=waiting)
+        st.progress(0.0, text=otherwise)
     for stage in stages:
         left = status.seconds_left if stage is stages[-1] else None
         share = min(1.0, stage.done / max(stage.total, 1))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import streamlit as st
 
-from pages.parts import adding, frame, naming, tables, window
+from pages.parts import adding, frame, naming, tables, visitor, window
 from pages.parts.paper import paper, pick
 from pages.parts.wording import plain
 
@@ -229,7 +229,7 @@ def _download(drawing: Panel, format: str, paper: Paper | None, at: str) -> None
 
     st.download_button(
         f"Download {format}",
-        data=content,
+        data=visitor.bound(content),
         file_name=f"{name}.{ending}",
         mime=mime,
         key=f"download {at}",

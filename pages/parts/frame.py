@@ -10,7 +10,7 @@ from pathlib import Path
 import streamlit as st
 
 from mlem_core.base.errors import InputError
-from pages.parts import choices, naming, running, tour
+from pages.parts import choices, naming, running, sharing, tour, visitor
 from pages.parts.screens import SCREENS
 from pages.parts.wording import plain
 
@@ -21,6 +21,7 @@ def page(body: Callable[[], None]) -> None:
     # The address of Home is that of a finding; the form keeps what it knows in the session.
     held = {"home": choices.VIEW, "versus": choices.VERSUS}
     written = held.get(here, (*choices.FORM, *choices.VIEW))
+    attempt(sharing.take)
     choices.sync(here, (*written, *choices.PLACE) if SCREENS[here].tabs else written)
     attempt(running.bar)
     tour.bar(here)
@@ -57,7 +58,7 @@ def attempt(body: Callable[[], None]) -> None:
     from mlem_core.figures.naming import naming as named
 
     try:
-        with named(naming.now()):
+        with visitor.while_here(), named(naming.now()):
             body()
     except InputError as error:
         st.error(plain(error), icon=":material/error:")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
 import streamlit as st
 
+from mlem_core.base.shared import shared
 from mlem_core.base.text import listed, many
-from pages.parts import choices, duplicate, frame, opening, stored
+from pages.parts import choices, duplicate, frame, opening, sharing, stored
 from pages.parts.screens import SCREENS
 from pages.parts.wording import plain
 
@@ -36,6 +38,13 @@ def show() -> None:
     names = stored.names()
     own = [job for job in jobs if job.id != stored.EXAMPLE]
     st.subheader("My analyses")
+    settings = shared()
+    if settings is not None:
+        st.caption(
+            "Only this browser sees them. All of it is removed "
+            f"{many(math.ceil(settings.keep_days), 'day')} after your last visit, and an upload "
+            "with the last analysis that is of it."
+        )
     deleted = trash.in_trash(stored.store())
     for one in deleted:
         if not one.dismissed:
@@ -165,6 +174,8 @@ def _more(job: Job, names: dict[str, str]) -> None:
             "stopped. Undo brings it back.",
         ):
             _delete(job, names.get(job.id, job.id))
+    if job.status().state == "done":
+        sharing.offer(job.id)
 
 
 def _write(job_id: str, how: Callable[[Notes], Notes]) -> None:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from mlem_core.base.errors import InputError
 from mlem_core.base.labels import Names, distinct
 from mlem_core.base.typing import parse_layer
-from pages.parts import choices, stored
+from pages.parts import choices, stored, visitor
 
 
 def now() -> Names:
@@ -39,14 +39,14 @@ def shared(first: str, second: str) -> Names:
 def of_layers(job_id: str) -> Mapping[str, str]:
     """The names that layers of files have in an analysis; none while it is not done."""
     try:
-        return {} if job_id == stored.EXAMPLE else _of_layers(job_id)
+        return {} if job_id == stored.EXAMPLE else _of_layers(job_id, visitor.now())
     except InputError:
         return {}
 
 
 # Asked for many times a page; an analysis that is done does not change.
 @lru_cache(maxsize=64)
-def _of_layers(job_id: str) -> Mapping[str, str]:
+def _of_layers(job_id: str, visitor: str) -> Mapping[str, str]:
     if not stored.find_job(job_id).spec.representations:
         return {}
     return stored.open_analysis(job_id).names.layers

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from pages.parts import adding, naming
+from pages.parts import adding, naming, visitor
 from pages.parts.exporting import as_csv
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ class Card:
             for form, content in files.items():
                 st.download_button(
                     {"tex": "LaTeX"}.get(form, form.upper()),
-                    data=content,
+                    data=visitor.bound(content),
                     file_name=f"{self.name}.{form}",
                     key=f"report {form} {self.name}",
                     icon=":material/download:",

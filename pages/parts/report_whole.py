@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from mlem_core.base.errors import InputError
-from pages.parts import adding, naming, stored
+from pages.parts import adding, naming, stored, visitor
 
 if TYPE_CHECKING:
     from mlem_core.figures import Paper
@@ -134,7 +134,7 @@ def download(view: View, cards: Sequence[Card], paper: Paper) -> None:
     name = Path(view.analysis.stimuli.name).stem
     row.download_button(
         "Download the report",
-        data=everything,
+        data=visitor.bound(everything),
         file_name=f"{name}-report.zip",
         mime="application/zip",
         key="report zip",
@@ -146,7 +146,7 @@ def download(view: View, cards: Sequence[Card], paper: Paper) -> None:
     )
     row.download_button(
         "LaTeX of all",
-        data=tex,
+        data=visitor.bound(tex),
         file_name=f"{name}-report.tex",
         mime="application/x-tex",
         key="report tex",

@@ -93,8 +93,8 @@ def _one(job_id: str, status: Status) -> None:
         with st.container(gap="xsmall"):
             st.markdown(f"**{TITLES[status.state]}** {plain(stored.name_of(job))}")
             if status.state in UNDER_WAY:
-                waiting = "Waiting for its turn …" if status.state == "queued" else "Starting …"
-                background.show_progress(status, status.stages[-1:], waiting)
+                waiting = background.waiting(status).capitalize()
+                background.show_progress(status, status.stages[-1:], f"{waiting} …")
         if status.state in UNDER_WAY:
             help = "Stops the run within two seconds; finished parts are kept."
             background.offer_cancel(job, help)

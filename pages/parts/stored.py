@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from mlem_core.base.errors import InputError
+from mlem_core.base.shared import shared
 from mlem_core.storage.store import Store
+from pages.parts import visitor
 
 if TYPE_CHECKING:
     from mlem_core.analysis.analysis import Analysis
@@ -20,14 +22,38 @@ EXAMPLE = "example"  # `mlem_core.tasks.examples.ID`, without its imports
 _UPLOAD = re.compile(r"[0-9a-f]{64}/[^/\\]+")
 
 
-@st.cache_resource
 def store() -> Store:
-    """The store of this server; what was deleted long ago is removed from it at the start."""
-    from mlem_core.tasks import trash
+    """The store of who is here: of this server, or the visitor's own where it is a shared one."""
+    return _store(visitor.now())
 
-    found = Store()
+
+# Looked at again now and then: a server runs for months.
+@st.cache_resource(ttl=3600, max_entries=4096, show_spinner=False)
+def _store(token: str) -> Store:
+    from mlem_core.tasks import trash, visitors
+
+    server = _server()
+    found = visitors.store_of(token, server.root) if token else server
     trash.purge(found)
+    visitors.purge_uploads(found, days=1 if token else trash.DAYS)
     return found
+
+
+@st.cache_resource(ttl=3600, show_spinner=False)
+def _server() -> Store:
+    """The store of this server; what nobody wants any more is removed from it."""
+    from mlem_core.tasks import visitors
+
+    found, settings = Store(), shared()
+    if settings is not None:
+        visitors.sweep(found.root, settings.keep_days)
+    return found
+
+
+def largest_upload(megabytes: int) -> int:
+    """The size in MB of the largest file that is taken, of at most so many."""
+    settings = shared()
+    return megabytes if settings is None else max(1, min(megabytes, int(settings.upload_mb)))
 
 
 def upload_name(path: str | Path) -> str:
@@ -83,7 +109,12 @@ def name_of(job: Job) -> str:
     return names().get(job.id) or naming.derived(job)
 
 
-@st.cache_resource(max_entries=8, show_spinner="Opening the analysis …")
 def open_analysis(job_id: str) -> Analysis:
-    """A finished analysis, loaded once for all visitors."""
-    return find_job(job_id).analysis()
+    """A finished analysis, loaded once for all windows; InputError as `find_job`."""
+    job = find_job(job_id)
+    return _open(str(job.folder), job)
+
+
+@st.cache_resource(max_entries=8, show_spinner="Opening the analysis …")
+def _open(folder: str, _job: Job) -> Analysis:
+    return _job.analysis()

@@ -25,15 +25,14 @@ MOST_PREFETCHED = 12
 
 
 @st.cache_resource(max_entries=256, show_spinner=False)
-def _results(job_id: str, selection: Selection) -> Results | None:
+def _results(job_id: str, selection: Selection, _analysis: Analysis) -> Results | None:
     """The tables; None where they take long and are not kept yet."""
     from mlem_core.analysis import cached_fits
     from mlem_core.estimators.registry import estimator_named
 
-    analysis = stored.open_analysis(job_id)
     if estimator_named(selection.estimator).slow:
-        return cached_fits.find(analysis, stored.store(), selection)
-    return analysis.results_of(selection)
+        return cached_fits.find(_analysis, stored.store(), selection)
+    return _analysis.results_of(selection)
 
 
 @dataclass(frozen=True)
@@ -88,14 +87,17 @@ class View:
     def results(self) -> Results | None:
         """The tables for what is kept; None while they are computed (which is shown)."""
         prefetch.stop()
-        results = _results(self.job_id, self.selection)
+        results = _results(self.job_id, self.selection, self.analysis)
         if results is None:
             # Not kept in memory, so that the next look finds what was computed meanwhile.
-            _results.clear(self.job_id, self.selection)
+            _results.clear(self.job_id, self.selection, self.analysis)
             self._compute()
         else:
             prefetch.prepare(
-                [partial(_results, self.job_id, one) for one in self._one_click_away()]
+                [
+                    partial(_results, self.job_id, one, self.analysis)
+                    for one in self._one_click_away()
+                ]
             )
         return results
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import re
+import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from mlem_core.base.shared import shared
+from mlem_core.storage.store import default_root
 
 if TYPE_CHECKING:
     from mlem_core.base.typing import Progress
@@ -13,8 +19,33 @@ _MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|~$:<>&])")
 
 
 def plain(text: object) -> str:
-    """Text as it is, for a place that would read it as Markdown."""
-    return _MARKDOWN.sub(r"\\\1", " ".join(str(text).split()))
+    """Text as it is, for a place that would read it as Markdown.
+
+    On a shared server paths of the machine are left out of it, all but the last part.
+    """
+    words = " ".join(str(text).split())
+    if shared() is not None and "/" in words:
+        words = _paths().sub(lambda found: found["last"] or "…", words)
+    return _MARKDOWN.sub(r"\\\1", words)
+
+
+@functools.lru_cache(maxsize=1)
+def _paths() -> re.Pattern[str]:
+    """What begins with a folder of this machine that a message could name."""
+    settings = shared()
+    folders = {
+        default_root(),
+        Path(__file__).parents[2],
+        Path.home(),
+        Path(tempfile.gettempdir()),
+        *map(Path, (sys.prefix, sys.base_prefix)),
+        *(() if settings is None else settings.models),
+    }
+    both = {str(one) for folder in folders for one in (folder.absolute(), folder.resolve())}
+    known = "|".join(re.escape(one) for one in sorted(both, key=len, reverse=True) if one != "/")
+    return re.compile(
+        rf"(?<![\w/])(?:{known})(?:/(?:[^\s/'\"]*/)*(?P<last>[^\s/'\"]*)|\b(?![\w/]))"
+    )
 
 
 def duration(seconds: float) -> str:

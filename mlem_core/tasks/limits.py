@@ -1,0 +1,156 @@
+"""What each visitor of a shared server may use, checked where it is used.
+
+A store in the folder `visitors` of another one is a visitor's; any other has no limits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+
+from mlem_core.base.errors import InputError
+from mlem_core.base.shared import VISITORS, Shared, shared
+from mlem_core.base.text import many
+
+_LOOK = 0.5  # seconds between two looks at what a run uses
+
+
+def of_store(root: Path) -> Shared | None:
+    """What the owner of a store may use; None for one without limits."""
+    return shared() if root.parent.name == VISITORS else None
+
+
+def check_upload(n_bytes: int, name: str, root: Path) -> None:
+    """Whether a visitor may keep a file of that size.
+
+    Parameters
+    ----------
+    root : of the visitor's store
+
+    Raises
+    ------
+    InputError
+        The file is too large, or all uploads together would be; the sentence says what helps.
+    """
+    settings = of_store(root)
+    if settings is None:
+        return
+    if n_bytes > settings.upload_mb * 1e6:
+        raise InputError(
+            f"the file {name!r} has {_mb(n_bytes)} MB; this server takes files of up to "
+            f"{settings.upload_mb:,g} MB."
+        )
+    kept = _size(root / "uploads")
+    if kept + n_bytes > settings.uploads_mb * 1e6:
+        raise InputError(
+            f"the file {name!r} has {_mb(n_bytes)} MB and your other uploads have {_mb(kept)} MB; "
+            f"this server keeps {settings.uploads_mb:,g} MB for each visitor: delete "
+            "analyses that you no longer need."
+        )
+
+
+def check_run(root: Path, n_under_way: int) -> None:
+    """Whether a visitor may start one more run; raises `InputError` as `check_upload`.
+
+    Parameters
+    ----------
+    root : of the visitor's store
+    n_under_way : the visitor's runs that wait or run
+    """
+    settings = of_store(root)
+    if settings is None:
+        return
+    if n_under_way >= settings.runs_each:
+        raise InputError(
+            f"{many(n_under_way, 'run')} of yours wait or run, which is as many as this server "
+            "lets each visitor have: cancel one, or wait until one is done."
+        )
+    kept = _size(root)
+    if kept > settings.disk_gb * 1e9:
+        raise InputError(
+            f"your analyses take {kept / 1e9:,.1f} GB, and this server keeps "
+            f"{settings.disk_gb:,g} GB for each visitor: delete some that you no longer need."
+        )
+
+
+@contextlib.contextmanager
+def watched(root: Path, too_much: Callable[[str], None]) -> Iterator[None]:
+    """Have a look at the memory and the time of this process while it works for a visitor.
+
+    Parameters
+    ----------
+    root : of the visitor's store
+    too_much : called with the sentence for the visitor, from another thread; it ends the process
+    """
+    settings = of_store(root)
+    if settings is None:
+        yield
+        return
+    over = threading.Event()
+
+    def look() -> None:
+        began = time.monotonic()
+        while not over.wait(_LOOK):
+            sentence = _too_much(settings, time.monotonic() - began, memory())
+            if sentence:
+                too_much(sentence)
+                return
+
+    threading.Thread(target=look, daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
+
+
+def memory() -> int:
+    """The bytes that this process and those that it has started hold."""
+    here = psutil.Process()
+    held = 0
+    for process in (here, *here.children(recursive=True)):
+        with contextlib.suppress(psutil.Error):
+            held += process.memory_info().rss
+    return held
+
+
+def end_here() -> None:
+    """End this process and those that it has started, at once."""
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+    os._exit(1)
+
+
+def _too_much(settings: Shared, seconds: float, n_bytes: int) -> str:
+    less = "choose fewer stimuli, layers or features"
+    if n_bytes > settings.memory_gb * 1e9:
+        return (
+            f"the run needed more than {settings.memory_gb:,g} GB of memory, which is what "
+            f"this server lets a run have: {less}."
+        )
+    if seconds > settings.minutes * 60:
+        return (
+            f"the run took more than {settings.minutes:,g} minutes, which is what this "
+            f"server lets a run have: {less}; what it had finished is kept."
+        )
+    return ""
+
+
+def _mb(n_bytes: float) -> str:
+    return f"{n_bytes / 1e6:,.1f}"
+
+
+def _size(folder: Path) -> int:
+    """The bytes of the files in a folder; what goes away meanwhile counts for nothing."""
+    total = 0
+    for base, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += os.lstat(os.path.join(base, name)).st_size
+    return total

@@ -1,0 +1,76 @@
+"""Whose turn it is among tasks that wait: an owner's in the order of arrival, the owners in turn.
+
+One's own server has one owner. On a shared one each visitor is one: with two runs waiting each, A
+and B have their turns as A B A B, whoever asked for all of theirs first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from mlem_core.base.shared import VISITORS
+from mlem_core.tasks.limits import of_store
+
+_SERVED = "served"  # an empty file: when a task of that folder last had its turn
+
+
+class Waiting(NamedTuple):
+    """A task that waits: the folder of its owner's tasks, when it was asked for, its own folder."""
+
+    owner: Path
+    asked: tuple[int, str]
+    folder: Path
+
+
+def in_turn(
+    waiting: Iterable[Waiting], running: Sequence[Path], served: Mapping[Path, float]
+) -> list[Path]:
+    """The folders of the waiting tasks in the order of their turns.
+
+    Parameters
+    ----------
+    running : the owner of each task that runs now
+    served : when a task of each owner last had its turn; nothing for one that never had
+    """
+    had = Counter(running)
+    rounds: list[tuple[int, float, tuple[int, str], Path]] = []
+    for owner, asked, folder in sorted(waiting, key=lambda one: one.asked):
+        rounds.append((had[owner], served.get(owner, 0.0), asked, folder))
+        had[owner] += 1
+    return [folder for *_, folder in sorted(rounds)]
+
+
+def owners(jobs: Path) -> list[Path]:
+    """The folders of tasks that share the machine with those of one folder, itself included."""
+    if of_store(jobs.parent) is None:
+        return [jobs]
+    return sorted({jobs, *jobs.parent.parent.glob("*/jobs")})
+
+
+def locks(jobs: Path) -> list[list[Path]]:
+    """Lock files: a task of that folder holds one of each list while it runs."""
+    settings = of_store(jobs.parent)
+    own = [jobs / "turn.lock"]
+    if settings is None:
+        return [own]
+    return [own, [jobs.parent.parent / f"turn-{n}.lock" for n in range(settings.runs_at_once)]]
+
+
+def last_served(folders: Iterable[Path]) -> dict[Path, float]:
+    """When a task of each owner last had its turn."""
+    found = {}
+    for jobs in folders:
+        with contextlib.suppress(OSError):
+            found[jobs] = (jobs / _SERVED).stat().st_mtime
+    return found
+
+
+def serve(jobs: Path) -> None:
+    """A task of that folder has its turn now."""
+    if jobs.parent.parent.name == VISITORS:
+        with contextlib.suppress(OSError):
+            (jobs / _SERVED).touch()

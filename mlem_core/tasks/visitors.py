@@ -1,0 +1,204 @@
+"""The visitors of a shared server: a store for each, and an analysis that one shows to others.
+
+A visitor is who has a token, a secret that the browser keeps. The store of a visitor lies under
+the token's digest, so that what is on the disk lets nobody in; whatever works on a store therefore
+has the jobs, uploads, notes and deleted analyses of one visitor before it, and of no other.
+
+    visitors/DIGEST/          a store
+        seen                  an empty file: when the visitor was last here
+        shared/ID.json        the secret of a link to an analysis
+    links/DIGEST.json         whose analysis a link is to
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+import secrets
+import shutil
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.base.errors import InputError
+from mlem_core.base.shared import VISITORS
+from mlem_core.storage.store import Store
+from mlem_core.tasks import analyses
+from mlem_core.tasks.runner import read_json, under_way, write_json
+
+TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")
+DAY = 86400.0
+_GONE = "this link is to no analysis (any more); ask who sent it to you for another one."
+
+
+def new_token() -> str:
+    """A secret of 256 bits, as a cookie or an address can hold it."""
+    return secrets.token_urlsafe(32)
+
+
+def store_of(token: str, root: Path) -> Store:
+    """The store of a visitor, who is here now.
+
+    Parameters
+    ----------
+    root : of the server's store
+
+    Raises
+    ------
+    InputError
+        It is no token; the store cannot be written.
+    """
+    if not TOKEN.fullmatch(token):
+        raise InputError("the token of this visitor is none that this server has given.")
+    store = Store(root / VISITORS / _digest(token))
+    (store.root / "seen").touch()
+    return store
+
+
+def share(job_id: str, store: Store) -> str:
+    """The secret of a link that shows an analysis to whoever has it; the same one each time.
+
+    Parameters
+    ----------
+    store : of the visitor whose analysis it is
+
+    Raises
+    ------
+    InputError
+        There is no such analysis, or it is not done.
+    """
+    job = analyses.find(job_id, store)
+    if job is None or not job.result.is_dir():
+        raise InputError("only an analysis that is done can be shown to others.")
+    secret = shared_as(job_id, store) or new_token()
+    kept = store.root / "shared" / f"{job_id}.json"
+    kept.parent.mkdir(exist_ok=True)
+    link = _link(secret, store.root.parent.parent)
+    link.parent.mkdir(exist_ok=True)
+    write_json(link, {"visitor": store.root.name, "analysis": job_id})
+    write_json(kept, {"secret": secret})
+    return secret
+
+
+def shared_as(job_id: str, store: Store) -> str:
+    """The secret of the link to an analysis; empty where there is none."""
+    return str(read_json(store.root / "shared" / f"{job_id}.json").get("secret", ""))
+
+
+def unshare(job_id: str, store: Store) -> None:
+    """Have the link to an analysis show nothing any more; copies that others have stay theirs."""
+    secret = shared_as(job_id, store)
+    if secret:
+        _link(secret, store.root.parent.parent).unlink(missing_ok=True)
+        (store.root / "shared" / f"{job_id}.json").unlink(missing_ok=True)
+
+
+def take(secret: str, store: Store) -> str:
+    """Take an analysis that somebody shows by a link; its id.
+
+    The visitor gets a copy of it with the files that it is about, and none of its owner's notes.
+
+    Parameters
+    ----------
+    store : of the visitor who has the link
+
+    Raises
+    ------
+    InputError
+        The link is to nothing: never was, was taken back, or the analysis was deleted.
+    """
+    root = store.root.parent.parent
+    about = read_json(_link(secret, root)) if TOKEN.fullmatch(secret) else {}
+    if not about:
+        raise InputError(_GONE)
+    owner, job_id = root / VISITORS / str(about["visitor"]), str(about["analysis"])
+    source, target = owner / "jobs" / job_id, store.root / "jobs" / job_id
+    if owner == store.root or (target / "result").is_dir():
+        return job_id
+    try:
+        spec = AnalysisSpec.from_dict(read_json(source / "spec.json", strict=True))
+        target.parent.mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=store.root / "unfinished") as temporary:
+            copy = Path(temporary) / job_id
+            copy.mkdir()
+            shutil.copytree(source / "result", copy / "result")
+            write_json(copy / "spec.json", _own_files(spec, owner, store.root).to_dict())
+            shutil.rmtree(target, ignore_errors=True)  # one that failed or was cancelled
+            copy.rename(target)
+    except (OSError, ValueError, TypeError) as error:
+        raise InputError(_GONE) from error
+    return job_id
+
+
+def _own_files(spec: AnalysisSpec, owner: Path, root: Path) -> AnalysisSpec:
+    """The spec with the uploads of its owner as uploads of the store at `root`."""
+
+    def own(path: str) -> str:
+        source = Path(path)
+        if not source.is_relative_to(owner / "uploads"):
+            return path
+        target = root / source.relative_to(owner)
+        if not target.exists() and source.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            copy = shutil.copytree if source.is_dir() else shutil.copy2
+            with tempfile.TemporaryDirectory(dir=root / "unfinished") as temporary:
+                Path(copy(source, Path(temporary) / source.name)).rename(target)
+        return str(target)
+
+    files = tuple((name, own(path)) for name, path in spec.representations)
+    return replace(spec, stimuli=own(spec.stimuli), representations=files)
+
+
+def purge_uploads(store: Store, days: float) -> None:
+    """Remove uploads that no analysis is of, and that were uploaded more than so many days ago.
+
+    Those of an analysis in the trash stay until it is gone for good.
+    """
+    specs = [*(store.root / "jobs").glob("*/spec.json"), *store.root.glob("trash/*/job/spec.json")]
+    named: set[str] = set()
+    for path in specs:
+        spec = read_json(path)
+        files = [spec.get("stimuli"), *(dict(spec.get("representations") or ()).values())]
+        named |= {Path(str(one)).parent.name for one in files}
+    for folder in (store.root / "uploads").glob("*"):
+        with contextlib.suppress(OSError):
+            if folder.name not in named and folder.stat().st_mtime < time.time() - days * DAY:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def sweep(root: Path, days: float) -> None:
+    """Remove what visitors have left who were not here for so many days, and links to nothing.
+
+    A visitor who has kept nothing is forgotten after a day; one whose runs go on is kept.
+    """
+    now = time.time()
+    for folder in (root / VISITORS).glob("*/"):
+        with contextlib.suppress(OSError):
+            away = now - (folder / "seen").stat().st_mtime
+            has = any(any((folder / name).glob("*")) for name in ("jobs", "uploads", "trash"))
+            if away > (days if has else 1) * DAY and not under_way(folder / "jobs"):
+                # Renamed first: nobody finds half of it.
+                grave = Path(tempfile.mkdtemp(prefix="visitor.", dir=root / "unfinished"))
+                folder.rename(grave / folder.name)
+                shutil.rmtree(grave, ignore_errors=True)
+    for link in (root / "links").glob("*.json"):
+        about = read_json(link)
+        job = root / VISITORS / str(about.get("visitor")) / "jobs" / str(about.get("analysis"))
+        if not job.is_dir() and not _in_trash(job):
+            link.unlink(missing_ok=True)
+
+
+def _in_trash(job: Path) -> bool:
+    """Whether an analysis was deleted and can come back, and with it the link."""
+    return any((job.parent.parent / "trash").glob(f"{job.name}-*"))
+
+
+def _link(secret: str, root: Path) -> Path:
+    return root / "links" / f"{_digest(secret)}.json"
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()[:40]
