@@ -7,7 +7,7 @@ and B have their turns as A B A B, whoever asked for all of theirs first.
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -37,11 +37,21 @@ def in_turn(
     served : when a task of each owner last had its turn; nothing for one that never had
     """
     had = Counter(running)
-    rounds: list[tuple[int, float, tuple[int, str], Path]] = []
-    for owner, asked, folder in sorted(waiting, key=lambda one: one.asked):
-        rounds.append((had[owner], served.get(owner, 0.0), asked, folder))
+    # Later than any time at which one was served: the turns of this order itself.
+    last = {owner: (0, when) for owner, when in served.items()}
+    left: dict[Path, deque[Waiting]] = {}
+    for one in sorted(waiting, key=lambda one: one.asked):
+        left.setdefault(one.owner, deque()).append(one)
+    order: list[Path] = []
+    while left:
+        # Of those with the fewest turns, who has waited longest since the last one.
+        owner = min(left, key=lambda own: (had[own], last.get(own, (0, 0.0)), left[own][0].asked))
+        order.append(left[owner].popleft().folder)
         had[owner] += 1
-    return [folder for *_, folder in sorted(rounds)]
+        last[owner] = (1, float(len(order)))
+        if not left[owner]:
+            del left[owner]
+    return order
 
 
 def owners(jobs: Path) -> list[Path]:

@@ -25,6 +25,7 @@ _PAGES = {
     "docs/validation/README.md": "Validation",
     "docs/trio.md": "The controlled trio",
     "docs/cluster.md": "On a cluster",
+    "docs/security.md": "Many users, and what is safe",
     "README.md": "Command line and Python",
 }
 _LINK = re.compile(r"(?<!!)\[(?P<text>[^][]+)\]\((?P<path>[^)\s#]*)(?P<anchor>#[^)\s]*)?\)")

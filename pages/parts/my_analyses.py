@@ -41,9 +41,8 @@ def show() -> None:
     settings = shared()
     if settings is not None:
         st.caption(
-            "Only this browser sees them. All of it is removed "
-            f"{many(math.ceil(settings.keep_days), 'day')} after your last visit, and an upload "
-            "with the last analysis that is of it."
+            "Only this browser sees them, and what it has uploaded; all of it is removed "
+            f"{many(math.ceil(settings.keep_days), 'day')} after your last visit."
         )
     deleted = trash.in_trash(stored.store())
     for one in deleted:
@@ -156,6 +155,8 @@ def _more(job: Job, names: dict[str, str]) -> None:
         on_change=lambda: _write(job.id, lambda old: old.noted(st.session_state[note_key])),
         help="Anything that you want to remember of it; it stands in the list.",
     )
+    if job.status().state == "done":
+        sharing.offer(job.id)
     _compare(job, names)
     with st.container(horizontal=True):
         if st.button(
@@ -174,8 +175,6 @@ def _more(job: Job, names: dict[str, str]) -> None:
             "stopped. Undo brings it back.",
         ):
             _delete(job, names.get(job.id, job.id))
-    if job.status().state == "done":
-        sharing.offer(job.id)
 
 
 def _write(job_id: str, how: Callable[[Notes], Notes]) -> None:
