@@ -27,7 +27,7 @@ settings.load_profile("same")
 
 
 # The tests of the app that share no analysis with the others may run beside them.
-ON_THEIR_OWN = ("extremes", "large", "my_analyses", "new_analysis")
+ON_THEIR_OWN = ("extremes", "large", "my_analyses", "new_analysis", "visitors")
 
 
 def group(nodeid: str) -> str:
