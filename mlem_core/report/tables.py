@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis
@@ -22,17 +23,13 @@ def pairs_of_layers(results: Results) -> pd.DataFrame:
     Each pair once, as it stands above the diagonal.
     """
     names = [layer_name(layer) for layer in results.layers]
-    rows = [
-        (
-            a,
-            b,
-            float(results.similarity_profiles.loc[a, b]),
-            float(results.similarity_rsa.loc[a, b]),
-        )
-        for at, a in enumerate(names)
-        for b in names[at + 1 :]
-    ]
-    return pd.DataFrame(rows, columns=["layer_a", "layer_b", "weighted_tau", "rsa"])
+    above = np.triu_indices(len(names), 1)
+    squares = {"weighted_tau": results.similarity_profiles, "rsa": results.similarity_rsa}
+    named = {"layer_a": above[0], "layer_b": above[1]}
+    return pd.DataFrame(
+        {name: [names[at] for at in places] for name, places in named.items()}
+        | {name: square.loc[names, names].to_numpy()[above] for name, square in squares.items()}
+    )
 
 
 def tested_pairs(table: pd.DataFrame) -> pd.DataFrame:

@@ -8,6 +8,7 @@ from functools import lru_cache
 from mlem_core.base.errors import InputError
 from mlem_core.base.labels import Names, distinct
 from mlem_core.base.typing import parse_layer
+from mlem_core.storage.store import Store
 from pages.parts import choices, stored, visitor
 
 
@@ -21,10 +22,23 @@ def of(job_id: str) -> Names:
     from mlem_core.tasks import notes
 
     try:
-        shown = notes.read(job_id, stored.store()).shown
+        path = notes.path_of(job_id, stored.store())
     except InputError:
         return Names()  # no analysis has such an id, which the page says
+    try:
+        stat = path.stat()
+        shown = _shown(job_id, stored.store(), (stat.st_mtime_ns, stat.st_size, stat.st_ino))
+    except OSError:
+        shown = {}
     return Names(features=shown, models=shown, layers=of_layers(job_id))
+
+
+# Asked for a hundred times a page. What is written anew is another file.
+@lru_cache(maxsize=256)
+def _shown(job_id: str, store: Store, file: tuple[int, int, int]) -> Mapping[str, str]:
+    from mlem_core.tasks import notes
+
+    return notes.read(job_id, store).shown
 
 
 def shared(first: str, second: str) -> Names:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,34 +21,47 @@ if TYPE_CHECKING:
 
 EXAMPLE = "example"  # `mlem_core.tasks.examples.ID`, without its imports
 
+# Opened stores, and when: asked for a hundred times a page, and looked through now and then.
+_OFTEN = 3600.0  # seconds
+_stores: dict[str, tuple[float, Store]] = {}
+_swept: dict[Path, float] = {}
+_opening = threading.Lock()
+
 _UPLOAD = re.compile(r"[0-9a-f]{64}/[^/\\]+")
 
 
 def store() -> Store:
     """The store of who is here: of this server, or the visitor's own where it is a shared one."""
-    return _store(visitor.now())
-
-
-# Looked at again now and then: a server runs for months.
-@st.cache_resource(ttl=3600, max_entries=4096, show_spinner=False)
-def _store(token: str) -> Store:
-    from mlem_core.tasks import trash, visitors
-
-    server = _server()
-    found = visitors.store_of(token, server.root) if token else server
-    trash.purge(found)
-    visitors.purge_uploads(found, days=1 if token else trash.DAYS)
+    token = visitor.now()
+    known = _stores.get(token)
+    if known is not None and time.monotonic() - known[0] < _OFTEN:
+        return known[1]
+    with _opening:
+        # Another window of theirs may have opened it meanwhile; to look at it twice does no harm.
+        found = _opened(token)
+        for other in [
+            one for one, (when, _) in _stores.items() if time.monotonic() - when > _OFTEN
+        ]:
+            _stores.pop(other, None)
+        _stores[token] = time.monotonic(), found
     return found
 
 
-@st.cache_resource(ttl=3600, show_spinner=False)
-def _server() -> Store:
-    """The store of this server; what nobody wants any more is removed from it."""
-    from mlem_core.tasks import visitors
+def _opened(token: str) -> Store:
+    """A store, with what nobody wants any more removed: a server runs for months."""
+    from mlem_core.tasks import trash, visitors
 
-    found, settings = Store(), shared()
-    if settings is not None:
-        visitors.sweep(found.root, settings.keep_days)
+    server, settings = Store(), shared()
+    if settings is None:
+        trash.purge(server)
+        visitors.purge_uploads(server, days=trash.DAYS)
+        return server
+    if time.monotonic() - _swept.get(server.root, -_OFTEN) >= _OFTEN:
+        _swept[server.root] = time.monotonic()
+        visitors.sweep(server.root, settings.keep_days)
+    found = visitors.store_of(token, server.root)
+    trash.purge(found)
+    visitors.purge_uploads(found, days=1)
     return found
 
 
