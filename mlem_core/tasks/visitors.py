@@ -19,8 +19,11 @@ import secrets
 import shutil
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+
+import filelock
 
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
@@ -54,6 +57,7 @@ def store_of(token: str, root: Path) -> Store:
     if not TOKEN.fullmatch(token):
         raise InputError("the token of this visitor is none that this server has given.")
     store = Store(root / VISITORS / _digest(token))
+    store.check_writable()
     (store.root / "seen").touch()
     return store
 
@@ -121,11 +125,13 @@ def take(secret: str, store: Store) -> str:
     try:
         spec = AnalysisSpec.from_dict(read_json(source / "spec.json", strict=True))
         target.parent.mkdir(exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=store.root / "unfinished") as temporary:
-            copy = Path(temporary) / job_id
+        with _aside(store.root, f"taken-{job_id}") as aside:
+            if (target / "result").is_dir():
+                return job_id
+            copy = aside / job_id
             copy.mkdir()
             shutil.copytree(source / "result", copy / "result")
-            write_json(copy / "spec.json", _own_files(spec, owner, store.root).to_dict())
+            write_json(copy / "spec.json", _own_files(spec, owner, store.root, aside).to_dict())
             shutil.rmtree(target, ignore_errors=True)  # one that failed or was cancelled
             copy.rename(target)
     except (OSError, ValueError, TypeError) as error:
@@ -133,8 +139,26 @@ def take(secret: str, store: Store) -> str:
     return job_id
 
 
-def _own_files(spec: AnalysisSpec, owner: Path, root: Path) -> AnalysisSpec:
-    """The spec with the uploads of its owner as uploads of the store at `root`."""
+@contextlib.contextmanager
+def _aside(root: Path, name: str) -> Iterator[Path]:
+    """A folder that goes in the end; where the process is killed, as soon as the store is opened.
+
+    One process at a time has the one of that name.
+    """
+    with (
+        filelock.FileLock(root / "locks" / f"{name}.lock"),
+        tempfile.TemporaryDirectory(prefix=f"{name}.", dir=root / "unfinished") as temporary,
+    ):
+        yield Path(temporary)
+
+
+def _own_files(spec: AnalysisSpec, owner: Path, root: Path, aside: Path) -> AnalysisSpec:
+    """The spec with the uploads of its owner as uploads of the store at `root`.
+
+    Parameters
+    ----------
+    aside : where they are copied first
+    """
 
     def own(path: str) -> str:
         source = Path(path)
@@ -144,8 +168,9 @@ def _own_files(spec: AnalysisSpec, owner: Path, root: Path) -> AnalysisSpec:
         if not target.exists() and source.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
             copy = shutil.copytree if source.is_dir() else shutil.copy2
-            with tempfile.TemporaryDirectory(dir=root / "unfinished") as temporary:
-                Path(copy(source, Path(temporary) / source.name)).rename(target)
+            whole = aside / target.parent.name
+            whole.mkdir(exist_ok=True)
+            Path(copy(source, whole / source.name)).rename(target)
         return str(target)
 
     files = tuple((name, own(path)) for name, path in spec.representations)

@@ -9,8 +9,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mlem_core.base.folders import default_root
 from mlem_core.base.shared import shared
-from mlem_core.storage.store import default_root
 
 if TYPE_CHECKING:
     from mlem_core.base.typing import Progress

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
+from mlem_core.base.parallel import each, stopped_by
 from mlem_core.base.shared import Shared, shared
 from mlem_core.models import offer, places
 from mlem_core.models.registry import ModelUnavailable, locate
@@ -431,3 +433,24 @@ def test_no_path_of_the_machine_is_on_a_screen(
     for harmless in ("and/or", "a / b", "state-spaces/mamba-130m-hf", "1/2", "http://a.b/tmp/c"):
         assert wording.plain(harmless).replace("\\", "") == harmless
     wording._paths.cache_clear()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_nobody_waits_for_stops_in_all_threads(threads: int) -> None:
+    gone, begun = threading.Event(), []
+
+    class Stopped(BaseException):
+        pass
+
+    def look() -> None:
+        if gone.is_set():
+            raise Stopped
+
+    def work(item: int) -> None:
+        begun.append(item)
+        if len(begun) == 5:
+            gone.set()
+
+    with pytest.raises(Stopped), stopped_by(look):
+        each(work, range(1000), threads)
+    assert 5 <= len(begun) < 5 + threads
