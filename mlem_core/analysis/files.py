@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +13,8 @@ from mlem_core.analysis import pair_errors
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.analysis.transforms import stimuli_kept
+from mlem_core.base.schema import parsed
+from mlem_core.base.typing import Layer
 from mlem_core.data.stimulus_table import read_written, write_csv
 from mlem_core.pairs import tables_io
 
@@ -59,41 +62,60 @@ def contents(folder: Path | str) -> Contents:
 
     Raises
     ------
-    OSError, ValueError, LookupError, TypeError
+    OSError, InputError
         It is not there, or of another version.
     """
-    about = json.loads((Path(folder) / "analysis.json").read_text(encoding="utf-8"))
-    models = dict.fromkeys(str(model) for model, _ in about["layers"])
-    notices = tuple(str(notice) for notice in about["notices"])
-    return Contents(tuple(models), len(about["layers"]), tuple(about["kinds"]), notices)
+    about = _about(Path(folder))
+    models = dict.fromkeys(model for model, _ in about.layers)
+    return Contents(tuple(models), len(about.layers), tuple(about.kinds), tuple(about.notices))
+
+
+def spec_of(folder: Path | str) -> AnalysisSpec:
+    """What was asked of a saved analysis; raises as `contents`."""
+    return AnalysisSpec.from_dict(_about(Path(folder)).spec)
+
+
+@dataclass(frozen=True)
+class _About:
+    """What `analysis.json` holds."""
+
+    spec: dict[str, Any]
+    stimuli: str
+    kinds: dict[str, str]
+    layers: list[Layer]
+    notices: list[str]
+    manifest: dict[str, Any]
+
+
+def _about(folder: Path) -> _About:
+    return parsed(_About, (folder / "analysis.json").read_bytes(), "the kept analysis.json")
 
 
 def load(folder: Path | str) -> Analysis:
     """Read what `save` wrote."""
     source = Path(folder)
-    about = json.loads((source / "analysis.json").read_text(encoding="utf-8"))
-    spec, kinds = AnalysisSpec.from_dict(about["spec"]), about["kinds"]
+    about = _about(source)
+    spec, kinds = AnalysisSpec.from_dict(about.spec), about.kinds
     ordered, nominal = (
         [name for name in kinds if kinds[name] == kind] for kind in ("ordered", "nominal")
     )
     whole = read_written(
-        source / "stimuli.csv", name=about["stimuli"], ordered=ordered, nominal=nominal
+        source / "stimuli.csv", name=about.stimuli, ordered=ordered, nominal=nominal
     ).select(list(kinds))
-    layers = [(str(model), int(layer)) for model, layer in about["layers"]]
     maps = {}
     if (source / "maps.npz").exists():
         with np.load(source / "maps.npz", allow_pickle=False) as kept:
             points = kept["points"].astype(np.float64)
-            maps = {layers[at]: points[i] for i, at in enumerate(kept["layers"])}
+            maps = {about.layers[at]: points[i] for i, at in enumerate(kept["layers"])}
     return Analysis(
         spec=spec,
         stimuli=stimuli_kept(whole, spec.positions),
-        layers=layers,
+        layers=about.layers,
         tables=tables_io.load(source / "tables.npz"),
         rsa=np.load(source / "rsa.npy", allow_pickle=False),
         folds=np.load(source / "folds.npy", allow_pickle=False),
-        notices=about["notices"],
-        manifest=about["manifest"],
+        notices=about.notices,
+        manifest=about.manifest,
         whole=whole,
         maps=maps,
         pair_errors=pair_errors.load(source),

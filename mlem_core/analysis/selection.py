@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.schema import checked
 from mlem_core.base.typing import Layer, layer_name
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.pairs.tables import PairTables
@@ -72,13 +73,14 @@ class Selection:
 
     @classmethod
     def from_dict(cls, kept: Mapping[str, Any]) -> Selection:
-        """What `to_dict` gave; other entries are left alone."""
-        return cls(
-            features=tuple(str(name) for name in kept["features"]),
-            layers=tuple((str(model), int(layer)) for model, layer in kept["layers"]),
-            estimator=str(kept["estimator"]),
-            interactions=bool(kept["interactions"]),
-        )
+        """What `to_dict` gave; other entries are left alone.
+
+        Raises
+        ------
+        InputError
+            An entry is missing or of another form.
+        """
+        return checked(cls, kept, "what is chosen of the analysis")
 
 
 def check_layers(asked: Iterable[Layer], layers: Collection[Layer]) -> None:

@@ -11,6 +11,8 @@ from mlem_core.analysis.source import READING, StimulusSource
 from mlem_core.analysis.transforms import POSITIONS, UNITS
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.parameters import Parameter, asked, frozen, parse_names
+from mlem_core.base.schema import checked
+from mlem_core.base.text import short
 from mlem_core.data.folds import FOLDS_OVER
 from mlem_core.estimators.registry import ESTIMATORS, check_values
 from mlem_core.models.extraction import ExtractionOptions
@@ -54,7 +56,8 @@ def _parse_memory(text: str) -> float:
     return found
 
 
-def _parse_named_file(text: str) -> tuple[str, str]:
+def parse_named_file(text: str) -> tuple[str, str]:
+    """("brain", "brain.npz") of "brain=brain.npz"; InputError for a text of another form."""
     name, equals, path = text.partition("=")
     if not (name and equals and path):
         raise InputError(f"{text!r} is not of the form NAME=FILE")
@@ -97,7 +100,7 @@ class AnalysisSpec(StimulusSource):
         ".npz or .safetensors with layer_00, layer_01, ..., or a .csv of one layer; may be given "
         "several times",
         metavar="NAME=FILE",
-        parse=_parse_named_file,
+        parse=parse_named_file,
         repeated=True,
     )
     precomputed: tuple[str, ...] = asked(
@@ -219,11 +222,17 @@ class AnalysisSpec(StimulusSource):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> AnalysisSpec:
-        """What `to_dict` gave; an unknown entry is an error."""
-        for name in values:
+        """What `to_dict` gave.
+
+        Raises
+        ------
+        InputError
+            An unknown entry, or one of another form.
+        """
+        for name in values if isinstance(values, Mapping) else ():
             if name not in parameters():
-                raise unknown("entry of an analysis", name, parameters())
-        return cls(**{name: frozen(value) for name, value in values.items()})
+                raise unknown("entry of an analysis", str(name), parameters())
+        return checked(cls, values, "the analysis")
 
     def check(self) -> None:
         """Raise InputError for a choice that does not exist, before anything is computed."""
@@ -261,8 +270,26 @@ def _without_defaults(values: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+# The least and the most that a number may be; the most is what NumPy's integers hold, or a seed.
+_RANGES: dict[str, tuple[float, float]] = {
+    "folds": (0, 2**31 - 1),
+    "sample": (0, 2**63 - 1),
+    "pairs": (0, 2**63 - 1),
+    "memory": (0, 1e6),
+    "layers": (0, 2**31 - 1),
+}
+
+
 def check_numbers(spec: AnalysisSpec) -> None:
-    """Raise InputError for a number of folds, or a seed, that is none."""
+    """Raise InputError for a number of folds, a seed or another number that is none."""
+    for name, (least, most) in _RANGES.items():
+        found = getattr(spec, name)
+        for value in found if isinstance(found, tuple) else (found,):
+            if value is not None and not least <= value <= most:
+                raise InputError(
+                    f"found {short(str(value), 30)} for {name.replace('_', ' ')}; expected a "
+                    f"number from {least:g} to {most:g}."
+                )
     if spec.folds < 3:
         raise InputError(
             f"found {spec.folds} folds; at least 3 are needed, one to test and one to choose α."
@@ -271,7 +298,8 @@ def check_numbers(spec: AnalysisSpec) -> None:
         seed = getattr(spec, name)
         if not 0 <= seed < 2**32:
             raise InputError(
-                f"the seed {seed} is not one; expected a whole number from 0 to {2**32 - 1:,}."
+                f"the seed {short(str(seed), 30)} is not one; expected a whole number from 0 to "
+                f"{2**32 - 1:,}."
             )
 
 

@@ -217,7 +217,8 @@ def _verify(options: argparse.Namespace) -> int:
     from mlem_core.report.verify import verify
 
     with Bars() as bars:
-        result = verify(options.capsule, bars.show)
+        folders = dict(options.folders)
+        result = verify(options.capsule, bars.show, models=folders, download=options.download)
     print("\n".join(result.lines()))
     return 0 if result.same else DIFFERS
 

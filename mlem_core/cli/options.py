@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 from mlem_core.analysis.source import READING
-from mlem_core.analysis.spec import AnalysisSpec, parameters
+from mlem_core.analysis.spec import AnalysisSpec, parameters, parse_named_file
 from mlem_core.base.errors import InputError
 from mlem_core.base.executor import FORMS, VARIABLE, check_named
 from mlem_core.base.parameters import parse_names
@@ -134,7 +134,7 @@ def _add_claims(command: argparse.ArgumentParser) -> None:
 
 def spec_of(options: argparse.Namespace) -> AnalysisSpec:
     """The analysis that the options of a command ask for."""
-    return AnalysisSpec.from_dict({k: v for k, v in vars(options).items() if k in parameters()})
+    return AnalysisSpec(**{k: v for k, v in vars(options).items() if k in parameters()})
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
@@ -207,6 +207,20 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     )
     verify.add_argument(
         "capsule", metavar="CAPSULE.zip", help="as --capsule of analyze, or the app, wrote it"
+    )
+    verify.add_argument(
+        "--model",
+        dest="folders",
+        action="append",
+        default=[],
+        type=_typed(parse_named_file),
+        metavar="NAME=FOLDER",
+        help="where a model is that was a folder; may be given several times",
+    )
+    verify.add_argument(
+        "--download",
+        action="store_true",
+        help="fetch models of the Hugging Face hub that are not on this machine",
     )
     _add_cluster(analyze, why, audit, multiverse, verify)
     return whole

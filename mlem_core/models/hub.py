@@ -25,9 +25,10 @@ T = TypeVar("T")
 
 _PATIENCE = 8.0  # seconds for the hub to answer before it counts as out of reach
 _REST = 30.0  # seconds before it is asked again
+_kept_only = False
 _silent_since = float("-inf")  # when nobody answered, on the monotonic clock
 
-_NAME = re.compile(r"[\w.-]{1,96}(/[\w.-]{1,96})?", re.ASCII)
+NAME = re.compile(r"[\w.-]{1,96}(/[\w.-]{1,96})?", re.ASCII)
 _REVISION = re.compile(r"[\w./-]{1,96}", re.ASCII)
 
 # The files that are fetched: on the top level of a repository, one copy of the weights.
@@ -73,6 +74,8 @@ def snapshot(name: str, revision: str | None = None) -> Path:
     revision : a branch, tag or commit; None is `main`
     """
     try:
+        if _kept_only:
+            raise OutOfReach("nothing is to be fetched")
         with _in_our_words(name, revision):
             if not _fetched(name, endpoint(), revision).exists():  # removed while the program runs
                 _fetched.cache_clear()
@@ -82,6 +85,17 @@ def snapshot(name: str, revision: str | None = None) -> Path:
         if folder is None:
             raise
         return folder
+
+
+@contextlib.contextmanager
+def kept_only() -> Iterator[None]:
+    """In the block nothing is fetched: there are the models that were fetched before."""
+    global _kept_only
+    before, _kept_only = _kept_only, True
+    try:
+        yield
+    finally:
+        _kept_only = before
 
 
 def size(name: str, revision: str | None = None) -> int:
@@ -103,7 +117,7 @@ def _in_our_words(name: str, revision: str | None) -> Iterator[None]:
     """Check the names, and turn the errors of the hub's client into ours."""
     from huggingface_hub import errors
 
-    if not _NAME.fullmatch(name):
+    if not NAME.fullmatch(name):
         raise NoSuchModel(name)
     if revision is not None and not _REVISION.fullmatch(revision):
         raise NoSuchRevision(revision)

@@ -17,10 +17,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib.metadata
 import json
+import platform
 import re
 import zipfile
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,22 +32,34 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.files import save
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.selection import Selection
-from mlem_core.analysis.source import as_written
-from mlem_core.analysis.spec import AnalysisSpec, with_files
-from mlem_core.base.errors import InputError
 from mlem_core.base.labels import Names
 from mlem_core.base.typing import Progress, Report
 from mlem_core.data.roles import as_csv
 from mlem_core.report import beside, latex
-from mlem_core.report.contents import FORMAT, as_csv_file, tables_as_csv, why_alike
+from mlem_core.report.contents import (
+    FORMAT,
+    About,
+    DrawnAs,
+    ShownOf,
+    as_csv_file,
+    tables_as_csv,
+    why_alike,
+)
 from mlem_core.report.figures import Drawing, Drawn, Shown, all_figures
 from mlem_core.report.methods import methods_paragraph, versions_text
+from mlem_core.report.portable import (
+    in_names,
+    in_results,
+    in_table,
+    of_layer,
+    own_names,
+    portable,
+    renamed,
+    sources_of,
+)
 from mlem_core.report.references import bibtex
 from mlem_core.storage.files import replacing, scratch
-from mlem_core.storage.store import sha256_file
 
-# Larger representation files are named by their digest instead.
-LARGEST_FILE = 8_000_000
 DEFAULT_DRAWING = Drawing()
 _DATE = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can say
 
@@ -60,7 +75,7 @@ _README = """\
 A capsule of MLEM Explorer: an analysis, what was made of it, and what is needed to run it again.
 
 Verify it:  python -m mlem_core verify THIS.zip
-It runs the models on the stimuli once more and says which numbers differ.
+It runs the models on the stimuli once more, makes every file anew and says what differs.
 
 tables/ has every table as CSV (intervals, audit and claims where they had been made; `verify` does
 not compute these again), figures/ every figure with its caption, latex/ the figures and tables for
@@ -80,6 +95,9 @@ def write(
 ) -> Path:
     """Write a capsule; it appears whole or not at all.
 
+    A model that is a folder of this machine is called by the folder's name in it, and its figures
+    show no intervals, which are kept under the folder's path.
+
     Parameters
     ----------
     target : path of the zip
@@ -96,46 +114,98 @@ def write(
     selection = analysis.select() if selection is None else selection
     results = analysis.results_of(selection) if results is None else results
     shown = Shown(analysis, selection, results, drawing)
-    drawn = all_figures(shown, progress)
     derived = beside.how_sure(shown)
-    portable, sources = _portable(analysis)
+    names, sources = own_names(analysis), sources_of(analysis)
+    if names:
+        derived = {name: in_table(table, names) for name, table in derived.items()}
+        shown = called(shown, names)
+    leaving = portable(analysis, names, sources)
     paths = dict(analysis.spec.representations)
     files = {
-        "README.txt": _README.encode(),
-        "manifest.json": _json(portable.manifest),
-        "stimuli.csv": as_csv(analysis.whole),
-        **_texts(analysis, results, selection, drawing.names),
-        **{f"tables/{name}": data for name, data in tables_as_csv(results).items()},
+        **contents(shown, leaving, progress),
         **{f"tables/{name}": as_csv_file(table) for name, table in derived.items()},
-        **_pair_tables(portable),
         **{
-            source["file"]: Path(paths[name]).read_bytes()
+            source.file: Path(paths[name]).read_bytes()
             for name, source in sources.items()
-            if source["included"]
+            if source.included
         },
+    }
+    display = shown.drawing.names
+    drawn = DrawnAs(
+        images="figures/plotly.min.js" not in files,
+        maps="latex/stimulus_map_a.tex" in files,
+        narrow=drawing.narrow,
+        flags=drawing.flags,
+        options=dict(drawing.options),
+        features=dict(display.features),
+        models=dict(display.models),
+        by=drawn_by(),
+    )
+    about = About(
+        format=FORMAT,
+        spec=leaving.spec.to_dict(),
+        kinds={feature.name: feature.kind for feature in analysis.whole.features},
+        shown=_shown(shown.selection, shown.analysis),
+        representations=sources,
+        models={
+            name: facts["weights"]
+            for name, facts in leaving.manifest["models"].items()
+            if "weights" in facts
+        },
+        folders=tuple(names.values()),
+        files={name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())},
+        pair=shown.pair if shown.several else None,
+        derived=tuple(sorted(derived)),
+        drawn=drawn,
+    )
+    files["capsule.json"] = _json(asdict(about))
+    return _zip(files, Path(target))
+
+
+def called(shown: Shown, names: Mapping[str, str]) -> Shown:
+    """What is shown, its models called as `names` say; nothing is found in the store by these."""
+    analysis = renamed(shown.analysis, names)
+    selection = shown.selection
+    layers = tuple(of_layer(layer, names) for layer in selection.layers)
+    selection = replace(selection, layers=layers)
+    pair = of_layer(shown.pair[0], names), of_layer(shown.pair[1], names)
+    drawing = replace(
+        shown.drawing, pair=pair, store=None, names=in_names(shown.drawing.names, names)
+    )
+    return Shown(analysis, selection, in_results(shown.results, names), drawing)
+
+
+def contents(shown: Shown, leaving: Analysis, progress: Report | None = None) -> dict[str, bytes]:
+    """The files of a capsule that follow from an analysis, by their names.
+
+    Parameters
+    ----------
+    shown : what is drawn
+    leaving : the analysis as it leaves the machine, see `mlem_core.report.portable.portable`
+    progress : called as the figures are drawn
+    """
+    results, drawing = shown.results, shown.drawing
+    drawn = all_figures(shown, progress)
+    files = {
+        "README.txt": _README.encode(),
+        "manifest.json": _json(leaving.manifest),
+        "stimuli.csv": as_csv(leaving.whole),
+        **_texts(leaving, results, shown.selection, drawing.names),
+        **{f"tables/{name}": data for name, data in tables_as_csv(results).items()},
+        **_pair_tables(leaving),
         **_figure_files(drawn, drawing, progress),
         **_printed(drawn),
     }
     if shown.several:
-        why = why_alike(analysis, selection, shown.pair)
+        why = why_alike(shown.analysis, shown.selection, shown.pair)
         files |= {f"tables/{name}": as_csv_file(table) for name, table in why.items()}
-    about = {
-        "format": FORMAT,
-        "spec": portable.spec.to_dict(),
-        "kinds": {feature.name: feature.kind for feature in analysis.whole.features},
-        "shown": _shown(selection, analysis),
-        "pair": [list(layer) for layer in shown.pair] if shown.several else None,
-        "derived": sorted(derived),
-        "representations": sources,
-        "models": {
-            name: facts["weights"]
-            for name, facts in analysis.manifest["models"].items()
-            if "weights" in facts
-        },
-        "files": {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())},
-    }
-    files["capsule.json"] = _json(about)
-    return _zip(files, Path(target))
+    return files
+
+
+def drawn_by() -> dict[str, str]:
+    """What draws the figures of this machine, in the versions that decide their bytes."""
+    found = {name: importlib.metadata.version(name) for name in ("plotly", "kaleido")}
+    return {**found, "platform": platform.platform()}
 
 
 def _texts(
@@ -172,13 +242,15 @@ def _pair_tables(analysis: Analysis) -> dict[str, bytes]:
         }
 
 
-def _shown(selection: Selection, analysis: Analysis) -> dict[str, Any]:
-    """The entry `shown`: null stands for all features, or all layers, of the analysis."""
-    whole = analysis.select().to_dict()
-    return {
-        name: None if name in ("features", "layers") and value == whole[name] else value
-        for name, value in selection.to_dict().items()
-    }
+def _shown(selection: Selection, analysis: Analysis) -> ShownOf:
+    """The entry `shown`."""
+    whole = analysis.select()
+    return ShownOf(
+        None if selection.features == whole.features else selection.features,
+        None if selection.layers == whole.layers else selection.layers,
+        selection.estimator,
+        selection.interactions,
+    )
 
 
 def _printed(drawn: dict[str, Drawn]) -> dict[str, bytes]:
@@ -199,32 +271,6 @@ def _printed(drawn: dict[str, Drawn]) -> dict[str, bytes]:
 
 def _json(value: Any) -> bytes:
     return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
-
-
-def _portable(analysis: Analysis) -> tuple[Analysis, dict[str, dict[str, Any]]]:
-    """The analysis with paths inside the capsule, and the files that stand for models in it."""
-    sources: dict[str, dict[str, Any]] = {}
-    for number, (name, path) in enumerate(analysis.spec.representations):
-        facts = analysis.manifest["models"].get(name)
-        if facts is None:
-            continue  # it was left out
-        file = Path(path)
-        if not file.is_file() or sha256_file(file) != facts["sha256"]:
-            raise InputError(
-                f"the representations file {file.name!r} of {name} has gone or changed since the "
-                "analysis; run the analysis again."
-            )
-        sources[name] = {
-            "file": f"representations/{number:02d}{file.suffix.lower()}",
-            "sha256": facts["sha256"],
-            "included": file.stat().st_size <= LARGEST_FILE,
-        }
-    files = [(name, source["file"]) for name, source in sources.items()]
-    spec = with_files(as_written(analysis.spec, "stimuli.csv"), files)
-    parameters = AnalysisSpec.from_dict(analysis.manifest["parameters"])
-    parameters = with_files(as_written(parameters, "stimuli.csv"), files)
-    manifest = {**analysis.manifest, "parameters": parameters.to_dict()}
-    return replace(analysis, spec=spec, manifest=manifest), sources
 
 
 def _figure_files(

@@ -19,6 +19,7 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError
+from mlem_core.base.schema import checked
 from mlem_core.base.typing import Layer
 from mlem_core.report import latex
 from mlem_core.report.contents import as_csv_file
@@ -72,22 +73,7 @@ class Chosen:
         InputError
             It is of another form, or of a figure that there is not.
         """
-        try:
-            pair = kept["pair"]
-            layers = [] if pair is None else [(str(model), int(layer)) for model, layer in pair]
-            chosen = cls(
-                figure=str(kept["figure"]),
-                analysis=str(kept["analysis"]),
-                selection=Selection.from_dict(kept["selection"]),
-                pair=(layers[0], layers[1]) if layers else None,
-                options={str(name): str(value) for name, value in kept["options"].items()},
-                title=str(kept["title"]),
-                caption=str(kept["caption"]),
-            )
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-            raise InputError(
-                "an entry of the report cannot be read; remove it and add the figure again."
-            ) from error
+        chosen = checked(cls, kept, "a figure of the report (remove it and add it again)")
         if chosen.figure not in FIGURES:
             raise InputError(
                 f"the report has a figure {chosen.figure!r} that this version does not draw; "

@@ -2,29 +2,116 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from io import BytesIO
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.selection import Selection
+from mlem_core.base.labels import Names
 from mlem_core.base.typing import Layer
 from mlem_core.data.csvfile import write_table
 from mlem_core.inference.explanation import explain
 from mlem_core.measures.decomposition import decompose
+from mlem_core.report.shown import Drawing
+from mlem_core.storage.store import Store
 
-FORMAT = 1
+FORMAT = 2
 # Those of `why_alike`.
 WHY = ("why.csv", "why_layers.csv")
 
 
-def selection_as_shown(analysis: Analysis, shown: dict[str, Any]) -> Selection:
-    """What a capsule's entry `shown` stands for."""
-    whole = analysis.select().to_dict()
-    chosen = {name: whole[name] if value is None else value for name, value in shown.items()}
-    return Selection.from_dict(chosen).checked(analysis.tables.features, analysis.layers)
+@dataclass(frozen=True)
+class SourceFile:
+    """A file that stands for a model: where it is in the capsule, if it is."""
+
+    file: str
+    sha256: str
+    included: bool
+
+
+@dataclass(frozen=True)
+class ShownOf:
+    """What is shown; None is all features, or all layers, of the analysis."""
+
+    features: tuple[str, ...] | None
+    layers: tuple[Layer, ...] | None
+    estimator: str
+    interactions: bool
+
+    def selection(self, analysis: Analysis) -> Selection:
+        """What it stands for; raises InputError for what the analysis does not have."""
+        return analysis.select(self.features, self.layers, self.estimator, self.interactions)
+
+
+@dataclass(frozen=True)
+class DrawnAs:
+    """How the figures of a capsule were drawn, so that they can be drawn again.
+
+    Attributes
+    ----------
+    images : whether they are SVG and PDF, else HTML
+    maps : whether there are maps of the stimuli
+    narrow, flags, options : as of `mlem_core.report.shown.Drawing`
+    features, models : display names by identifier
+    by : versions of what drew them
+    """
+
+    images: bool
+    maps: bool
+    narrow: bool
+    flags: bool
+    options: dict[str, str]
+    features: dict[str, str]
+    models: dict[str, str]
+    by: dict[str, str]
+
+    def drawing(self, pair: tuple[Layer, Layer] | None, store: Store) -> Drawing:
+        """The same, with what is in a store where there are maps of the stimuli."""
+        return Drawing(
+            pair,
+            store if self.maps else None,
+            self.images,
+            self.narrow,
+            self.flags,
+            Names(self.features, self.models),
+            self.options,
+        )
+
+
+@dataclass(frozen=True)
+class About:
+    """What `capsule.json` holds.
+
+    Attributes
+    ----------
+    format : `FORMAT`
+    spec : what was asked, as `AnalysisSpec.to_dict` has it
+    kinds : "ordered" or "nominal", by feature
+    shown : what is shown of the analysis
+    representations : the files that stand for models, by name
+    models : digests of the weights, by model
+    folders : the models that were folders of the machine, which a capsule only names
+    files : SHA-256 of every other file
+    pair : the two layers that are compared, if there are two
+    derived : tables that `verify` does not compute again
+    drawn : how the figures were drawn
+    """
+
+    format: int
+    spec: dict[str, Any]
+    kinds: dict[str, Literal["ordered", "nominal"]]
+    shown: ShownOf
+    representations: dict[str, SourceFile]
+    models: dict[str, str]
+    folders: tuple[str, ...]
+    files: dict[str, str]
+    pair: tuple[Layer, Layer] | None
+    derived: tuple[str, ...]
+    drawn: DrawnAs
 
 
 def tables_as_csv(results: Results) -> dict[str, bytes]:

@@ -1,110 +1,60 @@
-"""Run a capsule again, from its stimuli and models, and say which numbers differ."""
+"""Make a capsule again, from its stimuli and models, and say what in it differs."""
 
 from __future__ import annotations
 
-import json
-import re
-import zipfile
-import zlib
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
-
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.run import run
+from mlem_core.analysis.selection import Selection
 from mlem_core.analysis.source import as_written
 from mlem_core.analysis.spec import AnalysisSpec, with_files
-from mlem_core.base.errors import InputError
-from mlem_core.base.text import listed
-from mlem_core.base.typing import Report
+from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.text import listed, many, short
+from mlem_core.base.typing import Layer, Report
 from mlem_core.data.stimulus_table import read_written
-from mlem_core.report.contents import (
-    FORMAT,
-    WHY,
-    as_csv_file,
-    selection_as_shown,
-    tables_as_csv,
-    why_alike,
-)
+from mlem_core.figures import can_write_images
+from mlem_core.models import hub
+from mlem_core.models.registry import base_name, check_hub_name, packaged
+from mlem_core.report import alike, capsule
+from mlem_core.report.compared import Compared, compare
+from mlem_core.report.contents import About
+from mlem_core.report.opened import Capsule, no_capsule, opened
+from mlem_core.report.portable import of_layer, portable
+from mlem_core.report.shown import Shown
 from mlem_core.storage.files import scratch
 from mlem_core.storage.store import Store, sha256_file
 
-# Other versions of torch and of the processor's libraries differ in the last bits of float32;
-# the numbers that follow differ less than this.
-TOLERANCE = 1e-4
-# A zip may unpack to anything: nothing larger than this is unpacked.
-LARGEST = 1_000_000_000
-MOST_FILES = 2_000
-
-_KEYS = (
-    "measure", "model", "layer", "fold", "feature", "stimulus", "value_a", "value_b", "model_a",
-    "layer_a", "model_b", "layer_b", "term",
-)  # fmt: skip
-_SQUARES = ("similarity_profiles.csv", "similarity_rsa.csv", "feature_correlations.csv")
-_TABLES = ("scores.csv", "importance.csv", "weights.csv", "folds.csv", *_SQUARES, "layer_map.csv")
-# What only some analyses, or only later capsules, have.
-_SOME = ("value_distances.csv", "pair_errors.csv", *WHY)
-_FILE = re.compile(r"representations/\d{2}\.(npz|npy|safetensors|csv)")
-
-
-@dataclass(frozen=True)
-class Compared:
-    """A table of a capsule beside the same table of the new run.
-
-    Attributes
-    ----------
-    name : file name of the table
-    largest : largest absolute difference of two numbers that are in both
-    n_values, n_different : how many numbers were compared, how many differ by more than `TOLERANCE`
-    worst : in words, the number that differs most; empty where none differs
-    n_missing : how many rows are in one of the two only
-    """
-
-    name: str
-    largest: float
-    n_values: int
-    n_different: int
-    worst: str = ""
-    n_missing: int = 0
-
-    @property
-    def same(self) -> bool:
-        """Whether no number differs and no row is missing."""
-        return not self.n_different and not self.n_missing
-
-    def __str__(self) -> str:
-        if self.same:
-            return (
-                f"{self.name}: the same ({self.n_values:,} numbers, largest difference "
-                f"{self.largest:.1e}, tolerance {TOLERANCE:g})"
-            )
-        parts = []
-        if self.n_different:
-            parts.append(
-                f"{self.n_different:,} of {self.n_values:,} numbers differ by more than "
-                f"{TOLERANCE:g}, most (by {self.largest:.3g}) {self.worst}"
-            )
-        if self.n_missing:
-            parts.append(f"{self.n_missing:,} rows are in one of the two only")
-        return f"{self.name}: {'; '.join(parts)}"
+# Figures of what takes long, which is in a capsule where it had been made.
+_TAKE_LONG = (
+    "audit",
+    "multiverse",
+    "baseline_decoding",
+    "baseline_random_forest",
+    "baseline_univariate",
+)
+_DRAWN = (".svg", ".pdf", ".html", ".js")
 
 
 @dataclass(frozen=True)
 class Verification:
-    """What running a capsule again gave.
+    """What making a capsule again gave.
 
     Attributes
     ----------
     tables : each table of the capsule beside that of the new run
     changed : files of the capsule whose content is not what was written
-    findings : sentences about what could not be run again, or is another model than it was
+    findings : sentences about what could not be run again, is another model than it was, or is in
+        another way made anew
     versions : sentences about versions that differ; no difference by themselves
     derived : tables of the capsule that are not computed again
+    alike : how many other files say the same
+    not_compared : of the others those that cannot be made again here, as they show what takes long
+        or were drawn by other versions
     """
 
     tables: list[Compared]
@@ -112,6 +62,8 @@ class Verification:
     findings: list[str] = field(default_factory=list)
     versions: list[str] = field(default_factory=list)
     derived: list[str] = field(default_factory=list)
+    alike: int = 0
+    not_compared: list[str] = field(default_factory=list)
 
     @property
     def same(self) -> bool:
@@ -120,177 +72,115 @@ class Verification:
 
     def lines(self) -> list[str]:
         """The report, a line each."""
-        return [
-            *(str(table) for table in self.tables),
-            *(f"{name}: its content is not what was written" for name in self.changed),
-            *self.findings,
-            *self.versions,
-            *(
-                [f"not computed again, as they take long: {listed(self.derived)}"]
-                if self.derived
-                else []
-            ),
-            "nothing differs" if self.same else "the capsule differs from the new run",
-        ]
+        said = [str(table) for table in self.tables]
+        if self.alike:
+            said.append(f"{many(self.alike, 'other file')}, made anew: the same")
+        said += [f"{name}: its content is not what was written" for name in self.changed]
+        said += [*self.findings, *self.versions]
+        if self.derived:
+            said.append(f"not computed again, as they take long: {listed(self.derived)}")
+        if self.not_compared:
+            said.append(
+                "not compared, as they cannot be made here as they were: "
+                f"{listed(self.not_compared)}"
+            )
+        return [*said, "nothing differs" if self.same else "the capsule differs from the new run"]
 
 
-def verify(path: Path | str, progress: Report | None = None) -> Verification:
-    """Run a capsule again in an empty store and compare every table.
+def verify(
+    path: Path | str,
+    progress: Report | None = None,
+    *,
+    models: Mapping[str, str] | None = None,
+    download: bool = False,
+) -> Verification:
+    """Run a capsule again in an empty store and compare every file with the one made anew.
 
     Nothing of the capsule but its stimuli, its representation files and its parameters goes into
-    the new run; what this machine has in its store does not either.
+    the new run; what this machine has in its store does not either. What only the capsule can say
+    is taken from it for the texts: the names of its files, versions, and how its stimuli were read.
 
     Parameters
     ----------
     progress : called as the run goes on
+    models : the folder or file of each model that was one, by its name in the capsule
+    download : whether models of the hub that are not on this machine may be fetched
 
     Raises
     ------
     InputError
-        It is no capsule, is damaged, or unpacks to too much; none of its models can be had here.
+        It is no capsule, is damaged, or unpacks to too much; none of its models can be had here, or
+        one would have to be fetched.
     """
-    files, digests = _read(Path(path))
-    try:
-        about = json.loads(files["capsule.json"])
-        manifest = json.loads(files["manifest.json"])
-        if about["format"] != FORMAT:
-            raise InputError(
-                f"the capsule {Path(path).name} has the format {about['format']!r}; this version "
-                f"reads format {FORMAT}."
-            )
-        spec = AnalysisSpec.from_dict(about["spec"])
-        written = {str(name): str(digest) for name, digest in about["files"].items()}
-        kinds = {str(name): str(kind) for name, kind in about["kinds"].items()}
-        sources = {str(name): dict(one) for name, one in about["representations"].items()}
-        models = {str(name): str(identity) for name, identity in about["models"].items()}
-        shown = dict(about["shown"])
-        # Older capsules have neither.
-        pair = [(str(model), int(layer)) for model, layer in about.get("pair") or ()]
-        derived = [str(name) for name in about.get("derived", ())]
-        versions = dict(manifest["versions"])
-        names = [*_TABLES, *(name for name in _SOME if f"tables/{name}" in files)]
-        expected = {name: files[f"tables/{name}"] for name in names}
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise _no_capsule(path, "an entry is missing or not of the right form") from error
-    changed = sorted(name for name, digest in written.items() if digests.get(name) != digest)
+    whole = opened(Path(path))
+    about = whole.about
+    changed = sorted(
+        name for name, digest in about.files.items() if whole.digests.get(name) != digest
+    )
     with scratch("verify") as folder:
-        spec, findings = _unpacked(spec, files, kinds, sources, Path(folder))
-        stimuli = read_written(spec.stimuli, ordered=spec.ordered, nominal=spec.nominal)
-        analysis = run(spec, Store(Path(folder) / "store"), progress, stimuli)
-        shown, missing = _still_there(shown, analysis)
-        selection = selection_as_shown(analysis, shown)
-        computed = tables_as_csv(analysis.results_of(selection))
-        if len(pair) == 2 and set(pair) <= set(analysis.layers):
-            why = why_alike(analysis, selection, (pair[0], pair[1]))
-            computed |= {name: as_csv_file(table) for name, table in why.items()}
-    findings += missing
+        spec, folders, findings = _unpacked(whole, models or {}, Path(folder))
+        _check_fetching(whole, spec, folders, download)
+        stimuli = read_written(
+            spec.stimuli,
+            name=str(whole.manifest.stimuli.get("name", "stimuli.csv")),
+            ordered=spec.ordered,
+            nominal=spec.nominal,
+        )
+        store = Store(Path(folder) / "store", overlays=())
+        with contextlib.nullcontext() if download else hub.kept_only():
+            analysis = run(spec, store, progress, stimuli)
+        findings += [
+            notice
+            for notice in analysis.notices
+            if " was left out: " in notice and notice not in whole.manifest.notices
+        ]
+        notices = set(analysis.notices)
+        made, analysis = _made(whole, analysis, folders, store, progress)
     findings += [
         f"the model {name} is not the one of the capsule: its weights are "
         f"{analysis.manifest['models'][name]['weights'][:12]}, not {identity[:12]}."
-        for name, identity in models.items()
+        for name, identity in about.models.items()
         if name in analysis.manifest["models"]
         and analysis.manifest["models"][name].get("weights") != identity
     ]
-    now = analysis.manifest["versions"]
-    # A table that is no longer made has no rows now.
-    computed = {name: computed.get(name, expected[name].partition(b"\n")[0]) for name in names}
+    tables = _tables(whole, made)
+    found, same, left = _others(whole, made, all(table.largest == 0 for table in tables))
+    own = sum(notice not in notices for notice in whole.manifest.notices)
+    left += [f"{many(own, 'notice')} that the new run does not have"] * bool(own)
+    # Where not everything could be run, all that follows from it is other too.
     return Verification(
-        tables=[_compare(name, expected[name], computed[name], path) for name in names],
+        tables=tables,
         changed=changed,
-        findings=findings,
-        versions=[
-            f"version of {name}: {before} in the capsule, {now.get(name)} here"
-            for name, before in versions.items()
-            if before != now.get(name)
-        ],
-        derived=derived,
+        findings=findings or found,
+        versions=_versions(whole, analysis),
+        derived=list(about.derived),
+        alike=0 if findings else same,
+        not_compared=left,
     )
 
 
-def _no_capsule(path: Path | str, why: str) -> InputError:
-    return InputError(
-        f"{Path(path).name} is no capsule that can be verified: {why}; expected a zip as the "
-        "program writes it."
-    )
-
-
-def _read(path: Path) -> tuple[dict[str, bytes], dict[str, str]]:
-    """The files of a capsule that a run needs, and the digest of every file."""
-    import hashlib
-
-    if not path.is_file():
-        raise InputError(f"there is no capsule {str(path)!r}.")
-    files: dict[str, bytes] = {}
-    digests: dict[str, str] = {}
-    try:
-        with zipfile.ZipFile(path) as archive:
-            entries = archive.infolist()
-            names = [entry.filename for entry in entries]
-            if len(entries) > MOST_FILES or len(set(names)) < len(names):
-                raise _no_capsule(path, f"it has {len(entries):,} files, or two of one name")
-            total = sum(entry.file_size for entry in entries)
-            if total > LARGEST:
-                raise _no_capsule(
-                    path, f"it unpacks to {total / 1e9:.1f} GB, over {LARGEST / 1e9:g} GB"
-                )
-            left = LARGEST
-            for entry in entries:
-                name = entry.filename
-                if name.startswith("/") or "\\" in name or ".." in name.split("/"):
-                    raise _no_capsule(path, f"it holds the path {name[:60]!r}, outside of itself")
-                digest, parts = hashlib.sha256(), []
-                needed = _needed(name)
-                with archive.open(entry) as file:
-                    # What an entry says of its size may not be true: counted as it comes.
-                    while part := file.read(2**20):
-                        left -= len(part)
-                        if left < 0:
-                            raise _no_capsule(path, f"it unpacks to over {LARGEST / 1e9:g} GB")
-                        digest.update(part)
-                        if needed:
-                            parts.append(part)
-                digests[name] = digest.hexdigest()
-                if needed:
-                    files[name] = b"".join(parts)
-    except (
-        zipfile.BadZipFile,
-        zlib.error,
-        EOFError,
-        NotImplementedError,
-        RuntimeError,
-        UnicodeDecodeError,
-    ) as error:
-        raise _no_capsule(path, "it is damaged or no zip") from error
-    for name in ("capsule.json", "manifest.json", "stimuli.csv"):
-        if name not in files:
-            raise _no_capsule(path, f"it has no {name}")
-    return files, digests
-
-
-def _needed(name: str) -> bool:
-    return (
-        name in ("capsule.json", "manifest.json", "stimuli.csv")
-        or (name.startswith("tables/") and name[7:] in (*_TABLES, *_SOME))
-        or _FILE.fullmatch(name) is not None
-    )
+def _versions(whole: Capsule, analysis: Analysis) -> list[str]:
+    now = analysis.manifest["versions"]
+    return [
+        f"version of {name}: {before} in the capsule, {now.get(name)} here"
+        for name, before in whole.manifest.versions.items()
+        if before != now.get(name)
+    ]
 
 
 def _unpacked(
-    spec: AnalysisSpec,
-    files: Mapping[str, bytes],
-    kinds: Mapping[str, str],
-    sources: Mapping[str, Mapping[str, Any]],
-    folder: Path,
-) -> tuple[AnalysisSpec, list[str]]:
-    """The analysis on files under names of our own, and what cannot be run again."""
-    (folder / "stimuli.csv").write_bytes(files["stimuli.csv"])
-    findings, there = [], []
+    whole: Capsule, models: Mapping[str, str], folder: Path
+) -> tuple[AnalysisSpec, dict[str, str], list[str]]:
+    """The analysis on files under names of our own, the names that its models have in the capsule
+    by those of here, and what cannot be run again."""
+    spec, about, findings = whole.spec, whole.about, []
+    (folder / "stimuli.csv").write_bytes(whole.files["stimuli.csv"])
+    there = []
     for number, (name, path) in enumerate(spec.representations):
-        data = files.get(path) if _FILE.fullmatch(path) else None
-        if data is None or name not in sources:
-            digest = str(sources.get(name, {}).get("sha256", ""))[:12]
+        source = about.representations.get(name)
+        data = whole.files.get(path) if source is not None and source.file == path else None
+        if data is None or source is None:
+            digest = "" if source is None else source.sha256[:12]
             findings.append(
                 f"{name} cannot be run again: its representations file (SHA-256 {digest}) is too "
                 "large to be in the capsule."
@@ -298,100 +188,182 @@ def _unpacked(
             continue
         target = folder / f"{number:02d}{Path(path).suffix}"
         target.write_bytes(data)
-        if sha256_file(target) != sources[name].get("sha256"):
+        if sha256_file(target) != source.sha256:
             findings.append(f"the representations file of {name} is not the one of the run.")
         there.append((name, str(target)))
-    return (
-        replace(
-            with_files(as_written(spec, str(folder / "stimuli.csv")), there),
-            ordered=tuple(name for name, kind in kinds.items() if kind == "ordered"),
-            nominal=tuple(name for name, kind in kinds.items() if kind == "nominal"),
-        ),
-        findings,
+    for name in models:
+        if name not in about.folders:
+            raise unknown("model that was a folder", name, about.folders)
+    here, folders = [], {}
+    for name in spec.models:
+        if name not in about.folders:
+            here.append(name)
+        elif name in models:
+            place = models[name] + name[len(base_name(name)) :]
+            here.append(place)
+            folders[place] = name
+        else:
+            findings.append(
+                f"{name} cannot be run again: it was a folder of another machine (weights "
+                f"{about.models.get(name, '')[:12]}), which --model {name}=FOLDER names."
+            )
+    spec = replace(
+        with_files(as_written(spec, str(folder / "stimuli.csv")), there),
+        models=tuple(here),
+        ordered=tuple(name for name, kind in about.kinds.items() if kind == "ordered"),
+        nominal=tuple(name for name, kind in about.kinds.items() if kind == "nominal"),
+    )
+    if findings and not (spec.models or spec.representations):
+        raise InputError(findings[0])
+    return spec, folders, findings
+
+
+def _check_fetching(
+    whole: Capsule, spec: AnalysisSpec, folders: Mapping[str, str], download: bool
+) -> None:
+    """Raise for a model of the hub that is not here, and for a name that is a path."""
+    for name in spec.models:
+        model, _, revision = base_name(name).partition("@")
+        if name in folders or base_name(name) in packaged():
+            continue
+        check_hub_name(base_name(name))
+        if not hub.NAME.fullmatch(model):
+            raise InputError(f"{short(name)} in the capsule {whole.path.name} is no model's name.")
+        if not download and hub.cached(model, revision or None) is None:
+            raise InputError(
+                f"the capsule {whole.path.name} is of the model {name!r} of the Hugging Face hub, "
+                "which is not on this machine: to fetch it, verify with --download."
+            )
+
+
+def _made(
+    whole: Capsule,
+    analysis: Analysis,
+    folders: Mapping[str, str],
+    store: Store,
+    progress: Report | None,
+) -> tuple[dict[str, bytes], Analysis]:
+    """The files of the capsule as the new run gives them, and the run as it leaves the machine."""
+    about = whole.about
+    analysis = _with_names(whole, analysis)
+    selection, pair = _still_there(about, analysis, folders)
+    images = about.drawn.images and can_write_images()
+    drawing = about.drawn.drawing(pair, store)
+    shown = Shown(
+        analysis, selection, analysis.results_of(selection), replace(drawing, images=images)
+    )
+    sources = {
+        name: source
+        for name, source in about.representations.items()
+        if name in dict(analysis.spec.representations)
+    }
+    leaving = portable(analysis, folders, sources)
+    own = leaving.manifest["versions"]
+    written = replace(leaving, manifest={**leaving.manifest, "versions": whole.manifest.versions})
+    if folders:
+        shown = capsule.called(shown, folders)
+    made = capsule.contents(shown, written, progress)
+    return made, replace(leaving, manifest={**leaving.manifest, "versions": own})
+
+
+def _with_names(whole: Capsule, analysis: Analysis) -> Analysis:
+    """The new run with what the capsule alone can say: the names of its files, how its stimuli were
+    read, and which kinds of its features were asked for."""
+    facts = {name: dict(one) for name, one in analysis.manifest["models"].items()}
+    for name, before in whole.manifest.models.items():
+        if name in facts and "file" in facts[name] and "file" in before:
+            facts[name]["file"] = str(before["file"])
+    notices = [*dict.fromkeys((*whole.manifest.notices, *analysis.notices))]
+    kinds: dict[str, Any] = {"ordered": whole.spec.ordered, "nominal": whole.spec.nominal}
+    parameters = replace(AnalysisSpec.from_dict(analysis.manifest["parameters"]), **kinds)
+    more = {"models": facts, "notices": notices, "parameters": parameters.to_dict()}
+    return replace(
+        analysis,
+        spec=replace(analysis.spec, **kinds),
+        notices=notices,
+        manifest={**analysis.manifest, **more},
     )
 
 
-def _still_there(shown: dict[str, Any], analysis: Analysis) -> tuple[dict[str, Any], list[str]]:
-    """What is shown without the layers that the new run does not have, and why it has not."""
-    findings = [notice for notice in analysis.notices if " was left out: " in notice]
-    if shown["layers"] is None:
-        return shown, findings
-    layers = [one for one in shown["layers"] if (str(one[0]), int(one[1])) in analysis.layers]
-    return {**shown, "layers": layers}, findings
+def _still_there(
+    about: About, analysis: Analysis, folders: Mapping[str, str]
+) -> tuple[Selection, tuple[Layer, Layer] | None]:
+    """What is shown, and the two layers that are compared, without what is not there now."""
+    here = {name: place for place, name in folders.items()}
+    shown, pair = about.shown, about.pair
+    if shown.layers is not None:
+        layers = tuple(of_layer(layer, here) for layer in shown.layers)
+        shown = replace(shown, layers=tuple(one for one in layers if one in analysis.layers))
+    if pair is not None:
+        pair = of_layer(pair[0], here), of_layer(pair[1], here)
+        pair = pair if set(pair) <= set(analysis.layers) else None
+    return shown.selection(analysis), pair
 
 
-def _parsed(data: bytes, path: Path | str, name: str) -> pd.DataFrame:
-    try:
-        return pd.read_csv(BytesIO(data), keep_default_na=False, na_values=[""])
-    except (ValueError, UnicodeDecodeError) as error:
-        raise _no_capsule(path, f"its table {name} cannot be read") from error
+def _tables(whole: Capsule, made: Mapping[str, bytes]) -> list[Compared]:
+    """Every table that is made anew, and every other that is not said to take long, compared."""
+    long = {f"tables/{name}" for name in whole.about.derived}
+    names = [name for name in made if name.startswith("tables/")]
+    names += [name for name in whole.files if name.startswith("tables/") and name not in made]
+    compared = []
+    for name in names:
+        if name in long and name not in made:
+            continue
+        # A table that is in one of the two only has no rows in the other.
+        old, new = whole.files.get(name), made.get(name)
+        old = (new or b"").partition(b"\n")[0] if old is None else old
+        new = old.partition(b"\n")[0] if new is None else new
+        try:
+            compared.append(compare(name.removeprefix("tables/"), old, new))
+        except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
+            raise no_capsule(whole.path, f"its table {short(name[7:])} cannot be read") from error
+    return compared
 
 
-def _compare(name: str, old: bytes, new: bytes, path: Path | str) -> Compared:
-    """Compare two tables number by number; a row is known by what is no measurement in it."""
-    before, now = (_long(_parsed(data, path, name), name) for data in (old, new))
-    if name == "layer_map.csv":
-        before, now = _distances(before), _distances(now)
-    both = before.merge(now, on="key", how="outer", suffixes=("_before", "_now"), indicator=True)
-    n_missing = int((both["_merge"] != "both").sum())
-    both = both[both["_merge"] == "both"]
-    a, b = (
-        pd.to_numeric(both[side], errors="coerce").to_numpy(dtype=np.float64)
-        for side in ("value_before", "value_now")
+def _others(
+    whole: Capsule, made: Mapping[str, bytes], exact: bool
+) -> tuple[list[str], int, list[str]]:
+    """What differs in the other files, how many are the same, which cannot be compared.
+
+    Parameters
+    ----------
+    exact : whether every number of the tables is the same to its last digit
+    """
+    about, files = whole.about, whole.files
+    # Intervals and marks that had been made, and maps that were kept, are in the figures.
+    more = bool(about.derived) or "pair_tables/maps.npz" in files
+    drawn_alike = exact and not more and about.drawn.by == capsule.drawn_by()
+    forms = about.drawn.images == ("figures/plotly.min.js" not in made)
+    findings, same, left = [], 0, []
+    for name in sorted({*files, *made}):
+        if name == "capsule.json" or name.startswith(("tables/", "representations/")):
+            continue
+        if name not in files or name not in made:
+            stem = Path(name).stem
+            if (name.endswith(_DRAWN) and not forms) or _takes_long(name, stem):
+                left += [name] * (name in files)
+            elif name in files:
+                findings.append(f"{name}: a new run does not make it.")
+            else:
+                findings.append(f"{name}: a new run makes it, and the capsule does not have it.")
+        elif files[name] == made[name]:
+            same += 1
+        elif name.endswith(_DRAWN):
+            if drawn_alike:
+                findings.append(f"{name}: it is not what is drawn anew.")
+            else:
+                left.append(name)
+        elif where := alike.difference(name, files[name], made[name]):
+            if more and name.startswith(("figures/", "latex/")):
+                left.append(name)
+            else:
+                findings.append(f"{name}: {where} is not what a new run gives.")
+        else:
+            same += 1
+    return findings, same, left
+
+
+def _takes_long(name: str, stem: str) -> bool:
+    return name == "pair_tables/maps.npz" or (
+        name.startswith(("figures/", "latex/")) and stem in _TAKE_LONG
     )
-    apart = np.abs(a - b)
-    apart[np.isnan(a) & np.isnan(b)] = 0.0
-    apart[np.isnan(apart)] = np.inf
-    worst = ""
-    if len(apart) and apart.max() > TOLERANCE:
-        at = int(apart.argmax())
-        worst = f"{both['key'].iloc[at]}: {a[at]:.6g} in the capsule, {b[at]:.6g} now"
-    return Compared(
-        name=name,
-        largest=float(apart.max(initial=0.0)),
-        n_values=len(apart),
-        n_different=int((apart > TOLERANCE).sum()),
-        worst=worst,
-        n_missing=n_missing,
-    )
-
-
-def _long(table: pd.DataFrame, name: str) -> pd.DataFrame:
-    """A row a number: `key` says in words which one it is, `value` is the number."""
-    if name in _SQUARES and len(table.columns):
-        first = str(table.columns[0])
-        keys = [first]
-    else:
-        keys = [column for column in table.columns if column in _KEYS]
-        if name == "folds.csv":
-            keys = ["stimulus"] if "stimulus" in table else []
-    table = table.assign(**{column: table[column].astype(str) for column in keys})
-    table = table.rename(columns={"value": "contribution"})  # the name that `melt` gives
-    values = [column for column in table.columns if column not in keys]
-    long = table.melt(id_vars=keys, value_vars=values)
-    if name in _SQUARES:
-        words = long[keys[0]] + " and " + long["variable"].astype(str) if keys else long["variable"]
-    else:
-        words = long["variable"].astype(str)
-        for column in keys:
-            words = words + f", {column} " + long[column]
-    return pd.DataFrame({"key": words, "value": long["value"]}).drop_duplicates("key")
-
-
-def _distances(long: pd.DataFrame) -> pd.DataFrame:
-    """Of a map its distances: turning or mirroring it changes nothing that it says."""
-    points = long.copy()
-    points["axis"] = points["key"].str.slice(0, 1)
-    points["place"] = points["key"].str.slice(3)
-    wide = points.pivot_table(index="place", columns="axis", values="value", sort=False)
-    rows = []
-    for measure, positions in wide.groupby(wide.index.str.extract(r"^measure (\w+)", expand=False)):
-        xy = positions.to_numpy(dtype=np.float64)
-        square = np.linalg.norm(xy[:, None] - xy[None, :], axis=-1)
-        names = [place.partition(", ")[2] for place in positions.index]
-        rows += [
-            (f"distance in the map of {measure} of {names[i]} and {names[j]}", square[i, j])
-            for i in range(len(names))
-            for j in range(i)
-        ]
-    return pd.DataFrame(rows, columns=["key", "value"])

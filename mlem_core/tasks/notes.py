@@ -7,7 +7,6 @@ processes may write at once: each change reads, changes and replaces the file un
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from collections.abc import Callable, Mapping
@@ -18,6 +17,7 @@ from typing import Any
 import filelock
 
 from mlem_core.base.errors import InputError
+from mlem_core.base.schema import parsed
 from mlem_core.storage.store import Store
 from mlem_core.tasks.runner import write_json
 
@@ -68,10 +68,10 @@ def read(job_id: str, store: Store) -> Notes:
     """What is written on an analysis; nothing where its file is absent or damaged (logged)."""
     path = path_of(job_id, store)
     try:
-        return _parsed(json.loads(path.read_bytes()))
+        return _parsed(path.read_bytes())
     except FileNotFoundError:
         return Notes()
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         logging.getLogger(__name__).warning(
             "the notes on the analysis %s cannot be read (%s); they count as empty.", job_id, error
         )
@@ -114,13 +114,19 @@ def path_of(job_id: str, store: Store) -> Path:
     return store.root / "notes" / f"{job_id}.json"
 
 
-def _parsed(kept: Any) -> Notes:
-    if kept["version"] != VERSION:
-        raise ValueError(f"version {kept['version']!r}, expected {VERSION}")
-    name, note, shown, report = (kept[part] for part in ("name", "note", "shown", "report"))
-    texts = [name, note, *shown, *shown.values()]
-    if not all(isinstance(text, str) for text in texts):
-        raise TypeError("expected texts")
-    if not isinstance(report, list) or not all(isinstance(one, dict) for one in report):
-        raise TypeError("expected a list of entries of the report")
-    return Notes(name, note, shown, tuple(report))
+@dataclass(frozen=True)
+class _Kept:
+    """A file of notes."""
+
+    version: int
+    name: str
+    note: str
+    shown: dict[str, str]
+    report: list[dict[str, Any]]
+
+
+def _parsed(data: bytes) -> Notes:
+    kept = parsed(_Kept, data, "the file of notes")
+    if kept.version != VERSION:
+        raise ValueError(f"version {kept.version!r}, expected {VERSION}")
+    return Notes(kept.name, kept.note, kept.shown, tuple(kept.report))

@@ -5,6 +5,7 @@ import json
 import re
 import zipfile
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -17,11 +18,9 @@ from mlem_core.base.errors import InputError
 from mlem_core.cli.commands import main
 from mlem_core.inference.all_layers import layer_intervals
 from mlem_core.inference.explanation import explain
-from mlem_core.report import capsule
-from mlem_core.report import verify as verifying
-from mlem_core.report.contents import WHY
+from mlem_core.report import capsule, opened, portable
 from mlem_core.report.figures import Drawing
-from mlem_core.report.verify import verify
+from mlem_core.report.verify import verify as verify_anywhere
 from mlem_core.storage.store import Store
 from mlem_core.tasks import examples
 
@@ -57,6 +56,16 @@ def path(analysis, folder):
     return capsule.write(analysis, folder / "capsule.zip", drawing=HTML)
 
 
+@pytest.fixture(scope="module")
+def verify(folder):
+    return partial(verify_anywhere, models={"bert": str(folder / "bert")})
+
+
+@pytest.fixture(scope="module")
+def bert(folder):
+    return ["--model", f"bert={folder / 'bert'}"]
+
+
 def contents(path):
     with zipfile.ZipFile(path) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
@@ -75,8 +84,10 @@ def changed(path, target, **files):
 def test_it_holds_all_that_was_made(path, analysis, folder):
     files = contents(path)
     results = analysis.results()
+    called = {str(folder / "bert"): "bert"}
     scores = pd.read_csv(io.BytesIO(files["tables/scores.csv"]))
-    pd.testing.assert_frame_equal(scores, results.scores, check_dtype=False)
+    expected = results.scores.replace({"model": called})
+    pd.testing.assert_frame_equal(scores, expected, check_dtype=False)
     for name in ("profiles", "similarity", "layer_maps", "compare", "feature_correlations"):
         assert b'<script src="plotly.min.js">' in files[f"figures/{name}.html"]
         assert len(files[f"figures/{name}.html"]) < 200_000
@@ -90,14 +101,19 @@ def test_it_holds_all_that_was_made(path, analysis, folder):
     kept = folder / "unpacked" / "pair_tables"
     (kept / "stimuli.csv").write_bytes(files["stimuli.csv"])
     loaded = load(kept)
-    pd.testing.assert_frame_equal(loaded.results().importance, results.importance)
+    expected = results.importance.replace({"model": called})
+    pd.testing.assert_frame_equal(loaded.results().importance, expected)
 
 
-def test_it_names_no_file_of_the_machine_it_was_made_on(path, analysis, folder):
+def test_it_names_no_path_of_the_machine_it_was_made_on(path, analysis, folder):
     for name, data in contents(path).items():
-        if name.endswith((".json", ".csv", ".md", ".tex", ".txt")):
-            assert str(folder / "words.csv").encode() not in data, name
-            assert str(folder / "brain.npz").encode() not in data, name
+        parts = [data]
+        if name.endswith(".npz"):
+            with zipfile.ZipFile(io.BytesIO(data)) as arrays:
+                parts = [arrays.read(one) for one in arrays.namelist()]
+        for part in parts:
+            assert str(folder).encode() not in part, name
+            assert str(folder.name).encode() not in part, name
 
 
 def test_the_same_analysis_gives_the_same_bytes(path, analysis, folder):
@@ -105,19 +121,21 @@ def test_the_same_analysis_gives_the_same_bytes(path, analysis, folder):
     assert again.read_bytes() == path.read_bytes()
 
 
-def test_running_it_again_gives_the_same(path, capsys, tmp_path, monkeypatch):
+def test_running_it_again_gives_the_same(path, bert, capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "unused"))
-    assert main(["verify", str(path)]) == 0
+    assert main(["verify", str(path), *bert]) == 0
     told = capsys.readouterr().out.splitlines()
     assert told[-1] == "nothing differs" and told[0].startswith("scores.csv: the same")
-    assert len(told) == 1 + len(verifying._TABLES) + len(WHY)
+    tables = [name for name in contents(path) if name.startswith("tables/")]
+    assert len(told) == 2 + len(tables)
+    assert re.fullmatch(r"\d+ other files, made anew: the same", told[-2])
     assert any(line.startswith("why.csv: the same (4 numbers") for line in told)
-    assert all("tolerance 0.0001" in line for line in told[:-1])
+    assert all("tolerance 0.0001" in line for line in told[:-2])
     assert not [line for line in told if "(0 numbers" in line]
     assert not (tmp_path / "unused").exists()
 
 
-def test_a_number_that_was_tampered_with_is_found_and_named(path, tmp_path, capsys):
+def test_a_number_that_was_tampered_with_is_found_and_named(path, bert, tmp_path, capsys):
     table = pd.read_csv(io.BytesIO(contents(path)["tables/importance.csv"]))
     at = table.query("model == 'brain' and layer == 1 and fold == 2 and feature == 'tense'").index
     value = float(table.loc[at[0], "importance"])
@@ -127,7 +145,7 @@ def test_a_number_that_was_tampered_with_is_found_and_named(path, tmp_path, caps
         tmp_path / "x.zip",
         **{"tables__importance.csv": table.to_csv(index=False).encode()},
     )
-    assert main(["verify", str(tampered)]) == 1
+    assert main(["verify", str(tampered), *bert]) == 1
     told = capsys.readouterr().out
     assert (
         "importance.csv: 1 of 36 numbers differ by more than 0.0001, most (by 0.25) importance, "
@@ -138,12 +156,13 @@ def test_a_number_that_was_tampered_with_is_found_and_named(path, tmp_path, caps
     assert "scores.csv: the same" in told
 
 
-def test_why_two_layers_are_alike_is_in_it_and_computed_again(path, analysis, tmp_path):
+def test_why_two_layers_are_alike_is_in_it_and_computed_again(path, analysis, verify, tmp_path):
     files = contents(path)
     pair = [tuple(layer) for layer in json.loads(files["capsule.json"])["pair"]]
-    assert pair == list(analysis.most_alike())
+    most = list(analysis.most_alike())
+    assert pair == [("bert" if model.endswith("bert") else model, n) for model, n in most]
     table = pd.read_csv(io.BytesIO(files["tables/why.csv"]))
-    expected = explain(analysis, *pair).terms
+    expected = explain(analysis, *most).terms
     pd.testing.assert_frame_equal(table, expected, check_dtype=False)
     every = pd.read_csv(io.BytesIO(files["tables/why_layers.csv"]))
     assert len(every) == 6 * 4 and every.groupby(["layer_a", "model_a"]).ngroups == 3
@@ -156,22 +175,9 @@ def test_why_two_layers_are_alike_is_in_it_and_computed_again(path, analysis, tm
     assert why.n_different == 1 and "term tense" in why.worst
 
 
-def test_a_capsule_of_before_has_neither_and_is_verified(path, tmp_path):
-    about = json.loads(contents(path)["capsule.json"])
-    gone = [name for name in about["files"] if name.startswith(("tables/why", "latex/"))]
-    for name in gone:
-        del about["files"][name]
-    del about["pair"], about["derived"]
-    old = changed(
-        path, tmp_path / "x.zip", **dict.fromkeys(gone),
-        **{"capsule.json": json.dumps(about).encode()},
-    )  # fmt: skip
-    found = verify(old)
-    assert found.same and {one.name for one in found.tables} == set(verifying._TABLES)
-
-
 def test_what_was_made_beside_the_results_is_in_it_and_said(analysis, folder, tmp_path):
     store = Store(folder / "cache")
+    analysis = run(replace(analysis.spec, models=()), store)
     intervals = layer_intervals(analysis, store)
     path = capsule.write(analysis, tmp_path / "c.zip", drawing=replace(HTML, store=store))
     files = contents(path)
@@ -182,7 +188,7 @@ def test_what_was_made_beside_the_results_is_in_it_and_said(analysis, folder, tm
     )
     assert {"similarity_intervals.csv", "why_intervals.csv"} < set(about["derived"])
     assert "audit.csv" not in about["derived"] and "figures/two_layers.html" in files
-    found = verify(path)
+    found = verify_anywhere(path)
     assert found.same and found.derived == about["derived"]
     assert any(line.startswith("not computed again, as they take") for line in found.lines())
 
@@ -204,7 +210,7 @@ def test_the_example_has_its_audit_and_its_claim_too(tmp_path):
     assert "\u25b2" not in captions and "**two_layers**: mini-gpt2:6 and mini-mamba:11" in captions
 
 
-def test_other_stimuli_and_other_files_make_a_difference(path, tmp_path):
+def test_other_stimuli_and_other_files_make_a_difference(path, verify, tmp_path):
     rng = np.random.default_rng(5)
     buffer = io.BytesIO()
     n = len(pd.read_csv(io.BytesIO(contents(path)["stimuli.csv"])))
@@ -217,17 +223,16 @@ def test_other_stimuli_and_other_files_make_a_difference(path, tmp_path):
     assert any("file of brain is not the one of the run" in line for line in found.lines())
 
 
-def test_a_model_that_is_gone_is_said(path, analysis, folder, tmp_path):
-    about = json.loads(contents(path)["capsule.json"])
-    name = about["spec"]["models"][0]
-    text = contents(path)["capsule.json"].decode().replace(name, "./nowhere")
-    found = verify(changed(path, tmp_path / "x.zip", **{"capsule.json": text.encode()}))
-    assert not found.same and any("./nowhere was left out" in line for line in found.findings)
+def test_a_model_that_was_a_folder_is_said(path, bert, tmp_path, capsys):
+    found = verify_anywhere(path)
+    assert not found.same and any("--model bert=FOLDER names" in line for line in found.findings)
     assert any(table.n_missing for table in found.tables)
+    assert main(["verify", str(path), "--model", "brain=x"]) == 2
+    assert "unknown model that was a folder 'brain'" in capsys.readouterr().err
 
 
-def test_a_large_file_is_named_by_its_digest(analysis, tmp_path, monkeypatch):
-    monkeypatch.setattr(capsule, "LARGEST_FILE", 10)
+def test_a_large_file_is_named_by_its_digest(analysis, verify, tmp_path, monkeypatch):
+    monkeypatch.setattr(portable, "LARGEST_FILE", 10)
     path = capsule.write(analysis, tmp_path / "capsule.zip", drawing=HTML)
     assert not [name for name in contents(path) if name.startswith("representations/")]
     found = verify(path)
@@ -235,7 +240,7 @@ def test_a_large_file_is_named_by_its_digest(analysis, tmp_path, monkeypatch):
     assert any(f"SHA-256 {digest}) is too large" in line for line in found.findings)
 
 
-def test_what_is_shown_is_what_is_written_and_verified(analysis, tmp_path):
+def test_what_is_shown_is_what_is_written_and_verified(analysis, verify, tmp_path):
     shown = {
         "features": ["tense", "part_of_speech"],
         "layers": [("brain", 0), ("brain", 1)],
@@ -273,28 +278,31 @@ def broken(path, tmp_path):
     target.write_bytes(data[:at] + bytes(40) + data[at + 40 :])
     yield target, "damaged or no zip"
     yield changed(path, target, **{"stimuli.csv": None}), "it has no stimuli.csv"
-    yield changed(path, target, **{"tables__scores.csv": None}), "an entry is missing"
-    yield changed(path, target, **{"tables__scores.csv": b'a,b\n"1'}), "scores.csv cannot be read"
-    yield changed(path, target, **{"capsule.json": b"[1]"}), "an entry is missing or not of the"
-    yield changed(path, target, **{"capsule.json": b"\xff{"}), "an entry is missing or not of the"
-    other = re.sub(r'"format": 1', '"format": 99', good)
+    yield changed(path, target, **{"tables__scores.csv": None}), "it has no 'tables/scores.csv'"
+    yield (
+        changed(path, target, **{"tables__scores.csv": b'a,b\n"1'}),
+        "table 'scores.csv' cannot be read",
+    )
+    yield changed(path, target, **{"capsule.json": b"[1]"}), "is [1]; expected an object"
+    yield changed(path, target, **{"capsule.json": b"\xff{"}), "is no JSON"
+    other = re.sub(r'"format": 2', '"format": 99', good)
     yield changed(path, target, **{"capsule.json": other.encode()}), "has the format 99"
     yield changed(path, target, **{"..__..__evil.txt": b"x"}), "outside of itself"
     yield changed(path, target, **{"__evil.txt": b"x"}), "outside of itself"
 
 
-def test_a_bad_zip_is_one_sentence(path, tmp_path, capsys):
+def test_a_bad_zip_is_one_sentence(path, bert, tmp_path, capsys):
     for bad, message in broken(path, tmp_path):
-        assert main(["verify", str(bad)]) == 2
+        assert main(["verify", str(bad), *bert]) == 2
         said = capsys.readouterr()
         assert message in said.err and said.err.count("\n") == 1 and not said.out, said.err
 
 
 def test_a_zip_that_unpacks_to_too_much_is_not_unpacked(path, tmp_path, monkeypatch):
-    monkeypatch.setattr(verifying, "LARGEST", 3_000_000)
+    monkeypatch.setattr(opened, "LARGEST", 3_000_000)
     bomb = changed(path, tmp_path / "x.zip", **{"stimuli.csv": bytes(5_000_000)})
     with pytest.raises(InputError, match=r"unpacks to .* GB"):
-        verify(bomb)
+        verify_anywhere(bomb)
 
 
 def test_figures_are_vector_graphics_where_there_is_a_browser(analysis, tmp_path, chromium_path):

@@ -84,7 +84,7 @@ def test_what_cannot_be_drawn_says_why(example: Analysis, tmp_path: Path) -> Non
     with pytest.raises(InputError, match="'mood'"):
         gone.drawn(example, example.results(), Drawing(store=Store(tmp_path)))
     for broken in ({}, {**chosen.to_dict(), "selection": 3}, {**chosen.to_dict(), "pair": [1]}):
-        with pytest.raises(InputError, match="an entry of the report cannot be read"):
+        with pytest.raises(InputError, match=r"of the report .remove it and add it again"):
             Chosen.from_dict(broken)
     with pytest.raises(InputError, match="'pie' that this version does not draw"):
         Chosen.from_dict({**chosen.to_dict(), "figure": "pie"})

@@ -1,0 +1,150 @@
+"""A table of a capsule beside the same table of a new run: number by number, row by row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from io import BytesIO
+
+import numpy as np
+import pandas as pd
+
+# Other versions of torch and of the processor's libraries differ in the last bits of float32;
+# the numbers that follow differ less than this.
+TOLERANCE = 1e-4
+
+_KEYS = (
+    "measure", "model", "layer", "fold", "feature", "stimulus", "value_a", "value_b", "model_a",
+    "layer_a", "model_b", "layer_b", "term",
+)  # fmt: skip
+_SQUARES = ("similarity_profiles.csv", "similarity_rsa.csv", "feature_correlations.csv")
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A table of a capsule beside the same table of the new run.
+
+    Attributes
+    ----------
+    name : file name of the table
+    largest : largest absolute difference of two numbers that are in both
+    n_values, n_different : how many numbers were compared, how many differ by more than `TOLERANCE`
+    worst : in words, the number that differs most; empty where none differs
+    n_missing : how many rows are in one of the two only
+    """
+
+    name: str
+    largest: float
+    n_values: int
+    n_different: int
+    worst: str = ""
+    n_missing: int = 0
+
+    @property
+    def same(self) -> bool:
+        """Whether no number differs and no row is missing."""
+        return not self.n_different and not self.n_missing
+
+    def __str__(self) -> str:
+        if self.same:
+            return (
+                f"{self.name}: the same ({self.n_values:,} numbers, largest difference "
+                f"{self.largest:.1e}, tolerance {TOLERANCE:g})"
+            )
+        parts = []
+        if self.n_different:
+            parts.append(
+                f"{self.n_different:,} of {self.n_values:,} numbers differ by more than "
+                f"{TOLERANCE:g}, most (by {self.largest:.3g}) {self.worst}"
+            )
+        if self.n_missing:
+            parts.append(f"{self.n_missing:,} rows are in one of the two only")
+        return f"{self.name}: {'; '.join(parts)}"
+
+
+def compare(name: str, old: bytes, new: bytes) -> Compared:
+    """Compare two tables number by number; a row is known by what is no measurement in it.
+
+    Parameters
+    ----------
+    name : of the file
+    old, new : its content in the capsule, and as it is made anew
+
+    Raises
+    ------
+    ValueError
+        One of them is no table.
+    """
+    before, now = (
+        _long(pd.read_csv(BytesIO(data), keep_default_na=False, na_values=[""]), name)
+        for data in (old, new)
+    )
+    if name == "layer_map.csv":
+        before, now = _distances(before), _distances(now)
+    both = before.merge(now, on="key", how="outer", suffixes=("_before", "_now"), indicator=True)
+    n_missing = int((both["_merge"] != "both").sum())
+    both = both[both["_merge"] == "both"]
+    a, b = (
+        pd.to_numeric(both[side], errors="coerce").to_numpy(dtype=np.float64)
+        for side in ("value_before", "value_now")
+    )
+    apart = np.abs(a - b)
+    apart[np.isnan(a) & np.isnan(b)] = 0.0
+    apart[np.isnan(apart)] = np.inf
+    worst = ""
+    if len(apart) and apart.max() > TOLERANCE:
+        at = int(apart.argmax())
+        worst = f"{both['key'].iloc[at]}: {a[at]:.6g} in the capsule, {b[at]:.6g} now"
+    return Compared(
+        name=name,
+        largest=float(apart.max(initial=0.0)),
+        n_values=len(apart),
+        n_different=int((apart > TOLERANCE).sum()),
+        worst=worst,
+        n_missing=n_missing,
+    )
+
+
+def _long(table: pd.DataFrame, name: str) -> pd.DataFrame:
+    """A row a number: `key` says in words which one it is, `value` is the number."""
+    if name in _SQUARES and len(table.columns):
+        first = str(table.columns[0])
+        keys = [first]
+    else:
+        keys = [column for column in table.columns if column in _KEYS]
+        if name == "folds.csv":
+            keys = ["stimulus"] if "stimulus" in table else []
+    table = table.assign(**{column: table[column].astype(str) for column in keys})
+    table = table.rename(columns={"value": "contribution"})  # the name that `melt` gives
+    values = [column for column in table.columns if column not in keys]
+    long = table.melt(id_vars=keys, value_vars=values)
+    if name in _SQUARES:
+        words = long[keys[0]] + " and " + long["variable"].astype(str) if keys else long["variable"]
+    else:
+        words = long["variable"].astype(str)
+        for column in keys:
+            words = words + f", {column} " + long[column]
+    found = pd.DataFrame({"key": words, "value": long["value"]})
+    # A row that is there twice is one too many.
+    again = found.groupby("key").cumcount()
+    return found.assign(
+        key=found["key"].where(again == 0, found["key"] + ", row " + (again + 1).astype(str))
+    )
+
+
+def _distances(long: pd.DataFrame) -> pd.DataFrame:
+    """Of a map its distances: turning or mirroring it changes nothing that it says."""
+    points = long.copy()
+    points["axis"] = points["key"].str.slice(0, 1)
+    points["place"] = points["key"].str.slice(3)
+    wide = points.pivot_table(index="place", columns="axis", values="value", sort=False)
+    rows = []
+    for measure, positions in wide.groupby(wide.index.str.extract(r"^measure (\w+)", expand=False)):
+        xy = positions.to_numpy(dtype=np.float64)
+        square = np.linalg.norm(xy[:, None] - xy[None, :], axis=-1)
+        names = [place.partition(", ")[2] for place in positions.index]
+        rows += [
+            (f"distance in the map of {measure} of {names[i]} and {names[j]}", square[i, j])
+            for i in range(len(names))
+            for j in range(i)
+        ]
+    return pd.DataFrame(rows, columns=["key", "value"])

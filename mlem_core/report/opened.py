@@ -1,0 +1,125 @@
+"""A capsule that is read: its files, checked before anything of it is used."""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.base.errors import InputError
+from mlem_core.base.schema import parsed
+from mlem_core.base.text import short
+from mlem_core.report.contents import FORMAT, About
+
+# A zip may unpack to anything: nothing larger than this is unpacked.
+LARGEST = 1_000_000_000
+MOST_FILES = 2_000
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What is used of `manifest.json` before it is compared."""
+
+    stimuli: dict[str, Any]
+    models: dict[str, dict[str, Any]]
+    notices: list[str]
+    versions: dict[str, str | None]
+
+
+@dataclass(frozen=True)
+class Capsule:
+    """A capsule that has been read: the content and the digest of its files."""
+
+    path: Path
+    files: dict[str, bytes]
+    digests: dict[str, str]
+    about: About
+    manifest: Manifest
+    spec: AnalysisSpec
+
+
+def opened(path: Path) -> Capsule:
+    """A capsule whose entries have the form that they should have, and which lists all its files.
+
+    Raises
+    ------
+    InputError
+        It is no capsule, is damaged, of another format, or unpacks to too much.
+    """
+    files, digests = _read(path)
+    name = path.name
+    about = parsed(About, files["capsule.json"], f"the capsule.json of {name}")
+    if about.format != FORMAT:
+        raise InputError(
+            f"the capsule {name} has the format {about.format!r}; this version reads format "
+            f"{FORMAT}."
+        )
+    manifest = parsed(Manifest, files["manifest.json"], f"the manifest.json of {name}")
+    spec = AnalysisSpec.from_dict(about.spec)
+    for file in files:
+        if file not in about.files and file != "capsule.json":
+            raise no_capsule(path, f"it holds the file {short(file)}, which it does not list")
+    for file in (*about.files, *(f"tables/{one}" for one in about.derived)):
+        if file not in files:
+            raise no_capsule(path, f"it has no {short(file)}, which it lists")
+    return Capsule(path, files, digests, about, manifest, spec)
+
+
+def no_capsule(path: Path | str, why: str) -> InputError:
+    """The error for a file that is no capsule, `why` being in what."""
+    return InputError(
+        f"{Path(path).name} is no capsule that can be verified: {why}; expected a zip as the "
+        "program writes it."
+    )
+
+
+def _read(path: Path) -> tuple[dict[str, bytes], dict[str, str]]:
+    """The files of a capsule, and the digest of each."""
+    if not path.is_file():
+        raise InputError(f"there is no capsule {str(path)!r}.")
+    files: dict[str, bytes] = {}
+    digests: dict[str, str] = {}
+    try:
+        with zipfile.ZipFile(path) as archive:
+            entries = archive.infolist()
+            names = [entry.filename for entry in entries]
+            if len(entries) > MOST_FILES or len(set(names)) < len(names):
+                raise no_capsule(path, f"it has {len(entries):,} files, or two of one name")
+            total = sum(entry.file_size for entry in entries)
+            if total > LARGEST:
+                raise no_capsule(
+                    path, f"it unpacks to {total / 1e9:.1f} GB, over {LARGEST / 1e9:g} GB"
+                )
+            left = LARGEST
+            for entry in entries:
+                name = entry.filename
+                if name.startswith("/") or "\\" in name or ".." in name.split("/"):
+                    raise no_capsule(path, f"it holds the path {name[:60]!r}, outside of itself")
+                digest, parts = hashlib.sha256(), []
+                with archive.open(entry) as file:
+                    # What an entry says of its size may not be true: counted as it comes.
+                    while part := file.read(2**20):
+                        left -= len(part)
+                        if left < 0:
+                            raise no_capsule(path, f"it unpacks to over {LARGEST / 1e9:g} GB")
+                        digest.update(part)
+                        parts.append(part)
+                digests[name] = digest.hexdigest()
+                files[name] = b"".join(parts)
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        EOFError,
+        NotImplementedError,
+        RuntimeError,
+        UnicodeDecodeError,
+    ) as error:
+        raise no_capsule(path, "it is damaged or no zip") from error
+    for name in ("capsule.json", "manifest.json", "stimuli.csv"):
+        if name not in files:
+            raise no_capsule(path, f"it has no {name}")
+    return files, digests
