@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import shutil
 import tempfile
@@ -23,23 +22,15 @@ import filelock
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.folders import default_root
-from mlem_core.storage.files import is_full, sync
+from mlem_core.storage.files import is_full
+from mlem_core.storage.sealed import canonical, forget, moved, seal, sealed, sha256_file
+
+__all__ = ["Store", "default_root", "sha256_file"]
 
 LAYOUT = 1  # of the store itself: counted up when `entry.json` or the folders change
-_INFO = "entry.json"
 # Entries that come with the program (of its example), beside those that a store makes.
 OVERLAYS = (Path(__file__).resolve().parents[1] / "tasks" / "example_data" / "store",)
 _POLL = 0.2  # seconds between two looks at a lock that another process holds
-
-# Entries found sound by this process: folder -> (name, size, mtime) of its files. Hashing a
-# few hundred MB at each look would be felt; a file that changes is seen by its size or time.
-_sound: dict[Path, tuple[tuple[str, int, int], ...]] = {}
-
-
-def sha256_file(path: Path) -> str:
-    """SHA-256 of a file's content, in hex."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class Store:
@@ -91,7 +82,7 @@ class Store:
 
     def key(self, stage: str, version: int, /, **depends_on: Any) -> str:
         """The key of an entry, 64 hex digits; `depends_on` holds what JSON can hold."""
-        return hashlib.sha256(_canonical(_identity(stage, version, depends_on))).hexdigest()
+        return hashlib.sha256(canonical(_identity(stage, version, depends_on))).hexdigest()
 
     def folder(self, stage: str, version: int, /, **depends_on: Any) -> Path:
         """Where an entry is, once it is there."""
@@ -136,12 +127,10 @@ class Store:
             unfinished = Path(tempfile.mkdtemp(prefix=f"{key}.", dir=self._temporary))
             try:
                 make(unfinished)
-                files = _sealed(unfinished, identity)
+                seal(unfinished, identity)
                 folder.parent.mkdir(exist_ok=True)
                 self._remove(folder, key)
-                unfinished.rename(folder)
-                sync(folder.parent)
-                _sound[folder] = _stats(folder, files)
+                moved(unfinished, folder)
             except OSError as error:
                 if is_full(error):
                     raise _full(self.root) from error
@@ -186,7 +175,7 @@ class Store:
 
     def _remove(self, folder: Path, key: str) -> None:
         """Take a damaged entry out of the way, in one step where readers are concerned."""
-        _sound.pop(folder, None)
+        forget(folder)
         if folder.exists() or folder.is_symlink():
             grave = Path(tempfile.mkdtemp(prefix=f"{key}.", dir=self._temporary))
             folder.rename(grave / "entry")
@@ -194,40 +183,8 @@ class Store:
 
 
 def _sound_entry(root: Path, stage: str, identity: dict[str, Any]) -> Path | None:
-    folder = root / stage / hashlib.sha256(_canonical(identity)).hexdigest()
-    try:
-        info = json.loads((folder / _INFO).read_bytes())
-        files = info.pop("files")
-        if _canonical(info) != _canonical(identity):
-            return None
-        stats = _stats(folder, files)
-        if _sound.get(folder) == stats:
-            return folder
-        for name, told in files.items():
-            path = folder / name
-            if path.stat().st_size != told["size"] or sha256_file(path) != told["sha256"]:
-                return None
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return None  # absent, or written by someone else: made again
-    _sound[folder] = stats
-    return folder
-
-
-def _sealed(unfinished: Path, identity: dict[str, Any]) -> dict[str, Any]:
-    """Write what is in an entry into its `entry.json`, and have all of it on the disk."""
-    files = {
-        path.relative_to(unfinished).as_posix(): {
-            "size": path.stat().st_size,
-            "sha256": sha256_file(path),
-        }
-        for path in sorted(unfinished.rglob("*"))
-        if path.is_file()
-    }
-    info = {**identity, "files": files}
-    (unfinished / _INFO).write_text(json.dumps(info, indent=1, sort_keys=True))
-    for path in (*unfinished.rglob("*"), unfinished):
-        sync(path)
-    return files
+    folder = root / stage / hashlib.sha256(canonical(identity)).hexdigest()
+    return folder if sealed(folder, identity) else None
 
 
 def _full(root: Path) -> InputError:
@@ -239,13 +196,3 @@ def _full(root: Path) -> InputError:
 
 def _identity(stage: str, version: int, depends_on: dict[str, Any]) -> dict[str, Any]:
     return {"layout": LAYOUT, "stage": stage, "version": version, "depends_on": depends_on}
-
-
-def _canonical(value: Any) -> bytes:
-    """One spelling for equal values: sorted keys, no spaces, ASCII, no NaN."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
-
-
-def _stats(folder: Path, files: dict[str, Any]) -> tuple[tuple[str, int, int], ...]:
-    stats = ((name, (folder / name).stat()) for name in files)
-    return tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)

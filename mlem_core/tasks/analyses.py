@@ -19,9 +19,10 @@ from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Report
 from mlem_core.storage.files import replacing
+from mlem_core.storage.sealed import sealed
 from mlem_core.storage.store import Store, sha256_file
 from mlem_core.tasks import examples, limits
-from mlem_core.tasks.runner import Request, Task, carry_out, read_json
+from mlem_core.tasks.runner import SEAL, Request, Task, carry_out, read_json
 
 _ID = re.compile(r"[0-9a-f]{16}")
 
@@ -42,18 +43,23 @@ class Job(Task):
         """
         if not self.result.is_dir():
             raise InputError(f"the analysis {self.id} is not done: it is {self.status().state}.")
+        # What is sealed is what was written; only another version's may be of another form.
         try:
-            return files.load(self.result)
-        except (OSError, ValueError, LookupError, TypeError) as error:
-            message = f"the result of the analysis {self.id} can no longer be read; run it again."
-            self.damaged(message)
-            raise InputError(message) from error
+            if self.intact():
+                return files.load(self.result)
+            why = "is damaged"
+        except (OSError, ValueError, LookupError, TypeError):
+            why = "can no longer be read"
+        message = f"the result of the analysis {self.id} {why}; run it again."
+        self.damaged(message)
+        raise InputError(message)
 
     def contents(self) -> files.Contents | None:
         """What the finished analysis has in it; None where it is not done or cannot be read."""
         try:
-            return files.contents(self.result)
-        except (OSError, ValueError, LookupError, TypeError):
+            whole = sealed(self.result, SEAL, "analysis.json")
+            return files.contents(self.result) if whole else None
+        except (OSError, ValueError):
             return None
 
     @property
@@ -73,7 +79,9 @@ class _Example(Job):
         try:
             return examples.example()
         except (OSError, ValueError, LookupError, TypeError) as error:
-            raise InputError("the example can no longer be read; install it again.") from error
+            if isinstance(error, InputError):
+                raise
+            raise InputError(examples.DAMAGED) from error
 
     def cancel(self) -> None:
         """It runs no more."""
@@ -101,11 +109,16 @@ def find(job_id: str, store: Store) -> Job | None:
     if not _ID.fullmatch(job_id):
         return None
     folder = store.root / "jobs" / job_id
+    result = folder / "result"
+    with contextlib.suppress(OSError, ValueError):
+        # What was asked stands in the result too, under its seal.
+        if sealed(result, SEAL, "analysis.json"):
+            return Job(job_id, folder, files.spec_of(result))
     try:
         return Job(
             job_id, folder, AnalysisSpec.from_dict(read_json(folder / "spec.json", strict=True))
         )
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError):
         return None  # absent, or of another version
 
 

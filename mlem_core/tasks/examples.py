@@ -21,12 +21,16 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.maps import stimulus_map
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Layer, Progress, Report
 from mlem_core.models.registry import defaults
+from mlem_core.storage.sealed import seal, sealed, sha256_file
 from mlem_core.storage.store import Store
+from mlem_core.tasks.runner import SEAL
 
 # What stands in an address for it.
 ID = "example"
+DAMAGED = "the example is damaged or not there; install the program again to have it."
 FOLDER = Path(__file__).resolve().parent / "example_data"
 
 # Some layers of each depth: a few MB instead of many.
@@ -40,15 +44,27 @@ def example() -> Analysis:
 
     Raises
     ------
-    OSError, ValueError, KeyError
-        Its files are not there, or of another version.
+    InputError
+        Its files are not there, or are not those that came with the program.
+    OSError, ValueError, LookupError, TypeError
+        They are of another version.
     """
+    if not sealed(FOLDER / "result", SEAL):
+        raise InputError(DAMAGED)
     return files.load(FOLDER / "result")
 
 
 def is_there() -> bool:
     """Whether it was installed with the program."""
     return (FOLDER / "result" / "analysis.json").is_file()
+
+
+def digest() -> str:
+    """What tells it from the example of another version; empty where it is not there."""
+    try:
+        return sha256_file(FOLDER / "result" / "analysis.json")
+    except OSError:
+        return ""
 
 
 def size() -> int:
@@ -95,6 +111,7 @@ def make(
         unfinished.chmod(0o755)
         (unfinished / "result").mkdir()
         files.save(analysis, unfinished / "result")
+        seal(unfinished / "result", SEAL)
         for entry in filter(None, entries):
             shutil.copytree(entry, unfinished / "store" / entry.parent.name / entry.name)
         for name in ("result", "store"):

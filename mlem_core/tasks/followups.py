@@ -24,7 +24,7 @@ from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.typing import Progress, Report
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.storage.files import scratch
-from mlem_core.storage.store import Store, sha256_file
+from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, examples
 from mlem_core.tasks.runner import Request, Task, carry_out
 
@@ -253,17 +253,30 @@ class Followup(Task):
         InputError
             It is not done, or its result can no longer be read.
         """
-        if not self.result.is_dir():
-            raise InputError(f"the work {self.id} is not done: it is {self.status().state}.")
+        self._check()
         try:
             return {
                 path.stem: pd.read_csv(path, keep_default_na=False, na_values=[""])
                 for path in sorted(self.result.glob("*.csv"))
             }
         except (OSError, ValueError) as error:
-            message = f"the result of the work {self.id} can no longer be read; start it again."
-            self.damaged(message)
-            raise InputError(message) from error
+            raise self._put_away() from error
+
+    def file(self, name: str) -> Path:
+        """A file that it has made; raises as `tables`."""
+        self._check()
+        return self.result / name
+
+    def _check(self) -> None:
+        if not self.result.is_dir():
+            raise InputError(f"the work {self.id} is not done: it is {self.status().state}.")
+        if not self.intact():
+            raise self._put_away()
+
+    def _put_away(self) -> InputError:
+        message = f"the result of the work {self.id} can no longer be read; start it again."
+        self.damaged(message)
+        return InputError(message)
 
 
 def find(kind: str, job_id: str, options: Options, store: Store) -> Followup:
@@ -286,7 +299,7 @@ def find(kind: str, job_id: str, options: Options, store: Store) -> Followup:
     request = {"version": version, "kind": kind, "analysis": job_id, "options": dict(options)}
     if job_id == examples.ID:
         # Another version of the program has another example under the same name.
-        request["example"] = sha256_file(examples.FOLDER / "result" / "analysis.json")
+        request["example"] = examples.digest()
     about = json.dumps(request, sort_keys=True, separators=(",", ":"))
     name = f"{kind}-{hashlib.sha256(about.encode()).hexdigest()[:16]}"
     return Followup(name, store.root / "jobs" / name, request)

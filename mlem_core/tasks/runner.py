@@ -39,11 +39,13 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.executor import computing_on, executor, from_environment
 from mlem_core.base.typing import Progress, Report
 from mlem_core.storage.files import is_full, replacing, sync
+from mlem_core.storage.sealed import seal, sealed
 from mlem_core.tasks import limits, queue
 
 State = Literal["queued", "running", "done", "failed", "cancelled"]
 Request = dict[str, Any]
 
+SEAL = {"layout": 1}  # of results: counted up when their files change
 _WRITE_EVERY = 0.2  # seconds between two writes of progress.json
 _POLL = 0.1  # seconds between two looks at the queue
 _GRACE = 1.0  # seconds from SIGTERM to SIGKILL
@@ -87,6 +89,10 @@ class Task:
         """The folder with what it made; it is there when the task is done."""
         return self.folder / "result"
 
+    def intact(self) -> bool:
+        """Whether the files of the result are those that were written."""
+        return sealed(self.result, SEAL)
+
     def status(self) -> Status:
         """What the files say now."""
         # Looked at first: a process that ends after this look has left its result or failure.
@@ -127,8 +133,9 @@ class Task:
 
     def damaged(self, message: str) -> None:
         """Put a result that cannot be read out of the way, so that the next start makes it anew."""
+        _removed(self.folder / "failed.json")
         write_json(self.folder / "failed.json", {"message": message})
-        shutil.rmtree(self.result, ignore_errors=True)
+        _removed(self.result)
 
     def start(self, request: Request, module: str) -> None:
         """Start `python -m module folder` unless the task is queued, running or done.
@@ -147,9 +154,11 @@ class Task:
             jobs = self.folder.parent
             if limits.of_store(jobs.parent) is not None:
                 limits.check_run(jobs.parent, len(under_way(jobs)))
-            for left in ("failed.json", "cancelled", "progress.json", "pid.json"):
-                (self.folder / left).unlink(missing_ok=True)
+            for left in ("failed.json", "cancelled", "progress.json", "pid.json", "result", "log"):
+                _removed(self.folder / left)
             _remove_unfinished(self.folder)
+            if (self.folder / "spec.json").is_dir():
+                _removed(self.folder / "spec.json")
             write_json(self.folder / "spec.json", request)
             # The child finds this package wherever it was started from.
             here = str(Path(__file__).resolve().parents[2])
@@ -244,8 +253,7 @@ def carry_out(folder: Path, make: Callable[[Request, Path, Report], None]) -> in
             ):
                 report.running()
                 make(request, unfinished, report)
-            for path in (*unfinished.rglob("*"), unfinished):
-                sync(path)
+            seal(unfinished, SEAL)
             unfinished.rename(folder / "result")
             sync(folder)
         return 0
@@ -409,6 +417,14 @@ def _stages(progress: dict[str, Any]) -> tuple[list[Progress], float | None]:
         return stages, max(0.0, left)
     except (KeyError, TypeError):
         return [], None
+
+
+def _removed(path: Path) -> None:
+    """Remove what is there, a file or, where there should be one, a folder."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def read_json(path: Path, *, strict: bool = False) -> dict[str, Any]:

@@ -49,7 +49,7 @@ def _make(view: View) -> None:
         task, "Make the capsule", "Draws all figures in the background; about half a minute."
     )
     if task.status().state == "done":
-        path = task.result / followups.CAPSULE
+        path = task.file(followups.CAPSULE)
         st.download_button(
             f"Download the capsule ({path.stat().st_size / 1e6:.1f} MB)",
             data=path.read_bytes,
