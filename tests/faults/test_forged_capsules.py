@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from capsules import contents, forged, small, zipped
+
+from mlem_core.base.errors import InputError
+from mlem_core.cli.commands import main
+from mlem_core.models import hub
+from mlem_core.report.verify import verify
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    return contents(small(tmp_path_factory.mktemp("small")))
+
+
+def test_the_capsule_itself_is_verified_whole(files: dict[str, bytes], tmp_path: Path) -> None:
+    found = verify(zipped(files, tmp_path / "x.zip"))
+    assert found.same and not found.not_compared
+    seen = len(found.tables) + found.alike
+    own = [name for name in files if name.startswith("representations/")]
+    assert seen == len(files) - len(own) - 1  # capsule.json says what is asked
+
+
+def other_array(data: bytes) -> bytes:
+    array = np.load(io.BytesIO(data))
+    array.flat[1] += 1
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+def other_manifest(data: bytes) -> bytes:
+    manifest = json.loads(data)
+    manifest["stimuli"]["n_stimuli"] += 1
+    return json.dumps(manifest).encode()
+
+
+def lines_of(data: bytes) -> list[bytes]:
+    return data.splitlines(keepends=True)
+
+
+FORGED = {
+    "methods.md": lambda data: data.replace(b"3-fold", b"5-fold"),
+    "methods.tex": lambda data: data.replace(b"euclidean", b"cosine").replace(b"Euclid", b"cos"),
+    "references.bib": lambda data: data.replace(b"@article", b"@misc", 1),
+    "README.txt": lambda data: data + b"Send us your data.\n",
+    "manifest.json": other_manifest,
+    "figures/captions.md": lambda data: data.replace(b"3 folds", b"9 folds"),
+    "figures/similarity.html": lambda data: data.replace(b"</body>", b"<p>p &lt; .001</p></body>"),
+    "latex/profiles.tex": lambda data: data.replace(b"begin{table", b"begin{tabla"),
+    "pair_tables/rsa.npy": other_array,
+    "pair_tables/folds.npy": other_array,
+    "pair_tables/tables.npz": lambda data: data[:-30],
+    "tables/scores.csv": lambda data: lines_of(data)[0],
+    "tables/folds.csv": lambda data: data + lines_of(data)[-1],
+    "tables/importance.csv": lambda data: b"".join(lines_of(data)[:-1]),
+    "tables/why.csv": lambda data: lines_of(data)[0],
+    "tables/layer_map.csv": lambda data: lines_of(data)[0],
+}
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("name", FORGED)
+def test_what_was_forged_is_found(files: dict[str, bytes], tmp_path: Path, name: str) -> None:
+    data = FORGED[name](files[name])
+    assert data != files[name]
+    found = verify(forged(files, tmp_path / "x.zip", **{name: data}))
+    assert not found.same and not found.changed
+    short = name.removeprefix("tables/")
+    said = [line for line in found.lines() if line.startswith(short)]
+    assert len(said) == 1 and "the same" not in said[0], found.lines()
+
+
+def test_several_forged_files_are_found_at_once(files: dict[str, bytes], tmp_path: Path) -> None:
+    names = [name for name in FORGED if name != "tables/scores.csv"]
+    found = verify(
+        forged(files, tmp_path / "x.zip", **{name: FORGED[name](files[name]) for name in names})
+    )
+    different = {line.partition(":")[0] for line in found.findings}
+    different |= {f"tables/{one.name}" for one in found.tables if not one.same}
+    assert different == set(names)
+
+
+def test_files_that_are_not_listed_or_not_made_are_refused(
+    files: dict[str, bytes], tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=r"holds the file .extra\.html., which it does not list"):
+        verify(zipped({**files, "extra.html": b"x"}, tmp_path / "x.zip"))
+    gone = {name: data for name, data in files.items() if name != "methods.md"}
+    with pytest.raises(InputError, match=r"has no 'methods.md', which it lists"):
+        verify(zipped(gone, tmp_path / "x.zip"))
+    listed = forged(files, tmp_path / "x.zip", **{"extra.html": b"x", "methods.md": None})
+    said = verify(listed).findings
+    assert said[0].startswith("extra.html: a new run does not make it")
+    assert said[1].startswith("methods.md: a new run makes it, and the capsule does not have it")
+
+
+@pytest.mark.faults
+def test_a_table_said_to_take_long_is_compared_all_the_same(
+    files: dict[str, bytes], tmp_path: Path
+) -> None:
+    table = pd.read_csv(io.BytesIO(files["tables/scores.csv"]))
+    table["rho"] += 0.1
+    about = {**json.loads(files["capsule.json"]), "derived": ["scores.csv"]}
+    changed = {**files, "capsule.json": json.dumps(about).encode()}
+    bad = forged(
+        changed, tmp_path / "x.zip", **{"tables__scores.csv": table.to_csv(index=False).encode()}
+    )
+    assert not verify(bad).same
+
+
+def test_no_model_is_fetched_unless_that_is_asked_for(
+    files: dict[str, bytes],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fetched(*asked: object) -> None:
+        raise AssertionError("the hub was asked")
+
+    monkeypatch.setattr(hub, "_fetched", fetched)
+    monkeypatch.setattr(hub, "cached", lambda *asked: None)
+    about = json.loads(files["capsule.json"])
+    for name, said in (
+        ("someone/huge-model", "verify with --download"),
+        ("gpt2@random3", "verify with --download"),
+        ("/etc", "there is no model folder"),
+        ("~root/model", "there is no model folder"),
+        ("a b", "is no model's name"),
+    ):
+        about["spec"]["models"] = [name]
+        bad = zipped({**files, "capsule.json": json.dumps(about).encode()}, tmp_path / "x.zip")
+        assert main(["verify", str(bad)]) == 2
+        told = capsys.readouterr().err
+        assert said in told and told.count("\n") == 1, told
