@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+# What Markdown reads as more than text; an underscore inside a word is none.
+_MARKED = re.compile(r"[\\`*<>\[\]$|~]|(?<!\w)_|_(?!\w)")
 # A hyphen that is the sign of a number or of its exponent, not a part of a name.
 _SIGN = re.compile(r"(?<![\w-])-(?=[\d.])|(?<=\de)-(?=\d)")
 _NOTHING = re.compile(r"(?<![\w-])-(?=0(?:\.0*)?(?![\d.e]))")
@@ -21,6 +23,11 @@ def listed(parts: Sequence[str], *, last: str = "and", most: int | None = None) 
 def short(text: str, length: int = 60) -> str:
     """Text quoted for a message, cut where it is long."""
     return repr(text if len(text) <= length else text[: length - 1] + "…")
+
+
+def as_markdown(text: str) -> str:
+    """Text on one line that Markdown shows as it is: no HTML, link, picture or formula."""
+    return _MARKED.sub(r"\\\g<0>", " ".join(text.split()))
 
 
 def some(names: Sequence[str], most: int = 20) -> str:

@@ -33,6 +33,7 @@ from mlem_core.analysis.files import save
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.labels import Names
+from mlem_core.base.text import as_markdown
 from mlem_core.base.typing import Progress, Report
 from mlem_core.data.roles import as_csv
 from mlem_core.report import beside, latex
@@ -255,7 +256,10 @@ def _shown(selection: Selection, analysis: Analysis) -> ShownOf:
 
 def _printed(drawn: dict[str, Drawn]) -> dict[str, bytes]:
     """The captions of all figures, and the figures and their tables as LaTeX."""
-    captions = [f"**{name}**: {one.title}. {one.caption}\n" for name, one in drawn.items()]
+    captions = [
+        f"**{name}**: {as_markdown(one.title)}. {as_markdown(one.caption)}\n"
+        for name, one in drawn.items()
+    ]
     width = figures.Paper().width_mm
     texts = {"figures/captions.md": "\n".join(captions)}
     for name, one in drawn.items():

@@ -20,6 +20,7 @@ from mlem_core.analysis.results import Results
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError
 from mlem_core.base.schema import checked
+from mlem_core.base.text import as_markdown
 from mlem_core.base.typing import Layer
 from mlem_core.report import latex
 from mlem_core.report.contents import as_csv_file
@@ -162,7 +163,8 @@ def as_zip(
     parts = [texts["methods.tex"], *as_latex(names, drawn, paper.width_mm, form)]
     files["report.tex"] = latex.document(parts, "references").encode()
     captions = [
-        f"**{name}. {one.title}.** {one.caption}\n" for name, one in zip(names, drawn, strict=True)
+        f"**{name}. {as_markdown(one.title)}.** {as_markdown(one.caption)}\n"
+        for name, one in zip(names, drawn, strict=True)
     ]
     files["report.md"] = "\n".join((*captions, texts["methods.md"])).encode()
     files["references.bib"] = texts["references.bib"].encode()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import jinja2
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.results import Results
 from mlem_core.base.labels import Names
-from mlem_core.base.text import listed, many, span
+from mlem_core.base.text import as_markdown, listed, many, span
 from mlem_core.estimators.normal_equations import NOT_APART
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.estimators.ridge_solver import ALPHAS
@@ -112,6 +112,7 @@ def methods_paragraph(
         parts[1::2] = [rf"\citep{{{','.join(keys)}}}" for keys in cited]
     else:
         named = ["; ".join(references.in_words(key) for key in keys) for keys in cited]
+        parts[::2] = [_escaped(part, as_markdown) for part in parts[::2]]
         parts[1::2] = [f"({names})" for names in named]
     return "".join(parts) + "\n"
 
@@ -129,10 +130,10 @@ def _template() -> jinja2.Template:
     return environment.from_string(" ".join(file.read_text(encoding="utf-8").split()))
 
 
-def _escaped(part: str) -> str:
-    """Escaped for LaTeX, with the space at its ends."""
+def _escaped(part: str, escaped: Callable[[str], str] = escape) -> str:
+    """Escaped for LaTeX, or for Markdown, with the space at its ends."""
     begin, end = (" " * (part[at : at + 1 or None] == " ") for at in (0, -1))
-    return f"{begin}{escape(part)}{end}"
+    return f"{begin}{escaped(part)}{end}"
 
 
 def versions_text(manifest: Mapping[str, Any]) -> str:

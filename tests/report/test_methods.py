@@ -80,7 +80,7 @@ def test_latex_is_escaped_and_every_citation_is_in_the_bibliography(analysis):
 
 def test_what_a_user_wrote_is_no_citation(analysis):
     other = replace(analysis, notices=["[@nobody] was left out."])
-    assert "[@nobody] was left out" in methods_paragraph(other, analysis.results())
+    assert r"\[@nobody\] was left out" in methods_paragraph(other, analysis.results())
 
 
 def test_versions(analysis):

@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import csv
+import io
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from capsules import contents
+from inputs import noise, words
+from markdown_it import MarkdownIt
+
+from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.run import run
+from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.base.labels import Names
+from mlem_core.data.columns import NUMBER
+from mlem_core.data.csvfile import write_table
+from mlem_core.data.stimulus_table import read_written, write_csv
+from mlem_core.report import capsule, chosen
+from mlem_core.report.figures import Drawing, Shown, all_figures
+from mlem_core.report.methods import methods_paragraph
+from mlem_core.storage.store import Store
+
+HOSTILE = (
+    "<img src=x onerror=alert(1)>",
+    "[read](javascript:alert(2)) ![x](http://example.org/x.png)",
+    "</script><script>alert(3)</script>",
+    '=HYPERLINK("http://example.org";"x")',
+    r"$\input{/etc/passwd}$ \write18{ls} %",
+    "*a* _b_ `c` <b>d</b> | e",
+)
+_TAGS = {"html", "head", "meta", "title", "style", "body", "div", "script", "p"}
+
+
+@pytest.fixture(scope="module")
+def analysis(tmp_path_factory: pytest.TempPathFactory) -> Analysis:
+    """Names of features, of a model, of a file and cells that try to be more than text."""
+    folder = tmp_path_factory.mktemp("hostile")
+    table = words(20)
+    own = ["sentence", "word_index", *HOSTILE[:3]]
+    table = table.rename(columns=dict(zip(table.columns, own, strict=True)))
+    table[HOSTILE[3]] = [HOSTILE[n % len(HOSTILE)] for n in range(len(table))]
+    path = folder / "<u>[a](javascript:x).csv"
+    write_csv(table, path)
+    import numpy as np
+
+    layers = {f"layer_{n:02d}": rows for n, rows in noise(len(table)).items()}
+    np.savez(folder / "brain.npz", **layers)
+    files = ((HOSTILE[5], str(folder / "brain.npz")),)
+    spec = AnalysisSpec(stimuli=str(path), representations=files, folds=3)
+    return run(spec, Store(folder / "store"))
+
+
+@pytest.fixture(scope="module")
+def files(analysis: Analysis, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    names = Names({HOSTILE[0]: HOSTILE[4]}, {HOSTILE[5]: HOSTILE[1]})
+    drawing = Drawing(images=False, names=names)
+    target = tmp_path_factory.mktemp("out") / "x.zip"
+    return contents(capsule.write(analysis, target, drawing=drawing))
+
+
+class Tags(HTMLParser):
+    """The elements of a page, and their attributes that run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.found += [tag, *(name for name, _ in attributes if name.startswith("on"))]
+
+
+def test_pages_have_no_element_of_a_name(files: dict[str, bytes]) -> None:
+    for name in [name for name in files if name.endswith(".html")]:
+        tags = Tags()
+        tags.feed(files[name].decode())
+        assert set(tags.found) <= _TAGS, name
+        assert tags.found.count("script") <= 3, name
+
+
+def active(text: str) -> set[str]:
+    """What Markdown makes of a text beside text, paragraphs and strong type."""
+    parser = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
+    kinds = set()
+    for token in parser.parse(text):
+        kinds |= {token.type, *(child.type for child in token.children or ())}
+    return kinds - {
+        "paragraph_open", "paragraph_close", "inline", "text", "text_special", "softbreak",
+        "strong_open", "strong_close",
+    }  # fmt: skip
+
+
+def test_markdown_is_text(files: dict[str, bytes], analysis: Analysis) -> None:
+    for name in ("methods.md", "figures/captions.md"):
+        text = files[name].decode()
+        assert not active(text), name
+        # Dollar signs that stand for no formula in any dialect.
+        assert not re.search(r"(?<!\\)\$", text), name
+    rendered = MarkdownIt().render(files["methods.md"].decode())
+    assert "javascript:alert(2)" in rendered  # it is there, as text
+    plain = methods_paragraph(analysis, analysis.results())
+    assert not active(plain) and "\n" not in plain.strip()
+
+
+def test_a_report_is_text_too(analysis: Analysis) -> None:
+    selection, results = analysis.select(), analysis.results()
+    drawn = all_figures(Shown(analysis, selection, results, Drawing(images=False)))
+    one = drawn["profiles"]
+    one = type(one)(one.figure, HOSTILE[1], HOSTILE[0], one.data)
+    texts = dict.fromkeys(("methods.md", "methods.tex", "references.bib"), "x")
+    from mlem_core import figures
+
+    data = chosen.as_zip(["01-profiles"], [one], figures.Paper(), "html", texts)
+    import zipfile
+
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        assert not active(archive.read("report.md").decode())
+
+
+def test_latex_has_no_command_of_a_name(files: dict[str, bytes]) -> None:
+    for name in [name for name in files if name.endswith(".tex")]:
+        assert rb"\input" not in files[name] and rb"\write" not in files[name], name
+
+
+def cells(data: bytes) -> list[str]:
+    return [cell for row in csv.reader(io.StringIO(data.decode())) for cell in row]
+
+
+def test_no_cell_is_a_formula(files: dict[str, bytes], analysis: Analysis) -> None:
+    seen = 0
+    for name in [name for name in files if name.endswith(".csv")]:
+        for cell in cells(files[name]):
+            if cell[:1] in "=+-@\t\r" and cell:
+                assert NUMBER.fullmatch(cell), (name, cell)
+            seen += cell.startswith("'=")
+    assert seen > 10
+    read = read_written(files["stimuli.csv"], nominal=[one.name for one in analysis.whole.features])
+    assert list(read.table.columns) == list(analysis.whole.table.columns)
+    assert read.table[HOSTILE[3]].tolist() == analysis.whole.table[HOSTILE[3]].tolist()
+
+
+def test_numbers_stay_numbers_and_apostrophes_come_back(tmp_path: Path) -> None:
+    values = ["=1+1", "'=1", "''@x", "-x", "+49", "-1.5", "1e5", "\tx", "＝x", "a", "'a"]
+    frame = pd.DataFrame(
+        {"sentence": [f"s {n}" for n in range(len(values))], "=f": values, "_n": -1.5}
+    )
+    write_table(frame, tmp_path / "x.csv")
+    raw = cells((tmp_path / "x.csv").read_bytes())
+    assert "-1.5" in raw and "+49" in raw and "'=1+1" in raw and "''=1" in raw and "'=f" in raw
+    read = read_written(tmp_path / "x.csv", nominal=["=f"])
+    assert read.table["=f"].tolist() == [value.strip() for value in values]
