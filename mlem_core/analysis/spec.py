@@ -222,13 +222,7 @@ class AnalysisSpec(StimulusSource):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> AnalysisSpec:
-        """What `to_dict` gave.
-
-        Raises
-        ------
-        InputError
-            An unknown entry, or one of another form.
-        """
+        """What `to_dict` gave; InputError for an unknown entry, or one of another form."""
         for name in values if isinstance(values, Mapping) else ():
             if name not in parameters():
                 raise unknown("entry of an analysis", str(name), parameters())

@@ -6,18 +6,22 @@ import difflib
 import unicodedata
 from collections.abc import Iterable
 
+LONGEST = 1_400  # letters of a message
+
 
 class InputError(ValueError):
     """Something a user gave cannot be used; the message is one sentence for that user.
 
     It says what was found, where (row, column, layer, file), what was expected and, where
     there are some, the choices. The command line prints it and exits with 2; the pages show
-    it in place; neither shows a traceback.
+    it in place; neither shows a traceback. What it quotes may have several lines or no end: it is
+    put on one line, and cut.
     """
 
     def __init__(self, sentence: str) -> None:
         # Names, cells and what libraries say may hold line breaks and what steers a terminal.
-        super().__init__("".join(map(_visible, " ".join(sentence.splitlines()))))
+        line = "".join(map(_visible, " ".join(sentence[: 2 * LONGEST].splitlines())))
+        super().__init__(line if len(line) <= LONGEST else f"{line[:LONGEST]}….")
 
 
 def _visible(char: str) -> str:

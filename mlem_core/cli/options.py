@@ -132,6 +132,32 @@ def _add_claims(command: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_verify(commands: Any) -> argparse.ArgumentParser:
+    verify: argparse.ArgumentParser = commands.add_parser(
+        "verify",
+        help="run a capsule again and say what differs",
+        description="Exit code 0: nothing differs; 1: something does; 2: it cannot be run again.",
+    )
+    verify.add_argument(
+        "capsule", metavar="CAPSULE.zip", help="as --capsule of analyze, or the app, wrote it"
+    )
+    verify.add_argument(
+        "--model",
+        dest="folders",
+        action="append",
+        default=[],
+        type=_typed(parse_named_file),
+        metavar="NAME=FOLDER",
+        help="where a model is that was a folder; may be given several times",
+    )
+    verify.add_argument(
+        "--download",
+        action="store_true",
+        help="fetch models of the Hugging Face hub that are not on this machine",
+    )
+    return verify
+
+
 def spec_of(options: argparse.Namespace) -> AnalysisSpec:
     """The analysis that the options of a command ask for."""
     return AnalysisSpec(**{k: v for k, v in vars(options).items() if k in parameters()})
@@ -200,27 +226,6 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     )
     _add_inputs(lint, ["stimuli", *READING, "ordered", "nominal", "features", *LINTED])
 
-    verify = commands.add_parser(
-        "verify",
-        help="run a capsule again and say what differs",
-        description="Exit code 0: nothing differs; 1: something does; 2: it cannot be run again.",
-    )
-    verify.add_argument(
-        "capsule", metavar="CAPSULE.zip", help="as --capsule of analyze, or the app, wrote it"
-    )
-    verify.add_argument(
-        "--model",
-        dest="folders",
-        action="append",
-        default=[],
-        type=_typed(parse_named_file),
-        metavar="NAME=FOLDER",
-        help="where a model is that was a folder; may be given several times",
-    )
-    verify.add_argument(
-        "--download",
-        action="store_true",
-        help="fetch models of the Hugging Face hub that are not on this machine",
-    )
+    verify = _add_verify(commands)
     _add_cluster(analyze, why, audit, multiverse, verify)
     return whole

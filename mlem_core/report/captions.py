@@ -11,13 +11,16 @@ import math
 
 import pandas as pd
 
+from mlem_core.analysis.in_words import RESOLVED
+from mlem_core.analysis.in_words import coded as coded
+from mlem_core.analysis.in_words import computed_on as computed_on
+from mlem_core.analysis.in_words import fitted as fitted
 from mlem_core.base.labels import Names
-from mlem_core.base.text import minus, pairs_of
+from mlem_core.base.text import minus
 from mlem_core.estimators.normal_equations import NOT_APART
 from mlem_core.measures import similarity as similarity_measures
 from mlem_core.measures.correlated import CORRELATED
 
-RESOLVED = "which values"  # begins the words for a coding that tells values apart
 FOLDS = "one standard deviation over folds (not an interval: folds share training stimuli)"
 
 
@@ -39,44 +42,6 @@ def correlated(correlations: pd.DataFrame, called: Names | None = None) -> str:
     if not pairs:
         return ""
     return f"The distances of {', '.join(pairs)} correlate: permuting one alone may mislead."
-
-
-def coded(coding: str) -> str:
-    """How the features are coded; `coding` as in `mlem_core.pairs.columns.coding`."""
-    return f"Features are coded by {coding}."
-
-
-def fitted(how: str, interactions: bool, missing: str | None, coding: str) -> str:
-    """How the metric models were fitted.
-
-    Parameters
-    ----------
-    how : the estimator in words
-    missing : policy for missing values; None where no value is missing
-    coding : as in `mlem_core.pairs.columns.coding`
-    """
-    if interactions:
-        how += " with interactions, of which those that matter most are drawn"
-    if missing is not None:
-        what = {"ignore": "at no distance to any value", "level": "a value of their own"}[missing]
-        how += f"; missing values are {what}"
-        if missing == "ignore" and coding.startswith(RESOLVED):
-            how += " (a value of their own where values are told apart)"
-    return f"Fitted with {how}. {coded(coding)}"
-
-
-def computed_on(n_stimuli: int, n_pairs: int = 0, n_folds: int = 0, held_out: str = "") -> str:
-    """On how much a figure rests; what is 0 is not named.
-
-    Parameters
-    ----------
-    held_out : what is tested, see `mlem_core.pairs.units.Units.held_out`; empty where nothing is
-    """
-    counts = [f"{n_stimuli:,} stimuli"]
-    counts += [pairs_of(n_pairs, n_stimuli)] if n_pairs else []
-    counts += [f"{n_folds} folds"] if n_folds else []
-    tested = f"; tested on {held_out}" if held_out else ""
-    return f"Computed on {(', ' if n_folds else ' and ').join(counts)}{tested}."
 
 
 def ceiling(coding: str) -> str:

@@ -10,6 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from mlem_core import figures
+from mlem_core.analysis import in_words
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.selection import Selection
@@ -24,7 +25,6 @@ from mlem_core.measures import correlated
 from mlem_core.measures.importance import fitted
 from mlem_core.pairs.columns import coding
 from mlem_core.pairs.units import Units
-from mlem_core.report import captions
 from mlem_core.robustness import audit as auditing
 from mlem_core.robustness import flags
 from mlem_core.robustness.audit_tables import Audit
@@ -130,8 +130,8 @@ class Shown:
     def computed_on(self) -> str:
         """The same of what no metric model was fitted for."""
         counts = self.results.n_stimuli, self.results.n_pairs, self.results.n_folds
-        on = captions.computed_on(*counts, held_out(self.analysis))
-        return f"{captions.coded(self.coding)} {on}"
+        on = in_words.computed_on(*counts, held_out(self.analysis))
+        return f"{in_words.coded(self.coding)} {on}"
 
     @cached_property
     def pair(self) -> tuple[Layer, Layer]:
@@ -222,14 +222,14 @@ def basis(analysis: Analysis, selection: Selection, results: Results, coding: st
     """
     names = [feature.name for feature in analysis.stimuli.features]
     missing = analysis.stimuli.table[names].isna().to_numpy().any()
-    fitted = captions.fitted(
+    fitted = in_words.fitted(
         estimator_named(selection.estimator).caption,
         selection.interactions,
         analysis.spec.missing if missing else None,
         coding,
     )
     counts = results.n_stimuli, results.n_pairs, results.n_folds
-    return f"{fitted} {captions.computed_on(*counts, held_out(analysis))}"
+    return f"{fitted} {in_words.computed_on(*counts, held_out(analysis))}"
 
 
 def held_out(analysis: Analysis) -> str:

@@ -84,7 +84,8 @@ class Verification:
                 "not compared, as they cannot be made here as they were: "
                 f"{listed(self.not_compared)}"
             )
-        return [*said, "nothing differs" if self.same else "the capsule differs from the new run"]
+        said.append("nothing differs" if self.same else "the capsule differs from the new run")
+        return [" ".join(line.split()) for line in said]
 
 
 def verify(

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from mlem_core.base.errors import InputError
-from mlem_core.storage import store as store_module
+from mlem_core.base.folders import default_root
+from mlem_core.storage import sealed
 from mlem_core.storage.store import Store
 
 
@@ -101,7 +102,7 @@ def test_an_older_version_is_not_used(tmp_path):
     new = store.entry("stage", 2, write("new"), a=1)
     assert (value(old), value(new)) == ("old", "new")
     # Nor when it lies where the new one belongs.
-    store_module._sound.clear()
+    sealed._sound.clear()
     (new / "entry.json").write_bytes((old / "entry.json").read_bytes())
     assert store.find("stage", 2, a=1) is None
     assert value(store.entry("stage", 2, write("newer"), a=1)) == "newer"
@@ -152,7 +153,7 @@ def test_a_damaged_entry_is_made_again(tmp_path, damage, same_process):
     folder = store.entry("stage", 1, write("good"), a=1)
     damage(folder)
     if not same_process:
-        store_module._sound.clear()
+        sealed._sound.clear()
     assert store.find("stage", 1, a=1) is None
     assert value(store.entry("stage", 1, write("again"), a=1)) == "again"
     assert value(Store(tmp_path).entry("stage", 1, never, a=1)) == "again"
@@ -258,4 +259,4 @@ def test_the_environment_names_the_root(tmp_path, monkeypatch):
     monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "there"))
     assert Store().root == tmp_path / "there"
     monkeypatch.delenv("MLEM_CACHE")
-    assert store_module.default_root() == Path(__file__).resolve().parents[2] / "cache"
+    assert default_root() == Path(__file__).resolve().parents[2] / "cache"
