@@ -28,7 +28,7 @@ _REST = 30.0  # seconds before it is asked again
 _kept_only = False
 _silent_since = float("-inf")  # when nobody answered, on the monotonic clock
 
-NAME = re.compile(r"[\w.-]{1,96}(/[\w.-]{1,96})?", re.ASCII)
+_NAME = re.compile(r"[\w.-]{1,96}(/[\w.-]{1,96})?", re.ASCII)
 _REVISION = re.compile(r"[\w./-]{1,96}", re.ASCII)
 
 # The files that are fetched: on the top level of a repository, one copy of the weights.
@@ -117,7 +117,7 @@ def _in_our_words(name: str, revision: str | None) -> Iterator[None]:
     """Check the names, and turn the errors of the hub's client into ours."""
     from huggingface_hub import errors
 
-    if not NAME.fullmatch(name):
+    if not _NAME.fullmatch(name):
         raise NoSuchModel(name)
     if revision is not None and not _REVISION.fullmatch(revision):
         raise NoSuchRevision(revision)

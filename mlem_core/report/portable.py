@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -75,10 +75,10 @@ def portable(
 
 def renamed(analysis: Analysis, names: Mapping[str, str]) -> Analysis:
     """The analysis with its models called as `names` say."""
-    manifest, said = analysis.manifest, _in_words(names)
+    manifest = analysis.manifest
     models = {names.get(name, name): facts for name, facts in manifest["models"].items()}
     parameters = AnalysisSpec.from_dict(manifest["parameters"])
-    notices = [_replaced(notice, said) for notice in analysis.notices]
+    notices = in_sentences(analysis.notices, names)
     manifest = {
         **manifest,
         "parameters": _with_models(parameters, names).to_dict(),
@@ -147,6 +147,12 @@ def in_names(called: Names, names: Mapping[str, str]) -> Names:
         layer_name(of_layer(parse_layer(name), names)): text for name, text in called.layers.items()
     }
     return Names(called.features, models, layers)
+
+
+def in_sentences(sentences: Iterable[str], names: Mapping[str, str]) -> list[str]:
+    """Sentences with the models of this machine called as `names` say."""
+    said = _in_words(names)
+    return [_replaced(sentence, said) for sentence in sentences]
 
 
 def _in_words(names: Mapping[str, str]) -> dict[str, str]:

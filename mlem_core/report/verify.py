@@ -24,7 +24,7 @@ from mlem_core.report import alike, capsule
 from mlem_core.report.compared import Compared, compare
 from mlem_core.report.contents import About
 from mlem_core.report.opened import Capsule, no_capsule, opened
-from mlem_core.report.portable import of_layer, portable
+from mlem_core.report.portable import in_sentences, of_layer, portable
 from mlem_core.report.shown import Shown
 from mlem_core.storage.files import scratch
 from mlem_core.storage.store import Store, sha256_file
@@ -130,6 +130,7 @@ def verify(
         store = Store(Path(folder) / "store", overlays=())
         with contextlib.nullcontext() if download else hub.kept_only():
             analysis = run(spec, store, progress, stimuli)
+        analysis = replace(analysis, notices=in_sentences(analysis.notices, folders))
         findings += [
             notice
             for notice in analysis.notices
@@ -228,7 +229,7 @@ def _check_fetching(
         if name in folders or base_name(name) in packaged():
             continue
         check_hub_name(base_name(name))
-        if not hub.NAME.fullmatch(model):
+        if not hub.is_name(model):
             raise InputError(f"{short(name)} in the capsule {whole.path.name} is no model's name.")
         if not download and hub.cached(model, revision or None) is None:
             raise InputError(

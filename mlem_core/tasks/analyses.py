@@ -19,10 +19,10 @@ from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Report
 from mlem_core.storage.files import replacing
-from mlem_core.storage.sealed import sealed
+from mlem_core.storage.sealed import RESULT, sealed
 from mlem_core.storage.store import Store, sha256_file
 from mlem_core.tasks import examples, limits
-from mlem_core.tasks.runner import SEAL, Request, Task, carry_out, read_json
+from mlem_core.tasks.runner import Request, Task, carry_out, read_json
 
 _ID = re.compile(r"[0-9a-f]{16}")
 
@@ -57,7 +57,7 @@ class Job(Task):
     def contents(self) -> files.Contents | None:
         """What the finished analysis has in it; None where it is not done or cannot be read."""
         try:
-            whole = sealed(self.result, SEAL, "analysis.json")
+            whole = sealed(self.result, RESULT, "analysis.json")
             return files.contents(self.result) if whole else None
         except (OSError, ValueError):
             return None
@@ -112,7 +112,7 @@ def find(job_id: str, store: Store) -> Job | None:
     result = folder / "result"
     with contextlib.suppress(OSError, ValueError):
         # What was asked stands in the result too, under its seal.
-        if sealed(result, SEAL, "analysis.json"):
+        if sealed(result, RESULT, "analysis.json"):
             return Job(job_id, folder, files.spec_of(result))
     try:
         return Job(

@@ -24,9 +24,8 @@ from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Layer, Progress, Report
 from mlem_core.models.registry import defaults
-from mlem_core.storage.sealed import seal, sealed, sha256_file
+from mlem_core.storage.sealed import RESULT, seal, sealed, sha256_file
 from mlem_core.storage.store import Store
-from mlem_core.tasks.runner import SEAL
 
 # What stands in an address for it.
 ID = "example"
@@ -49,7 +48,7 @@ def example() -> Analysis:
     OSError, ValueError, LookupError, TypeError
         They are of another version.
     """
-    if not sealed(FOLDER / "result", SEAL):
+    if not sealed(FOLDER / "result", RESULT):
         raise InputError(DAMAGED)
     return files.load(FOLDER / "result")
 
@@ -111,7 +110,7 @@ def make(
         unfinished.chmod(0o755)
         (unfinished / "result").mkdir()
         files.save(analysis, unfinished / "result")
-        seal(unfinished / "result", SEAL)
+        seal(unfinished / "result", RESULT)
         for entry in filter(None, entries):
             shutil.copytree(entry, unfinished / "store" / entry.parent.name / entry.name)
         for name in ("result", "store"):

@@ -39,13 +39,12 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.executor import computing_on, executor, from_environment
 from mlem_core.base.typing import Progress, Report
 from mlem_core.storage.files import is_full, replacing, sync
-from mlem_core.storage.sealed import seal, sealed
+from mlem_core.storage.sealed import RESULT, seal, sealed
 from mlem_core.tasks import limits, queue
 
 State = Literal["queued", "running", "done", "failed", "cancelled"]
 Request = dict[str, Any]
 
-SEAL = {"layout": 1}  # of results: counted up when their files change
 _WRITE_EVERY = 0.2  # seconds between two writes of progress.json
 _POLL = 0.1  # seconds between two looks at the queue
 _GRACE = 1.0  # seconds from SIGTERM to SIGKILL
@@ -91,7 +90,7 @@ class Task:
 
     def intact(self) -> bool:
         """Whether the files of the result are those that were written."""
-        return sealed(self.result, SEAL)
+        return sealed(self.result, RESULT)
 
     def status(self) -> Status:
         """What the files say now."""
@@ -253,7 +252,7 @@ def carry_out(folder: Path, make: Callable[[Request, Path, Report], None]) -> in
             ):
                 report.running()
                 make(request, unfinished, report)
-            seal(unfinished, SEAL)
+            seal(unfinished, RESULT)
             unfinished.rename(folder / "result")
             sync(folder)
         return 0

@@ -15,7 +15,7 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
-from mlem_core.storage.sealed import seal
+from mlem_core.storage.sealed import RESULT, seal
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, examples, followups, runner
 
@@ -131,7 +131,7 @@ def test_work_on_an_analysis_is_never_shown_damaged(tmp_path: Path) -> None:
         task.result.mkdir(parents=True)
         table.to_csv(task.result / "table.csv", index=False)
         (task.result / followups.CAPSULE).write_bytes(b"zip")
-        seal(task.result, runner.SEAL)
+        seal(task.result, RESULT)
 
     done()
     assert task.tables()["table"].equals(table)
