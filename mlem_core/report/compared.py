@@ -113,7 +113,12 @@ def _long(table: pd.DataFrame, name: str) -> pd.DataFrame:
         keys = [column for column in table.columns if column in _KEYS]
         if name == "folds.csv":
             keys = ["stimulus"] if "stimulus" in table else []
-    table = table.assign(**{column: table[column].astype(str) for column in keys})
+    # An empty cell is a text too: rows without one are not all the same row.
+    texts = {
+        column: table[column].astype(object).where(table[column].notna(), "").astype(str)
+        for column in keys
+    }
+    table = table.assign(**texts)
     table = table.rename(columns={"value": "contribution"})  # the name that `melt` gives
     values = [column for column in table.columns if column not in keys]
     long = table.melt(id_vars=keys, value_vars=values)

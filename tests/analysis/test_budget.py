@@ -226,7 +226,7 @@ def test_the_command_line(spec, folder, capsys, monkeypatch):
 def test_a_capsule_of_a_budget_runs_again(some, tmp_path):
     path = capsule.write(some, tmp_path / "budget.zip", drawing=Drawing(images=False))
     found = verify(path)
-    assert found.same, found.lines()
+    assert found.same, "\n".join(found.lines())
     assert "pair_errors.csv" in {table.name for table in found.tables}
 
 

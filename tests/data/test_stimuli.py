@@ -226,8 +226,8 @@ def test_no_sentence_column():
 
 
 def test_many_columns_are_not_all_listed():
-    message = refusal(",".join(f"c{i}" for i in range(5000)).encode() + b"\n")
-    assert "4980 more" in message and len(message) < 500
+    message = refusal(",".join(f"c{i}" for i in range(2000)).encode() + b"\n")
+    assert "1980 more" in message and len(message) < 500
 
 
 @pytest.mark.parametrize(

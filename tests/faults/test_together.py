@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from commands import ROOT, contents, inputs_in
 
-from mlem_core.storage import store as store_module
+from mlem_core.storage import sealed
 from mlem_core.storage.store import Store
 
 
@@ -66,7 +66,7 @@ def test_two_versions_and_a_clock_that_jumps(tmp_path: Path) -> None:
     for at in (time.time() + 10**8, 0.0):
         for path in (old, new, old / "value", new / "value", old / "entry.json"):
             os.utime(path, (at, at))
-        store_module._sound.clear()
+        sealed._sound.clear()
         for version, text in ((1, "old"), (2, "new")):
             found = Store(tmp_path).find("stage", version, a=1)
             assert found is not None and (found / "value").read_text() == text
