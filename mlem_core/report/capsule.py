@@ -67,7 +67,7 @@ _DATE = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can say
 # What the writers of PDF, SVG and HTML make up anew each time.
 _DATES = re.compile(rb"(/(?:Creation|Mod)Date ?\(D:)\d{14}")
 _NAMES = re.compile(
-    rb"((?<=[\"#])(?:(?:top)?defs-|clip|legend|g|p)|(?<=[\"#]p[0-9a-f]{6}-)"
+    rb"((?<=[\"#])(?:(?:top)?defs-|clip|legend\d?|g|p)|(?<=[\"#]p[0-9a-f]{6}-)"
     rb"|(?<= )trace|(?<=[\"xy-])cb)"
     rb"([0-9a-f]{6})(?![0-9a-f])"
 )
