@@ -239,7 +239,7 @@ class LayerUnits:
     def _keep(self, found: Mapping[int, LayerParts]) -> None:
         """Keep what only this process has, for the run that goes on."""
         for at, parts in found.items():
-            _kept(self.store, self.keys[at], lambda parts=parts: parts)  # type: ignore[misc]
+            _kept(self.store, self.keys[at], partial(replace, parts))
 
     def _done(
         self, missing: list[int], scores: DesignScores, done: Callable[[int], None]
@@ -262,7 +262,7 @@ class LayerUnits:
             at = missing[number]
             if not shared and not little and isinstance(found, LayerParts):
                 # What came from a worker that does not share the store is kept here.
-                found = _kept(store, self.keys[at], lambda found=found: found)  # type: ignore[misc]
+                found = _kept(store, self.keys[at], partial(replace, found))
             yield at, found
 
     @property

@@ -78,7 +78,7 @@ def share(job_id: str, store: Store) -> str:
     if job is None or not job.result.is_dir():
         raise InputError("only an analysis that is done can be shown to others.")
     secret = shared_as(job_id, store) or new_token()
-    kept = store.root / "shared" / f"{job_id}.json"
+    kept = _secret_of(job_id, store)
     kept.parent.mkdir(exist_ok=True)
     link = _link(secret, store.root.parent.parent)
     link.parent.mkdir(exist_ok=True)
@@ -89,7 +89,12 @@ def share(job_id: str, store: Store) -> str:
 
 def shared_as(job_id: str, store: Store) -> str:
     """The secret of the link to an analysis; empty where there is none."""
-    return str(read_json(store.root / "shared" / f"{job_id}.json").get("secret", ""))
+    return str(read_json(_secret_of(job_id, store)).get("secret", ""))
+
+
+def _secret_of(job_id: str, store: Store) -> Path:
+    """The file with the secret of the link to an analysis, if it has one."""
+    return store.root / "shared" / f"{job_id}.json"
 
 
 def unshare(job_id: str, store: Store) -> None:
@@ -97,7 +102,7 @@ def unshare(job_id: str, store: Store) -> None:
     secret = shared_as(job_id, store)
     if secret:
         _link(secret, store.root.parent.parent).unlink(missing_ok=True)
-        (store.root / "shared" / f"{job_id}.json").unlink(missing_ok=True)
+        _secret_of(job_id, store).unlink(missing_ok=True)
 
 
 def take(secret: str, store: Store) -> str:
