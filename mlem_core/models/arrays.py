@@ -32,7 +32,7 @@ from mlem_core.models.mapped import (
     safetensors_array,
 )
 from mlem_core.storage.room import check_memory
-from mlem_core.storage.store import sha256_file
+from mlem_core.storage.sealed import sha256_file
 
 _LAYER = re.compile(r"layer_0*(\d+)", re.ASCII)
 _MOST_DIGITS = 6  # of the number of a layer

@@ -26,7 +26,7 @@ from mlem_core.base.text import listed
 from mlem_core.models import hub
 from mlem_core.models.files import READ
 from mlem_core.models.places import offered, place_of
-from mlem_core.storage.store import sha256_file
+from mlem_core.storage.sealed import sha256_file
 
 
 class ModelUnavailable(InputError):

@@ -19,7 +19,7 @@ from mlem_core.base.labels import Names
 from mlem_core.base.typing import Layer, layer_name, parse_layer
 from mlem_core.models.registry import base_name, packaged
 from mlem_core.report.contents import SourceFile
-from mlem_core.storage.store import sha256_file
+from mlem_core.storage.sealed import sha256_file
 
 # Larger representation files are named by their digest instead.
 LARGEST_FILE = 8_000_000

@@ -27,7 +27,8 @@ from mlem_core.report.opened import Capsule, no_capsule, opened
 from mlem_core.report.portable import in_sentences, of_layer, portable
 from mlem_core.report.shown import Shown
 from mlem_core.storage.files import scratch
-from mlem_core.storage.store import Store, sha256_file
+from mlem_core.storage.sealed import sha256_file
+from mlem_core.storage.store import Store
 
 # Figures of what takes long, which is in a capsule where it had been made.
 _TAKE_LONG = (

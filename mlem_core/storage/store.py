@@ -23,9 +23,7 @@ import filelock
 from mlem_core.base.errors import InputError
 from mlem_core.base.folders import default_root
 from mlem_core.storage.files import is_full
-from mlem_core.storage.sealed import canonical, forget, moved, seal, sealed, sha256_file
-
-__all__ = ["Store", "default_root", "sha256_file"]
+from mlem_core.storage.sealed import canonical, forget, moved, seal, sealed
 
 LAYOUT = 1  # of the store itself: counted up when `entry.json` or the folders change
 # Entries that come with the program (of its example), beside those that a store makes.

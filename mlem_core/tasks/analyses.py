@@ -19,8 +19,8 @@ from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Report
 from mlem_core.storage.files import replacing
-from mlem_core.storage.sealed import RESULT, sealed
-from mlem_core.storage.store import Store, sha256_file
+from mlem_core.storage.sealed import RESULT, sealed, sha256_file
+from mlem_core.storage.store import Store
 from mlem_core.tasks import examples, limits
 from mlem_core.tasks.runner import Request, Task, carry_out, read_json
 
