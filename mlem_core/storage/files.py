@@ -14,6 +14,7 @@ import stat
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from mlem_core.base.errors import InputError
 
@@ -271,3 +272,22 @@ def _name(error: OSError, temporary: Path, named: Path) -> None:
         error.filename, error.filename2 = str(named), None
     elif not told and is_full(error):
         error.filename = str(named)
+
+
+def read_json(path: Path, *, strict: bool = False) -> dict[str, Any]:
+    """A JSON object; {} where there is none, or an error if `strict`."""
+    try:
+        content = json.loads(path.read_bytes())
+        if not isinstance(content, dict):
+            raise ValueError(f"{path} holds no JSON object")
+        return content
+    except (OSError, ValueError):
+        if strict:
+            raise
+        return {}
+
+
+def write_json(path: Path, value: dict[str, Any], *, synced: bool = True) -> None:
+    """Write JSON, whole or not at all; `synced` as of `replacing`."""
+    with replacing(path, private=True, synced=synced) as temporary:
+        temporary.write_bytes(json.dumps(value).encode())

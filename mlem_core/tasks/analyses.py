@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -18,11 +19,11 @@ from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Report
-from mlem_core.storage.files import replacing
+from mlem_core.storage.files import read_json, replacing
 from mlem_core.storage.sealed import RESULT, sealed, sha256_file
 from mlem_core.storage.store import Store
 from mlem_core.tasks import examples, limits
-from mlem_core.tasks.runner import Request, Task, carry_out, read_json
+from mlem_core.tasks.runner import Request, Task, carry_out
 
 _ID = re.compile(r"[0-9a-f]{16}")
 
@@ -46,7 +47,7 @@ class Job(Task):
         # What is sealed is what was written; only another version's may be of another form.
         try:
             if self.intact():
-                return files.load(self.result)
+                return replace(files.load(self.result), spec=self.spec)
             why = "is damaged"
         except (OSError, ValueError, LookupError, TypeError):
             why = "can no longer be read"
@@ -113,13 +114,25 @@ def find(job_id: str, store: Store) -> Job | None:
     with contextlib.suppress(OSError, ValueError):
         # What was asked stands in the result too, under its seal.
         if sealed(result, RESULT, "analysis.json"):
-            return Job(job_id, folder, files.spec_of(result))
+            return Job(job_id, folder, _of_this_store(files.spec_of(result), store))
     try:
         return Job(
             job_id, folder, AnalysisSpec.from_dict(read_json(folder / "spec.json", strict=True))
         )
     except (OSError, ValueError):
         return None  # absent, or of another version
+
+
+def _of_this_store(spec: AnalysisSpec, store: Store) -> AnalysisSpec:
+    """The spec with its uploads where this store has them, as it has those of a taken analysis."""
+
+    def here(path: str) -> str:
+        _, folder, inside = path.rpartition(f"{os.sep}uploads{os.sep}")
+        own = store.root / "uploads" / inside
+        return str(own) if folder and inside and own.exists() else path
+
+    files = tuple((name, here(path)) for name, path in spec.representations)
+    return replace(spec, stimuli=here(spec.stimuli), representations=files)
 
 
 def recent(store: Store) -> list[Job]:

@@ -18,8 +18,8 @@ import filelock
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.schema import parsed
+from mlem_core.storage.files import write_json
 from mlem_core.storage.store import Store
-from mlem_core.tasks.runner import write_json
 
 VERSION = 1
 LONGEST_NAME = 120  # characters

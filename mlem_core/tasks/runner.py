@@ -16,11 +16,9 @@ FOLDER`, which outlives whoever started it. One task of a parent folder runs at 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -32,15 +30,24 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import filelock
-import psutil
 
 from mlem_core.base.bars import heed_signals, heed_stop, stopped_with
 from mlem_core.base.errors import InputError
 from mlem_core.base.executor import computing_on, executor, from_environment
 from mlem_core.base.typing import Progress, Report
-from mlem_core.storage.files import is_full, replacing, sync
+from mlem_core.storage.files import is_full, read_json, sync, write_json
 from mlem_core.storage.sealed import RESULT, seal, sealed
 from mlem_core.tasks import limits, queue
+from mlem_core.tasks.processes import (
+    gone,
+    hold,
+    is_held,
+    live_pid,
+    signal_group,
+    start_process,
+    starting,
+    write_pid,
+)  # fmt: skip
 
 State = Literal["queued", "running", "done", "failed", "cancelled"]
 Request = dict[str, Any]
@@ -49,9 +56,6 @@ _WRITE_EVERY = 0.2  # seconds between two writes of progress.json
 _POLL = 0.1  # seconds between two looks at the queue
 _GRACE = 1.0  # seconds from SIGTERM to SIGKILL
 _ENDS = ("result", "failed.json", "cancelled")  # a task with one of these has ended
-
-# Processes that this one started: a child that has ended stays a zombie until it is polled.
-_children: dict[int, subprocess.Popen[bytes]] = {}
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,7 @@ class Task:
     def status(self) -> Status:
         """What the files say now."""
         # Looked at first: a process that ends after this look has left its result or failure.
-        alive = _live_pid(self.folder) is not None
+        alive = live_pid(self.folder) is not None
         progress = read_json(self.folder / "progress.json")
         stages, left = _stages(progress)
         if self.result.is_dir():
@@ -105,7 +109,8 @@ class Task:
         failed = read_json(self.folder / "failed.json").get("message")
         if failed:
             return Status("failed", stages, str(failed))
-        if alive:
+        # Whoever started it may have been killed before it could note which process it is.
+        if alive or is_held(self.folder):
             if progress.get("state") == "running":
                 where = str(progress.get("where", ""))
                 return Status("running", stages, seconds_left=left, where=where)
@@ -119,14 +124,14 @@ class Task:
         A task that is not queued or running stays as it is.
         """
         with starting(self.folder):
-            pid = _live_pid(self.folder)
+            pid = live_pid(self.folder)
             if pid is None or self.result.is_dir():
                 return
             (self.folder / "cancelled").touch()
-            _signal_group(pid, signal.SIGTERM)
-            if not _gone(self.folder, _GRACE):
-                _signal_group(pid, signal.SIGKILL)
-                _gone(self.folder, _GRACE)
+            signal_group(pid, signal.SIGTERM)
+            if not gone(self.folder, _GRACE):
+                signal_group(pid, signal.SIGKILL)
+                gone(self.folder, _GRACE)
             _remove_unfinished(self.folder)
             (self.folder / "pid.json").unlink(missing_ok=True)
 
@@ -146,33 +151,34 @@ class Task:
         with starting(self.folder):
             if self.result.is_dir():
                 return
-            if _live_pid(self.folder) is not None:
+            if live_pid(self.folder) is not None:
                 ended = any((self.folder / n).exists() for n in ("failed.json", "cancelled"))
-                if not ended or not _gone(self.folder, 10):
+                if not ended or not gone(self.folder, 10):
                     return
-            jobs = self.folder.parent
-            if limits.of_store(jobs.parent) is not None:
-                limits.check_run(jobs.parent, len(under_way(jobs)))
-            for left in ("failed.json", "cancelled", "progress.json", "pid.json", "result", "log"):
-                _removed(self.folder / left)
-            _remove_unfinished(self.folder)
-            if (self.folder / "spec.json").is_dir():
-                _removed(self.folder / "spec.json")
-            write_json(self.folder / "spec.json", request)
-            # The child finds this package wherever it was started from.
-            here = str(Path(__file__).resolve().parents[2])
-            paths = [here, *filter(None, [os.environ.get("PYTHONPATH")])]
-            with (self.folder / "log").open("wb") as log:
-                child = subprocess.Popen(
-                    [sys.executable, "-P", "-m", module, str(self.folder)],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                    env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-                )
-            _children[child.pid] = child
-            _write_pid(self.folder, child.pid)
+            held = hold(self.folder)
+            if held is None:
+                return
+            try:
+                self._start(request, module, held)
+            finally:
+                os.close(held)
+
+    def _start(self, request: Request, module: str, held: int) -> None:
+        jobs = self.folder.parent
+        if limits.of_store(jobs.parent) is not None:
+            limits.check_run(jobs.parent, len(under_way(jobs)))
+        for left in ("failed.json", "cancelled", "progress.json", "pid.json", "result", "log"):
+            _removed(self.folder / left)
+        _remove_unfinished(self.folder)
+        if (self.folder / "spec.json").is_dir():
+            _removed(self.folder / "spec.json")
+        write_json(self.folder / "spec.json", request)
+        # The child finds this package wherever it was started from.
+        here = str(Path(__file__).resolve().parents[2])
+        paths = [here, *filter(None, [os.environ.get("PYTHONPATH")])]
+        command = [sys.executable, "-P", "-m", module, str(self.folder)]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+        start_process(command, self.folder, held, environment)
 
 
 def under_way(folder: Path) -> list[str]:
@@ -181,7 +187,7 @@ def under_way(folder: Path) -> list[str]:
     for path in folder.glob("*/pid.json"):
         task = path.parent
         ended = any((task / name).exists() for name in _ENDS)
-        if not ended and _live_pid(task) is not None:
+        if not ended and live_pid(task) is not None:
             found.append(_asked(task))
     return [name for _, name in sorted(found)]
 
@@ -233,7 +239,7 @@ def carry_out(folder: Path, make: Callable[[Request, Path, Report], None]) -> in
     """
     if threading.current_thread() is threading.main_thread():
         heed_signals()
-    _write_pid(folder, os.getpid())
+    write_pid(folder, os.getpid())
     report = _Reporter(folder)
     try:
         request = read_json(folder / "spec.json", strict=True)
@@ -323,7 +329,7 @@ def place(folder: Path) -> Place:
         for path in jobs.glob("*/pid.json"):
             task = path.parent
             ended = any((task / name).exists() for name in _ENDS)
-            if task != folder and (ended or _live_pid(task) is None):
+            if task != folder and (ended or live_pid(task) is None):
                 continue
             if task != folder and read_json(task / "progress.json").get("state") == "running":
                 running.append(jobs)
@@ -338,65 +344,6 @@ def _asked(folder: Path) -> tuple[int, str]:
         return (folder / "spec.json").stat().st_mtime_ns, folder.name
     except OSError:
         return sys.maxsize, folder.name
-
-
-# Processes
-
-
-def _write_pid(folder: Path, pid: int) -> None:
-    write_json(folder / "pid.json", {"pid": pid, "started": _started(pid)})
-
-
-def _started(pid: int) -> float | None:
-    """When a live process was started, in seconds; None where there is none.
-
-    Process numbers are used again; with this a stranger is not taken for the job.
-    """
-    try:
-        process = psutil.Process(pid)
-        if process.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
-            return None
-        # Linux counts from the boot, the date of which moves when the clock is set.
-        boot = psutil.boot_time() if psutil.LINUX else 0.0
-        return round(process.create_time() - boot, 2)
-    except psutil.NoSuchProcess:
-        return None
-
-
-def _live_pid(folder: Path) -> int | None:
-    """The number of the job's process if it is still there."""
-    process = read_json(folder / "pid.json")
-    pid, started = process.get("pid"), process.get("started")
-    if not isinstance(pid, int) or pid <= 1:
-        return None
-    child = _children.get(pid)
-    if child is not None and child.poll() is not None:
-        _children.pop(pid, None)
-    now = _started(pid)
-    return pid if now is not None and now == started else None
-
-
-def _signal_group(pid: int, number: int) -> None:
-    # The job leads its own group, so its number is the group's.
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, number)
-
-
-def _gone(folder: Path, seconds: float) -> bool:
-    end = time.monotonic() + seconds
-    while _live_pid(folder) is not None:
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.02)
-    return True
-
-
-def starting(folder: Path) -> filelock.BaseFileLock:
-    """Held while a job is started or cancelled, so that two tabs start one process."""
-    return filelock.FileLock(folder.with_suffix(".lock"), timeout=30)
-
-
-# Files
 
 
 def _stages(progress: dict[str, Any]) -> tuple[list[Progress], float | None]:
@@ -424,22 +371,3 @@ def _removed(path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)
-
-
-def read_json(path: Path, *, strict: bool = False) -> dict[str, Any]:
-    """A JSON object; {} where there is none, or an error if `strict`."""
-    try:
-        content = json.loads(path.read_bytes())
-        if not isinstance(content, dict):
-            raise ValueError(f"{path} holds no JSON object")
-        return content
-    except (OSError, ValueError):
-        if strict:
-            raise
-        return {}
-
-
-def write_json(path: Path, value: dict[str, Any], *, synced: bool = True) -> None:
-    """Write JSON, whole or not at all; `synced` as of `mlem_core.storage.files.replacing`."""
-    with replacing(path, private=True, synced=synced) as temporary:
-        temporary.write_bytes(json.dumps(value).encode())

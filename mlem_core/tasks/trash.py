@@ -23,9 +23,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlem_core.base.errors import InputError
+from mlem_core.storage.files import read_json, write_json
 from mlem_core.storage.store import Store
 from mlem_core.tasks import examples, notes
-from mlem_core.tasks.runner import Task, read_json, starting, under_way, write_json
+from mlem_core.tasks.processes import starting
+from mlem_core.tasks.runner import Task, under_way
 
 DAYS = 30  # a deleted analysis is kept so long,
 MOST = 100  # and so many of them at most

@@ -28,9 +28,10 @@ import filelock
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.shared import VISITORS
+from mlem_core.storage.files import read_json, write_json
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses
-from mlem_core.tasks.runner import read_json, under_way, write_json
+from mlem_core.tasks.runner import under_way
 
 TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")
 DAY = 86400.0

@@ -15,9 +15,10 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
+from mlem_core.storage.files import write_json
 from mlem_core.storage.sealed import RESULT, seal
 from mlem_core.storage.store import Store
-from mlem_core.tasks import analyses, examples, followups, runner
+from mlem_core.tasks import analyses, examples, followups, processes, runner
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +38,7 @@ def job(analysis: Analysis, tmp_path: Path) -> analyses.Job:
     name = analyses.job_id(analysis.spec)
     job = analyses.Job(name, Store(tmp_path / "store").root / "jobs" / name, analysis.spec)
     job.folder.mkdir(parents=True)
-    runner.write_json(job.folder / "spec.json", analysis.spec.to_dict())
+    write_json(job.folder / "spec.json", analysis.spec.to_dict())
     assert runner.carry_out(job.folder, analyses.make) == 0
     return job
 
@@ -81,7 +82,7 @@ def problems(job: analyses.Job, expected: Analysis, seed: int, each: int) -> Ite
 
 
 def not_repaired(job: analyses.Job, expected: Analysis, what: str) -> Iterator[str]:
-    runner.write_json(job.folder / "spec.json", expected.spec.to_dict())
+    write_json(job.folder / "spec.json", expected.spec.to_dict())
     if runner.carry_out(job.folder, analyses.make) or not same(job.analysis(), expected):
         yield f"{what}: not made again"
 
@@ -115,7 +116,7 @@ def test_a_start_clears_what_stands_in_its_way(
     def started(*asked: object, **how: object) -> None:
         raise Started
 
-    monkeypatch.setattr(runner.subprocess, "Popen", started)
+    monkeypatch.setattr(processes.subprocess, "Popen", started)
     with pytest.raises(Started):
         job.start(job.spec.to_dict(), "mlem_core.tasks.analyses")
     left = {path.name for path in job.folder.iterdir()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 import time
 from collections import Counter
@@ -13,13 +14,16 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from inputs import in_files, noise, words
 
+from mlem_core.analysis.maps import representations_of
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import each, stopped_by
 from mlem_core.base.shared import Shared, shared
 from mlem_core.models import offer, places
 from mlem_core.models.registry import ModelUnavailable, locate
+from mlem_core.storage.files import write_json
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, notes, queue, runner, trash, uploads, visitors
 from mlem_core.tasks.runner import Task
@@ -63,7 +67,7 @@ def finished(store: Store, *, stimuli: bytes = b"sentence,f\na b,1\n") -> str:
     job = store.root / "jobs" / analyses.job_id(spec)
     (job / "result").mkdir(parents=True)
     (job / "result" / "found").write_text("numbers")
-    runner.write_json(job / "spec.json", spec.to_dict())
+    write_json(job / "spec.json", spec.to_dict())
     return job.name
 
 
@@ -217,6 +221,30 @@ def test_a_link_shows_one_analysis_and_none_of_the_notes(two: tuple[Store, Store
     assert all(path.is_file() for path in files) and job.result.is_dir()
     with pytest.raises(InputError, match="to no analysis"):
         visitors.take(secret, visitors.store_of(visitors.new_token(), first.root.parents[1]))
+
+
+def test_what_was_taken_reads_its_own_files_when_its_owner_s_are_gone(
+    two: tuple[Store, Store], tmp_path: Path
+) -> None:
+    first, second = two
+    table = words(12)
+    made = in_files(tmp_path, table, {"brain": noise(len(table))}, folds=3)
+    ((_, path),) = made.representations
+    paths = [analyses.keep_upload(Path(one).read_bytes(), Path(one).name, first)
+             for one in (made.stimuli, path)]  # fmt: skip
+    spec = replace(made, stimuli=str(paths[0]), representations=(("brain", str(paths[1])),))
+    job = first.root / "jobs" / analyses.job_id(spec)
+    job.mkdir(parents=True)
+    write_json(job / "spec.json", spec.to_dict())
+    assert runner.carry_out(job, analyses.make) == 0
+    assert visitors.take(visitors.share(job.name, first), second) == job.name
+    shutil.rmtree(first.root)
+    taken = analyses.find(job.name, second)
+    assert taken is not None
+    analysis = taken.analysis()
+    assert str(first.root) not in str(analysis.spec)
+    source = representations_of(analysis, "brain", second)
+    assert len(source[0]) == len(table)
 
 
 def test_a_link_that_was_taken_back_or_guessed_shows_nothing(two: tuple[Store, Store]) -> None:

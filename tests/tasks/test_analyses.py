@@ -21,7 +21,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.data import datasets
 from mlem_core.data.stimulus_csv import write_csv
 from mlem_core.storage.store import Store
-from mlem_core.tasks import analyses, runner
+from mlem_core.tasks import analyses, processes, runner
 from mlem_core.tasks.analyses import Job
 
 
@@ -131,7 +131,7 @@ def test_cancel_ends_a_process_that_ignores_the_polite_signal(store: Store, tmp_
     )
     assert child.stdout is not None
     assert child.stdout.readline() == b"deaf\n"
-    runner._write_pid(folder, child.pid)
+    processes.write_pid(folder, child.pid)
     began = time.monotonic()
     Job(folder.name, folder, LONG).cancel()
     assert time.monotonic() - began < 2

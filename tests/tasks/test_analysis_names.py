@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.storage.files import write_json
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, examples, notes
 from mlem_core.tasks.analyses import Job
 from mlem_core.tasks.naming import derived, names
-from mlem_core.tasks.runner import write_json
 
 TWO = AnalysisSpec(stimuli="probing", models=("minilm", "mini-bert"))
 FIVE = replace(TWO, models=("minilm", "mini-bert", "mini-gpt2", "mini-mamba", "smollm2"))

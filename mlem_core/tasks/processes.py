@@ -1,0 +1,134 @@
+"""The processes of tasks: started, found again by others, ended."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import filelock
+import psutil
+
+from mlem_core.storage.files import read_json, write_json
+
+# Processes that this one started: a child that has ended stays a zombie until it is polled.
+_children: dict[int, subprocess.Popen[bytes]] = {}
+
+
+def hold(folder: Path) -> int | None:
+    """A descriptor of the folder by which its process has it for as long as it lives.
+
+    None where another process has it. The kernel lets go of it, whatever ends the process.
+    """
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    for _ in range(10):  # a look of `is_held` is over in no time
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(0.005)
+        except OSError:
+            return opened  # where nothing can be locked, `pid.json` alone has to tell
+        else:
+            return opened
+    os.close(opened)
+    return None
+
+
+def is_held(folder: Path) -> bool:
+    """Whether a process has the folder: it may not have written down yet which it is."""
+    try:
+        opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(opened)
+    return False
+
+
+def start_process(
+    command: Sequence[str], folder: Path, held: int, environment: Mapping[str, str]
+) -> None:
+    """Start a process that leads a group of its own and writes into `log`.
+
+    Parameters
+    ----------
+    held : of `hold`; the process has it from now on
+    """
+    with (folder / "log").open("wb") as log:
+        child = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env=environment,
+            pass_fds=(held,),
+        )
+    _children[child.pid] = child
+    write_pid(folder, child.pid)
+
+
+def write_pid(folder: Path, pid: int) -> None:
+    """Note which process is at a task."""
+    write_json(folder / "pid.json", {"pid": pid, "started": _started(pid)})
+
+
+def _started(pid: int) -> float | None:
+    """When a live process was started, in seconds; None where there is none.
+
+    Process numbers are used again; with this a stranger is not taken for the job.
+    """
+    try:
+        process = psutil.Process(pid)
+        if process.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
+            return None
+        # Linux counts from the boot, the date of which moves when the clock is set.
+        boot = psutil.boot_time() if psutil.LINUX else 0.0
+        return round(process.create_time() - boot, 2)
+    except psutil.NoSuchProcess:
+        return None
+
+
+def live_pid(folder: Path) -> int | None:
+    """The number of the job's process if it is still there."""
+    process = read_json(folder / "pid.json")
+    pid, started = process.get("pid"), process.get("started")
+    if not isinstance(pid, int) or pid <= 1:
+        return None
+    child = _children.get(pid)
+    if child is not None and child.poll() is not None:
+        _children.pop(pid, None)
+    now = _started(pid)
+    return pid if now is not None and now == started else None
+
+
+def signal_group(pid: int, number: int) -> None:
+    """Send a signal to a task's process and to those that it has started."""
+    # It leads its own group, so its number is the group's.
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, number)
+
+
+def gone(folder: Path, seconds: float) -> bool:
+    """Wait for a task's process to end; whether it has."""
+    end = time.monotonic() + seconds
+    while live_pid(folder) is not None:
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def starting(folder: Path) -> filelock.BaseFileLock:
+    """Held while a job is started or cancelled, so that two tabs start one process."""
+    return filelock.FileLock(folder.with_suffix(".lock"), timeout=30)
