@@ -24,22 +24,26 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from commands import contents, inputs_in
 
 from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.base.executor import Here, _current
+from mlem_core.base.worker import Big
 from mlem_core.cli.commands import main as run_command
 from mlem_core.cli.options import parser, spec_of
+from mlem_core.storage.files import write_json
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, notes, trash, uploads
-from mlem_core.tasks.runner import carry_out, write_json
+from mlem_core.tasks.runner import carry_out, under_way
 
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink"}
 CHANGES |= {"os.truncate", "os.chmod", "os.utime", "sync"}
+NOT_OURS = (".lock", "/log", os.devnull)
 SECONDS = 60  # a run that takes longer waits for a lock
 
 
@@ -64,8 +68,12 @@ def passing(event: str, details: tuple[Any, ...]) -> None:
     opening = event == "open"
     if opening:
         path, _, flags = details
-        # Locks are opened to write and stay empty; compiled code belongs to numba.
-        if isinstance(path, int) or not flags & WRITES or str(path).endswith(".lock"):
+        # Locks are opened to write and stay empty; a log, and no input, is for another process.
+        if (
+            isinstance(path, int)
+            or not flags & WRITES
+            or str(path).endswith((".lock", "/log", os.devnull))
+        ):
             return
     elif event not in CHANGES:
         return
@@ -172,12 +180,45 @@ def _spec(folder: Path) -> AnalysisSpec:
     return spec_of(parser(None).parse_args(arguments))
 
 
-def _work(folder: Path) -> None:
+def _work(folder: Path, **options: Any) -> None:
     """What a process of the app does for a job."""
     job = folder / "store" / "jobs" / "0123456789abcdef"
     job.mkdir(parents=True, exist_ok=True)
-    write_json(job / "spec.json", _spec(folder).to_dict())
+    write_json(job / "spec.json", replace(_spec(folder), **options).to_dict())
     assert (job / "result").is_dir() or carry_out(job, analyses.make) == 0
+
+
+def _start(folder: Path) -> None:
+    """What the app does for a job; its process is another, and is waited for."""
+    job = analyses.start(_spec(folder), Store(folder / "store"))
+    POINT.armed = False
+    while job.status().state in ("queued", "running") or under_way(job.folder.parent):
+        time.sleep(0.05)
+    assert job.status().state == "done", job.status()
+    shutil.copytree(job.result, folder / "found", dirs_exist_ok=True)
+
+
+def _loaded(item: Any) -> Any:
+    return item.load() if isinstance(item, Big) else item
+
+
+class Workers(Here):
+    """Stands for those of a cluster: what they do, they do in this process."""
+
+    is_here = False
+    n_workers = 2
+
+    def each_of(self, function: Any, items: Any, *more: Any) -> Any:
+        return super().each_of(function, map(_loaded, items), *more)
+
+
+def _parts(folder: Path) -> None:
+    """What workers do with layers whose pairs do not fit the memory, and who asked them."""
+    token = _current.set(Workers())
+    try:
+        _work(folder, memory=10_000 / 2**30)
+    finally:
+        _current.reset(token)
 
 
 def _upload(folder: Path) -> None:
@@ -232,6 +273,7 @@ def _careless(folder: Path) -> None:
     half.parent.rmdir()
 
 
+JOB = "store/jobs/0123456789abcdef/result"
 SCENARIOS = {
     "careless": Scenario(_careless),
     "analyze": Scenario(_analyze(), amiss=_whole),
@@ -241,7 +283,9 @@ SCENARIOS = {
     "capsule": Scenario(
         _analyze("--capsule"), lambda f: (f / "made").mkdir(), _whole, ("out", "made")
     ),
-    "worker": Scenario(_work, result=("store/jobs/0123456789abcdef/result",)),
+    "worker": Scenario(_work, result=(JOB,)),
+    "start": Scenario(_start, result=("found",)),
+    "parts": Scenario(_parts, result=(JOB,)),
     "upload": Scenario(_upload, result=("store/uploads",)),
     "deletion": Scenario(_deleted, _job, _all_there, result=()),
 }
@@ -257,6 +301,7 @@ def forked(call: Callable[[Path], Any], folder: Path, point: Point) -> tuple[int
             os.close(read)
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             os.environ["MLEM_CACHE"] = str(folder / "store")
+            os.environ["TMPDIR"] = str(folder / "tmp")
             tempfile.tempdir = str(folder / "tmp")
             signal.alarm(SECONDS)
             said = io.StringIO()

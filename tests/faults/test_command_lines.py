@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from capsules import small
 from commands import contents, inputs_in
 
 from mlem_core.cli.commands import main
@@ -102,7 +103,8 @@ def tried(
     """What is wrong, by the option and its value; `every` so many are tried."""
     folder, inputs = home
     inside = contents(folder / "in")
-    wrong, number = {}, 0
+    wrong: dict[str, str] = {}
+    number = 0
     for option in options_of(command[0]):
         for value in ODD:
             number += 1
@@ -110,8 +112,7 @@ def tried(
                 continue
             lacks = "--out" in options_of(command[0]) and option != "--out"
             needed = ["--out", "out.csv" if command[0] in ("why", "stimuli") else "out"] * lacks
-            given = inputs if command[0] in ("analyze", "why") else inputs[:2]
-            given = given if command[0] not in ("stimuli",) else []
+            given = {"lint": inputs[:2], "stimuli": [], "verify": []}.get(command[0], inputs)
             arguments = [*command, *given, *needed, f"{option}={value}"]
             said = refused(arguments, capsys)
             if said is not None:
@@ -146,9 +147,40 @@ def test_what_was_found_odd(
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize("command", ["analyze", "lint", "why", "stimuli", "audit", "multiverse"])
+@pytest.mark.parametrize(
+    "command", ["analyze", "lint", "why", "stimuli", "audit", "multiverse", "verify"]
+)
 def test_odd_values_of_every_option(
     command: str, home: tuple[Path, list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    first = {"why": ["why", "m:0", "m:1"], "stimuli": ["stimuli", str(home[0] / "in/words.csv")]}
-    assert tried(home, first.get(command, [command]), capsys) == {}
+    (home[0] / "capsule").mkdir(exist_ok=True)
+    before = {
+        "why": ["m:0", "m:1"],
+        "stimuli": [str(home[0] / "in/words.csv")],
+        # One layer and one other distance, so that each is a short run.
+        "multiverse": ["m:0", "--vary", "distance=euclidean,cosine"],
+        "verify": [str(small(home[0] / "capsule"))] if command == "verify" else [],
+    }
+    assert tried(home, [command, *before.get(command, [])], capsys) == {}
+    with capsys.disabled():
+        print(f"\n{command}: {len(options_of(command)) * len(ODD)} command lines")
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("command", ["why", "stimuli", "multiverse", "verify"])
+def test_odd_values_in_place_of_what_has_no_name(
+    command: str, home: tuple[Path, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, inputs = home
+    given = {
+        "why": [*inputs],
+        "multiverse": [*inputs, "--out", "out"],
+        "stimuli": ["--out", "o.csv"],
+    }
+    wrong = {}
+    for value in ODD:
+        first = [value, "m:1"] if command == "why" else [value]
+        said = refused([command, *given.get(command, []), "--", *first], capsys)
+        if said is not None:
+            wrong[value[:20]] = said
+    assert wrong == {}

@@ -13,7 +13,7 @@ import pytest
 from commands import ROOT
 
 QUICK = ("analyze-warm", "worker", "upload", "deletion")
-ALL = ("analyze", "bootstrap", "bootstrap-warm", "capsule", *QUICK)
+ALL = ("analyze", "bootstrap", "bootstrap-warm", "capsule", "parts", "start", *QUICK)
 
 
 def crashed(scenario: str, folder: Path, most: int) -> dict[str, Any]:
