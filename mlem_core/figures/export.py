@@ -17,6 +17,7 @@ import plotly.graph_objects as go
 
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.figures.style import INK, SIZE
+from mlem_core.storage.files import scratch
 
 FORMATS = ("pdf", "svg", "png", "html")
 # One, one and a half and two columns of Nature, and nearly those of most journals.
@@ -260,12 +261,10 @@ def image(
     on_white = go.Figure(figure)
     on_white.update_layout(paper_bgcolor="white", plot_bgcolor="white")
     options = {"format": format, "width": width, "height": height, "scale": scale}
+    one = contextlib.nullcontext() if _sharing else _browser()
     try:
-        written: bytes = kaleido.calc_fig_sync(
-            on_white.to_dict(),
-            opts=options,
-            kopts=None if _sharing else {"page_generator": _sheet()},
-        )
+        with one as how:
+            written: bytes = kaleido.calc_fig_sync(on_white.to_dict(), opts=options, kopts=how)
     except (RuntimeError, OSError, TimeoutError, ValueError) as error:
         raise InputError(
             f"the browser could not write the {format.upper()}: {' '.join(str(error).split())}"
@@ -279,23 +278,35 @@ def one_browser() -> Iterator[None]:
     global _sharing
     import kaleido
 
-    kaleido.start_sync_server(n=1, page_generator=_sheet(), silence_warnings=True)
-    _sharing = True
-    try:
-        yield
-    finally:
-        _sharing = False
-        kaleido.stop_sync_server(silence_warnings=True)
+    with _browser() as how:
+        kaleido.start_sync_server(n=1, silence_warnings=True, **how)
+        _sharing = True
+        try:
+            yield
+        finally:
+            _sharing = False
+            kaleido.stop_sync_server(silence_warnings=True)
 
 
-def _sheet() -> Any:
-    """The page on which the browser draws: without margins, which would shrink and cut a PDF, and
-    without MathJax, which would come from the network."""
+@contextlib.contextmanager
+def _browser() -> Iterator[dict[str, Any]]:
+    """How a browser is started, with a folder of its own that a kill leaves to the next one.
+
+    The page on which it draws has no margins, which would shrink and cut a PDF, and no MathJax,
+    which would come from the network.
+    """
     import kaleido
+    from choreographer.browsers.chromium import Chromium
 
     sheet = kaleido.PageGenerator(mathjax=False)
     sheet.header += "<style>@page { margin: 0 }</style>"
-    return sheet
+    if "snap" in (os.environ.get("BROWSER_PATH") or Chromium.find_browser(skip_local=False) or ""):
+        yield {"page_generator": sheet}  # sees no temporary folder, and is given another one
+        return
+    with scratch("browser") as folder:
+        page = folder / "index.html"
+        page.write_text(sheet.generate_index(), encoding="utf-8")
+        yield {"page_generator": page, "tmp_dir": folder}
 
 
 def _in_mm(svg: bytes, paper: Paper) -> bytes:
