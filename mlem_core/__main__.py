@@ -19,6 +19,11 @@ def _own_modules_first() -> None:
 
 if __name__ == "__main__":
     _own_modules_first()
+    from mlem_core.cli.room import refused
+
+    if sentence := refused():
+        print(sentence, file=sys.stderr)
+        sys.exit(2)
     try:
         # Imports take seconds; Ctrl-C ends them as it ends a command.
         from mlem_core.base.bars import heed_signals
