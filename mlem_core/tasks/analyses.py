@@ -165,9 +165,10 @@ def job_id(spec: AnalysisSpec) -> str:
 def keep_upload(data: bytes, name: str, store: Store) -> Path:
     """Keep an uploaded file under its content; the same content and name give the same path.
 
-    Raises `InputError` where a visitor of a shared server may not keep it.
+    Raises `InputError` where the store cannot be written, or a visitor may not keep it.
     """
     limits.check_upload(len(data), name, store.root)
+    store.check_writable()
     base = re.sub(r"[^\w.-]+", "_", re.split(r"[/\\]", name)[-1]).lstrip(".")[-100:] or "file"
     path = store.root / "uploads" / hashlib.sha256(data).hexdigest() / base
     if not path.is_file() or path.stat().st_size != len(data):

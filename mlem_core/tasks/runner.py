@@ -37,6 +37,7 @@ from mlem_core.base.executor import computing_on, executor, from_environment
 from mlem_core.base.typing import Progress, Report
 from mlem_core.storage.files import is_full, read_json, sync, write_json
 from mlem_core.storage.sealed import RESULT, seal, sealed
+from mlem_core.storage.store import Store
 from mlem_core.tasks import limits, queue
 from mlem_core.tasks.processes import (
     gone,
@@ -144,9 +145,10 @@ class Task:
     def start(self, request: Request, module: str) -> None:
         """Start `python -m module folder` unless the task is queued, running or done.
 
-        A failed or cancelled task starts again. Raises `InputError` where a visitor of a shared
-        server has as much as it lets each have.
+        A failed or cancelled task starts again. Raises `InputError` where the store cannot be
+        written, or a visitor of a shared server has as much as it lets each have.
         """
+        Store(self.folder.parent.parent).check_writable()
         self.folder.mkdir(parents=True, exist_ok=True)
         with starting(self.folder):
             if self.result.is_dir():

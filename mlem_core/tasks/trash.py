@@ -71,8 +71,10 @@ def delete(job_id: str, name: str, store: Store) -> Deleted:
     Raises
     ------
     InputError
-        The example, or an analysis that is not in the store (any more).
+        The example, or an analysis that is not in the store (any more), or the store cannot be
+        written.
     """
+    store.check_writable()
     if job_id == examples.ID:
         raise InputError("the example comes with the program and cannot be deleted.")
     job = Task(job_id, store.root / "jobs" / job_id)

@@ -139,11 +139,12 @@ def _training_run() -> None:
 
 
 def _models() -> None:
+    from mlem_core.base.shared import shared
     from mlem_core.models.places import offered
     from mlem_core.models.registry import MODELS
 
     names = chosen()
-    key = "form models"
+    key, or_folder = "form models", " or a folder" if shared() is None else ""
     st.session_state[key] = names
     st.multiselect(
         "Models",
@@ -152,9 +153,9 @@ def _models() -> None:
         on_change=lambda: choose(st.session_state[key]),
         accept_new_options=True,
         wrap=True,
-        placeholder="Choose, or type a hub id or a folder",
+        placeholder=f"Choose, or type a hub id{or_folder}",
         help="Models of this list, or type any id of the Hugging Face hub, with `@revision` where "
-        "it is not the latest, or a folder with a model (safetensors or GGUF).",
+        f"it is not the latest{or_folder and ', or a folder with a model (safetensors or GGUF)'}.",
     )
     with st.container(gap="xsmall"):
         for offer in offers():

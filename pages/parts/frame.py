@@ -10,6 +10,7 @@ from pathlib import Path
 import streamlit as st
 
 from mlem_core.base.errors import InputError
+from mlem_core.storage.files import is_full
 from pages.parts import choices, naming, running, sharing, tour, visitor
 from pages.parts.screens import SCREENS
 from pages.parts.wording import plain
@@ -62,12 +63,12 @@ def attempt(body: Callable[[], None]) -> None:
             body()
     except InputError as error:
         st.error(plain(error), icon=":material/error:")
-    except Exception:
+    except Exception as error:
         logging.getLogger(__name__).exception("unexpected error in a page")
-        st.error(
-            "Something unexpected happened; the log of the server has the details.",
-            icon=":material/error:",
-        )
+        said = "Something unexpected happened; the log of the server has the details."
+        if isinstance(error, OSError) and is_full(error):
+            said = "The disk of the server is full: free some space."
+        st.error(said, icon=":material/error:")
 
 
 @st.fragment

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,8 +33,13 @@ class App:
 
 
 @contextlib.contextmanager
-def served(folder: Path, **environment: str) -> Iterator[App]:
-    """The app on a free port with a store of its own; the hub cannot be reached."""
+def served(
+    folder: Path, before: Callable[[], None] | None = None, **environment: str
+) -> Iterator[App]:
+    """The app on a free port with a store of its own; the hub cannot be reached.
+
+    `before` is called in its process before it starts.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -49,7 +54,12 @@ def served(folder: Path, **environment: str) -> Iterator[App]:
     command = [sys.executable, "scripts/serve.py", "--server.port", str(port)]
     with log.open("wb") as output:
         server = subprocess.Popen(
-            command, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT
+            command,
+            cwd=ROOT,
+            env=environment,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            preexec_fn=before,
         )
     try:
         began = time.monotonic()

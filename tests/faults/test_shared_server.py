@@ -25,7 +25,7 @@ from mlem_core.models import offer, places
 from mlem_core.models.registry import ModelUnavailable, locate
 from mlem_core.storage.files import write_json
 from mlem_core.storage.store import Store
-from mlem_core.tasks import analyses, notes, queue, runner, trash, uploads, visitors
+from mlem_core.tasks import analyses, notes, processes, queue, runner, trash, uploads, visitors
 from mlem_core.tasks.runner import Task
 
 HERE = Path(__file__).parent
@@ -367,7 +367,7 @@ def test_a_run_that_takes_too_much_ends_with_a_sentence(
     task = work(visitors.store_of(visitors.new_token(), root), "greedy", **request_)
     status = until(task, "failed", "done")
     assert says in status.message and status.message.endswith(".")
-    assert not list(task.folder.glob("unfinished-*"))
+    assert processes.gone(task.folder, 10) and not list(task.folder.glob("unfinished-*"))
     # One's own server lets it.
     own = work(Store(root), "own", **{**request_, "seconds": 0})
     until(own, "done")
