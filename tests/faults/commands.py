@@ -35,13 +35,17 @@ def command(
     folder: Path,
     package: Path = ROOT,
     before: Callable[[], None] | None = None,
+    through: Sequence[str] = (),
     **environment: str,
 ) -> subprocess.CompletedProcess[bytes]:
-    """`python -m mlem_core ARGUMENTS` in a folder, with nothing in the environment but this."""
+    """`python -m mlem_core ARGUMENTS` in a folder, with nothing in the environment but this.
+
+    `through` is a command that starts another one.
+    """
     # Python itself leaves half of a compiled module where the disk is full, and trusts it.
     least = {"PATH": os.environ["PATH"], "PYTHONPATH": str(package), "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run(
-        [sys.executable, "-m", "mlem_core", *arguments],
+        [*through, sys.executable, "-m", "mlem_core", *arguments],
         cwd=folder,
         env={**least, **environment},
         capture_output=True,

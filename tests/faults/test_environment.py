@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import signal
 import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,57 @@ def test_what_is_compiled_is_kept_where_it_can_be(read_only: Path) -> None:
     (Path(own) / "compiled").chmod(0o777)
     (error,) = compiled_and_kept(Path(site), **more)
     assert "MLEM_CACHE" in error and error.startswith("mlem_core.base.errors.InputError: ")
+
+
+NOBODY = ("unshare", "-U", "--map-user=12345", "--map-group=12345")
+
+
+@pytest.mark.parametrize("home", [None, "/proc/nowhere"])
+def test_a_user_whom_the_system_does_not_know(read_only: Path, home: str | None) -> None:
+    if subprocess.run([*NOBODY, "true"], stderr=subprocess.DEVNULL).returncode:
+        pytest.skip("this system lets no process have users of its own")
+    options = inputs_in(read_only / "in")
+    for name in ("tmp", "work"):
+        (read_only / name).mkdir()
+    around = {"TMPDIR": str(read_only / "tmp")} | ({"HOME": home} if home else {})
+    work, site = read_only / "work", read_only / "site"
+    done = command(["analyze", *options, "--out", "out"], work, site, through=NOBODY, **around)
+    assert done.returncode == 0, done.stderr.decode()
+    assert set(contents(work / "out")) >= TABLES
+    assert [path.name for path in (read_only / "tmp").iterdir()] == ["mlem-12345"]
+
+
+GB = 2**30
+ENOUGH = [
+    ("RLIMIT_NOFILE", 16), ("RLIMIT_AS", 3 * GB), ("RLIMIT_DATA", GB), ("RLIMIT_NPROC", 2),
+    ("RLIMIT_STACK", 2**18), ("RLIMIT_CORE", 0), ("RLIMIT_MEMLOCK", 0), ("RLIMIT_NICE", 0),
+]  # fmt: skip
+TOO_LITTLE = [
+    ("RLIMIT_NOFILE", 10, "may have 10 open files (ulimit -n); expected at least 16"),
+    ("RLIMIT_AS", 2 * GB, "may have 2 GB of addresses (ulimit -v); expected at least 3"),
+    ("RLIMIT_DATA", GB // 4, "may have 0.25 GB of memory (ulimit -d); expected at least 1"),
+]
+
+
+def limited(name: str, most: int) -> Callable[[], None]:
+    kind = getattr(resource, name)
+    return lambda: resource.setrlimit(kind, (most, most))
+
+
+@pytest.mark.parametrize(("name", "most", "said"), TOO_LITTLE)
+def test_limits_that_are_too_low_are_said(tmp_path: Path, name: str, most: int, said: str) -> None:
+    done = command(["--help"], tmp_path, before=limited(name, most))
+    assert (done.returncode, done.stderr.decode()) == (2, f"this process {said}.\n")
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("more", [(), ("--bootstrap", "20")])
+@pytest.mark.parametrize(("name", "most"), ENOUGH)
+def test_under_low_limits(tmp_path: Path, name: str, most: int, more: tuple[str, ...]) -> None:
+    arguments = ["analyze", *inputs_in(tmp_path / "in"), *more, "--out", "out"]
+    store = str(tmp_path / "store")
+    done = command(arguments, tmp_path, before=limited(name, most), MLEM_CACHE=store)
+    assert done.returncode == 0, done.stderr.decode()
 
 
 @pytest.mark.parametrize(
@@ -210,3 +262,29 @@ def test_a_signal_leaves_nothing(tmp_path: Path, number: int, status: int) -> No
     assert (running.returncode, said) == (status, b"stopped\n")
     assert not any(unfinished.iterdir())
     assert not any((tmp_path / "tmp").iterdir()) and not any((tmp_path / "work").iterdir())
+
+
+DRAWN = """
+import os, signal, sys
+import plotly.graph_objects as go
+from mlem_core.figures.export import as_file, one_browser
+with one_browser():
+    as_file(go.Figure(), "png")
+    print(*os.listdir(os.environ["TMPDIR"]), flush=True)
+    if sys.argv[1] == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_killed_drawing_leaves_goes_with_the_next(tmp_path: Path) -> None:
+    around = {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
+    for way in ("killed", "ended"):
+        drawn = subprocess.run(
+            [sys.executable, "-c", DRAWN, way],
+            env={**os.environ, **around},
+            capture_output=True,
+            text=True,
+        )
+        assert drawn.returncode == (0 if way == "ended" else -signal.SIGKILL), drawn.stderr
+        assert ".mlem-browser-" in drawn.stdout
+    assert not any(tmp_path.iterdir())

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
 import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from commands import command, contents, inputs_in
+from commands import ROOT, command, contents, inputs_in
 
 
 def with_at_most(size: int):
@@ -50,3 +54,19 @@ def test_a_disk_that_is_full_at_any_size(
     tmp_path: Path, size: int, warm: bool, more: tuple[str, ...]
 ) -> None:
     tried(tmp_path, size, warm, *more)
+
+
+@pytest.mark.faults
+def test_a_disk_of_any_size(tmp_path: Path) -> None:
+    if subprocess.run(["unshare", "-m", "true"], stderr=subprocess.DEVNULL).returncode:
+        pytest.skip("only root may mount a disk for one process")
+    sizes = [str(size) for size in range(4, 300, 4)]
+    script = str(Path(__file__).with_name("small_disk.py"))
+    done = subprocess.run(
+        ["unshare", "-m", sys.executable, script, str(tmp_path / "x"), *sizes],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == {}
