@@ -108,6 +108,13 @@ def feed(
     return fates
 
 
+def none_fails(fates: Fates, what: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Say what became of all files, and fail where one of them did what it should not."""
+    with capsys.disabled():
+        print(f"\n{what}: {fates.line()}; {dict(fates.kinds)}")
+    assert not fates.failures, fates.failures
+
+
 def no_sentence(text: str) -> str:
     """What keeps a message from being one sentence; "" for nothing."""
     if len(text.splitlines()) != 1 or _UNSEEN.search(text):

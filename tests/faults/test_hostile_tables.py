@@ -8,7 +8,7 @@ from pathlib import Path
 import hostile_tables
 import numpy as np
 import pytest
-from feeding import feed, no_sentence
+from feeding import feed, no_sentence, none_fails
 from hostile_tables import BANK, PLAIN
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -86,9 +86,7 @@ def test_all_files(tmp_path, monkeypatch, capsys, what):
     if what == "tables":
         files += hostile_tables.swelling()
     fates = feed(files, read, plain, tmp_path, monkeypatch)
-    with capsys.disabled():
-        print(f"\n{what}: {fates.line()}; {dict(fates.kinds)}")
-    assert not fates.failures, fates.failures
+    none_fails(fates, what, capsys)
 
 
 @settings(max_examples=60)
