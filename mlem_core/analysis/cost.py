@@ -29,6 +29,7 @@ PER_STEP = 2e-4  # the same where a block goes token by token
 PER_PAIR = 8e-8  # of a pair in a layer, of all pairs: distances, ranks, sums by pattern
 PER_SOME = 1.5e-7  # of a pair of a budget of them, which are computed one by one ...
 PER_UNIT = 2.5e-10  # ... and for each unit
+PER_SQUARE = 2.5e-9  # of a cell and two weights in a layer: the normal equations
 # Bytes of a cell (pattern and block) in the table of a layer, and for each fold.
 PER_CELL, PER_CELL_AND_FOLD = 6.0, 2.4
 HEADER = 128  # bytes of an .npy file before the numbers
@@ -96,6 +97,9 @@ def cost_of(
         widths = [(known or UNKNOWN).width for known in models.values()]
         each = PER_SOME + PER_UNIT * (max(widths) if widths else UNKNOWN.width)
         seconds += each * budget * n_layers
+    n_features = len(stimuli.features)
+    n_weights = n_features * (n_features + 1) // 2 if spec.interactions else n_features
+    seconds += PER_SQUARE * n_cells * n_weights**2 * n_layers
     per_cell = PER_CELL + PER_CELL_AND_FOLD * spec.folds
     # In the store of parts, and in the analysis.
     n_bytes += 2 * n_layers * n_cells * per_cell

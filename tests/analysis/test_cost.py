@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -55,6 +56,8 @@ def test_more_takes_more(tmp_path):
     wide = cost_of(spec, stimuli, 1000, {"a": Shape(6, 768)}, n_fetched=7)
     unknown = cost_of(spec, stimuli, 1000, {"a": None})
     files = cost_of(spec, stimuli, 1000, {}, files=[2, 3])
+    products = cost_of(replace(spec, interactions=True), stimuli, 10**6, {}, files=[2, 3])
+    assert products.seconds > 10 * cost_of(spec, stimuli, 10**6, {}, files=[2, 3]).seconds
     assert small.seconds < slow.seconds and small.n_bytes == slow.n_bytes
     assert small.seconds < wide.seconds < unknown.seconds
     assert wide.n_fetched == 7 and small.n_layers == 7
