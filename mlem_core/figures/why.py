@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -53,68 +55,86 @@ def waterfall(
     values = terms["value"].to_numpy(dtype=np.float64)
     ends = np.cumsum(values)
     whole = float(ends[-1]) if len(ends) else 0.0
-    figure = go.Figure()
-    for i, end in enumerate(ends):
-        # The thin line along which the sum goes on into the next row.
-        figure.add_shape(
-            type="line",
-            x0=end,
-            x1=end,
-            y0=i - 0.36,
-            y1=i + 1.36,
-            line={"color": LINE, "width": 1},
-            layer="below",
-        )
     bars = _term_bars(terms, ends, features)
-    figure.add_trace(bars)
-    figure.add_trace(
-        go.Bar(
-            orientation="h",
-            y=[len(terms)],
-            x=[whole],
-            width=0.72,
-            marker={"color": "rgba(0,0,0,0)", "line": {"width": 2, "color": GREY}},
-            hovertext=[f"<b>{total}</b><br>{as_number(whole)}"],
-            hoverinfo="text",
-            name="total",
-            showlegend=False,
-        )
-    )
     reach = np.concatenate([[0.0], ends])
-    if bars.error_x.array is not None:
-        reach = np.concatenate([reach, ends + bars.error_x.array, ends - bars.error_x.arrayminus])
+    error = bars["error_x"]
+    if error is not None:
+        reach = np.concatenate([reach, ends + error["array"], ends - error["arrayminus"]])
+    low, high = float(reach.min()), float(reach.max())
     span = float(np.ptp(reach)) or 1.0
-    edge = float(reach.max()) + 0.03 * span
-    for row, value in enumerate([*values, whole]):
-        figure.add_annotation(
-            x=edge,
-            y=row,
-            text=("+" if row < len(terms) and value >= 0 else "") + as_number(value),
-            showarrow=False,
-            xanchor="left",
-            font={"size": SIZE},
-        )
-    quiet(figure, height=100 + 34 * (len(terms) + 1))
-    figure.update_layout(barmode="overlay", bargap=0.2, margin_t=16)
-    figure.update_yaxes(
-        tickvals=list(range(len(terms) + 1)),
-        ticktext=[
+    edge = high + 0.03 * span
+    layout = copy.deepcopy(_quiet_layout(100 + 34 * (len(terms) + 1)))
+    layout |= {
+        "barmode": "overlay",
+        "bargap": 0.2,
+        "shapes": [_goes_on(row, float(end)) for row, end in enumerate(ends)],
+        "annotations": [
+            _number_beside(row, edge, value, signed=row < len(terms))
+            for row, value in enumerate([*values, whole])
+        ],
+    }
+    layout["margin"]["t"] = 16
+    layout["yaxis"] |= {
+        "tickvals": list(range(len(terms) + 1)),
+        "ticktext": [
             *feature_labels([str(term) for term in terms["term"]], LEGEND),
             f"<b>{total}</b>",
         ],
-        range=[len(terms) + 0.6, -0.6],
-        showgrid=False,
-        zeroline=False,
-    )
-    figure.update_xaxes(
+        "range": [len(terms) + 0.6, -0.6],
+        "showgrid": False,
+        "zeroline": False,
+    }
+    layout["xaxis"] |= {
         # No line of the grid goes through the numbers on the right.
-        tickvals=_ticks(float(reach.min()), float(reach.max())),
-        zeroline=True,
-        showgrid=True,
-        range=[float(reach.min()) - 0.04 * span, edge + 0.14 * span],
-        title_text="contribution",
-    )
-    return figure
+        "tickvals": _ticks(low, high),
+        "zeroline": True,
+        "showgrid": True,
+        "range": [low - 0.04 * span, edge + 0.14 * span],
+    }
+    layout["xaxis"]["title"]["text"] = "contribution"
+    # Checking each property would take most of the time; the tests check them.
+    return go.Figure([bars, _total_bar(len(terms), whole, total)], layout, _validate=False)
+
+
+@functools.lru_cache(maxsize=16)
+def _quiet_layout(height: int) -> dict[str, Any]:
+    figure = go.Figure()
+    quiet(figure, height=height)
+    layout: dict[str, Any] = figure.to_plotly_json()["layout"]
+    return layout
+
+
+def _goes_on(row: int, end: float) -> dict[str, Any]:
+    """The thin line along which the sum goes on into the next row."""
+    at = {"x0": end, "x1": end, "y0": row - 0.36, "y1": row + 1.36}
+    return {"type": "line", **at, "line": {"color": LINE, "width": 1}, "layer": "below"}
+
+
+def _number_beside(row: int, x: float, value: float, *, signed: bool) -> dict[str, Any]:
+    """The number of a row, to the right of all bars."""
+    return {
+        "x": x,
+        "y": row,
+        "text": ("+" if signed and value >= 0 else "") + as_number(value),
+        "showarrow": False,
+        "xanchor": "left",
+        "font": {"size": SIZE},
+    }
+
+
+def _total_bar(row: int, whole: float, total: str) -> dict[str, Any]:
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "y": [row],
+        "x": [whole],
+        "width": 0.72,
+        "marker": {"color": "rgba(0,0,0,0)", "line": {"width": 2, "color": GREY}},
+        "hovertext": [f"<b>{total}</b><br>{as_number(whole)}"],
+        "hoverinfo": "text",
+        "name": "total",
+        "showlegend": False,
+    }
 
 
 def _ticks(low: float, high: float) -> list[float]:
@@ -128,7 +148,7 @@ def _ticks(low: float, high: float) -> list[float]:
     return [round(step * k, 12) for k in range(first, last + 1)]
 
 
-def _term_bars(terms: pd.DataFrame, ends: np.ndarray, features: Sequence[str]) -> go.Bar:
+def _term_bars(terms: pd.DataFrame, ends: np.ndarray, features: Sequence[str]) -> dict[str, Any]:
     """A bar a term, each from where the one before it ended, with its interval where known."""
     values = terms["value"].to_numpy(dtype=np.float64)
     colors = feature_colors(features)
@@ -152,24 +172,25 @@ def _term_bars(terms: pd.DataFrame, ends: np.ndarray, features: Sequence[str]) -
             "width": 4,
             "color": LINE,
         }
-    return go.Bar(
-        orientation="h",
-        y=np.arange(len(terms)),
-        x=values,
-        base=np.concatenate([[0.0], ends[:-1]]),
-        width=0.72,
-        marker={
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "y": np.arange(len(terms)),
+        "x": values,
+        "base": np.concatenate([[0.0], ends[:-1]]),
+        "width": 0.72,
+        "marker": {
             "color": [faded(colors.get(term, GREY), 0.85) for term in terms["term"]],
             "line": {"width": 0},
             "pattern": {"shape": ["/" if t == UNEXPLAINED else "" for t in terms["term"]]},
         },
-        error_x=error,
-        customdata=terms["term"].to_numpy(dtype=object),
-        hovertext=hover,
-        hoverinfo="text",
-        name="terms",
-        showlegend=False,
-    )
+        "error_x": error,
+        "customdata": terms["term"].to_numpy(dtype=object),
+        "hovertext": hover,
+        "hoverinfo": "text",
+        "name": "terms",
+        "showlegend": False,
+    }
 
 
 def term_matrices(terms: dict[str, pd.DataFrame], across: int = 3) -> go.Figure:

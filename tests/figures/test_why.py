@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pandas as pd
+import plotly.graph_objects as go
 import pytest
 
 from mlem_core import figures
@@ -33,6 +34,19 @@ def test_a_waterfall_runs_from_0_to_the_similarity() -> None:
     red, green, blue = (int(colors["tense"][i : i + 2], 16) for i in (1, 3, 5))
     assert bars.marker.color[0].startswith(f"rgba({red},{green},{blue}")
     assert figure.data[0].error_x.array is None
+
+
+@pytest.mark.parametrize("interval", [False, True])
+def test_a_waterfall_is_what_plotly_takes_when_it_checks_it(interval: bool) -> None:
+    drawn = json.loads(figures.waterfall(terms_of(interval), FEATURES).to_json())
+    assert json.loads(go.Figure(drawn).to_json()) == drawn
+
+
+def test_a_waterfall_shares_nothing_with_the_one_before_it() -> None:
+    before = figures.waterfall(terms_of(), FEATURES)
+    drawn = before.to_json()
+    before.update_layout(margin_t=99, xaxis_title_text="changed").update_yaxes(range=[0, 1])
+    assert figures.waterfall(terms_of(), FEATURES).to_json() == drawn
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.013, -0.4, 250.0, 0.0, np.nan])
