@@ -88,6 +88,11 @@ class StimulusSet:
         """Whether a stimulus is a word in its sentence or a whole sentence."""
         return "sentence" if self.word_index is None else "word"
 
+    @cached_property
+    def has_missing(self) -> bool:
+        """Whether a feature has a missing value."""
+        return any(self.table[feature.name].hasnans for feature in self.features)
+
     @property
     def sentences(self) -> list[str]:
         """The sentence of each stimulus."""

@@ -270,6 +270,7 @@ def _matrix_traces(of: Grid, matrix: _Matrix, *, dots: bool) -> list[dict[str, A
     labels = layer_labels(of.layers, _IN_FULL)
     names = [f"{model_name(one[0])} {own}" for one, own in zip(of.layers, labels, strict=True)]
     cells = list(itertools.product(range(n), repeat=2))  # row by row
+    layers = np.array(of.layers, dtype=object)
     reasons = [flags.get((of.layers[row], of.layers[column]), "") for row, column in cells]
     values = as_numbers(matrix.values[np.ix_(of.rows, of.rows)].ravel())
     more = matrix.hover[np.ix_(of.rows, of.rows)].ravel()
@@ -292,12 +293,15 @@ def _matrix_traces(of: Grid, matrix: _Matrix, *, dots: bool) -> list[dict[str, A
         "marker": {"symbol": "square", "size": 9, "opacity": 0},
         "selected": {"marker": {"opacity": 0}},
         "unselected": {"marker": {"opacity": 0}},
-        "customdata": [(*of.layers[row], *of.layers[column]) for row, column in cells],
-        "hovertext": [
-            f"{names[row]} and {names[column]}<br>{measure.unit} = {text}{told}"
-            + (f"<br>audit: {wrapped(why)}" if why else "")
-            for (row, column), text, told, why in zip(cells, values, more, reasons, strict=True)
-        ],
+        # Arrays: Plotly copies every item of a list, several times.
+        "customdata": np.hstack((np.repeat(layers, n, axis=0), np.tile(layers, (n, 1)))),
+        "hovertext": np.array(
+            [
+                f"{names[row]} and {names[column]}<br>{measure.unit} = {text}{told}"
+                + (f"<br>audit: {wrapped(why)}" if why else "")
+                for (row, column), text, told, why in zip(cells, values, more, reasons, strict=True)
+            ]
+        ),
         "hoverinfo": "text",
         "showlegend": False,
         "name": f"cells {measure.title}",

@@ -67,7 +67,7 @@ def waterfall(
     layout |= {
         "barmode": "overlay",
         "bargap": 0.2,
-        "shapes": [_goes_on(row, float(end)) for row, end in enumerate(ends)],
+        "shapes": [_goes_on(row, end) for row, end in enumerate(ends.tolist())],
         "annotations": [
             _number_beside(row, edge, value, signed=row < len(terms))
             for row, value in enumerate([*values, whole])
@@ -177,7 +177,7 @@ def _term_bars(terms: pd.DataFrame, ends: np.ndarray, features: Sequence[str]) -
         "orientation": "h",
         "y": np.arange(len(terms)),
         "x": values,
-        "base": np.concatenate([[0.0], ends[:-1]]),
+        "base": [0.0, *ends[:-1].tolist()],
         "width": 0.72,
         "marker": {
             "color": [faded(colors.get(term, GREY), 0.85) for term in terms["term"]],

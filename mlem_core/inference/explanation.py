@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -99,7 +100,7 @@ class Explanation:
             return None
         return own.sort_values("value", ascending=False, kind="stable")
 
-    @property
+    @cached_property
     def headline(self) -> str:
         """What the two layers have most in common, in one or two short sentences.
 
@@ -122,7 +123,7 @@ class Explanation:
             return f"{text} None of it is explained {features}"
         return f"{text} {_share(rest)} of it is not explained {features}"
 
-    @property
+    @cached_property
     def how_sure(self) -> str:
         """What other stimuli would change, in a sentence; empty without intervals."""
         if "lower" not in self.whole:
@@ -137,7 +138,7 @@ class Explanation:
         )
         return f"How sure: {self.others} would put {bounds} (95 % intervals)."
 
-    @property
+    @cached_property
     def sentence(self) -> str:
         """The explanation in words, with intervals if it has them."""
         return _in_a_sentence(self)

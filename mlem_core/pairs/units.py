@@ -11,6 +11,7 @@ An item is a word, or what the column `item` of the stimuli says.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -40,9 +41,13 @@ class Units:
     @classmethod
     def of(cls, stimuli: StimulusSet) -> Units:
         """Those of some stimuli."""
-        items = stimuli.items
-        n_items = 0 if items is None else len(np.unique(items))
-        return cls(len(np.unique(stimuli.groups)), n_items, stimuli.item_name)
+        known = _known.get(stimuli)
+        if known is None:
+            items = stimuli.items
+            n_items = 0 if items is None else len(np.unique(items))
+            known = cls(len(np.unique(stimuli.groups)), n_items, stimuli.item_name)
+            _known[stimuli] = known
+        return known
 
     @property
     def two_way(self) -> bool:
@@ -85,6 +90,10 @@ class Units:
         what = "sentences" if folds_over == "sentences" else f"{self.item}s"
         part = "part of the folds" if folds_over == "both" else "fold"
         return f"{what} of the same {part} and of as many stimuli"
+
+
+# A page asks for them many times.
+_known: WeakKeyDictionary[StimulusSet, Units] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)

@@ -220,12 +220,10 @@ def basis(analysis: Analysis, selection: Selection, results: Results, coding: st
     ----------
     coding : of the features, see `mlem_core.pairs.columns.coding`
     """
-    names = [feature.name for feature in analysis.stimuli.features]
-    missing = analysis.stimuli.table[names].isna().to_numpy().any()
     fitted = in_words.fitted(
         estimator_named(selection.estimator).caption,
         selection.interactions,
-        analysis.spec.missing if missing else None,
+        analysis.spec.missing if analysis.stimuli.has_missing else None,
         coding,
     )
     counts = results.n_stimuli, results.n_pairs, results.n_folds

@@ -74,7 +74,8 @@ def _went_back() -> bool:
 
 def _query() -> Query:
     """What the URL says of the choices."""
-    said = ((name, tuple(st.query_params.get_all(name))) for name in sorted(NAMES))
+    there = sorted({*NAMES} & {*st.query_params})
+    said = ((name, tuple(st.query_params.get_all(name))) for name in there)
     return tuple((name, values) for name, values in said if values)
 
 

@@ -12,8 +12,10 @@ from pages.parts import audited, background, naming, stored, uncertainty
 from pages.parts.wording import plain
 
 if TYPE_CHECKING:
+    from mlem_core.base.typing import Layer
     from mlem_core.inference.explanation import Explanation
-    from mlem_core.robustness.finding import Finding
+    from mlem_core.robustness.audit_tables import Audit
+    from mlem_core.robustness.finding import Checked, Finding
     from mlem_core.tasks.followups import Followup
     from pages.parts.view import View
 
@@ -38,7 +40,7 @@ class Explained:
     task: Followup
 
 
-@st.cache_data(max_entries=64, show_spinner=False)
+@st.cache_data(max_entries=512, show_spinner=False)
 def _explanation(job_id: str, a: str, b: str, features: tuple[str, ...]) -> Explanation:
     from mlem_core.inference.explanation import explain
 
@@ -92,9 +94,18 @@ def finding(view: View, a: str, b: str) -> Finding:
 
 def checked(view: View, why: Explanation) -> Finding:
     """An explanation with what the audit says of it."""
-    from mlem_core.robustness.finding import Finding, check
+    from mlem_core.robustness.finding import Checked, Finding
 
-    return Finding(why, check(audited.audit(view), *why.layers))
+    audit = audited.audit(view)
+    return Finding(why, Checked() if audit is None else _check(view.job_id, *why.layers, audit))
+
+
+# The same whichever features are kept.
+@st.cache_resource(max_entries=256, show_spinner=False)
+def _check(job_id: str, a: Layer, b: Layer, _audit: Audit) -> Checked:
+    from mlem_core.robustness.finding import check
+
+    return check(_audit, a, b)
 
 
 def in_words(view: View, finding: Finding) -> None:

@@ -9,7 +9,6 @@ import streamlit as st
 
 from mlem_core.base.text import listed
 from pages.parts import background, choices, method, naming, stored
-from pages.parts.view import has_missing
 from pages.parts.wording import plain
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ def values_to_tell_apart(job_id: str) -> tuple[str, ...]:
 
 def choose(job_id: str, analysis: Analysis) -> dict[str, Any]:
     """What is chosen other than in the analysis: entries of its `AnalysisSpec`."""
-    none = not has_missing(analysis)
+    none = not analysis.stimuli.has_missing
     missing = method.missing(
         "No value is missing here." if none else f"What an empty cell means. {HOW}",
         "cells",

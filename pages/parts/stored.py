@@ -6,7 +6,7 @@ import re
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from mlem_core.tasks.analyses import Job
 
 EXAMPLE = "example"  # `mlem_core.tasks.examples.ID`, without its imports
+
+# How a cache tells selections apart: Streamlit would look through all layers, in milliseconds.
+SELECTIONS: Any = {"mlem_core.analysis.selection.Selection": repr}
 
 # Opened stores, and when: asked for a hundred times a page, and looked through now and then.
 _OFTEN = 3600.0  # seconds

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MOST_PREFETCHED = 12
 
 
-@st.cache_resource(max_entries=256, show_spinner=False)
+@st.cache_resource(max_entries=256, show_spinner=False, hash_funcs=stored.SELECTIONS)
 def _results(job_id: str, selection: Selection, _analysis: Analysis) -> Results | None:
     """The tables; None where they take long and are not kept yet."""
     from mlem_core.analysis import cached_fits
@@ -154,12 +154,6 @@ class View:
         from mlem_core.report.figures import held_out
 
         return held_out(self.analysis)
-
-
-def has_missing(analysis: Analysis) -> bool:
-    """Whether a feature of the analysis has a missing value."""
-    names = [feature.name for feature in analysis.stimuli.features]
-    return bool(analysis.stimuli.table[names].isna().to_numpy().any())
 
 
 def two_layers(view: View) -> tuple[str, str]:

@@ -108,6 +108,12 @@ def test_all_kinds_of_numbers_are_ordered_and_missing_stays_missing():
     assert nominal.values("f").tolist() == ["-1.5", "2", "1000", "0.5", None, "0"]
 
 
+@pytest.mark.parametrize(("row", "missing"), [("c,3,x,", False), ("c,,x,", True), ("c,3,,", True)])
+def test_whether_a_feature_has_a_missing_value(row, missing):
+    stimuli = read_csv(f"sentence,f,g,_note\na,1,x,\nb,2,y,\n{row}\n".encode())
+    assert stimuli.has_missing is missing
+
+
 @pytest.mark.parametrize("text", ["1_000", "0x10", "١٢", "1,5", "one"])
 def test_what_only_looks_like_a_number_is_nominal(text):
     data = f'sentence,f\na,"{text}"\nb,1\n'.encode()

@@ -41,6 +41,14 @@ def case():
     return features, layers, replace(pairs, items=ITEMS)
 
 
+def test_what_there_is_of_each_kind_is_that_of_the_stimuli_that_are_asked_for():
+    table = {"sentence": ["a b", "a c", "d b"], "word_index": [0, 0, 1], "f": ["x", "y", "x"]}
+    both = from_frame(pd.DataFrame(table), "three words")
+    first = both.take(np.array([0, 1]))
+    for _ in range(2):  # the second time from memory
+        assert Units.of(both) == Units(3, 2) and Units.of(first) == Units(2, 1)
+
+
 def looped(statistic):
     """V_sentence + V_item - V_both of a statistic of the rows that stay, one unit at a time."""
     found = {}

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 
 import numpy as np
@@ -40,6 +41,20 @@ def test_it_is_what_its_constants_say(example, tmp_path):
     contents = job.contents()
     assert contents.n_layers == len(example.layers) and contents.notices == ()
     assert job.asked_at is None
+
+
+def test_its_digest_is_that_of_the_file_as_it_is_now(tmp_path, monkeypatch):
+    monkeypatch.setattr(examples, "FOLDER", tmp_path)
+    assert examples.digest() == ""
+    path = tmp_path / "result" / "analysis.json"
+    path.parent.mkdir()
+    for content in (b"one", b"two", b"one", b"three"):
+        new = path.with_suffix(".new")
+        new.write_bytes(content)
+        new.replace(path)
+        assert examples.digest() == hashlib.sha256(content).hexdigest()
+    path.unlink()
+    assert examples.digest() == ""
 
 
 def test_its_intervals_and_audit_are_there_on_a_machine_that_ran_nothing(example, tmp_path):
