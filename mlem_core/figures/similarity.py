@@ -329,11 +329,13 @@ def _interval_texts(table: pd.DataFrame | None, names: pd.Index, measure: str) -
     if table is None:
         return texts
     place = {name: at for at, name in enumerate(names)}
-    for _, row in table.iterrows():
-        low, high = (as_number(row[f"{measure}_{end}"]) for end in ("lower", "upper"))
-        text = f"<br>95 % interval {low} to {high}"
-        if f"{measure}_p_corrected" in row.index:
-            text += f"<br>other than 0: p {as_p(row[f'{measure}_p_corrected'])} (corrected)"
-        a, b = place[row["layer_a"]], place[row["layer_b"]]
+    low, high = (as_numbers(table[f"{measure}_{end}"].to_numpy()) for end in ("lower", "upper"))
+    told = [f"<br>95 % interval {a} to {b}" for a, b in zip(low, high, strict=True)]
+    if f"{measure}_p_corrected" in table:
+        p = table[f"{measure}_p_corrected"].tolist()
+        more = (f"<br>other than 0: p {as_p(one)} (corrected)" for one in p)
+        told = [text + test for text, test in zip(told, more, strict=True)]
+    for one, other, text in zip(table["layer_a"], table["layer_b"], told, strict=True):
+        a, b = place[one], place[other]
         texts[a, b] = texts[b, a] = text
     return texts
