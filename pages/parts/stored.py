@@ -127,6 +127,11 @@ def name_of(job: Job) -> str:
     return names().get(job.id) or naming.derived(job)
 
 
+def place(job_id: str) -> str:
+    """Where an analysis is: in whose store, and under which id; InputError as `find_job`."""
+    return str(find_job(job_id).folder)
+
+
 def open_analysis(job_id: str) -> Analysis:
     """A finished analysis, loaded once for all windows; InputError as `find_job`."""
     job = find_job(job_id)

@@ -2,21 +2,41 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import streamlit as st
 
 from mlem_core.report import captions
-from pages.parts import audited, exporting, naming
+from pages.parts import audited, exporting, naming, stored
 from pages.parts.exporting import Panel
 from pages.parts.view import View
 from pages.parts.wording import plain
 
+if TYPE_CHECKING:
+    import pandas as pd
+    from plotly.graph_objects import Figure
 
-def show(view: View) -> None:
-    """What the audit says of every layer, or the button that makes it."""
+    from mlem_core.base.labels import Names
+    from mlem_core.robustness.audit_tables import Audit
+
+
+# The same for everyone who looks at the analysis, whichever features are kept.
+@st.cache_resource(max_entries=8, show_spinner=False)
+def _said(
+    place: str, called: str, _names: Names, _audit: Audit
+) -> tuple[pd.DataFrame, list[str], Figure]:
+    """The flags of an audit, what they say, and its map; `called` stands for the names."""
     from mlem_core import figures
     from mlem_core.robustness.flags import flags, marked, summary
     from mlem_core.robustness.variants import CONTROL, SAYS
 
+    flagged = flags(_audit, _names)
+    drawn = figures.audit_map(_audit.layers, _audit.changes, marked(flagged), SAYS, CONTROL)
+    return flagged, summary(_audit, _names), drawn
+
+
+def show(view: View) -> None:
+    """What the audit says of every layer, or the button that makes it."""
     audit = audited.audit(view)
     if audit is None:
         st.markdown(
@@ -26,13 +46,14 @@ def show(view: View) -> None:
         )
         audited.offer(view)
         return
-    flagged = flags(audit, naming.now())
+    names = naming.now()
+    flagged, summary, drawn = _said(stored.place(view.job_id), repr(names), names, audit)
     with st.container(border=True):
-        st.markdown("\n".join(f"- {plain(one)}" for one in summary(audit, naming.now())))
+        st.markdown("\n".join(f"- {plain(one)}" for one in summary))
     for notice in audit.notices:
         st.caption(plain(notice))
     Panel(
-        figures.audit_map(audit.layers, audit.changes, marked(flagged), SAYS, CONTROL),
+        drawn,
         audit.layers,
         "audit",
         captions.audit(len(view.analysis.stimuli), view.analysis.tables.n_pairs),

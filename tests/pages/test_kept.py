@@ -7,14 +7,22 @@ from typing import Any
 
 import pytest
 
+from mlem_core import figures
 from mlem_core.analysis.selection import Selection
+from mlem_core.base.labels import Names
+from mlem_core.figures.naming import naming
 from mlem_core.inference.explanation import explain
-from mlem_core.robustness import audit
+from mlem_core.robustness import audit, multiverse
+from mlem_core.robustness.claims import Claim, by_choice, curve
 from mlem_core.robustness.finding import Checked, check
+from mlem_core.robustness.flags import flags, marked, summary
+from mlem_core.robustness.variants import CONTROL, SAYS
 from mlem_core.storage.store import Store
 from mlem_core.tasks import examples
 from pages.parts import audited, explained
 from pages.parts.view import View, _results
+from pages.trust import audit as trust_audit
+from pages.trust import claims as trust_claims
 
 MOST = 256
 
@@ -34,6 +42,8 @@ class Counted:
 def nothing_kept() -> None:
     _results.clear()
     explained._check.clear()
+    trust_audit._said.clear()
+    trust_claims._curve.clear()
 
 
 def test_each_selection_has_results_of_its_own() -> None:
@@ -85,3 +95,48 @@ def test_what_the_audit_says_of_two_layers_is_kept_by_analysis_and_layers(
     assert (
         explained.checked(view, explain(example, a, b)).checked == check(found, a, b) != Checked()
     )
+
+
+NAMES = (Names(), Names(models={"mini-gpt2": "Model *one*"}, features={"tense": "Zeit"}))
+
+
+def test_the_map_of_an_audit_is_kept_for_each_place_and_its_names(tmp_path: Any) -> None:
+    found = audit.find(examples.example(), Store(tmp_path))
+    assert found is not None
+    drawn = set()
+    for place in ("/one/example", "/two/example", "/one/example"):
+        for names in NAMES:
+            with naming(names):
+                flagged = flags(found, names)
+                new = figures.audit_map(
+                    found.layers, found.changes, marked(flagged), SAYS, CONTROL
+                ).to_json()
+                kept = trust_audit._said(place, repr(names), names, found)
+                figures.on_paper(kept[2], figures.Paper())  # what is saved leaves it as it is
+                again = trust_audit._said(place, repr(names), names, found)
+            assert kept[0].equals(flagged) and kept[1] == summary(found, names)
+            assert kept[2].to_json() == again[2].to_json() == new and again[2] is kept[2]
+            drawn.add(id(kept[2]))
+    assert len(drawn) == 4
+
+
+def test_the_curve_of_a_claim_is_kept_for_each_place_claim_and_names(tmp_path: Any) -> None:
+    example = examples.example()
+    pair = example.most_alike()
+    found = multiverse.find(example, pair, Store(tmp_path))
+    assert found is not None
+    claims = [Claim("alike", pair, threshold=at) for at in (0.2, 0.9)]
+    drawn = set()
+    for place in ("/one/example", "/two/example", "/one/example"):
+        for claim in claims:
+            for names in NAMES:
+                with naming(names):
+                    table = curve(claim, found)
+                    said = claim.named(names)
+                    new = figures.specification_curve(table, found.dimensions, said).to_json()
+                    asked = repr((claim, names))
+                    kept = trust_claims._curve(place, asked, claim, found, names)
+                assert kept[0].equals(table) and kept[1].equals(by_choice(claim, found))
+                assert kept[2].to_json() == new
+                drawn.add(id(kept[2]))
+    assert len(drawn) == 8
