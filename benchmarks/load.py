@@ -151,6 +151,8 @@ def served(log: Path) -> Iterator[tuple[str, psutil.Process]]:
 
 def told(times: Sequence[float]) -> str:
     """Median and 95th percentile, and of how many."""
+    if not times:
+        return "none was done in the time"
     middle, slow = np.percentile(times, [50, 95])
     return f"{middle:.2f} s, {slow:.2f} s ({len(times):,})"
 
