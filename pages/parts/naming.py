@@ -80,6 +80,12 @@ def of_models(names: Sequence[str]) -> Callable[[str], str]:
     return lambda name: shown.get(name, name)
 
 
+def of_all_layers() -> Callable[[str], str]:
+    """Gives what each layer is called: `layer`, of many."""
+    called = now()
+    return lambda name: called.layer_title(parse_layer(name))
+
+
 def layer(name: str) -> str:
     """ "MiniLM layer 3" of "minilm:3", "brain V1" of "brain:0"."""
-    return now().layer_title(parse_layer(name))
+    return of_all_layers()(name)

@@ -160,13 +160,14 @@ def two_layers(view: View) -> tuple[str, str]:
     """The pair of layers "model:layer" that Compare and Why alike look at."""
     one, other = _first_look(view)
     first, second = st.columns(2)
+    called = naming.of_all_layers()
     with first:
         a = choices.choose_one(
             "First layer",
             view.layer_names,
             "a",
             one,
-            format_func=naming.layer,
+            format_func=called,
             help="One of the two layers that are compared.",
         )
     with second:
@@ -175,7 +176,7 @@ def two_layers(view: View) -> tuple[str, str]:
             view.layer_names,
             "b",
             other,
-            format_func=naming.layer,
+            format_func=called,
             help="The other one.",
         )
     return a, b
