@@ -1,0 +1,182 @@
+"""Are two layers alike in what the features explain, in the rest, and in their metrics?
+
+RSA correlates all that two layers do with the pairs, and mixes the three. With v what all features
+explain of an RSA correlation, cross-fitted (`mlem_core.measures.decomposition`):
+
+- S_feat = v_AB / √(v_AA v_BB), the correlation of what the features explain in either layer. How
+  much they explain does not enter: it is 1 where two layers use them alike, one with more noise
+  than the other.
+- S_rest = (RSA - v_AB) / √((1 - v_AA)(1 - v_BB)), a partial RSA: the correlation of what is left
+  when the means by pattern are taken away.
+- Transfer from A to B: the held-out ρ that the metric of A has on the distances of B.
+
+All three are ratios of estimates or scores of few stimuli, so they may come out above 1. Where what
+stands below the root is not clearly above 0 there is no number (`above_zero`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlem_core.base.typing import FloatArray
+from mlem_core.estimators.solver import held_out_scores
+from mlem_core.pairs.crossfit import CrossFit
+from mlem_core.pairs.tables import PairTables
+
+# A mean over folds is clearly above 0 where the 95 % interval by t over the folds is.
+TAIL = 0.025
+
+
+@dataclass(frozen=True)
+class Explained:
+    """What all features explain of n_layers layers, cross-fitted, in units of ρ.
+
+    Attributes
+    ----------
+    whole : (n_layers, n_layers) v of every two layers, means over folds
+    own : (n_layers, n_used) v of each layer with itself, in each fold that has pairs
+    """
+
+    whole: FloatArray
+    own: FloatArray
+
+    @classmethod
+    def of(cls, tables: PairTables) -> Explained:
+        """From pair tables.
+
+        Raises
+        ------
+        InputError
+            Tables of one fold.
+        """
+        fit = CrossFit.of(tables)
+        features = np.arange(fit.codes.shape[1])
+        whole = fit.explained(features, fit.codes, fit.flat)[0]
+        means = fit.means(features, fit.codes, fit.flat)[..., 0]
+        inside = fit.sums[:, 0, :, :, 0]
+        pairs, squares = inside[:, 0].sum(axis=0), fit.spread[0][:, None] ** 2
+        products = np.einsum("glk,glk->lk", means, inside[:, 1:])
+        scale = np.where(squares > 0, squares, np.inf) * np.maximum(pairs, 1.0)
+        return cls(whole, (products / scale)[:, pairs > 0])
+
+
+def above_zero(by_fold: FloatArray) -> NDArray[np.bool_]:
+    """Whether a mean (...) over folds (..., n_folds) is clearly above 0; never with one fold.
+
+    It is where the 95 % interval by t over the folds is above 0. Folds share training stimuli, so
+    this is a rule, not a test: `docs/why.md` has how often it takes noise for something.
+    """
+    from scipy.stats import t
+
+    n = by_fold.shape[-1]
+    if n < 2:
+        return np.zeros(by_fold.shape[:-1], dtype=bool)
+    error = by_fold.std(axis=-1, ddof=1) / np.sqrt(n)
+    clear: NDArray[np.bool_] = by_fold.mean(axis=-1) - t.ppf(1 - TAIL, n - 1) * error > 1e-9
+    return clear
+
+
+def feature_similarity(explained: FloatArray, one: FloatArray, other: FloatArray) -> FloatArray:
+    """S_feat (...): the correlation of what the features explain in two layers.
+
+    Parameters
+    ----------
+    explained, one, other : (...) v of the two layers, of the first with itself, of the second; NaN
+        where either of these is 0 or less
+
+    Source: Spearman (1904), the correction for attenuation.
+    """
+    return _scaled(explained, one, other)
+
+
+def rest_similarity(
+    rsa: FloatArray, explained: FloatArray, one: FloatArray, other: FloatArray
+) -> FloatArray:
+    """S_rest (...): the RSA correlation of two layers apart from what the features explain.
+
+    Parameters
+    ----------
+    rsa : (...) their RSA correlations
+    explained, one, other : as in `feature_similarity`; NaN where one of the last two is 1 or more
+
+    Source: partial correlation, with means by pattern in the place of a line.
+    """
+    return _scaled(rsa - explained, 1.0 - one, 1.0 - other)
+
+
+def _scaled(product: FloatArray, one: FloatArray, other: FloatArray) -> FloatArray:
+    known = (one > 0) & (other > 0)
+    scale = np.sqrt(np.where(known, one, 1.0) * np.where(known, other, 1.0))
+    found: FloatArray = np.where(known, product / scale, np.nan)
+    return found
+
+
+def transfer(tables: PairTables, weights: FloatArray) -> FloatArray:
+    """The held-out ρ of each layer's metric on the distances of each: (n_from, n_to, n_folds).
+
+    The weights of a fold's model on that fold's pairs, which neither layer's model has seen. With a
+    layer itself it is its score.
+
+    Parameters
+    ----------
+    weights : (n_layers, n_folds, n_columns), see `mlem_core.estimators.solver.FoldFits`
+    """
+    n_layers, n_folds, n_columns = weights.shape
+    found = np.zeros((n_layers, n_layers, n_folds))
+    for fold in range(n_folds):
+        every = np.broadcast_to(weights[None, :, fold], (n_layers, n_layers, n_columns))
+        found[..., fold] = held_out_scores(tables, np.ascontiguousarray(every), fold).rho.T
+    return found
+
+
+@dataclass(frozen=True)
+class PartialSimilarity:
+    """Similarities of every two of n_layers layers beside RSA.
+
+    Attributes
+    ----------
+    features, rest : (n_layers, n_layers) S_feat and S_rest; NaN where what they are divided by is
+        not clearly above 0
+    transfer : (n_layers, n_layers) mean over folds of what the metric of the first has on the
+        second; the scores of the layers on its diagonal
+    ratio : the same as a part of the score of the second; NaN where that is not clearly above 0
+    """
+
+    features: FloatArray
+    rest: FloatArray
+    transfer: FloatArray
+    ratio: FloatArray
+
+
+def partial_similarity(
+    tables: PairTables, rsa: FloatArray, weights: FloatArray
+) -> PartialSimilarity:
+    """S_feat, S_rest and transfer of every two layers of pair tables.
+
+    Parameters
+    ----------
+    rsa : (n_layers, n_layers) their RSA correlations
+    weights : see `transfer`
+
+    Raises
+    ------
+    InputError
+        Tables of one fold.
+    """
+    known, scores = Explained.of(tables), transfer(tables, weights)
+    own = np.diagonal(known.whole)
+    features = feature_similarity(known.whole, own[:, None], own[None])
+    rest = rest_similarity(rsa, known.whole, own[:, None], own[None])
+    told, left = above_zero(known.own), above_zero(1.0 - known.own)
+    of_own = np.diagonal(scores).T
+    means, clear = scores.mean(axis=-1), above_zero(of_own)
+    below = np.where(clear, of_own.mean(axis=-1), np.nan)
+    return PartialSimilarity(
+        np.where(told[:, None] & told[None], features, np.nan),
+        np.where(left[:, None] & left[None], rest, np.nan),
+        means,
+        means / below[None],
+    )
