@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mlem_core.analysis.spec import check_numbers
@@ -123,7 +124,7 @@ def _why(options: argparse.Namespace) -> None:
     from mlem_core.analysis.run import run
     from mlem_core.data.csvfile import write_table
     from mlem_core.inference.caveats import generalises
-    from mlem_core.inference.explanation import explain, with_intervals
+    from mlem_core.inference.explanation import explain, with_intervals, with_transfer
     from mlem_core.pairs.units import Units
     from mlem_core.storage.store import Store
 
@@ -143,8 +144,12 @@ def _why(options: argparse.Namespace) -> None:
         if options.bootstrap:
             count = bars.counter("intervals", "replicates")
             why = with_intervals(why, analysis, store, options.bootstrap, options.seed, count)
+        count = bars.counter("intervals of transfer", "blocks")
+        why = with_transfer(why, analysis, store, options.bootstrap or 0, options.seed, count)
     if options.out is not None:
         write_table(why.terms, options.out)
+        beside = Path(options.out)
+        write_table(why.partial, beside.with_name(f"{beside.stem}_partial{beside.suffix}"))
     print(why.text)
     claimed = [generalises(Units.of(analysis.stimuli))] if options.bootstrap else []
     _notify([*why.notes, *claimed])

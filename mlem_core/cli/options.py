@@ -192,7 +192,11 @@ def parser(description: str | None) -> argparse.ArgumentParser:
         why.add_argument(name, type=_layer, metavar="MODEL:LAYER", help="such as minilm:3")
     _add_inputs(why)
     _add_bootstrap(why, "95 %% confidence intervals")
-    why.add_argument("--out", metavar="FILE.csv", help="write the terms as CSV")
+    why.add_argument(
+        "--out",
+        metavar="FILE.csv",
+        help="write the terms as CSV, and S_feat, S_rest and transfer as FILE_partial.csv",
+    )
 
     audit = commands.add_parser(
         "audit", help="say of every layer what may be an artefact, and write the tables as CSV"

@@ -15,8 +15,9 @@ from mlem_core.base.parallel import cores, side_by_side
 from mlem_core.base.typing import Counted, FloatArray, IntArray
 from mlem_core.inference.layer_pairs import LayerPairs, bare
 from mlem_core.inference.shares import by_share
-from mlem_core.measures.decomposition import ceilings_of, divide
+from mlem_core.measures.decomposition import divide
 from mlem_core.measures.importance import feature_distribution
+from mlem_core.measures.partial import with_ratios
 from mlem_core.pairs.crossfit import CrossFit, ceiling, outside_means
 from mlem_core.pairs.groups import group_rows, summed
 from mlem_core.pairs.ranks import tied_order
@@ -34,13 +35,18 @@ class TermReplicates:
 
     terms : (n_replicates, n_features)
     unexplained, rsa : (n_replicates,)
-    ceilings : (n_replicates, 2) cross-fitted feature ceilings of all pairs
+    own : (n_replicates, 2) what the features explain of each layer with itself
     """
 
     terms: FloatArray
     unexplained: FloatArray
     rsa: FloatArray
-    ceilings: FloatArray
+    own: FloatArray
+
+    @property
+    def ceilings(self) -> FloatArray:
+        """(n_replicates, 2) cross-fitted feature ceilings of all pairs."""
+        return np.sqrt(np.maximum(self.own, 0.0))
 
     @property
     def values(self) -> FloatArray:
@@ -79,13 +85,13 @@ def _terms(
             drawn = (sums.counts[at], sums.sums[at], sums.squares[at])
             divided = divide(CrossFit.of_draws(tables, *drawn, priority))
             terms, whole = divided.terms[:, :, 0, 1].T, divided.whole
-            return [terms, whole[:, 0, 1], ceilings_of(whole)]
+            return [terms, whole[:, 0, 1], np.diagonal(whole, axis1=-2, axis2=-1)]
 
         shares = np.array_split(np.arange(len(sums.counts)), min(cores(), len(sums.counts)))
         columns = zip(*side_by_side(split, shares), strict=True)
-        terms, explained, ceilings = (np.concatenate(column) for column in columns)
+        terms, explained, own = (np.concatenate(column) for column in columns)
         rsa = sums.rsa()[:, 0, 1]
-        parts.append((terms, rsa - explained, rsa, ceilings))
+        parts.append((terms, rsa - explained, rsa, own))
     return parts
 
 
@@ -132,6 +138,28 @@ def score_replicates(
     """
     shared = bare(pairs), coefficients, importance
     return ScoreReplicates.joined(by_share(_of_models, shared, weights))
+
+
+def transfer_replicates(
+    pairs: LayerPairs, coefficients: FloatArray, weights: Weights
+) -> FloatArray:
+    """What the models of two layers make of each other, the models as they are.
+
+    Parameters
+    ----------
+    coefficients, weights : as in `score_replicates`
+
+    Returns
+    -------
+    (n_replicates, 6), see `mlem_core.measures.partial.TRANSFERS`
+    """
+    own, swapped = (
+        score_replicates(pairs, of, weights, importance=False).rho
+        for of in (coefficients, coefficients[::-1])
+    )
+    # The model of the first on the second is what the second has with swapped coefficients.
+    means = np.stack((own[:, 0], swapped[:, 1], swapped[:, 0], own[:, 1]), axis=-1)
+    return with_ratios(means.reshape(-1, 2, 2))
 
 
 def _of_models(

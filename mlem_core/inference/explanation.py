@@ -17,11 +17,13 @@ from mlem_core.base.labels import Names
 from mlem_core.base.parameters import names_in
 from mlem_core.base.text import listed, number
 from mlem_core.base.typing import Counted, Layer, layers_in
-from mlem_core.inference import caveats
+from mlem_core.inference import caveats, partial
 from mlem_core.inference.layer_pairs import LayerPairs
-from mlem_core.inference.replicates import resampled_terms
+from mlem_core.inference.replicates import resampled_terms, resampled_transfers
 from mlem_core.measures.decomposition import UNEXPLAINED, ceilings_of, decompose
+from mlem_core.measures.partial import Explained
 from mlem_core.measures.shapley import EXACT_FEATURES
+from mlem_core.pairs.tables import PairTables
 from mlem_core.pairs.units import Units
 from mlem_core.storage.store import Store
 
@@ -48,6 +50,8 @@ class Explanation:
     others : what intervals speak of, see `mlem_core.pairs.units.Units.others`
     coding : what of the features was looked at, see `mlem_core.pairs.columns.coding`
     names : what features, models and layers are called in words; the tables keep identifiers
+    partial : quantity, value, and lower, upper: S_feat, S_rest and, `with_transfer`, transfer, see
+        `mlem_core.inference.partial`
     """
 
     layers: tuple[Layer, Layer]
@@ -57,6 +61,7 @@ class Explanation:
     others: str = "other sentences of this kind"
     coding: str = "whether they differ"
     names: Names = field(default_factory=Names)
+    partial: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     def __repr__(self) -> str:
         return " ".join(part for part in (self.headline, self.how_sure) if part)
@@ -145,8 +150,13 @@ class Explanation:
 
     @property
     def text(self) -> str:
-        """The terms as a table to read in a terminal, and the sentence."""
+        """The terms as a table to read in a terminal, the sentence, and what is beside them."""
         return _in_a_terminal(self)
+
+    @property
+    def beside(self) -> list[partial.Said]:
+        """What S_feat, S_rest and, `with_transfer`, transfer say."""
+        return partial.in_words(self.partial, self.called, self.coding)
 
 
 def _in_a_sentence(why: Explanation) -> str:
@@ -198,7 +208,8 @@ def _in_a_terminal(why: Explanation) -> str:
         if "lower" in row.index:
             line += f"  {_short(row['lower']):>7} to {_short(row['upper']):>6}"
         lines.append(line)
-    return "\n".join((*lines, "", why.sentence))
+    beside = [f"{said.name}: {said.value}. {said.sentence}" for said in why.beside]
+    return "\n".join((*lines, "", why.sentence, *([""] if beside else []), *beside))
 
 
 def _most_of_all(why: Explanation) -> str:
@@ -269,6 +280,7 @@ def explain(
         others=others,
         coding=tables.coding,
         names=analysis.names,
+        partial=partial.parts(tables, split.rsa[0, 1]),
     )
 
 
@@ -308,7 +320,8 @@ def with_intervals(
     resampled = resampled_terms(pairs, n_replicates, seed, progress)
     if pairs.design is not analysis.design:
         # The value is from all pairs of the analysis, its error from fewer: a little too large.
-        resampled = resampled.around(np.array([*why.terms["value"], *why.whole["value"]]))
+        own = np.diagonal(Explained.of(_of_two(analysis, why)).whole)
+        resampled = resampled.around(np.array([*why.terms["value"], *why.whole["value"], *own]))
     bounds, size = resampled.interval(), (len(analysis.stimuli), analysis.tables.n_pairs)
     if not pairs.design.is_complete:
         pairs = LayerPairs.of_sample(analysis, why.layers, store, features)
@@ -318,12 +331,57 @@ def with_intervals(
         terms=why.terms.assign(
             lower=bounds.lower[:n], upper=bounds.upper[:n], chance=[*chance, np.nan]
         ),
-        whole=why.whole.assign(lower=bounds.lower[n:], upper=bounds.upper[n:]),
+        whole=why.whole.assign(lower=bounds.lower[n:-2], upper=bounds.upper[n:-2]),
+        partial=partial.bounded(
+            why.partial.iloc[: len(partial.PARTS)],
+            resampled.made_into(lambda values: partial.parts_of(values, n - 1)).interval(),
+        ),
         notes=(
             *caveats.of_size(Units.of(analysis.stimuli)),
             *filter(None, (caveats.drawn_of(*size), caveats.permuted_of(*size))),
         ),
     )
+
+
+def with_transfer(
+    why: Explanation,
+    analysis: Analysis,
+    store: Store | None = None,
+    n_replicates: int = 0,
+    seed: int = 0,
+    progress: Counted | None = None,
+) -> Explanation:
+    """An explanation with what the metric of each layer makes of the other.
+
+    The metrics are those of the analysis's estimator, of the features of the explanation.
+
+    Parameters
+    ----------
+    store : where the representations are, for intervals
+    n_replicates : bootstrap replicates; 0: no intervals
+
+    Raises
+    ------
+    InputError
+        An estimator that cannot be fitted to these features; as `with_intervals`.
+    """
+    estimator, features = analysis.spec.estimator, list(why.features["term"])
+    found = partial.transfers(_of_two(analysis, why), estimator)
+    if n_replicates and store is not None:
+        pairs = LayerPairs.of(analysis, why.layers, store, features)
+        resampled = resampled_transfers(pairs, estimator, n_replicates, seed, progress)
+        if pairs.design is not analysis.design:
+            resampled = resampled.around(found["value"].to_numpy())
+        found = partial.bounded(found, resampled.interval())
+    parts = why.partial.iloc[: len(partial.PARTS)]
+    return replace(why, partial=pd.concat((parts, found), ignore_index=True))
+
+
+def _of_two(analysis: Analysis, why: Explanation) -> PairTables:
+    """The pair tables of an explanation."""
+    at = [analysis.layers.index(layer) for layer in why.layers]
+    own = analysis.tables.of_layers(at).of_features(list(why.features["term"]))
+    return own.with_interactions(analysis.spec.interactions)
 
 
 def _share(value: float) -> str:

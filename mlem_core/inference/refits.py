@@ -18,6 +18,7 @@ from mlem_core.inference.bootstrap import ScoreReplicates
 from mlem_core.inference.layer_pairs import LayerPairs, bare
 from mlem_core.inference.shares import by_share
 from mlem_core.measures.importance import permutation_importance
+from mlem_core.measures.partial import transfer, with_ratios
 from mlem_core.pairs.crossfit import fold_ceilings
 from mlem_core.pairs.resampling import Weights
 from mlem_core.pairs.tables import PairTables
@@ -116,3 +117,37 @@ def replicated_ceilings(pairs: LayerPairs, weights: Weights) -> FloatArray:
 def _ceilings(pairs: LayerPairs, weights: Weights, _: Counted | None = None) -> FloatArray:
     tables = replicate_tables(pairs, weights)
     return np.stack([fold_ceilings(own).mean(axis=1) for own in tables])
+
+
+def refitted_transfers(
+    pairs: LayerPairs,
+    weights: Weights,
+    fit: Callable[[PairTables], FoldFits],
+    progress: Counted | None = None,
+) -> FloatArray:
+    """What models of two layers make of each other that are fitted in each replicate.
+
+    Parameters
+    ----------
+    weights, fit : as in `refitted_scores`
+
+    Returns
+    -------
+    (n_replicates, 6), see `mlem_core.measures.partial.TRANSFERS`
+    """
+    shared = bare(pairs), fit
+    return np.concatenate(by_share(_transfers, shared, weights, progress))
+
+
+def _transfers(
+    pairs: LayerPairs,
+    fit: Callable[[PairTables], FoldFits],
+    weights: Weights,
+    progress: Counted | None = None,
+) -> FloatArray:
+    found = []
+    for done, tables in enumerate(replicate_tables(pairs, weights), 1):
+        found.append(transfer(tables, fit(tables).weights).mean(axis=-1))
+        if progress is not None:
+            progress(done, len(weights))
+    return with_ratios(np.stack(found))

@@ -10,6 +10,7 @@ intervals hold the truth, see docs/validation.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +18,11 @@ import numpy as np
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Counted, FloatArray
 from mlem_core.estimators.registry import estimator_named
-from mlem_core.inference.bootstrap import score_replicates, term_replicates
+from mlem_core.inference.bootstrap import (
+    score_replicates,
+    term_replicates,
+    transfer_replicates,
+)
 from mlem_core.inference.jackknife import (
     BLOCKS,
     CONFIDENCE,
@@ -28,7 +33,11 @@ from mlem_core.inference.jackknife import (
     t_quantile,
 )
 from mlem_core.inference.layer_pairs import LayerPairs
-from mlem_core.inference.refits import refitted_scores, replicated_ceilings
+from mlem_core.inference.refits import (
+    refitted_scores,
+    refitted_transfers,
+    replicated_ceilings,
+)
 from mlem_core.pairs.resampling import RankedPairs, Weights, multinomial
 from mlem_core.pairs.units import Blocks
 
@@ -61,6 +70,12 @@ class Replicates(NamedTuple):
         """The statistic of one layer, which its first dimension counts."""
         return Replicates(
             self.value[layer], self.bootstrap[:, layer], self.left_out[:, layer], self.sizes
+        )
+
+    def made_into(self, change: Callable[[FloatArray], FloatArray]) -> Replicates:
+        """What follows from the statistic, in the same replicates and without the same blocks."""
+        return Replicates(
+            change(self.value), change(self.bootstrap), change(self.left_out), self.sizes
         )
 
     def around(self, value: FloatArray) -> Replicates:
@@ -112,7 +127,9 @@ def _check(pairs: LayerPairs, n_replicates: int) -> None:
 def resampled_terms(
     pairs: LayerPairs, n_replicates: int = 1000, seed: int = 0, progress: Counted | None = None
 ) -> Replicates:
-    """The terms of two layers, "unexplained", their RSA and both ceilings: (n_features + 4,).
+    """The terms of two layers, "unexplained", their RSA and both ceilings: (n_features + 6,).
+
+    The last two are what the features explain of each layer with itself.
 
     Raises
     ------
@@ -131,7 +148,7 @@ def resampled_terms(
                 progress(before + done, total)
 
         terms = term_replicates(whole, pairs.tables, weights, counted)
-        return np.column_stack((terms.values, terms.rsa, terms.ceilings))
+        return np.column_stack((terms.values, terms.rsa, terms.ceilings, terms.own))
 
     drawn = values(pairs.whole, weights, 0)
     left_out = values(pairs.whole.by_stimulus, blocks.weights, len(weights))
@@ -180,4 +197,36 @@ def resampled_scores(
         left_out[..., 1:] = again.values[..., 1:]
     else:
         left_out[..., 1] = replicated_ceilings(alone, blocks.weights)
+    return Replicates(values[0], values[1:], left_out, blocks.sizes)
+
+
+def resampled_transfers(
+    pairs: LayerPairs,
+    estimator: str = "ridge",
+    n_replicates: int = 1000,
+    seed: int = 0,
+    progress: Counted | None = None,
+) -> Replicates:
+    """What the metrics of two layers make of each other: `TRANSFERS` (6,).
+
+    The metrics keep their weights in the bootstrap, but the standard errors are those of metrics
+    that are fitted anew where blocks are left out: the weights of one layer need not be near the
+    best for another. Not with the estimators that cannot be, see `caveats.FITTED`.
+
+    Raises
+    ------
+    InputError
+        Too few replicates or sentences; an unknown estimator.
+    """
+    _check(pairs, n_replicates)
+    entry, rng = estimator_named(estimator), np.random.default_rng(seed)
+    fit, ones = entry.model().cross_validate, np.ones((1, pairs.n_groups), dtype=np.uint16)
+    coefficients = fit(pairs.tables).weights
+    drawn = np.concatenate((ones, pairs.bootstrap_weights(n_replicates, rng)))
+    values = transfer_replicates(pairs, coefficients, drawn)
+    blocks, alone = pairs.blocks(REFITS, rng), pairs.by_stimulus
+    if entry.refitted:
+        left_out = refitted_transfers(alone, blocks.weights, fit, progress)
+    else:
+        left_out = transfer_replicates(alone, coefficients, blocks.weights)
     return Replicates(values[0], values[1:], left_out, blocks.sizes)

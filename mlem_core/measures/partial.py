@@ -28,6 +28,9 @@ from mlem_core.pairs.tables import PairTables
 
 # A mean over folds is clearly above 0 where the 95 % interval by t over the folds is.
 TAIL = 0.025
+# Of two layers: A's metric on B, B's on A, the score of each on its own layer, and the first two as
+# parts of the score of the layer that is predicted.
+TRANSFERS = ("transfer_ab", "transfer_ba", "score_a", "score_b", "ratio_ab", "ratio_ba")
 
 
 @dataclass(frozen=True)
@@ -130,6 +133,18 @@ def transfer(tables: PairTables, weights: FloatArray) -> FloatArray:
         every = np.broadcast_to(weights[None, :, fold], (n_layers, n_layers, n_columns))
         found[..., fold] = held_out_scores(tables, np.ascontiguousarray(every), fold).rho.T
     return found
+
+
+def with_ratios(means: FloatArray) -> FloatArray:
+    """`TRANSFERS` (..., 6) of two layers; a ratio is NaN where what is below it is 0 or less.
+
+    Parameters
+    ----------
+    means : (..., 2, 2) of `transfer`, over the folds
+    """
+    (a, ab), (ba, b) = np.moveaxis(means, (-2, -1), (0, 1))
+    ratios = [_scaled(of, own, own) for of, own in ((ab, b), (ba, a))]
+    return np.stack((ab, ba, a, b, *ratios), axis=-1)
 
 
 @dataclass(frozen=True)

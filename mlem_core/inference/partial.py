@@ -1,0 +1,210 @@
+"""What else one may ask of two layers than their RSA: S_feat, S_rest and transfer, with intervals.
+
+The numbers are those of `mlem_core.measures.partial`. S_feat and S_rest vary as the terms do, of
+which they are made: with every sentence left out or drawn again, means and ranks made anew. For
+transfer the metrics keep their weights in a bootstrap, and are fitted anew, with their α, for the
+standard error, as for importances.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from mlem_core.base.text import number
+from mlem_core.base.typing import FloatArray
+from mlem_core.estimators.registry import check_values, estimator_named
+from mlem_core.inference.jackknife import Interval
+from mlem_core.measures.partial import (
+    TRANSFERS,
+    Explained,
+    above_zero,
+    feature_similarity,
+    rest_similarity,
+    transfer,
+    with_ratios,
+)
+from mlem_core.pairs.tables import PairTables
+
+PARTS = ("s_feat", "s_rest")
+
+
+def parts(tables: PairTables, rsa: float) -> pd.DataFrame:
+    """S_feat and S_rest of two layers.
+
+    Parameters
+    ----------
+    tables : of the two
+    rsa : their RSA correlation
+
+    Returns
+    -------
+    quantity ("s_feat", "s_rest"), value; NaN where there is no number
+
+    Raises
+    ------
+    InputError
+        Tables of one fold.
+    """
+    known = Explained.of(tables)
+    one, other = np.diagonal(known.whole)
+    explained = known.whole[0, 1]
+    of_both = (
+        feature_similarity(explained, one, other),
+        rest_similarity(np.asarray(rsa), explained, one, other),
+    )
+    clear = [above_zero(below).all() for below in (known.own, 1.0 - known.own)]
+    return pd.DataFrame({"quantity": PARTS, "value": np.where(clear, of_both, np.nan)})
+
+
+def parts_of(values: FloatArray, n_features: int) -> FloatArray:
+    """S_feat and S_rest (..., 2) of two layers, from their terms.
+
+    Parameters
+    ----------
+    values : (..., n_features + 6) as `mlem_core.inference.replicates.resampled_terms` has them
+    """
+    explained = values[..., :n_features].sum(axis=-1)
+    rsa, own = values[..., n_features + 1], (values[..., -2], values[..., -1])
+    of_both = feature_similarity(explained, *own), rest_similarity(rsa, explained, *own)
+    return np.stack(of_both, axis=-1)
+
+
+def transfers(tables: PairTables, estimator: str) -> pd.DataFrame:
+    """What the metric of each of two layers makes of the other, means over folds.
+
+    Parameters
+    ----------
+    tables : of the two; they say which terms are weighed
+    estimator : name, see `mlem_core.estimators.registry`
+
+    Returns
+    -------
+    quantity (`TRANSFERS`), value; a ratio is NaN where the score below it is not clearly above 0
+
+    Raises
+    ------
+    InputError
+        An unknown estimator, or one that cannot be fitted to these tables.
+    """
+    check_values(estimator, tables.resolved, tables.interactions)
+    weights = estimator_named(estimator).model().cross_validate(tables).weights
+    scores = transfer(tables, weights)
+    values = with_ratios(scores.mean(axis=-1))
+    clear = above_zero(np.stack((scores[1, 1], scores[0, 0])))
+    values[4:] = np.where(clear, values[4:], np.nan)
+    return pd.DataFrame({"quantity": TRANSFERS, "value": values})
+
+
+def bounded(table: pd.DataFrame, bounds: Interval) -> pd.DataFrame:
+    """A table of quantities with their 95 % intervals: quantity, value, lower, upper.
+
+    NaN where there is no number, or where it is not defined in every replicate.
+    """
+    known = table["value"].notna()
+    return table.assign(
+        lower=np.where(known, bounds.lower, np.nan), upper=np.where(known, bounds.upper, np.nan)
+    )
+
+
+@dataclass(frozen=True)
+class Said:
+    """One of the numbers, and what it says.
+
+    name : in a few words
+    value : as a text; "–" where there is none
+    sentence : what it claims, and no more
+    """
+
+    name: str
+    value: str
+    sentence: str
+
+
+def in_words(table: pd.DataFrame, called: tuple[str, str], coding: str) -> list[Said]:
+    """What S_feat, S_rest and, where it was computed, transfer say of two layers.
+
+    Parameters
+    ----------
+    table : quantity, value, and lower, upper where there are intervals; may be empty
+    called : what the two layers are called
+    coding : of the features, see `mlem_core.pairs.columns.coding`
+    """
+    rows = {row["quantity"]: row for _, row in table.iterrows()}
+    if not rows:
+        return []
+    said = [_of_features(coding, rows["s_feat"]), _of_rest(coding, rows["s_rest"])]
+    if TRANSFERS[0] in rows:
+        a, b = called
+        said.append(_of_transfer((a, b), rows, "ab", "b"))
+        said.append(_of_transfer((b, a), rows, "ba", "a"))
+    return said
+
+
+def _shown(row: pd.Series) -> str:
+    if np.isnan(row["value"]):
+        return "–"
+    text = number(row["value"])
+    if "lower" in row.index and np.isfinite(row["lower"]):
+        text += f" [{number(row['lower'])}, {number(row['upper'])}]"
+    return text
+
+
+def _of_features(coding: str, row: pd.Series) -> Said:
+    name = "Alike in the features (S_feat)"
+    if np.isnan(row["value"]):
+        return Said(name, "–", _nothing(coding))
+    ceiling = ""
+    if round(row["value"], 2) >= 1:
+        ceiling = " It is at its ceiling: more than 1 is sampling."
+    return Said(
+        name,
+        _shown(row),
+        f"What these features, coded by {coding}, explain of the distances in the one layer "
+        "correlates so with what they explain in the other, computed between different stimuli: 1 "
+        "where both use them in proportion, 0 where one way has nothing to do with the other. How "
+        f"much they explain does not enter.{ceiling}",
+    )
+
+
+def _nothing(coding: str) -> str:
+    return (
+        f"There is no number: what these features, coded by {coding}, explain of at least one "
+        "of the two layers is not clearly above 0 (the 95 % interval over folds reaches 0)."
+    )
+
+
+def _of_rest(coding: str, row: pd.Series) -> Said:
+    name = "Alike in the rest (S_rest)"
+    if np.isnan(row["value"]):
+        return Said(
+            name,
+            "–",
+            "There is no number: the features leave nothing of at least one of the two layers that "
+            "is clearly above 0.",
+        )
+    return Said(
+        name,
+        _shown(row),
+        f"The RSA correlation of the two layers apart from what these features, coded by "
+        f"{coding}, explain (a partial RSA). What other features, another coding or more "
+        "stimuli would explain is still in it.",
+    )
+
+
+def _of_transfer(called: tuple[str, str], rows: dict[str, pd.Series], way: str, to: str) -> Said:
+    one, other = called
+    row, own, ratio = rows[f"transfer_{way}"], rows[f"score_{to}"], rows[f"ratio_{way}"]
+    text = (
+        f"The held-out ρ that the metric fitted to {one} has with the distances in {other}. The "
+        f"metric fitted to {other} itself has {_shown(own)}"
+    )
+    if not np.isnan(ratio["value"]):
+        text += f"; the ratio of the two is {_shown(ratio)}"
+    return Said(
+        f"Transfer from {one} to {other}",
+        _shown(row),
+        f"{text}. ρ is of ranks: weights however small order pairs that are else tied.",
+    )

@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import explicit
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import rankdata, spearmanr
+from test_bootstrap import layer_pairs
+
+from mlem_core.analysis.run import run
+from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.cli.commands import main
+from mlem_core.estimators.ridge import RidgeMLEM
+from mlem_core.inference.explanation import explain, with_intervals, with_transfer
+from mlem_core.inference.jackknife import REFITS, standard_error
+from mlem_core.inference.partial import PARTS, parts, parts_of, transfers
+from mlem_core.inference.replicates import resampled_terms, resampled_transfers
+from mlem_core.measures.partial import TRANSFERS
+from mlem_core.pairs.build import pair_tables
+from mlem_core.pairs.columns import feature_columns
+from mlem_core.pairs.patterns import PairIndex
+from mlem_core.storage.store import Store
+
+N = 48
+GROUPS = np.arange(N) // 3
+
+
+@pytest.fixture(scope="module")
+def case():
+    features = explicit.random_features(N)[["kind", "gender", "length"]]
+    rng = np.random.default_rng(1)
+    used = 4.0 * np.column_stack((features["kind"] == "noun", features["length"].fillna(3.0) / 5))
+    layers = [np.hstack((used * own, rng.standard_normal((N, 2)))) for own in (1.0, [1.0, 0.7])]
+    return features, layers, layer_pairs(features, layers, GROUPS, GROUPS % 3)
+
+
+def test_errors_of_both_parts_are_those_of_a_loop_over_explicit_stimuli(case):
+    features, layers, pairs = case
+    folds, (i, j) = GROUPS % 3, explicit.pairs(N)
+    x, squared = explicit.feature_distances(features), [explicit.squared(own) for own in layers]
+    orders = [explicit.priority(x, rankdata(own), folds) for own in squared]
+
+    def both(stays):
+        at = stays[i] & stays[j]
+        ranks = [rankdata(own[at]) for own in squared]
+
+        def v(a, b):
+            used = [orders[a], orders[b]]
+            return explicit.cross_fitted(x[at], ranks[a], ranks[b], folds[stays], range(3), used)
+
+        ab, aa, bb = v(0, 1), v(0, 0), v(1, 1)
+        rest = spearmanr(*ranks).statistic - ab
+        return ab / np.sqrt(aa * bb), rest / np.sqrt((1 - aa) * (1 - bb))
+
+    resampled = resampled_terms(pairs, 20)
+    found = resampled.made_into(lambda values: parts_of(values, 3))
+    np.testing.assert_allclose(found.value, both(np.ones(N, dtype=bool)), atol=1e-9)
+    left_out = np.array([both(g != GROUPS) for g in range(16)])
+    assert found.left_out.shape == left_out.shape
+    np.testing.assert_allclose(
+        np.sort(found.left_out, axis=0), np.sort(left_out, axis=0), rtol=1e-6
+    )
+    np.testing.assert_allclose(found.error, standard_error(left_out), rtol=1e-6)
+    table = parts(pairs.tables, resampled.value[4])
+    assert tuple(table["quantity"]) == PARTS
+    np.testing.assert_allclose(table["value"], found.value, atol=1e-9)
+
+
+def six(x, squared, folds, weights, times):
+    """What the metrics make of each other on copies of explicit pairs."""
+    means = np.empty((2, 2))
+    for a in range(2):
+        for b in range(2):
+            rho = []
+            for fold in range(3):
+                rows = np.repeat(np.arange(len(x)), times * explicit.held_out(folds, fold))
+                rho.append(explicit.rho(x[rows] ** 2 @ weights[a, fold], squared[b][rows]))
+            means[a, b] = np.mean(rho)
+    (a, ab), (ba, b) = means
+    return [ab, ba, a, b, ab / b, ba / a]
+
+
+def test_transfer_in_a_draw_equals_that_of_explicit_copies(case):
+    features, layers, pairs = case
+    x, squared = explicit.feature_distances(features), [explicit.squared(own) for own in layers]
+    weights = RidgeMLEM().cross_validate(pairs.tables).weights
+    found = resampled_transfers(pairs, "ridge", 20, seed=4)
+    drawn = pairs.bootstrap_weights(20, np.random.default_rng(4))
+    i, j = explicit.pairs(N)
+    for draw in (0, 11):
+        own = drawn[draw][GROUPS]
+        times = np.where(GROUPS[i] == GROUPS[j], own[i], own[i] * own[j]).astype(int)
+        expected = six(x, squared, pairs.folds, weights, times)
+        np.testing.assert_allclose(found.bootstrap[draw], expected, atol=1e-9)
+    once = six(x, squared, pairs.folds, weights, np.ones(len(x), dtype=int))
+    np.testing.assert_allclose(found.value, once, atol=1e-9)
+    np.testing.assert_allclose(transfers(pairs.tables, "ridge")["value"], once, atol=1e-9)
+
+
+def test_its_error_is_that_of_metrics_fitted_without_each_sentence(case):
+    features, layers, pairs = case
+    x = explicit.feature_distances(features)
+    found = resampled_transfers(pairs, "ridge", 20, seed=4)
+    rng = np.random.default_rng(4)
+    pairs.bootstrap_weights(20, rng)
+    kept = pairs.blocks(REFITS, rng).weights
+    assert len(found.left_out) == len(kept) == 16
+    spans = {c.name: c.span for c in feature_columns(features) if c.kind == "ordered"}
+    i, j = explicit.pairs(N)
+    for block in (0, 9):
+        rows = np.flatnonzero(kept[block])
+        index = PairIndex.build(feature_columns(features.iloc[rows], spans), pairs.folds[rows])
+        tables = pair_tables(index, [lambda own=own[rows]: own for own in layers])
+        low, high = pairs.tables.target_low, pairs.tables.target_high
+        tables = replace(tables, target_low=low, target_high=high)
+        weights = RidgeMLEM().cross_validate(tables).weights
+        at = kept[block][i] * kept[block][j] > 0
+        squared = [explicit.squared(own[rows]) for own in layers]
+        ones = np.ones(at.sum(), dtype=int)
+        expected = six(x[at], squared, pairs.folds[rows], weights, ones)
+        np.testing.assert_allclose(found.left_out[block], expected, atol=1e-5)
+
+
+def test_an_estimator_that_is_not_fitted_anew_keeps_its_weights(case):
+    features, layers, _ = case
+    pairs = layer_pairs(features, layers, GROUPS, GROUPS % 3, train_ranks=True)
+    found = resampled_transfers(pairs, "ridge-rank", 20)
+    assert (found.error > 0).all() and found.left_out.shape == (16, 6)
+
+
+@pytest.fixture(scope="module")
+def analysis(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("partial")
+    rng, n = np.random.default_rng(0), 120
+    table = pd.DataFrame(
+        {
+            "sentence": [f"word {i} of {i}" for i in range(n)],
+            "colour": rng.choice(["red", "blue"], n),
+            "size": rng.integers(0, 5, n),
+        }
+    )
+    table.to_csv(folder / "s.csv", index=False)
+    shared = np.column_stack((4.0 * (table["colour"] == "red"), 0.5 * table["size"]))
+    layers = {f"layer_{k:02d}": shared + rng.standard_normal((n, 2)) for k in range(2)}
+    layers["layer_02"] = rng.standard_normal((n, 3))
+    np.savez(folder / "m.npz", **layers)
+    spec = AnalysisSpec(
+        stimuli=str(folder / "s.csv"), representations=(("m", str(folder / "m.npz")),)
+    )
+    store = Store(folder / "cache")
+    return run(spec, store), store
+
+
+def test_two_layers_of_an_analysis_have_them_with_intervals(analysis):
+    whole, store = analysis
+    alone = with_transfer(explain(whole, ("m", 1), ("m", 0)), whole)
+    assert tuple(alone.partial["quantity"]) == (*PARTS, *TRANSFERS)
+    assert list(alone.partial.columns) == ["quantity", "value"]
+    why = with_intervals(explain(whole, ("m", 1), ("m", 0)), whole, store, 60)
+    why = with_transfer(why, whole, store, 60)
+    np.testing.assert_allclose(why.partial["value"], alone.partial["value"])
+    # Both metrics order the pairs alike, whichever stimuli are left out: a ratio of 1 stays 1.
+    assert (why.partial["lower"] <= why.partial["value"]).all()
+    assert (why.partial["value"] <= why.partial["upper"]).all()
+    own = why.partial.set_index("quantity")
+    assert 0.9 < own.loc["s_feat", "value"] < 1.1 and own.loc["s_feat", "lower"] > 0.7
+    assert own.loc["s_rest", "lower"] < 0 < own.loc["s_rest", "upper"]
+    rho = whole.results().scores.groupby("layer")["rho"].mean()
+    assert own.loc["score_a", "value"] == pytest.approx(rho[1], abs=1e-9)
+    assert own.loc["score_b", "value"] == pytest.approx(rho[0], abs=1e-9)
+    # The other way round they are the same numbers under the other names.
+    back = with_transfer(explain(whole, ("m", 0), ("m", 1)), whole).partial.set_index("quantity")
+    assert back.loc["transfer_ab", "value"] == pytest.approx(own.loc["transfer_ba", "value"])
+    assert back.loc["s_rest", "value"] == pytest.approx(own.loc["s_rest", "value"])
+
+
+def test_what_they_say_claims_no_more_than_they_do(analysis):
+    whole, store = analysis
+    why = with_transfer(explain(whole, ("m", 0), ("m", 1)), whole)
+    features, rest, ab, ba = why.beside
+    assert "coded by whether and by how much they differ" in features.sentence
+    assert "between different stimuli" in features.sentence and "another coding" in rest.sentence
+    assert ab.name == "Transfer from m layer 0 to m layer 1" and "the ratio" in ab.sentence
+    assert ba.name == "Transfer from m layer 1 to m layer 0"
+    high = why.partial.assign(value=[1.04, *why.partial["value"].iloc[1:]])
+    assert "at its ceiling" in replace(why, partial=high).beside[0].sentence
+    # A layer of noise: no similarity in the features, and none of transfer is a ratio.
+    noise = with_intervals(explain(whole, ("m", 0), ("m", 2)), whole, store, 30)
+    noise = with_transfer(noise, whole, store, 30)
+    said = noise.beside
+    assert said[0].value == "–" and "not clearly above 0" in said[0].sentence
+    assert "ratio" not in said[2].sentence and "[" in said[1].value
+    own = noise.partial.set_index("quantity")
+    assert own.loc[["s_feat", "ratio_ab"]].isna().all(axis=None)
+    assert own.loc[["s_rest", "transfer_ab"]].notna().all(axis=None)
+    assert "There is no number" in noise.text
+    nothing = replace(why, partial=high.assign(value=np.nan))
+    assert "leave nothing" in nothing.beside[1].sentence
+    assert replace(why, partial=pd.DataFrame()).beside == []
+
+
+def test_the_command_line_prints_and_writes_them(analysis, tmp_path, capsys, monkeypatch):
+    whole = analysis[0]
+    monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "cache"))
+    (file,) = whole.spec.representations
+    inputs = ["--stimuli", whole.spec.stimuli, "--representations", "=".join(file)]
+    arguments = ["why", "m:0", "m:1", *inputs, "--out", str(tmp_path / "why.csv")]
+    assert main(arguments) == 0
+    expected = with_transfer(explain(whole, ("m", 0), ("m", 1)), whole)
+    assert capsys.readouterr().out.strip().endswith(expected.text)
+    written = pd.read_csv(tmp_path / "why_partial.csv")
+    pd.testing.assert_frame_equal(written, expected.partial)
+    assert main([*arguments, "--bootstrap", "30"]) == 0
+    written = pd.read_csv(tmp_path / "why_partial.csv")
+    assert list(written.columns) == ["quantity", "value", "lower", "upper"]
+    assert "Alike in the features (S_feat): 1.0" in capsys.readouterr().out
