@@ -35,7 +35,12 @@ if TYPE_CHECKING:
     from mlem_core.estimators.ridge import RidgeMLEM
     from mlem_core.estimators.soft_rank import SoftRankMLEM
     from mlem_core.estimators.spearman import FRRSA, SpearmanMLEM
-    from mlem_core.inference.explanation import Explanation, explain, with_intervals
+    from mlem_core.inference.explanation import (
+        Explanation,
+        explain,
+        with_intervals,
+        with_transfer,
+    )
     from mlem_core.storage.store import Store
 
 __all__ = [
@@ -61,6 +66,7 @@ __all__ = [
     "run",
     "stimulus_map",
     "with_intervals",
+    "with_transfer",
     "write_csv",
 ]
 
@@ -80,7 +86,7 @@ _HOMES = {
     "estimators.ridge": ("RidgeMLEM",),
     "estimators.soft_rank": ("SoftRankMLEM",),
     "estimators.spearman": ("FRRSA", "SpearmanMLEM"),
-    "inference.explanation": ("Explanation", "explain", "with_intervals"),
+    "inference.explanation": ("Explanation", "explain", "with_intervals", "with_transfer"),
     "storage.store": ("Store",),
 }
 

@@ -140,12 +140,10 @@ def _why(options: argparse.Namespace) -> None:
     with Bars() as bars:
         analysis = run(_spec(options), store, bars.show)
         _notify(_notices(analysis))
-        why = explain(analysis, *both, seed=options.seed)
+        why = with_transfer(explain(analysis, *both, seed=options.seed), analysis)
         if options.bootstrap:
             count = bars.counter("intervals", "replicates")
             why = with_intervals(why, analysis, store, options.bootstrap, options.seed, count)
-        count = bars.counter("intervals of transfer", "blocks")
-        why = with_transfer(why, analysis, store, options.bootstrap or 0, options.seed, count)
     if options.out is not None:
         write_table(why.terms, options.out)
         beside = Path(options.out)

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.selection import check_layers
+from mlem_core.analysis.selection import Selection, check_layers
 from mlem_core.base.brief import as_html
 from mlem_core.base.errors import InputError
 from mlem_core.base.labels import Names
@@ -19,7 +19,7 @@ from mlem_core.base.text import listed, number
 from mlem_core.base.typing import Counted, Layer, layers_in
 from mlem_core.inference import caveats, partial
 from mlem_core.inference.layer_pairs import LayerPairs
-from mlem_core.inference.replicates import resampled_terms, resampled_transfers
+from mlem_core.inference.replicates import Replicates, resampled_terms, resampled_transfers
 from mlem_core.measures.decomposition import UNEXPLAINED, ceilings_of, decompose
 from mlem_core.measures.partial import Explained
 from mlem_core.measures.shapley import EXACT_FEATURES
@@ -52,6 +52,7 @@ class Explanation:
     names : what features, models and layers are called in words; the tables keep identifiers
     partial : quantity, value, and lower, upper: S_feat, S_rest and, `with_transfer`, transfer, see
         `mlem_core.inference.partial`
+    estimator, interactions : of the metrics that are transferred
     """
 
     layers: tuple[Layer, Layer]
@@ -62,6 +63,8 @@ class Explanation:
     coding: str = "whether they differ"
     names: Names = field(default_factory=Names)
     partial: pd.DataFrame = field(default_factory=pd.DataFrame)
+    estimator: str = ""
+    interactions: bool = False
 
     def __repr__(self) -> str:
         return " ".join(part for part in (self.headline, self.how_sure) if part)
@@ -322,6 +325,7 @@ def with_intervals(
         # The value is from all pairs of the analysis, its error from fewer: a little too large.
         own = np.diagonal(Explained.of(_of_two(analysis, why)).whole)
         resampled = resampled.around(np.array([*why.terms["value"], *why.whole["value"], *own]))
+    beside = _partial_with_intervals(why, pairs, resampled, n_replicates, seed, progress)
     bounds, size = resampled.interval(), (len(analysis.stimuli), analysis.tables.n_pairs)
     if not pairs.design.is_complete:
         pairs = LayerPairs.of_sample(analysis, why.layers, store, features)
@@ -332,10 +336,7 @@ def with_intervals(
             lower=bounds.lower[:n], upper=bounds.upper[:n], chance=[*chance, np.nan]
         ),
         whole=why.whole.assign(lower=bounds.lower[n:-2], upper=bounds.upper[n:-2]),
-        partial=partial.bounded(
-            why.partial.iloc[: len(partial.PARTS)],
-            resampled.made_into(lambda values: partial.parts_of(values, n - 1)).interval(),
-        ),
+        partial=beside,
         notes=(
             *caveats.of_size(Units.of(analysis.stimuli)),
             *filter(None, (caveats.drawn_of(*size), caveats.permuted_of(*size))),
@@ -344,44 +345,55 @@ def with_intervals(
 
 
 def with_transfer(
-    why: Explanation,
-    analysis: Analysis,
-    store: Store | None = None,
-    n_replicates: int = 0,
-    seed: int = 0,
-    progress: Counted | None = None,
+    why: Explanation, analysis: Analysis, selection: Selection | None = None
 ) -> Explanation:
     """An explanation with what the metric of each layer makes of the other.
 
-    The metrics are those of the analysis's estimator, of the features of the explanation.
-
     Parameters
     ----------
-    store : where the representations are, for intervals
-    n_replicates : bootstrap replicates; 0: no intervals
+    selection : how the metrics are fitted; None: as those of the analysis. Their features are those
+        of the explanation
 
     Raises
     ------
     InputError
-        An estimator that cannot be fitted to these features; as `with_intervals`.
+        An estimator that cannot be fitted to these features.
     """
-    estimator, features = analysis.spec.estimator, list(why.features["term"])
-    found = partial.transfers(_of_two(analysis, why), estimator)
-    if n_replicates and store is not None:
-        pairs = LayerPairs.of(analysis, why.layers, store, features)
-        resampled = resampled_transfers(pairs, estimator, n_replicates, seed, progress)
-        if pairs.design is not analysis.design:
-            resampled = resampled.around(found["value"].to_numpy())
-        found = partial.bounded(found, resampled.interval())
+    fitted = analysis.select() if selection is None else selection
+    why = replace(why, estimator=fitted.estimator, interactions=fitted.interactions)
+    found = partial.transfers(_of_two(analysis, why), why.estimator)
     parts = why.partial.iloc[: len(partial.PARTS)]
     return replace(why, partial=pd.concat((parts, found), ignore_index=True))
+
+
+def _partial_with_intervals(
+    why: Explanation,
+    pairs: LayerPairs,
+    resampled: Replicates,
+    n_replicates: int,
+    seed: int,
+    progress: Counted | None,
+) -> pd.DataFrame:
+    """What is beside the terms, with intervals; `resampled` as `resampled_terms` gives it."""
+    split, n = len(partial.PARTS), len(why.terms) - 1
+    bounds = resampled.made_into(lambda values: partial.parts_of(values, n)).interval()
+    found = [partial.bounded(why.partial.iloc[:split], bounds)]
+    transfers = why.partial.iloc[split:]
+    if len(transfers):
+        if pairs.tables.interactions != why.interactions:
+            pairs = replace(pairs, tables=pairs.tables.with_interactions(why.interactions))
+        again = resampled_transfers(pairs, why.estimator, n_replicates, seed, progress)
+        # Where not all pairs are drawn again; else it is there.
+        around = again.around(transfers["value"].to_numpy(dtype=np.float64))
+        found.append(partial.bounded(transfers, around.interval()))
+    return pd.concat(found, ignore_index=True)
 
 
 def _of_two(analysis: Analysis, why: Explanation) -> PairTables:
     """The pair tables of an explanation."""
     at = [analysis.layers.index(layer) for layer in why.layers]
     own = analysis.tables.of_layers(at).of_features(list(why.features["term"]))
-    return own.with_interactions(analysis.spec.interactions)
+    return own.with_interactions(why.interactions)
 
 
 def _share(value: float) -> str:

@@ -138,8 +138,8 @@ def in_words(table: pd.DataFrame, called: tuple[str, str], coding: str) -> list[
     said = [_of_features(coding, rows["s_feat"]), _of_rest(coding, rows["s_rest"])]
     if TRANSFERS[0] in rows:
         a, b = called
-        said.append(_of_transfer((a, b), rows, "ab", "b"))
-        said.append(_of_transfer((b, a), rows, "ba", "a"))
+        said.append(_of_transfer((a, b), rows, "A to B"))
+        said.append(_of_transfer((b, a), rows, "B to A"))
     return said
 
 
@@ -162,10 +162,10 @@ def _of_features(coding: str, row: pd.Series) -> Said:
     return Said(
         name,
         _shown(row),
-        f"What these features, coded by {coding}, explain of the distances in the one layer "
-        "correlates so with what they explain in the other, computed between different stimuli: 1 "
-        "where both use them in proportion, 0 where one way has nothing to do with the other. How "
-        f"much they explain does not enter.{ceiling}",
+        f"What these features, coded by {coding}, explain of the distances in one layer correlates "
+        "so with what they explain in the other (computed between different stimuli). 1: both use "
+        "them in proportion; 0: one way has nothing to do with the other. How much they explain "
+        f"does not enter.{ceiling}",
     )
 
 
@@ -194,9 +194,11 @@ def _of_rest(coding: str, row: pd.Series) -> Said:
     )
 
 
-def _of_transfer(called: tuple[str, str], rows: dict[str, pd.Series], way: str, to: str) -> Said:
+def _of_transfer(called: tuple[str, str], rows: dict[str, pd.Series], way: str) -> Said:
     one, other = called
-    row, own, ratio = rows[f"transfer_{way}"], rows[f"score_{to}"], rows[f"ratio_{way}"]
+    ends = way.lower().split(" to ")
+    row, own = rows[f"transfer_{''.join(ends)}"], rows[f"score_{ends[1]}"]
+    ratio = rows[f"ratio_{''.join(ends)}"]
     text = (
         f"The held-out ρ that the metric fitted to {one} has with the distances in {other}. The "
         f"metric fitted to {other} itself has {_shown(own)}"
@@ -204,7 +206,7 @@ def _of_transfer(called: tuple[str, str], rows: dict[str, pd.Series], way: str, 
     if not np.isnan(ratio["value"]):
         text += f"; the ratio of the two is {_shown(ratio)}"
     return Said(
-        f"Transfer from {one} to {other}",
+        f"Transfer from {way}",
         _shown(row),
         f"{text}. ρ is of ranks: weights however small order pairs that are else tied.",
     )

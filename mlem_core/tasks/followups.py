@@ -91,7 +91,7 @@ def _chance(analysis: Analysis, options: Options, store: Store, report: Report) 
 
 
 def _pair_intervals(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
-    from mlem_core.inference.explanation import explain, with_intervals
+    from mlem_core.inference.explanation import explain, with_intervals, with_transfer
 
     a, b = [(str(model), int(layer)) for model, layer in (options["a"], options["b"])]
 
@@ -99,9 +99,11 @@ def _pair_intervals(analysis: Analysis, options: Options, store: Store, report: 
         report(Progress("resampling", None, done, total, "replicates"))
 
     why = explain(analysis, a, b, list(options["features"]))
+    fitted = options.get("estimator"), options.get("interactions")
+    why = with_transfer(why, analysis, analysis.select(None, None, *fitted))
     why = with_intervals(why, analysis, store, int(options["draws"]), progress=counted)
     notes = pd.DataFrame({"note": list(why.notes)}, dtype=object)
-    return {"terms": why.terms, "whole": why.whole, "notes": notes}
+    return {"terms": why.terms, "whole": why.whole, "partial": why.partial, "notes": notes}
 
 
 def _capsule(analysis: Analysis, options: Options, store: Store, report: Report) -> Made:
@@ -183,7 +185,7 @@ KINDS: dict[str, Kind] = {
     "capsule": Kind(_capsule),
     "chance": Kind(_chance, _of_layers),
     "error-bars": Kind(
-        _pair_intervals, lambda _, options: [options["a"][0], options["b"][0]], version=2
+        _pair_intervals, lambda _, options: [options["a"][0], options["b"][0]], version=3
     ),
     "fits": Kind(_fits),
     "multiverse": Kind(_multiverse, _of_layers, in_store=True),

@@ -70,6 +70,7 @@ def show(view: View, a: str, b: str) -> None:
 def more(view: View, a: str, b: str) -> None:
     """What else there is to say of why two layers are alike, over the whole width."""
     audited.say_of_pair(view, a, b)
+    frame.attempt(partial(why_more.beside, view, a, b))
     why = explained.of_pair(view, a, b).why
     frame.folded(
         "The pairs of stimuli behind it",

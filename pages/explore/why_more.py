@@ -9,12 +9,28 @@ import streamlit as st
 
 from mlem_core.base.typing import parse_layer
 from mlem_core.report import captions, tables
-from pages.parts import frame, naming
+from pages.parts import explained, frame, naming
 from pages.parts.exporting import Panel
 from pages.parts.wording import plain
 
 if TYPE_CHECKING:
     from pages.parts.view import View
+
+
+def beside(view: View, a: str, b: str) -> None:
+    """What RSA mixes, apart: alike in the features, alike in the rest, and transfer."""
+    said = explained.beside(view, a, b).beside
+    st.markdown("**Alike in what?** RSA mixes what the features explain with all else.")
+    for place, one in zip(st.columns(len(said), gap="medium"), said, strict=True):
+        value, _, interval = one.value.partition(" [")
+        place.metric(
+            plain(one.name),
+            value,
+            delta=f"95 %: {interval.rstrip(']').replace(', ', ' to ')}" if interval else None,
+            delta_color="off",
+            delta_arrow="off",
+        )
+        place.caption(plain(one.sentence))
 
 
 def tau(view: View, a: str, b: str) -> None:

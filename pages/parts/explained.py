@@ -12,6 +12,7 @@ from pages.parts import audited, background, naming, stored, uncertainty
 from pages.parts.wording import plain
 
 if TYPE_CHECKING:
+    from mlem_core.analysis.selection import Selection
     from mlem_core.base.typing import Layer
     from mlem_core.inference.explanation import Explanation
     from mlem_core.robustness.audit_tables import Audit
@@ -48,6 +49,31 @@ def _explanation(job_id: str, a: str, b: str, features: tuple[str, ...]) -> Expl
     return explain(stored.open_analysis(job_id), *sides, features=features)
 
 
+@st.cache_data(max_entries=64, show_spinner="Carrying the metrics over …")
+def _transferred(job_id: str, a: str, b: str, selection: Selection) -> Explanation:
+    from mlem_core.inference.explanation import with_transfer
+
+    why = _explanation(job_id, a, b, selection.features)
+    return with_transfer(why, stored.open_analysis(job_id), selection)
+
+
+def beside(view: View, a: str, b: str) -> Explanation:
+    """The explanation of the two layers with S_feat, S_rest and transfer.
+
+    Without transfer where metrics are slow to fit and the work that makes intervals is not done.
+    """
+    from mlem_core.estimators.registry import estimator_named
+
+    found = of_pair(view, a, b).why
+    if "lower" in found.partial:
+        return found
+    if estimator_named(view.selection.estimator).slow:
+        known = _explanation(view.job_id, a, b, view.selection.features)
+    else:
+        known = _transferred(view.job_id, a, b, view.selection)
+    return replace(found, partial=known.partial)
+
+
 def of_pair(view: View, a: str, b: str) -> Explained:
     """Why the layers "model:layer" a and b are alike, in the names that the user gave."""
     found = _of_pair(view, a, b)
@@ -61,6 +87,8 @@ def _of_pair(view: View, a: str, b: str) -> Explained:
         "a": list(parse_layer(a)),
         "b": list(parse_layer(b)),
         "features": view.features,
+        "estimator": view.selection.estimator,
+        "interactions": view.selection.interactions,
         "draws": REPLICATES,
     }
     task = view.work("error-bars", options)
@@ -73,6 +101,7 @@ def _of_pair(view: View, a: str, b: str) -> Explained:
             _explanation(view.job_id, a, b, view.selection.features),
             terms=made["terms"],
             whole=made["whole"],
+            partial=made["partial"],
             notes=tuple(made["notes"]["note"]),
         )
         permuted = Units.of(view.analysis.stimuli).permuted(view.analysis.spec.folds_over)

@@ -158,8 +158,7 @@ def test_two_layers_of_an_analysis_have_them_with_intervals(analysis):
     alone = with_transfer(explain(whole, ("m", 1), ("m", 0)), whole)
     assert tuple(alone.partial["quantity"]) == (*PARTS, *TRANSFERS)
     assert list(alone.partial.columns) == ["quantity", "value"]
-    why = with_intervals(explain(whole, ("m", 1), ("m", 0)), whole, store, 60)
-    why = with_transfer(why, whole, store, 60)
+    why = with_intervals(alone, whole, store, 60)
     np.testing.assert_allclose(why.partial["value"], alone.partial["value"])
     # Both metrics order the pairs alike, whichever stimuli are left out: a ratio of 1 stays 1.
     assert (why.partial["lower"] <= why.partial["value"]).all()
@@ -182,13 +181,16 @@ def test_what_they_say_claims_no_more_than_they_do(analysis):
     features, rest, ab, ba = why.beside
     assert "coded by whether and by how much they differ" in features.sentence
     assert "between different stimuli" in features.sentence and "another coding" in rest.sentence
-    assert ab.name == "Transfer from m layer 0 to m layer 1" and "the ratio" in ab.sentence
-    assert ba.name == "Transfer from m layer 1 to m layer 0"
+    assert ab.name == "Transfer from A to B" and "the ratio" in ab.sentence
+    assert "metric fitted to m layer 0 has with the distances in m layer 1." in ab.sentence
+    assert "metric fitted to m layer 1 has with the distances in m layer 0." in ba.sentence
+    own = why.partial.set_index("quantity")["value"]
+    assert ab.value == f"{own['transfer_ab']:.2f}" and ba.value == f"{own['transfer_ba']:.2f}"
     high = why.partial.assign(value=[1.04, *why.partial["value"].iloc[1:]])
     assert "at its ceiling" in replace(why, partial=high).beside[0].sentence
     # A layer of noise: no similarity in the features, and none of transfer is a ratio.
-    noise = with_intervals(explain(whole, ("m", 0), ("m", 2)), whole, store, 30)
-    noise = with_transfer(noise, whole, store, 30)
+    noise = with_transfer(explain(whole, ("m", 0), ("m", 2)), whole)
+    noise = with_intervals(noise, whole, store, 30)
     said = noise.beside
     assert said[0].value == "–" and "not clearly above 0" in said[0].sentence
     assert "ratio" not in said[2].sentence and "[" in said[1].value
