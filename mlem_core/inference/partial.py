@@ -20,8 +20,10 @@ from mlem_core.inference.jackknife import Interval
 from mlem_core.measures.partial import (
     TRANSFERS,
     Explained,
+    PartialSimilarity,
     above_zero,
     feature_similarity,
+    partial_similarity,
     rest_similarity,
     transfer,
     with_ratios,
@@ -96,6 +98,25 @@ def transfers(tables: PairTables, estimator: str) -> pd.DataFrame:
     clear = above_zero(np.stack((scores[1, 1], scores[0, 0])))
     values[4:] = np.where(clear, values[4:], np.nan)
     return pd.DataFrame({"quantity": TRANSFERS, "value": values})
+
+
+def of_layers(tables: PairTables, rsa: FloatArray, estimator: str) -> PartialSimilarity:
+    """All of it for every two layers; without transfer where the estimator is slow.
+
+    Parameters
+    ----------
+    tables, estimator : as in `transfers`, of n_layers layers
+    rsa : (n_layers, n_layers)
+
+    Raises
+    ------
+    InputError
+        As `transfers`.
+    """
+    check_values(estimator, tables.resolved, tables.interactions)
+    entry = estimator_named(estimator)
+    weights = None if entry.slow else entry.model().cross_validate(tables).weights
+    return partial_similarity(tables, rsa, weights)
 
 
 def bounded(table: pd.DataFrame, bounds: Interval) -> pd.DataFrame:

@@ -16,12 +16,14 @@ stands below the root is not clearly above 0 there is no number (`above_zero`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
-from mlem_core.base.typing import FloatArray
+from mlem_core.base.typing import FloatArray, Layer, layer_name
 from mlem_core.estimators.solver import held_out_scores
 from mlem_core.pairs.crossfit import CrossFit
 from mlem_core.pairs.tables import PairTables
@@ -165,30 +167,69 @@ class PartialSimilarity:
     transfer: FloatArray
     ratio: FloatArray
 
+    def square(self, name: str, layers: Sequence[Layer]) -> pd.DataFrame:
+        """One of them for every two layers, "model:layer"; of transfer the rows are from, the
+        columns to.
+
+        Parameters
+        ----------
+        name : "features", "rest", "transfer" or "ratio"
+        """
+        names = [layer_name(layer) for layer in layers]
+        return pd.DataFrame(getattr(self, name), index=names, columns=names)
+
+    def table(self, layers: Sequence[Layer]) -> pd.DataFrame:
+        """All of every two different layers.
+
+        Returns
+        -------
+        model_a, layer_a, model_b, layer_b, s_feat, s_rest and `TRANSFERS`
+        """
+        a, b = np.triu_indices(len(layers), 1)
+        models = np.array([model for model, _ in layers], dtype=object)
+        numbers, scores = np.array([number for _, number in layers]), np.diagonal(self.transfer)
+        of_both = {
+            "model_a": models[a],
+            "layer_a": numbers[a],
+            "model_b": models[b],
+            "layer_b": numbers[b],
+            "s_feat": self.features[a, b],
+            "s_rest": self.rest[a, b],
+            "transfer_ab": self.transfer[a, b],
+            "transfer_ba": self.transfer[b, a],
+            "score_a": scores[a],
+            "score_b": scores[b],
+            "ratio_ab": self.ratio[a, b],
+            "ratio_ba": self.ratio[b, a],
+        }
+        return pd.DataFrame(of_both)
+
 
 def partial_similarity(
-    tables: PairTables, rsa: FloatArray, weights: FloatArray
+    tables: PairTables, rsa: FloatArray, weights: FloatArray | None = None
 ) -> PartialSimilarity:
     """S_feat, S_rest and transfer of every two layers of pair tables.
 
     Parameters
     ----------
     rsa : (n_layers, n_layers) their RSA correlations
-    weights : see `transfer`
+    weights : see `transfer`; without them that is NaN
 
     Raises
     ------
     InputError
         Tables of one fold.
     """
-    known, scores = Explained.of(tables), transfer(tables, weights)
+    known = Explained.of(tables)
     own = np.diagonal(known.whole)
     features = feature_similarity(known.whole, own[:, None], own[None])
     rest = rest_similarity(rsa, known.whole, own[:, None], own[None])
     told, left = above_zero(known.own), above_zero(1.0 - known.own)
-    of_own = np.diagonal(scores).T
-    means, clear = scores.mean(axis=-1), above_zero(of_own)
-    below = np.where(clear, of_own.mean(axis=-1), np.nan)
+    means, below = np.full_like(rsa, np.nan), np.full(len(rsa), np.nan)
+    if weights is not None:
+        scores = transfer(tables, weights)
+        of_own, means = np.diagonal(scores).T, scores.mean(axis=-1)
+        below = np.where(above_zero(of_own), of_own.mean(axis=-1), np.nan)
     return PartialSimilarity(
         np.where(told[:, None] & told[None], features, np.nan),
         np.where(left[:, None] & left[None], rest, np.nan),

@@ -14,7 +14,7 @@ TOLERANCE = 1e-4
 
 _KEYS = (
     "measure", "model", "layer", "fold", "feature", "stimulus", "value_a", "value_b", "model_a",
-    "layer_a", "model_b", "layer_b", "term",
+    "layer_a", "model_b", "layer_b", "term", "quantity",
 )  # fmt: skip
 _SQUARES = ("similarity_profiles.csv", "similarity_rsa.csv", "feature_correlations.csv")
 

@@ -14,14 +14,18 @@ from mlem_core.analysis.selection import Selection
 from mlem_core.base.labels import Names
 from mlem_core.base.typing import Layer
 from mlem_core.data.csvfile import write_table
-from mlem_core.inference.explanation import explain
+from mlem_core.estimators.registry import estimator_named
+from mlem_core.inference.explanation import explain, with_transfer
+from mlem_core.inference.partial import of_layers
 from mlem_core.measures.decomposition import decompose
+from mlem_core.measures.partial import TRANSFERS
 from mlem_core.report.shown import Drawing
 from mlem_core.storage.store import Store
 
 FORMAT = 2
-# Those of `why_alike`.
-WHY = ("why.csv", "why_layers.csv")
+# Those of `why_alike`, and those of them that capsules of before have not.
+WHY = ("why.csv", "why_layers.csv", "why_partial.csv", "similarity_partial.csv")
+LATER = WHY[2:]
 
 
 @dataclass(frozen=True)
@@ -135,12 +139,19 @@ def why_alike(
 
     Returns
     -------
-    why.csv (term, value) and why_layers.csv (of `Decomposition.table`); none with a single layer
+    why.csv (term, value), why_layers.csv (of `Decomposition.table`), why_partial.csv (of
+    `Explanation.partial`) and similarity_partial.csv (of `PartialSimilarity.table`); the last two
+    without transfer where the estimator is slow, and none with a single layer
     """
     if len(selection.layers) < 2:
         return {}
-    at = selection.places(analysis.layers)
-    own = analysis.tables.of_layers(at).of_features(selection.features)
-    split = decompose(own, analysis.rsa[at][:, at])
+    own, rsa = analysis.subset(selection)
+    layers = list(selection.layers)
     why = explain(analysis, *pair, features=selection.features)
-    return dict(zip(WHY, (why.terms, split.table(list(selection.layers))), strict=True))
+    every = of_layers(own, rsa, selection.estimator).table(layers)
+    if estimator_named(selection.estimator).slow:
+        every = every.drop(columns=list(TRANSFERS))
+    else:
+        why = with_transfer(why, analysis, selection)
+    tables = why.terms, decompose(own, rsa).table(layers), why.partial, every
+    return dict(zip(WHY, tables, strict=True))

@@ -22,7 +22,7 @@ from mlem_core.models import hub
 from mlem_core.models.registry import base_name, check_hub_name, packaged
 from mlem_core.report import alike, capsule
 from mlem_core.report.compared import Compared, compare
-from mlem_core.report.contents import About
+from mlem_core.report.contents import LATER, About
 from mlem_core.report.opened import Capsule, no_capsule, opened
 from mlem_core.report.portable import in_sentences, of_layer, portable
 from mlem_core.report.shown import Shown
@@ -306,7 +306,9 @@ def _still_there(
 def _tables(whole: Capsule, made: Mapping[str, bytes]) -> list[Compared]:
     """Every table that is made anew, and every other that is not said to take long, compared."""
     long = {f"tables/{name}" for name in whole.about.derived}
-    names = [name for name in made if name.startswith("tables/")]
+    # What a capsule of an earlier version cannot have is not missing from it.
+    later = {f"tables/{name}" for name in LATER} - set(whole.files)
+    names = [name for name in made if name.startswith("tables/") and name not in later]
     names += [name for name in whole.files if name.startswith("tables/") and name not in made]
     compared = []
     for name in names:

@@ -17,7 +17,8 @@ from mlem_core.analysis.run import run
 from mlem_core.base.errors import InputError
 from mlem_core.cli.commands import main
 from mlem_core.inference.all_layers import layer_intervals
-from mlem_core.inference.explanation import explain
+from mlem_core.inference.explanation import explain, with_transfer
+from mlem_core.inference.partial import of_layers
 from mlem_core.report import capsule, opened, portable
 from mlem_core.report.figures import Drawing
 from mlem_core.report.verify import verify as verify_anywhere
@@ -173,6 +174,39 @@ def test_why_two_layers_are_alike_is_in_it_and_computed_again(path, analysis, ve
     found = verify(other)
     (why,) = [one for one in found.tables if one.name == "why.csv"]
     assert why.n_different == 1 and "term tense" in why.worst
+
+
+def test_similarity_in_the_features_and_in_the_rest_is_in_it_too(path, analysis, verify, tmp_path):
+    files = contents(path)
+    two = pd.read_csv(io.BytesIO(files["tables/why_partial.csv"]))
+    expected = with_transfer(explain(analysis, *analysis.most_alike()), analysis).partial
+    pd.testing.assert_frame_equal(two, expected)
+    every = pd.read_csv(io.BytesIO(files["tables/similarity_partial.csv"]))
+    own, rsa = analysis.subset(analysis.select())
+    whole = of_layers(own, rsa, "ridge")
+    assert len(every) == 6
+    np.testing.assert_allclose(every["s_rest"], whole.rest[np.triu_indices(4, 1)])
+    np.testing.assert_allclose(every["transfer_ba"], whole.transfer.T[np.triu_indices(4, 1)])
+    every["s_rest"] += 0.2
+    other = changed(
+        path,
+        tmp_path / "x.zip",
+        **{"tables__similarity_partial.csv": every.to_csv(index=False).encode()},
+    )
+    (found,) = [one for one in verify(other).tables if one.name == "similarity_partial.csv"]
+    assert found.n_different == 6
+    # A capsule of before has no such tables, and lacks nothing.
+    gone = ("tables/why_partial.csv", "tables/similarity_partial.csv")
+    about = json.loads(files["capsule.json"])
+    about["files"] = {name: at for name, at in about["files"].items() if name not in gone}
+    earlier = changed(
+        path,
+        tmp_path / "y.zip",
+        **dict.fromkeys(gone),
+        **{"capsule.json": json.dumps(about).encode()},
+    )
+    found = verify(earlier)
+    assert found.same and not {one.name for one in found.tables} & {"why_partial.csv"}
 
 
 def test_what_was_made_beside_the_results_is_in_it_and_said(analysis, folder, tmp_path):
