@@ -22,7 +22,7 @@ from mlem_core.figures.export import (
 from mlem_core.figures.layer_maps import layer_maps
 from mlem_core.figures.naming import naming
 from mlem_core.figures.profiles import profiles, with_interactions
-from mlem_core.figures.similarity import rsa_matrix, similarity_matrices
+from mlem_core.figures.similarity import partial_matrix, rsa_matrix, similarity_matrices
 from mlem_core.figures.stimuli import feature_correlations, feature_counts
 from mlem_core.figures.style import GREY, Annotations, feature_colors, without_marks
 from mlem_core.figures.two_analyses import (
@@ -59,6 +59,7 @@ __all__ = [
     "naming",
     "on_paper",
     "one_browser",
+    "partial_matrix",
     "profiles",
     "rsa_matrix",
     "side_by_side",

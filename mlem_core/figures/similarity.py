@@ -111,6 +111,31 @@ def rsa_matrix(
     return _drawn(grid(layers, order, values), [matrix], "alone", chosen)
 
 
+def partial_matrix(square: pd.DataFrame, unit: str, pair: Pair | None = None) -> go.Figure:
+    """How alike all layers are by one of `mlem_core.measures.partial`, by model.
+
+    Its layers stand up the side and, in the same order, along the bottom: of transfer those whose
+    metric it is, and those that are predicted. A cell without a number is empty.
+
+    Parameters
+    ----------
+    square : (n_layers, n_layers), named "model:layer"; NaN where there is no number
+    unit : what it is, told on hovering
+    pair : the two layers whose cells are outlined, with the value of the one to the upper right
+    """
+    layers, values = [parse_layer(name) for name in square.index], square.to_numpy(dtype=np.float64)
+    matrix = _Matrix(
+        _TAU._replace(key="partial", column="partial", title=unit, unit=unit),
+        values,
+        _interval_texts(None, square.index, "partial"),
+        NO_ANNOTATIONS.flags,
+    )
+    # The value that is shown is that of the cell in which it stands.
+    if pair is not None and layers.index(pair[0]) > layers.index(pair[1]):
+        pair = pair[1], pair[0]
+    return _drawn(grid(layers, "model", values), [matrix], "alone", pair)
+
+
 class _Measure(NamedTuple):
     key: str  # in the flags
     column: str  # begins its columns in the table of intervals

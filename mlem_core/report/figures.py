@@ -11,7 +11,7 @@ import pandas as pd
 from mlem_core import figures
 from mlem_core.base.errors import unknown
 from mlem_core.base.typing import Progress, Report, layer_name, parse_layer
-from mlem_core.report import all_layers, of_values, two_layers
+from mlem_core.report import all_layers, of_values, similar_in, two_layers
 from mlem_core.report.shown import Drawing, Drawn, Shown, basis, held_out
 
 __all__ = ["FIGURES", "Drawing", "Drawn", "Shown", "all_figures", "basis", "draw", "held_out"]
@@ -34,6 +34,7 @@ def _of_chosen_layer(shown: Shown) -> Drawn | None:
 FIGURES: dict[str, Callable[[Shown], Drawn | None]] = {
     "profiles": all_layers.profiles,
     "similarity": all_layers.similarity,
+    "similar_in": similar_in.matrix,
     "layer_maps": all_layers.layer_maps,
     "two_layers": two_layers.figure_4,
     "compare": two_layers.compare,

@@ -9,6 +9,7 @@ TITLES = {
     "compare": "Importances of two layers",
     "stimulus_map": "Map of the stimuli",
     "similarity": "Similarity of every two layers",
+    "similar_in": "Alike in the features, in the rest, or by transfer",
     "profiles": "Importance over the layers",
     "layer_maps": "Maps of the layers",
     "why_layers": "What makes every two layers alike",
@@ -29,6 +30,7 @@ LINES = {
     "layer by layer.",
     "similarity": "How alike every two layers are, by their features and by their distances alone. "
     "Click a cell to choose its two layers.",
+    "similar_in": "What the two matrices above mix, apart. Click a cell to choose its two layers.",
     "layer_maps": "Layers that are alike lie close together. Click two of them to compare them.",
     "two_layers": "Two layers: which features matter in each, and how each lays out the stimuli.",
     "compare": "Which features matter in the two layers; on the diagonal a feature matters as much "

@@ -11,6 +11,7 @@ import streamlit as st
 from mlem_core.base.typing import parse_layer
 from mlem_core.report import captions, tables
 from pages.explore import surprising, two, why
+from pages.explore.terms import partial_of
 from pages.parts import audited, choices, frame, linked, tabs, uncertainty
 from pages.parts.exporting import Panel
 from pages.parts.view import View, two_layers
@@ -83,6 +84,12 @@ def _matrices(view: View, results: Results, a: str, b: str) -> None:
         options={"order": order},
     ).on_click(partial(_choose, view))
     _agreement(view, results)
+    frame.folded(
+        "Alike in what? In the features, in the rest, by transfer",
+        ":material/call_split:",
+        "similar in",
+        partial(_similar_in, view, results, a, b),
+    )
     surprising.show(view, results)
 
 
@@ -116,6 +123,34 @@ def _agreement(view: View, results: Results) -> None:
         help="Spearman ρ of the upper triangles of the two matrices: 1 where the features order "
         "the pairs of layers as their distances do. It needs three layers.",
     )
+
+
+def _similar_in(view: View, results: Results, a: str, b: str) -> None:
+    """A matrix of what RSA and τ mix."""
+    from mlem_core import figures
+    from mlem_core.report import similar_in
+
+    name = choices.choose_one(
+        "Similarity",
+        list(similar_in.choices(view.selection.estimator)),
+        "partial",
+        "features",
+        format_func=lambda one: similar_in.NAMES[one],
+        help="What the features explain in both layers, what is left, or what the metric of one "
+        "predicts in the other.",
+    )
+    found = partial_of(view)
+    Panel(
+        figures.partial_matrix(
+            found.square(name, view.layers),
+            similar_in.UNITS[name],
+            None if a == b else (parse_layer(a), parse_layer(b)),
+        ),
+        found.table(view.layers),
+        "similar-in",
+        similar_in.caption(name, view.caption(results)),
+        options={"partial": name},
+    ).on_click(partial(_choose, view))
 
 
 def _choose(view: View, points: list[dict[str, Any]]) -> None:

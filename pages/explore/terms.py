@@ -11,7 +11,9 @@ from mlem_core.report import captions
 from pages.parts import stored
 
 if TYPE_CHECKING:
+    from mlem_core.analysis.selection import Selection
     from mlem_core.measures.decomposition import Decomposition
+    from mlem_core.measures.partial import PartialSimilarity
     from pages.parts.view import View
 
 
@@ -30,6 +32,19 @@ def _decomposition(
 def decomposition_of(view: View) -> Decomposition:
     """The similarity of every two layers of a view as a sum over its features."""
     return _decomposition(view.job_id, view.selection.features, tuple(view.layer_names))
+
+
+@st.cache_data(max_entries=8, show_spinner="Comparing the layers apart from RSA …")
+def _partial(job_id: str, selection: Selection) -> PartialSimilarity:
+    from mlem_core.inference.partial import of_layers
+
+    analysis = stored.open_analysis(job_id)
+    return of_layers(*analysis.subset(selection), selection.estimator)
+
+
+def partial_of(view: View) -> PartialSimilarity:
+    """How alike every two layers of a view are in the features, in the rest, and by transfer."""
+    return _partial(view.job_id, view.selection)
 
 
 def computed_on(view: View) -> str:

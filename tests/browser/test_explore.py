@@ -103,3 +103,14 @@ def test_two_layers_are_told_to_be_alike_in_the_features_or_in_the_rest(
     expect(page.get_by_test_id("stMetric").filter(has_text="Transfer from ")).to_have_count(2)
     expect(page.get_by_text("computed between different stimuli")).to_be_visible()
     expect(page.get_by_text("is still in it.")).to_be_visible()
+
+
+def test_what_the_two_similarities_mix_is_a_matrix_of_its_own(app: App, page: Page) -> None:
+    page.goto(f"{app.url}/explore?analysis=example&a=minilm:3&b=smollm2:9&partial=ratio")
+    traces(page, 1)
+    settled(page)
+    page.get_by_text("Alike in what? In the features, in the rest, by transfer").click()
+    expect(page.get_by_text("What the two matrices above mix, apart.")).to_be_visible()
+    settled(page)
+    picture(page, "similar-in")
+    assert "partial=ratio" in page.url

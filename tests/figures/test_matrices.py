@@ -312,3 +312,29 @@ def test_hovering_over_two_layers_tells_their_intervals() -> None:
         )
         assert "−0.500 to 0.250" in rsa[cell] and "p = 0.040" in rsa[cell]
     assert "interval" not in rsa[0]
+
+
+def test_a_matrix_that_is_not_symmetric_shows_each_value_where_it_is() -> None:
+    square = square_of(COUNTS)
+    square.loc[:, :] = np.random.default_rng(2).uniform(-0.9, 1.1, square.shape)
+    square.iloc[1, 2] = np.nan
+    first, last = square.index[0], square.index[-1]
+    layers = [(name.rpartition(":")[0], int(name.rpartition(":")[2])) for name in (first, last)]
+    for pair in (layers, layers[::-1]):
+        figure = figures.partial_matrix(square, "held-out ρ", (pair[0], pair[1]))
+        is_sound(figure)
+        (heat,), (points,) = heatmaps(figure), cells(figure)
+        for x, y, at in zip(points.x, points.y, points.customdata, strict=True):
+            value = square.loc[f"{at[0]}:{at[1]}", f"{at[2]}:{at[3]}"]
+            np.testing.assert_equal(painted(heat, x, y), value)
+        assert sum("not defined" in said for said in points.hovertext) == 1
+        # The value beside the outlined cell is that of the cell in which, or by which, it stands.
+        said = text(square.loc[first, last], 2)
+        (label,) = [one for one in figure.layout.annotations if one.text == said]
+        (at,) = [
+            (x, y)
+            for x, y, c in zip(points.x, points.y, points.customdata, strict=True)
+            if (tuple(c[:2]), tuple(c[2:])) == tuple(layers)
+        ]
+        assert max(abs(label.x - at[0]), abs(label.y - at[1])) <= 0.5
+    is_sound(figures.partial_matrix(square * np.nan, "S_feat"))
