@@ -29,6 +29,19 @@ _GLOSSES: dict[str, tuple[str, str]] = {
         "Spearman's ρ of the neural distances of two layers over all pairs of stimuli; it knows "
         "nothing of features",
     ),
+    r"S_feat": (
+        "S_feat",
+        "the correlation of what the features explain in two layers: 1 where both use them in "
+        "proportion, however much they explain",
+    ),
+    r"S_rest|partial RSA": (
+        "S_rest",
+        "the RSA of two layers apart from what the features explain, in their coding",
+    ),
+    r"[Tt]ransfer": (
+        "Transfer",
+        "the held-out ρ that the metric fitted to one layer has with the distances in another",
+    ),
     r"Shapley|[Tt]erms?": (
         "Term",
         "what a feature adds to the RSA of two layers; terms and *unexplained* add up to it",

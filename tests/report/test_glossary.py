@@ -26,6 +26,7 @@ def test_every_gloss_has_its_entry_in_the_glossary() -> None:
         ("the feature ceiling", ["Feature ceiling"]),
         ("determined, MDSX", []),
         ("95 % intervals", ["95 % interval"]),
+        ("S_feat by transfer", ["S_feat", "Transfer"]),
     ],
 )
 def test_terms_are_found_as_words(text: str, names: list[str]) -> None:
