@@ -27,6 +27,7 @@ from mlem_core.inference.replicates import resampled_scores
 from mlem_core.inference.shares import by_share
 from mlem_core.measures.decomposition import ceilings_of, divide
 from mlem_core.measures.importance import mean_scores
+from mlem_core.measures.partial import feature_similarity, rest_similarity
 from mlem_core.measures.shapley import EXACT_FEATURES, Shapley
 from mlem_core.measures.similarity import weighted_tau
 from mlem_core.pairs.crossfit import CrossFit
@@ -251,9 +252,9 @@ def _rsa_and_terms(
     rsa, of_features, explained = (np.concatenate(column) for column in zip(*found, strict=True))
     if exact:
         terms = np.concatenate((of_features, (rsa - explained)[:, None]), axis=1)
-        ceilings = ceilings_of(explained)
+        ceilings, partial = ceilings_of(explained), _partial(rsa, explained)
     else:
-        terms = np.zeros((len(weights), 0, n_layers, n_layers))
+        partial = terms = np.zeros((len(weights), 0, n_layers, n_layers))
         ceilings = np.zeros((len(weights), n_layers))
     return {
         "rsa": rsa[0],
@@ -262,7 +263,17 @@ def _rsa_and_terms(
         "terms_error": standard_error(terms[1:], blocks.sizes),
         "ceilings": ceilings[0],
         "ceilings_error": standard_error(ceilings[1:], blocks.sizes),
+        "partial_error": standard_error(partial[1:], blocks.sizes),
     }
+
+
+def _partial(rsa: FloatArray, explained: FloatArray) -> FloatArray:
+    """S_feat and S_rest (n_draws, 2, n_layers, n_layers) of every two layers in each draw."""
+    own = np.diagonal(explained, axis1=-2, axis2=-1)
+    both = own[..., :, None], own[..., None, :]
+    return np.stack(
+        (feature_similarity(explained, *both), rest_similarity(rsa, explained, *both)), axis=1
+    )
 
 
 def _of_draws(

@@ -33,6 +33,8 @@ class LayerIntervals:
     terms, terms_error : (n_features + 1, n_layers, n_layers) the terms, the last one
         "unexplained", and their standard errors; none with more than 12 features
     ceilings, ceilings_error : (n_layers,) cross-fitted feature ceilings of all pairs
+    partial_error : (2, n_layers, n_layers) standard errors of S_feat and S_rest, NaN where a block
+        leaves none; (0, ...) where `terms` is, and in what earlier versions have kept
     units : what was drawn
     sizes : how many of the n_blocks blocks are of each kind of unit, see
         `mlem_core.inference.jackknife.standard_error`
@@ -55,6 +57,7 @@ class LayerIntervals:
     terms_error: FloatArray
     ceilings: FloatArray
     ceilings_error: FloatArray
+    partial_error: FloatArray
     units: Units
     sizes: tuple[int, ...]
 
@@ -76,8 +79,9 @@ _OF_LAYERS = (
 # Symmetric, with what stands on their diagonals.
 _OF_PAIRS = {
     **dict.fromkeys(("tau", "tau_lower", "tau_upper", "rsa", "rsa_without"), 1.0),
-    **dict.fromkeys(("terms", "terms_error"), 0.0),
+    **dict.fromkeys(("terms", "terms_error", "partial_error"), 0.0),
 }
+_LATER = "partial_error"
 
 
 def save(intervals: LayerIntervals, folder: Path | str) -> None:
@@ -104,8 +108,12 @@ def load(folder: Path | str) -> LayerIntervals:
     layers = tuple((str(model), int(number)) for model, number in about["layers"])
     with np.load(Path(folder) / _ARRAYS, allow_pickle=False) as stored:
         arrays = {name: stored[name].astype(np.float64) for name in _OF_LAYERS}
+        n = len(layers)
         for name, diagonal in _OF_PAIRS.items():
-            arrays[name] = _square(stored[name].astype(np.float64), len(layers), diagonal)
+            kept = np.zeros((0, n * (n - 1) // 2))
+            if name != _LATER or name in stored:
+                kept = stored[name].astype(np.float64)
+            arrays[name] = _square(kept, n, diagonal)
     return LayerIntervals(
         layers=layers,
         features=tuple(about["features"]),

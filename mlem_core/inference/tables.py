@@ -12,6 +12,7 @@ from mlem_core.base.typing import Layer, layer_name
 from mlem_core.inference.corrections import FamilyOfTests, family_of_tests
 from mlem_core.inference.intervals import LayerIntervals
 from mlem_core.inference.jackknife import jackknife_interval, p_value, t_interval, t_test
+from mlem_core.inference.partial import bounded
 from mlem_core.measures.decomposition import UNEXPLAINED
 from mlem_core.measures.shapley import EXACT_FEATURES
 from mlem_core.measures.similarity import agreement, weighted_tau
@@ -138,6 +139,26 @@ def terms_and_whole(
             }
         ),
     )
+
+
+def partial_intervals(
+    intervals: LayerIntervals, a: Layer, b: Layer, parts: pd.DataFrame
+) -> pd.DataFrame:
+    """S_feat and S_rest of two layers with their intervals, where these are known.
+
+    Parameters
+    ----------
+    parts : quantity, value of the two, see `mlem_core.inference.partial.parts`
+
+    Returns
+    -------
+    quantity, value and, but for intervals of an earlier version, lower, upper
+    """
+    if not len(intervals.partial_error):
+        return parts
+    i, j = intervals.places((a, b))
+    value, error = parts["value"].to_numpy(), intervals.partial_error[:, i, j]
+    return bounded(parts, t_interval(value, error, min(intervals.sizes)))
 
 
 def term_tests(

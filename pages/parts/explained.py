@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import pandas as pd
 import streamlit as st
 
 from mlem_core.base.typing import parse_layer
@@ -63,15 +64,19 @@ def beside(view: View, a: str, b: str) -> Explanation:
     Without transfer where metrics are slow to fit and the work that makes intervals is not done.
     """
     from mlem_core.estimators.registry import estimator_named
+    from mlem_core.inference.tables import partial_intervals
 
-    found = of_pair(view, a, b).why
+    found, intervals = of_pair(view, a, b).why, uncertainty.of(view)
     if "lower" in found.partial:
         return found
     if estimator_named(view.selection.estimator).slow:
-        known = _explanation(view.job_id, a, b, view.selection.features)
+        known = _explanation(view.job_id, a, b, view.selection.features).partial
     else:
-        known = _transferred(view.job_id, a, b, view.selection)
-    return replace(found, partial=known.partial)
+        known = _transferred(view.job_id, a, b, view.selection).partial
+    if intervals is not None:
+        parts = partial_intervals(intervals, *found.layers, known.iloc[:2])
+        known = pd.concat((parts, known.iloc[2:]), ignore_index=True)
+    return replace(found, partial=known)
 
 
 def of_pair(view: View, a: str, b: str) -> Explained:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import explicit
 import numpy as np
 import pandas as pd
@@ -18,10 +20,12 @@ from mlem_core.inference.explanation import explain, with_intervals
 from mlem_core.inference.intervals import load, save
 from mlem_core.inference.jackknife import jackknife_interval, p_value, standard_error
 from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.inference.partial import parts_of
 from mlem_core.inference.replicates import resampled_scores, resampled_terms
 from mlem_core.inference.tables import (
     agreement_interval,
     importance_differences,
+    partial_intervals,
     score_table,
     similarity_table,
     term_tests,
@@ -126,6 +130,25 @@ def test_errors_of_terms_are_those_of_two_layers_alone(analysis, intervals):
     assert (totals["lower"] < totals["value"]).all() and (totals["upper"] <= 1).all()
 
 
+def test_errors_of_what_is_beside_the_terms_are_those_of_two_layers_alone(analysis, intervals):
+    whole, store, _ = analysis
+    resampled = resampled_terms(LayerPairs.of(whole, (A, B), store), 20)
+    n = len(intervals.features)
+    found = resampled.made_into(lambda values: parts_of(values, n))
+    np.testing.assert_allclose(intervals.partial_error[:, 0, 1], found.error, rtol=0.5, atol=1e-3)
+    parts = explain(whole, A, B).partial
+    known = partial_intervals(intervals, A, B, parts)
+    reach = t.ppf(0.975, 49) * intervals.partial_error[:, 0, 1]
+    np.testing.assert_allclose(known["upper"] - known["value"], reach)
+    np.testing.assert_allclose(known["value"] - known["lower"], reach)
+    earlier = replace(intervals, partial_error=np.zeros((0, 3, 3)))
+    assert partial_intervals(earlier, A, B, parts) is parts
+    # C is noise: what it has of the features is nothing, and there is no number.
+    noise = partial_intervals(intervals, A, C, explain(whole, A, C).partial)
+    assert noise.loc[0, ["value", "lower", "upper"]].isna().all()
+    assert noise.loc[1, "lower"] < 0 < noise.loc[1, "upper"]
+
+
 def test_scores_are_those_of_the_inference(analysis, intervals):
     whole, store, _ = analysis
     pairs = LayerPairs.of(whole, whole.layers, store)
@@ -189,6 +212,14 @@ def test_they_are_kept_and_found_for_fewer_layers(analysis, intervals, tmp_path)
     for name in ("terms", "rsa_without", "scores_without", "tau_lower"):
         np.testing.assert_array_equal(getattr(again, name), getattr(intervals, name))
     assert again.layers == intervals.layers and again.columns == intervals.columns
+    np.testing.assert_array_equal(
+        again.partial_error[:, [0, 1], [1, 2]], intervals.partial_error[:, [0, 1], [1, 2]]
+    )
+    # What an earlier version has kept has no such errors.
+    with np.load(tmp_path / "error_bars.npz") as stored:
+        kept = {name: stored[name] for name in stored if name != "partial_error"}
+    np.savez(tmp_path / "error_bars.npz", **kept)
+    assert load(tmp_path).partial_error.shape == (0, 3, 3)
 
 
 def test_other_features_estimators_and_few_layers_at_a_time(analysis, intervals, monkeypatch):
