@@ -203,8 +203,8 @@ def _of_rest(coding: str, row: pd.Series) -> Said:
         return Said(
             name,
             "–",
-            "There is no number: the features leave nothing of at least one of the two layers that "
-            "is clearly above 0.",
+            f"There is no number: what these features, coded by {coding}, leave of at least one of "
+            "the two layers is not clearly above 0 (the 95 % interval over folds reaches 0).",
         )
     return Said(
         name,

@@ -199,7 +199,7 @@ def test_what_they_say_claims_no_more_than_they_do(analysis):
     assert own.loc[["s_rest", "transfer_ab"]].notna().all(axis=None)
     assert "There is no number" in noise.text
     nothing = replace(why, partial=high.assign(value=np.nan))
-    assert "leave nothing" in nothing.beside[1].sentence
+    assert "leave of at least one" in nothing.beside[1].sentence
     assert replace(why, partial=pd.DataFrame()).beside == []
 
 
