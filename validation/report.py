@@ -14,7 +14,7 @@ from plotly.subplots import make_subplots
 from mlem_core.figures import can_write_images, image
 from mlem_core.figures.style import DASHES, GREY, PALETTE, SYMBOLS, quiet
 from mlem_core.pairs.terms import SEPARATOR
-from validation import budget, layers, simulations, values, words
+from validation import budget, layers, partial, simulations, values, words
 from validation.intervals import ALONE
 from validation.work import read
 
@@ -269,6 +269,7 @@ TABLES: dict[str, Callable[[pd.DataFrame], dict[str, pd.DataFrame]]] = {
     "stability": of_stability,
     "permutations": of_permutations,
     "crossfit": of_crossfit,
+    "partial": partial.of_partial,
     "values": values.tables_from,
     "intervals": of_intervals,
     "words": words.of_words,

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 # What can be added on the page itself; the others are added where they are seen.
 OFFERED = (
-    "two_layers", "why", "compare", "similarity", "profiles", "layer_maps", "why_layers",
-    "feature_correlations", "feature_counts",
+    "two_layers", "why", "compare", "similarity", "similar_in", "profiles", "layer_maps",
+    "why_layers", "feature_correlations", "feature_counts",
 )  # fmt: skip
 
 
