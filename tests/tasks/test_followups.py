@@ -19,6 +19,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Progress
 from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.inference import all_layers
+from mlem_core.inference.explanation import explain, with_transfer
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.permutation import score_above_chance
 from mlem_core.report import capsule
@@ -170,3 +171,21 @@ def test_intervals_of_all_layers_are_found_where_they_are_looked_for(
     made = followups.work("all-error-bars", analysis, options, store, lambda progress: None)
     found = all_layers.find(analysis, store, analysis.select(**asked))
     assert made == {} and found is not None and found.columns == ("tense",)
+
+
+def test_intervals_of_two_layers_come_with_what_is_beside_their_terms(
+    job: analyses.Job, store: Store
+) -> None:
+    analysis = job.analysis()
+    a, b = analysis.layers[:2]
+    options = {"a": list(a), "b": list(b), "features": ["tense", "number"], "draws": 20}
+    fitted = {"estimator": "ridge-rank", "interactions": True}
+    made = followups.work("error-bars", analysis, options | fitted, store, lambda progress: None)
+    expected = with_transfer(
+        explain(analysis, a, b, ["tense", "number"]), analysis, analysis.select(**fitted)
+    ).partial
+    pd.testing.assert_frame_equal(made["partial"][["quantity", "value"]], expected)
+    assert list(made["partial"].columns) == ["quantity", "value", "lower", "upper"]
+    plain = followups.work("error-bars", analysis, options, store, lambda progress: None)
+    own = with_transfer(explain(analysis, a, b, ["tense", "number"]), analysis).partial
+    pd.testing.assert_frame_equal(plain["partial"][["quantity", "value"]], own)
