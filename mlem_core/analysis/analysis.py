@@ -44,6 +44,7 @@ class Analysis:
     whole : the stimuli as they were given; `rows` says which of them `stimuli` are
     maps : maps (n_shown, 2) of the stimuli that are kept with the analysis, by layer; others are
         made from the representations
+    map_stress : how far each of them is off, see `mlem_core.measures.similarity.map_stress`
     pair_errors : how much the choice of the pairs matters, with all features; see
         `mlem_core.analysis.pair_errors`, no rows where all pairs are compared
     """
@@ -58,6 +59,7 @@ class Analysis:
     manifest: dict[str, Any]
     whole: StimulusSet
     maps: Mapping[Layer, FloatArray] = field(default_factory=dict)
+    map_stress: Mapping[Layer, float] = field(default_factory=dict)
     pair_errors: pd.DataFrame = field(default_factory=pair_errors.none)
 
     plot = Later("report.plots", "AnalysisPlots")

@@ -31,7 +31,8 @@ def save(analysis: Analysis, folder: Path | str) -> None:
         kept = [layer for layer in analysis.layers if layer in analysis.maps]
         points = np.stack([analysis.maps[layer] for layer in kept]).astype(np.float32)
         at = [analysis.layers.index(layer) for layer in kept]
-        np.savez_compressed(target / "maps.npz", layers=np.array(at), points=points)
+        stress = np.array([analysis.map_stress.get(layer, np.nan) for layer in kept])
+        np.savez_compressed(target / "maps.npz", layers=np.array(at), points=points, stress=stress)
     about = {
         "spec": analysis.spec.to_dict(),
         "stimuli": analysis.stimuli.name,
@@ -102,11 +103,15 @@ def load(folder: Path | str) -> Analysis:
     whole = read_written(
         source / "stimuli.csv", name=about.stimuli, ordered=ordered, nominal=nominal
     ).select(list(kinds))
-    maps = {}
+    maps, stress = {}, {}
     if (source / "maps.npz").exists():
         with np.load(source / "maps.npz", allow_pickle=False) as kept:
             points = kept["points"].astype(np.float64)
-            maps = {about.layers[at]: points[i] for i, at in enumerate(kept["layers"])}
+            at = [about.layers[place] for place in kept["layers"]]
+            maps = dict(zip(at, points, strict=True))
+            # Maps of an earlier version do not say it.
+            if "stress" in kept:
+                stress = dict(zip(at, kept["stress"].tolist(), strict=True))
     return Analysis(
         spec=spec,
         stimuli=stimuli_kept(whole, spec.positions),
@@ -118,5 +123,6 @@ def load(folder: Path | str) -> Analysis:
         manifest=about.manifest,
         whole=whole,
         maps=maps,
+        map_stress=stress,
         pair_errors=pair_errors.load(source),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -14,8 +15,9 @@ from mlem_core.analysis.selection import check_layers
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.analysis.transforms import view
 from mlem_core.base.errors import InputError
-from mlem_core.base.typing import FloatArray
+from mlem_core.base.typing import FloatArray, IntArray, Layer
 from mlem_core.data.stimuli import StimulusSet
+from mlem_core.measures.similarity import map_stress as stress_of
 from mlem_core.measures.similarity import mds_map
 from mlem_core.models import representations
 from mlem_core.models.representations import Representations
@@ -27,16 +29,23 @@ from mlem_core.storage.store import Store
 MAP_STIMULI = 1_000
 
 
-def _save(points: FloatArray, folder: Path) -> None:
-    np.save(folder / "map.npy", points)
+class _Map(NamedTuple):
+    """A map (n_shown, 2), and its stress."""
+
+    points: FloatArray
+    stress: float
 
 
-def _load(folder: Path) -> FloatArray:
-    points: FloatArray = np.load(folder / "map.npy", allow_pickle=False)
-    return points
+def _save(found: _Map, folder: Path) -> None:
+    np.savez(folder / "map.npz", points=found.points, stress=found.stress)
 
 
-MAPS = Stage("stimulus-map", 1, _save, _load)
+def _load(folder: Path) -> _Map:
+    with np.load(folder / "map.npz", allow_pickle=False) as kept:
+        return _Map(kept["points"], float(kept["stress"]))
+
+
+MAPS = Stage("stimulus-map", 2, _save, _load)
 
 
 def stimulus_map(analysis: Analysis, model: str, layer: int, store: Store) -> pd.DataFrame:
@@ -49,30 +58,49 @@ def stimulus_map(analysis: Analysis, model: str, layer: int, store: Store) -> pd
     InputError
         The layer is not in the analysis, or its representations are no longer in the store.
     """
-    check_layers([(model, layer)], analysis.layers)
-    n = len(analysis.stimuli)
-    rng = np.random.default_rng(analysis.spec.seed)
-    shown = np.sort(rng.permutation(n)[:MAP_STIMULI])
+    points = _map(analysis, (model, layer), store).points
+    return pd.DataFrame({"stimulus": _shown(analysis), "x": points[:, 0], "y": points[:, 1]})
 
-    def make() -> FloatArray:
+
+def stimulus_map_stress(analysis: Analysis, model: str, layer: int, store: Store) -> float:
+    """How far `stimulus_map` is off, see `mlem_core.measures.similarity.map_stress`.
+
+    NaN of a map that came with an analysis of an earlier version. Raises as `stimulus_map`.
+    """
+    return _map(analysis, (model, layer), store).stress
+
+
+def _shown(analysis: Analysis) -> IntArray:
+    """(n_shown,) the rows of the stimuli that a map shows, ascending."""
+    rng = np.random.default_rng(analysis.spec.seed)
+    return np.sort(rng.permutation(len(analysis.stimuli))[:MAP_STIMULI])
+
+
+def _map(analysis: Analysis, at: Layer, store: Store) -> _Map:
+    check_layers([at], analysis.layers)
+    model, layer = at
+    shown = _shown(analysis)
+
+    def make() -> _Map:
         rows = np.asarray(representations_of(analysis, model, store).of(layer, shown))
         distance = analysis.spec.distance_of(model)
         squared = squared_distances(rows, distance, layer=f"{model} layer {layer}")
         square = np.zeros((len(shown), len(shown)))
         square[np.triu_indices(len(shown), 1)] = np.sqrt(squared)
-        return mds_map(square + square.T, max_iter=100)
+        square += square.T
+        points = mds_map(square, max_iter=100)
+        return _Map(points, stress_of(square, points))
 
-    points = analysis.maps.get((model, layer))
-    if points is None:
-        depends_on = {
-            "representations": analysis.manifest["models"][model]["identity"],
-            "layer": layer,
-            "distance": analysis.spec.distance_of(model),
-            "seed": analysis.spec.seed,
-            "n_stimuli": n,
-        }
-        points = MAPS.get(store, depends_on, make)
-    return pd.DataFrame({"stimulus": shown, "x": points[:, 0], "y": points[:, 1]})
+    if at in analysis.maps:
+        return _Map(analysis.maps[at], analysis.map_stress.get(at, float("nan")))
+    depends_on = {
+        "representations": analysis.manifest["models"][model]["identity"],
+        "layer": layer,
+        "distance": analysis.spec.distance_of(model),
+        "seed": analysis.spec.seed,
+        "n_stimuli": len(analysis.stimuli),
+    }
+    return MAPS.get(store, depends_on, make)
 
 
 def easiest_to_read(stimuli: StimulusSet, features: Sequence[str]) -> str:

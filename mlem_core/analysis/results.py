@@ -121,12 +121,25 @@ class Results:
     def layer_map(self) -> pd.DataFrame:
         """measure ("profiles" or "rsa"), model, layer, x, y: metric MDS of 1 − similarity."""
         maps = []
-        squares = {"profiles": self.similarity_profiles, "rsa": self.similarity_rsa}
-        for measure, square in squares.items():
-            points = similarity.mds_map(1.0 - square.to_numpy(dtype=np.float64))
+        for measure, apart in self._dissimilarities.items():
+            points = similarity.mds_map(apart)
             place = {"x": points[:, 0], "y": points[:, 1]}
             maps.append(_long(self.layers, place).assign(measure=measure))
         return pd.concat(maps, ignore_index=True)[["measure", "model", "layer", "x", "y"]]
+
+    @cached_property
+    def map_stress(self) -> dict[str, float]:
+        """By measure, `mlem_core.measures.similarity.map_stress` of the map."""
+        return {
+            measure: similarity.map_stress(apart, points[["x", "y"]].to_numpy(dtype=np.float64))
+            for measure, apart in self._dissimilarities.items()
+            for points in (self.layer_map[self.layer_map["measure"] == measure],)
+        }
+
+    @property
+    def _dissimilarities(self) -> dict[str, FloatArray]:
+        squares = {"profiles": self.similarity_profiles, "rsa": self.similarity_rsa}
+        return {name: 1.0 - one.to_numpy(dtype=np.float64) for name, one in squares.items()}
 
     def write(
         self,

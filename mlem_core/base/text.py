@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 
@@ -10,6 +11,9 @@ _MARKED = re.compile(r"[\\`*<>\[\]$|~]|(?<!\w)_|_(?!\w)")
 # A hyphen that is the sign of a number or of its exponent, not a part of a name.
 _SIGN = re.compile(r"(?<![\w-])-(?=[\d.])|(?<=\de)-(?=\d)")
 _NOTHING = re.compile(r"(?<![\w-])-(?=0(?:\.0*)?(?![\d.e]))")
+
+# Kruskal's words for the stress of a map (1964).
+_STRESS = ((0.0, "perfect"), (0.025, "excellent"), (0.05, "good"), (0.1, "fair"), (0.2, "poor"))
 
 
 def listed(parts: Sequence[str], *, last: str = "and", most: int | None = None) -> str:
@@ -64,3 +68,14 @@ def number(value: float, digits: int = 2) -> str:
     """With so many decimals and a true minus sign; never "−0.00"."""
     # Adding 0 makes a rounded -0.0 a plain 0.
     return f"{round(float(value), digits) + 0.0:.{digits}f}".replace("-", "−")
+
+
+def stress_in_words(stress: float) -> str:
+    """The stress of a map with the nearest of Kruskal's words, "stress 0.12 (fair)".
+
+    Empty where it is not known.
+    """
+    if math.isnan(stress):
+        return ""
+    word = min(_STRESS, key=lambda one: abs(one[0] - stress))[1]
+    return f"stress {number(stress)} ({word})"

@@ -12,6 +12,7 @@ from plotly.subplots import make_subplots
 
 from mlem_core.base.typing import Layer
 from mlem_core.figures.naming import feature_labels, feature_name, layer_title
+from mlem_core.figures.stress import UNKNOWN, say_stress
 from mlem_core.figures.style import (
     GREY,
     LEGEND,
@@ -181,7 +182,12 @@ def _title(text: str) -> dict[str, Any]:
 
 
 def stimulus_map(
-    points: pd.DataFrame, color: str, kind: str, title: str, marked: Sequence[int] = ()
+    points: pd.DataFrame,
+    color: str,
+    kind: str,
+    title: str,
+    marked: Sequence[int] = (),
+    stress: float = UNKNOWN,
 ) -> go.Figure:
     """Stimuli of one layer as points (MDS of their distances), coloured by a feature.
 
@@ -190,6 +196,7 @@ def stimulus_map(
     points : stimulus, x, y, label (for hovering) and the column `color`
     kind : "nominal" or "ordered"; missing values are grey
     marked : stimuli to stand out; the others are then faint
+    stress : how far the map is off, see `mlem_core.measures.similarity.map_stress`
     """
     figure = make_subplots(1, 1)
     values = points[color]
@@ -228,6 +235,7 @@ def stimulus_map(
         )
     quiet(figure, height=460)
     bare_axes(figure, points, 1, 1)
+    say_stress(figure, stress)
     figure.update_layout(
         title=_title(plain(title, 60)),
         legend_title_text=feature_labels([color], LEGEND)[0] if kind == "nominal" else None,
@@ -269,6 +277,8 @@ def two_layers(
             figure.update_layout({f"{name}axis{ref}": axis})
         figure.update_layout({f"yaxis{ref}_scaleanchor": f"x{ref}"})
         headings += _headings(letters[place], part.layout.title.text, ref)
+        refs = {"xref": f"x{ref} domain", "yref": f"y{ref} domain"}
+        headings += [below.to_plotly_json() | refs for below in part.layout.annotations]
     figure.add_traces(traces)
     axes = figure.layout.to_plotly_json()
     quiet(figure, height=at.height)

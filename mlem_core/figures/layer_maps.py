@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 import pandas as pd
@@ -10,6 +11,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from mlem_core.figures.naming import feature_name, layer_labels, layer_title, model_labels
+from mlem_core.figures.stress import UNKNOWN, say_stress
 from mlem_core.figures.style import (
     LEGEND,
     MODEL_COLORS,
@@ -18,15 +20,20 @@ from mlem_core.figures.style import (
     bare_axes,
     faded,
     label_places,
+    panel_ref,
     panel_title,
     quiet,
 )
 
+NOT_KNOWN: Mapping[str, float] = MappingProxyType({})
 _NAMED = 12  # layers of a model that all have their names
 
 
 def layer_maps(
-    layer_map: pd.DataFrame, importance: pd.DataFrame | None = None, across: int = 2
+    layer_map: pd.DataFrame,
+    importance: pd.DataFrame | None = None,
+    across: int = 2,
+    stress: Mapping[str, float] = NOT_KNOWN,
 ) -> go.Figure:
     """Layers as points, near where alike (MDS), a line a model, one panel a measure.
 
@@ -35,6 +42,7 @@ def layer_maps(
     layer_map : measure ("profiles" or "rsa"), model, layer, x, y
     importance : model, layer, fold, feature, importance; what hovering over a layer tells of it
     across : 2 beside each other, 1 below each other
+    stress : by measure, how far the map is off, see `mlem_core.measures.similarity.map_stress`
     """
     figure = make_subplots(3 - across, across, horizontal_spacing=0.06, vertical_spacing=0.1)
     models = list(dict.fromkeys(layer_map["model"]))
@@ -79,7 +87,8 @@ def layer_maps(
                 ),
                 **at,
             )
-        panel_title(figure, title, "" if place == 0 else "2")
+        panel_title(figure, title, panel_ref(place))
+        say_stress(figure, stress.get(measure, UNKNOWN), panel_ref(place))
     quiet(figure, height=460 if across == 2 else 860)
     for place, (measure, _) in enumerate(measures):
         bare_axes(

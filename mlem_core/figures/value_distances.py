@@ -21,6 +21,7 @@ from mlem_core.figures.naming import (
     model_labels,
     named_layers,
 )
+from mlem_core.figures.stress import UNKNOWN, say_stress
 from mlem_core.figures.style import (
     CLEAR,
     DASHES,
@@ -197,7 +198,7 @@ def _told(row: Any) -> str:
     return f"{what}squared distance {number}{more}<br>{row.n_pairs:,} pairs of stimuli"
 
 
-def value_map(points: pd.DataFrame, title: str) -> go.Figure:
+def value_map(points: pd.DataFrame, title: str, stress: float = UNKNOWN) -> go.Figure:
     """The values of a feature in a layer as points: near where their means are near.
 
     Parameters
@@ -205,6 +206,7 @@ def value_map(points: pd.DataFrame, title: str) -> go.Figure:
     points : value, x, y, spread, see `mlem_core.measures.value_distances.value_map`; the more a
         value's stimuli differ among themselves, the wider its ring
     title : of the layer
+    stress : how far the map is off, see `mlem_core.measures.similarity.map_stress`
     """
     names = [str(name) for name in points["value"]]
     xy = points[["x", "y"]].to_numpy(dtype=np.float64)
@@ -255,6 +257,7 @@ def value_map(points: pd.DataFrame, title: str) -> go.Figure:
     figure.update_layout(annotations=[title_of(short_names([title], 46)[0], "")])
     padded = pd.DataFrame(middle + _ROOM * (xy - middle), columns=["x", "y"])
     bare_axes(figure, padded, 1, 1)
+    say_stress(figure, stress)
     return figure
 
 

@@ -165,6 +165,29 @@ def mds_map(dissimilarities: FloatArray, *, max_iter: int = 300) -> FloatArray:
     return turned * np.where(largest < 0, -1.0, 1.0)
 
 
+def map_stress(dissimilarities: FloatArray, points: FloatArray) -> float:
+    """How far the distances in a map are off: Kruskal's stress-1, 0 where it shows all of them.
+
+    √(Σ (d - δ)² / Σ d²) over pairs, d the distance in the map and δ the dissimilarity.
+
+    Parameters
+    ----------
+    dissimilarities : (n, n) symmetric, zero on the diagonal
+    points : (n, 2) of `mds_map`
+
+    Returns
+    -------
+    float; NaN where all points are one and the same
+
+    Source: Kruskal 1964; the `normalized_stress` of scikit-learn's MDS.
+    """
+    x, y = (column[:, None] - column[None, :] for column in points.T)
+    placed = np.sqrt(x * x + y * y)
+    norm = float((placed**2).sum())
+    off = float(((placed - dissimilarities) ** 2).sum())
+    return math.sqrt(off / norm) if norm > 0 else float("nan")
+
+
 def _majorised(symmetric: FloatArray, points: FloatArray, max_iter: int) -> FloatArray:
     """Points (n, 2) of the lowest stress near some others, by Guttman's transform (SMACOF).
 

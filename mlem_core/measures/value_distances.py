@@ -20,7 +20,7 @@ from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.text import listed
 from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
 from mlem_core.estimators.solver import held_out_scores
-from mlem_core.measures.similarity import mds_map
+from mlem_core.measures.similarity import map_stress, mds_map
 from mlem_core.pairs.columns import ends, pair_numbers
 from mlem_core.pairs.tables import PairTables
 from mlem_core.pairs.terms import design
@@ -135,6 +135,13 @@ def value_map(table: pd.DataFrame, feature: str, layer: Layer) -> pd.DataFrame:
     return pd.DataFrame(
         {"value": separations.index, "x": points[:, 0], "y": points[:, 1], "spread": spread}
     )
+
+
+def value_map_stress(table: pd.DataFrame, feature: str, layer: Layer) -> float:
+    """`mlem_core.measures.similarity.map_stress` of `value_map`; raises as it does."""
+    separations = square(of_layer(table, feature, layer), "separation")
+    points = value_map(table, feature, layer)[["x", "y"]].to_numpy(dtype=np.float64)
+    return map_stress(np.sqrt(separations.to_numpy(dtype=np.float64)), points)
 
 
 class LayersCompared(NamedTuple):

@@ -81,7 +81,7 @@ def layer_maps(shown: Shown) -> Drawn | None:
         return None
     across = 1 if shown.drawing.narrow else 2
     return Drawn(
-        figures.layer_maps(results.layer_map, results.importance, across=across),
+        figures.layer_maps(results.layer_map, results.importance, across, results.map_stress),
         "Maps of the layers",
         captions.layer_maps(shown.basis),
         results.layer_map,

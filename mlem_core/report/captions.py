@@ -185,11 +185,18 @@ def tau_by_chance(n_features: int) -> str:
     )
 
 
+STRESS = (
+    "Stress (Kruskal 1964): by how much the distances in the map are off, as a share of them; 0.05 "
+    "is good, 0.1 fair, 0.2 poor, and then only what lies far apart can be read."
+)
+
+
 def layer_maps(basis: str) -> str:
     """The layers as points."""
     return _joined(
         "Metric MDS of 1 − similarity: layers that are alike lie close together; a line joins the "
         "layers of a model in order. The axes have no meaning of their own.",
+        STRESS,
         basis,
     )
 
@@ -217,6 +224,7 @@ def stimulus_map(n_shown: int, n_stimuli: int, color: str = "") -> str:
         "far apart differently.",
         sample,
         f"Coloured by {color}." if color else "",
+        STRESS,
         computed_on(n_stimuli),
     )
 
@@ -237,6 +245,7 @@ def figure_4(
         f"(b, c) The stimuli in {layers[0]} and {layers[1]}, coloured by {color}: metric MDS of "
         "the neural distances; stimuli that lie close are represented alike.",
         f"A seeded sample of {n_shown:,} stimuli." if n_shown < n_stimuli else "",
+        STRESS,
     )
 
 
@@ -312,6 +321,7 @@ def value_map(feature: str, basis: str) -> str:
         f"Metric MDS of the values of {feature}: near where the means of their representations are "
         "near (square root of the separation w_ab). The wider a ring, the more the stimuli of the "
         "value differ among themselves. The axes have no meaning of their own.",
+        STRESS,
         basis,
     )
 

@@ -71,7 +71,7 @@ _GLOSSES: dict[str, tuple[str, str]] = {
     r"MDS": (
         "MDS",
         "points in a plane whose distances come as close as they can to the true ones; its axes "
-        "have no meaning",
+        "have no meaning, and its stress says how far the distances are off",
     ),
 }
 NAMES = tuple(name for name, _ in _GLOSSES.values())

@@ -101,8 +101,9 @@ def value_map(shown: Shown, layer: Layer) -> Drawn | None:
     names = shown.names
     title, name = names.layer_title(layer), names.feature(values[1])
     points = value_distances.value_map(*values, layer)
+    stress = value_distances.value_map_stress(*values, layer)
     return Drawn(
-        figures.value_map(points, title),
+        figures.value_map(points, title, stress),
         f"Values of {name} in {title}",
         captions.value_map(name, shown.basis),
         points,

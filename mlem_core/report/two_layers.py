@@ -57,8 +57,10 @@ def stimulus_map(shown: Shown, side: int) -> Drawn | None:
     if points is None:
         return None
     title = shown.names.layer_title(shown.pair[side])
+    assert shown.drawing.store is not None
+    stress = maps.stimulus_map_stress(shown.analysis, *shown.pair[side], shown.drawing.store)
     return Drawn(
-        figures.stimulus_map(points, color, _kind(shown, color), title),
+        figures.stimulus_map(points, color, _kind(shown, color), title, stress=stress),
         f"Stimuli in {title}",
         captions.stimulus_map(len(points), len(stimuli), shown.names.feature(color)),
         points,

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from mlem_core.analysis import files
 from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.maps import stimulus_map
+from mlem_core.analysis.maps import stimulus_map, stimulus_map_stress
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
@@ -91,15 +91,16 @@ def make(
     from mlem_core.robustness import audit, multiverse
 
     analysis = run(spec, store, progress)
-    maps = {}
+    maps, stress = {}, {}
     for done, (model, layer) in enumerate(analysis.layers):
         if progress is not None:
             progress(Progress("maps", None, done, len(analysis.layers), "layers"))
         points = stimulus_map(analysis, model, layer, store)
         maps[(model, layer)] = points[["x", "y"]].to_numpy()
+        stress[(model, layer)] = stimulus_map_stress(analysis, model, layer, store)
     # Which machine made it is of no interest to those who get it.
     manifest = {name: value for name, value in analysis.manifest.items() if name != "machine"}
-    analysis = replace(analysis, maps=maps, manifest=manifest)
+    analysis = replace(analysis, maps=maps, map_stress=stress, manifest=manifest)
     # Look at their audit when the example is made from other weights.
     pair = analysis.most_alike()
     all_layers.layer_intervals(analysis, store, report=progress)

@@ -41,7 +41,9 @@ def _maps(view: View, results: Results) -> None:
 def _clickable_maps(view: View, results: Results) -> None:
     from mlem_core import figures
 
-    draw = partial(figures.layer_maps, results.layer_map, results.importance)
+    draw = partial(
+        figures.layer_maps, results.layer_map, results.importance, stress=results.map_stress
+    )
     place = st.container()
     st.markdown("Click two layers, one after the other, to look at them.")
     chosen = Panel(

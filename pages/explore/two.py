@@ -23,10 +23,12 @@ if TYPE_CHECKING:
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
-def _map(job_id: str, model: str, layer: int) -> pd.DataFrame:
-    from mlem_core.analysis.maps import stimulus_map
+def _map(job_id: str, model: str, layer: int) -> tuple[pd.DataFrame, float]:
+    """The map of the stimuli in a layer, and how far it is off."""
+    from mlem_core.analysis.maps import stimulus_map, stimulus_map_stress
 
-    return stimulus_map(stored.open_analysis(job_id), model, layer, stored.store())
+    of = stored.open_analysis(job_id), model, layer, stored.store()
+    return stimulus_map(*of), stimulus_map_stress(*of)
 
 
 def features(view: View, a: str, b: str) -> None:
@@ -162,7 +164,7 @@ def _show_map(view: View, layer: Layer, colour: str, place: str, key: str) -> No
 
     label = naming.layer(layer_name(layer))
     with st.spinner(f"Laying out the stimuli of {plain(label)} …"):
-        points = _map(view.job_id, *layer)
+        points, stress = _map(view.job_id, *layer)
     stimuli = view.analysis.stimuli.take(points["stimulus"].to_numpy())
     labels = stimuli.sentences
     if stimuli.word_index is not None:
@@ -172,7 +174,7 @@ def _show_map(view: View, layer: Layer, colour: str, place: str, key: str) -> No
     kind = next(feature.kind for feature in stimuli.features if feature.name == colour)
     table = points.assign(label=labels, **{colour: values})
     chosen = Panel(
-        figures.stimulus_map(table, colour, kind, label, marked=st.session_state[key]),
+        figures.stimulus_map(table, colour, kind, label, st.session_state[key], stress),
         table,
         f"stimuli-{place}",
         captions.stimulus_map(len(points), len(view.analysis.stimuli)),

@@ -26,7 +26,7 @@ MOST_MATRICES = 6
 def in_layers(view: View, results: Results) -> None:
     """The distances of the values of a feature: in one layer, with their map, and over layers."""
     from mlem_core import figures
-    from mlem_core.measures.value_distances import value_map
+    from mlem_core.measures.value_distances import value_map, value_map_stress
 
     if not results.resolved:
         _offer(view)
@@ -57,7 +57,7 @@ def in_layers(view: View, results: Results) -> None:
     with right:
         points = value_map(table, feature, layer)
         Panel(
-            figures.value_map(points, naming.layer(name)),
+            figures.value_map(points, naming.layer(name), value_map_stress(table, feature, layer)),
             points,
             "values-map",
             captions.value_map(called, basis),

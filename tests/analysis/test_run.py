@@ -13,7 +13,7 @@ from scipy.spatial.distance import pdist
 from scipy.stats import spearmanr, weightedtau
 
 from mlem_core.analysis import files
-from mlem_core.analysis.maps import stimulus_map
+from mlem_core.analysis.maps import representations_of, stimulus_map, stimulus_map_stress
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
@@ -120,6 +120,22 @@ def test_map_of_the_stimuli(analysis, store):
     assert list(points["stimulus"]) == list(range(len(analysis.stimuli)))
     with pytest.raises(InputError, match="did you mean minilm:3"):
         stimulus_map(analysis, "minilm", 33, store)
+
+
+def test_the_stress_of_a_map_is_kept_with_it(analysis, store, tmp_path):
+    points = pdist(stimulus_map(analysis, "minilm", 3, store)[["x", "y"]])
+    far = pdist(np.asarray(representations_of(analysis, "minilm", store)[3], dtype=np.float64))
+    expected = np.sqrt(((points - far) ** 2).sum() / (points @ points))
+    stress = stimulus_map_stress(analysis, "minilm", 3, store)
+    assert stress == pytest.approx(expected, rel=1e-5)
+    at = ("minilm", 3)
+    xy = stimulus_map(analysis, *at, store)[["x", "y"]].to_numpy()
+    files.save(replace(analysis, maps={at: xy}, map_stress={at: stress}), tmp_path)
+    assert files.load(tmp_path).map_stress == {at: stress}
+    # One of an earlier version does not say it.
+    np.savez(tmp_path / "maps.npz", layers=[3], points=xy[None])
+    earlier = files.load(tmp_path)
+    assert np.isnan(stimulus_map_stress(earlier, *earlier.layers[3], store))
 
 
 def test_map_without_its_representations_says_so(spec, tmp_path):

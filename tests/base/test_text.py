@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mlem_core.base.errors import InputError
-from mlem_core.base.text import listed, many, minus, number, span
+from mlem_core.base.text import listed, many, minus, number, span, stress_in_words
 from mlem_core.base.typing import layer_name, parse_layer
 
 
@@ -55,3 +55,18 @@ def test_layers_as_text():
     for wrong in ("minilm", ":3", "minilm:", "minilm:x"):
         with pytest.raises(InputError, match="MODEL:LAYER"):
             parse_layer(wrong)
+
+
+@pytest.mark.parametrize(
+    ("stress", "said"),
+    [
+        (0.0, "stress 0.00 (perfect)"),
+        (0.03, "stress 0.03 (excellent)"),
+        (0.07, "stress 0.07 (good)"),
+        (0.14, "stress 0.14 (fair)"),
+        (0.4, "stress 0.40 (poor)"),
+        (float("nan"), ""),
+    ],
+)
+def test_stress_has_the_nearest_of_kruskals_words(stress, said):
+    assert stress_in_words(stress) == said

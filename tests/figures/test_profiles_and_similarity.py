@@ -185,6 +185,22 @@ def test_layer_maps_have_a_point_a_layer_and_equal_scales() -> None:
     assert figure.layout.yaxis2.scaleanchor == "x2"
 
 
+def test_the_stress_of_a_map_stands_below_it() -> None:
+    figure = figures.layer_maps(map_of(), stress={"rsa": 0.21, "profiles": 0.03})
+    is_sound(figure)
+    below = {one.xref: one.text for one in figure.layout.annotations if one.y == 0}
+    assert below == {"x domain": "stress 0.03 (excellent)", "x2 domain": "stress 0.21 (poor)"}
+    points = pd.DataFrame({"stimulus": [0, 1], "x": [0.0, 1], "y": [0.0, 1], "label": ["a", "b"]})
+    points = points.assign(f=["u", "v"])
+    maps = [figures.stimulus_map(points, "f", "nominal", "t", stress=s) for s in (0.1, np.nan)]
+    assert [len(one.layout.annotations) for one in maps] == [1, 0]
+    scatter = figures.importance_scatter(importance_of(), (("a", 2), ("b", 1)), FEATURES, 0.1, 0.5)
+    both = figures.two_layers(scatter, (maps[0], maps[1]))
+    is_sound(both)
+    (said,) = [one for one in both.layout.annotations if "stress" in one.text]
+    assert (said.xref, said.yref, said.text) == ("x2 domain", "y2 domain", "stress 0.10 (fair)")
+
+
 def test_hovering_over_a_layer_tells_its_profile() -> None:
     importance = importance_of()
     table = pd.DataFrame(

@@ -132,6 +132,28 @@ def test_a_map_is_that_of_scikit_learn():
     np.testing.assert_allclose(pdist(found), pdist(expected), atol=1e-9)
 
 
+def test_the_stress_of_a_map_is_that_of_scikit_learn():
+    distances = squareform(pdist(np.random.default_rng(3).standard_normal((30, 6))))
+    start = similarity._classical_mds(distances)
+    mds = MDS(2, metric="precomputed", init="random", n_init=1, normalized_stress=True)
+    points = mds.fit_transform(distances, init=start)
+    assert similarity.map_stress(distances, points) == pytest.approx(mds.stress_, rel=1e-9)
+    own = similarity.map_stress(distances, similarity.mds_map(distances))
+    assert own == pytest.approx(mds.stress_, rel=1e-9)
+
+
+def test_the_stress_of_a_map_counts_every_pair():
+    rng = np.random.default_rng(0)
+    far, points = squareform(rng.random(28)), rng.standard_normal((8, 2))
+    off = norm = 0.0
+    for i, j in itertools.combinations(range(8), 2):
+        placed = np.hypot(*(points[i] - points[j]))
+        off, norm = off + (placed - far[i, j]) ** 2, norm + placed**2
+    assert similarity.map_stress(far, points) == pytest.approx(np.sqrt(off / norm), rel=1e-12)
+    assert similarity.map_stress(squareform(pdist(points)), points) == pytest.approx(0, abs=1e-12)
+    assert np.isnan(similarity.map_stress(far, np.zeros((8, 2))))
+
+
 def test_average_ranks_are_those_of_scipy():
     values = np.random.default_rng(0).integers(0, 9, 40) / 3
     np.testing.assert_array_equal(similarity.average_ranks(values), rankdata(values))
