@@ -18,6 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.analysis.maps import representations_of
+from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer
 from mlem_core.data.folds import in_training
@@ -377,6 +378,20 @@ def find(
             return None
         tables.append(_insert(kept.table, (model, number)))
     return pd.concat(tables, ignore_index=True)
+
+
+def with_rho(analysis: Analysis, store: Store, selection: Selection) -> dict[str, pd.DataFrame]:
+    """The tables by name of those that predict distances, where they are in the store.
+
+    They see all features of the analysis: beside a selection of some there are none.
+    """
+    if len(selection.features) < len(analysis.tables.features):
+        return {}
+    found = {
+        name: find(analysis, name, store, selection.layers)
+        for name in ("random-forest", "univariate")
+    }
+    return {name: table for name, table in found.items() if table is not None}
 
 
 def _depends_on(

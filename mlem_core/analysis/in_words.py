@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mlem_core.base.text import pairs_of
 
+FOLDS = "one standard deviation over folds (not an interval: folds share training stimuli)"
 RESOLVED = "which values"  # begins the words for a coding that tells values apart
 
 

@@ -20,6 +20,7 @@ from mlem_core.figures.export import (
     one_browser,
 )
 from mlem_core.figures.layer_maps import layer_maps
+from mlem_core.figures.methods import method_agreement, method_scores, unit_scores
 from mlem_core.figures.naming import naming
 from mlem_core.figures.profiles import profiles, with_interactions
 from mlem_core.figures.similarity import partial_matrix, rsa_matrix, similarity_matrices
@@ -56,6 +57,8 @@ __all__ = [
     "importance_differences",
     "importance_scatter",
     "layer_maps",
+    "method_agreement",
+    "method_scores",
     "naming",
     "on_paper",
     "one_browser",
@@ -69,6 +72,7 @@ __all__ = [
     "stimulus_map",
     "term_matrices",
     "two_layers",
+    "unit_scores",
     "value_lines",
     "value_map",
     "value_matrices",

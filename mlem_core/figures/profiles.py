@@ -230,9 +230,10 @@ def _bounds(intervals: pd.DataFrame) -> dict[_Key, _Bounds]:
     }
 
 
-def _band(
+def band(
     x: IntArray, low: FloatArray, high: FloatArray, color: str, group: str, opacity: float = 0.18
 ) -> dict[str, Any]:
+    """What lies between two lines over the layers x."""
     return {
         "x": np.concatenate([x, x[::-1]]),
         "y": np.concatenate([high, low[::-1]]),
@@ -253,7 +254,7 @@ def _score_traces(line: _Line, key: str, panel: _Panel) -> list[dict[str, Any]]:
     x, mean, _, bounds = line
     traces = []
     if bounds is not None and key == "rho" and len(x) > 1:
-        traces.append(_band(x, bounds.lower, bounds.upper, GREY, label, 0.12))
+        traces.append(band(x, bounds.lower, bounds.upper, GREY, label, 0.12))
     traces.append(
         {
             "x": x,
@@ -318,7 +319,7 @@ def _feature_traces(
         ],
         "hoverinfo": "text",
     }
-    traces = [_band(x, low, high, color, name)] if len(x) > 1 else []
+    traces = [band(x, low, high, color, name)] if len(x) > 1 else []
     if not panel.first or isinstance(symbol, str) or not symbol[0].endswith("-open"):
         return [*traces, trace]
     # The legend shows the first mark; it is the feature's, not that of one layer.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pandas as pd
 
 from mlem_core import figures
-from mlem_core.analysis import baselines
 from mlem_core.base.labels import distinct
 from mlem_core.base.typing import Layer, layer_name
 from mlem_core.estimators.registry import estimator_named
@@ -164,43 +163,6 @@ def other_importance(shown: Shown, way: str) -> Drawn | None:
             shown.results.n_folds,
             captions.computed_on(shown.results.n_stimuli, held_out=held_out(shown.analysis)),
         ),
-        table,
-    )
-
-
-_BASELINES = {
-    "decoding": ("accuracy above chance (Δ)", "Decoding of each feature"),
-    "random-forest": ("permutation importance (PI)", "Random forests that predict the units"),
-    "univariate": ("prediction accuracy (held-out ρ)", "Metric models of single units"),
-}
-
-
-def baseline(shown: Shown, name: str) -> Drawn | None:
-    """The same layers by another method; None where it has not been computed."""
-    store, analysis = shown.drawing.store, shown.analysis
-    table = None
-    if store is not None:
-        table = baselines.find(analysis, name, store, shown.selection.layers)
-    if table is None:
-        return None
-    names = shown.all_features
-    if name == "univariate":
-        names = ["mean over units"]
-        means = table.groupby(["model", "layer", "fold"], sort=False)["rho"].mean()
-        drawn = means.rename("importance").reset_index().assign(feature=names[0])
-        scores = drawn[["model", "layer", "fold"]]
-    else:
-        drawn = table[table["feature"].isin(shown.selection.features)]
-        if name == "decoding":
-            drawn = drawn.assign(importance=drawn["accuracy"] - drawn["majority"])
-        scores = drawn.drop_duplicates(["model", "layer", "fold"])
-    value, title = _BASELINES[name]
-    across = 2 if shown.drawing.narrow else 3
-    on = captions.computed_on(shown.results.n_stimuli, 0, shown.results.n_folds, held_out(analysis))
-    return Drawn(
-        figures.profiles(drawn, scores, names, across=across, value=value),
-        title,
-        captions.baseline(name, on),
         table,
     )
 

@@ -11,6 +11,7 @@ import math
 
 import pandas as pd
 
+from mlem_core.analysis.in_words import FOLDS as FOLDS
 from mlem_core.analysis.in_words import RESOLVED
 from mlem_core.analysis.in_words import coded as coded
 from mlem_core.analysis.in_words import computed_on as computed_on
@@ -20,8 +21,6 @@ from mlem_core.base.text import minus
 from mlem_core.estimators.normal_equations import NOT_APART
 from mlem_core.measures import similarity as similarity_measures
 from mlem_core.measures.correlated import CORRELATED
-
-FOLDS = "one standard deviation over folds (not an interval: folds share training stimuli)"
 
 
 def correlated(correlations: pd.DataFrame, called: Names | None = None) -> str:

@@ -11,7 +11,7 @@ import pandas as pd
 from mlem_core import figures
 from mlem_core.base.errors import unknown
 from mlem_core.base.typing import Progress, Report, layer_name, parse_layer
-from mlem_core.report import all_layers, of_values, similar_in, two_layers
+from mlem_core.report import all_layers, by_method, of_values, similar_in, two_layers
 from mlem_core.report.shown import Drawing, Drawn, Shown, basis, held_out
 
 __all__ = ["FIGURES", "Drawing", "Drawn", "Shown", "all_figures", "basis", "draw", "held_out"]
@@ -47,9 +47,12 @@ FIGURES: dict[str, Callable[[Shown], Drawn | None]] = {
     "why_layers": all_layers.why_layers,
     "importance_conditional": partial(all_layers.other_importance, way="conditional"),
     "importance_left_out": partial(all_layers.other_importance, way="left_out"),
-    "baseline_decoding": partial(all_layers.baseline, name="decoding"),
-    "baseline_random_forest": partial(all_layers.baseline, name="random-forest"),
-    "baseline_univariate": partial(all_layers.baseline, name="univariate"),
+    "methods": by_method.scores,
+    "method_agreement": by_method.agreement,
+    "unit_scores": by_method.units,
+    "baseline_decoding": partial(by_method.baseline, name="decoding"),
+    "baseline_random_forest": partial(by_method.baseline, name="random-forest"),
+    "baseline_univariate": partial(by_method.baseline, name="univariate"),
     "audit": all_layers.audit,
     "multiverse": two_layers.claim,
     "feature_correlations": all_layers.feature_correlations,

@@ -16,6 +16,9 @@ TITLES = {
     "why_tau": "Why two profiles are alike",
     "why_score": "What a layer's score is made of",
     "importance": "Importance where features correlate",
+    "methods": "Prediction accuracy by method",
+    "method_agreement": "MLEM and FR-RSA, layer by layer",
+    "unit_scores": "Single units and the whole layer",
     "baseline": "The layers by another method",
     "audit": "Audit of every layer",
     "multiverse": "A claim in every analysis variant",
@@ -35,7 +38,8 @@ LINES = {
     "two_layers": "Two layers: which features matter in each, and how each lays out the stimuli.",
     "compare": "Which features matter in the two layers; on the diagonal a feature matters as much "
     "in both.",
-    "stimulus_map": "Stimuli that lie close together are represented alike.",
+    "stimulus_map": "Stimuli that lie close together are represented alike; where stress is poor, "
+    "read groups of them, not single ones.",
     "why": "What each feature adds to the similarity of the two layers, and what no feature "
     "explains.",
     "why_tau": "What each feature adds to the agreement of the two profiles.",
@@ -45,6 +49,12 @@ LINES = {
     "importance_conditional": "The same question with the other features held fixed.",
     "importance_left_out": "What is lost when the model has to do without the feature.",
     "importance_group": "What is lost when these features are permuted together.",
+    "methods": "How well each method predicts the distances of unseen stimuli; no function of "
+    "these features gets above the ceiling.",
+    "method_agreement": "Whether both fit the same weights, and whether they order the features "
+    "alike.",
+    "unit_scores": "How well single units are predicted, and how well the whole layer: the farther "
+    "apart, the more the features are in patterns over units.",
     "baseline": "The same layers by another method.",
     "audit": "What an artefact could have made of each layer, from 0 (nothing) to 1; a dot: a "
     "conclusion changes.",

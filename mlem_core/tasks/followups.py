@@ -57,6 +57,13 @@ def _fits(analysis: Analysis, options: Options, store: Store, report: Report) ->
     return {"scores": fits.scores}
 
 
+def _methods(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
+    from mlem_core.analysis import methods
+
+    methods.make(analysis, store, _selected(analysis, options), report)
+    return {}
+
+
 def _selected(analysis: Analysis, options: Options) -> Selection:
     """What the options ask for, as the analysis has it."""
     return Selection.from_dict(options).checked(analysis.tables.features, analysis.layers)
@@ -188,6 +195,7 @@ KINDS: dict[str, Kind] = {
         _pair_intervals, lambda _, options: [options["a"][0], options["b"][0]], version=3
     ),
     "fits": Kind(_fits),
+    "methods": Kind(_methods, in_store=True),
     "multiverse": Kind(_multiverse, _of_layers, in_store=True),
     # `other` is the id of the other analysis, `layers` those that both have.
     "versus": Kind(_versus, _of_layers, in_store=True),

@@ -20,6 +20,7 @@ from pypdf import PdfReader
 from pypdfium2.raw import FPDF_PAGEOBJ_TEXT
 
 from mlem_core import figures
+from mlem_core.analysis import methods
 from mlem_core.analysis.baselines import BASELINES, of_analysis
 from mlem_core.analysis.run import run
 from mlem_core.report.figures import FIGURES, Drawing, Drawn, Shown
@@ -28,7 +29,9 @@ from mlem_core.tasks import examples
 
 WIDTHS = tuple(figures.WIDTHS_MM[name] for name in ("one column", "two columns"))
 # The example tells no values apart and has no baselines: those are of a small analysis.
-OF_VALUES = tuple(name for name in FIGURES if name.startswith(("values", "baseline")))
+OF_VALUES = tuple(n for n in FIGURES if n.startswith(("values", "baseline", "unit_scores")))
+# Of some layers of the example, by estimators that take a while.
+OF_METHODS = ("methods", "method_agreement")
 TALLEST = 250  # mm; of what a journal's page has
 Box = np.ndarray  # (4, 2) corners of a letter, in points
 
@@ -55,17 +58,22 @@ def draw(tmp_path_factory: pytest.TempPathFactory, chromium_path: str) -> Iterat
     )  # fmt: skip
     for name in BASELINES:
         of_analysis(small, name, store)
+    example = examples.example()
     sources = {
         kind: Shown(one, one.select(), one.results(), Drawing(store=where))
         for kind, one, where in (
-            ("example", examples.example(), Store(folder / "empty")),
+            ("example", example, Store(folder / "empty")),
             ("values", small, store),
         )
     }
+    few = example.select(layers=[(m, n) for m, n in example.layers if n in (0, 6)])
+    methods.make(example, store, few)
+    sources["methods"] = Shown(example, few, example.results_of(few), Drawing(store=store))
 
     @cache
     def drawn(name: str, mm: float) -> Drawn:
-        source = sources["values" if name in OF_VALUES else "example"]
+        kind = "values" if name in OF_VALUES else "example"
+        source = sources["methods" if name in OF_METHODS else kind]
         narrow = figures.Paper(width_mm=mm).narrow
         made = FIGURES[name](replace(source, drawing=replace(source.drawing, narrow=narrow)))
         assert made is not None, f"there is no figure {name}"

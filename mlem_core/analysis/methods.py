@@ -1,0 +1,163 @@
+"""The methods of both papers on the same layers and folds: what each predicts, and if two agree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from mlem_core.analysis import cached_fits
+from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.results import Results
+from mlem_core.analysis.selection import Selection
+from mlem_core.base.errors import InputError
+from mlem_core.base.typing import FloatArray, Progress, Report
+from mlem_core.estimators.registry import ESTIMATORS, can_resolve
+from mlem_core.measures.similarity import weighted_tau
+from mlem_core.storage.store import Store
+
+# The two that the second paper puts beside each other.
+COMPARED = ("spearman", "frrsa")
+# What figures call the methods; an estimator that is not here has its own name.
+NAMES = {
+    "ridge": "MLEM, ridge",
+    "ridge-rank": "MLEM, ridge on ranks",
+    "spearman": "MLEM, Spearman",
+    "frrsa": "FR-RSA",
+    "random-forest": "random forest",
+    "univariate": "single units (mean)",
+}
+
+
+def estimators(analysis: Analysis, selection: Selection) -> list[str]:
+    """The estimators that can fit what is selected of an analysis."""
+    resolved = [name for name in analysis.tables.resolved if name in selection.features]
+    return [n for n in ESTIMATORS if not resolved or can_resolve(n, selection.interactions)]
+
+
+def slow(analysis: Analysis, selection: Selection) -> list[str]:
+    """Those of them that screens fit in the background."""
+    return [name for name in estimators(analysis, selection) if ESTIMATORS[name].slow]
+
+
+def make(
+    analysis: Analysis, store: Store, selection: Selection, report: Report | None = None
+) -> None:
+    """Fit what is selected by every slow estimator, each layer kept in the store.
+
+    Raises as `mlem_core.analysis.cached_fits.make`.
+    """
+    names = slow(analysis, selection)
+    for done, name in enumerate(names):
+
+        def counted(one: Progress, before: int = done * len(selection.layers)) -> None:
+            if report is not None:
+                total = len(names) * len(selection.layers)
+                report(Progress("fits", None, before + one.done, total, "layers"))
+
+        cached_fits.make(analysis, store, replace(selection, estimator=name), counted)
+
+
+def results_by_method(analysis: Analysis, store: Store, selection: Selection) -> dict[str, Results]:
+    """The results of a selection by each estimator; those of slow ones where they are kept."""
+    found = {}
+    for name in estimators(analysis, selection):
+        chosen = replace(selection, estimator=name)
+        if not ESTIMATORS[name].slow:
+            found[name] = analysis.results_of(chosen)
+        elif (kept := cached_fits.find(analysis, store, chosen)) is not None:
+            found[name] = kept
+    return found
+
+
+def scores(found: Mapping[str, Results], others: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """The held-out ρ of each method: method, model, layer, fold, rho; of single units their mean.
+
+    Parameters
+    ----------
+    found : of `results_by_method`
+    others : of `mlem_core.analysis.baselines.with_rho`
+
+    Source: Jalouzot et al. 2024, figures S9 and S12.
+    """
+    keys = ["model", "layer", "fold"]
+    parts = {name: results.scores[[*keys, "rho"]] for name, results in found.items()}
+    for name, table in others.items():
+        # A fold of a forest has its ρ in the row of every feature.
+        parts[name] = table.groupby(keys, sort=False)["rho"].mean().reset_index()
+    tables = [table.assign(method=name) for name, table in parts.items()]
+    return pd.concat(tables, ignore_index=True)[["method", *keys, "rho"]]
+
+
+def units(univariate: pd.DataFrame, results: Results) -> pd.DataFrame:
+    """What single units say of each layer: model, layer, n_units, median, best, above_whole, whole.
+
+    median and best are of the held-out ρ of the units (mean over folds), whole is that of the
+    metric model of all of them together, above_whole the share of units above it.
+
+    Parameters
+    ----------
+    univariate : model, layer, unit, fold, rho, see `mlem_core.analysis.baselines.univariate`
+    results : of the same layers
+
+    Source: Jalouzot et al. 2024, figure S12.
+    """
+    rho = univariate.groupby(["model", "layer", "unit"], sort=False)["rho"].mean()
+    of_layers = rho.groupby(["model", "layer"], sort=False)
+    whole = results.scores.groupby(["model", "layer"])["rho"].mean()
+    rows = [
+        (*at, len(own), own.median(), own.max(), float((own > whole[at]).mean()), whole[at])
+        for at, own in of_layers
+    ]
+    names = ["model", "layer", "n_units", "median", "best", "above_whole", "whole"]
+    return pd.DataFrame(rows, columns=names)
+
+
+def agreement(first: Results, second: Results) -> pd.DataFrame:
+    """How far two methods agree on each layer: model, layer, fold, frobenius, tau.
+
+    frobenius is the Frobenius distance of the two matrices of weights, each of norm 1, from 0 to 2;
+    tau the weighted Kendall τ of the two importance profiles.
+
+    Parameters
+    ----------
+    first, second : of the same layers, folds and features, without values that are told apart
+
+    Raises
+    ------
+    InputError
+        They are not.
+
+    Source: Jalouzot et al. 2024, figure S7.
+    """
+    keys = ["model", "layer", "fold"]
+    sides = [
+        (
+            one.weights.pivot(index=keys, columns="feature", values="weight"),
+            one.importance.pivot(index=keys, columns="feature", values="importance"),
+        )
+        for one in (first, second)
+    ]
+    (weights, importance), (others, other_importance) = sides
+    if not weights.index.equals(others.index) or not weights.columns.equals(others.columns):
+        raise InputError(
+            "two methods are compared on the same layers, folds and features; found others."
+        )
+    # An entry beside the diagonal stands in the matrix twice.
+    features = set(first.feature_correlations.index)
+    times = np.array([1.0 if term in features else 2.0 for term in weights.columns])
+    one, other = (_of_norm_one(table.to_numpy(), times) for table in (weights, others))
+    profiles = np.stack([importance.to_numpy(), other_importance.to_numpy()], axis=1)
+    return weights.index.to_frame(index=False).assign(
+        frobenius=np.sqrt(((one - other) ** 2) @ times),
+        tau=[weighted_tau(two)[0, 1] for two in profiles],
+    )
+
+
+def _of_norm_one(weights: FloatArray, times: FloatArray) -> FloatArray:
+    """(n_rows, n_terms) divided by the Frobenius norm of the matrix; without weights, all 0."""
+    norm = np.sqrt(weights**2 @ times)[:, None]
+    found: FloatArray = np.divide(weights, norm, out=np.zeros_like(weights), where=norm > 0)
+    return found

@@ -1,0 +1,104 @@
+"""Figures of other methods on the same layers: their scores, whether two agree, the baselines."""
+
+from __future__ import annotations
+
+from mlem_core import figures
+from mlem_core.analysis import baselines, methods
+from mlem_core.report import captions, captions_of_methods
+from mlem_core.report.shown import Drawn, Shown, held_out
+
+
+def scores(shown: Shown) -> Drawn | None:
+    """Figure S9 of Jalouzot et al. (2024); None where only one method has been computed."""
+    store = shown.drawing.store
+    if store is None:
+        return None
+    of = shown.analysis, store, shown.selection
+    table = methods.scores(methods.results_by_method(*of), baselines.with_rho(*of))
+    if table["method"].nunique() < 2:
+        return None
+    across = 2 if shown.drawing.narrow else 3
+    return Drawn(
+        figures.method_scores(table, shown.results.scores, methods.NAMES, across),
+        "Prediction accuracy by method",
+        captions_of_methods.method_scores(shown.computed_on),
+        table,
+        table.groupby(["model", "layer", "method"], sort=False)["rho"]
+        .mean()
+        .unstack()
+        .reset_index()
+        .rename(columns=methods.NAMES),
+    )
+
+
+def agreement(shown: Shown) -> Drawn | None:
+    """Figure S7 of Jalouzot et al. (2024); None where one of the two has not been computed."""
+    store = shown.drawing.store
+    if store is None:
+        return None
+    found = methods.results_by_method(shown.analysis, store, shown.selection)
+    if not set(methods.COMPARED) <= set(found):
+        return None
+    table = methods.agreement(*(found[name] for name in methods.COMPARED))
+    means = table.groupby(["model", "layer"], sort=False)[["frobenius", "tau"]].mean()
+    return Drawn(
+        figures.method_agreement(table, 1 if shown.drawing.narrow else 2),
+        "MLEM and FR-RSA, layer by layer",
+        captions_of_methods.method_agreement(shown.computed_on),
+        table,
+        means.reset_index(),
+    )
+
+
+def units(shown: Shown) -> Drawn | None:
+    """Figure S12 of Jalouzot et al. (2024); None where the units have not been fitted."""
+    store, across = shown.drawing.store, 2 if shown.drawing.narrow else 3
+    table = None
+    if store is not None:
+        table = baselines.find(shown.analysis, "univariate", store, shown.selection.layers)
+    if table is None:
+        return None
+    return Drawn(
+        figures.unit_scores(table, shown.results.scores, across),
+        "Metric models of single units, and of the whole layer",
+        captions_of_methods.unit_scores(shown.computed_on),
+        table,
+        methods.units(table, shown.results),
+    )
+
+
+_BASELINES = {
+    "decoding": ("accuracy above chance (Δ)", "Decoding of each feature"),
+    "random-forest": ("permutation importance (PI)", "Random forests that predict the units"),
+    "univariate": ("prediction accuracy (held-out ρ)", "Metric models of single units"),
+}
+
+
+def baseline(shown: Shown, name: str) -> Drawn | None:
+    """The same layers by another method; None where it has not been computed."""
+    store, analysis = shown.drawing.store, shown.analysis
+    table = None
+    if store is not None:
+        table = baselines.find(analysis, name, store, shown.selection.layers)
+    if table is None:
+        return None
+    names = shown.all_features
+    if name == "univariate":
+        names = ["mean over units"]
+        means = table.groupby(["model", "layer", "fold"], sort=False)["rho"].mean()
+        drawn = means.rename("importance").reset_index().assign(feature=names[0])
+        scores = drawn[["model", "layer", "fold"]]
+    else:
+        drawn = table[table["feature"].isin(shown.selection.features)]
+        if name == "decoding":
+            drawn = drawn.assign(importance=drawn["accuracy"] - drawn["majority"])
+        scores = drawn.drop_duplicates(["model", "layer", "fold"])
+    value, title = _BASELINES[name]
+    across = 2 if shown.drawing.narrow else 3
+    on = captions.computed_on(shown.results.n_stimuli, 0, shown.results.n_folds, held_out(analysis))
+    return Drawn(
+        figures.profiles(drawn, scores, names, across=across, value=value),
+        title,
+        captions.baseline(name, on),
+        table,
+    )
