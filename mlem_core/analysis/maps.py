@@ -17,6 +17,7 @@ from mlem_core.analysis.transforms import view
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import FloatArray, IntArray, Layer
 from mlem_core.data.stimuli import StimulusSet
+from mlem_core.measures.nested import levels
 from mlem_core.measures.similarity import map_stress as stress_of
 from mlem_core.measures.similarity import mds_map
 from mlem_core.models import representations
@@ -101,6 +102,18 @@ def _map(analysis: Analysis, at: Layer, store: Store) -> _Map:
         "n_stimuli": len(analysis.stimuli),
     }
     return MAPS.get(store, depends_on, make)
+
+
+def with_levels(
+    points: pd.DataFrame, stimuli: StimulusSet, features: Sequence[str]
+) -> pd.DataFrame:
+    """The points of `stimulus_map` with the level of each stimulus on some features, as text."""
+    kinds = {feature.name: feature.kind for feature in stimuli.features}
+    rows = points["stimulus"].to_numpy()
+    columns = {
+        name: levels(stimuli.values(name), kinds[name]).iloc[rows].to_numpy() for name in features
+    }
+    return points.assign(**columns)
 
 
 def easiest_to_read(stimuli: StimulusSet, features: Sequence[str]) -> str:

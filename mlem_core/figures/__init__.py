@@ -22,6 +22,7 @@ from mlem_core.figures.export import (
 from mlem_core.figures.layer_maps import layer_maps
 from mlem_core.figures.methods import method_agreement, method_scores, unit_scores
 from mlem_core.figures.naming import naming
+from mlem_core.figures.nested import nested_map
 from mlem_core.figures.profiles import profiles, with_interactions
 from mlem_core.figures.similarity import partial_matrix, rsa_matrix, similarity_matrices
 from mlem_core.figures.stimuli import feature_correlations, feature_counts
@@ -60,6 +61,7 @@ __all__ = [
     "method_agreement",
     "method_scores",
     "naming",
+    "nested_map",
     "on_paper",
     "one_browser",
     "partial_matrix",

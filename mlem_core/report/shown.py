@@ -49,7 +49,8 @@ class Drawing:
     options : what else one chooses of a figure, by name: "feature" (whose values are told apart),
         "partial" (see `mlem_core.report.similar_in`),
         "layer" ("model:layer", of the large matrix of values), "color" (the feature that colours
-        the stimuli), "order" (of the layers of the matrices: "model" or "clustering"),
+        the stimuli), "within" (the one that divides them again), "order" (of the layers of the
+        matrices: "model" or "clustering"),
         "correction" (of p-values), "claim" (see `mlem_core.robustness.claims`)
     """
 

@@ -10,7 +10,8 @@ from mlem_core.analysis import maps
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Layer
 from mlem_core.inference.tables import score_table, term_tests
-from mlem_core.report import captions, tables
+from mlem_core.measures import nested
+from mlem_core.report import captions, captions_of_maps, tables
 from mlem_core.report.shown import Drawn, Shown
 from mlem_core.robustness import multiverse
 from mlem_core.robustness.claims import Claim, by_choice, curve, verdict
@@ -51,7 +52,32 @@ def _of_both(importance: pd.DataFrame, pair: tuple[Layer, Layer]) -> pd.DataFram
 
 
 def stimulus_map(shown: Shown, side: int) -> Drawn | None:
-    """The stimuli in one of the two layers; None where they cannot be had."""
+    """The stimuli in one of the two layers; None where they cannot be had.
+
+    With a feature within that of the colour chosen, as groups inside groups.
+    """
+    drawn, within = _coloured_map(shown, side), shown.drawing.options.get("within", "")
+    color = _color(shown)
+    if drawn is None or within not in shown.all_features or within == color:
+        return drawn
+    by, store = [color, within], shown.drawing.store
+    assert store is not None
+    stress = maps.stimulus_map_stress(shown.analysis, *shown.pair[side], store)
+    points = maps.with_levels(drawn.data, shown.analysis.stimuli, by)
+    groups, title = nested.nested_groups(points, by), shown.names.layer_title(shown.pair[side])
+    return Drawn(
+        figures.nested_map(points, groups, by, nested.outlines(points, by), title, stress),
+        f"Stimuli in {title}, groups inside groups",
+        captions_of_maps.nested_map(
+            [shown.names.feature(one) for one in by],
+            captions.stimulus_map(len(points), len(shown.analysis.stimuli)),
+        ),
+        points,
+        groups,
+    )
+
+
+def _coloured_map(shown: Shown, side: int) -> Drawn | None:
     stimuli, color = shown.analysis.stimuli, _color(shown)
     points = _points(shown, side, color)
     if points is None:
@@ -94,7 +120,7 @@ def _points(shown: Shown, side: int, color: str) -> pd.DataFrame | None:
 
 def figure_4(shown: Shown) -> Drawn | None:
     """The importances of both layers and their maps in one figure."""
-    scatter, sides = compare(shown), (stimulus_map(shown, 0), stimulus_map(shown, 1))
+    scatter, sides = compare(shown), (_coloured_map(shown, 0), _coloured_map(shown, 1))
     if scatter is None or sides[0] is None or sides[1] is None:
         return None
     a, b = shown.called

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from mlem_core.base.typing import layer_name, parse_layer
-from mlem_core.report import captions, tables
+from mlem_core.report import captions, captions_of_maps, tables
 from pages.explore import values
 from pages.parts import audited, choices, exporting, frame, naming, stored, uncertainty
 from pages.parts.exporting import Panel
@@ -18,8 +19,12 @@ from pages.parts.view import View
 from pages.parts.wording import plain
 
 if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
     from mlem_core.analysis.results import Results
     from mlem_core.base.typing import Layer
+
+NOTHING = "-"  # as the second feature that divides the stimuli
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
@@ -52,15 +57,29 @@ def maps(view: View, a: str, b: str) -> None:
     """How each of two layers lays out the stimuli."""
     from mlem_core.analysis.maps import easiest_to_read
 
-    colour = choices.choose_one(
-        "Colour of the stimuli",
-        view.all_features,
-        "colour",
-        easiest_to_read(view.analysis.stimuli, view.features),
-        format_func=naming.of_features(view.all_features),
-        help="The feature that colours the two maps of the stimuli.",
-    )
-    _maps(view, [parse_layer(a), parse_layer(b)], colour)
+    called = naming.of_features(view.all_features)
+    first, second = st.columns(2)
+    with first:
+        colour = choices.choose_one(
+            "Colour of the stimuli",
+            view.all_features,
+            "colour",
+            easiest_to_read(view.analysis.stimuli, view.features),
+            format_func=called,
+            help="The feature that colours the two maps of the stimuli.",
+        )
+    others = [NOTHING, *(name for name in view.all_features if name != colour)]
+    with second:
+        within = choices.choose_one(
+            "Divided again by",
+            others,
+            "within",
+            NOTHING,
+            format_func=lambda one: "nothing" if one == NOTHING else called(one),
+            help="A second feature: its groups inside those of the first, with their centres.",
+        )
+    by = [colour] if within == NOTHING else [colour, within]
+    _maps(view, [parse_layer(a), parse_layer(b)], by)
 
 
 def _similarities(view: View, results: Results, a: str, b: str) -> None:
@@ -127,13 +146,13 @@ def _importances(view: View, results: Results, a: str, b: str) -> None:
 
 
 @st.fragment
-def _maps(view: View, chosen: list[Layer], colour: str) -> None:
+def _maps(view: View, chosen: list[Layer], by: list[str]) -> None:
     """The stimuli in both layers; what is selected in one is marked in the other, and listed."""
     stimuli = view.analysis.stimuli
     key = f"marked {view.job_id} {chosen}"
     marked: list[int] = st.session_state.setdefault(key, [])
     for layer, place in zip(chosen, "ab", strict=True):
-        frame.attempt(partial(_show_map, view, layer, colour, place, key))
+        frame.attempt(partial(_show_map, view, layer, by, place, key))
     if not marked:
         st.caption(
             "Click a stimulus, or draw a box or a lasso around some: they are marked in both maps "
@@ -159,7 +178,7 @@ def _maps(view: View, chosen: list[Layer], colour: str) -> None:
     )
 
 
-def _show_map(view: View, layer: Layer, colour: str, place: str, key: str) -> None:
+def _show_map(view: View, layer: Layer, by: list[str], place: str, key: str) -> None:
     from mlem_core import figures
 
     label = naming.layer(layer_name(layer))
@@ -170,15 +189,18 @@ def _show_map(view: View, layer: Layer, colour: str, place: str, key: str) -> No
     if stimuli.word_index is not None:
         both = zip(stimuli.words, labels, strict=True)
         labels = [f"{word} in: {sentence}" for word, sentence in both]
-    values = stimuli.values(colour)
-    kind = next(feature.kind for feature in stimuli.features if feature.name == colour)
-    table = points.assign(label=labels, **{colour: values})
-    chosen = Panel(
-        figures.stimulus_map(table, colour, kind, label, st.session_state[key], stress),
-        table,
-        f"stimuli-{place}",
-        captions.stimulus_map(len(points), len(view.analysis.stimuli)),
-    ).select("points", "box", "lasso")
+    points = points.assign(label=labels)
+    caption = captions.stimulus_map(len(points), len(view.analysis.stimuli))
+    marked = st.session_state[key]
+    if len(by) > 1:
+        drawn = _nested(view, points, by, marked)(label, stress)
+        caption = captions_of_maps.nested_map(list(map(naming.now().feature, by)), caption)
+    else:
+        points = points.assign(**{by[0]: stimuli.values(by[0])})
+        kind = next(feature.kind for feature in stimuli.features if feature.name == by[0])
+        drawn = figures.stimulus_map(points, by[0], kind, label, marked, stress)
+    name = f"stimuli-{place}"
+    chosen = Panel(drawn, points, name, caption).select("points", "box", "lasso")
     now = sorted({int(point["customdata"][0]) for point in chosen})
     # A map that is drawn anew reports no selection: only a new one counts, "Mark none" ends it.
     last = f"{key} last"
@@ -186,3 +208,18 @@ def _show_map(view: View, layer: Layer, colour: str, place: str, key: str) -> No
         st.session_state[last] = (place, now)
         st.session_state[key] = now
         st.rerun(scope="fragment")
+
+
+def _nested(
+    view: View, points: pd.DataFrame, by: list[str], marked: list[int]
+) -> Callable[[str, float], Figure]:
+    """Draws the stimuli as groups inside groups, with a title and its stress."""
+    from mlem_core import figures
+    from mlem_core.analysis.maps import with_levels
+    from mlem_core.measures import nested
+
+    divided = with_levels(points, view.analysis.stimuli, by)
+    if marked:
+        divided = divided.assign(marked=divided["stimulus"].isin(marked))
+    groups, around = nested.nested_groups(divided, by), nested.outlines(divided, by)
+    return partial(figures.nested_map, divided, groups, by, around)

@@ -24,7 +24,13 @@ FIGURES = {
 # Figures of two layers, in whose place figure 4 of the paper may be wanted.
 OF_TWO = ("compare", "why", "stimulus_map_a", "stimulus_map_b")
 # What is chosen in the sidebar and beside figures, by its name there.
-OPTIONS = {"color": "colour", "feature": "valued", "layer": "at", "correction": "correction"}
+OPTIONS = {
+    "color": "colour",
+    "within": "within",
+    "feature": "valued",
+    "layer": "at",
+    "correction": "correction",
+}
 
 
 def remember(view: View) -> None:

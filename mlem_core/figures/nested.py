@@ -1,0 +1,243 @@
+"""Groups of stimuli inside groups, in the map of a layer (figure 6 of Jalouzot et al. 2024)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from mlem_core.base.typing import FloatArray
+from mlem_core.figures.naming import feature_labels, feature_name
+from mlem_core.figures.stress import UNKNOWN, say_stress
+from mlem_core.figures.style import (
+    GREY,
+    LEGEND,
+    PALETTE,
+    SIZE,
+    SYMBOLS,
+    as_value,
+    bare_axes,
+    faded,
+    plain,
+    quiet,
+    short_names,
+    uncrowded,
+)
+
+_DEEPEST = 3
+OPEN = "circle-open"  # what has no level of the second feature, or a rare one
+
+
+def nested_map(
+    points: pd.DataFrame,
+    groups: pd.DataFrame,
+    features: Sequence[str],
+    outlines: Mapping[tuple[str, ...], FloatArray],
+    title: str,
+    stress: float = UNKNOWN,
+) -> go.Figure:
+    """Stimuli of one layer as points, and the centres of their groups, joined to those inside them.
+
+    Parameters
+    ----------
+    points : stimulus, x, y, label (for hovering) and a column of levels, as text, for each feature;
+        where there is a column marked, those that are stand out
+    groups : of `mlem_core.measures.nested.nested_groups`
+    features : two or three in the order in which they divide; the first one's levels are the
+        colours, those of the second the marks
+    outlines : by the levels of a group, its outline (n_corners, 2)
+    title : of the layer
+    stress : how far the map is off, see `mlem_core.measures.similarity.map_stress`
+    """
+    first, second = features[:2]
+    colors, marks = (
+        dict(zip(_levels(groups, one), cycle, strict=False))
+        for one, cycle in ((first, PALETTE), (second, SYMBOLS))
+    )
+    figure = make_subplots(1, 1)
+    traces = [
+        _outline(corners, colors[at[0]]) for at, corners in outlines.items() if at[0] in colors
+    ]
+    color, mark = points[first].map(colors).fillna(GREY), points[second].map(marks).fillna(OPEN)
+    for look, own in points.groupby([color, mark], sort=False):
+        traces.append(_points(own, features, *look))
+    traces += _branches(groups, features, colors)
+    traces += _centres(points, groups, features, colors)
+    traces += _legend(groups, features, colors, marks, bool((mark == OPEN).any()))
+    figure.add_traces([trace for trace in traces if len(trace["x"])])
+    quiet(figure, height=500)
+    bare_axes(figure, points, 1, 1)
+    say_stress(figure, stress)
+    heading = {"text": plain(title, 60), "x": 0.5, "xref": "paper", "xanchor": "center"}
+    heading |= {"font": {"size": SIZE + 1, "weight": 400}}
+    figure.update_layout(title=heading, margin={"t": 44}, dragmode="lasso")
+    return figure
+
+
+def _levels(groups: pd.DataFrame, feature: str) -> list[str]:
+    """Its most frequent levels, as many as there are colours, in their own order."""
+    tally = groups[groups[feature] != ""].groupby(feature)["n"].sum()
+    return sorted(tally.nlargest(len(PALETTE)).index)
+
+
+def _outline(corners: FloatArray, color: str) -> dict[str, Any]:
+    return {
+        "x": [*corners[:, 0], corners[0, 0]],
+        "y": [*corners[:, 1], corners[0, 1]],
+        "mode": "lines",
+        "fill": "toself",
+        "fillcolor": faded(color, 0.1),
+        "line": {"color": faded(color, 0.5), "width": 1, "shape": "spline", "smoothing": 0.6},
+        "hoverinfo": "skip",
+        "showlegend": False,
+        "name": "outline",
+    }
+
+
+def _points(own: pd.DataFrame, features: Sequence[str], color: str, mark: str) -> dict[str, Any]:
+    """The stimuli of a group, faint: their centres are what is looked at."""
+    said = [
+        "<br>".join(
+            [plain(label, 80)]
+            + [
+                f"{feature_name(one)}: {plain(as_value(value))}"
+                for one, value in zip(features, values, strict=True)
+            ]
+        )
+        for label, values in zip(own["label"], own[list(features)].to_numpy(), strict=True)
+    ]
+    return {
+        "x": own["x"].tolist(),
+        "y": own["y"].tolist(),
+        "mode": "markers",
+        "marker": {"color": color, "symbol": mark, **_weight(own)},
+        # A list: the browser would report numbers of a packed array by another name.
+        "customdata": [[int(stimulus)] for stimulus in own["stimulus"]],
+        "hovertext": said,
+        "hoverinfo": "text",
+        # What stands out says `marked`.
+        "unselected": {"marker": {"opacity": None}},
+        "showlegend": False,
+        "name": "stimuli",
+    }
+
+
+def _weight(own: pd.DataFrame) -> dict[str, Any]:
+    """How much the stimuli of a group stand out."""
+    if "marked" not in own:
+        return {"size": 5, "opacity": 0.45}
+    out = own["marked"].to_numpy()
+    return {"size": np.where(out, 9, 5), "opacity": np.where(out, 1.0, 0.12)}
+
+
+def _branches(
+    groups: pd.DataFrame, features: Sequence[str], colors: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """Lines from the centre of each group to those of the groups inside it."""
+    by_level: dict[str, tuple[list[Any], list[Any]]] = {level: ([], []) for level in colors}
+    place = {_key(row, features): (row["x"], row["y"]) for row in groups.to_dict("records")}
+    for key, (x, y) in place.items():
+        depth = sum(level != "" for level in key)
+        if depth > 1 and key[0] in by_level:
+            parent = place[tuple(key[: depth - 1]) + ("",) * (len(key) - depth + 1)]
+            for axis, ends in zip(by_level[key[0]], ((parent[0], x), (parent[1], y)), strict=True):
+                axis += [*ends, None]
+    return [
+        {
+            "x": x,
+            "y": y,
+            "mode": "lines",
+            "line": {"color": colors[level], "width": 1.5},
+            "hoverinfo": "skip",
+            "showlegend": False,
+            "name": "branches",
+        }
+        for level, (x, y) in by_level.items()
+    ]
+
+
+def _key(row: Mapping[Any, Any], features: Sequence[str]) -> tuple[str, ...]:
+    return tuple(str(row[one]) for one in features)
+
+
+def _centres(
+    points: pd.DataFrame, groups: pd.DataFrame, features: Sequence[str], colors: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """The centre of each group, the deeper the smaller; the names of the first two depths."""
+    low, span = points[["x", "y"]].min(), float(np.ptp(points[["x", "y"]], axis=0).max()) or 1.0
+    own = groups[groups[features[0]].isin(list(colors))]
+    keys = [_key(row, features) for row in own.to_dict("records")]
+    last = [
+        key[depth - 1] if depth <= 2 else "" for key, depth in zip(keys, own["depth"], strict=True)
+    ]
+    labels = dict(zip(dict.fromkeys(last), short_names(list(dict.fromkeys(last)), 14), strict=True))
+    unit = (own[["x", "y"]].to_numpy(dtype=np.float64) - low.to_numpy()) / span
+    texts, places = uncrowded(unit, [labels[one] if one else "" for one in last])
+    return [
+        {
+            "x": own["x"].tolist(),
+            "y": own["y"].tolist(),
+            "mode": "markers+text",
+            "marker": {
+                "color": [colors[key[0]] for key in keys],
+                "size": [(16, 10, 7)[min(depth, _DEEPEST) - 1] for depth in own["depth"]],
+                "line": {"color": "white", "width": 1.5},
+            },
+            "text": [
+                f"<b>{text}</b>" if depth == 1 and text else text
+                for text, depth in zip(texts, own["depth"], strict=True)
+            ],
+            "textposition": places,
+            "cliponaxis": False,
+            "hovertext": [
+                "<b>" + ", ".join(plain(level) for level in key if level) + f"</b><br>{n:,} stimuli"
+                for key, n in zip(keys, own["n"], strict=True)
+            ],
+            "hoverinfo": "text",
+            "showlegend": False,
+            "name": "centres",
+        }
+    ]
+
+
+def _legend(
+    groups: pd.DataFrame,
+    features: Sequence[str],
+    colors: Mapping[str, str],
+    marks: Mapping[str, str],
+    others: bool,
+) -> list[dict[str, Any]]:
+    """An entry a level, with how much of the map each feature divides as its heading."""
+    between = groups.groupby("depth")["between"].first()
+    names = feature_labels(list(features), LEGEND)
+    entries: list[tuple[int, str, dict[str, Any]]] = [
+        (0, level, {"color": color, "size": 9}) for level, color in colors.items()
+    ]
+    entries += [
+        (1, level, {"color": GREY, "symbol": mark, "size": 8}) for level, mark in marks.items()
+    ]
+    if others:
+        entries.append((1, "other or missing", {"color": GREY, "symbol": OPEN, "size": 7}))
+    for place in range(2, len(features)):
+        entries.append((place, "smallest centres", {"color": GREY, "size": 6}))
+    return [
+        {
+            "x": [None],
+            "y": [None],
+            "mode": "markers",
+            "marker": marker,
+            "name": plain(level),
+            "legendgroup": str(place),
+            "legendgrouptitle": {
+                "text": f"{'and ' if place else ''}{names[place]}<br>between groups: "
+                f"{between.get(place + 1, np.nan):.0%}",
+                "font": {"size": SIZE},
+            },
+            "hoverinfo": "skip",
+        }
+        for place, level, marker in entries
+    ]
