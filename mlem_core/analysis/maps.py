@@ -111,7 +111,7 @@ def with_levels(
     kinds = {feature.name: feature.kind for feature in stimuli.features}
     rows = points["stimulus"].to_numpy()
     columns = {
-        name: levels(stimuli.values(name), kinds[name]).iloc[rows].to_numpy() for name in features
+        name: levels(stimuli.table[name], kinds[name]).iloc[rows].to_numpy() for name in features
     }
     return points.assign(**columns)
 

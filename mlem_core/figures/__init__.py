@@ -20,6 +20,7 @@ from mlem_core.figures.export import (
     one_browser,
 )
 from mlem_core.figures.layer_maps import layer_maps
+from mlem_core.figures.map_panels import map_panels
 from mlem_core.figures.methods import method_agreement, method_scores, unit_scores
 from mlem_core.figures.naming import naming
 from mlem_core.figures.nested import nested_map
@@ -58,6 +59,7 @@ __all__ = [
     "importance_differences",
     "importance_scatter",
     "layer_maps",
+    "map_panels",
     "method_agreement",
     "method_scores",
     "naming",

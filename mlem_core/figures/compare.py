@@ -267,7 +267,7 @@ def two_layers(
         ref = panel_ref(place)
         for trace in part.data:
             moved = trace.to_plotly_json() | {"xaxis": f"x{ref}", "yaxis": f"y{ref}"}
-            traces.append(_as_small(moved, place, narrow) if place else moved)
+            traces.append(as_small(moved, place == 1, narrow) | _IN_BOTH if place else moved)
         for name, ends in zip("xy", domain, strict=True):
             axis = part.layout[f"{name}axis"].to_plotly_json()
             other = "y" if name == "x" else "x"
@@ -299,9 +299,17 @@ def two_layers(
     return figure
 
 
-def _as_small(trace: dict[str, Any], place: int, narrow: bool) -> dict[str, Any]:
-    """A trace of a map that stands beside others: smaller points, one legend for both maps."""
-    first = place == 1
+_IN_BOTH = {"legend": "legend2"}
+
+
+def as_small(trace: dict[str, Any], first: bool, narrow: bool = False) -> dict[str, Any]:
+    """A trace of a map that stands beside others: smaller points, one legend for all maps.
+
+    Parameters
+    ----------
+    first : whether it is of the first of them, which has the legend and the scale
+    narrow : the scale below the maps
+    """
     marker = {**trace["marker"], "size": 4}
     if "colorbar" in marker:
         bar = {"lenmode": "pixels", "len": 150, "x": 1.02, "xanchor": "left"}
@@ -313,7 +321,6 @@ def _as_small(trace: dict[str, Any], place: int, narrow: bool) -> dict[str, Any]
     shown = first and trace.get("showlegend") is not False
     return trace | {
         "marker": marker,
-        "legend": "legend2",
         "legendgroup": f"stimuli {trace['name']}",
         "showlegend": shown,
     }

@@ -10,6 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from mlem_core.base.text import minus
 from mlem_core.base.typing import FloatArray
 from mlem_core.figures.naming import feature_labels, feature_name
 from mlem_core.figures.stress import UNKNOWN, say_stress
@@ -24,8 +25,6 @@ from mlem_core.figures.style import (
     faded,
     plain,
     quiet,
-    short_names,
-    uncrowded,
 )
 
 _DEEPEST = 3
@@ -66,12 +65,15 @@ def nested_map(
     for look, own in points.groupby([color, mark], sort=False):
         traces.append(_points(own, features, *look))
     traces += _branches(groups, features, colors)
-    traces += _centres(points, groups, features, colors)
-    traces += _legend(groups, features, colors, marks, bool((mark == OPEN).any()))
+    traces.append(_centres(groups, features, colors, marks))
+    traces += _legend(features, colors, marks, bool((mark == OPEN).any()))
     figure.add_traces([trace for trace in traces if len(trace["x"])])
     quiet(figure, height=500)
     bare_axes(figure, points, 1, 1)
-    say_stress(figure, stress)
+    between = groups.groupby("depth")["between"].first()
+    shares = [minus(f"{share:.0%}").replace("%", " %") for share in between if np.isfinite(share)]
+    said = f"between groups: {', then '.join(shares)}" if shares else ""
+    say_stress(figure, stress, more=said)
     heading = {"text": plain(title, 60), "x": 0.5, "xref": "paper", "xanchor": "center"}
     heading |= {"font": {"size": SIZE + 1, "weight": 400}}
     figure.update_layout(title=heading, margin={"t": 44}, dragmode="lasso")
@@ -165,54 +167,41 @@ def _key(row: Mapping[Any, Any], features: Sequence[str]) -> tuple[str, ...]:
 
 
 def _centres(
-    points: pd.DataFrame, groups: pd.DataFrame, features: Sequence[str], colors: Mapping[str, str]
-) -> list[dict[str, Any]]:
-    """The centre of each group, the deeper the smaller; the names of the first two depths."""
-    low, span = points[["x", "y"]].min(), float(np.ptp(points[["x", "y"]], axis=0).max()) or 1.0
+    groups: pd.DataFrame,
+    features: Sequence[str],
+    colors: Mapping[str, str],
+    marks: Mapping[str, str],
+) -> dict[str, Any]:
+    """The centre of each group, the deeper the smaller."""
     own = groups[groups[features[0]].isin(list(colors))]
     keys = [_key(row, features) for row in own.to_dict("records")]
-    last = [
-        key[depth - 1] if depth <= 2 else "" for key, depth in zip(keys, own["depth"], strict=True)
-    ]
-    labels = dict(zip(dict.fromkeys(last), short_names(list(dict.fromkeys(last)), 14), strict=True))
-    unit = (own[["x", "y"]].to_numpy(dtype=np.float64) - low.to_numpy()) / span
-    texts, places = uncrowded(unit, [labels[one] if one else "" for one in last])
-    return [
-        {
-            "x": own["x"].tolist(),
-            "y": own["y"].tolist(),
-            "mode": "markers+text",
-            "marker": {
-                "color": [colors[key[0]] for key in keys],
-                "size": [(16, 10, 7)[min(depth, _DEEPEST) - 1] for depth in own["depth"]],
-                "line": {"color": "white", "width": 1.5},
-            },
-            "text": [
-                f"<b>{text}</b>" if depth == 1 and text else text
-                for text, depth in zip(texts, own["depth"], strict=True)
-            ],
-            "textposition": places,
-            "cliponaxis": False,
-            "hovertext": [
-                "<b>" + ", ".join(plain(level) for level in key if level) + f"</b><br>{n:,} stimuli"
-                for key, n in zip(keys, own["n"], strict=True)
-            ],
-            "hoverinfo": "text",
-            "showlegend": False,
-            "name": "centres",
-        }
-    ]
+    return {
+        "x": own["x"].tolist(),
+        "y": own["y"].tolist(),
+        "mode": "markers",
+        "marker": {
+            "color": [colors[key[0]] for key in keys],
+            "symbol": [marks.get(key[1], "circle") for key in keys],
+            "size": [(18, 12, 7)[min(depth, _DEEPEST) - 1] for depth in own["depth"]],
+            "line": {"color": "white", "width": 1.5},
+        },
+        "hovertext": [
+            "<b>" + ", ".join(plain(level) for level in key if level) + f"</b><br>{n:,} stimuli"
+            for key, n in zip(keys, own["n"], strict=True)
+        ],
+        "hoverinfo": "text",
+        "showlegend": False,
+        "name": "centres",
+    }
 
 
 def _legend(
-    groups: pd.DataFrame,
     features: Sequence[str],
     colors: Mapping[str, str],
     marks: Mapping[str, str],
     others: bool,
 ) -> list[dict[str, Any]]:
-    """An entry a level, with how much of the map each feature divides as its heading."""
-    between = groups.groupby("depth")["between"].first()
+    """An entry a level, under the name of its feature."""
     names = feature_labels(list(features), LEGEND)
     entries: list[tuple[int, str, dict[str, Any]]] = [
         (0, level, {"color": color, "size": 9}) for level, color in colors.items()
@@ -233,8 +222,7 @@ def _legend(
             "name": plain(level),
             "legendgroup": str(place),
             "legendgrouptitle": {
-                "text": f"{'and ' if place else ''}{names[place]}<br>between groups: "
-                f"{between.get(place + 1, np.nan):.0%}",
+                "text": f"{'and ' if place else ''}{names[place]}",
                 "font": {"size": SIZE},
             },
             "hoverinfo": "skip",

@@ -10,18 +10,18 @@ from mlem_core.base.text import stress_in_words
 from mlem_core.figures.style import GREY, SIZE
 
 UNKNOWN = math.nan
-BELOW = 26  # px that it takes
 
 
-def say_stress(figure: go.Figure, stress: float, ref: str = "") -> None:
+def say_stress(figure: go.Figure, stress: float, ref: str = "", more: str = "") -> None:
     """Below the panel of a map, how far its distances are off; nothing where that is not known.
 
     Parameters
     ----------
     stress : see `mlem_core.measures.similarity.map_stress`
     ref : what Plotly writes behind x and y for the panel
+    more : what else stands there
     """
-    text = stress_in_words(stress)
+    text = "<br>".join(filter(None, (stress_in_words(stress), more)))
     if not text:
         return
     figure.add_annotation(

@@ -134,6 +134,38 @@ def most_alike(
     return layers[0], layers[-1]
 
 
+def extremes(
+    square: FloatArray, layers: Sequence[Layer]
+) -> tuple[tuple[Layer, Layer], tuple[Layer, Layer]] | None:
+    """The two layers of the highest similarity and the two of the lowest; of the first, if several.
+
+    Of different models where there are several: layers that follow each other are always alike.
+
+    Parameters
+    ----------
+    square : (n_layers, n_layers) a similarity; NaN where it is not defined
+    layers : (model, number) of each
+
+    Returns
+    -------
+    Both pairs, each in the order of `layers`; None where no two layers have a similarity
+
+    Source: Salle et al. 2024, figure 4.
+    """
+    models = np.array([model for model, _ in layers], dtype=object)
+    upper = np.triu(np.isfinite(square), 1)
+    across = upper & (models[:, None] != models[None, :])
+    allowed = across if across.any() else upper
+    if not allowed.any():
+        return None
+    found = []
+    for sign in (1, -1):
+        best = int(np.where(allowed, sign * square, -np.inf).argmax())
+        a, b = divmod(best, len(layers))
+        found.append((layers[a], layers[b]))
+    return found[0], found[1]
+
+
 def mds_map(dissimilarities: FloatArray, *, max_iter: int = 300) -> FloatArray:
     """Map in two dimensions whose distances come close to the dissimilarities (metric MDS).
 

@@ -7,6 +7,12 @@ from collections.abc import Sequence
 from mlem_core.base.text import listed
 
 
+def map_panels(color: str, n_layers: int, n_all: int, basis: str) -> str:
+    """The stimuli in the layers of a model; `basis` is the caption of one map, without colours."""
+    some = f" {n_layers} of the {n_all} layers are drawn." if n_layers < n_all else ""
+    return f"The stimuli in the layers of one model, coloured by {color}.{some} {basis}"
+
+
 def nested_map(features: Sequence[str], basis: str) -> str:
     """Groups of stimuli inside groups.
 

@@ -8,6 +8,7 @@ TITLES = {
     "why": "Why two layers are alike",
     "compare": "Importances of two layers",
     "stimulus_map": "Map of the stimuli",
+    "map_panels": "The stimuli in the layers of a model",
     "similarity": "Similarity of every two layers",
     "similar_in": "Alike in the features, in the rest, or by transfer",
     "profiles": "Importance over the layers",
@@ -40,6 +41,7 @@ LINES = {
     "in both.",
     "stimulus_map": "Stimuli that lie close together are represented alike; where stress is poor, "
     "read groups of them, not single ones.",
+    "map_panels": "How the layers of a model lay out the stimuli, from the first to the last.",
     "why": "What each feature adds to the similarity of the two layers, and what no feature "
     "explains.",
     "why_tau": "What each feature adds to the agreement of the two profiles.",

@@ -9,7 +9,7 @@ import streamlit as st
 
 from mlem_core.report import captions
 from mlem_core.report.tables import means_of_models
-from pages.explore import surprising
+from pages.explore import model_maps, surprising
 from pages.explore.terms import computed_on, decomposition_of
 from pages.parts import frame, linked, naming, tables
 from pages.parts.exporting import Panel
@@ -29,6 +29,7 @@ def show(view: View) -> None:
     surprising.show(view, results)
     st.subheader("Maps of the layers")
     _maps(view, results)
+    model_maps.show(view)
     frame.attempt(partial(_models_alike, view))
 
 

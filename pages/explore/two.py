@@ -28,7 +28,7 @@ NOTHING = "-"  # as the second feature that divides the stimuli
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
-def _map(job_id: str, model: str, layer: int) -> tuple[pd.DataFrame, float]:
+def map_of(job_id: str, model: str, layer: int) -> tuple[pd.DataFrame, float]:
     """The map of the stimuli in a layer, and how far it is off."""
     from mlem_core.analysis.maps import stimulus_map, stimulus_map_stress
 
@@ -183,7 +183,7 @@ def _show_map(view: View, layer: Layer, by: list[str], place: str, key: str) -> 
 
     label = naming.layer(layer_name(layer))
     with st.spinner(f"Laying out the stimuli of {plain(label)} …"):
-        points, stress = _map(view.job_id, *layer)
+        points, stress = map_of(view.job_id, *layer)
     stimuli = view.analysis.stimuli.take(points["stimulus"].to_numpy())
     labels = stimuli.sentences
     if stimuli.word_index is not None:

@@ -10,7 +10,7 @@ import streamlit as st
 
 from mlem_core.base.typing import parse_layer
 from mlem_core.report import captions
-from pages.explore import why_more
+from pages.explore import extremes, why_more
 from pages.explore.terms import computed_on
 from pages.parts import audited, background, choices, explained, frame, naming, stored, uncertainty
 from pages.parts.exporting import Panel
@@ -59,6 +59,7 @@ def show(view: View, a: str, b: str) -> None:
         captions.why(computed_on(view), how, units.over),
     ).show()
     _numbers(why, a, b)
+    extremes.offer(view, "why")
     background.offer(
         two.task,
         "Finer confidence intervals" if how else "Add confidence intervals",

@@ -25,7 +25,8 @@ FORM = (
     "special_tokens", "dtype", "folds", "folds_over", "seed", "pairs",
 )  # fmt: skip
 VIEW = (
-    "analysis", "features", "show_models", "show_layers", "a", "b", "colour", "term", "which",
+    "analysis", "features", "show_models", "show_layers", "a", "b", "colour", "within",
+    "term", "which", "mapped",
     "fit", "products", "cells", "baseline", "claim", "limit", "feature", "other", "c",
     "by", "pooled", "correction", "way", "group", "apart", "valued", "at",
     "order", "marks", "partial",

@@ -47,7 +47,11 @@ def test_every_stimulus_and_every_centre_is_drawn() -> None:
     ends = sum(sum(x is None for x in t.x) for t in figure.data if t.name == "branches")
     assert ends == (groups["depth"] == 2).sum() == 6
     assert len([trace for trace in figure.data if trace.name == "outline"]) == 3
-    assert [one.text for one in figure.layout.annotations] == ["stress 0.12 (fair)"]
+    (said,) = [one.text for one in figure.layout.annotations]
+    shares = groups.groupby("depth")["between"].first()
+    shown = ", then ".join(f"{share:.0%}".replace("%", " %") for share in shares)
+    assert said == f"stress 0.12 (fair)<br>between groups: {shown}".replace("-", "−")
+    assert centres.hovertext[0] == f"<b>u0</b><br>{groups['n'].iloc[0]} stimuli"
     headings = {trace.legendgrouptitle.text for trace in figure.data if trace.showlegend is None}
     assert len(headings) == 2 and not any("<b>" in text for text in headings)
 
@@ -63,3 +67,26 @@ def test_rare_levels_are_grey_and_marked_stimuli_stand_out() -> None:
         for row, size in zip(trace.customdata, trace.marker.size, strict=True)
     }
     assert [at for at, size in sizes.items() if size == 9] == [5]
+
+
+def test_maps_of_many_layers_have_a_panel_each_and_one_legend() -> None:
+    points = points_of(levels=2)
+    maps = [
+        figures.stimulus_map(points, BY[0], "nominal", f"layer {n}", stress=n / 10)
+        for n in range(5)
+    ]
+    figure = figures.map_panels(maps, across=3)
+    go.Figure(figure.to_dict())
+    assert len(figure.data) == sum(len(one.data) for one in maps)
+    assert {trace.xaxis for trace in figure.data} == {"x", "x2", "x3", "x4", "x5"}
+    shown = [trace.name for trace in figure.data if trace.showlegend]
+    assert sorted(shown) == sorted({trace.name for one in maps for trace in one.data})
+    texts = [one.text for one in figure.layout.annotations]
+    assert [text for text in texts if text.startswith("layer")] == [f"layer {n}" for n in range(5)]
+    assert "stress 0.40 (poor)" in texts
+    assert figure.layout.yaxis5.scaleanchor == "x5"
+    assert figure.layout.xaxis4.range == maps[3].layout.xaxis.range
+    scale = figures.stimulus_map(points.assign(n=1.0), "n", "ordered", "t")
+    both = figures.map_panels([scale, scale])
+    bars = [trace.marker.showscale for trace in both.data if trace.marker.colorbar.title.text]
+    assert bars == [True, False]

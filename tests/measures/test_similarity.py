@@ -265,3 +265,25 @@ def test_clustering_puts_alike_layers_side_by_side_and_takes_what_is_not_defined
         similarity.clustering(rsa), similarity.clustering(np.nan_to_num(rsa))
     )
     assert similarity.clustering(np.ones((1, 1))).shape == (0, 4)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_extremes_are_those_of_every_pair_of_two_models(seed):
+    rng = np.random.default_rng(seed)
+    layers = [(model, n) for model in "abc" for n in range(3)]
+    square = squareform(rng.uniform(-1, 1, 36))
+    square[0, 5] = square[5, 0] = np.nan
+    pairs = {
+        square[i, j]: (layers[i], layers[j])
+        for i, j in itertools.combinations(range(9), 2)
+        if layers[i][0] != layers[j][0] and np.isfinite(square[i, j])
+    }
+    expected = pairs[max(pairs)], pairs[min(pairs)]
+    assert similarity.extremes(square, layers) == expected
+
+
+def test_extremes_of_one_model_and_of_no_similarity():
+    layers = [("a", n) for n in range(3)]
+    square = squareform([0.1, 0.9, 0.5])
+    assert similarity.extremes(square, layers) == ((layers[0], layers[2]), (layers[0], layers[1]))
+    assert similarity.extremes(np.full((3, 3), np.nan), layers) is None

@@ -16,6 +16,7 @@ from mlem_core import Analysis, InputError, Store, explain, run, with_intervals
 from mlem_core.cli.found import found
 from mlem_core.figures import profiles, similarity_matrices, waterfall
 from mlem_core.inference.all_layers import layer_intervals
+from mlem_core.report.figures import FIGURES, Drawing, Shown
 
 ROOT = Path(__file__).parents[2]
 
@@ -166,3 +167,18 @@ def test_analyze_ends_with_them(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert [line.split(" ")[0] for line in lines] == ["Most", "What", "Matters"]
+
+
+def test_a_second_feature_divides_the_map_of_the_stimuli(planted: tuple[Analysis, Store]) -> None:
+    analysis, store = planted
+    first, second = (feature.name for feature in analysis.stimuli.features[:2])
+    options = {"color": first, "within": second}
+    for chosen, names in ((options, {"centres", "outline"}), ({"color": first}, set())):
+        drawing = Drawing(store=store, options=chosen)
+        shown = Shown(analysis, analysis.select(), analysis.results(), drawing)
+        made = FIGURES["stimulus_map_a"](shown)
+        drawn = {trace.name for trace in made.figure.data}
+        assert names <= drawn and ("centres" in drawn) == bool(names)
+        assert ("Between groups" in made.caption) == bool(names)
+        # Figure 4 has the two maps in one colour.
+        assert "centres" not in {t.name for t in FIGURES["two_layers"](shown).figure.data}
