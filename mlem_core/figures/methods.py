@@ -25,6 +25,7 @@ from mlem_core.figures.style import (
     whole_layers,
 )
 
+_FROM_ZERO = {"rangemode": "tozero", "zeroline": True}
 RHO = "prediction accuracy (held-out ρ)"
 _MEASURES = (
     ("frobenius", "apart in their weights", "Frobenius distance"),
@@ -116,7 +117,7 @@ def unit_scores(units: pd.DataFrame, scores: pd.DataFrame, across: int = 3) -> g
                 traces[at]["showlegend"] = True
         layout[f"xaxis{ref}"] |= named_layers(whole_layers(own["layer"]), model, own["layer"])
         layout[f"xaxis{ref}"]["title"]["text"] = "layer"
-        layout[f"yaxis{ref}"] |= {"matches": "y", "zeroline": True, "showticklabels": column == 1}
+        layout[f"yaxis{ref}"] |= {"matches": "y", "showticklabels": column == 1, **_FROM_ZERO}
         layout[f"yaxis{ref}"]["title"]["text"] = RHO if column == 1 else None
     return go.Figure(traces, layout, _validate=False)
 
