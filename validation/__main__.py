@@ -14,6 +14,7 @@ HERE = Path(__file__).resolve().parents[1]
 STUDIES = {
     "simulations": ("validation.simulations", "tasks"),
     "noise": ("validation.layers", "noise_tasks"),
+    "noisy-profiles": ("validation.noisy_profiles", "tasks"),
     "strength": ("validation.layers", "strength_tasks"),
     "stability": ("validation.layers", "stability_tasks"),
     "permutations": ("validation.layers", "permutation_tasks"),

@@ -14,7 +14,7 @@ from plotly.subplots import make_subplots
 from mlem_core.figures import can_write_images, image
 from mlem_core.figures.style import DASHES, GREY, PALETTE, SYMBOLS, quiet
 from mlem_core.pairs.terms import SEPARATOR
-from validation import budget, layers, partial, simulations, values, words
+from validation import budget, layers, noisy_profiles, partial, simulations, values, words
 from validation.intervals import ALONE
 from validation.work import read
 
@@ -265,6 +265,7 @@ def of_crossfit(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
 TABLES: dict[str, Callable[[pd.DataFrame], dict[str, pd.DataFrame]]] = {
     "simulations": of_simulations,
     "noise": of_noise,
+    "noisy-profiles": noisy_profiles.tables_from,
     "strength": of_strength,
     "stability": of_stability,
     "permutations": of_permutations,
@@ -450,6 +451,7 @@ def draw_permutations(rows: pd.DataFrame) -> Figures:
 FIGURES: dict[str, Callable[[pd.DataFrame], Figures]] = {
     "simulations": draw_simulations,
     "noise": draw_noise,
+    "noisy-profiles": noisy_profiles.draw,
     "strength": draw_strength,
     "stability": draw_stability,
     "permutations": draw_permutations,

@@ -12,7 +12,7 @@ from mlem_core.base.typing import parse_layer
 from mlem_core.report import captions, tables
 from pages.explore import surprising, two, why
 from pages.explore.terms import partial_of
-from pages.parts import audited, choices, frame, linked, tabs, uncertainty
+from pages.parts import audited, choices, exporting, frame, linked, tabs, uncertainty
 from pages.parts.exporting import Panel
 from pages.parts.view import View, two_layers
 
@@ -84,6 +84,7 @@ def _matrices(view: View, results: Results, a: str, b: str) -> None:
         options={"order": order},
     ).on_click(partial(_choose, view))
     _agreement(view, results)
+    _published(view, results)
     frame.folded(
         "Alike in what? In the features, in the rest, by transfer",
         ":material/call_split:",
@@ -151,6 +152,23 @@ def _similar_in(view: View, results: Results, a: str, b: str) -> None:
         similar_in.caption(name, view.caption(results)),
         options={"partial": name},
     ).on_click(partial(_choose, view))
+
+
+def _published(view: View, results: Results) -> None:
+    """The numbers of the first paper beside these, where its models are analysed."""
+    from mlem_core.analysis.published import beside_published
+
+    table = beside_published(results)
+    if table is None:
+        return
+    called = {"agreement": "agreement (Spearman ρ)", "weighted_tau": "weighted τ"}
+    exporting.show_table(
+        table.assign(quantity=table["quantity"].map(called)),
+        "published",
+        "Beside the first paper",
+        "Published: figures 2 and 4 of Salle et al. (2024), which names no checkpoints and has "
+        "sentences of its own. An empty cell: a layer that is not shown.",
+    )
 
 
 def _choose(view: View, points: list[dict[str, Any]]) -> None:

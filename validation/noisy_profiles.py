@@ -1,0 +1,107 @@
+"""Weights beside importances under noise (figures S4 and S5 of Jalouzot et al. 2024)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from mlem_core.figures.style import DASHES, PALETTE, SYMBOLS, quiet
+from mlem_core.pairs.terms import SEPARATOR
+from validation import layers
+from validation.work import Row, Task
+
+ESTIMATORS = ("spearman-I", "FR-RSA-I")
+SEED = 0
+MOST = 4  # terms of each kind that are drawn: of the highest importance, of the largest weight
+
+
+def noisy(level: float) -> list[Row]:
+    """Weights (of norm 1) and importances of every term and fold at a level of noise."""
+    rows = layers.with_noise(level, SEED)
+    tables = layers.tables_of(rows)
+    found = []
+    for name in ESTIMATORS:
+        own, weights, importance = layers.profiles(name, tables, rows)
+        weights = own.columns.unit(weights)
+        for fold, term in np.ndindex(weights.shape):
+            found.append(
+                {
+                    "estimator": name,
+                    "noise": level,
+                    "fold": fold,
+                    "term": own.columns.names[term],
+                    "weight": float(weights[fold, term]),
+                    "importance": float(importance[fold, term]),
+                }
+            )
+    return found
+
+
+def tasks(quick: bool) -> list[Task]:
+    """A task a level of noise; without any first."""
+    levels = (0.0, layers.NOISE[1]) if quick else (0.0, *layers.NOISE)
+    return [Task(str(level), noisy, (level,)) for level in levels]
+
+
+def shown_terms(rows: pd.DataFrame) -> list[str]:
+    """Without noise those of the highest importance, then those of the largest weight."""
+    clean = rows[rows["noise"] == 0].assign(weight=lambda t: t["weight"].abs())
+    means = clean.groupby("term", sort=False)[["importance", "weight"]].mean()
+    order = [means[one].nlargest(MOST).index for one in ("importance", "weight")]
+    return list(dict.fromkeys([*order[0], *order[1]]))
+
+
+def draw(rows: pd.DataFrame) -> dict[str, tuple[go.Figure, int, int]]:
+    """Weights above, importances below, a column an estimator, a line a term."""
+    figure = make_subplots(
+        2, 2, subplot_titles=ESTIMATORS, shared_yaxes=True, shared_xaxes=True,
+        horizontal_spacing=0.04, vertical_spacing=0.08,
+    )  # fmt: skip
+    for column, name in enumerate(ESTIMATORS, 1):
+        for line, value in enumerate(("weight", "importance"), 1):
+            of = rows[rows["estimator"] == name].assign(weight=lambda t: t["weight"].abs())
+            stats = of.groupby(["term", "noise"])[value].agg(["mean", "std"]).fillna(0.0)
+            for place, term in enumerate(shown_terms(rows)):
+                own = stats.loc[term]
+                figure.add_scatter(
+                    x=own.index,
+                    y=own["mean"],
+                    error_y={"array": own["std"], "thickness": 1, "width": 2},
+                    name=term.replace("_", " "),
+                    legendgroup=term,
+                    showlegend=column == line == 1,
+                    mode="lines+markers",
+                    line={
+                        "color": PALETTE[place % len(PALETTE)],
+                        "dash": DASHES[place // len(PALETTE) % len(DASHES)],
+                        "width": 2,
+                    },
+                    marker={"symbol": SYMBOLS[place % len(SYMBOLS)], "size": 7},
+                    row=line,
+                    col=column,
+                )
+    quiet(figure, 640)
+    figure.update_xaxes(title_text="noise level (standard deviations of each unit)", row=2)
+    figure.update_yaxes(title_text="absolute weight (W of norm 1)", row=1, col=1)
+    figure.update_yaxes(title_text="importance (FI)", row=2, col=1)
+    return {"noisy-profiles": (figure, 1100, 680)}
+
+
+def tables_from(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """By noise: how much weight goes to interactions, and how much importance."""
+    part = rows.assign(
+        of=np.where(rows["term"].str.contains(SEPARATOR, regex=False), "interactions", "features"),
+        weight=rows["weight"].abs(),
+    )
+    sums = part.groupby(["estimator", "noise", "fold", "of"])[["weight", "importance"]].sum()
+    shares = sums.xs("interactions", level="of") / sums.groupby(level=[0, 1, 2]).sum()
+    means = shares.groupby(["estimator", "noise"]).mean()
+    cells = {
+        f"{name}, {value}": means.loc[name, value].map("{:.2f}".format)
+        for name in ESTIMATORS
+        for value in ("weight", "importance")
+    }
+    table = pd.DataFrame(cells).T.rename_axis("share of the interactions in")
+    return {"noisy profiles": table.rename(columns="{:g}".format).rename_axis(columns=None)}
