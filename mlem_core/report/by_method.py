@@ -9,14 +9,16 @@ from mlem_core.report.shown import Drawn, Shown, held_out
 
 
 def scores(shown: Shown) -> Drawn | None:
-    """Figure S9 of Jalouzot et al. (2024); None where only one method has been computed."""
+    """Figure S9 of Jalouzot et al. (2024); None where none that takes long has been computed."""
     store = shown.drawing.store
     if store is None:
         return None
     of = shown.analysis, store, shown.selection
-    table = methods.scores(methods.results_by_method(*of), baselines.with_rho(*of))
-    if table["method"].nunique() < 2:
+    found, others = methods.results_by_method(*of), baselines.with_rho(*of)
+    # Like every figure of what takes long it is not in a capsule of which nothing was asked.
+    if not others and not set(found) & set(methods.slow(shown.analysis, shown.selection)):
         return None
+    table = methods.scores(found, others)
     across = 2 if shown.drawing.narrow else 3
     return Drawn(
         figures.method_scores(table, shown.results.scores, methods.NAMES, across),

@@ -34,6 +34,9 @@ from mlem_core.storage.store import Store
 _TAKE_LONG = (
     "audit",
     "multiverse",
+    "methods",
+    "method_agreement",
+    "unit_scores",
     "baseline_decoding",
     "baseline_random_forest",
     "baseline_univariate",
@@ -336,7 +339,7 @@ def _others(
     """
     about, files = whole.about, whole.files
     # Intervals and marks that had been made, and maps that were kept, are in the figures.
-    more = bool(about.derived) or "pair_tables/maps.npz" in files
+    more = bool(about.derived) or any(_takes_long(name, Path(name).stem) for name in files)
     drawn_alike = exact and not more and about.drawn.by == capsule.drawn_by()
     forms = about.drawn.images == ("figures/plotly.min.js" not in made)
     findings, same, left = [], 0, []

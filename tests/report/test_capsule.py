@@ -12,6 +12,8 @@ import pandas as pd
 import pytest
 from inputs import in_files, noise, probing
 
+from mlem_core.analysis import methods
+from mlem_core.analysis.baselines import of_analysis
 from mlem_core.analysis.files import load
 from mlem_core.analysis.run import run
 from mlem_core.base.errors import InputError
@@ -286,6 +288,21 @@ def test_what_is_shown_is_what_is_written_and_verified(analysis, verify, tmp_pat
     assert set(table["feature"]) == {"part_of_speech", "tense", "part_of_speech × tense"}
     assert set(table["model"]) == {"brain"}
     assert verify(path).same
+
+
+def test_figures_of_other_methods_are_in_it_and_not_made_again(tmp_path):
+    table, store = probing(30), Store(tmp_path / "cache")
+    features = ("part_of_speech", "tense")
+    spec = in_files(tmp_path, table, {"brain": noise(len(table))}, features=features, folds=3)
+    analysis = run(spec, store)
+    methods.make(analysis, store, analysis.select())
+    of_analysis(analysis, "univariate", store)
+    drawing = replace(HTML, store=store)
+    path = capsule.write(analysis, tmp_path / "capsule.zip", drawing=drawing)
+    names = {"methods", "method_agreement", "unit_scores", "baseline_univariate"}
+    drawn = {name for name in names if f"figures/{name}.html" in contents(path)}
+    assert drawn == names
+    assert verify_anywhere(path).same
 
 
 def test_a_file_that_has_changed_since_is_not_put_in(analysis, folder, tmp_path):
