@@ -11,7 +11,7 @@ correlation is not explained by these features. Everything is in units of ρ and
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -23,6 +23,7 @@ from mlem_core.pairs.crossfit import CrossFit, both_ways, outside_cells
 from mlem_core.pairs.groups import summed
 from mlem_core.pairs.lattice import Lattice
 from mlem_core.pairs.ranks import predicted_ranks
+from mlem_core.pairs.similarities import SimilaritySums
 from mlem_core.pairs.tables import PairTables
 
 UNEXPLAINED = "unexplained"
@@ -159,6 +160,14 @@ def in_sample_bound(tables: PairTables) -> FloatArray:
     counts, sums = by_pattern(tables)
     between = (sums**2 / np.maximum(counts, 1.0)[:, None]).sum(axis=0)
     return np.sqrt(_ratio(between, tables.rank_squares))
+
+
+def with_sums(tables: PairTables, found: SimilaritySums) -> PairTables:
+    """Tables whose `decompose` divides another similarity of their layers.
+
+    What is centred ranks there are the values that it is the correlation of.
+    """
+    return replace(tables, rank_sums=found.sums, rank_squares=found.squares)
 
 
 def decompose(

@@ -1,0 +1,290 @@
+from __future__ import annotations
+
+import itertools
+import warnings
+from functools import lru_cache
+
+import explicit
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.spatial.distance import squareform
+from scipy.stats import spearmanr
+from sklearn.neighbors import NearestNeighbors
+
+import mlem_core.pairs.similarities as similarities
+from mlem_core.base.errors import InputError
+from mlem_core.measures.decomposition import decompose, with_sums
+from mlem_core.pairs.build import tables_without_layers
+from mlem_core.pairs.columns import feature_columns
+from mlem_core.pairs.patterns import PairIndex
+from mlem_core.pairs.similarities import (
+    NEIGHBOURS,
+    SIMILARITIES,
+    of_some,
+    similarity_named,
+    similarity_sums,
+)
+
+N = 45
+NAMES = ("rsa", "cka", "neighbours")
+
+
+def compared(name, features, layers, folds=None):
+    """The sums of some layers, and tables with them."""
+    folds = np.zeros(len(features), dtype=np.int64) if folds is None else folds
+    index = PairIndex.build(feature_columns(features), folds)
+    squared = [lambda layer=layer: explicit.squared(layer) for layer in layers]
+    found = similarity_sums(similarity_named(name), squared, index.cell, index.n_cells)
+    return found, with_sums(tables_without_layers(index), found)
+
+
+def numbers(name, layer):
+    """(n_pairs, 2) what a layer gives every pair, of explicit matrices; and their mean."""
+    i, j = explicit.pairs(len(layer))
+    if name == "neighbours":
+        near = NearestNeighbors(n_neighbors=NEIGHBOURS).fit(layer).kneighbors()[1]
+        member = np.zeros((len(layer), len(layer)))
+        np.put_along_axis(member, near, 1.0, axis=1)
+        return np.stack((member[i, j], member[j, i]), axis=1) - NEIGHBOURS / (len(layer) - 1)
+    squared = explicit.squared(layer)
+    if name == "rsa":
+        from scipy.stats import rankdata
+
+        one = rankdata(squared) - (len(squared) + 1) / 2
+    else:
+        import dcor
+
+        one = dcor.u_centered(squareform(squared))[i, j]
+    return np.stack((one, one), axis=1)
+
+
+def correlation(a, b):
+    return float((a * b).sum() / np.sqrt((a * a).sum() * (b * b).sum()))
+
+
+@pytest.fixture(scope="module")
+def case():
+    features = explicit.random_features(N)
+    layers = [explicit.random_layer(features, seed).astype(np.float64) for seed in range(3)]
+    return features, layers, explicit.random_folds(N, 3)
+
+
+def test_rsa_is_spearman_s_rho_and_cka_that_of_a_library(case):
+    import dcor
+
+    features, layers, _ = case
+    rsa, cka = (compared(name, features, layers)[0].similarity for name in ("rsa", "cka"))
+    for a, b in itertools.combinations(range(3), 2):
+        distances = explicit.squared(layers[a]), explicit.squared(layers[b])
+        assert rsa[a, b] == pytest.approx(spearmanr(*distances).statistic, abs=1e-12)
+        with warnings.catch_warnings():
+            # Squared distances are asked for on purpose: it is the linear kernel.
+            warnings.simplefilter("ignore", UserWarning)
+            expected = dcor.u_distance_correlation_sqr(layers[a], layers[b], exponent=2)
+        assert cka[a, b] == pytest.approx(expected, abs=1e-9)
+
+
+def test_cka_is_that_of_the_unbiased_estimator_of_song_over_gram_matrices(case):
+    features, layers, _ = case
+
+    def hsic(k, m):
+        """Song et al. 2012, equation 5."""
+        k, m, n = k.copy(), m.copy(), len(k)
+        np.fill_diagonal(k, 0.0)
+        np.fill_diagonal(m, 0.0)
+        whole = k.sum() * m.sum() / ((n - 1) * (n - 2))
+        return (np.trace(k @ m) + whole - 2 / (n - 2) * (k @ m).sum()) / (n * (n - 3))
+
+    grams = [layer @ layer.T for layer in layers]
+    found = compared("cka", features, layers)[0].similarity
+    for a, b in itertools.combinations(range(3), 2):
+        expected = hsic(grams[a], grams[b]) / np.sqrt(
+            hsic(grams[a], grams[a]) * hsic(grams[b], grams[b])
+        )
+        assert found[a, b] == pytest.approx(expected, abs=1e-9)
+
+
+def test_the_overlap_of_neighbours_is_that_of_sets(case):
+    features, layers, _ = case
+    found = compared("neighbours", features, layers)[0].similarity
+    near = [
+        [set(own) for own in NearestNeighbors(n_neighbors=NEIGHBOURS).fit(x).kneighbors()[1]]
+        for x in layers
+    ]
+    chance = NEIGHBOURS / (N - 1)
+    for a, b in itertools.combinations(range(3), 2):
+        both = sum(len(one & other) for one, other in zip(near[a], near[b], strict=True))
+        overlap = both / (N * NEIGHBOURS)
+        assert found[a, b] == pytest.approx((overlap - chance) / (1 - chance), abs=1e-9)
+
+
+def test_equally_near_stimuli_share_the_places_that_are_left():
+    # 15 stimuli at one place, 15 at another: 10 of 14 are taken, each as likely.
+    squared = explicit.squared(np.repeat([[0.0], [1.0]], 15, axis=0))
+    values, mean = similarity_named("neighbours").of(squared)
+    alike = squared == 0
+    np.testing.assert_allclose(values[:, alike], 10 / 14, atol=1e-12)
+    assert not values[:, ~alike].any()
+    assert values.mean() == pytest.approx(mean, abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_neighbours_with_many_ties_are_those_of_every_row(seed):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(NEIGHBOURS + 2, 40))
+    squared = explicit.squared(rng.integers(0, 4, (n, 2)).astype(float))
+    values, _ = similarity_named("neighbours").of(squared)
+    found = np.zeros((n, n))
+    i, j = explicit.pairs(n)
+    found[i, j], found[j, i] = values
+    square = squareform(squared)
+    for row in range(n):
+        others = np.delete(np.arange(n), row)
+        own = square[row, others]
+        edge = np.sort(own)[NEIGHBOURS - 1]
+        left = NEIGHBOURS - (own < edge).sum()
+        expected = np.where(own < edge, 1.0, np.where(own == edge, left / (own == edge).sum(), 0.0))
+        np.testing.assert_allclose(found[row, others], expected, atol=1e-12)
+        assert found[row].sum() == pytest.approx(NEIGHBOURS)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_numbers_of_a_layer_add_up_to_0_in_each_row_or_over_all_pairs(case, name):
+    features, layers, _ = case
+    found, _ = compared(name, features, layers)
+    np.testing.assert_allclose(found.sums.sum(axis=1), 0.0, atol=1e-6 * found.squares.max())
+    for layer, own in zip(layers, found.squares, strict=True):
+        assert own == pytest.approx((numbers(name, layer) ** 2).sum() / 2, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_terms_equal_those_of_every_order_of_the_features_over_explicit_pairs(case, name):
+    features, layers, folds = case
+    x = explicit.feature_distances(features)
+    sums, tables = compared(name, features, layers, folds)
+    found = decompose(tables, sums.similarity)
+    for a, b in ((0, 1), (2, 2)):
+        own = [numbers(name, layers[layer]) for layer in (a, b)]
+        # A pattern says the same of (i, j) and (j, i): their mean is what it can tell of.
+        halves = [one.mean(axis=1) for one in own]
+        spread = np.prod([np.sqrt((one**2).mean()) for one in own])
+        scale = np.prod([half.std() for half in halves]) / spread
+        orders = [explicit.priority(x, half, folds) for half in halves]
+
+        @lru_cache
+        def value(chosen, halves=halves, orders=orders, scale=scale):
+            return scale * explicit.cross_fitted(x, *halves, folds, chosen, orders)
+
+        expected = shapley_values(value, x.shape[1])
+        np.testing.assert_allclose(found.terms[:, a, b], expected, atol=1e-9)
+        whole = correlation(*own)
+        assert found.rsa[a, b] == pytest.approx(whole, abs=1e-9)
+        assert found.values[:, a, b].sum() == pytest.approx(whole, abs=1e-9)
+
+
+def shapley_values(value, n):
+    terms = np.zeros(n)
+    orders = list(itertools.permutations(range(n)))
+    for order in orders:
+        for at, feature in enumerate(order):
+            before, now = (tuple(sorted(order[: at + more])) for more in (0, 1))
+            terms[feature] += value(now) - value(before)
+    return terms / len(orders)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_unrelated_layers_have_0_on_average_and_so_have_features_that_both_ignore(name):
+    values, terms = [], []
+    for seed in range(120):
+        rng = np.random.default_rng(seed)
+        features = pd.DataFrame({f: rng.choice(list("abc"), 60) for f in ("one", "other")})
+        # Many units in the one, few in the other, and outliers: what biases the plain estimators.
+        layers = [rng.standard_normal((60, 40)), rng.standard_t(3, (60, 4))]
+        sums, tables = compared(name, features, layers, explicit.random_folds(60, 3, seed))
+        values.append(sums.similarity[0, 1])
+        terms.append(decompose(tables, sums.similarity).terms[:, 0, 1])
+    within(np.array(values)[:, None], 0.0)
+    within(np.stack(terms), 0.0)
+
+
+def within(draws, truth):
+    """The mean over draws (n, ...) is the truth, to 3.5 standard errors."""
+    error = draws.std(axis=0, ddof=1) / np.sqrt(len(draws))
+    assert (np.abs(draws.mean(axis=0) - truth) < 3.5 * error).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_unrelated_layers_with_many_equal_stimuli_have_0_on_average_too(name):
+    values = []
+    for seed in range(120):
+        rng = np.random.default_rng(seed)
+        # Each stimulus stands several times, in its order, as words do in embeddings.
+        layers = [rng.standard_normal((4, 3))[rng.integers(0, 4, 60)] for _ in range(2)]
+        values.append(compared(name, explicit.random_features(60), layers)[0].similarity[0, 1])
+    within(np.array(values)[:, None], 0.0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_layers_that_share_one_feature_have_it_alone_in_their_terms(name):
+    found = []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        features = pd.DataFrame({f: rng.choice(list("ab"), 100) for f in ("shared", "own", "none")})
+        layers = [0.5 * rng.standard_normal((100, 6)) for _ in range(2)]
+        for layer in layers:
+            layer[:, 0] += 2.0 * (features["shared"] == "a")
+        layers[0][:, 1] += 2.0 * (features["own"] == "a")
+        sums, tables = compared(name, features, layers, explicit.random_folds(100, 5, seed))
+        found.append(decompose(tables, sums.similarity).values[:, 0, 1])
+    shared, own, none, unexplained = np.mean(found, axis=0)
+    whole = np.sum(found, axis=1).mean()
+    # Neighbours are few of those alike in a feature: most of who they are is noise.
+    assert shared > {"rsa": 0.2, "cka": 0.3, "neighbours": 0.02}[name]
+    assert abs(own) < 0.1 * shared and abs(none) < 0.1 * shared
+    assert abs(unexplained) < 0.35 * whole
+
+
+def test_layers_whose_values_go_to_a_file_are_the_same(case, monkeypatch, tmp_path):
+    features, layers, _ = case
+    for name in NAMES:
+        here = compared(name, features, layers)[0]
+        with monkeypatch.context() as patch:
+            patch.setattr(similarities, "IN_MEMORY_BYTES", 0)
+            there = compared(name, features, layers)[0]
+        for one, other in zip(here, there, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_some_of_the_stimuli_are_as_if_there_were_no_others(case, name):
+    features, layers, folds = case
+    kept = np.random.default_rng(0).random(N) < 0.7
+    index = PairIndex.build(feature_columns(features), folds)
+    squared = [explicit.squared(layer) for layer in layers]
+    similarity = similarity_named(name)
+    counts, found = of_some(similarity, squared, index.cell, index.n_cells, kept)
+    alone, _ = compared(name, features[kept].reset_index(drop=True), [x[kept] for x in layers])
+    np.testing.assert_allclose(found.similarity, alone.similarity, atol=1e-12)
+    np.testing.assert_allclose(found.squares, alone.squares, rtol=1e-9)
+    assert counts.sum() == kept.sum() * (kept.sum() - 1) / 2
+
+
+@pytest.mark.parametrize("nothing", (np.zeros((N, 2)), np.eye(N)), ids=("equal", "all apart"))
+def test_a_layer_in_which_all_pairs_are_alike_is_like_none(case, nothing):
+    features, layers, _ = case
+    for name in NAMES:
+        found = compared(name, features, [nothing, layers[1]])[0].similarity
+        np.testing.assert_array_equal(found, np.eye(2))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_too_few_stimuli_and_unknown_names_are_errors_in_a_sentence(name):
+    similarity = SIMILARITIES[name]
+    few = similarity.fewest - 1
+    with pytest.raises(InputError, match=rf"found {few} stimuli.*at least {few + 1}"):
+        similarity.of(np.ones(few * (few - 1) // 2))
+    with pytest.raises(InputError, match="choices are rsa, cka, neighbours"):
+        similarity_named("cca")
+    with pytest.raises(ValueError, match="already"):
+        similarities.register(similarity)
