@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mlem_core.analysis.maps import stimulus_map
     from mlem_core.analysis.results import Results
     from mlem_core.analysis.run import run
+    from mlem_core.analysis.similarities import Compared, compared
     from mlem_core.analysis.spec import AnalysisSpec
     from mlem_core.base.errors import InputError
     from mlem_core.base.executor import computing_on
@@ -47,6 +48,7 @@ __all__ = [
     "FRRSA",
     "Analysis",
     "AnalysisSpec",
+    "Compared",
     "Explanation",
     "Feature",
     "InputError",
@@ -58,6 +60,7 @@ __all__ = [
     "SpearmanMLEM",
     "StimulusSet",
     "Store",
+    "compared",
     "computing_on",
     "explain",
     "from_frame",
@@ -75,6 +78,7 @@ _HOMES = {
     "analysis.maps": ("stimulus_map",),
     "analysis.results": ("Results",),
     "analysis.run": ("run",),
+    "analysis.similarities": ("Compared", "compared"),
     "analysis.spec": ("AnalysisSpec",),
     "base.errors": ("InputError",),
     "base.executor": ("computing_on",),

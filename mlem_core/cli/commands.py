@@ -18,8 +18,11 @@ from mlem_core.cli.streams import any_encoding, check_arguments, one_line
 from mlem_core.storage.files import check_target, is_full
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from mlem_core.analysis.analysis import Analysis
     from mlem_core.analysis.spec import AnalysisSpec
+    from mlem_core.storage.store import Store
 
 DESCRIPTION = "The command line: `python -m mlem_core COMMAND ...`."
 DIFFERS = 1
@@ -52,6 +55,7 @@ def _analyze(options: argparse.Namespace) -> None:
     from mlem_core.inference.all_layers import layer_intervals
     from mlem_core.inference.caveats import generalises
     from mlem_core.inference.tables import score_table, similarity_table
+    from mlem_core.pairs.similarities import similarity_named
     from mlem_core.report.captions import tau_by_chance
     from mlem_core.storage.store import Store
 
@@ -60,8 +64,10 @@ def _analyze(options: argparse.Namespace) -> None:
     for name in options.baselines:
         if name not in BASELINES:
             raise unknown("baseline", name, BASELINES)
-    store = Store()
-    extra, notices = {}, []
+    for name in options.similarities:
+        similarity_named(name)
+    store, notices = Store(), list[str]()
+    extra: dict[str, pd.DataFrame] = {}
     with Bars() as bars:
         analysis = run(spec, store, bars.show)
         notices += _notices(analysis)
@@ -69,6 +75,7 @@ def _analyze(options: argparse.Namespace) -> None:
             baseline = of_analysis(analysis, name, store, progress=bars.counter(name, "layers"))
             extra[f"{name.replace('-', '_')}.csv"] = baseline.table
             notices += baseline.notices
+        extra |= _similarities(analysis, options.similarities, store, bars)
         if options.bootstrap:
             bounds = layer_intervals(
                 analysis, store, n_replicates=options.bootstrap, report=bars.show
@@ -98,6 +105,18 @@ def _analyze(options: argparse.Namespace) -> None:
     print("\n".join(found(analysis, results, bounds)))
 
 
+def _similarities(
+    analysis: Analysis, names: Iterable[str], store: Store, bars: Bars
+) -> dict[str, pd.DataFrame]:
+    """The tables of similarities other than RSA, by their file names."""
+    from mlem_core.analysis.similarities import compared
+
+    tables: dict[str, pd.DataFrame] = {}
+    for name in names:
+        tables |= compared(analysis, name, store, bars.counter(name, "layers")).written()
+    return tables
+
+
 def _audit(options: argparse.Namespace) -> None:
     from mlem_core.analysis.results import write_tables
     from mlem_core.analysis.run import run
@@ -122,12 +141,15 @@ def _audit(options: argparse.Namespace) -> None:
 
 def _why(options: argparse.Namespace) -> None:
     from mlem_core.analysis.run import run
+    from mlem_core.analysis.similarities import compared
     from mlem_core.data.csvfile import write_table
     from mlem_core.inference.caveats import generalises
     from mlem_core.inference.explanation import explain, with_intervals, with_transfer
+    from mlem_core.pairs.similarities import similarity_named
     from mlem_core.pairs.units import Units
     from mlem_core.storage.store import Store
 
+    similarity_named(options.similarity)
     both = (options.first, options.second)
     files = {name for name, _ in options.representations}
     options.models += [
@@ -140,7 +162,10 @@ def _why(options: argparse.Namespace) -> None:
     with Bars() as bars:
         analysis = run(_spec(options), store, bars.show)
         _notify(_notices(analysis))
-        why = with_transfer(explain(analysis, *both, seed=options.seed), analysis)
+        alike = compared(analysis, options.similarity, store, bars.counter("similarity", "layers"))
+        why = explain(analysis, *both, seed=options.seed, compared=alike)
+        if why.similarity.name == "rsa":
+            why = with_transfer(why, analysis)
         if options.bootstrap:
             count = bars.counter("intervals", "replicates")
             why = with_intervals(why, analysis, store, options.bootstrap, options.seed, count)

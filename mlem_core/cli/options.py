@@ -15,6 +15,7 @@ from mlem_core.base.parameters import parse_names
 from mlem_core.base.typing import parse_layer
 from mlem_core.cli.streams import one_line
 from mlem_core.data.datasets import SETS
+from mlem_core.pairs.similarities import NEIGHBOURS, SIMILARITIES
 
 BAD_INPUT = 2
 MOST_REPLICATES = 10_000_000
@@ -65,6 +66,27 @@ def _add_bootstrap(command: argparse.ArgumentParser, what: str) -> None:
         default=0,
         metavar="N",
         help=f"{what} over sentences and recurring words, with N bootstrap replicates",
+    )
+
+
+def _add_similarities(analyze: argparse.ArgumentParser, why: argparse.ArgumentParser) -> None:
+    """Which similarities besides RSA, or instead of it, are looked at."""
+    others = [name for name in SIMILARITIES if name != "rsa"]
+    analyze.add_argument(
+        "--similarities",
+        type=parse_names,
+        default=(),
+        metavar=",".join(others),
+        help="similarities beside RSA to compute and write too, with their terms by feature, two "
+        "CSVs each; see --similarity of why",
+    )
+    why.add_argument(
+        "--similarity",
+        default="rsa",
+        metavar="|".join(SIMILARITIES),
+        help="what the terms add up to: the correlation of the ranks of distances (rsa, the "
+        "default), of U-centred squared distances (cka: debiased linear CKA), or of who is among "
+        f"the {NEIGHBOURS} nearest of whom (neighbours: calibrated overlap)",
     )
 
 
@@ -191,6 +213,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     for name in ("first", "second"):
         why.add_argument(name, type=_layer, metavar="MODEL:LAYER", help="such as minilm:3")
     _add_inputs(why)
+    _add_similarities(analyze, why)
     _add_bootstrap(why, "95 %% confidence intervals")
     why.add_argument(
         "--out",

@@ -11,6 +11,7 @@ import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.selection import Selection, check_layers
+from mlem_core.analysis.similarities import Compared
 from mlem_core.base.brief import as_html
 from mlem_core.base.errors import InputError
 from mlem_core.base.labels import Names
@@ -23,6 +24,7 @@ from mlem_core.inference.replicates import Replicates, resampled_terms, resample
 from mlem_core.measures.decomposition import UNEXPLAINED, ceilings_of, decompose
 from mlem_core.measures.partial import Explained
 from mlem_core.measures.shapley import EXACT_FEATURES
+from mlem_core.pairs.similarities import SIMILARITIES, Similarity
 from mlem_core.pairs.tables import PairTables
 from mlem_core.pairs.units import Units
 from mlem_core.storage.store import Store
@@ -44,12 +46,13 @@ class Explanation:
         `chance` (what labels that are permuted give, see `chance_terms`) if stimuli were resampled,
         and `error` (of sampled orders) with more than 12 features. The values add up to the RSA
         correlation
-    whole : quantity ("rsa", "ceiling_a", "ceiling_b"), value, and lower, upper. The ceilings are
-        cross-fitted and those of all pairs
+    whole : quantity ("rsa", or the name of another similarity; "ceiling_a", "ceiling_b"), value,
+        and lower, upper. The ceilings are cross-fitted and those of all pairs
     notes : sentences about how far this holds
     others : what intervals speak of, see `mlem_core.pairs.units.Units.others`
     coding : what of the features was looked at, see `mlem_core.pairs.columns.coding`
     names : what features, models and layers are called in words; the tables keep identifiers
+    similarity : what the terms add up to
     partial : quantity, value, and lower, upper: S_feat, S_rest and, `with_transfer`, transfer, see
         `mlem_core.inference.partial`
     estimator, interactions : of the metrics that are transferred
@@ -62,6 +65,7 @@ class Explanation:
     others: str = "other sentences of this kind"
     coding: str = "whether they differ"
     names: Names = field(default_factory=Names)
+    similarity: Similarity = SIMILARITIES["rsa"]
     partial: pd.DataFrame = field(default_factory=pd.DataFrame)
     estimator: str = ""
     interactions: bool = False
@@ -73,7 +77,8 @@ class Explanation:
         return as_html(repr(self), (), self.terms)
 
     @property
-    def rsa(self) -> float:
+    def value(self) -> float:
+        """The similarity of the two layers."""
         return float(self.whole["value"].iloc[0])
 
     @property
@@ -112,15 +117,16 @@ class Explanation:
     def headline(self) -> str:
         """What the two layers have most in common, in one or two short sentences.
 
-        They count as hardly alike where their RSA correlation is below `HARDLY`, or its interval
+        They count as hardly alike where their similarity is below `HARDLY`, or its interval
         goes below 0. Only a feature whose term is more than chance is named.
         """
         a, b = self.called
-        rsa, whole = self.rsa, self.whole.iloc[0]
-        if rsa < HARDLY or ("lower" in self.whole and whole["lower"] <= 0):
-            return f"{a} and {b} are hardly alike (RSA {number(rsa)})."
-        text = f"{a} and {b} are alike (RSA {number(rsa)}){_most_of_all(self)}"
-        rest = float(self.unexplained["value"]) / rsa
+        value, whole = self.value, self.whole.iloc[0]
+        how_much = f"({self.similarity.short} {number(value)})"
+        if value < HARDLY or ("lower" in self.whole and whole["lower"] <= 0):
+            return f"{a} and {b} are hardly alike {how_much}."
+        text = f"{a} and {b} are alike {how_much}{_most_of_all(self)}"
+        rest = float(self.unexplained["value"]) / value
         if rest < 0:
             return f"{text} What these features do not explain sets the two apart."
         # How the other features are coded, the sentence says.
@@ -136,7 +142,7 @@ class Explanation:
         """What other stimuli would change, in a sentence; empty without intervals."""
         if "lower" not in self.whole:
             return ""
-        parts = [("their RSA", self.whole.iloc[0])]
+        parts = [(f"their {self.similarity.short}", self.whole.iloc[0])]
         if self.sure is not None and len(self.sure):
             top = self.sure.iloc[0]
             parts.append((f"what {self.names.feature(top['term'])} adds", top))
@@ -169,7 +175,7 @@ def _in_a_sentence(why: Explanation) -> str:
     shown = (size >= SMALL * max(size.max(), abs(rest["value"]))) & (size >= 0.0005)
     large, others = why.features[shown], why.features[~shown]
     large = large.loc[large["value"].abs().sort_values(ascending=False).index]
-    text = [f"The RSA correlation of {a} and {b} is {_number(why.whole.iloc[0])}."]
+    text = [f"The {why.similarity.called} of {a} and {b} is {_number(why.whole.iloc[0])}."]
     up, down = large[large["value"] > 0], large[large["value"] < 0]
     if len(up):
         parts = [f"{call(row['term'])} contributes {_number(row)}" for _, row in up.iterrows()]
@@ -203,7 +209,7 @@ def _in_a_sentence(why: Explanation) -> str:
 
 def _in_a_terminal(why: Explanation) -> str:
     whole = why.whole.iloc[:1].rename(columns={"quantity": "term"})
-    rows = pd.concat((why.terms, whole.assign(term="RSA (their sum)")))
+    rows = pd.concat((why.terms, whole.assign(term=f"{why.similarity.short} (their sum)")))
     width = max(len(term) for term in rows["term"])
     lines = []
     for _, row in rows.iterrows():
@@ -217,7 +223,7 @@ def _in_a_terminal(why: Explanation) -> str:
 
 def _most_of_all(why: Explanation) -> str:
     """The rest of the headline's first sentence: the feature that explains most."""
-    sure, least = why.sure, SMALL * why.rsa
+    sure, least = why.sure, SMALL * why.value
     largest = why.features.loc[why.features["value"].idxmax()]
     if largest["value"] < least:
         return ", but hardly for any of these features."
@@ -227,7 +233,7 @@ def _most_of_all(why: Explanation) -> str:
     if sure.empty:
         return ", but for none of these features more than by chance."
     top = sure.iloc[0]
-    share = _share(top["value"] / why.rsa)
+    share = _share(top["value"] / why.value)
     call = why.names.feature
     text = f", most of all in {call(top['term'])}, which makes {share} of it"
     if largest["term"] == top["term"]:
@@ -250,6 +256,7 @@ def explain(
     features: Sequence[str] | None = None,
     *,
     seed: int = 0,
+    compared: Compared | None = None,
 ) -> Explanation:
     """Why two layers of an analysis are alike; `with_intervals` adds confidence intervals.
 
@@ -258,6 +265,8 @@ def explain(
     a, b : ("minilm", 3) or "minilm:3"
     features : only these; by default all of the analysis
     seed : of the orders of features that are sampled with more than 12 of them
+    compared : all layers of the analysis by another similarity, see
+        `mlem_core.analysis.similarities.compared`; None is RSA
 
     Raises
     ------
@@ -267,13 +276,20 @@ def explain(
     first, second = (_one(layer) for layer in (a, b))
     check_layers((first, second), analysis.layers)
     at = [analysis.layers.index(layer) for layer in (first, second)]
-    tables = analysis.tables.of_layers(at)
+    whole_tables, values = analysis.tables, analysis.rsa
+    if compared is not None:
+        whole_tables, values = compared.tables, compared.values
+    tables = whole_tables.of_layers(at)
     if features is not None:
         tables = tables.of_features(names_in(features))
-    split = decompose(tables, analysis.rsa[np.ix_(at, at)], seed=seed)
+    split = decompose(tables, values[np.ix_(at, at)], seed=seed)
     ceilings = ceilings_of(split.terms.sum(axis=0))
-    quantities = ["rsa", "ceiling_a", "ceiling_b"]
+    similarity = SIMILARITIES["rsa"] if compared is None else compared.similarity
+    quantities = [similarity.name, "ceiling_a", "ceiling_b"]
     whole = pd.DataFrame({"quantity": quantities, "value": [split.rsa[0, 1], *ceilings]})
+    beside = pd.DataFrame(columns=["quantity", "value"])
+    if similarity.name == "rsa":
+        beside = partial.parts(tables, split.rsa[0, 1])
     others = Units.of(analysis.stimuli).others
     both = (first, second)
     return Explanation(
@@ -283,7 +299,8 @@ def explain(
         others=others,
         coding=tables.coding,
         names=analysis.names,
-        partial=partial.parts(tables, split.rsa[0, 1]),
+        partial=beside,
+        similarity=similarity,
     )
 
 
@@ -303,7 +320,7 @@ def with_intervals(
     ----------
     why : of two layers of the analysis
     store : where the representations are
-    n_replicates : bootstrap replicates
+    n_replicates : bootstrap replicates; similarities other than RSA have the jackknife alone
 
     Raises
     ------
@@ -319,6 +336,8 @@ def with_intervals(
             f"found {len(features)} features; intervals of the terms can be had for up to "
             f"{EXACT_FEATURES}, so choose fewer features."
         )
+    if why.similarity.name != "rsa":
+        return _by_jackknife(why, analysis, store, seed, progress)
     pairs = LayerPairs.of(analysis, why.layers, store, features)
     resampled = resampled_terms(pairs, n_replicates, seed, progress)
     if pairs.design is not analysis.design:
@@ -341,6 +360,24 @@ def with_intervals(
             *caveats.of_size(Units.of(analysis.stimuli)),
             *filter(None, (caveats.drawn_of(*size), caveats.permuted_of(*size))),
         ),
+    )
+
+
+def _by_jackknife(
+    why: Explanation, analysis: Analysis, store: Store, seed: int, progress: Counted | None
+) -> Explanation:
+    """`with_intervals` of a similarity that is not of ranks."""
+    from mlem_core.inference.similarity_terms import of_analysis, similarity_intervals
+
+    features = list(why.features["term"])
+    given = of_analysis(analysis, why.similarity, why.layers, features, store)
+    found = similarity_intervals(given[0], why.similarity, given[1], seed, progress)
+    n, (lower, upper) = len(why.terms), found.interval
+    return replace(
+        why,
+        terms=why.terms.assign(lower=lower[:n], upper=upper[:n], chance=[*found.chance, np.nan]),
+        whole=why.whole.assign(lower=lower[n:], upper=upper[n:]),
+        notes=caveats.of_size(Units.of(analysis.stimuli)),
     )
 
 

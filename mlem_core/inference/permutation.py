@@ -141,13 +141,18 @@ def score_above_chance(
 
 
 def permuted_terms(
-    pairs: LayerPairs, n_permutations: int = TERM_PERMUTATIONS, seed: int = 0
+    pairs: LayerPairs,
+    n_permutations: int = TERM_PERMUTATIONS,
+    seed: int = 0,
+    values: FloatArray | None = None,
 ) -> FloatArray:
-    """The terms of two layers' RSA correlation under permuted labels.
+    """The terms of two layers' similarity under permuted labels.
 
     Parameters
     ----------
     pairs : of two layers
+    values : (2, n_pairs) what each gives every pair, centred, where that is not its rank (RSA); see
+        `mlem_core.pairs.similarities`
 
     Returns
     -------
@@ -158,8 +163,10 @@ def permuted_terms(
     tables, n_cells = pairs.tables, len(pairs.tables.counts)
     rng = np.random.default_rng(seed)
     labels = permuted_labels(pairs.fold_units, pairs.folds, n_permutations, rng)
-    middle = len(pairs.cells) + 1.0
-    ranks = np.stack([0.5 * (own - middle) for own in pairs.ranks])
+    ranks = values
+    if ranks is None:
+        middle = len(pairs.cells) + 1.0
+        ranks = np.stack([0.5 * (own - middle) for own in pairs.ranks])
     priority = CrossFit.of(tables).priority
     step = max(1, min(CHUNK // (3 * n_cells), -(-n_permutations // cores())))
     starts = range(0, n_permutations, step)

@@ -105,7 +105,7 @@ class Finding:
         """Why there is no headline; empty where there is one."""
         if self.headline:
             return ""
-        rsa = number(self.why.rsa)
+        rsa = number(self.why.value)
         reasons = "; ".join(self.checked.reasons)
         return f"Their RSA of {rsa} does not stand up to the audit: {reasons}."
 

@@ -141,7 +141,7 @@ def test_intervals_resample_a_part_around_what_all_of_its_pairs_give(some, every
     assert len(pairs.cells) == pairs.design.n_pairs < some.tables.n_pairs
     why = with_intervals(explain(some, ("m", 0), ("m", 1)), some, store, 100)
     truth = explain(every, ("m", 0), ("m", 1))
-    assert why.rsa == pytest.approx(some.rsa[0, 1])
+    assert why.value == pytest.approx(some.rsa[0, 1])
     for table, of_all in ((why.terms, truth.terms), (why.whole, truth.whole)):
         assert (table["lower"] <= table["value"]).all() and (table["value"] <= table["upper"]).all()
         inside = (table["lower"] <= of_all["value"]) & (of_all["value"] <= table["upper"])

@@ -316,7 +316,7 @@ def test_words_are_drawn_too_where_they_recur(of_words, tmp_path):
     assert "over sentences and words: up to 50 blocks of each" in how
     why = with_intervals(explain(whole, A, B), whole, store, 50)
     assert why.how_sure.startswith("How sure: other sentences and other words would put")
-    shift = why.whole["upper"].iloc[0] - why.rsa
+    shift = why.whole["upper"].iloc[0] - why.value
     assert shift == pytest.approx(reach, rel=0.6) and shift > 1.5 * sentences[0, 1]
 
 

@@ -116,7 +116,7 @@ def test_two_layers_of_an_analysis_are_explained(analysis):
     whole, store, layers = analysis
     found = with_intervals(explain(whole, ("m", 0), ("m", 1)), whole, store, 100)
     expected = spearmanr(*(explicit.squared(layers[f"layer_0{k}"]) for k in (0, 1))).statistic
-    assert found.rsa == pytest.approx(expected, abs=1e-9)
+    assert found.value == pytest.approx(expected, abs=1e-9)
     assert found.terms["value"].sum() == pytest.approx(expected, abs=1e-9)
     assert list(found.terms.columns) == ["term", "value", "lower", "upper", "chance"]
     for table in (found.terms, found.whole):
@@ -128,7 +128,7 @@ def test_two_layers_of_an_analysis_are_explained(analysis):
     pd.testing.assert_frame_equal(alone.terms, found.terms[["term", "value"]])
     fewer = with_intervals(explain(whole, ("m", 0), ("m", 1), ["size"]), whole, store, 50)
     assert fewer.terms["term"].tolist() == ["size", UNEXPLAINED]
-    assert fewer.rsa == pytest.approx(expected, abs=1e-9)
+    assert fewer.value == pytest.approx(expected, abs=1e-9)
     # The same replicates give the same intervals.
     again = with_intervals(explain(whole, ("m", 0), ("m", 1)), whole, store, 100)
     pd.testing.assert_frame_equal(again.terms, found.terms)
@@ -228,7 +228,7 @@ def test_the_command_line_says_the_same(analysis, tmp_path, capsys, monkeypatch)
     assert found.sentence in printed and "RSA (their sum)" in printed
     written = pd.read_csv(tmp_path / "why.csv")
     assert list(written.columns) == ["term", "value"]
-    assert written["value"].sum() == pytest.approx(found.rsa, abs=1e-9)
+    assert written["value"].sum() == pytest.approx(found.value, abs=1e-9)
     assert main([*arguments, "--bootstrap", "30"]) == 0
     written = pd.read_csv(tmp_path / "why.csv")
     assert list(written.columns) == ["term", "value", "lower", "upper", "chance"]
