@@ -42,6 +42,7 @@ from mlem_core.figures.style import (
     title_of,
     wrapped,
 )
+from mlem_core.pairs.similarities import SIMILARITIES
 
 Pair = tuple[Layer, Layer]
 
@@ -68,7 +69,9 @@ def similarity_matrices(
 
     Parameters
     ----------
-    profiles, rsa : (n_layers, n_layers) weighted Kendall τ and Spearman ρ, named "model:layer"
+    profiles, rsa : (n_layers, n_layers) weighted Kendall τ and Spearman ρ, named "model:layer"; or,
+        where the axis of its columns is called so, another similarity
+        (`mlem_core.pairs.similarities`) in the place of RSA
     across : 2 beside each other, 1 below each other
     annotations : intervals (layer_a, layer_b, weighted_tau_lower, weighted_tau_upper, rsa_lower,
         rsa_upper, rsa_p_corrected, see `mlem_core.inference.tables`) are told on hovering;
@@ -81,7 +84,7 @@ def similarity_matrices(
     layers = [parse_layer(name) for name in rsa.index]
     of = grid(layers, order, rsa.to_numpy(dtype=np.float64))
     matrices = []
-    for square, measure in ((profiles, _TAU), (rsa, _RSA)):
+    for square, measure in ((profiles, _TAU), (rsa, _measure_of(rsa))):
         hover = _interval_texts(annotations.intervals, profiles.index, measure.column)
         flags = annotations.flags.get(measure.key, {})
         matrices.append(_Matrix(measure, square.to_numpy(dtype=np.float64), hover, flags))
@@ -106,8 +109,9 @@ def rsa_matrix(
     order : "model" or "clustering"
     """
     layers, values = [parse_layer(name) for name in rsa.index], rsa.to_numpy(dtype=np.float64)
-    hover = _interval_texts(None, rsa.index, _RSA.column)
-    matrix = _Matrix(_RSA, values, hover, flags)
+    measure = _measure_of(rsa)
+    hover = _interval_texts(None, rsa.index, measure.column)
+    matrix = _Matrix(measure, values, hover, flags)
     return _drawn(grid(layers, order, values), [matrix], "alone", chosen)
 
 
@@ -141,10 +145,16 @@ class _Measure(NamedTuple):
     column: str  # begins its columns in the table of intervals
     title: str
     unit: str
+    short: str
 
 
-_TAU = _Measure("tau", "weighted_tau", "by feature importance", "weighted Kendall τ")
-_RSA = _Measure("rsa", "rsa", "by neural distances (RSA)", "Spearman ρ")
+_TAU = _Measure("tau", "weighted_tau", "by feature importance", "weighted Kendall τ", "τ")
+
+
+def _measure_of(square: pd.DataFrame) -> _Measure:
+    """RSA, or the similarity that the axis of the columns is called by."""
+    one = SIMILARITIES[str(square.columns.name or "rsa")]
+    return _Measure(one.name, one.name, one.title, one.unit, one.short)
 
 
 class _Matrix(NamedTuple):
@@ -174,7 +184,7 @@ def _drawn(
         tree = [line]
     # Below each other both leave room for the tree, so that they are of one size.
     ends = [
-        (start, end if matrix.measure is _RSA or arranged == "column" else of.span[1])
+        (start, end if matrix.measure is not _TAU or arranged == "column" else of.span[1])
         for matrix in matrices
     ]
     for place, matrix in enumerate(matrices):
@@ -182,9 +192,10 @@ def _drawn(
         drawn = _matrix_traces(of, matrix, dots=several)
         if of.tree is not None:
             drawn.append(model_strip(of))
-        if matrix.measure is _RSA and tree:
+        if matrix.measure is not _TAU and tree:
             drawn += tree
-            layout["annotations"].append(_tree_scale(of, end, ref))
+            scale = _tree_scale(of, end, ref, matrix.measure.short)
+            layout["annotations"].append(scale)
         traces += [{"xaxis": f"x{ref}", "yaxis": f"y{ref}"} | trace for trace in drawn]
         left = place == 0 or arranged == "column"
         # One below the other have little room at their sides: the names stand below them.
@@ -274,11 +285,11 @@ def _set_scale(layout: dict[str, Any], of: Grid, arranged: _Arrangement, around:
     bar["y"] = 22 / layout["height"]
 
 
-def _tree_scale(of: Grid, end: float, ref: str) -> dict[str, Any]:
+def _tree_scale(of: Grid, end: float, ref: str, short: str) -> dict[str, Any]:
     """What the dendrogram's ends are, below it."""
     highest = float(of.tree[-1, 2]) if of.tree is not None and len(of.tree) else 0.0
     return {
-        "text": f"1 − RSA<br>0 to {as_number(highest, 2)}",
+        "text": f"1 − {short}<br>0 to {as_number(highest, 2)}",
         "x": (of.span[1] + end) / 2,
         "xref": f"x{ref}",
         "y": 0,
@@ -351,7 +362,7 @@ def _matrix_traces(of: Grid, matrix: _Matrix, *, dots: bool) -> list[dict[str, A
 def _interval_texts(table: pd.DataFrame | None, names: pd.Index, measure: str) -> np.ndarray:
     """(n_layers, n_layers) what hovering over a cell says of its interval and test."""
     texts = np.full((len(names), len(names)), "", dtype=object)
-    if table is None:
+    if table is None or f"{measure}_lower" not in table:
         return texts
     place = {name: at for at, name in enumerate(names)}
     low, high = (as_numbers(table[f"{measure}_{end}"].to_numpy()) for end in ("lower", "upper"))

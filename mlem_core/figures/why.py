@@ -115,7 +115,7 @@ def _number_beside(row: int, x: float, value: float, *, signed: bool) -> dict[st
     return {
         "x": x,
         "y": row,
-        "text": ("+" if signed and value >= 0 else "") + as_number(value),
+        "text": ("+" if signed and round(value, 3) > 0 else "") + as_number(value),
         "showarrow": False,
         "xanchor": "left",
         "font": {"size": SIZE},

@@ -5,10 +5,13 @@ from __future__ import annotations
 import pandas as pd
 
 from mlem_core import figures
+from mlem_core.analysis.similarities import Compared
 from mlem_core.base.labels import distinct
 from mlem_core.base.typing import Layer, layer_name
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.measures.decomposition import decompose
+from mlem_core.measures.similarity import agreement
+from mlem_core.pairs.similarities import SIMILARITIES
 from mlem_core.report import captions, tables
 from mlem_core.report.shown import Drawn, Shown, held_out
 from mlem_core.robustness.flags import of_layers
@@ -50,6 +53,8 @@ def similarity(shown: Shown) -> Drawn | None:
     results, tested = shown.results, shown.similarity_tests
     if not shown.several:
         return None
+    if shown.compared is not None:
+        return _other_similarity(shown, shown.compared)
     flags = {measure: shown.reasons(measure) for measure in ("rsa", "tau")}
     return Drawn(
         figures.similarity_matrices(
@@ -73,6 +78,28 @@ def similarity(shown: Shown) -> Drawn | None:
     )
 
 
+def _other_similarity(shown: Shown, compared: Compared) -> Drawn:
+    """The same with another similarity in the place of RSA."""
+    results, square = shown.results, compared.square
+    return Drawn(
+        figures.similarity_matrices(
+            results.similarity_profiles,
+            square,
+            across=1 if shown.drawing.narrow else 2,
+            annotations=figures.Annotations(None, {"tau": shown.reasons("tau")}),
+            order="clustering" if shown.drawing.options.get("order") == "clustering" else "model",
+        ),
+        f"Similarity of every two layers ({compared.similarity.short})",
+        captions.other_similarity(
+            compared.similarity,
+            shown.basis,
+            agreement=agreement(results.similarity_profiles.to_numpy(), compared.values),
+            n_features=results.n_profile_features,
+        ),
+        tables.pairs_of_layers(results, square),
+    )
+
+
 def layer_maps(shown: Shown) -> Drawn | None:
     """The layers as points."""
     results = shown.results
@@ -88,13 +115,15 @@ def layer_maps(shown: Shown) -> Drawn | None:
 
 
 def why_layers(shown: Shown) -> Drawn | None:
-    """The terms of the RSA of every two layers."""
+    """The terms of the similarity of every two layers."""
     if not shown.several:
         return None
     analysis, layers = shown.analysis, list(shown.selection.layers)
-    at = shown.selection.places(analysis.layers)
-    own = analysis.tables.of_layers(at).of_features(shown.selection.features)
-    split = decompose(own, analysis.rsa[at][:, at])
+    compared, similarity = shown.compared, SIMILARITIES["rsa"]
+    if compared is None:
+        split = decompose(*analysis.subset(shown.selection))
+    else:
+        split, similarity = compared.decomposed(), compared.similarity
     summary = split.summary(layers)
     names = list(dict.fromkeys(model for model, _ in layers))
     called = dict(zip(names, distinct(names, list(map(shown.names.model, names))), strict=True))
@@ -106,8 +135,8 @@ def why_layers(shown: Shown) -> Drawn | None:
             across=2 if shown.drawing.narrow else 3,
         ),
         "What makes every two layers alike",
-        captions.why_layers(shown.computed_on),
-        split.table(layers),
+        captions.why_layers(shown.computed_on, similarity),
+        split.table(layers).rename(columns={"rsa": similarity.name}),
         # A row two models: of these there are more than terms.
         means.set_index("term").T.rename_axis("models").rename_axis(columns=None).reset_index(),
     )

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import pandas as pd
 
+from mlem_core.analysis.similarities import RSA, find
+from mlem_core.inference.explanation import explain
 from mlem_core.inference.tables import importance_differences, term_tests
+from mlem_core.pairs.similarities import SIMILARITIES
 from mlem_core.report.shown import Shown
 from mlem_core.report.two_layers import claimed
 from mlem_core.robustness.claims import by_choice, curve, over_stimuli, verdict
@@ -17,8 +20,22 @@ Tables = dict[str, pd.DataFrame]
 
 
 def how_sure(shown: Shown) -> Tables:
-    """Intervals and tests, the audit, and what a claim is worth, as far as they have been made."""
-    return {**_intervals(shown), **_audit(shown), **_claim(shown)}
+    """Intervals, tests, the audit, a claim, other similarities: as far as they have been made."""
+    return {**_intervals(shown), **_audit(shown), **_claim(shown), **_similarities(shown)}
+
+
+def _similarities(shown: Shown) -> Tables:
+    """Similarities other than RSA of what is shown, and their terms."""
+    tables, store = Tables(), shown.drawing.store
+    if store is None or not shown.several:
+        return tables
+    for name in SIMILARITIES:
+        found = None if name == RSA else find(shown.analysis, name, store)
+        if found is not None:
+            own = found.of(shown.analysis, shown.selection)
+            two = explain(shown.analysis, *shown.pair, shown.selection.features, compared=found)
+            tables |= own.written() | {f"why_{name}.csv": two.terms}
+    return tables
 
 
 def _intervals(shown: Shown) -> Tables:

@@ -21,6 +21,7 @@ from mlem_core.base.text import minus
 from mlem_core.estimators.normal_equations import NOT_APART
 from mlem_core.measures import similarity as similarity_measures
 from mlem_core.measures.correlated import CORRELATED
+from mlem_core.pairs.similarities import SIMILARITIES, Similarity
 
 
 def correlated(correlations: pd.DataFrame, called: Names | None = None) -> str:
@@ -174,6 +175,24 @@ def similarity(
     )
 
 
+def other_similarity(
+    similarity: Similarity, basis: str, *, agreement: float = math.nan, n_features: int = 0
+) -> str:
+    """The two matrices where another similarity stands in the place of RSA; see `similarity`."""
+    number = "" if math.isnan(agreement) else f", here {agreement:.2f}"
+    return _joined(
+        "Feature-based: weighted Kendall τ of the importance profiles. Feature-agnostic: the "
+        f"{_explained(similarity)}, 0 on average for layers that have nothing to do with each "
+        f"other. Their agreement is the Spearman ρ of the two upper triangles{number}.",
+        tau_by_chance(n_features),
+        basis,
+    )
+
+
+def _explained(similarity: Similarity) -> str:
+    return f"{similarity.called} (the correlation, over all pairs, of {similarity.statistic})"
+
+
 def tau_by_chance(n_features: int) -> str:
     """What τ is worth with so few features; empty where it is not defined."""
     if n_features < 2:
@@ -248,16 +267,21 @@ def figure_4(
     )
 
 
-def why(basis: str, how: str = "", over: str = "") -> str:
-    """RSA of two layers as a sum.
+def why(
+    basis: str, how: str = "", over: str = "", similarity: Similarity = SIMILARITIES["rsa"]
+) -> str:
+    """The similarity of two layers as a sum.
 
     Parameters
     ----------
     how, over : how its intervals were made, and what is drawn anew, as in `profiles`; empty where
         there are none
     """
+    what = "RSA (Spearman ρ of the neural distances of the two layers)"
+    if similarity.name != "rsa":
+        what = f"The {_explained(similarity)}"
     return _joined(
-        "RSA (Spearman ρ of the neural distances of the two layers) as a sum: Shapley values of "
+        f"{what} as a sum: Shapley values of "
         "the part that the features account for, between disjoint sets of stimuli (a feature of "
         "pure noise adds 0 on average), and the part that they do not, which may be negative. The "
         "terms add up exactly.",
@@ -288,10 +312,10 @@ def why_score(ceiling: float, basis: str) -> str:
     )
 
 
-def why_layers(basis: str) -> str:
-    """The terms of the RSA of every two layers."""
+def why_layers(basis: str, similarity: Similarity = SIMILARITIES["rsa"]) -> str:
+    """The terms of the similarity of every two layers."""
     return _joined(
-        "What each feature contributes to the RSA correlation of every two layers (Shapley "
+        f"What each feature contributes to the {similarity.called} of every two layers (Shapley "
         "values, cross-fitted), and what these features do not explain. Orange: it makes the two "
         "alike; blue: it sets them apart.",
         basis,

@@ -9,8 +9,10 @@ from functools import partial
 import pandas as pd
 
 from mlem_core import figures
+from mlem_core.analysis.similarities import RSA
 from mlem_core.base.errors import unknown
 from mlem_core.base.typing import Progress, Report, layer_name, parse_layer
+from mlem_core.pairs.similarities import SIMILARITIES
 from mlem_core.report import all_layers, by_method, of_values, similar_in, two_layers
 from mlem_core.report.shown import Drawing, Drawn, Shown, basis, held_out
 
@@ -30,6 +32,28 @@ def _of_chosen_layer(shown: Shown) -> Drawn | None:
     return of_values.value_map(shown, parse_layer(name))
 
 
+def _by(similarity: str, draw: Callable[[Shown], Drawn | None]) -> Callable[[Shown], Drawn | None]:
+    """The same with another similarity in the place of RSA; None where it was not computed."""
+
+    def drawn(shown: Shown) -> Drawn | None:
+        options = {**shown.drawing.options, "similarity": similarity}
+        chosen = replace(shown, drawing=replace(shown.drawing, options=options))
+        return None if chosen.compared is None else draw(chosen)
+
+    return drawn
+
+
+# Those that have another similarity in the place of RSA.
+OF_SIMILARITIES = {
+    f"{name}_{similarity}": _by(similarity, drawn)
+    for similarity in SIMILARITIES
+    if similarity != RSA
+    for name, drawn in (
+        ("similarity", all_layers.similarity),
+        ("why", two_layers.why),
+        ("why_layers", all_layers.why_layers),
+    )
+}
 # Each by the name of its file; None where there is nothing to draw.
 FIGURES: dict[str, Callable[[Shown], Drawn | None]] = {
     "profiles": all_layers.profiles,
@@ -45,6 +69,7 @@ FIGURES: dict[str, Callable[[Shown], Drawn | None]] = {
     "why_score_a": partial(two_layers.why_score, side=0),
     "why_score_b": partial(two_layers.why_score, side=1),
     "why_layers": all_layers.why_layers,
+    **OF_SIMILARITIES,
     "importance_conditional": partial(all_layers.other_importance, way="conditional"),
     "importance_left_out": partial(all_layers.other_importance, way="left_out"),
     "methods": by_method.scores,

@@ -29,6 +29,16 @@ _GLOSSES: dict[str, tuple[str, str]] = {
         "Spearman's ρ of the neural distances of two layers over all pairs of stimuli; it knows "
         "nothing of features",
     ),
+    r"CKA": (
+        "CKA",
+        "the correlation of the squared distances of two layers, each stimulus's mean taken away; "
+        "0 on average for unrelated layers",
+    ),
+    r"overlap": (
+        "Overlap of neighbours",
+        "how many of the 10 nearest neighbours of a stimulus in one layer are so in the other, "
+        "from 0 (as many as by chance) to 1",
+    ),
     r"S_feat": (
         "S_feat",
         "the correlation of what the features explain in two layers: 1 where both use them in "
@@ -44,7 +54,7 @@ _GLOSSES: dict[str, tuple[str, str]] = {
     ),
     r"Shapley|[Tt]erms?": (
         "Term",
-        "what a feature adds to the RSA of two layers; terms and *unexplained* add up to it",
+        "what a feature adds to the similarity of two layers; terms and *unexplained* add up to it",
     ),
     r"[Cc]oded|coding": (
         "Coding",

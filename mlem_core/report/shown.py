@@ -10,10 +10,11 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from mlem_core import figures
-from mlem_core.analysis import in_words
+from mlem_core.analysis import in_words, similarities
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.selection import Selection
+from mlem_core.analysis.similarities import Compared
 from mlem_core.base.labels import Names
 from mlem_core.base.typing import Layer, layer_name
 from mlem_core.estimators.registry import estimator_named
@@ -47,6 +48,7 @@ class Drawing:
     flags : whether what an audit flags is marked
     names : how features and models are called
     options : what else one chooses of a figure, by name: "feature" (whose values are told apart),
+        "similarity" (in the place of RSA, where it is in the store),
         "partial" (see `mlem_core.report.similar_in`),
         "layer" ("model:layer", of the large matrix of values), "color" (the feature that colours
         the stimuli), "within" (the one that divides them again), "order" (of the layers of the
@@ -205,6 +207,15 @@ class Shown:
         if self.flagged is None or not self.drawing.flags:
             return {}
         return dict(flags.reasons(self.flagged, measure))
+
+    @cached_property
+    def compared(self) -> Compared | None:
+        """What is selected by the similarity that is chosen; None where it is RSA, or not there."""
+        name, store = self.drawing.options.get("similarity", similarities.RSA), self.drawing.store
+        if store is None or name == similarities.RSA:
+            return None
+        found = similarities.find(self.analysis, name, store)
+        return None if found is None else found.of(self.analysis, self.selection)
 
     @cached_property
     def why(self) -> Explanation:

@@ -17,14 +17,16 @@ from mlem_core.inference.tables import score_table
 from mlem_core.measures.decomposition import score_terms, tau_terms
 
 
-def pairs_of_layers(results: Results) -> pd.DataFrame:
+def pairs_of_layers(results: Results, *others: pd.DataFrame) -> pd.DataFrame:
     """Both similarities of every two different layers: layer_a, layer_b, weighted_tau, rsa.
 
-    Each pair once, as it stands above the diagonal.
+    Each pair once, as it stands above the diagonal. `others` are squares of further similarities,
+    as `mlem_core.analysis.similarities.Compared.square` has them, each a further column.
     """
     names = [layer_name(layer) for layer in results.layers]
     above = np.triu_indices(len(names), 1)
     squares = {"weighted_tau": results.similarity_profiles, "rsa": results.similarity_rsa}
+    squares |= {str(square.columns.name): square for square in others}
     named = {"layer_a": above[0], "layer_b": above[1]}
     return pd.DataFrame(
         {name: [names[at] for at in places] for name, places in named.items()}

@@ -7,6 +7,7 @@ import plotly.graph_objects as go
 
 from mlem_core import figures
 from mlem_core.analysis import maps
+from mlem_core.analysis.similarities import Compared
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Layer
 from mlem_core.inference.tables import score_table, term_tests
@@ -140,6 +141,8 @@ def why(shown: Shown) -> Drawn | None:
     """The RSA of both layers as a sum."""
     if not shown.several:
         return None
+    if shown.compared is not None:
+        return _why_otherwise(shown, shown.compared)
     explained, how, intervals = shown.why, "", shown.intervals
     table = explained.terms
     if intervals is not None and len(intervals.terms):
@@ -153,6 +156,19 @@ def why(shown: Shown) -> Drawn | None:
         f"What makes {a} and {b} alike",
         captions.why(shown.computed_on, how, shown.over),
         table,
+    )
+
+
+def _why_otherwise(shown: Shown, compared: Compared) -> Drawn:
+    """The same of another similarity; intervals are where two layers are looked at."""
+    similarity, places = compared.similarity, [compared.layers.index(one) for one in shown.pair]
+    terms = compared.decomposed().pair(*places)
+    a, b = shown.called
+    return Drawn(
+        figures.waterfall(terms, shown.all_features, similarity.unit),
+        f"What makes {a} and {b} alike ({similarity.short})",
+        captions.why(shown.computed_on, similarity=similarity),
+        terms,
     )
 
 

@@ -23,6 +23,7 @@ from mlem_core.models.registry import base_name, check_hub_name, packaged
 from mlem_core.report import alike, capsule
 from mlem_core.report.compared import Compared, compare
 from mlem_core.report.contents import LATER, About
+from mlem_core.report.figures import OF_SIMILARITIES
 from mlem_core.report.opened import Capsule, no_capsule, opened
 from mlem_core.report.portable import in_sentences, of_layer, portable
 from mlem_core.report.shown import Shown
@@ -30,7 +31,7 @@ from mlem_core.storage.files import scratch
 from mlem_core.storage.sealed import sha256_file
 from mlem_core.storage.store import Store
 
-# Figures of what takes long, which is in a capsule where it had been made.
+# Figures of what is computed when it is asked for, in a capsule where it had been made.
 _TAKE_LONG = (
     "audit",
     "multiverse",
@@ -40,6 +41,7 @@ _TAKE_LONG = (
     "baseline_decoding",
     "baseline_random_forest",
     "baseline_univariate",
+    *OF_SIMILARITIES,
 )
 _DRAWN = (".svg", ".pdf", ".html", ".js")
 

@@ -23,7 +23,9 @@ from mlem_core import figures
 from mlem_core.analysis import methods
 from mlem_core.analysis.baselines import BASELINES, of_analysis
 from mlem_core.analysis.run import run
-from mlem_core.report.figures import FIGURES, Drawing, Drawn, Shown
+from mlem_core.analysis.similarities import compared
+from mlem_core.pairs.similarities import SIMILARITIES
+from mlem_core.report.figures import FIGURES, OF_SIMILARITIES, Drawing, Drawn, Shown
 from mlem_core.storage.store import Store
 from mlem_core.tasks import examples
 
@@ -32,6 +34,8 @@ WIDTHS = tuple(figures.WIDTHS_MM[name] for name in ("one column", "two columns")
 OF_VALUES = tuple(n for n in FIGURES if n.startswith(("values", "baseline", "unit_scores")))
 # Of some layers of the example, by estimators that take a while.
 OF_METHODS = ("methods", "method_agreement")
+# Nor has it other similarities.
+OF_VALUES += tuple(OF_SIMILARITIES)
 TALLEST = 250  # mm; of what a journal's page has
 Box = np.ndarray  # (4, 2) corners of a letter, in points
 
@@ -58,6 +62,8 @@ def draw(tmp_path_factory: pytest.TempPathFactory, chromium_path: str) -> Iterat
     )  # fmt: skip
     for name in BASELINES:
         of_analysis(small, name, store)
+    for name in SIMILARITIES:
+        compared(small, name, store)
     example = examples.example()
     sources = {
         kind: Shown(one, one.select(), one.results(), Drawing(store=where))

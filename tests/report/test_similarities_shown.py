@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import io
+import zipfile
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from inputs import in_files, noise, words
+
+from mlem_core import Store, explain, run
+from mlem_core.analysis import similarities
+from mlem_core.measures.similarity import agreement
+from mlem_core.report import capsule
+from mlem_core.report.figures import FIGURES, OF_SIMILARITIES, Drawing, Shown, draw
+from mlem_core.report.verify import verify
+
+OTHERS = ("cka", "neighbours")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder, table = tmp_path_factory.mktemp("similarities"), words(60)
+    rng = np.random.default_rng(0)
+    noun = 3.0 * (table[["noun"]].astype(float).to_numpy())
+    layers = {
+        k: noun * rng.standard_normal(4) + rng.standard_normal((len(table), 4)) for k in (0, 1)
+    }
+    store = Store(folder / "store")
+    analysis = run(in_files(folder, table, {"a": layers, "b": noise(len(table))}, folds=3), store)
+    for name in OTHERS:
+        similarities.compared(analysis, name, store)
+    return analysis, store
+
+
+def shown_with(made, name, store=True):
+    analysis, of_it = made
+    drawing = Drawing(store=of_it if store else None, options={"similarity": name})
+    selection = analysis.select()
+    return Shown(analysis, selection, analysis.results_of(selection), drawing)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_figures_show_the_similarity_that_is_chosen(made, name):
+    analysis, store = made
+    found, shown = similarities.compared(analysis, name, store), shown_with(made, name)
+    matrices = draw("similarity", shown)
+    titles = [one.text for one in matrices.figure.layout.annotations]
+    expected = f"{found.similarity.title}: {found.similarity.unit}"
+    assert any(expected in text for text in titles) and not any("RSA" in text for text in titles)
+    heat = [trace.z for trace in matrices.figure.data if trace.type == "heatmap"][1]
+    values = np.asarray(heat, dtype=float)
+    np.testing.assert_allclose(np.sort(values[np.isfinite(values)]), np.sort(found.values.ravel()))
+    above = np.triu_indices(len(found.values), 1)
+    np.testing.assert_array_equal(matrices.data[name], found.values[above])
+    both = agreement(shown.results.similarity_profiles.to_numpy(), found.values)
+    assert found.similarity.called in matrices.caption and f"here {both:.2f}" in matrices.caption
+    why = draw("why", shown)
+    terms = explain(analysis, *shown.pair, compared=found).terms
+    pd.testing.assert_frame_equal(why.data, terms)
+    assert why.caption.startswith(f"The {found.similarity.called}")
+    layers = draw("why_layers", shown)
+    assert f"to the {found.similarity.called} of every" in layers.caption
+    assert name in layers.data and "rsa" not in layers.data
+    # As it is drawn, alike layers beside each other.
+    clustered = replace(
+        shown, drawing=replace(shown.drawing, options={"similarity": name, "order": "clustering"})
+    )
+    texts = [one.text for one in draw("similarity", clustered).figure.layout.annotations]
+    assert any(text.startswith(f"1 − {found.similarity.short}") for text in texts)
+
+
+def test_without_a_store_or_for_rsa_the_figures_are_what_they_were(made):
+    for shown in (shown_with(made, "cka", store=False), shown_with(made, "rsa")):
+        assert shown.compared is None
+        assert "RSA" in draw("similarity", shown).caption
+        assert draw("why", shown).caption.startswith("RSA (Spearman ρ")
+        assert "rsa" in draw("why_layers", shown).data
+
+
+def test_a_capsule_has_the_tables_of_what_was_computed_and_verify_names_them(
+    made, tmp_path, monkeypatch
+):
+    analysis, store = made
+    some = {name: FIGURES[name] for name in ("similarity", *OF_SIMILARITIES)}
+    monkeypatch.setattr("mlem_core.report.figures.FIGURES", some)
+    path = tmp_path / "c.zip"
+    capsule.write(analysis, path, drawing=Drawing(store=store, images=False))
+    with zipfile.ZipFile(path) as whole:
+        tables = {name: whole.read(name) for name in whole.namelist() if name.startswith("tables/")}
+    for name in OTHERS:
+        found = similarities.compared(analysis, name, store)
+        square = pd.read_csv(io.BytesIO(tables[f"tables/similarity_{name}.csv"]), index_col="layer")
+        np.testing.assert_allclose(square, found.square, atol=1e-9)
+        terms = pd.read_csv(io.BytesIO(tables[f"tables/why_layers_{name}.csv"]))
+        assert name in terms and f"tables/why_{name}.csv" in tables
+        with zipfile.ZipFile(path) as whole:
+            assert f"figures/similarity_{name}.html" in whole.namelist()
+    checked = verify(path)
+    assert checked.same and any("similarity_cka" in one for one in checked.not_compared)
