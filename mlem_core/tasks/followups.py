@@ -23,6 +23,7 @@ from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.typing import Progress, Report
 from mlem_core.estimators.registry import estimator_named
+from mlem_core.pairs.similarities import similarity_named
 from mlem_core.storage.files import scratch
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, examples
@@ -97,7 +98,20 @@ def _chance(analysis: Analysis, options: Options, store: Store, report: Report) 
     return {"table": pd.concat(tables, ignore_index=True)}
 
 
+def _similarity(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
+    from mlem_core.analysis.similarities import compared
+
+    name = str(options["name"])
+
+    def counted(done: int, total: int) -> None:
+        report(Progress(similarity_named(name).short, None, done, total, "layers"))
+
+    compared(analysis, name, store, counted)
+    return {}
+
+
 def _pair_intervals(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
+    from mlem_core.analysis.similarities import RSA, compared
     from mlem_core.inference.explanation import explain, with_intervals, with_transfer
 
     a, b = [(str(model), int(layer)) for model, layer in (options["a"], options["b"])]
@@ -105,9 +119,11 @@ def _pair_intervals(analysis: Analysis, options: Options, store: Store, report: 
     def counted(done: int, total: int) -> None:
         report(Progress("resampling", None, done, total, "replicates"))
 
-    why = explain(analysis, a, b, list(options["features"]))
-    fitted = options.get("estimator"), options.get("interactions")
-    why = with_transfer(why, analysis, analysis.select(None, None, *fitted))
+    alike = compared(analysis, str(options.get("similarity", RSA)), store)
+    why = explain(analysis, a, b, list(options["features"]), compared=alike)
+    if why.similarity.name == RSA:
+        fitted = options.get("estimator"), options.get("interactions")
+        why = with_transfer(why, analysis, analysis.select(None, None, *fitted))
     why = with_intervals(why, analysis, store, int(options["draws"]), progress=counted)
     notes = pd.DataFrame({"note": list(why.notes)}, dtype=object)
     return {"terms": why.terms, "whole": why.whole, "partial": why.partial, "notes": notes}
@@ -199,6 +215,7 @@ KINDS: dict[str, Kind] = {
     "multiverse": Kind(_multiverse, _of_layers, in_store=True),
     # `other` is the id of the other analysis, `layers` those that both have.
     "versus": Kind(_versus, _of_layers, in_store=True),
+    "similarity": Kind(_similarity, lambda analysis, _: analysis.manifest["models"], in_store=True),
     # They are restored before any work, and no more is asked for.
     "representations": Kind(lambda *_: {}, lambda _, options: options["models"], in_store=True),
 }

@@ -11,7 +11,7 @@ from mlem_core.report import captions
 from mlem_core.report.tables import means_of_models
 from pages.explore import model_maps, surprising
 from pages.explore.terms import computed_on, decomposition_of
-from pages.parts import frame, linked, naming, tables
+from pages.parts import alike, frame, linked, naming, tables
 from pages.parts.exporting import Panel
 from pages.parts.view import View
 
@@ -60,9 +60,13 @@ def _clickable_maps(view: View, results: Results) -> None:
 
 def _models_alike(view: View) -> None:
     from mlem_core import figures
+    from mlem_core.pairs.similarities import similarity_named
 
     st.subheader("What makes the models alike")
-    decomposition = decomposition_of(view)
+    alike.choose()
+    alike.offer(view)
+    name = alike.RSA if alike.of(view) is None else alike.chosen()
+    similarity, decomposition = similarity_named(name), decomposition_of(view, name)
     means = decomposition.summary(view.layers)
     model = naming.of_models(list(dict.fromkeys(name for name, _ in view.layers)))
     called = {side: means[side].map(model) for side in ("model_a", "model_b")}
@@ -79,8 +83,8 @@ def _models_alike(view: View) -> None:
     )
     st.caption(
         "What makes the models alike: for every two models (and within each) the mean of each term "
-        "over their pairs of layers; a column adds up to the mean RSA correlation. "
-        + computed_on(view)
+        "over their pairs of layers; a column adds up to the mean "
+        f"{similarity.called}. " + computed_on(view)
     )
     draw = partial(
         figures.term_matrices,
@@ -88,8 +92,9 @@ def _models_alike(view: View) -> None:
     )
     Panel(
         draw(),
-        decomposition.table(view.layers),
+        decomposition.table(view.layers).rename(columns={"rsa": name}),
         "why-layers",
-        captions.why_layers(computed_on(view)),
+        captions.why_layers(computed_on(view), similarity),
         narrow=partial(draw, across=2),
+        options={} if name == alike.RSA else {"similarity": name},
     ).show()

@@ -12,7 +12,7 @@ from mlem_core.base.typing import parse_layer
 from mlem_core.report import captions, tables
 from pages.explore import surprising, two, why
 from pages.explore.terms import partial_of
-from pages.parts import audited, choices, exporting, frame, linked, tabs, uncertainty
+from pages.parts import alike, audited, choices, exporting, frame, linked, tabs, uncertainty
 from pages.parts.exporting import Panel
 from pages.parts.view import View, two_layers
 
@@ -55,19 +55,35 @@ def _linked(view: View, results: Results) -> None:
 def _matrices(view: View, results: Results, a: str, b: str) -> None:
     from mlem_core import figures
     from mlem_core.inference.tables import similarity_table
+    from mlem_core.measures.similarity import agreement
 
     flags, order = audited.marks(view), _order(view)
     intervals = uncertainty.of(view)
     correction = uncertainty.chosen_correction()
     tested = None if intervals is None else similarity_table(intervals, view.layers, correction)
+    alike.choose()
+    other = alike.of(view)
+    other = None if other is None else other.of(view.analysis, view.selection)
     draw = partial(
         figures.similarity_matrices,
         results.similarity_profiles,
-        results.similarity_rsa,
+        results.similarity_rsa if other is None else other.square,
         annotations=figures.Annotations(None if tested is None else tested.table, flags),
         pair=None if a == b else (parse_layer(a), parse_layer(b)),
         order=order,
     )
+    if other is not None:
+        basis, n_features = view.caption(results), results.n_profile_features
+        Panel(
+            draw(across=1),
+            tables.pairs_of_layers(results, other.square),
+            "similarity",
+            captions.other_similarity(other.similarity, basis, n_features=n_features),
+            narrow=partial(draw, across=1),
+            options={"order": order, "similarity": other.similarity.name},
+        ).on_click(partial(_choose, view))
+        _agreement(agreement(results.similarity_profiles.to_numpy(), other.values), {})
+        return
     caption = captions.similarity(
         view.caption(results),
         "" if tested is None else tested.family,
@@ -83,7 +99,8 @@ def _matrices(view: View, results: Results, a: str, b: str) -> None:
         narrow=partial(draw, across=1),
         options={"order": order},
     ).on_click(partial(_choose, view))
-    _agreement(view, results)
+    alike.offer(view)
+    _agreement(results.agreement, uncertainty.around(uncertainty.agreement(view)))
     _published(view, results)
     frame.folded(
         "Alike in what? In the features, in the rest, by transfer",
@@ -115,12 +132,11 @@ def _order(view: View) -> Order:
     return "clustering" if chosen == "clustering" else "model"
 
 
-def _agreement(view: View, results: Results) -> None:
-    around = uncertainty.agreement(view)
+def _agreement(value: float, around: dict[str, Any]) -> None:
     st.metric(
         "Agreement of the two (Spearman ρ)",
-        "–" if math.isnan(results.agreement) else f"{results.agreement:.2f}",
-        **uncertainty.around(around),
+        "–" if math.isnan(value) else f"{value:.2f}",
+        **around,
         help="Spearman ρ of the upper triangles of the two matrices: 1 where the features order "
         "the pairs of layers as their distances do. It needs three layers.",
     )

@@ -19,19 +19,20 @@ if TYPE_CHECKING:
 
 @st.cache_data(max_entries=8, show_spinner="Dividing all similarities over the features …")
 def _decomposition(
-    job_id: str, features: tuple[str, ...], layers: tuple[str, ...]
+    job_id: str, features: tuple[str, ...], layers: tuple[str, ...], similarity: str
 ) -> Decomposition:
-    from mlem_core.measures.decomposition import decompose
+    from mlem_core.analysis.similarities import compared
 
     analysis = stored.open_analysis(job_id)
-    at = [analysis.layers.index(parse_layer(layer)) for layer in layers]
-    tables = analysis.tables.of_layers(at).of_features(features)
-    return decompose(tables, analysis.rsa[at][:, at])
+    found = compared(analysis, similarity, stored.store())
+    chosen = analysis.select(features, [parse_layer(layer) for layer in layers])
+    return found.of(analysis, chosen).decomposed()
 
 
-def decomposition_of(view: View) -> Decomposition:
+def decomposition_of(view: View, similarity: str = "rsa") -> Decomposition:
     """The similarity of every two layers of a view as a sum over its features."""
-    return _decomposition(view.job_id, view.selection.features, tuple(view.layer_names))
+    layers = tuple(view.layer_names)
+    return _decomposition(view.job_id, view.selection.features, layers, similarity)
 
 
 @st.cache_data(max_entries=8, show_spinner="Comparing the layers apart from RSA …")

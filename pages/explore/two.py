@@ -12,7 +12,7 @@ import streamlit as st
 from mlem_core.base.typing import layer_name, parse_layer
 from mlem_core.report import captions, captions_of_maps, tables
 from pages.explore import values
-from pages.parts import audited, choices, exporting, frame, naming, stored, uncertainty
+from pages.parts import alike, audited, choices, exporting, frame, naming, stored, uncertainty
 from pages.parts.exporting import Panel
 from pages.parts.tables import without_minus_zero
 from pages.parts.view import View
@@ -98,6 +98,13 @@ def _similarities(view: View, results: Results, a: str, b: str) -> None:
         **uncertainty.around(around_rsa),
         help="Spearman ρ of the neural distances of the two layers over all pairs.",
     )
+    other = alike.of(view)
+    if other is not None:
+        st.metric(
+            f"{other.similarity.title.capitalize()} ({other.similarity.short})",
+            f"{other.square.loc[a, b]:.2f}",
+            help=f"The correlation, over all pairs, of {other.similarity.statistic}.",
+        )
     st.dataframe(
         naming.now().table(without_minus_zero(tables.importance_of(results, a, b))),
         hide_index=True,

@@ -12,7 +12,17 @@ from mlem_core.base.typing import parse_layer
 from mlem_core.report import captions
 from pages.explore import extremes, why_more
 from pages.explore.terms import computed_on
-from pages.parts import audited, background, choices, explained, frame, naming, stored, uncertainty
+from pages.parts import (
+    alike,
+    audited,
+    background,
+    choices,
+    explained,
+    frame,
+    naming,
+    stored,
+    uncertainty,
+)
 from pages.parts.exporting import Panel
 from pages.parts.view import View
 from pages.parts.wording import plain
@@ -41,6 +51,9 @@ def show(view: View, a: str, b: str) -> None:
     from mlem_core.inference.tables import term_tests
     from mlem_core.pairs.units import Units
 
+    if alike.of(view) is not None:
+        _otherwise(view, a, b)
+        return
     two = explained.of_pair(view, a, b)
     why, how = two.why, two.how
     intervals, units = uncertainty.of(view), Units.of(view.analysis.stimuli)
@@ -68,17 +81,49 @@ def show(view: View, a: str, b: str) -> None:
     )
 
 
+def _otherwise(view: View, a: str, b: str) -> None:
+    """The same by the similarity that is chosen in the place of RSA."""
+    from mlem_core import figures
+    from mlem_core.pairs.units import Units
+
+    two = explained.of_pair(view, a, b, alike.chosen())
+    why, similarity = two.why, two.why.similarity
+    with st.container(border=True):
+        st.markdown(f"##### {plain(why.headline)}".replace(" %", "\u00a0%"))
+        for text in (why.how_sure, *why.notes):
+            st.markdown(plain(text))
+        st.caption(plain(why.sentence))
+    over = Units.of(view.analysis.stimuli).over
+    Panel(
+        figures.waterfall(why.terms, view.all_features, similarity.unit),
+        why.terms,
+        "why",
+        captions.why(computed_on(view), two.how, over, similarity),
+        options={"similarity": similarity.name},
+    ).show()
+    _numbers(why, a, b)
+    if not two.how:
+        background.offer(
+            two.task,
+            "Add confidence intervals",
+            "Blocks of stimuli left out in turn, and labels permuted, in the background; about a "
+            "minute.",
+        )
+
+
 def more(view: View, a: str, b: str) -> None:
     """What else there is to say of why two layers are alike, over the whole width."""
-    audited.say_of_pair(view, a, b)
-    frame.attempt(partial(why_more.beside, view, a, b))
-    why = explained.of_pair(view, a, b).why
-    frame.folded(
-        "The pairs of stimuli behind it",
-        ":material/format_quote:",
-        "pairs behind",
-        partial(_pairs, view, why, a, b),
-    )
+    if alike.of(view) is None:
+        # The audit and the pairs behind a term are those of RSA.
+        audited.say_of_pair(view, a, b)
+        frame.attempt(partial(why_more.beside, view, a, b))
+        why = explained.of_pair(view, a, b).why
+        frame.folded(
+            "The pairs of stimuli behind it",
+            ":material/format_quote:",
+            "pairs behind",
+            partial(_pairs, view, why, a, b),
+        )
     why_more.tau(view, a, b)
     why_more.alone(view, a, b)
 
@@ -87,11 +132,12 @@ def _numbers(why: Explanation, a: str, b: str) -> None:
     one, other = (plain(naming.now().layer_title(parse_layer(layer))) for layer in (a, b))
     # Which layers A and B are, the help says: their names would not fit beside each other.
     names = {
-        "rsa": "RSA",
+        why.similarity.name: why.similarity.short,
         "ceiling_a": "Best possible in A (ceiling)",
         "ceiling_b": "Best possible in B (ceiling)",
     }
     helps = {
+        why.similarity.name: f"The correlation, over all pairs, of {why.similarity.statistic}.",
         "rsa": "Spearman ρ of the neural distances of the two layers over all pairs.",
         "ceiling_a": f"A is {one}. " + captions.ceiling_of("first", why.coding),
         "ceiling_b": f"B is {other}. " + captions.ceiling_of("second", why.coding),

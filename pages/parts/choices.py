@@ -29,7 +29,7 @@ VIEW = (
     "term", "which", "mapped",
     "fit", "products", "cells", "baseline", "claim", "limit", "feature", "other", "c",
     "by", "pooled", "correction", "way", "group", "apart", "valued", "at",
-    "order", "marks", "partial",
+    "order", "marks", "partial", "similarity",
 )  # fmt: skip
 # Which part of a page is drawn: the same for every analysis.
 PLACE = ("tab", "look")

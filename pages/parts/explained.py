@@ -9,7 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from mlem_core.base.typing import parse_layer
-from pages.parts import audited, background, naming, stored, uncertainty
+from pages.parts import alike, audited, background, naming, stored, uncertainty
 from pages.parts.wording import plain
 
 if TYPE_CHECKING:
@@ -43,18 +43,22 @@ class Explained:
 
 
 @st.cache_data(max_entries=512, show_spinner=False)
-def _explanation(job_id: str, a: str, b: str, features: tuple[str, ...]) -> Explanation:
+def _explanation(
+    job_id: str, a: str, b: str, features: tuple[str, ...], similarity: str
+) -> Explanation:
+    from mlem_core.analysis.similarities import compared
     from mlem_core.inference.explanation import explain
 
-    sides = parse_layer(a), parse_layer(b)
-    return explain(stored.open_analysis(job_id), *sides, features=features)
+    sides, analysis = (parse_layer(a), parse_layer(b)), stored.open_analysis(job_id)
+    found = compared(analysis, similarity, stored.store())
+    return explain(analysis, *sides, features=features, compared=found)
 
 
 @st.cache_data(max_entries=64, show_spinner="Carrying the metrics over …")
 def _transferred(job_id: str, a: str, b: str, selection: Selection) -> Explanation:
     from mlem_core.inference.explanation import with_transfer
 
-    why = _explanation(job_id, a, b, selection.features)
+    why = _explanation(job_id, a, b, selection.features, alike.RSA)
     return with_transfer(why, stored.open_analysis(job_id), selection)
 
 
@@ -70,7 +74,7 @@ def beside(view: View, a: str, b: str) -> Explanation:
     if "lower" in found.partial:
         return found
     if estimator_named(view.selection.estimator).slow:
-        known = _explanation(view.job_id, a, b, view.selection.features).partial
+        known = _explanation(view.job_id, a, b, view.selection.features, alike.RSA).partial
     else:
         known = _transferred(view.job_id, a, b, view.selection).partial
     if intervals is not None:
@@ -79,13 +83,16 @@ def beside(view: View, a: str, b: str) -> Explanation:
     return replace(found, partial=known)
 
 
-def of_pair(view: View, a: str, b: str) -> Explained:
-    """Why the layers "model:layer" a and b are alike, in the names that the user gave."""
-    found = _of_pair(view, a, b)
+def of_pair(view: View, a: str, b: str, similarity: str = alike.RSA) -> Explained:
+    """Why the layers "model:layer" a and b are alike, in the names that the user gave.
+
+    A similarity other than RSA has to be in the store.
+    """
+    found = _of_pair(view, a, b, similarity)
     return replace(found, why=replace(found.why, names=naming.now(), coding=view.coding))
 
 
-def _of_pair(view: View, a: str, b: str) -> Explained:
+def _of_pair(view: View, a: str, b: str, similarity: str) -> Explained:
     from mlem_core.robustness.finding import explanation_of
 
     options = {
@@ -96,6 +103,8 @@ def _of_pair(view: View, a: str, b: str) -> Explained:
         "interactions": view.selection.interactions,
         "draws": REPLICATES,
     }
+    if similarity != alike.RSA:
+        options["similarity"] = similarity
     task = view.work("error-bars", options)
     made, intervals = background.tables(task), uncertainty.of(view)
     if made is not None:
@@ -103,22 +112,27 @@ def _of_pair(view: View, a: str, b: str) -> Explained:
         from mlem_core.pairs.units import Units
 
         why = replace(
-            _explanation(view.job_id, a, b, view.selection.features),
+            _explanation(view.job_id, a, b, view.selection.features, similarity),
             terms=made["terms"],
             whole=made["whole"],
             partial=made["partial"],
             notes=tuple(made["notes"]["note"]),
         )
-        permuted = Units.of(view.analysis.stimuli).permuted(view.analysis.spec.folds_over)
+        units = Units.of(view.analysis.stimuli)
+        permuted = units.permuted(view.analysis.spec.folds_over)
+        drawn = f"{REPLICATES:,} bootstrap replicates"
+        if similarity != alike.RSA:
+            drawn = f"blocks of {units.each} left out in turn"
         how = (
-            f"{REPLICATES:,} bootstrap replicates; chance in the exported table: what a term is to "
+            f"{drawn}; chance in the exported table: what a term is to "
             f"be above, from labels permuted {TERM_PERMUTATIONS} times between {permuted}"
         )
         return Explained(why, how, task)
-    if intervals is not None and len(intervals.terms):
+    if similarity == alike.RSA and intervals is not None and len(intervals.terms):
         why = explanation_of(intervals, parse_layer(a), parse_layer(b), view.coding)
         return Explained(why, f"blocks of {intervals.units.each} left out in turn", task)
-    return Explained(_explanation(view.job_id, a, b, view.selection.features), "", task)
+    why = _explanation(view.job_id, a, b, view.selection.features, similarity)
+    return Explained(why, "", task)
 
 
 def finding(view: View, a: str, b: str) -> Finding:

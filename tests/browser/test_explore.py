@@ -93,6 +93,37 @@ def test_docs_papers_and_glossary_are_a_click_from_every_screen(app: App, page: 
     picture(page, "docs")
 
 
+def test_layers_are_compared_by_another_similarity_when_asked(
+    app: App, page: Page, done: str
+) -> None:
+    page.goto(f"{app.url}/explore?{done}&a=minilm:1&b=minilm:3")
+    traces(page, 1)
+    settled(page)
+    page.get_by_role("combobox", name="By distances").click()
+    page.get_by_role("option", name="CKA: debiased, linear").click()
+    page.wait_for_url(re.compile("similarity=cka"))
+    expect(page.get_by_text("what is shown is RSA")).to_be_visible()
+    page.get_by_role("button", name="Compute CKA").click()
+    headline = re.compile(r"minilm layer 1 and minilm layer 3 are alike \(CKA 0.*\)")
+    expect(page.get_by_role("heading", name=headline)).to_be_visible()
+    assert "cells by squared distances" in {trace["name"] for trace in traces(page, 0)}
+    settled(page)
+    picture(page, "another-similarity")
+    explore(page, "All layers")
+    expect(page.get_by_text("adds up to the mean debiased linear CKA")).to_be_visible()
+    picture(page, "another-similarity-all-layers")
+    explore(page, "Pairs of layers")
+    page.get_by_role("radio", name="Features").click()
+    expect(page.get_by_text("By squared distances (CKA)")).to_be_visible()
+    page.get_by_role("radio", name="Why alike").click()
+    settled(page)
+    # Intervals of these two, by blocks that are left out.
+    page.get_by_role("button", name="Add confidence intervals").last.click()
+    expect(
+        page.get_by_text(re.compile("their CKA between 0.* and 0.*95 % intervals"))
+    ).to_be_visible()
+
+
 def test_two_layers_are_told_to_be_alike_in_the_features_or_in_the_rest(
     app: App, page: Page
 ) -> None:
