@@ -22,7 +22,7 @@ DIFFS = re.findall(
     (ROOT / "docs" / "contributing.md").read_text("utf-8"),
     re.MULTILINE | re.DOTALL,
 )
-FILES = {"estimator": 2, "distance": 1, "set": 1, "model": 1, "screen": 3}
+FILES = {"estimator": 2, "distance": 1, "similarity": 1, "set": 1, "model": 1, "screen": 3}
 
 
 @pytest.fixture(scope="module")
@@ -62,10 +62,12 @@ def test_what_is_added_runs_from_the_command_line(copy: Path) -> None:
     np.savez(copy / "brain.npz", layer_00=rows)
     asked = ["--stimuli", "colours", "--representations", "brain=brain.npz", "--folds", "3"]
     asked += ["--estimator", "clipped", "--distance", "chebyshev"]
+    asked += ["--similarities", "pearson"]
     made = ["--out", "out", "--capsule", "all.zip"]
     done = python(copy, "-m", "mlem_core", "analyze", *asked, *made)
     assert done.returncode == 0, done.stderr
     assert (copy / "out" / "scores.csv").exists()
+    assert (copy / "out" / "similarity_pearson.csv").exists()
     verified = python(copy, "-m", "mlem_core", "verify", "all.zip")
     assert verified.returncode == 0, verified.stdout + verified.stderr
     asked = ["--stimuli", "colours", "--model", "tiny-bert", "--out", "out2"]
