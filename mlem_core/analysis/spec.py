@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, cast
 
+from mlem_core.analysis.grouped import check_groups, of_these, parse_group, parse_labels
 from mlem_core.analysis.source import READING, StimulusSource
 from mlem_core.analysis.transforms import POSITIONS, UNITS
 from mlem_core.base.errors import InputError, unknown
@@ -109,6 +110,28 @@ class AnalysisSpec(StimulusSource):
         "representations whose arrays are distances, by their name; beside them models can be",
         metavar="a,b",
         parse=parse_names,
+        kw_only=True,
+    )
+    groups: tuple[tuple[str, tuple[str, ...]], ...] = asked(
+        (),
+        "Groups of models",
+        "seeds, checkpoints or sizes of one recipe, whose spread is shown; may be given several "
+        "times",
+        metavar="GROUP=MODEL,MODEL",
+        parse=parse_group,
+        option="group",
+        repeated=True,
+        kw_only=True,
+    )
+    labels: tuple[tuple[str, tuple[str, ...]], ...] = asked(
+        (),
+        "Labels of models",
+        "what a model or group is, for the test of which factor makes models alike, such as "
+        "objective:causal; may be given several times",
+        metavar="MODEL=FACTOR:VALUE",
+        parse=parse_labels,
+        option="label",
+        repeated=True,
         kw_only=True,
     )
     layers: tuple[int, ...] | None = asked(
@@ -243,7 +266,17 @@ def with_files(spec: AnalysisSpec, files: Sequence[tuple[str, str]]) -> Analysis
     """The same with these representations files (name, path) and no others."""
     names = [name for name, _ in files]
     precomputed = tuple(name for name in spec.precomputed if name in names)
-    return replace(spec, representations=tuple(files), precomputed=precomputed)
+    kept = replace(spec, representations=tuple(files), precomputed=precomputed)
+    return with_models(kept, spec.models)
+
+
+def with_models(
+    spec: AnalysisSpec, models: Sequence[str], called: Mapping[str, str] | None = None
+) -> AnalysisSpec:
+    """The same of these models; `called` says which of them were called otherwise before."""
+    there = [*models, *(name for name, _ in spec.representations)]
+    groups, labels = of_these(spec.groups, spec.labels, there, called or {})
+    return replace(spec, models=tuple(models), groups=groups, labels=labels)
 
 
 def parameters() -> dict[str, Parameter]:
@@ -252,7 +285,7 @@ def parameters() -> dict[str, Parameter]:
 
 
 # Choices that came later: left out where they are the default, so that what was kept is found.
-_LATER = ("pairs", "memory", "folds_over", "values", "precomputed", *READING)
+_LATER = ("pairs", "memory", "folds_over", "values", "precomputed", "groups", "labels", *READING)
 
 
 def _without_defaults(values: dict[str, Any]) -> dict[str, Any]:
@@ -315,6 +348,7 @@ def _check_models(spec: AnalysisSpec) -> None:
                 f"the name of a model {name!r} holds a character that cannot be printed; choose "
                 "another one."
             )
+    check_groups(spec.groups, spec.labels, names)
 
 
 def _check_precomputed(spec: AnalysisSpec) -> None:

@@ -13,7 +13,7 @@ import pandas as pd
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.source import as_written
-from mlem_core.analysis.spec import AnalysisSpec, with_files
+from mlem_core.analysis.spec import AnalysisSpec, with_files, with_models
 from mlem_core.base.errors import InputError
 from mlem_core.base.labels import Names
 from mlem_core.base.typing import Layer, layer_name, parse_layer
@@ -107,7 +107,7 @@ def in_results(results: Results, names: Mapping[str, str]) -> Results:
 
 
 def _with_models(spec: AnalysisSpec, names: Mapping[str, str]) -> AnalysisSpec:
-    return replace(spec, models=tuple(names.get(name, name) for name in spec.models))
+    return with_models(spec, [names.get(name, name) for name in spec.models], names)
 
 
 def of_layer(layer: Layer, names: Mapping[str, str]) -> Layer:

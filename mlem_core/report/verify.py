@@ -12,7 +12,7 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.run import run
 from mlem_core.analysis.selection import Selection
 from mlem_core.analysis.source import as_written
-from mlem_core.analysis.spec import AnalysisSpec, with_files
+from mlem_core.analysis.spec import AnalysisSpec, with_files, with_models
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.text import listed, many, short
 from mlem_core.base.typing import Layer, Report
@@ -215,9 +215,10 @@ def _unpacked(
                 f"{name} cannot be run again: it was a folder of another machine (weights "
                 f"{about.models.get(name, '')[:12]}), which --model {name}=FOLDER names."
             )
+    called = {name: place for place, name in folders.items()}
+    spec = with_files(as_written(spec, str(folder / "stimuli.csv")), there)
     spec = replace(
-        with_files(as_written(spec, str(folder / "stimuli.csv")), there),
-        models=tuple(here),
+        with_models(spec, here, called),
         ordered=tuple(name for name, kind in about.kinds.items() if kind == "ordered"),
         nominal=tuple(name for name, kind in about.kinds.items() if kind == "nominal"),
     )

@@ -21,7 +21,7 @@ import pandas as pd
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.run import run, run_ahead
 from mlem_core.analysis.selection import check_layers
-from mlem_core.analysis.spec import AnalysisSpec, with_files
+from mlem_core.analysis.spec import AnalysisSpec, with_files, with_models
 from mlem_core.analysis.transforms import POSITIONS, UNITS
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.typing import Layer, Progress, Report
@@ -223,11 +223,8 @@ def narrowed(spec: AnalysisSpec, layers: Sequence[Layer]) -> AnalysisSpec:
             raise unknown("model of a layer", model, names)
     models = {model for model, _ in layers}
     files = [pair for pair in spec.representations if pair[0] in models]
-    return replace(
-        with_files(spec, files),
-        models=tuple(name for name in spec.models if name in models),
-        layers=tuple(sorted({number for _, number in layers})),
-    )
+    own = with_models(with_files(spec, files), [name for name in spec.models if name in models])
+    return replace(own, layers=tuple(sorted({number for _, number in layers})))
 
 
 def _multiverse(

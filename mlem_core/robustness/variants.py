@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from mlem_core.analysis.spec import AnalysisSpec, with_files
+from mlem_core.analysis.spec import AnalysisSpec, with_files, with_models
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Variant:
 
 def _control(spec: AnalysisSpec) -> AnalysisSpec:
     own = tuple(name for name in spec.models if "@random" not in name)
-    return replace(with_files(spec, ()), models=tuple(f"{name}@random" for name in own))
+    return with_models(with_files(spec, ()), [f"{name}@random" for name in own])
 
 
 CONTROL = "random-weights"

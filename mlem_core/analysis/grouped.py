@@ -1,0 +1,121 @@
+"""Which models of an analysis are one recipe (seeds, checkpoints, sizes), and what is said of them.
+
+Groups change nothing that is computed of a model; `mlem_core.measures.populations` reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.parameters import parse_names
+from mlem_core.base.text import short
+
+# (group, its members) and (model or group, "factor:value" of each of its labels).
+Groups = tuple[tuple[str, tuple[str, ...]], ...]
+Labels = tuple[tuple[str, tuple[str, ...]], ...]
+
+
+def parse_group(text: str) -> tuple[str, tuple[str, ...]]:
+    """("mini", ("mini-s0", "mini-s1")) of "mini=mini-s0,mini-s1"; InputError for another form."""
+    name, _, members = (part.strip() for part in text.partition("="))
+    if not (name and parse_names(members)):
+        raise InputError(f"{short(text)} is not of the form GROUP=MODEL,MODEL")
+    return name, parse_names(members)
+
+
+def parse_labels(text: str) -> tuple[str, tuple[str, ...]]:
+    """("mini", ("objective:mlm",)) of "mini=objective:mlm"; InputError for another form."""
+    name, _, labels = (part.strip() for part in text.partition("="))
+    found = parse_names(labels)
+    if not (name and found and all(all(label.partition(":")) for label in found)):
+        raise InputError(f"{short(text)} is not of the form MODEL=FACTOR:VALUE,FACTOR:VALUE")
+    return name, found
+
+
+def check_groups(groups: Groups, labels: Labels, models: Sequence[str]) -> None:
+    """Check what was said of models.
+
+    Raises
+    ------
+    InputError
+        A member that is no model; a model in two groups; two groups of one name, or a group with
+        the name of a model outside it; a label of what is neither model nor group, or a factor
+        that is said twice of one model, or not of every model.
+    """
+    seen: dict[str, str] = {}
+    for name, members in groups:
+        if not (name and members and name.isprintable()):
+            raise InputError(
+                f"the group {short(name)} has {len(members)} members; expected a name that can be "
+                "printed and at least one model."
+            )
+        if [other for other, _ in groups].count(name) > 1:
+            raise InputError(f"the group {short(name)} is named twice; name each group once.")
+        for member in members:
+            if member not in models:
+                raise unknown(f"member of the group {short(name)}", member, models)
+            if member in seen:
+                both = f"{seen[member]!r} and {name!r}" if seen[member] != name else f"{name!r}"
+                raise InputError(
+                    f"the model {member!r} is named twice, in the group {both}; a model is in one "
+                    "group at most."
+                )
+            seen[member] = name
+    for name, members in groups:
+        if name in models and name not in members:
+            raise InputError(
+                f"the group {short(name)} has the name of a model that is not in it; choose "
+                "another name, or make the model a member."
+            )
+    labels_of(groups, labels, models)
+
+
+def labels_of(groups: Groups, labels: Labels, models: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The labels of each factor, a value a model in the order of `models`.
+
+    Raises
+    ------
+    InputError
+        As `check_groups`, of labels.
+    """
+    members = {name: (name,) for name in models} | dict(groups)
+    found: dict[str, dict[str, str]] = {}
+    for name, given in labels:
+        if name not in members:
+            raise unknown("model or group with a label", name, members)
+        for label in given:
+            factor, _, value = label.partition(":")
+            if not (factor and value):
+                raise InputError(
+                    f"the label {short(label)} of {name!r} is not of the form FACTOR:VALUE."
+                )
+            for model in members[name]:
+                if found.setdefault(factor, {}).setdefault(model, value) != value:
+                    raise InputError(
+                        f"the {short(factor)} of {model!r} is {found[factor][model]!r} and "
+                        f"{value!r}; expected one of them."
+                    )
+    for factor, values in found.items():
+        without = [model for model in models if model not in values]
+        if without:
+            raise InputError(
+                f"the model {without[0]!r} has no {short(factor)}, which others have; expected "
+                f"--label {without[0]}={factor}:VALUE, with a value such as "
+                f"{', '.join(sorted({*values.values()}))}."
+            )
+    return {factor: tuple(values[model] for model in models) for factor, values in found.items()}
+
+
+def of_these(
+    groups: Groups, labels: Labels, models: Sequence[str], called: Mapping[str, str]
+) -> tuple[Groups, Labels]:
+    """Groups and labels of these models alone, each called as `called` says where it does."""
+    kept: Groups = tuple(
+        (name, tuple(called.get(one, one) for one in members if called.get(one, one) in models))
+        for name, members in groups
+    )
+    kept = tuple((called.get(name, name), members) for name, members in kept if members)
+    there = {*models, *dict(kept)}
+    named = ((called.get(name, name), given) for name, given in labels)
+    return kept, tuple((name, given) for name, given in named if name in there)
