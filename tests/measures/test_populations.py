@@ -1,0 +1,148 @@
+"""Groups of models: means by pairs one by one, planted universality, and depths matched by hand."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from mlem_core.base.errors import InputError
+from mlem_core.measures.populations import (
+    Population,
+    group_means,
+    mean_profiles,
+    member_profiles,
+    of_members,
+    shared,
+)
+
+GROUPS = (("g", ("a0", "a1", "a2")), ("h", ("b0", "gone", "b1")))
+LAYERS = [(model, n) for model in ("b0", "a0", "a1", "c", "a2", "b1") for n in range(4)]
+
+
+def population() -> Population:
+    return Population.of(GROUPS, LAYERS)
+
+
+def symmetric(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    values = rng.standard_normal(shape)
+    return (values + np.swapaxes(values, -1, -2)) / 2
+
+
+def test_models_stand_in_their_groups_and_the_others_alone() -> None:
+    found = population()
+    assert found.groups == ("g", "h", "c")
+    assert found.members == ("a0", "a1", "a2", "b0", "b1", "c")
+    assert found.group_of.tolist() == [0, 0, 0, 1, 1, 2] and found.sizes.tolist() == [3, 2, 1]
+    for member, places in zip(found.members, found.places, strict=True):
+        assert [LAYERS[at] for at in places] == [(member, n) for n in range(4)]
+
+
+def test_layers_of_models_of_different_depth_are_matched_by_relative_depth() -> None:
+    layers = [("s", n) for n in range(3)] + [("l", n) for n in (6, 0, 1, 2, 3, 4, 5)]
+    found = Population.of((), layers)
+    first, second = found.matched(0, 1)
+    assert [layers[at] for at in first] == [("s", 0), ("s", 1), ("s", 2)]
+    assert [layers[at] for at in second] == [("l", 0), ("l", 3), ("l", 6)]
+    assert [list(each) for each in found.matched(1, 0)] == [list(second), list(first)]
+    # Between two that are as near the lower one.
+    two = Population.of((), [("s", 0), ("s", 1), ("s", 2), *(("l", n) for n in range(4))])
+    assert two.matched(0, 1)[1].tolist() == [3, 4, 6]
+
+
+def test_similarities_of_models_are_means_over_pairs_of_layers() -> None:
+    rng, found = np.random.default_rng(0), population()
+    squares = symmetric(rng, 3, len(LAYERS), len(LAYERS))
+    depth = of_members(squares, found)
+    best = of_members(squares, found, "best", squares[0])
+    place = {layer: at for at, layer in enumerate(LAYERS)}
+    for (i, a), (j, b) in itertools.combinations(enumerate(found.members), 2):
+        same = [squares[:, place[a, n], place[b, n]] for n in range(4)]
+        np.testing.assert_allclose(depth[:, i, j], np.mean(same, axis=0))
+        pairs = [
+            (n, max(range(4), key=lambda m, n=n: squares[0, place[a, n], place[b, m]]))
+            for n in range(4)
+        ]
+        pairs += [
+            (max(range(4), key=lambda m, n=n: squares[0, place[a, m], place[b, n]]), n)
+            for n in range(4)
+        ]
+        chosen = [squares[:, place[a, n], place[b, m]] for n, m in pairs]
+        np.testing.assert_allclose(best[:, i, j], np.mean(chosen, axis=0))
+    for each in (depth, best):
+        np.testing.assert_allclose(each, np.swapaxes(each, 1, 2))
+        assert np.isnan(each[:, range(6), range(6)]).all()
+    with pytest.raises(InputError, match="unknown matching of layers 'first'"):
+        of_members(squares, found, "first")
+    with pytest.raises(InputError, match="expected one as `by`"):
+        of_members(squares, found, "best")
+
+
+def test_mean_profiles_have_the_t_interval_over_members() -> None:
+    rng, found = np.random.default_rng(1), population()
+    importance = rng.standard_normal((len(LAYERS), 2))
+    table = mean_profiles(importance, found, LAYERS, ["x", "y"])
+    assert len(table) == 3 * 4 * 2
+    for row in table.itertuples():
+        members = [m for name, ms in (*GROUPS, ("c", ("c",))) if name == row.group for m in ms]
+        column = ["x", "y"].index(row.feature)
+        own = [importance[LAYERS.index((m, row.layer)), column] for m in members if m != "gone"]
+        assert row.members == len(own) and row.depth == pytest.approx(row.layer / 3)
+        assert row.importance == pytest.approx(np.mean(own))
+        if len(own) == 1:
+            assert np.isnan(row.lower) and np.isnan(row.upper)
+        else:
+            bounds = stats.ttest_1samp(own, 0).confidence_interval(0.95)
+            assert (row.lower, row.upper) == pytest.approx((bounds.low, bounds.high))
+
+
+def test_profiles_of_members_of_different_depth_stand_at_those_of_the_shallowest() -> None:
+    layers = [("l", n) for n in range(5)] + [("s", n) for n in range(3)]
+    importance = np.arange(8.0)[:, None]
+    (values,) = member_profiles(importance, Population.of((("g", ("l", "s")),), layers))
+    assert values[:, :, 0].tolist() == [[0, 2, 4], [5, 6, 7]]
+
+
+@pytest.mark.parametrize(
+    "weights", [None, [2, 0, 1, 1, 1, 1], [1, 2, 3, 0, 2, 1], [3, 0, 0, 2, 0, 1]]
+)
+def test_means_of_pairs_one_by_one(weights: list[int] | None) -> None:
+    """Draws are written out member by member; two copies of one are no pair."""
+    group_of = population().group_of
+    matrix = symmetric(np.random.default_rng(2), 2, 6, 6)
+    np.einsum("kii->ki", matrix)[:] = np.nan
+    drawn = np.repeat(np.arange(6), weights or np.ones(6, dtype=int))
+    pairs = [(i, j) for i, j in itertools.combinations(drawn, 2) if i != j]
+    given = None if weights is None else np.array(weights, dtype=float)
+    means, found = group_means(matrix, group_of, given), shared(matrix, group_of, given)
+
+    def mean(wanted: object) -> np.ndarray:
+        own = [matrix[:, i, j] for i, j in pairs if wanted(group_of[i], group_of[j])]
+        return np.mean(own, axis=0) if own else np.full(2, np.nan)
+
+    for g, h in itertools.product(range(3), repeat=2):
+        expected = mean(lambda i, j, g=g, h=h: {i, j} == {g, h})
+        np.testing.assert_allclose(means[:, g, h], expected)
+    within, between = mean(lambda i, j: i == j), mean(lambda i, j: i != j)
+    np.testing.assert_allclose(found.within, within)
+    np.testing.assert_allclose(found.between, between)
+    with np.errstate(invalid="ignore"):
+        ratio = np.where(within > 0, between / within, np.nan)
+    np.testing.assert_allclose(found.universality, ratio)
+
+
+def test_planted_universality_is_found() -> None:
+    """A term of which recipes share .6 of what members do, one that is of each recipe alone."""
+    group_of = np.repeat(np.arange(4), 5)
+    same = group_of[:, None] == group_of[None, :]
+    rng = np.random.default_rng(3)
+    truth = np.stack([np.where(same, 0.5, 0.3), np.where(same, 0.4, 0.0)])
+    found = shared(truth + 0.02 * symmetric(rng, 2, 20, 20), group_of)
+    np.testing.assert_allclose(found.universality, [0.6, 0.0], atol=0.02)
+
+
+def test_without_two_members_of_a_group_there_is_no_universality() -> None:
+    found = shared(np.ones((3, 3)), np.arange(3))
+    assert np.isnan(found.within) and found.between == 1 and np.isnan(found.universality)
