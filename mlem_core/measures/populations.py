@@ -207,7 +207,7 @@ def mean_profiles(
 
 
 def t_reach(values: FloatArray) -> FloatArray:
-    """How far a 95 % interval of the mean over n members reaches, NaN for one: (...) of (n, ...)."""
+    """How far the 95 % interval of a mean over n members reaches, NaN for one: (...) of (n, ...)."""
     from scipy.stats import t
 
     n = len(values)
