@@ -207,7 +207,7 @@ def mean_profiles(
 
 
 def t_reach(values: FloatArray) -> FloatArray:
-    """How far the 95 % interval of a mean over n members reaches, NaN for one: (...) of (n, ...)."""
+    """Half the 95 % interval of a mean over n members, NaN for one: (...) of (n, ...)."""
     from scipy.stats import t
 
     n = len(values)
