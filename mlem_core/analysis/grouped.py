@@ -6,9 +6,10 @@ Groups change nothing that is computed of a model; `mlem_core.measures.populatio
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from mlem_core.base.errors import InputError, unknown
-from mlem_core.base.parameters import parse_names
+from mlem_core.base.parameters import asked, parse_names
 from mlem_core.base.text import short
 
 # (group, its members) and (model or group, "factor:value" of each of its labels).
@@ -31,6 +32,34 @@ def parse_labels(text: str) -> tuple[str, tuple[str, ...]]:
     if not (name and found and all(all(label.partition(":")) for label in found)):
         raise InputError(f"{short(text)} is not of the form MODEL=FACTOR:VALUE,FACTOR:VALUE")
     return name, found
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """What an analysis says of its models."""
+
+    groups: tuple[tuple[str, tuple[str, ...]], ...] = asked(
+        (),
+        "Groups of models",
+        "seeds, checkpoints or sizes of one recipe, whose spread is shown; may be given several "
+        "times",
+        metavar="GROUP=MODEL,MODEL",
+        parse=parse_group,
+        option="group",
+        repeated=True,
+        kw_only=True,
+    )
+    labels: tuple[tuple[str, tuple[str, ...]], ...] = asked(
+        (),
+        "Labels of models",
+        "what a model or group is, for the test of which factor makes models alike, such as "
+        "objective:causal; may be given several times",
+        metavar="MODEL=FACTOR:VALUE",
+        parse=parse_labels,
+        option="label",
+        repeated=True,
+        kw_only=True,
+    )
 
 
 def check_groups(groups: Groups, labels: Labels, models: Sequence[str]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, cast
 
-from mlem_core.analysis.grouped import check_groups, of_these, parse_group, parse_labels
+from mlem_core.analysis.grouped import Grouped, check_groups, of_these
 from mlem_core.analysis.source import READING, StimulusSource
 from mlem_core.analysis.transforms import POSITIONS, UNITS
 from mlem_core.base.errors import InputError, unknown
@@ -89,7 +89,7 @@ _POOLING = (
 
 
 @dataclass(frozen=True)
-class AnalysisSpec(StimulusSource):
+class AnalysisSpec(Grouped, StimulusSource):
     """Everything that decides what an analysis gives; `parameters` describes its fields."""
 
     models: tuple[str, ...] = asked(
@@ -110,28 +110,6 @@ class AnalysisSpec(StimulusSource):
         "representations whose arrays are distances, by their name; beside them models can be",
         metavar="a,b",
         parse=parse_names,
-        kw_only=True,
-    )
-    groups: tuple[tuple[str, tuple[str, ...]], ...] = asked(
-        (),
-        "Groups of models",
-        "seeds, checkpoints or sizes of one recipe, whose spread is shown; may be given several "
-        "times",
-        metavar="GROUP=MODEL,MODEL",
-        parse=parse_group,
-        option="group",
-        repeated=True,
-        kw_only=True,
-    )
-    labels: tuple[tuple[str, tuple[str, ...]], ...] = asked(
-        (),
-        "Labels of models",
-        "what a model or group is, for the test of which factor makes models alike, such as "
-        "objective:causal; may be given several times",
-        metavar="MODEL=FACTOR:VALUE",
-        parse=parse_labels,
-        option="label",
-        repeated=True,
         kw_only=True,
     )
     layers: tuple[int, ...] | None = asked(

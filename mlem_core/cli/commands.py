@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from mlem_core.analysis.analysis import Analysis
+    from mlem_core.analysis.results import Results
     from mlem_core.analysis.spec import AnalysisSpec
+    from mlem_core.inference.intervals import LayerIntervals
     from mlem_core.storage.store import Store
 
 DESCRIPTION = "The command line: `python -m mlem_core COMMAND ...`."
@@ -92,6 +94,7 @@ def _analyze(options: argparse.Namespace) -> None:
                 notices.append(f"similarity_intervals.csv: {by_chance}")
     _notify(notices)
     results = analysis.results()
+    said = _groups(analysis, results, bounds, store, extra) if spec.groups else []
     results.write(options.out, analysis.manifest, extra)
     if options.capsule:
         from mlem_core.report import capsule
@@ -102,7 +105,27 @@ def _analyze(options: argparse.Namespace) -> None:
             capsule.write(
                 analysis, options.capsule, results=results, drawing=drawing, progress=bars.show
             )
-    print("\n".join(found(analysis, results, bounds)))
+    print("\n".join([*found(analysis, results, bounds), *said]))
+
+
+def _groups(
+    analysis: Analysis,
+    results: Results,
+    bounds: LayerIntervals | None,
+    store: Store,
+    extra: dict[str, pd.DataFrame],
+) -> list[str]:
+    """What is said of groups of models, whose tables go to the others."""
+    from mlem_core.inference.all_layers import stimuli_left
+    from mlem_core.inference.recipes import recipes
+
+    left = None
+    if bounds is not None:
+        with Bars() as bars:
+            left = stimuli_left(analysis, store, report=bars.show)
+    of_groups = recipes(analysis, results, bounds=bounds, left=left)
+    extra |= of_groups.tables()
+    return of_groups.lines()
 
 
 def _similarities(

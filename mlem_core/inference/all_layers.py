@@ -9,7 +9,9 @@ of words where words recur, all pairs ranked again each time).
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,7 @@ from mlem_core.inference.bootstrap import REPLICATES
 from mlem_core.inference.intervals import LayerIntervals, load, save
 from mlem_core.inference.jackknife import CONFIDENCE, REFITS, standard_error
 from mlem_core.inference.layer_pairs import LayerPairs, stimuli_alone
+from mlem_core.inference.populations import Left
 from mlem_core.inference.replicates import resampled_scores
 from mlem_core.inference.shares import by_share
 from mlem_core.measures.decomposition import ceilings_of, divide
@@ -240,6 +243,22 @@ def _rsa_and_terms(
     ----------
     whole : all pairs by cells of the tables, which are of the same layers
     """
+    rsa, terms, ceilings, partial = _each_draw(whole, tables, blocks, report)
+    return {
+        "rsa": rsa[0],
+        "rsa_without": rsa[1:],
+        "terms": terms[0],
+        "terms_error": standard_error(terms[1:], blocks.sizes),
+        "ceilings": ceilings[0],
+        "ceilings_error": standard_error(ceilings[1:], blocks.sizes),
+        "partial_error": standard_error(partial[1:], blocks.sizes),
+    }
+
+
+def _each_draw(
+    whole: RankedPairs, tables: PairTables, blocks: Blocks, report: Report
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """RSA, its terms, the ceilings, S_feat with S_rest: of all stimuli, then without each block."""
     n_layers, exact = whole.n_layers, tables.codes.shape[1] <= EXACT_FEATURES
     priority = CrossFit.of(tables).priority if exact else None
 
@@ -250,21 +269,41 @@ def _rsa_and_terms(
     shared = whole.by_stimulus, without_training_ranks(tables), priority
     found = by_share(_of_draws, shared, weights, counted)
     rsa, of_features, explained = (np.concatenate(column) for column in zip(*found, strict=True))
-    if exact:
-        terms = np.concatenate((of_features, (rsa - explained)[:, None]), axis=1)
-        ceilings, partial = ceilings_of(explained), _partial(rsa, explained)
-    else:
-        partial = terms = np.zeros((len(weights), 0, n_layers, n_layers))
-        ceilings = np.zeros((len(weights), n_layers))
-    return {
-        "rsa": rsa[0],
-        "rsa_without": rsa[1:],
-        "terms": terms[0],
-        "terms_error": standard_error(terms[1:], blocks.sizes),
-        "ceilings": ceilings[0],
-        "ceilings_error": standard_error(ceilings[1:], blocks.sizes),
-        "partial_error": standard_error(partial[1:], blocks.sizes),
-    }
+    if not exact:
+        n = len(weights)
+        none = np.zeros((n, 0, n_layers, n_layers))
+        return rsa, none, np.zeros((n, n_layers)), none
+    terms = np.concatenate((of_features, (rsa - explained)[:, None]), axis=1)
+    return rsa, terms, ceilings_of(explained), _partial(rsa, explained)
+
+
+def _terms_without(
+    analysis: Analysis, store: Store, selection: Selection, report: Report
+) -> tuple[FloatArray, tuple[int, ...]]:
+    """RSA of all layers, and its terms, without each block of stimuli.
+
+    Returns
+    -------
+    (n_blocks, n_features + 2, n_layers, n_layers): the features, "unexplained" and RSA (RSA alone
+    with more than 12 features), and how many blocks are of each kind of unit
+
+    Raises
+    ------
+    InputError
+        As `layer_intervals`.
+    """
+    layers = selection.layers
+    step = max(2, CHUNK_BYTES // (16 * resampled_part(analysis.design, analysis.folds).n_pairs))
+    classes, parts = [], []
+    for start in range(0, len(layers), step):
+        chunk = layers[start : start + step]
+        pairs = LayerPairs.of(analysis, chunk, store, selection.features, False)
+        classes.append(pairs.whole.classes)
+        parts.append(pairs.tables)
+    whole = replace(pairs.whole, classes=np.concatenate(classes))
+    blocks = _blocks(pairs, REPLICATES)
+    rsa, terms, *_ = _each_draw(whole, joined(parts), blocks, report)
+    return np.concatenate((terms, rsa[:, None]), axis=1)[1:], blocks.sizes
 
 
 def _partial(rsa: FloatArray, explained: FloatArray) -> FloatArray:
@@ -305,3 +344,37 @@ def _of_draws(
     if priority is None:
         return np.stack(rsa), np.zeros(0), np.zeros(0)
     return np.stack(rsa), np.stack(terms), np.stack(explained)
+
+
+def _save_left(left: Left, folder: Path) -> None:
+    np.save(folder / "without.npy", left.without.astype(np.float32))
+    (folder / "about.json").write_text(json.dumps({"sizes": left.sizes}), encoding="utf-8")
+
+
+def _load_left(folder: Path) -> Left:
+    about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
+    without = np.load(folder / "without.npy", allow_pickle=False).astype(np.float64)
+    return Left(without, tuple(int(size) for size in about["sizes"]))
+
+
+LEFT = Stage("terms-without", 1, _save_left, _load_left)
+
+
+def stimuli_left(
+    analysis: Analysis, store: Store, selection: Selection | None = None, *, report: Report
+) -> Left:
+    """RSA of all layers and its terms without each block of stimuli; kept in the store.
+
+    Raises
+    ------
+    InputError
+        As `layer_intervals`.
+    """
+    chosen = analysis.select() if selection is None else selection
+    asked = depends_on(analysis, chosen)
+    return LEFT.get(store, asked, lambda: Left(*_terms_without(analysis, store, chosen, report)))
+
+
+def find_left(analysis: Analysis, store: Store, selection: Selection) -> Left | None:
+    """The same if it is in the store; computes nothing."""
+    return LEFT.find(store, depends_on(analysis, selection))

@@ -91,6 +91,29 @@ def t_interval(
     return Interval(np.maximum(value - reach, low), np.minimum(value + reach, high))
 
 
+def shaped(value: FloatArray, bootstrap: FloatArray, reach: FloatArray) -> Interval:
+    """Confidence interval (...) of a reach to either side, in the shape of the bootstrap.
+
+    Parameters
+    ----------
+    value, reach : (...)
+    bootstrap : (n_replicates, ...)
+    """
+    from scipy.stats import norm
+
+    tail = (1 - CONFIDENCE) / 2
+    normal = norm.ppf(1 - tail)
+    low, high = np.quantile(bootstrap, [tail, 1 - tail], axis=0)
+    mean, spread = bootstrap.mean(axis=0), bootstrap.std(axis=0, ddof=1)
+    varies = spread > 1e-12
+    safe = np.where(varies, spread, 1.0)
+    # A quantile in standard deviations, the normal one where no replicate differs (a model without
+    # any weight may have some without a block).
+    below = np.where(varies, np.minimum((low - mean) / safe, 0.0), -normal)
+    above = np.where(varies, np.maximum((high - mean) / safe, 0.0), normal)
+    return Interval(value + reach / normal * below, value + reach / normal * above)
+
+
 def t_test(value: FloatArray, error: FloatArray, n_blocks: int, above: bool = False) -> FloatArray:
     """p (...) of the hypothesis that the truth is 0, by t with a standard error from blocks.
 

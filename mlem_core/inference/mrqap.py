@@ -94,39 +94,46 @@ def mrqap(
     y = similarity[first, second]
     same = {name: same_label(labels) for name, labels in factors.items()}
     _check(y, n, {name: square[first, second] for name, square in same.items()})
+    pairs = (first, second)
     found = []
     for name, square in same.items():
-        others = [other[first, second] for key, other in same.items() if key != name]
-        given = np.column_stack((np.ones(len(y)), *others))
-        basis = np.linalg.qr(given)[0]
-        rest = square[first, second] - basis @ (basis.T @ square[first, second])
-        residual = np.zeros((n, n))
-        residual[first, second] = residual[second, first] = rest
+        others = [other[pairs] for key, other in same.items() if key != name]
+        basis = np.linalg.qr(np.column_stack((np.ones(len(y)), *others)))[0]
         units, permuted = _units(factors[name], group_of, n)
         orders = _orders(len(np.unique(units)), n_permutations, seed)
-        beside = y - basis @ (basis.T @ y)
-        free = len(y) - given.shape[1] - 1
-        as_large = same_again = 0
-        size = max(1, _AT_ONCE // len(y))
-        observed = _statistics(rest[None], beside, basis, free)
-        for start in range(0, len(orders), size):
-            drawn = _permuted(residual, units, orders[start : start + size], (first, second))
-            t = np.abs(_statistics(drawn, beside, basis, free)[1])
-            as_large += int((t >= abs(observed[1][0]) * (1 - _SAME)).sum())
-            same_again += int((np.abs(drawn - rest).max(axis=1) < _SAME).sum())
-        found.append(
-            FactorTest(
-                name,
-                float(observed[0][0]),
-                float(observed[1][0]),
-                as_large / len(orders),
-                same_again / len(orders),
-                permuted,
-                len(np.unique(units)),
-                len(orders),
-            )
-        )
+        value, t, p, smallest = _tested(y, square, basis, units, orders)
+        n_units = len(np.unique(units))
+        found.append(FactorTest(name, value, t, p, smallest, permuted, n_units, len(orders)))
     return found
+
+
+def _tested(
+    y: FloatArray, square: FloatArray, basis: FloatArray, units: IntArray, orders: IntArray
+) -> tuple[float, float, float, float]:
+    """Value, t and p of a factor (n_models, n_models), and the smallest p that there could be.
+
+    Parameters
+    ----------
+    y : (n_pairs,) the similarities
+    basis : (n_pairs, n_others) orthonormal, of the other factors
+    units, orders : of `_units` and `_orders`
+    """
+    pairs = np.triu_indices(len(square), 1)
+    rest = square[pairs] - basis @ (basis.T @ square[pairs])
+    residual = np.zeros_like(square)
+    residual[pairs] = rest
+    residual += residual.T
+    beside, free = y - basis @ (basis.T @ y), len(y) - basis.shape[1] - 1
+    values, observed = _statistics(rest[None], beside, basis, free)
+    as_large = same_again = 0
+    size = max(1, _AT_ONCE // len(y))
+    for start in range(0, len(orders), size):
+        drawn = _permuted(residual, units, orders[start : start + size], pairs)
+        t = np.abs(_statistics(drawn, beside, basis, free)[1])
+        as_large += int((t >= abs(observed[0]) * (1 - _SAME)).sum())
+        same_again += int((np.abs(drawn - rest).max(axis=1) < _SAME).sum())
+    n = len(orders)
+    return float(values[0]), float(observed[0]), as_large / n, same_again / n
 
 
 def _check(y: FloatArray, n: int, columns: Mapping[str, FloatArray]) -> None:

@@ -25,10 +25,10 @@ from mlem_core.inference.bootstrap import (
 )
 from mlem_core.inference.jackknife import (
     BLOCKS,
-    CONFIDENCE,
     REFITS,
     Interval,
     fewest,
+    shaped,
     standard_error,
     t_quantile,
 )
@@ -90,20 +90,9 @@ class Replicates(NamedTuple):
 
     def interval(self) -> Interval:
         """Confidence interval: quantiles of the bootstrap at the scale of the jackknife."""
-        from scipy.stats import norm
-
-        tail = (1 - CONFIDENCE) / 2
-        normal = norm.ppf(1 - tail)
-        low, high = np.quantile(self.bootstrap, [tail, 1 - tail], axis=0)
-        mean, spread = self.bootstrap.mean(axis=0), self.bootstrap.std(axis=0, ddof=1)
-        varies = spread > 1e-12
-        safe = np.where(varies, spread, 1.0)
-        # A quantile in standard deviations, the normal one where no replicate differs (a model
-        # without any weight may have some without a block); a little further out for few blocks.
-        wider = self.error * t_quantile(fewest(self.left_out, self.sizes)) / normal
-        below = np.where(varies, np.minimum((low - mean) / safe, 0.0), -normal)
-        above = np.where(varies, np.maximum((high - mean) / safe, 0.0), normal)
-        return Interval(self.value + wider * below, self.value + wider * above)
+        # A little further out for few blocks.
+        reach = self.error * t_quantile(fewest(self.left_out, self.sizes))
+        return shaped(self.value, self.bootstrap, reach)
 
     def rescaled(self) -> FloatArray:
         """(n_replicates, ...) around the value, with the jackknife's standard error."""

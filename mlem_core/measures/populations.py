@@ -255,7 +255,8 @@ def shared(matrix: FloatArray, group_of: IntArray, weights: FloatArray | None = 
 
     Parameters
     ----------
-    matrix, weights : as of `group_means`
+    matrix, weights : as of `group_means`. However often members count, each group and each two
+        groups count as their pairs do without weights
 
     Returns
     -------
@@ -263,17 +264,17 @@ def shared(matrix: FloatArray, group_of: IntArray, weights: FloatArray | None = 
     universality, between over within: 1 where recipes share as much as seeds of one do, 0 where
     they share nothing of it. NaN where there is no such pair, or within is not above 0
     """
-    n = len(group_of)
-    own = np.ones(n) if weights is None else weights
-    pairs = np.triu(np.outer(own, own), 1)
-    same = group_of[:, None] == group_of[None, :]
+    means = group_means(matrix, group_of, weights)
+    sizes = np.bincount(group_of).astype(np.float64)
+    pairs = np.outer(sizes, sizes)
+    np.fill_diagonal(pairs, sizes * (sizes - 1))
+    one = np.eye(len(sizes), dtype=bool)
     found = []
-    for which in (same, ~same):
+    for which in (one, ~one):
         weight = pairs * which
         total = weight.sum()
-        known = np.where(weight > 0, matrix, 0.0)
-        sums = (known * weight).sum(axis=(-2, -1))
+        sums = (np.where(weight > 0, means, 0.0) * weight).sum(axis=(-2, -1))
         found.append(sums / total if total > 0 else np.full_like(sums, np.nan))
     within, between = found
-    ratio = np.divide(between, within, out=np.full_like(within, np.nan), where=within > 0)
-    return Shared(within, between, ratio)
+    above = np.where(within > 0, within, np.nan)
+    return Shared(within, between, between / above)

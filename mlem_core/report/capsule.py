@@ -36,6 +36,7 @@ from mlem_core.base.labels import Names
 from mlem_core.base.text import as_markdown
 from mlem_core.base.typing import Progress, Report
 from mlem_core.data.roles import as_csv
+from mlem_core.inference.recipes import recipes
 from mlem_core.report import beside, latex
 from mlem_core.report.contents import (
     FORMAT,
@@ -201,6 +202,9 @@ def contents(shown: Shown, leaving: Analysis, progress: Report | None = None) ->
     if shown.several:
         why = why_alike(shown.analysis, shown.selection, shown.pair)
         files |= {f"tables/{name}": as_csv_file(table) for name, table in why.items()}
+    if shown.analysis.spec.groups:
+        of_groups = recipes(shown.analysis, results, shown.selection).tables()
+        files |= {f"tables/{name}": as_csv_file(table) for name, table in of_groups.items()}
     return files
 
 

@@ -101,6 +101,8 @@ def methods_paragraph(
         held_out=held_out(analysis),
         n_tested=int((results.folds["fold"] >= 0).sum()),
         rho=results.scores.groupby(["model", "layer"])["rho"].mean(),
+        groups=_groups(analysis, names),
+        factors=sorted({label.partition(":")[0] for _, own in spec.labels for label in own}),
         version=versions.pop("mlem", ""),
         packages=[f"{name} {version}" for name, version in versions.items()],
         notices=analysis.notices,
@@ -140,6 +142,16 @@ def versions_text(manifest: Mapping[str, Any]) -> str:
     """A line a package, with its version."""
     versions = {name: version for name, version in manifest["versions"].items() if version}
     return "".join(f"{name} {version}\n" for name, version in versions.items())
+
+
+def _groups(analysis: Analysis, names: Names) -> list[str]:
+    """Each group of models, with its members."""
+    there = {model for model, _ in analysis.layers}
+    return [
+        f"{group} ({listed([names.model(one) for one in members if one in there])})"
+        for group, members in analysis.spec.groups
+        if there & {*members}
+    ]
 
 
 def _model(name: str, facts: Mapping[str, Any], layers: Sequence[int], names: Names) -> str:

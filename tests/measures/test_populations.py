@@ -125,7 +125,17 @@ def test_means_of_pairs_one_by_one(weights: list[int] | None) -> None:
     for g, h in itertools.product(range(3), repeat=2):
         expected = mean(lambda i, j, g=g, h=h: {i, j} == {g, h})
         np.testing.assert_allclose(means[:, g, h], expected)
-    within, between = mean(lambda i, j: i == j), mean(lambda i, j: i != j)
+    # Each group, and each two, count as the pairs of all of their members.
+    size = np.bincount(group_of)
+    same = {(g, g): size[g] * (size[g] - 1) / 2 for g in range(3) if size[g] > 1}
+    other = {(g, h): size[g] * size[h] for g, h in itertools.combinations(range(3), 2)}
+    within, between = (
+        sum(n * means[:, g, h] for (g, h), n in each.items()) / sum(each.values())
+        for each in (same, other)
+    )
+    if weights is None:
+        np.testing.assert_allclose(within, mean(lambda i, j: i == j))
+        np.testing.assert_allclose(between, mean(lambda i, j: i != j))
     np.testing.assert_allclose(found.within, within)
     np.testing.assert_allclose(found.between, between)
     with np.errstate(invalid="ignore"):
