@@ -19,6 +19,7 @@ from mlem_core.figures.export import (
     on_paper,
     one_browser,
 )
+from mlem_core.figures.groups import group_profiles, universality
 from mlem_core.figures.layer_maps import layer_maps
 from mlem_core.figures.map_panels import map_panels
 from mlem_core.figures.methods import method_agreement, method_scores, unit_scores
@@ -55,6 +56,7 @@ __all__ = [
     "feature_colors",
     "feature_correlations",
     "feature_counts",
+    "group_profiles",
     "image",
     "importance_differences",
     "importance_scatter",
@@ -77,6 +79,7 @@ __all__ = [
     "term_matrices",
     "two_layers",
     "unit_scores",
+    "universality",
     "value_lines",
     "value_map",
     "value_matrices",

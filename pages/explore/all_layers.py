@@ -9,7 +9,7 @@ import streamlit as st
 
 from mlem_core.report import captions
 from mlem_core.report.tables import means_of_models
-from pages.explore import model_maps, surprising
+from pages.explore import groups, model_maps, surprising
 from pages.explore.terms import computed_on, decomposition_of
 from pages.parts import alike, frame, linked, naming, tables
 from pages.parts.exporting import Panel
@@ -27,6 +27,7 @@ def show(view: View) -> None:
     if results is None:
         return
     surprising.show(view, results)
+    groups.show(view, results)
     st.subheader("Maps of the layers")
     _maps(view, results)
     model_maps.show(view)
