@@ -1,0 +1,43 @@
+"""Explore shows groups of models where an analysis has some."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from driving import App, explore, picture, settled, traces
+from inputs import in_files, words
+from playwright.sync_api import Page, expect
+
+from mlem_core.storage.store import Store
+from mlem_core.tasks import analyses
+
+pytestmark = pytest.mark.browser
+
+
+def test_groups_have_their_profiles_and_universality(app: App, page: Page, tmp_path: Path) -> None:
+    table, rng = words(), np.random.default_rng(0)
+    coded = table[["noun", "length"]].to_numpy(float) * [3.0, 1.0]
+    members = {name: [f"{name}{seed}" for seed in range(3)] for name in ("f", "g")}
+    made_up = {
+        member: {n: coded + rng.standard_normal(coded.shape) for n in range(2)}
+        for group in members.values()
+        for member in group
+    }
+    spec = in_files(tmp_path, table, made_up, groups=members)
+    job = analyses.start(spec, Store(app.cache))
+    while job.status().state in ("queued", "running"):
+        time.sleep(0.2)
+    assert job.status().state == "done", job.status().message
+    page.goto(f"{app.url}/explore?analysis={job.id}")
+    explore(page, "All layers")
+    expect(page.get_by_role("heading", name="Groups of models")).to_be_visible()
+    expect(page.get_by_text("Groups: f (3 members) and g (3 members).")).to_be_visible()
+    settled(page)
+    drawn = traces(page, 0)
+    # A line and a band for each of two groups and three features.
+    assert len(drawn) == 12
+    assert [trace["type"] for trace in traces(page, 1)] == ["bar"]
+    picture(page, "groups")
