@@ -234,6 +234,7 @@ def _spec(now: Draft, options: dict[str, Any]) -> AnalysisSpec:
         ),
         precomputed=tuple(representations.distances()),
         layers=more_options.layers(),
+        **more_options.groups(),
         **options,
     )
 

@@ -82,6 +82,14 @@ def several(asked: Field[Any], value: Any) -> Any:
     return frozen(value)
 
 
+def in_text(value: Any) -> str:
+    """One of several values of a field as the command line reads it: "brain=brain.npz"."""
+    if not isinstance(value, tuple):
+        return str(value)
+    name, *rest = (",".join(map(str, one)) if isinstance(one, tuple) else str(one) for one in value)
+    return "=".join((name, *rest))
+
+
 def names_in(asked: str | Iterable[str]) -> tuple[str, ...]:
     """The names that are asked for, as a list or as the command line's text "a,b"."""
     return parse_names(asked) if isinstance(asked, str) else tuple(asked)

@@ -92,7 +92,7 @@ class Recipes:
         if np.isnan(row["within_lower"]):
             claim = "with so few members it says nothing of others"
         else:
-            claim = f"95 % intervals are over {self.over}"
+            claim = f"95 % intervals are over {self.over}; they speak of others of these groups"
         return f"{within}, {between} ({claim})."
 
 

@@ -18,6 +18,7 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.manifest import source_identity
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.spec import AnalysisSpec, parameters
+from mlem_core.base.parameters import in_text
 from mlem_core.base.text import listed
 from mlem_core.base.typing import FloatArray, Layer, Report, layer_name
 from mlem_core.inference import all_layers
@@ -139,7 +140,7 @@ def _in_words(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, tuple):
         return listed(
-            ["=".join(map(str, one)) if isinstance(one, tuple) else str(one) for one in value],
+            list(map(in_text, value)),
             most=6,
         )
     return str(value)

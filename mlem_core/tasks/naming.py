@@ -9,6 +9,7 @@ from typing import Any
 
 from mlem_core.analysis.source import READING
 from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.base.parameters import in_text
 from mlem_core.base.text import many
 from mlem_core.storage.store import Store
 from mlem_core.tasks import examples, notes
@@ -17,8 +18,8 @@ from mlem_core.tasks.analyses import Job
 # As many models are named; of more it is said how many there are.
 MOST_NAMED = 2
 _OTHERWISE = ("stimuli", "models", "representations", "layers", "features", "device")
-# How a file was read: said only where nothing else tells two analyses apart.
-_READ = (*READING, "ordered", "nominal", "precomputed")
+# How a file was read, and what models are groups: said only where nothing else tells two apart.
+_READ = (*READING, "ordered", "nominal", "precomputed", "groups", "labels")
 
 
 def names(jobs: Sequence[Job], store: Store) -> dict[str, str]:
@@ -93,7 +94,7 @@ def in_words(field: str, value: Any) -> str:
     if value is True:
         return f"with {name}"
     if isinstance(value, tuple):
-        each = ["=".join(map(str, one)) if isinstance(one, tuple) else str(one) for one in value]
+        each = list(map(in_text, value))
         value = ", ".join(each) if len(each) <= MOST_NAMED + 1 else f"of {len(each)} features"
     return f"{name} {value}".strip()
 

@@ -48,12 +48,32 @@ def _values(stimuli: StimulusSet | None, options: dict[str, Any]) -> tuple[str, 
     return tuple(name for name in names if name in (recommended if asked is None else asked))
 
 
+def _several(name: str) -> tuple[Any, ...]:
+    """The values of a field that the state has as one text, with semicolons between them."""
+    from mlem_core.analysis.spec import parameters
+
+    texts = (text.strip() for text in choices.get_one(name).split(";"))
+    return tuple(parameters()[name].parse(text) for text in texts if text)
+
+
+def groups() -> dict[str, Any]:
+    """The fields of `AnalysisSpec` that say which models are one recipe, and what they are.
+
+    Raises
+    ------
+    InputError
+        A text of another form.
+    """
+    return {name: _several(name) for name in ("groups", "labels")}
+
+
 def wrong(options: dict[str, Any]) -> str:
     """What of the options does not go together; empty where all does."""
     try:
         check_values(options["estimator"], options["values"], options["interactions"])
         layers()
         pairs()
+        groups()
     except InputError as error:
         return str(error)
     return ""
@@ -102,6 +122,7 @@ def show(stimuli: StimulusSet | None, options: dict[str, Any]) -> None:
                 help="Numbers with commas between them; empty or `all` takes every layer. Layer 0 "
                 "is the embeddings, layer k what leaves block k.",
             )
+            _show_groups()
             method.missing("What an empty cell means.")
             if stimuli is not None:
                 _show_values(stimuli, options)
@@ -131,6 +152,24 @@ def _show_values(stimuli: StimulusSet, options: dict[str, Any]) -> None:
         check_values(options["estimator"], now, options["interactions"])
     except InputError as error:
         st.error(plain(error), icon=":material/error:")
+
+
+def _show_groups() -> None:
+    choices.write(
+        "Groups of models",
+        "groups",
+        placeholder="mini=mini-s0,mini-s1; large=large-s0,large-s1",
+        help="Seeds, checkpoints or sizes of one recipe: their spread is shown, and how much of "
+        "what members of a group share is shared between groups. Groups change nothing that is "
+        "computed of a model.",
+    )
+    if choices.get_one("groups"):
+        choices.write(
+            "Labels of models",
+            "labels",
+            placeholder="mini=objective:mlm; large=objective:causal",
+            help="What a model or group is, for the test of which factor makes models alike.",
+        )
 
 
 def _show_folds() -> None:

@@ -6,6 +6,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from mlem_core.base.errors import InputError
+from mlem_core.base.parameters import in_text
 from pages.parts import choices, stored
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ def form_of(spec: AnalysisSpec) -> dict[str, list[str] | None]:
         "columns": None if spec.features is None else list(spec.features),
         "ordered": _ordered(spec),
         "values": list(spec.values) or [choices.NOTHING],
+        "groups": ["; ".join(map(in_text, spec.groups))] if spec.groups else None,
+        "labels": ["; ".join(map(in_text, spec.labels))] if spec.labels else None,
         "pairs": ["all"] if spec.pairs == 0 else form["pairs"],
     }
     return form
@@ -58,6 +61,5 @@ def _texts(value: object) -> list[str]:
     if value is True:
         return ["yes"]
     if isinstance(value, tuple):
-        pairs = ["=".join(map(str, one)) if isinstance(one, tuple) else str(one) for one in value]
-        return pairs or [choices.NOTHING]
+        return list(map(in_text, value)) or [choices.NOTHING]
     return [str(value)]
