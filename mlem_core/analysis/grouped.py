@@ -61,6 +61,11 @@ class Grouped:
         kw_only=True,
     )
 
+    @property
+    def of_population(self) -> bool:
+        """Whether anything is said of models that makes them more than one each."""
+        return bool(self.groups or self.labels)
+
 
 def check_groups(groups: Groups, labels: Labels, models: Sequence[str]) -> None:
     """Check what was said of models.

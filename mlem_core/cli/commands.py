@@ -94,7 +94,7 @@ def _analyze(options: argparse.Namespace) -> None:
                 notices.append(f"similarity_intervals.csv: {by_chance}")
     _notify(notices)
     results = analysis.results()
-    said = _groups(analysis, results, bounds, store, extra) if spec.groups else []
+    said = _groups(analysis, results, bounds, store, extra) if spec.of_population else []
     results.write(options.out, analysis.manifest, extra)
     if options.capsule:
         from mlem_core.report import capsule

@@ -158,7 +158,7 @@ def _check(y: FloatArray, n: int, columns: Mapping[str, FloatArray]) -> None:
 
 def _units(labels: Sequence[str], group_of: IntArray | None, n: int) -> tuple[IntArray, str]:
     """(n_models,) which models are permuted together, and what they are called."""
-    if group_of is not None:
+    if group_of is not None and len(np.unique(group_of)) < n:
         values = np.array(labels, dtype=object)
         within = [set(values[group_of == group]) for group in np.unique(group_of)]
         if all(len(own) == 1 for own in within) and len(within) > len(set(values)):

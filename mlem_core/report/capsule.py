@@ -202,7 +202,7 @@ def contents(shown: Shown, leaving: Analysis, progress: Report | None = None) ->
     if shown.several:
         why = why_alike(shown.analysis, shown.selection, shown.pair)
         files |= {f"tables/{name}": as_csv_file(table) for name, table in why.items()}
-    if shown.analysis.spec.groups:
+    if shown.analysis.spec.of_population:
         of_groups = recipes(shown.analysis, results, shown.selection).tables()
         files |= {f"tables/{name}": as_csv_file(table) for name, table in of_groups.items()}
     return files

@@ -56,6 +56,10 @@ _GLOSSES: dict[str, tuple[str, str]] = {
         "Term",
         "what a feature adds to the similarity of two layers; terms and *unexplained* add up to it",
     ),
+    r"[Uu]niversality": (
+        "Universality",
+        "what models of different groups share of a term, over what members of one group share",
+    ),
     r"[Cc]oded|coding": (
         "Coding",
         "what of the features the metric sees: whether two stimuli differ, or also which values do",

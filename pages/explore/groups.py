@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def show(view: View, results: Results) -> None:
     """All that is said of groups; nothing where the analysis has none."""
-    if not view.analysis.spec.groups:
+    if not view.analysis.spec.of_population:
         return
     from mlem_core import figures
     from mlem_core.inference.all_layers import find_left

@@ -163,13 +163,12 @@ def _show_groups() -> None:
         "what members of a group share is shared between groups. Groups change nothing that is "
         "computed of a model.",
     )
-    if choices.get_one("groups"):
-        choices.write(
-            "Labels of models",
-            "labels",
-            placeholder="mini=objective:mlm; large=objective:causal",
-            help="What a model or group is, for the test of which factor makes models alike.",
-        )
+    choices.write(
+        "Labels of models",
+        "labels",
+        placeholder="mini=objective:mlm; large=objective:causal",
+        help="What a model or group is, for the test of which factor makes models alike.",
+    )
 
 
 def _show_folds() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -115,8 +116,6 @@ def test_without_each_block_is_what_the_rest_gives(given: AnalysisSpec, tmp_path
 
 
 def test_a_group_of_one_speaks_of_no_other_model(given: AnalysisSpec, tmp_path: Path) -> None:
-    from dataclasses import replace
-
     ones = {name: members[:1] for name, members in given.groups}
     files = tuple(each for each in given.representations if each[0].endswith("0"))
     spec = replace(given, groups=ones, labels=(), representations=files)
@@ -141,3 +140,13 @@ def test_a_capsule_has_the_groups_and_is_verified(given: AnalysisSpec, tmp_path:
     assert "f (f0, f1 and f2)" in methods and "Whether kind makes models alike" in methods
     verified = verify(path, models={})
     assert verified.same, verified.lines()
+
+
+def test_labels_alone_are_tested_model_by_model(given: AnalysisSpec, tmp_path: Path) -> None:
+    labels = {name: (f"kind:{name[0]}",) for name, _ in given.representations}
+    spec = replace(given, groups=(), labels=labels)
+    analysis = run(spec, Store(tmp_path), progress=False)
+    (test,) = recipes(analysis, analysis.results()).tests
+    # Recipes of three seeds each, which share more among themselves than with others.
+    assert (test.factor, test.permuted, test.n) == ("kind", "models", 9)
+    assert test.value > 0 and test.p < 0.05
