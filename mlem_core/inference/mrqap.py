@@ -224,7 +224,7 @@ def too_few(test: FactorTest) -> str:
         return ""
     return (
         f"{test.n} {test.permuted} are too few to test {test.factor}: p cannot be below "
-        f"{_rounded_up(test.smallest)}, whatever their similarities."
+        f"{_rounded_down(test.smallest)}, whatever their similarities."
     )
 
 
@@ -242,5 +242,5 @@ def sentence(test: FactorTest) -> str:
     )
 
 
-def _rounded_up(p: float) -> str:
-    return f"{math.ceil(p * 1000 - 1e-9) / 1000:.3f}".rstrip("0")
+def _rounded_down(p: float) -> str:
+    return f"{math.floor(p * 1000 + 1e-9) / 1000:.3f}".rstrip("0")

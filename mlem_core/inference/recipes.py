@@ -32,6 +32,7 @@ from mlem_core.measures.populations import (
     member_profiles,
     of_members,
 )
+from mlem_core.pairs.units import Units
 
 RSA = "rsa"
 _QUANTITIES = ("within", "between", "universality")
@@ -51,7 +52,7 @@ class Recipes:
         within, between and universality; universality only where within is surely above 0
     tests : of the factors on the RSA of models
     notes : sentences about what could not be said
-    over : what the intervals are over, such as "models and sentences"
+    over : what the intervals are over, such as "models, and sentences"
     """
 
     population: Population
@@ -83,6 +84,8 @@ class Recipes:
 
     def _recipes(self, row: pd.Series) -> str:
         between = f"models of different groups have an RSA of {_with_interval(row, 'between')}"
+        if np.isnan(row["between"]) and np.isnan(row["within"]):
+            return "With one model there is nothing to compare."
         if np.isnan(row["within"]):
             return (
                 f"One model of each group: {between}, which says nothing of other models of these "
@@ -144,7 +147,7 @@ def recipes(
     shares = estimate(within_and_between, matrix, population.group_of, stimuli)
     last = None if stimuli is None else Left(stimuli.without[:, -1:], stimuli.sizes)
     pairs = estimate(by_groups, matrix[-1:], population.group_of, last)
-    over = ["models"] if stimuli is None or bounds is None else ["models", bounds.units.over]
+    over = "models" if stimuli is None else f"models, and {Units.of(analysis.stimuli).over}"
     return Recipes(
         population,
         _profiles(results, population, selection, bounds),
@@ -152,7 +155,7 @@ def recipes(
         _universality(terms, shares),
         _tests(analysis, population, matrix[-1], notes),
         tuple(notes),
-        " and ".join(over),
+        over,
     )
 
 

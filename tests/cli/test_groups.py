@@ -67,7 +67,7 @@ def test_tables_and_closing_lines(
     assert main([*asked, "--label", "h=kind:y", "--bootstrap", "20"]) == 0
     said = capsys.readouterr().out
     assert "Groups: f (3 members), g (3 members) and h (3 members)." in said
-    assert "95 % intervals are over models and sentences" in said
+    assert "95 % intervals are over models, and sentences" in said
     assert "3 groups are too few to test kind: p cannot be below" in said
     read = {
         name: pd.read_csv(tmp_path / "out" / f"{name}.csv")
