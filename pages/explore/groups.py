@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from mlem_core.report import captions
+from mlem_core.report import group_captions as captions
 from pages.parts import exporting, stored, uncertainty
 from pages.parts.exporting import Panel
 from pages.parts.wording import plain
