@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -75,6 +76,12 @@ def test_every_module_says_what_it_is_for() -> None:
     for path in MODULES:
         said = ast.get_docstring(ast.parse(path.read_text("utf-8")))
         assert said and said.splitlines()[0].endswith((".", ":", "?")), path
+
+
+def test_no_two_files_of_tests_have_one_name() -> None:
+    """Pytest takes the second for the first, and collects neither."""
+    names = Counter(path.name for path in (ROOT / "tests").rglob("*.py"))
+    assert [name for name, n in names.items() if n > 1] == ["conftest.py"]
 
 
 def test_the_top_of_the_core_has_few_entries() -> None:
