@@ -128,7 +128,7 @@ def test_two_layers_are_told_to_be_alike_in_the_features_or_in_the_rest(
     app: App, page: Page
 ) -> None:
     page.goto(f"{app.url}/explore?analysis=example&a=minilm:3&b=smollm2:9&look=why")
-    expect(page.get_by_text("Alike in what?")).to_be_visible()
+    expect(page.get_by_text("Alike in what?", exact=True)).to_be_visible()
     for name in ("Alike in the features (S_feat)", "Alike in the rest (S_rest)"):
         expect(page.get_by_test_id("stMetric").filter(has_text=name)).to_be_visible()
     expect(page.get_by_test_id("stMetric").filter(has_text="Transfer from ")).to_have_count(2)

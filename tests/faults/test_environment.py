@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import shutil
@@ -277,14 +278,20 @@ with one_browser():
 
 
 def test_what_a_killed_drawing_leaves_goes_with_the_next(tmp_path: Path) -> None:
-    around = {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
-    for way in ("killed", "ended"):
-        drawn = subprocess.run(
-            [sys.executable, "-c", DRAWN, way],
-            env={**os.environ, **around},
-            capture_output=True,
-            text=True,
-        )
-        assert drawn.returncode == (0 if way == "ended" else -signal.SIGKILL), drawn.stderr
-        assert ".mlem-browser-" in drawn.stdout
-    assert not any(tmp_path.iterdir())
+    (tmp_path / "tmp").mkdir()
+    around = {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path / "tmp")}
+    for way, status in (("killed", -signal.SIGKILL), ("ended", 0)):
+        # A file: a browser that outlives its killed parent for a while would hold a pipe open.
+        with (tmp_path / way).open("wb") as said:
+            drawing = subprocess.Popen(
+                [sys.executable, "-c", DRAWN, way],
+                env={**os.environ, **around},
+                stdout=said,
+                stderr=said,
+                start_new_session=True,
+            )
+            assert drawing.wait(120) == status, (tmp_path / way).read_text()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(drawing.pid, signal.SIGKILL)
+        assert ".mlem-browser-" in (tmp_path / way).read_text()
+    assert not [path for path in (tmp_path / "tmp").iterdir() if "mlem" in path.name]
