@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import struct
+import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ _PX_PER_MM = 96 / 25.4
 _NARROW = 640  # px; on less than this the legend goes below the panels
 _LEGEND_ROW = 20  # px
 _BAR = 110  # px; a colour bar with its numbers
+_SOCKET = 107  # bytes of the path of a socket, at most
 _sharing = False
 
 
@@ -303,10 +305,22 @@ def _browser() -> Iterator[dict[str, Any]]:
     if "snap" in (os.environ.get("BROWSER_PATH") or Chromium.find_browser(skip_local=False) or ""):
         yield {"page_generator": sheet}  # sees no temporary folder, and is given another one
         return
+    _check_temporary()
     with scratch("browser") as folder:
         page = folder / "index.html"
         page.write_text(sheet.generate_index(), encoding="utf-8")
         yield {"page_generator": page, "tmp_dir": folder}
+
+
+def _check_temporary() -> None:
+    """Raise InputError where a browser could not open its socket, and would end without a word."""
+    home = tempfile.gettempdir()
+    longest = _SOCKET - len(os.fsencode("/org.chromium.Chromium.XXXXXX/SingletonSocket"))
+    if len(os.fsencode(home)) > longest:
+        raise InputError(
+            f"the path of the temporary folder, {home!r}, is too long for the browser that draws: "
+            f"name one of up to {longest} characters in TMPDIR."
+        )
 
 
 def _in_mm(svg: bytes, paper: Paper) -> bytes:

@@ -10,12 +10,17 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import plotly.graph_objects as go
 import pytest
 from commands import ROOT, command, contents, heed_permissions, inputs_in
+
+from mlem_core.base.errors import InputError
+from mlem_core.figures.export import as_file
 
 SAID = "Matters most"
 TABLES = {"scores.csv", "importance.csv", "weights.csv", "folds.csv", "manifest.json"}
@@ -277,9 +282,24 @@ with one_browser():
 """
 
 
-def test_what_a_killed_drawing_leaves_goes_with_the_next(tmp_path: Path) -> None:
-    (tmp_path / "tmp").mkdir()
-    around = {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path / "tmp")}
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """A folder with a path that is short enough for a browser's socket."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        yield Path(folder)
+
+
+def test_a_temporary_folder_with_a_long_path_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / ("x" * 80)))
+    with pytest.raises(InputError, match="too long for the browser") as error:
+        as_file(go.Figure(), "png")
+    assert "up to 62 characters in TMPDIR" in str(error.value)
+
+
+def test_what_a_killed_drawing_leaves_goes_with_the_next(tmp_path: Path, short: Path) -> None:
+    around = {"PYTHONPATH": str(ROOT), "TMPDIR": str(short)}
     for way, status in (("killed", -signal.SIGKILL), ("ended", 0)):
         # A file: a browser that outlives its killed parent for a while would hold a pipe open.
         with (tmp_path / way).open("wb") as said:
@@ -294,4 +314,4 @@ def test_what_a_killed_drawing_leaves_goes_with_the_next(tmp_path: Path) -> None
         with contextlib.suppress(ProcessLookupError):
             os.killpg(drawing.pid, signal.SIGKILL)
         assert ".mlem-browser-" in (tmp_path / way).read_text()
-    assert not [path for path in (tmp_path / "tmp").iterdir() if "mlem" in path.name]
+    assert not [path for path in short.iterdir() if "mlem" in path.name]
