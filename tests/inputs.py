@@ -72,3 +72,25 @@ def random_case(
     features, folds = random_features(n_stimuli), random_folds(n_stimuli)
     layers = [random_layer(features, seed) for seed in range(n_layers)]
     return folds, layers, tables_of(features, layers, folds, **more), feature_distances(features)
+
+
+def three_layers(folder: Path) -> tuple[AnalysisSpec, dict[str, np.ndarray]]:
+    """An analysis of 120 sentences: two layers with much of a colour and some of a size, and noise.
+
+    Returns what is asked, and the layers of the file that it names.
+    """
+    rng, n = np.random.default_rng(0), 120
+    table = pd.DataFrame(
+        {
+            "sentence": [f"word {i} of {i}" for i in range(n)],
+            "colour": rng.choice(["red", "blue"], n),
+            "size": rng.integers(0, 5, n),
+        }
+    )
+    table.to_csv(folder / "s.csv", index=False)
+    shared = np.column_stack((4.0 * (table["colour"] == "red"), 0.5 * table["size"]))
+    layers = {f"layer_{k:02d}": shared + rng.standard_normal((n, 2)) for k in range(2)}
+    layers["layer_02"] = rng.standard_normal((n, 3))
+    np.savez(folder / "m.npz", **layers)
+    files = (("m", str(folder / "m.npz")),)
+    return AnalysisSpec(stimuli=str(folder / "s.csv"), representations=files), layers

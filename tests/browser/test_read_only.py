@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from driving import App, served
+from permissions import heed_permissions
 from playwright.sync_api import Browser, Page, expect
 
 pytestmark = pytest.mark.browser
-_DROP, _OVERRIDE = 24, 1  # prctl: PR_CAPBSET_DROP, CAP_DAC_OVERRIDE
-
-
-def heed_permissions() -> None:
-    """What root may not write stays unwritten, as for anybody else."""
-    if os.getuid() == 0:
-        ctypes.CDLL(None).prctl(_DROP, _OVERRIDE, 0, 0, 0)
 
 
 @pytest.fixture(scope="module")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import ROOT
+from commands import SCRIPTED
 
 QUICK = ("analyze-warm", "worker", "upload", "deletion")
 ALL = ("analyze", "bootstrap", "bootstrap-warm", "capsule", "parts", "start", *QUICK)
@@ -25,7 +24,7 @@ def crashed(scenario: str, folder: Path, most: int) -> dict[str, Any]:
             str(folder),
             str(most),
         ],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])},
+        env=SCRIPTED,
         capture_output=True,
         text=True,
     )

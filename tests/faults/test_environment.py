@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import shutil
 import signal
 import stat
@@ -12,12 +11,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import plotly.graph_objects as go
 import pytest
-from commands import ROOT, command, contents, heed_permissions, inputs_in
+from commands import ROOT, command, contents, inputs_in
+from permissions import heed_permissions, limited
 
 from mlem_core.base.errors import InputError
 from mlem_core.figures.export import as_file
@@ -132,11 +132,6 @@ TOO_LITTLE = [
     ("RLIMIT_AS", 2 * GB, "may have 2 GB of addresses (ulimit -v); expected at least 3"),
     ("RLIMIT_DATA", GB // 4, "may have 0.25 GB of memory (ulimit -d); expected at least 1"),
 ]
-
-
-def limited(name: str, most: int) -> Callable[[], None]:
-    kind = getattr(resource, name)
-    return lambda: resource.setrlimit(kind, (most, most))
 
 
 @pytest.mark.parametrize(("name", "most", "said"), TOO_LITTLE)

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import resource
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from commands import ROOT, command, contents, inputs_in
-
-
-def with_at_most(size: int):
-    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+from commands import SCRIPTED, command, contents, inputs_in
+from permissions import limited
 
 
 def tried(tmp_path: Path, size: int, warm: bool, *more: str) -> int:
@@ -28,7 +23,7 @@ def tried(tmp_path: Path, size: int, warm: bool, *more: str) -> int:
         assert first.returncode == 0, first.stderr.decode()
     before = contents(tmp_path / "work")
     arguments = ["analyze", *options, *more, "--out", "out"]
-    done = command(arguments, tmp_path / "work", before=with_at_most(size), **around)
+    done = command(arguments, tmp_path / "work", before=limited("RLIMIT_FSIZE", size), **around)
     assert done.returncode in (0, 2), done.stderr.decode()
     if done.returncode == 2:
         said = done.stderr.decode()
@@ -64,7 +59,7 @@ def test_a_disk_of_any_size(tmp_path: Path) -> None:
     script = str(Path(__file__).with_name("small_disk.py"))
     done = subprocess.run(
         ["unshare", "-m", sys.executable, script, str(tmp_path / "x"), *sizes],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])},
+        env=SCRIPTED,
         capture_output=True,
         text=True,
     )

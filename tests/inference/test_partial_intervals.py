@@ -6,11 +6,11 @@ import explicit
 import numpy as np
 import pandas as pd
 import pytest
+from inputs import three_layers
 from scipy.stats import rankdata, spearmanr
 from test_bootstrap import layer_pairs
 
 from mlem_core.analysis.run import run
-from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.cli.commands import main
 from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.inference.explanation import explain, with_intervals, with_transfer
@@ -133,22 +133,7 @@ def test_an_estimator_that_is_not_fitted_anew_keeps_its_weights(case):
 @pytest.fixture(scope="module")
 def analysis(tmp_path_factory):
     folder = tmp_path_factory.mktemp("partial")
-    rng, n = np.random.default_rng(0), 120
-    table = pd.DataFrame(
-        {
-            "sentence": [f"word {i} of {i}" for i in range(n)],
-            "colour": rng.choice(["red", "blue"], n),
-            "size": rng.integers(0, 5, n),
-        }
-    )
-    table.to_csv(folder / "s.csv", index=False)
-    shared = np.column_stack((4.0 * (table["colour"] == "red"), 0.5 * table["size"]))
-    layers = {f"layer_{k:02d}": shared + rng.standard_normal((n, 2)) for k in range(2)}
-    layers["layer_02"] = rng.standard_normal((n, 3))
-    np.savez(folder / "m.npz", **layers)
-    spec = AnalysisSpec(
-        stimuli=str(folder / "s.csv"), representations=(("m", str(folder / "m.npz")),)
-    )
+    spec, _ = three_layers(folder)
     store = Store(folder / "cache")
     return run(spec, store), store
 
