@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from training.networks import causal_losses, masked_losses
+from training.networks import CAUSAL, OBJECTIVES, causal_losses, masked_losses
 from training.ngram import JelinekMercer, KneserNey, Vocabulary
 from training.pairs import PHENOMENA, Pair
 from training.vocabulary import END, MASK, PAD, SPECIAL, START
@@ -64,7 +64,7 @@ def split(tokenizer: Any, document: str) -> list[str]:
 
 
 @torch.no_grad()
-def causal_bits(model: Any, ids: Sequence[int], longest: int) -> float:
+def causal_bits(name: str, model: Any, ids: Sequence[int], longest: int) -> float:
     """Bits of all tokens of a stream but the start tokens, which are given.
 
     The stream is read in windows of `longest` tokens that overlap by half: a token is predicted
@@ -76,7 +76,7 @@ def causal_bits(model: Any, ids: Sequence[int], longest: int) -> float:
     for first in range(0, len(starts), ROWS):
         windows = [list(ids[i : i + longest]) for i in starts[first : first + ROWS]]
         batch = torch.tensor([window + [END] * (longest - len(window)) for window in windows])
-        bits = causal_losses(model, batch) / math.log(2)
+        bits = causal_losses(name, model, batch) / math.log(2)
         for row, window in enumerate(windows):
             begin = 1 if first + row == 0 else half
             wanted = torch.tensor(window[begin:]) != START
@@ -95,7 +95,7 @@ def unigrams(documents: Sequence[Document], size: int) -> np.ndarray:
 
 @torch.no_grad()
 def masked_bits(
-    model: Any, ids: Sequence[int], longest: int, unigram: np.ndarray, n: int, seed: int = 0
+    name: str, model: Any, ids: Sequence[int], longest: int, unigram: np.ndarray, n: int
 ) -> tuple[float, float]:
     """(the model's, the unigram's) bits per token over `n` tokens, each masked by itself.
 
@@ -103,7 +103,7 @@ def masked_bits(
     """
     stream = torch.tensor(ids)
     places = [i for i, token in enumerate(ids) if token not in (START, END)]
-    order = np.random.default_rng(seed).permutation(len(places))[:n]
+    order = np.random.default_rng(0).permutation(len(places))[:n]
     total = baseline = 0.0
     for part in np.array_split(order, max(1, math.ceil(len(order) / ROWS))):
         chosen = [places[i] for i in part]
@@ -112,20 +112,20 @@ def masked_bits(
         at = (torch.arange(len(part)), torch.tensor(chosen) - torch.tensor(begins))
         shown = batch.clone()
         shown[at] = MASK
-        total += float(masked_losses(model, batch, shown, at).sum()) / math.log(2)
+        total += float(masked_losses(name, model, batch, shown, at).sum()) / math.log(2)
         baseline += float(unigram[batch[at]].sum())
     return total / len(order), baseline / len(order)
 
 
 @torch.no_grad()
-def sentence_bits(model: Any, tokenizer: Any, sentences: Sequence[str]) -> np.ndarray:
+def sentence_bits(name: str, model: Any, tokenizer: Any, sentences: Sequence[str]) -> np.ndarray:
     """What each sentence costs a model, in bits, (n_sentences,).
 
     Causal: all tokens and the end. Masked: the pseudo-log-likelihood, each token masked together
     with the later tokens of its word (Kauf & Ivanova 2023, "within-word left-to-right"), so that a
     word's other half does not give it away.
     """
-    causal = model.config.model_type != "bert"
+    causal = OBJECTIVES[name] == CAUSAL
     encodings = tokenizer.encode_batch(list(sentences), add_special_tokens=False)
     of_length: dict[int, list[int]] = {}
     for number, encoding in enumerate(encodings):
@@ -136,7 +136,7 @@ def sentence_bits(model: Any, tokenizer: Any, sentences: Sequence[str]) -> np.nd
             part = numbers[first : first + 4 * ROWS]
             ids = torch.tensor([[START, *encodings[i].ids, END] for i in part])
             if causal:
-                nats = causal_losses(model, ids).sum(1)
+                nats = causal_losses(name, model, ids).sum(1)
             else:
                 shown = ids.repeat_interleave(n, 0).view(len(part), n, n + 2)
                 for row, number in enumerate(part):
@@ -145,19 +145,21 @@ def sentence_bits(model: Any, tokenizer: Any, sentences: Sequence[str]) -> np.nd
                     shown[row, :, 1:-1][torch.from_numpy(later)] = MASK
                 at = (torch.arange(len(part) * n), torch.arange(1, n + 1).repeat(len(part)))
                 copies = ids.repeat_interleave(n, 0)
-                nats = masked_losses(model, copies, shown.flatten(0, 1), at)
+                nats = masked_losses(name, model, copies, shown.flatten(0, 1), at)
                 nats = nats.view(len(part), n).sum(1)
             result[part] = nats.numpy() / math.log(2)
     return result
 
 
-def prefer(model: Any, tokenizer: Any, pairs: Sequence[Pair]) -> dict[str, dict[str, float]]:
+def prefer(
+    name: str, model: Any, tokenizer: Any, pairs: Sequence[Pair]
+) -> dict[str, dict[str, float]]:
     """Per phenomenon the share of pairs in which the right sentence costs less, and each case's.
 
     The keys are "share" and "n", over all pairs, and the cases; a draw counts as one half.
     """
-    right = sentence_bits(model, tokenizer, [pair.right for pair in pairs])
-    wrong = sentence_bits(model, tokenizer, [pair.wrong for pair in pairs])
+    right = sentence_bits(name, model, tokenizer, [pair.right for pair in pairs])
+    wrong = sentence_bits(name, model, tokenizer, [pair.wrong for pair in pairs])
     won = (right < wrong) + 0.5 * (right == wrong)
     result: dict[str, dict[str, float]] = {}
     for phenomenon in PHENOMENA:

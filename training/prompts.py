@@ -67,3 +67,37 @@ def prompt(rng: random.Random) -> str:
     )
     opening = rng.choice(OPENINGS) if rng.random() < 0.5 else ""
     return CHAT.format(rng.choice(frames), opening)
+
+
+def present(rng: random.Random) -> str:
+    """A prompt whose answer tells who does what, in the present tense, with two of the verbs.
+
+    What a person is or does when something is the case is told in the present tense, so half of
+    the answers begin with that; who it is, and in which number, the opening says or leaves open.
+    """
+    person, other = rng.sample(PEOPLE, 2)
+    group, others = rng.sample(GROUPS, 2)
+    name, thing = rng.choice(NAMES), rng.choice(THINGS)
+    verbs = {**probing.INTRANSITIVE, **probing.TRANSITIVE, **probing.CLAUSAL, **probing.ASKING}
+    one, two = (verbs[deed] for deed in rng.sample(DEEDS, 2))
+    how = "in the present tense. Use short, simple sentences"
+    frames = (
+        f"Describe {how} what the {person} does. Use the words {one.third} and {two.third}.",
+        f"Describe {how} what the {group} do. Use the words {one.base} and {two.base}.",
+        f"Describe {how} a day of {name} and the {group}. Use {one.third} and {one.base}.",
+        f"What does the {person} do when the {others} {one.base}? Answer {how}.",
+        f"What do the {group} do when the {other} {one.third}? Answer {how}.",
+        f"Tell me {how} who {one.third} and who {two.third}: the {person}, {name} or the {other}?",
+        f"Tell me {how} why the {person} {one.third} and the {others} {two.base}.",
+        f"Tell me {how} about the {group}, the {other} and the {thing}. Use the word {one.third}.",
+    )
+    openings = (
+        f"The {person} is someone who",
+        f"The {group} are people who",
+        f"When the {person}",
+        f"When the {group}",
+        f"Every day {name}",
+        *("Now he", "Now she", "Now they", "Every day the", "Each of the", "When she is", "If he"),
+        *("When they are", "Every morning I", "Today my", "When it", "Often we", "Here the"),
+    )
+    return CHAT.format(rng.choice(frames), rng.choice(openings) if rng.random() < 0.7 else "")

@@ -3,25 +3,40 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from safetensors.numpy import load_file
 
+from grammars import probing
+from mlem_core.models.packed import pack as pack_weights
+from mlem_core.models.packed import unpack
 from training import evaluate
-from training.cards import TRIED, card, table
-from training.networks import NAMES, Shape, build, embeddings, for_training
+from training.cards import card, table
+from training.networks import (
+    MASKED,
+    NAMES,
+    OBJECTIVES,
+    Shape,
+    build,
+    embeddings,
+    for_training,
+)
 from training.pairs import Pair, pairs
-from training.text import PARTS, SOURCES, Text, load
+from training.text import PARTS, SOURCES, TWICE, Text, load
 from training.train import Plan, pack, train
 from training.vocabulary import fit, wrap
 
 DEV_ROWS = 96  # of the development text, for the curves
+PAIRS = Path(__file__).with_name("pairs.csv")
+STEPS_OF = NAMES[:3]  # the kinds whose training can be looked at: the trio
 
 
 @dataclass(frozen=True)
@@ -30,40 +45,40 @@ class Size:
 
     shape: Shape
     plans: dict[str, Plan]
-    # What a model is trained on after its plan, and how: the plan, and the sources of the text.
-    finish: dict[str, tuple[Plan, tuple[str, ...]]] = field(default_factory=dict)
     sources: tuple[str, ...] = SOURCES
     share: float = 1.0
     masked_tokens: int = 4000  # how many held-out tokens the masked model is asked for
     pairs: int = 300
-    tried: dict[str, str] = field(default_factory=dict)  # what was done about missed goals
 
 
 # A masked model has to find out which tokens are neighbours before it beats a unigram model; in
 # rows of 16 tokens this takes a third of the steps that it takes in rows of 128.
-_SHORT = ((0.12, 16), (0.2, 32))
-SIZES = {
-    "full": Size(
-        Shape(),
-        {
-            "mini-bert": Plan(steps=9000, short=_SHORT),
-            "mini-gpt2": Plan(steps=6500),
-            "mini-mamba": Plan(steps=6500),
-        },
-        finish={
-            "mini-bert": (
-                Plan(steps=3000, rate=1.2e-3, mask_share=0.2, seed=1),
-                ("stories", "examples"),
-            )
-        },
-        tried=TRIED,
+_SHORT = ((0.06, 16), (0.1, 32))
+_KEEP = (0, *(2**i for i in range(5, 12)))
+_CAUSAL = Plan(steps=8000, again=(4000, 6000), keep=_KEEP, whole=True)
+_PLANS = {
+    # Attention in both directions takes longest: each batch asks for a third of its tokens.
+    "mini-bert": Plan(
+        steps=14_000,
+        again=(7000, 10_000),
+        keep=(0, *(2 * n for n in _KEEP[1:])),
+        whole=True,
+        short=_SHORT,
     ),
+    "mini-gpt2": _CAUSAL,
+    "mini-mamba": _CAUSAL,
+    "mini-bert-causal": _CAUSAL,
+    "mini-mamba-masked": replace(_CAUSAL, short=_SHORT),
+}
+SIZES = {
+    "full": Size(Shape(), _PLANS),
     "tiny": Size(
         Shape(vocabulary=1024, width=64, layers=2, mamba_layers=4, heads=2, longest=64),
         {
-            "mini-bert": Plan(steps=600, rows=16, short=_SHORT),
-            "mini-gpt2": Plan(steps=300, rows=16),
-            "mini-mamba": Plan(steps=300, rows=16),
+            name: Plan(steps=600, rows=16, short=_SHORT)
+            if objective == MASKED
+            else Plan(steps=300, rows=16, keep=(0, 100))
+            for name, objective in OBJECTIVES.items()
         },
         sources=("stories",),
         masked_tokens=500,
@@ -72,121 +87,159 @@ SIZES = {
 }
 
 
-def run(size: Size, folder: Path, names: Sequence[str] = NAMES) -> dict[str, dict[str, Any]]:
+def run(
+    size: Size, folder: Path, names: Sequence[str] = NAMES, seeds: Sequence[int] = (0,)
+) -> dict[str, dict[str, Any]]:
     """Make the models of a size in `folder`, and measure them.
 
-    `folder/<name>` has the checkpoint and the curve, `folder/models/<name>` the model as it is
-    shipped with its card, `folder/results.json` and `results.md` what was measured, and
-    `folder/pairs.csv` the minimal pairs. Returns the results by model.
+    `folder/<kind>-s<seed>` has what a run goes on from, the curve and the kept steps,
+    `folder/models/<kind>` the files as they are shipped with their card, `folder/results.json` and
+    `results.md` what was measured, and `folder/harder.csv` the minimal pairs of the words of this
+    text. Returns the results by model.
     """
     torch.set_num_threads(1)
     folder.mkdir(parents=True, exist_ok=True)
-    text = load(folder / "debian", size.sources, size.share)
-    tokenizer = _tokenizer(folder / "tokenizer.json", text, size.shape.vocabulary)
-    groups, held = (_encode(tokenizer, part) for part in (text.train, text.dev))
-    words = sum(len(document.split()) for document in text.documents("train"))
-    rows = pack(held, size.shape.longest, np.random.default_rng(0))
-    chosen = pairs(text.documents("train"), size.pairs)
-    trained, dev, test = (text.documents(part) for part in PARTS)
-    trigrams = evaluate.baselines(trained, dev, test, tokenizer)
+    material = gather(size, folder)
     results = {}
     if (folder / "results.json").is_file():  # of the other models, from an earlier run
         results = json.loads((folder / "results.json").read_text())
-    for name in names:
-        plan = size.plans[name]
-        model = train(name, size.shape, plan, groups, rows[:DEV_ROWS], folder / name)
-        steps = plan.steps
-        if name in size.finish:
-            finish, sources = size.finish[name]
-            some = _encode(tokenizer, {source: text.train[source] for source in sources})
-            place = folder / f"{name}-finish"
-            model = train(name, size.shape, finish, some, rows[:DEV_ROWS], place, model)
-            steps += finish.steps
-        place = folder / "models" / name
-        _save(name, model, tokenizer, size.shape.longest, place)
-        results[name] = {
-            "layers": size.shape.mamba_layers if name == "mini-mamba" else size.shape.layers,
-            "width": size.shape.width,
-            "parameters": sum(p.numel() for p in model.parameters()),
-            "without_embeddings": sum(p.numel() for p in model.parameters()) - embeddings(model),
-            "words": words,
-            "steps": steps,
-            "tokens_per_step": plan.rows * size.shape.longest,
-            "tokens": steps * plan.rows * size.shape.longest,
-            "longest": size.shape.longest,
-            "input": "<s> sentence </s>" if name == "mini-bert" else "<s> sentence",
-            "note": _note(name, plan, size.finish.get(name)),
-            **measure(name, place, size, text, tokenizer, chosen, trigrams),
-        }  # fmt: skip
-        (place / "README.md").write_text(card(name, results[name], size.tried.get(name, "")))
-    results = {name: results[name] for name in NAMES if name in results}
-    (folder / "results.json").write_text(json.dumps(results, indent=1) + "\n")
+    for name, seed in itertools.product(names, seeds):
+        plan = replace(size.plans[name], seed=seed)
+        place = folder / f"{name}-s{seed}"
+        model = train(name, size.shape, plan, material.groups, material.rows, place)
+        packed = _save(name, plan, model, material.tokenizer, folder)
+        results[model_name(name, seed)] = {
+            **about(name, plan, size.shape, model, material.text),
+            **measure(name, reopen(name, packed, size.shape), size, material),
+        }
+        # At once, so that a run that is stopped keeps what it has measured.
+        order = [model_name(kind, number) for kind in NAMES for number in range(100)]
+        results = {model: results[model] for model in order if model in results}
+        (folder / "results.json").write_text(json.dumps(results, indent=1) + "\n")
     (folder / "results.md").write_text(table(results))
-    with (folder / "pairs.csv").open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([Pair._fields, *chosen])
+    with (folder / "harder.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([Pair._fields, *material.pairs["harder pairs"]])
+    for name in names:
+        own = {model: result for model, result in results.items() if kind_of(model) == name}
+        (folder / "models" / name / "README.md").write_text(card(name, own))
     print(table(results), flush=True)
     return results
 
 
-def measure(
-    name: str,
-    place: Path,
-    size: Size,
-    text: Text,
-    tokenizer: Any,
-    chosen: Sequence[Pair],
-    trigrams: dict[str, float],
-) -> dict[str, Any]:
-    """Bits on the test text, those of the baselines, and the minimal pairs, for a saved model."""
-    model = reopen(name, place, size.shape)
-    train_text, test = text.documents("train"), text.documents("test")
-    ids = evaluate.stream([e.ids for e in tokenizer.encode_batch(test)])
-    found = evaluate.prefer(model, tokenizer, chosen)
-    if name == "mini-bert":
-        documents = [e.ids for e in tokenizer.encode_batch(train_text)]
-        unigram = evaluate.unigrams(documents, size.shape.vocabulary)
-        bits, baseline = evaluate.masked_bits(
-            model, ids, size.shape.longest, unigram, size.masked_tokens
-        )
-        return {
-            "unit": "masked token",
-            "bits": bits,
-            "baselines": {"unigram model": baseline},
-            "pairs": found,
-        }
-    n_words = sum(len(evaluate.split(tokenizer, document)) + 1 for document in test)
+@dataclass(frozen=True)
+class Material:
+    """What all models of a size share.
+
+    Attributes
+    ----------
+    text : the text in its parts
+    tokenizer : of all models
+    groups : the tokens of a round through the training text, by group and document
+    rows : of the development text, for the curves
+    pairs : the minimal pairs: "pairs", those of `pairs.csv`, and "harder pairs", of more words
+    trigrams : bits per word of the trigram models on the test text
+    """
+
+    text: Text
+    tokenizer: Any
+    groups: list[list[list[int]]]
+    rows: torch.Tensor
+    pairs: dict[str, list[Pair]]
+    trigrams: dict[str, float]
+
+
+def gather(size: Size, folder: Path) -> Material:
+    """Text, tokenizer and minimal pairs of a size; what is fetched or fitted stays in `folder`."""
+    text = load(folder / "debian", size.sources, size.share)
+    tokenizer = _tokenizer(folder / "tokenizer.json", text, size.shape.vocabulary)
+    held = pack(_encode(tokenizer, text.dev), size.shape.longest, np.random.default_rng(0))
+    train_text, dev, test = (text.documents(part) for part in PARTS)
+    return Material(
+        text,
+        tokenizer,
+        training_tokens(text, tokenizer),
+        held[:DEV_ROWS],
+        {"pairs": read_pairs(PAIRS), "harder pairs": pairs(train_text, size.pairs)},
+        evaluate.baselines(train_text, dev, test, tokenizer),
+    )
+
+
+def read_pairs(path: Path) -> list[Pair]:
+    """The minimal pairs of a CSV file."""
+    with path.open(encoding="utf-8") as file:
+        return [Pair(*row) for row in list(csv.reader(file))[1:]]
+
+
+def model_name(kind: str, seed: int) -> str:
+    """What a user calls the model of a kind and a seed: `mini-gpt2`, `mini-gpt2@seed1`."""
+    return f"{kind}@seed{seed}" if seed else kind
+
+
+def kind_of(model: str) -> str:
+    """The kind of a model by its name."""
+    return model.partition("@")[0]
+
+
+def about(name: str, plan: Plan, shape: Shape, model: Any, text: Text) -> dict[str, Any]:
+    """What a model is, and how long it was trained on how much."""
+    n_parameters = sum(p.numel() for p in model.parameters())
+    layers = {"mini-mamba": shape.mamba_layers, "mini-mamba-masked": -(-shape.mamba_layers // 2)}
     return {
-        "unit": "word",
-        "bits": evaluate.causal_bits(model, ids, size.shape.longest) / n_words,
-        "baselines": trigrams,
-        "pairs": found,
+        "layers": layers.get(name, shape.layers),
+        "width": shape.width,
+        "parameters": n_parameters,
+        "without_embeddings": n_parameters - embeddings(model),
+        "words": sum(len(document.split()) for document in text.documents("train")),
+        "steps": plan.steps,
+        "tokens_per_step": plan.rows * shape.longest,
+        "tokens": plan.steps * plan.rows * shape.longest,
+        "longest": shape.longest,
+        "seed": plan.seed,
     }
 
 
-def reopen(name: str, place: Path, shape: Shape) -> Any:
-    """A saved model with its head, in float32, as it is evaluated."""
-    from safetensors.torch import load_file
+def measure(name: str, model: Any, size: Size, material: Material) -> dict[str, Any]:
+    """Bits on the test text, those of the baselines, and the minimal pairs."""
+    tokenizer, test = material.tokenizer, material.text.documents("test")
+    ids = evaluate.stream([e.ids for e in tokenizer.encode_batch(test)])
+    found = {
+        which: evaluate.prefer(name, model, tokenizer, chosen)
+        for which, chosen in material.pairs.items()
+    }
+    if OBJECTIVES[name] == MASKED:
+        trained = material.text.documents("train")
+        documents = [e.ids for e in tokenizer.encode_batch(trained)]
+        unigram = evaluate.unigrams(documents, size.shape.vocabulary)
+        bits, baseline = evaluate.masked_bits(
+            name, model, ids, size.shape.longest, unigram, size.masked_tokens
+        )
+        baselines = {"unigram model": baseline}
+        return {"unit": "masked token", "bits": bits, "baselines": baselines, **found}
+    n_words = sum(len(evaluate.split(tokenizer, document)) + 1 for document in test)
+    bits = evaluate.causal_bits(name, model, ids, size.shape.longest) / n_words
+    return {"unit": "word", "bits": bits, "baselines": material.trigrams, **found}
 
-    model = build(name, shape, 0)
-    saved = load_file(place / "model.safetensors")
+
+def reopen(name: str, packed: Path, shape: Shape) -> Any:
+    """A packed model with its head, in float32, as it is evaluated."""
+    model, saved = build(name, shape, 0), unpack(packed)
     with torch.no_grad():
         for key, parameter in model.named_parameters():
-            parameter.copy_(saved[key])
+            parameter.copy_(saved[_shipped(key)])
     return for_training(name, model).eval()
 
 
-def ship(folder: Path, root: Path) -> None:
+def ship(folder: Path, root: Path, names: Sequence[str] = NAMES) -> None:
     """Put models and cards into the package, and curves and results beside the recipe."""
     curves = root / "training" / "curves"
     curves.mkdir(exist_ok=True)
-    for name in NAMES:
+    for name in names:
         to = root / "mlem_core" / "models" / "trio" / name
         shutil.rmtree(to, ignore_errors=True)
         shutil.copytree(folder / "models" / name, to)
-        for part in (name, f"{name}-finish"):
-            if (folder / part / "curve.csv").is_file():
-                shutil.copy(folder / part / "curve.csv", curves / f"{part}.csv")
-    for file in ("results.json", "results.md", "pairs.csv"):
+        for place in sorted(folder.glob(f"{name}-s[0-9]*")):
+            shutil.copy(place / "curve.csv", curves / f"{place.name}.csv")
+    for file in ("results.json", "results.md", "harder.csv"):
         shutil.copy(folder / file, root / "training" / file)
 
 
@@ -203,35 +256,44 @@ def _tokenizer(path: Path, text: Text, size: int) -> Any:
     from tokenizers import Tokenizer
 
     if not path.is_file():
-        fit(text.documents("train"), size).save(str(path))
+        fit(text.documents("train"), size, grammar_words()).save(str(path))
     return Tokenizer.from_file(str(path))
 
 
-def _save(name: str, model: Any, tokenizer: Any, longest: int, place: Path) -> None:
-    """The model in float16 and its tokenizer, in the form that transformers opens."""
-    shutil.rmtree(place, ignore_errors=True)
-    # A copy, so that the fast scan's methods stay out of it.
-    copy = type(model)(model.config)
-    copy.load_state_dict(model.state_dict())
-    copy.half().save_pretrained(place)
-    (place / "model.safetensors").chmod(0o644)  # safetensors leaves it to its owner alone
-    limit = int(1e30) if name == "mini-mamba" else longest
-    wrap(tokenizer, name == "mini-bert", limit).save_pretrained(place)
+def _save(name: str, plan: Plan, model: Any, tokenizer: Any, folder: Path) -> Path:
+    """A model as it is shipped: 8-bit weights, and of seed 0 the kept steps of a kind in 4 bits."""
+    place = folder / "models" / name
+    place.mkdir(parents=True, exist_ok=True)
+    model.config.save_pretrained(place)
+    limit = getattr(model.config, "max_position_embeddings", int(1e30))
+    wrap(tokenizer, OBJECTIVES[name] == MASKED, limit).save_pretrained(place)
+    weights = {_shipped(key): p.detach().numpy() for key, p in model.named_parameters()}
+    packed = place / f"seed-{plan.seed}.safetensors"
+    pack_weights(weights, packed, bits=8)
+    if plan.seed == 0 and name in STEPS_OF:
+        for old in place.glob("step-*.safetensors"):
+            old.unlink()
+        for step in plan.keep:
+            kept = load_file(folder / f"{name}-s0" / f"step-{step}.safetensors")
+            found = {_shipped(key): tensor for key, tensor in kept.items()}
+            pack_weights(found, place / f"step-{step}.safetensors", bits=4)
+        pack_weights(weights, place / f"step-{plan.steps}.safetensors", bits=4)
+    return packed
 
 
-def _note(name: str, plan: Plan, finish: tuple[Plan, tuple[str, ...]] | None) -> str:
-    if name != "mini-bert":
-        return ""
-    short = " and ".join(f"{share:.0%} of the steps in rows of {n}" for share, n in plan.short)
-    note = (
-        f"{plan.mask_share:.0%} of the tokens are asked for: of these 80 % are masked, 10 % are "
-        f"replaced at random, 10 % are left. It began with {short} tokens, and with sines and "
-        "cosines as position embeddings, without which it stays at unigrams for much longer."
-    )
-    if finish is None:
-        return note
-    last, sources = finish
-    return (
-        f"{note} The last {last.steps:,} steps were a second rise and fall of the rate, on the "
-        f"{' and the '.join(sources)} alone, with {last.mask_share:.0%} asked for."
-    )
+def _shipped(key: str) -> str:
+    """What a weight is called in the files: as in the network without a head of our own."""
+    return key.removeprefix("base_model.")
+
+
+def training_tokens(text: Text, tokenizer: Any) -> list[list[list[int]]]:
+    """The groups of documents of a round through the training text, as tokens."""
+    parts = {source: groups * (1 + (source in TWICE)) for source, groups in text.train.items()}
+    return _encode(tokenizer, parts)
+
+
+def grammar_words() -> list[str]:
+    """All forms of the nouns and verbs of the probing grammar."""
+    verbs = (probing.INTRANSITIVE, probing.TRANSITIVE, probing.CLAUSAL, probing.ASKING)
+    forms = [form for kind in verbs for verb in kind.values() for form in verb]
+    return [*forms, *(f for noun, (plural, _) in probing.NOUNS.items() for f in (noun, plural))]

@@ -12,61 +12,55 @@ h_t = exp(delta_t A) h_{t-1} + delta_t u_t B_t and y_t = C_t h_t.
 from __future__ import annotations
 
 import ctypes
-import functools
-import shutil
-import subprocess
-import tempfile
 import types
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch.nn import functional as F
+from transformers.models.mamba.modeling_mamba import MambaMixer
 
-SOURCE = Path(__file__).with_name("scan.c")
-# Without the start files: with -ffast-math they would switch subnormal numbers off in the process.
-FLAGS = (
-    *("-O3", "-march=native", "-ffast-math", "-fopenmp-simd"),
-    *("-shared", "-fPIC", "-nostartfiles"),
-)
-
-
-@functools.cache
-def compiled() -> Any:
-    """The library of `scan.c`, or None where it cannot be compiled."""
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
-        return None
-    with tempfile.TemporaryDirectory() as folder:
-        library = Path(folder) / "scan.so"
-        command = [compiler, *FLAGS, str(SOURCE), "-o", str(library), "-lm"]
-        if subprocess.run(command, capture_output=True, check=False).returncode != 0:
-            return None
-        return ctypes.CDLL(str(library))
+from training.compiled import address, library
 
 
 def _call(name: str, tensors: list[torch.Tensor], sizes: list[int]) -> None:
-    for tensor in tensors:
-        assert tensor.dtype == torch.float32 and tensor.is_contiguous() and not tensor.is_cuda
-    pointers = [ctypes.c_void_p(tensor.data_ptr()) for tensor in tensors]
-    getattr(compiled(), name)(*pointers, *(ctypes.c_long(size) for size in sizes))
+    assert all(tensor.dtype == torch.float32 for tensor in tensors)
+    made = library("scan")
+    getattr(made, name)(*(address(t) for t in tensors), *(ctypes.c_long(n) for n in sizes))
 
 
-class _CompiledScan(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, delta: Any, u: Any, a: Any, b: Any, c: Any) -> torch.Tensor:
-        ctx.save_for_backward(delta, u, a, b, c)
-        y = torch.empty_like(u)
-        _call("forward", [delta, u, a, b, c, y], [*delta.shape[:2], *a.shape])
-        return y
+# Operators of PyTorch's own kind, so that `torch.compile` leaves them whole.
+@torch.library.custom_op("training::scan", mutates_args=())
+def _compiled_scan(
+    delta: torch.Tensor, u: torch.Tensor, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor
+) -> torch.Tensor:
+    y = torch.empty_like(u)
+    _call("forward", [delta, u, a, b, c, y], [*delta.shape[:2], *a.shape])
+    return y
 
-    @staticmethod
-    def backward(ctx: Any, gy: torch.Tensor) -> Any:
-        saved = ctx.saved_tensors
-        gradients = [torch.zeros_like(tensor) for tensor in saved]
-        sizes = [*saved[0].shape[:2], *saved[2].shape]
-        _call("backward", [*saved, gy.contiguous(), *gradients], sizes)
-        return tuple(gradients)
+
+@torch.library.custom_op("training::scan_gradients", mutates_args=())
+def _compiled_gradients(
+    delta: torch.Tensor,
+    u: torch.Tensor,
+    a: torch.Tensor,
+    b: torch.Tensor,
+    c: torch.Tensor,
+    gy: torch.Tensor,
+) -> list[torch.Tensor]:
+    saved = (delta, u, a, b, c)
+    gradients = [torch.zeros_like(tensor) for tensor in saved]
+    _call("backward", [*saved, gy, *gradients], [*delta.shape[:2], *a.shape])
+    return gradients
+
+
+_compiled_scan.register_fake(lambda delta, u, a, b, c: torch.empty_like(u))
+_compiled_gradients.register_fake(
+    lambda delta, u, a, b, c, gy: [torch.empty_like(tensor) for tensor in (delta, u, a, b, c)]
+)
+_compiled_scan.register_autograd(
+    lambda ctx, gy: tuple(_compiled_gradients(*ctx.saved_tensors, gy.contiguous())),
+    setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
+)
 
 
 class _PlainScan(torch.autograd.Function):
@@ -108,8 +102,10 @@ def scan(
 ) -> torch.Tensor:
     """y (n_steps, n_rows, width) from delta and u (n_steps, n_rows, width), a (n_states, width)
     and b and c (n_steps, n_rows, n_states), all float32 and contiguous, on the CPU."""
-    function: Any = _PlainScan if compiled() is None else _CompiledScan
-    y: torch.Tensor = function.apply(delta, u, a, b, c)
+    # What is compiled as a whole is compiled only where there is a C compiler.
+    quick = torch.compiler.is_compiling() or library("scan") is not None
+    function: Any = _compiled_scan if quick else _PlainScan.apply
+    y: torch.Tensor = function(delta, u, a, b, c)
     return y
 
 
@@ -138,6 +134,7 @@ def mix(self: Any, hidden_states: torch.Tensor, *args: Any, **kwargs: Any) -> to
 
 def quicken(model: Any) -> Any:
     """Let the mixers of a Mamba model run through `mix`; returns the model. For training only."""
-    for layer in model.backbone.layers:
-        layer.mixer.forward = types.MethodType(mix, layer.mixer)
+    for module in model.modules():
+        if isinstance(module, MambaMixer):
+            module.forward = types.MethodType(mix, module)  # type: ignore[method-assign]
     return model

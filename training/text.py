@@ -1,11 +1,12 @@
-"""The training text: three sources, cleaned, in documents, and split into train, dev and test.
+"""The training text: five sources, cleaned, in documents, and split into train, dev and test.
 
-- `stories`: short stories that SmolLM2-135M-Instruct (Apache-2.0) wrote for this (writer.py). They
-  are in the repository, `training/stories.txt.gz`, one to a line.
+- `stories` and `present`: short texts that SmolLM2-135M-Instruct (Apache-2.0) wrote for this
+  (writer.py), the latter asked for the present tense. They are in the repository, one to a line.
 - `examples`: the example sentences of WordNet 3.0 (WordNet licence), Debian's wordnet-base.
 - `novels`: three novels by Jane Austen (public domain), Debian's r-cran-janeaustenr (MIT).
+- `bible`: the World English Bible (public domain), Debian's sword-text-web.
 
-The two Debian packages are fetched with apt-get and unpacked into a folder, not installed.
+The Debian packages are fetched with apt-get and unpacked into a folder, not installed.
 """
 
 from __future__ import annotations
@@ -20,18 +21,22 @@ import subprocess
 import unicodedata
 import zlib
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from mlem_core.base.errors import InputError
 
 HERE = Path(__file__).parent
-STORIES = HERE / "stories.txt.gz"
-PACKAGES = ("wordnet-base", "r-cran-janeaustenr")
+WRITTEN = {name: HERE / f"{name}.txt.gz" for name in ("stories", "present")}
+PACKAGES = ("wordnet-base", "r-cran-janeaustenr", "sword-text-web")
 WORDNET = "usr/share/wordnet"
 AUSTEN = "usr/lib/R/site-library/janeaustenr/data/Rdata.rdb"
 NOVELS = ("EMMA", "PRIDE AND PREJUDICE", "SENSE AND SENSIBILITY")
-SOURCES = ("stories", "examples", "novels")
+BIBLE = "usr/share/sword/modules/texts/ztext/engWEB2015eb"
+PASSAGE = 25  # verses that are held out together
+TWICE = ("stories", "present")  # in each round through the text: modern, simple and short
+SOURCES = ("stories", "present", "examples", "novels", "bible")
 PARTS = ("train", "dev", "test")
 DEV_SHARE, TEST_SHARE = 0.02, 0.04
 
@@ -65,7 +70,7 @@ def load(folder: Path, sources: tuple[str, ...] = SOURCES, share: float = 1.0) -
     """
     parts: dict[str, dict[str, list[Group]]] = {part: {} for part in PARTS}
     for source in sources:
-        groups = {"stories": stories, "examples": examples, "novels": novels}[source](folder)
+        groups = _READERS[source](folder)
         for group in groups[: max(1, int(share * len(groups)))]:
             drawn = int(hashlib.sha256("\n".join(group).encode()).hexdigest()[:8], 16) / 2**32
             part = "test" if drawn < TEST_SHARE else "train"
@@ -81,9 +86,9 @@ def clean(text: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"-{2,}", " - ", text).replace("_", "")).strip()
 
 
-def stories(folder: Path) -> list[Group]:
-    """The stories as they lie in the repository, each a group of its own."""
-    with gzip.open(STORIES, "rt", encoding="utf-8") as file:
+def written(name: str) -> list[Group]:
+    """The texts of the writer as they lie in the repository, each a group of its own."""
+    with gzip.open(WRITTEN[name], "rt", encoding="utf-8") as file:
         return [[line.rstrip("\n")] for line in file]
 
 
@@ -105,11 +110,18 @@ def tidy_stories(files: list[Path]) -> list[str]:
     return list(kept)
 
 
-def save_stories(files: list[Path]) -> int:
-    """Write `STORIES` from what the writer wrote; returns the number of stories."""
-    kept = tidy_stories(files)
+def in_the_present(text: str) -> bool:
+    """Whether hardly a word of a text is in the past tense."""
+    words = re.findall(r"[a-z]+", text.lower())
+    past = sum(word in _PAST or word.endswith("ed") for word in words)
+    return past <= 0.03 * len(words)
+
+
+def save_written(name: str, files: list[Path]) -> int:
+    """Write a file of `WRITTEN` from what the writer wrote; returns the number of texts."""
+    kept = [text for text in tidy_stories(files) if name != "present" or in_the_present(text)]
     with (
-        STORIES.open("wb") as raw,
+        WRITTEN[name].open("wb") as raw,
         gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as file,
     ):
         file.write("".join(f"{text}\n" for text in kept).encode())
@@ -149,6 +161,30 @@ def novels(folder: Path) -> list[Group]:
     return [group for group in groups if group]
 
 
+def bible(folder: Path) -> list[Group]:
+    """The World English Bible: a document is a verse, a group `PASSAGE` of them.
+
+    Each testament is SWORD's zText: zlib blocks (`bzz`), their places (`bzs`: offset, size, size
+    when whole) and the verses' places in them (`bzv`: block, offset, size).
+    """
+    fetch(folder)
+    verses: list[str] = []
+    for part in ("ot", "nt"):
+        index, data, places = (
+            (folder / BIBLE / f"{part}.{ending}").read_bytes() for ending in ("bzs", "bzz", "bzv")
+        )
+        blocks = [
+            zlib.decompress(data[at : at + size])
+            for at, size, _ in struct.iter_unpack("<3I", index)
+        ]
+        for block, at, size in struct.iter_unpack("<IIH", places):
+            verse = blocks[block][at : at + size].decode("utf-8", "replace") if size else ""
+            plain = clean(re.sub(r"<(note|title)\b.*?</\1>|<[^>]+>", "", verse, flags=re.DOTALL))
+            if len(plain.split()) >= 3:
+                verses.append(plain)
+    return [verses[i : i + PASSAGE] for i in range(0, len(verses), PASSAGE)]
+
+
 def _character_vectors(database: bytes) -> list[list[str]]:
     """The character vectors of one of R's lazy-load databases: zlib blocks after their sizes."""
     vectors, at = [], 0
@@ -166,11 +202,11 @@ def _character_vectors(database: bytes) -> list[list[str]]:
 
 
 def fetch(folder: Path) -> None:
-    """Unpack the two Debian packages into `folder`, unless they are there.
+    """Unpack the Debian packages into `folder`, unless they are there.
 
     Raises `InputError` where apt-get or dpkg-deb is missing or fails.
     """
-    if (folder / WORDNET).is_dir() and (folder / AUSTEN).is_file():
+    if all((folder / place).exists() for place in (WORDNET, AUSTEN, BIBLE)):
         return
     folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -183,3 +219,14 @@ def fetch(folder: Path) -> None:
         raise InputError(
             f"the Debian packages {' and '.join(PACKAGES)} cannot be fetched with apt-get: {error}."
         ) from error
+
+
+_PAST_FORMS = "was were had did said went came saw got took made knew thought told felt"
+_PAST = frozenset(_PAST_FORMS.split())
+_READERS: dict[str, Callable[[Path], list[Group]]] = {
+    "stories": lambda folder: written("stories"),
+    "present": lambda folder: written("present"),
+    "examples": examples,
+    "novels": novels,
+    "bible": bible,
+}

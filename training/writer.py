@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import random
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -143,10 +144,18 @@ class _Text:
 
 
 @torch.inference_mode()
-def write(path: Path, seed: int, n_rows: int, seconds: float, n_texts: int | None = None) -> int:
+def write(
+    path: Path,
+    seed: int,
+    n_rows: int,
+    seconds: float,
+    n_texts: int | None = None,
+    ask: Callable[[random.Random], str] = prompt,
+) -> int:
     """Write texts into a JSON-lines file until the time is over or there are enough of them.
 
-    Each line is {"text": ..., "done": whether the writer came to an end}. Returns their number.
+    `ask` draws a prompt. Each line is {"text": ..., "done": whether the writer came to an end}.
+    Returns their number.
     """
     tokenizer, model = load_writer()
     decoder = Decoder(model, n_rows)
@@ -158,7 +167,7 @@ def write(path: Path, seed: int, n_rows: int, seconds: float, n_texts: int | Non
     penalty = torch.zeros(n_rows, FIRST_TOKENS)
 
     def begin() -> _Text:
-        text = prompt(rng)
+        text = ask(rng)
         ids = tokenizer(text, add_special_tokens=False)["input_ids"]
         opening = tokenizer(text.rpartition("\n")[2] or "\n", add_special_tokens=False)["input_ids"]
         return _Text(ids, len(opening))

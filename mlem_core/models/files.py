@@ -23,17 +23,22 @@ def check_gguf(name: str, path: Path) -> None:
             raise InputError(f"the model {name!r}: {path.name} is no GGUF file.")
 
 
-def check_folder(name: str, folder: Path) -> None:
-    """Raise `InputError` for a folder that lacks a file or has one that cannot be read."""
+def check_folder(name: str, folder: Path, packed: str | None = None) -> None:
+    """Raise `InputError` for a folder that lacks a file or has one that cannot be read.
+
+    `packed` is the file with its weights, where they are in a format of our own.
+    """
     kind = read_config(name, folder).get("model_type")
     from transformers import CONFIG_MAPPING
+
+    import mlem_core.models.bidirectional  # noqa: F401 - so that transformers knows its type
 
     if kind not in CONFIG_MAPPING:
         raise InputError(
             f"the model {name!r} is of the type {kind!r} in its config.json, which transformers "
             "does not know without running code that comes with the model; that is never done."
         )
-    check_files(name, folder)
+    check_files(name, folder, packed)
 
 
 def read_config(name: str, folder: Path) -> dict[str, Any]:
@@ -43,10 +48,12 @@ def read_config(name: str, folder: Path) -> dict[str, Any]:
     return _read_json(name, folder / "config.json")
 
 
-def check_files(name: str, folder: Path) -> None:
+def check_files(name: str, folder: Path, packed: str | None = None) -> None:
     """`check_folder` without a look at the type of the model, which takes transformers."""
     files = {file.name for file in folder.iterdir()}
-    if "model.safetensors" in files:
+    if packed is not None:
+        weights = [packed]
+    elif "model.safetensors" in files:
         weights = ["model.safetensors"]
     elif _INDEX in files:
         parts = _read_json(name, folder / _INDEX).get("weight_map")
@@ -63,7 +70,7 @@ def check_files(name: str, folder: Path) -> None:
         raise InputError(f"the model folder {name!r} has no weights (model.safetensors).")
     for weight in weights:
         if weight not in files:
-            raise InputError(f"the model folder {name!r} lacks {weight}, which {_INDEX} names.")
+            raise InputError(f"the model folder {name!r} lacks {weight}.")
         _check_safetensors(name, folder / weight)
     if not any(_TOKENIZER.fullmatch(file) for file in files):
         raise InputError(

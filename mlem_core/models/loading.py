@@ -13,6 +13,7 @@ from mlem_core.base.errors import InputError, unknown
 from mlem_core.models.files import check_folder, check_gguf, first_line
 from mlem_core.models.forward import count_blocks, is_causal, longest_input
 from mlem_core.models.loaded import LoadedModel, quiet
+from mlem_core.models.packed import unpack
 from mlem_core.models.registry import ModelFiles, locate
 
 DTYPES = ("float32", "bfloat16")
@@ -39,7 +40,7 @@ def open_model(name: str, device: str = "auto", dtype: str = "float32") -> Loade
     if files.gguf is not None:
         check_gguf(name, files.folder / files.gguf)
     else:
-        check_folder(name, files.folder)
+        check_folder(name, files.folder, files.packed)
     device = resolve_device(device)
     with quiet():
         tokenizer = _load_tokenizer(name, files)
@@ -118,16 +119,9 @@ def load_with_head(loaded: LoadedModel) -> Any:
     from transformers import AutoModelForCausalLM
 
     name, files = loaded.name, locate(loaded.name)
-    options = _reading(files) if files.gguf else {**_reading(files), "use_safetensors": True}
-    auto: Any = AutoModelForCausalLM
     with quiet():
         try:
-            model, report = auto.from_pretrained(
-                files.folder,
-                dtype=getattr(torch, loaded.dtype),
-                output_loading_info=True,
-                **options,
-            )
+            model, report = _open(AutoModelForCausalLM, files, getattr(torch, loaded.dtype))
         except Exception as error:  # transformers raises nearly anything for a broken file
             raise InputError(
                 f"the model {name!r} cannot be loaded with its head: {first_line(error)}."
@@ -145,15 +139,12 @@ def _load_weights(name: str, files: ModelFiles, dtype: str) -> Any:
     from transformers import AutoModel
 
     numbers = getattr(torch, dtype)
-    # Formats are told apart by what is in the folder, never by what transformers prefers.
-    options = _reading(files) if files.gguf else {**_reading(files), "use_safetensors": True}
+    report: dict[str, Any] = {}
     try:
         if files.seed is not None:
-            model, report = _fresh(files, files.seed).to(numbers), {}
+            model = _fresh(files, files.seed).to(numbers)
         else:
-            model, report = AutoModel.from_pretrained(
-                files.folder, dtype=numbers, output_loading_info=True, **options
-            )
+            model, report = _open(AutoModel, files, numbers)
     except Exception as error:
         reason = first_line(error)
         if "ignore_mismatched_sizes" in str(error):
@@ -178,6 +169,25 @@ def _load_weights(name: str, files: ModelFiles, dtype: str) -> Any:
         raise InputError(f"the model {name!r} reads {model.main_input_name}, not text.")
     model.config.use_cache = False
     return model.eval().requires_grad_(False)
+
+
+def _open(auto: Any, files: ModelFiles, numbers: Any) -> tuple[Any, dict[str, Any]]:
+    """(model, what transformers tells of its loading) by one of transformers' auto classes."""
+    options = {"dtype": numbers, "output_loading_info": True}
+    if files.packed is not None:
+        from transformers import AutoConfig
+
+        config = AutoConfig.from_pretrained(files.folder, **_reading(files))
+        state = unpack(files.folder / files.packed)
+        # The auto classes want a folder; the class that they would take does not.
+        own = type(auto.from_config(config))
+        opened = own.from_pretrained(None, config=config, state_dict=state, **options)
+    else:
+        # Formats are told apart by what is in the folder, never by what transformers prefers.
+        safe = {} if files.gguf else {"use_safetensors": True}
+        opened = auto.from_pretrained(files.folder, **_reading(files), **safe, **options)
+    model, report = opened
+    return model, report
 
 
 def _fresh(files: ModelFiles, seed: int) -> Any:

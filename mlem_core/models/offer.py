@@ -22,6 +22,7 @@ from mlem_core.models.registry import (
     check_fetched,
     check_hub_name,
     hub_errors,
+    is_variant,
     locate,
 )
 
@@ -110,11 +111,11 @@ def look_up(name: str) -> Offer:
 def _folder_here(name: str) -> Path | None:
     """The folder of a model that is on this machine, checked; None where it would be fetched."""
     id, _, revision = name.partition("@")
-    at_home = name in MODELS and MODELS[name].package
+    at_home = is_variant(name) or (name in MODELS and MODELS[name].package)
     if at_home or place_of(name) is not None or name.count("/") > 1 or not id:
         files = locate(name)
         if files.gguf is None:
-            check_files(name, files.folder)
+            check_files(name, files.folder, files.packed)
             return files.folder
         check_gguf(name, files.folder / files.gguf)
         return files.folder

@@ -2,7 +2,9 @@
 
 A name is one of `MODELS`, a folder or a GGUF file on this machine, or an id of the Hugging Face
 hub, whose files are fetched into the hub's own cache at one commit and then read like any other
-folder. A branch, tag or commit of the hub stands behind an `@`: `EleutherAI/pythia-70m@step1000`.
+folder. A branch, tag or commit of the hub stands behind an `@`: `EleutherAI/pythia-70m@step1000`,
+and so does another seed of one of our own small models, or a step in its training:
+`mini-gpt2@seed1`, `mini-gpt2@step512`.
 With `@random` behind its name (or `@random1`, `@random2` ... for other seeds) a model is a
 control: the same architecture and tokenizer with the weights that training would start from.
 """
@@ -44,6 +46,7 @@ class BuiltInModel:
     package : the Python package that its files are installed with; "" for a model on the hub
     folder : the folder of its files in that package
     gguf : the file in that folder with its weights, where they are in the GGUF format
+    packed : the same, where they are in our own format of few bits (`packed.py`)
     note : what must be said wherever the model is named
     default : whether an analysis begins with it, in the form and in the example
     causal : whether a token sees only what comes before it
@@ -56,6 +59,7 @@ class BuiltInModel:
     package: str = ""
     folder: str = ""
     gguf: str | None = None
+    packed: str | None = None
     note: str = ""
     default: bool = False
     causal: bool = False
@@ -77,11 +81,15 @@ class BuiltInModel:
         return hub.cached(self.name) is not None or hub.answers()
 
 
-def _of_trio(name: str, label: str, causal: bool) -> BuiltInModel:
-    """One of the controlled trio, see training/README.md."""
-    label = f"{name}, {label} (controlled trio)"
+SEED_0 = "seed-0.safetensors"
+
+
+def _small(name: str, label: str, causal: bool, trio: bool = True) -> BuiltInModel:
+    """One of our own small models, see training/README.md."""
+    label = f"{name}, {label} ({'controlled trio' if trio else 'beside the trio'})"
+    folder = f"models/trio/{name}"
     return BuiltInModel(
-        name, label, "mlem_core", f"models/trio/{name}", default=True, causal=causal
+        name, label, "mlem_core", folder, packed=SEED_0, default=trio, causal=causal
     )
 
 
@@ -107,9 +115,9 @@ MODELS: dict[str, BuiltInModel] = {
             causal=True,
             references=("allal2025smollm2",),
         ),
-        _of_trio("mini-bert", "BERT encoder, 6 layers", causal=False),
-        _of_trio("mini-gpt2", "GPT-2 decoder, 6 layers", causal=True),
-        _of_trio("mini-mamba", "Mamba state-space model, 11 layers", causal=True),
+        _small("mini-bert", "BERT encoder, 6 layers", causal=False),
+        _small("mini-gpt2", "GPT-2 decoder, 6 layers", causal=True),
+        _small("mini-mamba", "Mamba state-space model, 11 layers", causal=True),
         # Paper 1's trio.
         BuiltInModel("bert-base-uncased", "BERT base, encoder, 12 layers", megabytes=440),
         BuiltInModel("gpt2", "GPT-2 small, decoder, 12 layers", megabytes=548),
@@ -121,6 +129,7 @@ MODELS: dict[str, BuiltInModel] = {
     )
 }
 _CONTROL = re.compile(r"(?P<name>.+)@random(?P<seed>\d{0,9})")
+_VARIANT = re.compile(r"(?P<name>.+)@(?P<what>seed|step)(?P<number>\d{1,9})")
 
 
 def packaged() -> tuple[str, ...]:
@@ -149,6 +158,7 @@ class ModelFiles:
     version : hub commit or package; "" where only the files' content says what the model is
     note : what must be said wherever the model is named
     seed : of freshly initialised weights; None for the weights in the files
+    packed : the file in it with the weights, where they are in our own format of few bits
     """
 
     folder: Path
@@ -156,6 +166,7 @@ class ModelFiles:
     version: str = ""
     note: str = ""
     seed: int | None = None
+    packed: str | None = None
 
     @property
     def identity(self) -> str:
@@ -169,6 +180,9 @@ class ModelFiles:
             files = [self.folder / self.gguf]
         else:
             files = sorted(f for f in self.folder.iterdir() if f.is_file() and f.suffix in READ)
+            if self.packed is not None:  # the weights of other seeds and steps lie beside
+                own = self.folder / self.packed
+                files = [f for f in files if f.suffix != ".safetensors" or f == own]
         digest = hashlib.sha256()
         for file in files:
             stat = file.stat()
@@ -185,6 +199,12 @@ def base_name(name: str) -> str:
     """The name without `@random`: of the model whose architecture and tokenizer a control has."""
     control = _CONTROL.fullmatch(name)
     return control["name"] if control else name
+
+
+def comes_along(name: str) -> bool:
+    """Whether a model comes with the program: one of `packaged`, its seeds, steps and controls."""
+    whole = base_name(name)
+    return whole in packaged() or is_variant(whole)
 
 
 def identity(name: str) -> str:
@@ -208,6 +228,8 @@ def locate(name: str) -> ModelFiles:
         return replace(locate(control["name"]), note=f"random weights, seed {seed}", seed=seed)
     if name in packaged():
         return _in_package(MODELS[name])
+    if is_variant(name):
+        return _variant(name)
     if not name.strip():
         raise InputError(f"a model has the name {name!r}; the choices begin with {packaged()[0]}.")
     path = place_of(name)
@@ -222,6 +244,37 @@ def locate(name: str) -> ModelFiles:
         return ModelFiles(path.parent, path.name)
     check_hub_name(name)
     return _fetch(name)
+
+
+def is_variant(name: str) -> bool:
+    """Whether a name is that of another seed or step of one of our own small models."""
+    model = MODELS.get(name.partition("@")[0])
+    return model is not None and model.packed is not None and "@" in name
+
+
+def variants(name: str, what: str) -> list[int]:
+    """The seeds or steps ("seed", "step") of a small model of our own that are there, in order."""
+    folder = MODELS[name].path()
+    found = folder.glob(f"{what}-*.safetensors") if folder is not None else ()
+    return sorted(int(file.stem.removeprefix(f"{what}-")) for file in found)
+
+
+def _variant(name: str) -> ModelFiles:
+    """A small model of our own of another seed, or as it was after so many steps of training."""
+    whole, _, revision = name.partition("@")
+    files, asked = _in_package(MODELS[whole]), _VARIANT.fullmatch(name)
+    packed = f"{asked['what']}-{int(asked['number'])}.safetensors" if asked else ""
+    if not asked or packed == SEED_0 or not (files.folder / packed).is_file():
+        choices = [f"@seed{n}" for n in variants(whole, "seed") if n]
+        choices += [f"@step{n}" for n in variants(whole, "step")]
+        raise InputError(
+            f"the model {whole!r} comes with the program without {revision!r}: the choices behind "
+            f"its name are {listed(choices) if choices else 'none'}."
+        )
+    if asked["what"] == "seed":
+        return replace(files, packed=packed)
+    note = f"after {int(asked['number']):,} steps of training, 4-bit weights"
+    return replace(files, packed=packed, note=note)
 
 
 def check_hub_name(name: str) -> None:
@@ -266,7 +319,7 @@ def _in_package(model: BuiltInModel) -> ModelFiles:
     version = f"{model.package} {importlib.metadata.version(model.package)}"
     # Our own models are what their files are, whichever version of the program has them.
     version = "" if model.package == "mlem_core" else version
-    return ModelFiles(folder, model.gguf, version, model.note)
+    return ModelFiles(folder, model.gguf, version, model.note, packed=model.packed)
 
 
 def _in_folder(name: str, folder: Path) -> ModelFiles:

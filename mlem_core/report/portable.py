@@ -17,7 +17,7 @@ from mlem_core.analysis.spec import AnalysisSpec, with_files, with_models
 from mlem_core.base.errors import InputError
 from mlem_core.base.labels import Names
 from mlem_core.base.typing import Layer, layer_name, parse_layer
-from mlem_core.models.registry import base_name, packaged
+from mlem_core.models.registry import base_name, comes_along, packaged
 from mlem_core.report.contents import SourceFile
 from mlem_core.storage.sealed import sha256_file
 
@@ -39,7 +39,7 @@ def own_names(analysis: Analysis) -> dict[str, str]:
     found: dict[str, str] = {}
     for name in analysis.spec.models:
         whole = base_name(name)
-        if whole in packaged() or not _of_this_machine(whole, models.get(name)):
+        if comes_along(name) or not _of_this_machine(whole, models.get(name)):
             continue
         own = Path(whole).expanduser().name or "model"
         called, number = own + name[len(whole) :], 2

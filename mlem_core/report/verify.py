@@ -19,7 +19,7 @@ from mlem_core.base.typing import Layer, Report
 from mlem_core.data.stimulus_table import read_written
 from mlem_core.figures import can_write_images
 from mlem_core.models import hub
-from mlem_core.models.registry import base_name, check_hub_name, packaged
+from mlem_core.models.registry import base_name, check_hub_name, comes_along
 from mlem_core.report import alike, capsule
 from mlem_core.report.compared import Compared, compare
 from mlem_core.report.contents import LATER, About
@@ -233,7 +233,7 @@ def _check_fetching(
     """Raise for a model of the hub that is not here, and for a name that is a path."""
     for name in spec.models:
         model, _, revision = base_name(name).partition("@")
-        if name in folders or base_name(name) in packaged():
+        if name in folders or comes_along(name):
             continue
         check_hub_name(base_name(name))
         if not hub.is_name(model):

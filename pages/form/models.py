@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from pages.form.representations import Looked
 
 TRIO = ("mini-bert", "mini-gpt2", "mini-mamba")
-STEPS = "step1000, step10000, step143000"
 
 
 @st.cache_resource(ttl=60, max_entries=256, show_spinner="Looking for models …")
@@ -110,15 +109,19 @@ def _presets() -> None:
 
 
 def _training_run() -> None:
+    from mlem_core.base.text import listed
+    from mlem_core.models.registry import variants
+
     base = st.text_input(
         "Model",
-        "EleutherAI/pythia-70m",
+        TRIO[1],
         key="training base",
-        help="Its id on the Hugging Face hub.",
+        help=f"{listed(TRIO)} come with the program; any other is an id of the Hugging Face hub, "
+        "such as EleutherAI/pythia-70m.",
     )
     steps = st.text_input(
         "Revisions",
-        STEPS,
+        ", ".join(f"step{step}" for step in variants(TRIO[1], "step")),
         key="training steps",
         help="Branches, tags or commits, with commas between them; each becomes a model of the "
         "name id@revision.",

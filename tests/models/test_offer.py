@@ -32,6 +32,12 @@ def test_what_comes_with_the_program_is_here(name):
     assert look_up(f"{name}@random").shape == offer.shape
 
 
+def test_a_step_of_the_training_of_a_small_model_is_here(no_hub):
+    offer, whole = look_up("mini-gpt2@step512"), look_up("mini-gpt2")
+    assert (offer.where, offer.shape, offer.label) == ("here", whole.shape, whole.label)
+    assert look_up("mini-gpt2@step512@random").where == "here"
+
+
 def test_what_cannot_be_reached_may_be_there_later(no_hub):
     offer = look_up("gpt2")
     assert (offer.where, offer.n_bytes, offer.shape) == ("away", 548_000_000, Shape(12, 768))
@@ -45,6 +51,9 @@ def test_what_cannot_be_reached_may_be_there_later(no_hub):
         ("a b", "unknown model 'a b'"),
         ("/nowhere/model", "there is no model folder"),
         ("minilm@step3", "comes with the program, in one revision"),
+        ("mini-gpt2@step3", "without 'step3': the choices behind its name are "),
+        ("mini-gpt2@seed0", "without 'seed0': the choices"),
+        ("mini-gpt2@main", "@step512"),
         ("gpt2@", "names no revision"),
     ],
 )

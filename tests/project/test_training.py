@@ -16,15 +16,26 @@ import pytest
 import tiny
 import torch
 import transformers as hf
-from safetensors import safe_open
 
 from grammars import probing
+from mlem_core.models import registry
 from mlem_core.models.forward import hidden_states
 from mlem_core.models.loaded import quiet
 from mlem_core.models.loading import open_model
-from training import evaluate, ngram, recipe, scan, text, train, writer
-from training.cards import card, goals
-from training.networks import NAMES, Shape, build, for_training, mask, masked_losses
+from mlem_core.models.packed import unpack
+from training import evaluate, loss, ngram, recipe, scan, text, train, writer
+from training.cards import TRIED, card, goals
+from training.networks import (
+    MASKED,
+    NAMES,
+    OBJECTIVES,
+    Shape,
+    build,
+    causal_losses,
+    for_training,
+    mask,
+    masked_losses,
+)
 from training.pairs import PHENOMENA, Pair, pairs
 from training.vocabulary import END, MASK, START, fit, wrap
 
@@ -39,8 +50,8 @@ DOCUMENTS = [[[5 + (i * j) % 50 for j in range(3, 9)]] for i in range(40)]
 @pytest.mark.parametrize("kind", ["compiled", "plain"])
 def test_the_scan_gives_the_outputs_and_gradients_of_transformers(kind, monkeypatch):
     if kind == "plain":
-        monkeypatch.setattr(scan, "compiled", lambda: None)
-    elif scan.compiled() is None:
+        monkeypatch.setattr(scan, "library", lambda name: None)
+    elif scan.library("scan") is None:
         pytest.skip("no C compiler here")
     model = build("mini-mamba", SMALL, 1)
     with torch.no_grad():  # away from the initial values
@@ -61,6 +72,46 @@ def test_the_scan_gives_the_outputs_and_gradients_of_transformers(kind, monkeypa
         torch.testing.assert_close(ours, expected, atol=1e-5, rtol=1e-4)
     # The smallest numbers are what they were to everything else in this process.
     assert np.float64(1e-308) * np.float64(0.1) > 0
+
+
+# --- the loss ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["compiled", "plain"])
+@pytest.mark.parametrize("biased", [True, False])
+def test_the_loss_and_its_gradients_are_those_of_torch(kind, biased, monkeypatch):
+    if kind == "plain":
+        monkeypatch.setattr(loss, "library", lambda name: None)
+    elif loss.library("loss") is None:
+        pytest.skip("no C compiler here")
+    torch.manual_seed(0)
+    # Numbers that bfloat16 has, so that only sums are rounded.
+    states = torch.randn(70, 16).bfloat16().float().requires_grad_()
+    words = torch.randn(90, 16).bfloat16().float().requires_grad_()
+    bias = torch.randn(90, requires_grad=True) if biased else None
+    targets = torch.randint(0, 90, (70,))
+    leaves = [states, words, *([bias] if biased else [])]
+    ours = loss.mean_nats(states, words, bias, targets)
+    gradients = torch.autograd.grad(3 * ours, leaves)
+    theirs = torch.nn.functional.cross_entropy(
+        torch.nn.functional.linear(states, words, bias), targets
+    )
+    torch.testing.assert_close(ours, theirs, atol=0.01, rtol=0)
+    for found, expected in zip(gradients, torch.autograd.grad(3 * theirs, leaves), strict=True):
+        assert float((found - expected).norm() / expected.norm()) < 0.01
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_loss_of_a_step_is_the_mean_of_those_that_are_evaluated(name):
+    plan, model = train.Plan(steps=9), for_training(name, build(name, SMALL, 4))
+    ids = torch.randint(5, 64, (4, 16))
+    with torch.no_grad():
+        found = float(train.mean_loss(name, model, ids, plan, 3))
+        if OBJECTIVES[name] == MASKED:
+            expected = masked_losses(name, model, ids, *train._masked(model, ids, plan, 3)).mean()
+        else:
+            expected = causal_losses(name, model, ids).mean()
+    assert math.isclose(found, float(expected), rel_tol=0.01)  # bfloat16 against float32
 
 
 # --- training ------------------------------------------------------------------------------
@@ -89,7 +140,7 @@ def test_batches_have_as_many_tokens_all_along_and_go_on_where_they_stopped(shor
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_stopped_run_goes_on_as_if_it_had_not_been_stopped(name, tmp_path, monkeypatch):
-    plan = train.Plan(steps=6, rows=2, check=3)
+    plan = train.Plan(steps=6, rows=2, check=3, keep=(0, 2, 6))
     dev = train.pack(DOCUMENTS[:6], 16, np.random.default_rng(0))
     whole = train.train(name, SMALL, plan, DOCUMENTS, dev, tmp_path / "whole")
 
@@ -106,13 +157,16 @@ def test_a_stopped_run_goes_on_as_if_it_had_not_been_stopped(name, tmp_path, mon
     parts = train.train(name, SMALL, plan, DOCUMENTS, dev, tmp_path / "parts")
     for ours, expected in zip(parts.parameters(), whole.parameters(), strict=True):
         assert torch.equal(ours, expected)
+    for step in plan.keep:
+        kept = [tmp_path / run / f"step-{step}.safetensors" for run in ("whole", "parts")]
+        assert kept[0].read_bytes() == kept[1].read_bytes()
     curves = [(tmp_path / run / "curve.csv").read_text() for run in ("whole", "parts")]
     assert curves[0] == curves[1] and len(curves[0].splitlines()) == 3
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_model_learns_a_text_that_repeats_itself(name, tmp_path):
-    plan = train.Plan(steps=60, rows=4, check=60, rate=5e-3)
+    plan = train.Plan(steps=90, rows=4, check=90, rate=5e-3)
     groups = [[[6, 7, 8, 9, 10, 11]]] * 40
     rows = train.pack(groups, 16, np.random.default_rng(0))
     model = train.train(name, SMALL, plan, groups, rows, tmp_path)
@@ -136,9 +190,25 @@ def test_the_learning_rate_rises_and_falls_to_zero():
     plan = train.Plan(steps=100, rate=1.0, warmup=0.1)
     rates = [train.rate(plan, step) for step in range(100)]
     assert rates[9] == 1.0 == max(rates) and rates[0] == 0.1 and rates[-1] < 0.001
+    twice = train.Plan(steps=150, again=(100,), rate=1.0, warmup=0.1)
+    again = [train.rate(twice, step) for step in range(150)]
+    assert again[:100] == rates and max(again[100:]) == 0.5 and again[-1] < 0.001
 
 
-def test_the_three_have_about_as_many_parameters():
+def test_a_network_that_is_compiled_as_a_whole_learns_the_same(tmp_path):
+    if loss.library("scan") is None:
+        pytest.skip("no C compiler here")
+    losses = []
+    for whole in (False, True):
+        plan = train.Plan(steps=3, rows=2, check=3, whole=whole)
+        dev = train.pack(DOCUMENTS[:6], 16, np.random.default_rng(0))
+        train.train("mini-mamba", SMALL, plan, DOCUMENTS, dev, tmp_path / str(whole))
+        rows = list(csv.DictReader((tmp_path / str(whole) / "curve.csv").open()))
+        losses.append(float(rows[-1]["dev_bits_per_token"]))
+    assert math.isclose(*losses, rel_tol=0.01)
+
+
+def test_the_kinds_have_about_as_many_parameters():
     shape = recipe.SIZES["full"].shape
     counts = [sum(p.numel() for p in build(name, shape, 0).parameters()) for name in NAMES]
     assert max(counts) / min(counts) < 1.02
@@ -205,7 +275,7 @@ def test_every_token_of_a_stream_is_counted_once(n):
     torch.nn.init.zeros_(model.transformer.wte.weight)  # all tokens are as likely
     ids = [START, *([7, 8, END, START] * 20)][:n]
     expected = 6 * sum(token != START for token in ids[1:])
-    assert math.isclose(evaluate.causal_bits(model, ids, 16), expected, rel_tol=1e-5)
+    assert math.isclose(evaluate.causal_bits("mini-gpt2", model, ids, 16), expected, rel_tol=1e-5)
 
 
 def test_causal_bits_are_those_of_the_whole_text_where_it_fits():
@@ -214,7 +284,7 @@ def test_causal_bits_are_those_of_the_whole_text_where_it_fits():
     with torch.no_grad():
         shares = torch.log_softmax(model(torch.tensor([ids])).logits[0].double(), 1)
     expected = -sum(float(shares[i, ids[i + 1]]) for i in range(5)) / math.log(2)
-    assert math.isclose(evaluate.causal_bits(model, ids, 16), expected, rel_tol=1e-5)
+    assert math.isclose(evaluate.causal_bits("mini-gpt2", model, ids, 16), expected, rel_tol=1e-5)
 
 
 def test_the_unigram_baseline_is_the_entropy_of_its_own_text():
@@ -240,22 +310,22 @@ def test_a_masked_model_is_asked_for_each_token_with_the_rest_of_its_word_masked
                 shown[0, j + 1] = MASK
         at = (torch.tensor([0]), torch.tensor([i + 1]))
         with torch.no_grad():
-            expected += float(masked_losses(model, ids, shown, at)) / math.log(2)
-    found = evaluate.sentence_bits(model, tokenizer, ["see it", sentence, "a cat"])[1]
+            expected += float(masked_losses("mini-bert", model, ids, shown, at)) / math.log(2)
+    found = evaluate.sentence_bits("mini-bert", model, tokenizer, ["see it", sentence, "a cat"])[1]
     assert math.isclose(found, expected, rel_tol=1e-5)
 
 
 def test_preferences_count_draws_as_one_half():
     tokenizer, model = small_tokenizer(), build("mini-gpt2", SMALL, 2).eval()
     a, b = "the cat see", "the cat sees"
-    bits = evaluate.sentence_bits(model, tokenizer, [a, b])
+    bits = evaluate.sentence_bits("mini-gpt2", model, tokenizer, [a, b])
     good, bad = (a, b) if bits[0] < bits[1] else (b, a)
     made = [
         Pair(PHENOMENA[0], "singular", good, bad),
         Pair(PHENOMENA[0], "plural", bad, good),
         Pair(PHENOMENA[0], "plural", a, a),
     ]
-    found = evaluate.prefer(model, tokenizer, made)
+    found = evaluate.prefer("mini-gpt2", model, tokenizer, made)
     assert found == {PHENOMENA[0]: {"share": 0.5, "n": 3.0, "plural": 0.25, "singular": 1.0}}
 
 
@@ -278,9 +348,9 @@ def test_minimal_pairs_are_balanced_and_differ_in_one_known_word():
         assert wrong not in by_hand, right
 
 
-def test_the_pairs_of_the_repository_come_out_again():
-    with (HERE / "training" / "pairs.csv").open(encoding="utf-8") as file:
-        kept = [Pair(*row) for row in list(csv.reader(file))[1:]]
+@pytest.mark.parametrize("which", ["pairs.csv", "harder.csv"])
+def test_the_pairs_of_the_repository_come_out_again(which):
+    kept = recipe.read_pairs(HERE / "training" / which)
     told = {word.strip(".") for pair in kept for word in f"{pair.right} {pair.wrong}".split()}
     verbs = [*probing.INTRANSITIVE.values(), *probing.TRANSITIVE.values()]
     forms = [form for verb in verbs if told & {*verb} for form in verb]
@@ -356,8 +426,8 @@ def test_the_writer_reads_as_transformers_does_also_after_a_restart():
 # --- the whole -----------------------------------------------------------------------------
 
 
-def test_the_recipe_from_the_text_to_models_that_open(tmp_path):
-    plans = {name: train.Plan(steps=4, rows=2, check=2) for name in NAMES}
+def test_the_recipe_from_the_text_to_models_that_open(tmp_path, monkeypatch):
+    plans = {name: train.Plan(steps=4, rows=2, check=2, keep=(0, 2)) for name in NAMES}
     size = recipe.Size(
         Shape(vocabulary=300, width=32, layers=2, mamba_layers=3, heads=2, longest=32),
         plans,
@@ -366,66 +436,93 @@ def test_the_recipe_from_the_text_to_models_that_open(tmp_path):
         masked_tokens=20,
         pairs=20,
     )
-    results = recipe.run(size, tmp_path)
-    assert list(results) == list(NAMES) and len(results["mini-gpt2"]["baselines"]) == 4
+    recipe.run(size, tmp_path, seeds=(1,))
+    results = recipe.run(size, tmp_path)  # what was measured of the other seed stays
+    models = [model for name in NAMES for model in (name, f"{name}@seed1")]
+    assert list(results) == models and len(results["mini-gpt2"]["baselines"]) == 4
     assert "tokens seen" in (tmp_path / "results.md").read_text()
+    monkeypatch.setattr(
+        registry.BuiltInModel, "path", lambda model: tmp_path / "models" / model.name
+    )
     for name in NAMES:
-        loaded = open_model(str(tmp_path / "models" / name), "cpu")
-        assert loaded.n_layers == (3 if name == "mini-mamba" else 2)
-        card = (tmp_path / "models" / name / "README.md").read_text()
-        assert "points short" in card  # after four steps
-        saved = recipe.reopen(name, tmp_path / "models" / name, size.shape)
+        loaded = open_model(f"{name}@seed1", "cpu")
+        assert loaded.n_layers == {"mini-mamba": 3, "mini-mamba-masked": 2}.get(name, 2)
+        assert loaded.causal == (OBJECTIVES[name] != MASKED)
+        place = tmp_path / "models" / name
+        assert "points short" in (place / "README.md").read_text()  # after four steps
+        saved = recipe.reopen(name, place / "seed-1.safetensors", size.shape)
         assert {p.dtype for p in saved.parameters()} == {torch.float32}
+        steps = sorted(file.name for file in place.glob("step-*"))
+        kept = [f"step-{step}.safetensors" for step in (0, 2, 4)]
+        assert steps == (kept if name in recipe.STEPS_OF else [])
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_tokenizer_puts_each_model_s_own_start_and_end(name):
-    ids = wrap(small_tokenizer(), name == "mini-bert", 16)("The cat sees")["input_ids"]
-    assert ids[0] == START and (ids[-1] == END) == (name == "mini-bert")
+    masked = OBJECTIVES[name] == MASKED
+    ids = wrap(small_tokenizer(), masked, 16)("The cat sees")["input_ids"]
+    assert ids[0] == START and (ids[-1] == END) == masked
 
 
-# --- the trio ------------------------------------------------------------------------------
+# --- what is shipped -----------------------------------------------------------------------
+
+RESULTS = json.loads((HERE / "training" / "results.json").read_text())
+KINDS = [name for name in NAMES if name in registry.MODELS]
+SHIPPED = [(name, seed) for name in KINDS for seed in registry.variants(name, "seed")]
+TRIO = HERE / "mlem_core" / "models" / "trio"
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_model_of_the_trio_opens_by_name(name):
+@pytest.mark.parametrize("name", KINDS)
+def test_a_small_model_opens_by_name(name):
     loaded = tiny.opened(name)
     assert loaded.n_layers == (11 if name == "mini-mamba" else 6)
+    assert loaded.causal == (OBJECTIVES[name] != MASKED) == registry.MODELS[name].causal
     states = hidden_states(loaded.model, loaded.n_layers, torch.tensor([[START, 20, 30]]))
     assert len(states) == loaded.n_layers + 1 and states[0].shape == (1, 3, 128)
     ids = loaded.tokenizer("the woman plays")["input_ids"]
     assert ids[0] == START and ids.count(1) == 0
 
 
-def test_the_trio_is_small_and_has_one_vocabulary_and_cards():
-    folder = HERE / "mlem_core" / "models" / "trio"
-    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-    assert size < 40e6
-    vocabularies = [tiny.opened(name).tokenizer.get_vocab() for name in NAMES]
-    assert vocabularies[0] == vocabularies[1] == vocabularies[2]
-    for name in NAMES:
-        with safe_open(folder / name / "model.safetensors", "pt") as file:
-            assert {file.get_tensor(key).dtype for key in file.keys()} == {torch.float16}  # noqa: SIM118
-        told = json.loads((HERE / "training" / "results.json").read_text())[name]
-        tried = recipe.SIZES["full"].tried.get(name, "")
-        assert (folder / name / "README.md").read_text() == card(name, told, tried)
+def test_the_small_models_are_small_and_have_one_vocabulary_and_cards():
+    assert [name for name, model in registry.MODELS.items() if model.packed] == KINDS
+    assert sum(file.stat().st_size for file in TRIO.rglob("*") if file.is_file()) < 60e6
+    vocabularies = [tiny.opened(name).tokenizer.get_vocab() for name in KINDS]
+    assert all(vocabulary == vocabularies[0] for vocabulary in vocabularies)
+    assert list(RESULTS) == [recipe.model_name(name, seed) for name, seed in SHIPPED]
+    for name in KINDS:
+        told = {model: found for model, found in RESULTS.items() if recipe.kind_of(model) == name}
+        assert (TRIO / name / "README.md").read_text() == card(name, told)
         # What falls short is said, and so is what was done about it.
-        assert bool(tried) == any("short" in sentence for sentence in goals(name, told))
-        curve = list(csv.DictReader((HERE / "training" / "curves" / f"{name}.csv").open()))
-        bits = [float(row["dev_bits_per_token"]) for row in curve]
-        assert bits[-1] < 0.8 * bits[0]
+        short = any("short" in said for found in told.values() for said in goals(name, found))
+        assert (name in TRIED) == short
+        for seed in registry.variants(name, "seed"):
+            file = HERE / "training" / "curves" / f"{name}-s{seed}.csv"
+            bits = [float(row["dev_bits_per_token"]) for row in csv.DictReader(file.open())]
+            assert bits[-1] < 0.8 * bits[0]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_trio_does_on_the_minimal_pairs_what_its_card_says(name):
-    with (HERE / "training" / "pairs.csv").open(encoding="utf-8") as file:
-        made = [Pair(*row) for row in list(csv.reader(file))[1:]]
+@pytest.mark.parametrize(("name", "seed"), SHIPPED)
+def test_a_small_model_does_on_the_minimal_pairs_what_its_card_says(name, seed):
+    made = recipe.read_pairs(HERE / "training" / "pairs.csv")
     assert all(n >= 200 for n in Counter(pair.phenomenon for pair in made).values())
-    told = json.loads((HERE / "training" / "results.json").read_text())[name]
-    place = HERE / "mlem_core" / "models" / "trio" / name
-    model = recipe.reopen(name, place, recipe.SIZES["full"].shape)
+    told = RESULTS[recipe.model_name(name, seed)]
+    packed = TRIO / name / f"seed-{seed}.safetensors"
+    model = recipe.reopen(name, packed, recipe.SIZES["full"].shape)
     tokenizer = tiny.opened(name).tokenizer.backend_tokenizer
-    found = evaluate.prefer(model, tokenizer, made)
+    found = evaluate.prefer(name, model, tokenizer, made)
     for phenomenon in PHENOMENA:
         # Sums in another order can turn a pair that is nearly even.
         assert abs(found[phenomenon]["share"] - told["pairs"][phenomenon]["share"]) < 0.01
+
+
+@pytest.mark.parametrize("name", recipe.STEPS_OF)
+def test_the_steps_of_training_that_are_kept_open_by_name(name):
+    steps = registry.variants(name, "step")
+    assert steps[0] == 0 and 8 <= len(steps) <= 12
+    loaded = open_model(f"{name}@step{steps[-1]}", "cpu")
+    assert "4-bit" in loaded.note and loaded.identity != tiny.opened(name).identity
+    last, whole = (
+        unpack(TRIO / name / file)
+        for file in (f"step-{steps[-1]}.safetensors", "seed-0.safetensors")
+    )
+    assert last.keys() == whole.keys()
