@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from mlem_core.base.errors import InputError
     from mlem_core.base.executor import computing_on
     from mlem_core.base.typing import Progress
+    from mlem_core.data.given import with_rdm, with_vector
     from mlem_core.data.reading.read_as import ReadAs
     from mlem_core.data.stimuli import Feature, StimulusSet
     from mlem_core.data.stimulus_csv import from_frame, read_csv, write_csv
@@ -69,7 +70,9 @@ __all__ = [
     "run",
     "stimulus_map",
     "with_intervals",
+    "with_rdm",
     "with_transfer",
+    "with_vector",
     "write_csv",
 ]
 
@@ -83,6 +86,7 @@ _HOMES = {
     "base.errors": ("InputError",),
     "base.executor": ("computing_on",),
     "base.typing": ("Progress",),
+    "data.given": ("with_rdm", "with_vector"),
     "data.reading.read_as": ("ReadAs",),
     "data.stimuli": ("Feature", "StimulusSet"),
     "data.stimulus_csv": ("from_frame", "read_csv", "write_csv"),

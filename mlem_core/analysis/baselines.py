@@ -25,7 +25,7 @@ from mlem_core.data.folds import in_training
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.ridge_solver import RidgeSolver
 from mlem_core.pairs.build import pair_tables
-from mlem_core.pairs.columns import FeatureColumn, feature_columns
+from mlem_core.pairs.columns import FeatureColumn, feature_columns, principal_coordinates
 from mlem_core.pairs.distances import PRECOMPUTED, squared_distances
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.rows import equal_rows
@@ -43,6 +43,8 @@ LayerRows = Mapping[Layer, NDArray[np.floating]]
 
 # An ordered feature with more distinct values is a quantity, not a set of classes.
 MAX_LEVELS = 10
+# Of a feature that is given by its distances, for the forest.
+MOST_COORDINATES = 20
 # Units whose pairs are ranked before the next ones are read.
 UNITS_AT_ONCE = 32
 BASELINES = ("decoding", "random-forest", "univariate")
@@ -128,7 +130,12 @@ def decoding(
     for column in feature_columns(stimuli):
         classes = _classes(column)
         n_levels = int(classes.max(initial=-1)) + 1
-        if column.kind == "ordered" and n_levels > MAX_LEVELS:
+        if column.rdm is not None:
+            notices.append(
+                f"The feature {column.name!r} was not decoded: it is given by the distances of its "
+                "values, and has no levels."
+            )
+        elif column.kind == "ordered" and n_levels > MAX_LEVELS:
             notices.append(
                 f"The feature {column.name!r} was not decoded: it has {n_levels} distinct values, "
                 f"and ordered features are decoded up to {MAX_LEVELS}."
@@ -160,6 +167,8 @@ def encoded_features(stimuli: StimulusSet | pd.DataFrame) -> tuple[FloatArray, t
     """Features as numbers: nominal ones one-hot, ordered ones scaled to [0, 1].
 
     A missing nominal value is a row of zeros; a missing ordered one is -1, apart from all values.
+    Of a feature that is given by its distances the first `MOST_COORDINATES` principal coordinates
+    (Gower 1966) are taken, of a vector its principal components; a missing value is at their mean.
 
     Returns
     -------
@@ -171,6 +180,8 @@ def encoded_features(stimuli: StimulusSet | pd.DataFrame) -> tuple[FloatArray, t
             low, high = column.span
             scaled = (column.values.astype(np.float64) - low) / (high - low if high > low else 1.0)
             part = np.nan_to_num(scaled, nan=-1.0)[:, None]
+        elif column.rdm is not None:
+            part = principal_coordinates(column, MOST_COORDINATES)
         else:
             classes = _classes(column)
             part = (classes[:, None] == np.arange(classes.max(initial=0) + 1)).astype(np.float64)

@@ -300,6 +300,7 @@ def _values(stimuli: StimulusSet, folds: int) -> Iterator[Finding]:
         values = pd.Series(stimuli.values(feature.name))
         if feature.kind == "ordered":
             yield from _stretched(feature.name, values)
+        if feature.kind != "nominal":
             continue
         counts = values.value_counts()
         if len(counts) > max(20, 0.5 * counts.sum()):

@@ -15,14 +15,20 @@ from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.analysis.transforms import stimuli_kept
 from mlem_core.base.schema import parsed
 from mlem_core.base.typing import Layer
-from mlem_core.data.stimulus_table import read_written, write_csv
+from mlem_core.data.given import read_kept, save_rdms
+from mlem_core.data.stimulus_table import write_csv
 from mlem_core.pairs import tables_io
+
+# Beside stimuli.csv, where features are given by their distances.
+RDMS = "rdms.npz"
 
 
 def save(analysis: Analysis, folder: Path | str) -> None:
     """Write the analysis into an existing folder: plain CSV, JSON and .npy, no pickle."""
     target = Path(folder)
     write_csv(analysis.whole, target / "stimuli.csv")
+    if analysis.whole.rdms:
+        save_rdms(analysis.whole, target / RDMS)
     tables_io.save(analysis.tables, target / "tables.npz", compress=True)
     np.save(target / "rsa.npy", analysis.rsa)
     np.save(target / "folds.npy", analysis.folds)
@@ -97,12 +103,8 @@ def load(folder: Path | str) -> Analysis:
     source = Path(folder)
     about = _about(source)
     spec, kinds = AnalysisSpec.from_dict(about.spec), about.kinds
-    ordered, nominal = (
-        [name for name in kinds if kinds[name] == kind] for kind in ("ordered", "nominal")
-    )
-    whole = read_written(
-        source / "stimuli.csv", name=about.stimuli, ordered=ordered, nominal=nominal
-    ).select(list(kinds))
+    whole = read_kept(source / "stimuli.csv", kinds, about.stimuli, source / RDMS)
+    whole = whole.select(list(kinds))
     maps, stress = {}, {}
     if (source / "maps.npz").exists():
         with np.load(source / "maps.npz", allow_pickle=False) as kept:

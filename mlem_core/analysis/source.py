@@ -13,6 +13,7 @@ from mlem_core.base.parameters import asked, frozen, parse_names, several
 from mlem_core.base.text import short
 from mlem_core.data import datasets
 from mlem_core.data.added import ADDED, LANGUAGE, add_bins, add_feature, with_values
+from mlem_core.data.given import with_rdm, with_vector
 from mlem_core.data.reading.read_as import ReadAs, parse_decimal, parse_marks, parse_separator
 from mlem_core.data.reading.table import DETECTED, Table, read_table
 from mlem_core.data.roles import ROLES, apply_roles, parse_role
@@ -31,17 +32,33 @@ def _parse_bins(text: str) -> tuple[str, int]:
     return name, int(number)
 
 
+def _parse_vector(text: str) -> tuple[str, tuple[str, ...]]:
+    name, equals, columns = text.partition("=")
+    if not (equals and name and parse_names(columns)):
+        raise InputError(
+            f"found the vector {short(text)}; expected NAME=COLUMN,COLUMN, such as "
+            "semantics=s1,s2,s3, or a * for all columns that begin so: semantics=s*."
+        )
+    return name, parse_names(columns)
+
+
+def _parse_rdm(text: str) -> tuple[str, str]:
+    name, equals, path = text.partition("=")
+    if not (equals and name and path):
+        raise InputError(
+            f"found the RDM {short(text)}; expected NAME=FILE, such as semantics=semantics.npy."
+        )
+    return name, path
+
+
 def _add_help() -> str:
     each = "; ".join(f"{name}: {added.help}" for name, added in ADDED.items())
     return f"features to add: {each}; surprisal:MODEL: of the word, in bits, in a causal model"
 
 
 @dataclass(frozen=True)
-class StimulusSource:
-    """The stimuli of an analysis, all features; the fields are described in place.
-
-    What is None is detected or guessed, and `StimulusSet.notes` of what was read says how.
-    """
+class _Read:
+    """Which stimuli, and how their file is read; the fields are described in place."""
 
     stimuli: str = asked(
         "probing",
@@ -125,6 +142,15 @@ class StimulusSource:
     sample_seed: int = asked(
         0, "Seed of the sample", "default: 0", metavar="N", parse=int, kw_only=True
     )
+
+
+@dataclass(frozen=True)
+class StimulusSource(_Read):
+    """The stimuli of an analysis, all features; the fields are described in place.
+
+    What is None is detected or guessed, and `StimulusSet.notes` of what was read says how.
+    """
+
     add: tuple[str, ...] = asked(
         (), "Added features", _add_help, metavar="a,b", parse=parse_names, kw_only=True
     )
@@ -141,6 +167,29 @@ class StimulusSource:
         "an ordered feature to be cut into so many bins of equal size; may be given several times",
         metavar="COLUMN=4",
         parse=_parse_bins,
+        repeated=True,
+        kw_only=True,
+    )
+    vectors: tuple[tuple[str, tuple[str, ...]], ...] = asked(
+        (),
+        "Vectors",
+        "ordered features that are one vector, whose distance is Euclidean: their names, or a * "
+        "for all that begin so (s*); may be given several times",
+        metavar="NAME=a,b,c",
+        parse=_parse_vector,
+        option="vector",
+        repeated=True,
+        kw_only=True,
+    )
+    rdms: tuple[tuple[str, str], ...] = asked(
+        (),
+        "Features given as RDMs",
+        "a feature of which a .npy or .csv file has the distances: a square matrix in the order of "
+        "the stimuli, condensed, or with names in its first row and column; may be given several "
+        "times",
+        metavar="NAME=FILE",
+        parse=_parse_rdm,
+        option="rdm",
         repeated=True,
         kw_only=True,
     )
@@ -183,7 +232,7 @@ class StimulusSource:
         """
         values = {each.name: frozen(getattr(self, each.name)) for each in _FIELDS}
         files = []
-        for path in self.stimulus_files:
+        for path in (*self.stimulus_files, *(Path(path) for _, path in self.rdms)):
             about = path.stat() if path.exists() else None
             files.append((path, about and about.st_mtime_ns, about and about.st_size))
         return _load(StimulusSource(**values), tuple(files))
@@ -191,7 +240,7 @@ class StimulusSource:
 
 _FIELDS = fields(StimulusSource)
 Source = TypeVar("Source", bound=StimulusSource)
-# What turns a file into stimuli.
+# What turns files into stimuli.
 READING = tuple(each.name for each in _FIELDS if each.name not in ("stimuli", "ordered", "nominal"))
 
 
@@ -206,7 +255,7 @@ def as_written(source: Source, path: str) -> Source:
 def _load(
     source: StimulusSource, files: tuple[tuple[Path, int | None, int | None], ...]
 ) -> StimulusSet:
-    paths = [path for path, *_ in files]
+    paths = [path for path, *_ in files[: len(files) - len(source.rdms)]]
     treebank = bool(paths) and all(path.suffix.lower() == SUFFIX for path in paths)
     _check_options(source, treebank, table=bool(paths) and not treebank)
     if not paths and source.stimuli not in datasets.SETS:
@@ -225,7 +274,12 @@ def _load(
         stimuli = _added(stimuli, name, source.language)
     for name, number in source.bins:
         stimuli = add_bins(stimuli, name, number)
-    return stimuli.with_kinds(source.ordered, source.nominal)
+    stimuli = stimuli.with_kinds(source.ordered, source.nominal)
+    for name, columns in source.vectors:
+        stimuli = with_vector(stimuli, name, columns)
+    for name, path in source.rdms:
+        stimuli = with_rdm(stimuli, name, path)
+    return stimuli
 
 
 def table_of(path: Path, read_as: ReadAs = DETECTED) -> Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, cast
 
@@ -246,6 +246,15 @@ def with_files(spec: AnalysisSpec, files: Sequence[tuple[str, str]]) -> Analysis
     precomputed = tuple(name for name in spec.precomputed if name in names)
     kept = replace(spec, representations=tuple(files), precomputed=precomputed)
     return with_models(kept, spec.models)
+
+
+def elsewhere(spec: AnalysisSpec, where: Callable[[str], str]) -> AnalysisSpec:
+    """The same with the paths of its files changed: of stimuli, representations and RDMs."""
+    files, rdms = (
+        tuple((name, where(path)) for name, path in named)
+        for named in (spec.representations, spec.rdms)
+    )
+    return replace(spec, stimuli=where(spec.stimuli), representations=files, rdms=rdms)
 
 
 def with_models(

@@ -245,7 +245,9 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     stimuli.add_argument(
         "stimuli", metavar="NAME|FILE", help=f"{', '.join(SETS)}, a file, or a folder of .conllu"
     )
-    _add_inputs(stimuli, [*READING, "ordered", "nominal"])
+    # A CSV holds no distances.
+    written = [name for name in READING if name not in ("vectors", "rdms")]
+    _add_inputs(stimuli, [*written, "ordered", "nominal"])
     stimuli.add_argument("--out", required=True, metavar="FILE.csv", help="the file to write")
 
     lint = commands.add_parser(

@@ -17,7 +17,9 @@ from mlem_core.base.once import Once
 from mlem_core.base.parameters import names_in
 from mlem_core.base.text import short
 
-Kind = Literal["ordered", "nominal"]
+Kind = Literal["ordered", "nominal", "vector", "rdm"]
+# The kinds of features that are given by their distances.
+GIVEN: tuple[Kind, ...] = ("vector", "rdm")
 Cells = Sequence[str | None]
 
 LARGEST = 1e300  # so that the range of a feature is finite

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, cast
 
@@ -22,7 +22,8 @@ from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.once import Once
 from mlem_core.base.parameters import names_in
 from mlem_core.base.text import some
-from mlem_core.data.columns import Kind, coded, override_kinds, texts, typed_column
+from mlem_core.data.columns import GIVEN, Kind, coded, override_kinds, texts, typed_column
+from mlem_core.data.rdm import Rdm
 from mlem_core.data.words import bare, words_at
 
 # The column that says what recurs from sentence to sentence, where that is not the word.
@@ -51,6 +52,7 @@ class StimulusSet:
     word_index : (n_stimuli,) int64, or None for a sentence-level set
     groups : (n_stimuli,) int64, codes 0.. of `sentence_id`, without that column of `sentence`
     notes : sentences about how they were read, where that is not as the contract has it
+    rdms : of each feature that is given by its distances, see `mlem_core.data.given`
     """
 
     name: str
@@ -59,6 +61,7 @@ class StimulusSet:
     word_index: NDArray[np.int64] | None
     groups: NDArray[np.int64]
     notes: tuple[str, ...] = ()
+    rdms: Mapping[str, Rdm] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.table)
@@ -180,15 +183,11 @@ class StimulusSet:
         ------
         InputError
             A name that no feature has or that is in both lists; a feature to be ordered that has
-            a value which is no number.
+            a value which is no number; one that is given by its distances.
         """
         kinds: dict[str, Kind] = {feature.name: feature.kind for feature in self.features}
         override_kinds(kinds, ordered, nominal)
-        columns = {str(name): self.table[name] for name in self.table.columns}
-        for name, kind in kinds.items():
-            columns[name] = typed_column(name, texts(columns[name]), kind)
-        features = tuple(Feature(name, kind) for name, kind in kinds.items())
-        return replace(self, table=pd.DataFrame(columns), features=features)
+        return _of_kinds(self, kinds)
 
 
 def add_json(digest: Any, codes: NDArray[np.int64], distinct: NDArray[Any], comma: str) -> None:
@@ -215,7 +214,22 @@ def _digest(stimuli: StimulusSet) -> str:
         digest.update(b"]]")
     kinds = [[feature.name, feature.kind] for feature in stimuli.features]
     digest.update(f'],"features":{json.dumps(kinds, separators=(",", ":"))}}}'.encode())
+    for name in sorted({feature.name for feature in stimuli.features} & set(stimuli.rdms)):
+        digest.update(f"{json.dumps(name)}{stimuli.rdms[name].digest}".encode())
     return digest.hexdigest()
+
+
+def _of_kinds(stimuli: StimulusSet, kinds: Mapping[str, Kind]) -> StimulusSet:
+    columns = {str(name): stimuli.table[name] for name in stimuli.table.columns}
+    for name, kind in kinds.items():
+        if name in stimuli.rdms and kind not in GIVEN:
+            raise InputError(
+                f"the feature {name!r} is given by its distances and cannot be {kind}; leave its "
+                "kind as it is, or choose other features."
+            )
+        columns[name] = typed_column(name, texts(columns[name]), kind)
+    features = tuple(Feature(name, kind) for name, kind in kinds.items())
+    return replace(stimuli, table=pd.DataFrame(columns), features=features)
 
 
 def _recurring(names: list[str], groups: NDArray[np.int64]) -> NDArray[np.int64] | None:

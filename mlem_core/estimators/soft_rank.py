@@ -18,7 +18,13 @@ from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.ascent import Shape
 from mlem_core.estimators.base import MetricModel
-from mlem_core.pairs.columns import MISSING, FeatureColumn, feature_columns, value_codes
+from mlem_core.pairs.columns import (
+    MISSING,
+    FeatureColumn,
+    distances_of_values,
+    feature_columns,
+    value_codes,
+)
 from mlem_core.pairs.designs import n_pairs
 from mlem_core.pairs.distances import pair_distances
 from mlem_core.pairs.terms import Columns
@@ -46,21 +52,31 @@ class FeatureDistances:
         if missing not in MISSING:
             raise unknown("policy for missing values", missing, MISSING)
         self.missing = missing
-        self._values: list[tuple[bool, FloatArray]] = []
+        # The values of a feature that is given by its distances are rows of their table.
+        self._values: list[tuple[bool, FloatArray, FloatArray | None]] = []
         for column in columns:
             codes, scaled = value_codes(column)
             values = codes.astype(np.float64) if scaled is None else np.append(scaled, 0.0)[codes]
             values[codes < 0] = np.nan
-            self._values.append((scaled is not None, values))
+            given = None if column.rdm is None else distances_of_values(column, codes, None)
+            self._values.append((scaled is not None, values, given))
 
     def of(self, i: IntArray, j: IntArray) -> FloatArray:
         """(n_pairs, n_features) distances of the pairs (i, j)."""
         distances = np.empty((len(i), len(self._values)))
-        for f, (ordered, values) in enumerate(self._values):
+        for f, (ordered, values, given) in enumerate(self._values):
             a, b = values[i], values[j]
-            # Sums of decimals differ in their last bits.
-            apart = np.round(np.abs(a - b), 12) if ordered else (a != b).astype(np.float64)
             gone = np.isnan(a), np.isnan(b)
+            if given is not None:
+                rows, columns = (
+                    np.where(out, 0, x).astype(np.int64)
+                    for out, x in zip(gone, (a, b), strict=True)
+                )
+                apart = given[rows, columns]
+            else:
+                apart = np.abs(a - b) if ordered else (a != b).astype(np.float64)
+            # Sums of decimals differ in their last bits.
+            apart = np.round(apart, 12)
             level = gone[0] != gone[1] if self.missing == "level" else 0.0
             distances[:, f] = np.where(gone[0] | gone[1], level, apart)
         return distances

@@ -194,7 +194,7 @@ def stimulus_map(
     Parameters
     ----------
     points : stimulus, x, y, label (for hovering) and the column `color`
-    kind : "nominal" or "ordered"; missing values are grey
+    kind : "ordered", or another one, of which each value has a colour; missing values are grey
     marked : stimuli to stand out; the others are then faint
     stress : how far the map is off, see `mlem_core.measures.similarity.map_stress`
     """
@@ -230,7 +230,7 @@ def stimulus_map(
                 hoverinfo="text",
                 # What stands out says `marked`, in both maps alike.
                 unselected={"marker": {"opacity": None}},
-                showlegend=kind == "nominal" or name == "missing",
+                showlegend=kind != "ordered" or name == "missing",
             )
         )
     quiet(figure, height=460)
@@ -238,7 +238,7 @@ def stimulus_map(
     say_stress(figure, stress)
     figure.update_layout(
         title=_title(plain(title, 60)),
-        legend_title_text=feature_labels([color], LEGEND)[0] if kind == "nominal" else None,
+        legend_title_text=feature_labels([color], LEGEND)[0] if kind != "ordered" else None,
         margin={"t": 44},
         # Dragging selects; the tool bar can still zoom.
         dragmode="lasso",

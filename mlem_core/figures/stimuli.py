@@ -111,11 +111,14 @@ def feature_counts(
     Parameters
     ----------
     table : a column a feature
-    features : (name, kind), kind "ordered" or "nominal"
+    features : (name, kind); those that are neither "ordered" nor "nominal" are left out where
+        there are others
     all_features : all features of the analysis, which decide the colours; by default those drawn
     across : panels beside each other
     """
     palette = feature_colors(all_features or [name for name, _ in features])
+    # Those given by their distances have nearly as many values as there are stimuli.
+    features = [one for one in features if one[1] in ("ordered", "nominal")] or features
     titles = feature_labels([name for name, _ in features], 24)
     apart = 0.05 if across > 2 else 0.14
     figure, places = panels(titles, height=210, across=across, apart=apart)

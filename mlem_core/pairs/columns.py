@@ -15,14 +15,15 @@ from mlem_core.base.labels import Names
 from mlem_core.base.parameters import names_in
 from mlem_core.base.text import listed
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.data.columns import Kind, text_of
+from mlem_core.data.columns import GIVEN, Kind, text_of
+from mlem_core.data.rdm import Rdm
 from mlem_core.data.stimuli import StimulusSet
 
 MISSING = ("ignore", "level")
 # A table from value to value is kept for a feature with up to this many values.
 MAX_VALUES = 2_048
 # A feature with more values has more terms than its pairs can tell of, resolved by value.
-MOST_RESOLVED = {"nominal": 24, "ordered": 12}
+MOST_RESOLVED: dict[str, int] = {"nominal": 24, "ordered": 12, **dict.fromkeys(GIVEN, 24)}
 MISSING_NAME = "(missing)"
 ALL, NONE = ("all",), ("none",)
 
@@ -31,10 +32,12 @@ ALL, NONE = ("all",), ("none",)
 class FeatureColumn:
     """One feature of the stimuli.
 
-    values : (n_stimuli,) float64 with NaN (ordered), or objects with None (nominal)
-    span : the lowest and the highest value of an ordered feature in the whole stimulus set
+    values : (n_stimuli,) float64 with NaN (ordered), or objects with None (others)
+    span : the lowest and the highest value of an ordered feature in the whole stimulus set; of one
+        that is given by its distances 0 and the largest of them
     names : of its values, in their order and `MISSING_NAME` last, where the feature is resolved by
         value; else ()
+    rdm : the distances of its values, where it is given by them
     """
 
     name: str
@@ -42,6 +45,7 @@ class FeatureColumn:
     values: NDArray[np.float64] | NDArray[np.object_]
     span: tuple[float, float] = (0.0, 1.0)
     names: tuple[str, ...] = ()
+    rdm: Rdm | None = None
 
     @property
     def present(self) -> list[Any]:
@@ -78,6 +82,7 @@ def feature_columns(
         their values, where these are not those of the stimuli
     """
     columns = []
+    rdms: Mapping[str, Rdm] = stimuli.rdms if isinstance(stimuli, StimulusSet) else {}
     if isinstance(stimuli, StimulusSet):
         raw = [(f.name, f.kind, stimuli.values(f.name)) for f in stimuli.features]
     elif "sentence" in stimuli.columns:
@@ -96,9 +101,17 @@ def feature_columns(
             present = values[~np.isnan(values)]
             own = (float(present.min()), float(present.max())) if len(present) else span
             span = (spans or {}).get(name, own)
-        column = FeatureColumn(name, kind, values, span)
+        elif kind in GIVEN:
+            span = (spans or {}).get(name) or _span_of(rdms[name], values)
+        column = FeatureColumn(name, kind, values, span, rdm=rdms.get(name))
         columns.append(column.with_names(known.get(name)) if name in to_resolve else column)
     return columns
+
+
+def _span_of(rdm: Rdm, values: NDArray[Any]) -> tuple[float, float]:
+    present = [value for value in dict.fromkeys(values.tolist()) if value is not None]
+    largest = float(rdm.among(present).max(initial=0.0))
+    return (0.0, largest or 1.0)
 
 
 def _kind_and_values(column: pd.Series) -> tuple[Kind, NDArray[Any]]:
@@ -144,12 +157,12 @@ def coding(kinds: Sequence[str], resolved: Sequence[str], names: Names | None = 
 
     Parameters
     ----------
-    kinds : "ordered" or "nominal" of each feature
+    kinds : "ordered", "nominal", "vector" or "rdm" of each feature
     resolved : names of those that are resolved by value
     names : how the words call features
     """
     call = (names or Names()).feature
-    how_much = "whether and by how much they differ" if "ordered" in kinds else ""
+    how_much = "whether and by how much they differ" if set(kinds) - {"nominal"} else ""
     plain = how_much or "whether they differ"
     if not resolved:
         return plain
@@ -199,16 +212,15 @@ def coded(column: FeatureColumn, missing: str, bins: int | None) -> Coded:
         return _resolved_codes(column, missing)
     values, scaled = value_codes(column)
     n_values, rounding = int(values.max(initial=-1)) + 1, 0.0
-    if scaled is None:
+    if scaled is None and column.rdm is None:
         # A missing value is one of its own, or says nothing.
         level = missing == "level"
         values = np.where(values < 0, n_values, values) if level else values
         most = 1.0 if n_values + level > 1 else 0.0
         return Coded(values, None, np.unique([0.0, most]), 0.0)
-    if n_values > MAX_VALUES:
+    if scaled is not None and n_values > MAX_VALUES:
         values, scaled, rounding = _coarse(values, scaled, bins or 64)
-        n_values = len(scaled)
-    table, error = _value_distances(n_values, scaled, missing), 0.0
+    table, error = _value_distances(distances_of_values(column, values, scaled), missing), 0.0
     if bins is not None and len(np.unique(table)) > bins + 1:
         width = table.max() / bins
         binned = np.where(table > 0, (np.ceil(table / width) - 0.5) * width, 0.0)
@@ -220,7 +232,7 @@ def coded(column: FeatureColumn, missing: str, bins: int | None) -> Coded:
 
 def value_codes(column: FeatureColumn) -> tuple[IntArray, FloatArray | None]:
     """Each stimulus's value as a code (-1 missing) and, if ordered, the scaled values."""
-    if column.kind == "nominal":
+    if column.kind != "ordered":
         return pd.factorize(column.values)[0].astype(np.int64), None
     values = np.asarray(column.values, dtype=np.float64)
     missing = np.isnan(values)
@@ -228,6 +240,46 @@ def value_codes(column: FeatureColumn) -> tuple[IntArray, FloatArray | None]:
     full = np.full(len(values), -1, dtype=np.int64)
     full[~missing] = codes
     return full, _scaled(column, distinct)
+
+
+def distances_of_values(
+    column: FeatureColumn, values: IntArray, scaled: FloatArray | None
+) -> FloatArray:
+    """(n_values, n_values) the distance of every two values of a feature that is not nominal.
+
+    Parameters
+    ----------
+    values, scaled : of `value_codes`
+    """
+    if scaled is not None:
+        apart: FloatArray = np.abs(scaled[:, None] - scaled[None, :])
+        return apart
+    there = np.flatnonzero(values >= 0)
+    _, first = np.unique(values[there], return_index=True)
+    return _given_apart(column, [str(value) for value in column.values[there[first]]])
+
+
+def principal_coordinates(column: FeatureColumn, most: int) -> FloatArray:
+    """(n_stimuli, n_coordinates) where a feature's values stand, given by their distances.
+
+    The coordinates of the most variance, at most so many; a missing value stands at 0, their mean.
+
+    Source: Gower 1966.
+    """
+    codes, scaled = value_codes(column)
+    squared = distances_of_values(column, codes, scaled) ** 2
+    means = squared.mean(axis=0)
+    sizes, directions = np.linalg.eigh((means + means[:, None] - squared - means.mean()) / 2)
+    largest = np.argsort(-sizes)[:most]
+    largest = largest[sizes[largest] > 1e-9 * sizes.max()]
+    points = directions[:, largest] * np.sqrt(sizes[largest])
+    found: FloatArray = np.append(points, np.zeros((1, len(largest))), axis=0)[codes]
+    return found
+
+
+def _given_apart(column: FeatureColumn, names: Sequence[str]) -> FloatArray:
+    assert column.rdm is not None
+    return column.rdm.among(names) / column.span[1]
 
 
 def _scaled(column: FeatureColumn, values: FloatArray) -> FloatArray:
@@ -242,10 +294,13 @@ def _resolved_codes(column: FeatureColumn, missing: str) -> Coded:
         if text not in places:
             raise unknown(f"value of the feature {column.name!r}", text, column.names)
     present = [name for name in column.names if name != MISSING_NAME]
-    scaled = None
+    apart = 1.0 - np.eye(len(present))
     if column.kind == "ordered":
         scaled = _scaled(column, np.array([float(name) for name in present]))
-    apart = _value_distances(len(present), scaled, missing)
+        apart = np.abs(scaled[:, None] - scaled[None, :])
+    elif column.rdm is not None:
+        apart = _given_apart(column, present)
+    apart = _value_distances(apart, missing)
     first, second = ends(len(column.names))
     numbers = np.array([places[text] for text in texts], dtype=np.int64)
     return Coded(numbers, pair_numbers(len(column.names)), apart[first, second], 0.0)
@@ -265,12 +320,9 @@ def pair_numbers(n_values: int) -> IntArray:
     return numbers
 
 
-def _value_distances(n_values: int, scaled: FloatArray | None, missing: str) -> FloatArray:
+def _value_distances(apart: FloatArray, missing: str) -> FloatArray:
     """Feature distance of every two values; the last row and column stand for a missing value."""
-    if scaled is None:
-        apart = 1.0 - np.eye(n_values)
-    else:
-        apart = np.abs(scaled[:, None] - scaled[None, :])
+    n_values = len(apart)
     table = np.zeros((n_values + 1, n_values + 1))
     table[:n_values, :n_values] = apart
     if missing == "level":

@@ -39,7 +39,8 @@ class Patterns:
     Attributes
     ----------
     features : (n_features,) names
-    kinds : (n_features,) "ordered" or "nominal"
+    kinds : (n_features,) "ordered", "nominal", or, of features given by their distances, "vector"
+        and "rdm"
     levels : for each feature the distance (n_levels,) that each of its codes stands for: the
         distinct ones, ascending; or, where it is resolved by value, that of every pair of values
     codes : (n_patterns, n_features) the level of each feature distance in each pattern; or the
@@ -183,7 +184,7 @@ class PairIndex(Patterns):
             raise InputError(f"found {len(folds)} stimuli; at least 2 are needed to form a pair.")
         design = design or PairDesign.complete(len(folds))
         hard_limit = min(HARD_LIMIT, MOST_CODES // len(columns))
-        binned = any(column.kind == "ordered" and not column.names for column in columns)
+        binned = any(column.kind != "nominal" and not column.names for column in columns)
         for bins in (None, *BINS) if binned else (None, BINS[-1]):
             features = [coded(column, missing, bins) for column in columns]
             # What is left after the coarsest bins are the nominal features' own patterns.

@@ -3,6 +3,7 @@
     capsule.json      what was asked and what is shown; the digest of every other file
     manifest.json     versions, models, parameters, seed
     stimuli.csv       the stimuli as they were given
+    rdms.npz          the distances of features that are given by them
     tables/           every table as CSV
     figures/          every figure, as SVG and PDF, or as interactive HTML; their captions
     latex/            every figure and its table, to be included in a paper
@@ -24,17 +25,19 @@ import re
 import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from mlem_core import figures
 from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.files import save
+from mlem_core.analysis.files import RDMS, save
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.labels import Names
 from mlem_core.base.text import as_markdown
 from mlem_core.base.typing import Progress, Report
+from mlem_core.data.given import save_rdms
 from mlem_core.data.roles import as_csv
 from mlem_core.inference.recipes import recipes
 from mlem_core.report import beside, latex
@@ -193,6 +196,7 @@ def contents(shown: Shown, leaving: Analysis, progress: Report | None = None) ->
         "README.txt": _README.encode(),
         "manifest.json": _json(leaving.manifest),
         "stimuli.csv": as_csv(leaving.whole),
+        **_distances(leaving),
         **_texts(leaving, results, shown.selection, drawing.names),
         **{f"tables/{name}": data for name, data in tables_as_csv(results).items()},
         **_pair_tables(leaving),
@@ -244,8 +248,17 @@ def _pair_tables(analysis: Analysis) -> dict[str, bytes]:
         return {
             f"pair_tables/{path.name}": path.read_bytes()
             for path in sorted(Path(folder).iterdir())
-            if path.name != "stimuli.csv"
+            if path.name not in ("stimuli.csv", RDMS)
         }
+
+
+def _distances(analysis: Analysis) -> dict[str, bytes]:
+    """Those of features that are given by them."""
+    if not analysis.whole.rdms:
+        return {}
+    file = BytesIO()
+    save_rdms(analysis.whole, file)
+    return {RDMS: file.getvalue()}
 
 
 def _shown(selection: Selection, analysis: Analysis) -> ShownOf:

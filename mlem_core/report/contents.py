@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from io import BytesIO
-from typing import Any, Literal
+from typing import Any
 
 import pandas as pd
 
@@ -13,6 +13,7 @@ from mlem_core.analysis.results import Results
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.labels import Names
 from mlem_core.base.typing import Layer
+from mlem_core.data.columns import Kind
 from mlem_core.data.csvfile import write_table
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.inference.explanation import explain, with_transfer
@@ -94,7 +95,7 @@ class About:
     ----------
     format : `FORMAT`
     spec : what was asked, as `AnalysisSpec.to_dict` has it
-    kinds : "ordered" or "nominal", by feature
+    kinds : "ordered", "nominal", "vector" or "rdm", by feature
     shown : what is shown of the analysis
     representations : the files that stand for models, by name
     models : digests of the weights, by model
@@ -107,7 +108,7 @@ class About:
 
     format: int
     spec: dict[str, Any]
-    kinds: dict[str, Literal["ordered", "nominal"]]
+    kinds: dict[str, Kind]
     shown: ShownOf
     representations: dict[str, SourceFile]
     models: dict[str, str]

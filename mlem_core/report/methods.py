@@ -14,6 +14,7 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.results import Results
 from mlem_core.base.labels import Names
 from mlem_core.base.text import as_markdown, listed, many, span
+from mlem_core.data.columns import GIVEN
 from mlem_core.estimators.normal_equations import NOT_APART
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.estimators.ridge_solver import ALPHAS
@@ -71,11 +72,7 @@ def methods_paragraph(
         pairs_error=float(errors.loc[errors["measure"] == "rho", "error"].max()),
         spec=spec,
         stimuli=manifest["stimuli"],
-        features=[
-            f"{names.feature(name)} ({kind})"
-            for name, kind in manifest["stimuli"]["features"].items()
-            if name in results.feature_correlations
-        ],
+        **_features(manifest, results, names),
         models=[_model(name, facts, sorted(layers[name]), names) for name, facts in models.items()],
         pooling=sorted({str(facts["pooling"]) for facts in models.values() if "file" not in facts}),
         special_tokens=sorted(
@@ -117,6 +114,18 @@ def methods_paragraph(
         parts[::2] = [_escaped(part, as_markdown) for part in parts[::2]]
         parts[1::2] = [f"({names})" for names in named]
     return "".join(parts) + "\n"
+
+
+def _features(manifest: Mapping[str, Any], results: Results, names: Names) -> dict[str, list[str]]:
+    """All features with their kinds, and those that are given by their distances, by kind."""
+    every = manifest["stimuli"]["features"]
+    kinds = {name: every[name] for name in every if name in results.feature_correlations}
+    given = {
+        kind: [names.feature(name) for name, its in kinds.items() if its == kind] for kind in GIVEN
+    }
+    called = {"rdm": "RDM"}
+    features = [f"{names.feature(name)} ({called.get(kind, kind)})" for name, kind in kinds.items()]
+    return {"features": features, **given}
 
 
 @functools.cache

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.files import RDMS
 from mlem_core.analysis.run import run
 from mlem_core.analysis.selection import Selection
 from mlem_core.analysis.source import as_written
@@ -16,7 +17,7 @@ from mlem_core.analysis.spec import AnalysisSpec, with_files, with_models
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.text import listed, many, short
 from mlem_core.base.typing import Layer, Report
-from mlem_core.data.stimulus_table import read_written
+from mlem_core.data.given import read_kept
 from mlem_core.figures import can_write_images
 from mlem_core.models import hub
 from mlem_core.models.registry import base_name, check_hub_name, comes_along
@@ -127,11 +128,11 @@ def verify(
     with scratch("verify") as folder:
         spec, folders, findings = _unpacked(whole, models or {}, Path(folder))
         _check_fetching(whole, spec, folders, download)
-        stimuli = read_written(
-            spec.stimuli,
-            name=str(whole.manifest.stimuli.get("name", "stimuli.csv")),
-            ordered=spec.ordered,
-            nominal=spec.nominal,
+        stimuli = read_kept(
+            Path(spec.stimuli),
+            about.kinds,
+            str(whole.manifest.stimuli.get("name", "stimuli.csv")),
+            Path(folder) / RDMS,
         )
         store = Store(Path(folder) / "store", overlays=())
         with contextlib.nullcontext() if download else hub.kept_only():
@@ -182,7 +183,9 @@ def _unpacked(
     """The analysis on files under names of our own, the names that its models have in the capsule
     by those of here, and what cannot be run again."""
     spec, about, findings = whole.spec, whole.about, []
-    (folder / "stimuli.csv").write_bytes(whole.files["stimuli.csv"])
+    for file in ("stimuli.csv", RDMS):
+        if file in whole.files:
+            (folder / file).write_bytes(whole.files[file])
     there = []
     for number, (name, path) in enumerate(spec.representations):
         source = about.representations.get(name)

@@ -16,7 +16,7 @@ from mlem_core.analysis import files
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.layer_tables import TABLES
 from mlem_core.analysis.run import run
-from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.analysis.spec import AnalysisSpec, elsewhere
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Report
 from mlem_core.storage.files import read_json, replacing
@@ -131,8 +131,7 @@ def _of_this_store(spec: AnalysisSpec, store: Store) -> AnalysisSpec:
         own = store.root / "uploads" / inside
         return str(own) if folder and inside and own.exists() else path
 
-    files = tuple((name, here(path)) for name, path in spec.representations)
-    return replace(spec, stimuli=here(spec.stimuli), representations=files)
+    return elsewhere(spec, here)
 
 
 def recent(store: Store) -> list[Job]:
@@ -151,7 +150,7 @@ def recent(store: Store) -> list[Job]:
 def job_id(spec: AnalysisSpec) -> str:
     """16 hex digits that stand for the choices and for the content of the files they name."""
     stimuli = spec.stimulus_files or [Path(spec.stimuli)]
-    files = [*stimuli, *(Path(path) for _, path in spec.representations)]
+    files = [*stimuli, *(Path(path) for _, path in (*spec.representations, *spec.rdms))]
     about = {
         "tables": TABLES.version,
         "spec": spec.to_dict(),

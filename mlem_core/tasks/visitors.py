@@ -14,18 +14,18 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import re
 import secrets
 import shutil
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import filelock
 
-from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.analysis.spec import AnalysisSpec, elsewhere
 from mlem_core.base.errors import InputError
 from mlem_core.base.shared import VISITORS
 from mlem_core.storage.files import read_json, write_json
@@ -179,8 +179,7 @@ def _own_files(spec: AnalysisSpec, owner: Path, root: Path, aside: Path) -> Anal
             Path(copy(source, whole / source.name)).rename(target)
         return str(target)
 
-    files = tuple((name, own(path)) for name, path in spec.representations)
-    return replace(spec, stimuli=own(spec.stimuli), representations=files)
+    return elsewhere(spec, own)
 
 
 def purge_uploads(store: Store, days: float) -> None:
@@ -192,7 +191,8 @@ def purge_uploads(store: Store, days: float) -> None:
     named: set[str] = set()
     for path in specs:
         spec = read_json(path)
-        files = [spec.get("stimuli"), *(dict(spec.get("representations") or ()).values())]
+        beside = (dict(spec.get(name) or ()).values() for name in ("representations", "rdms"))
+        files = [spec.get("stimuli"), *itertools.chain(*beside)]
         named |= {Path(str(one)).parent.name for one in files}
     for folder in (store.root / "uploads").glob("*"):
         with contextlib.suppress(OSError):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from mlem_core.base.errors import InputError
-from pages.form import checks, state
+from pages.form import checks, given, state
 from pages.form.draft import FEATURES, change_role, feature_name
 from pages.parts import choices
 from pages.parts.wording import plain
@@ -30,6 +30,8 @@ ROLE_NAMES = {
     "sentence_id": "keeps together",
     "word": "word, checked",
     "ignore": "no feature",
+    "vector": "vector",
+    "rdm": "RDM",
 }
 FREE_NAMES = {
     "word_length": "word length",
@@ -51,6 +53,7 @@ def show(draft: Draft, lint: Lint | None, wrong: str) -> None:
     if wrong:
         st.error(plain(wrong), icon=":material/error:")
     _free(draft)
+    given.show(draft)
     found = list(lint.findings) if lint is not None else []
     _lines(draft, found)
     _below(found, lint)
@@ -80,8 +83,10 @@ def _names(draft: Draft) -> list[str]:
 
 def _extra(draft: Draft) -> list[str]:
     """The columns of added features."""
-    added = () if draft.source is None else draft.source.add
-    return [*added, *draft.later.values()]
+    if draft.source is None:
+        return list(draft.later.values())
+    given = [name for name, _ in (*draft.source.vectors, *draft.source.rdms)]
+    return [*draft.source.add, *given, *draft.later.values()]
 
 
 def _line(draft: Draft, column: str, found: list[Finding]) -> None:
@@ -107,6 +112,8 @@ def _line(draft: Draft, column: str, found: list[Finding]) -> None:
         if draft.roles[column] == "ordered" and (column in draft.bins or _many_values(cells)):
             _bins(draft, column)
     with about:
+        for vector in given.of_column(draft, column):
+            st.caption(f"A part of the vector {plain(vector)}.")
         _say(found)
 
 
@@ -138,7 +145,8 @@ def _added_line(draft: Draft, name: str, found: list[Finding]) -> None:
     if not later and draft.stimuli is not None and name in draft.stimuli.table:
         values = _some_values(draft.stimuli.table[name])
     column.markdown(f"**{plain(name)}**  \n:small[:gray[{plain(values)}]]")
-    role.markdown("ordered feature :gray[(added)]")
+    kinds = {} if draft.stimuli is None else {f.name: f.kind for f in draft.stimuli.features}
+    role.markdown(f"{ROLE_NAMES.get(kinds.get(name, ''), 'ordered feature')} :gray[(added)]")
     with about:
         _say(found)
 

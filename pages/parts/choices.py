@@ -19,7 +19,7 @@ from pages.parts.wording import plain
 # What the URL may hold; every one is a list of texts.
 FORM = (
     "step", "stimuli", "sep", "encoding", "decimal", "na", "sheet", "roles", "level", "sample",
-    "balance", "sample_seed", "add", "language", "bins",
+    "balance", "sample_seed", "add", "language", "bins", "vectors", "rdms",
     "models", "files", "precomputed", "groups", "labels", "layers", "columns",
     "ordered", "missing", "values", "estimator", "interactions", "distance",
     "special_tokens", "dtype", "folds", "folds_over", "seed", "pairs",

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from mlem_core.analysis.spec import AnalysisSpec
 
 # Fields whose choice has another name or another form.
-_OTHERWISE = ("stimuli", "representations", "layers", "features", "ordered", "nominal", "values")
+_OTHERWISE = (
+    "stimuli", "representations", "rdms", "layers", "features", "ordered", "nominal", "values",
+)  # fmt: skip
 
 
 def form_of(spec: AnalysisSpec) -> dict[str, list[str] | None]:
@@ -23,11 +25,15 @@ def form_of(spec: AnalysisSpec) -> dict[str, list[str] | None]:
         value = getattr(spec, field.name)
         if field.name in form and field.name not in _OTHERWISE and value != field.default:
             form[field.name] = _texts(value)
-    files = [f"{name}={stored.upload_name(path)}" for name, path in spec.representations]
+    files, rdms = (
+        [f"{name}={stored.upload_name(path)}" for name, path in named]
+        for named in (spec.representations, spec.rdms)
+    )
     form |= {
         "stimuli": [_stimuli(spec.stimuli)],
         "models": list(spec.models) or [choices.NOTHING],
         "files": files or None,
+        "rdms": rdms or None,
         "layers": None if spec.layers is None else [",".join(map(str, spec.layers))],
         "columns": None if spec.features is None else list(spec.features),
         "ordered": _ordered(spec),

@@ -1,0 +1,256 @@
+"""Features that are added with their distances: several columns that are one vector, and an RDM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.parameters import names_in
+from mlem_core.base.text import short, some
+from mlem_core.base.typing import FloatArray
+from mlem_core.data.added import with_column
+from mlem_core.data.columns import GIVEN, Kind, text_of, texts
+from mlem_core.data.rdm import MOST_VALUES, Rdm, checked_distances
+from mlem_core.data.reading.rdm_file import RdmFile, read_rdm
+from mlem_core.data.stimuli import Feature, StimulusSet
+from mlem_core.data.stimulus_table import read_written
+
+
+def with_vector(stimuli: StimulusSet, name: str, columns: str | Sequence[str]) -> StimulusSet:
+    """The stimuli with several ordered features as one, whose distance is Euclidean.
+
+    The columns are carried along with an underscore in front. The vector of a stimulus is missing
+    where one of its numbers is. Numbers are taken as they are: scale the columns before, where
+    they are not in one unit.
+
+    Parameters
+    ----------
+    name : of the feature
+    columns : names of ordered features; one that ends in * is all that begin so
+
+    Raises
+    ------
+    InputError
+        No such ordered feature; all vectors are equal, or of too many values (`MOST_VALUES`);
+        another column has the name.
+    """
+    ordered = [feature.name for feature in stimuli.features if feature.kind == "ordered"]
+    chosen = _matching(ordered, names_in(columns), name)
+    numbers = np.stack([stimuli.values(column) for column in chosen], axis=1)
+    there = ~np.isnan(numbers).any(axis=1)
+    distinct, row = np.unique(numbers[there], axis=0, return_inverse=True)
+    _check_size(name, len(distinct))
+    values = np.full(len(stimuli), None, dtype=object)
+    names = [f"vector {number}" for number in range(1, len(distinct) + 1)]
+    values[there] = np.array(names, dtype=object)[row.reshape(-1)]
+    carried = {column: f"_{column}" for column in chosen}
+    taken = set(map(str, stimuli.table)) & set(carried.values())
+    if taken:
+        raise InputError(
+            f"{stimuli.name} has a column {min(taken)!r} already; rename it to make a vector of "
+            f"{min(taken)[1:]!r}."
+        )
+    without = replace(
+        stimuli,
+        table=stimuli.table.rename(columns=carried),
+        features=tuple(one for one in stimuli.features if one.name not in carried),
+    )
+    return _added(without, name, values, "vector", Rdm(tuple(names), euclidean(distinct)))
+
+
+def with_rdm(
+    stimuli: StimulusSet,
+    name: str,
+    distances: FloatArray | str | Path,
+    names: Sequence[str] = (),
+) -> StimulusSet:
+    """The stimuli with a feature that is given by its distances.
+
+    Parameters
+    ----------
+    name : of the feature
+    distances : (n, n), or a file of `mlem_core.data.reading.rdm_file.read_rdm`
+    names : (n,) of its rows, which are values of a column of the stimuli (a word, an item, an
+        identifier; the first of those columns of which most names occur); without them the rows
+        are the stimuli, in their order. A stimulus whose cell is empty has no value
+
+    Raises
+    ------
+    InputError
+        As `read_rdm`; no row for a stimulus; another number of rows than stimuli; too many values
+        (`MOST_VALUES`); another column has the name.
+    """
+    if isinstance(distances, str | Path):
+        what, found = f"the RDM {Path(distances).name}", read_rdm(distances)
+    else:
+        what, rows = f"the RDM of {name!r}", np.asarray(distances, dtype=np.float64)
+        called = [short(one) for one in names] or list(map(str, range(1, len(rows) + 1)))
+        if names and len(names) != len(rows):
+            raise InputError(f"{what} has {len(rows)} rows and {len(names)} names; expected one.")
+        found = RdmFile(checked_distances(rows, what, called), tuple(map(str, names)))
+    column = ""
+    if found.names:
+        column, cells = _cells(stimuli, found, what)
+    elif len(found.distances) != len(stimuli):
+        raise InputError(
+            f"{what} has {len(found.distances):,} rows, but there are {len(stimuli):,} stimuli; "
+            "expected a row for each of them, in their order, or names in the first row and column."
+        )
+    else:
+        cells = [f"row {row + 1}" for row in range(len(stimuli))]
+        found = found._replace(names=tuple(map(str, cells)))
+    there = set(cells)
+    kept = tuple(value for value in found.names if value in there)
+    _check_size(name, len(kept))
+    own = Rdm(kept, Rdm(found.names, found.distances).among(kept))
+    if not own.distances.any():
+        raise InputError(f"{what} has the distance 0 between all stimuli; it tells no two apart.")
+    if column:
+        note = f"The rows of {what} are the values of the column {column!r}."
+        stimuli = replace(stimuli, notes=(*stimuli.notes, note))
+    return _added(stimuli, name, np.array(cells, dtype=object), "rdm", own)
+
+
+def euclidean(vectors: FloatArray) -> FloatArray:
+    """(n, n) Euclidean distances of vectors (n, n_columns), of any size."""
+    from scipy.spatial.distance import cdist
+
+    # Squares of large numbers are too large, those of small ones 0; a power of 2 loses no digit.
+    power = int(np.frexp(np.abs(vectors).max(initial=0.0))[1])
+    scaled = np.ldexp(vectors, -power)
+    apart: FloatArray = np.ldexp(cdist(scaled, scaled), power)
+    return np.maximum(apart, apart.T)
+
+
+def save_rdms(stimuli: StimulusSet, target: str | Path | IO[bytes]) -> None:
+    """Write the distances of all features that are given by them: .npz, no pickle."""
+    arrays = {}
+    for number, (name, rdm) in enumerate(sorted(stimuli.rdms.items())):
+        upper = np.triu_indices(len(rdm.values), 1)
+        arrays[f"name_{number}"] = np.array(name)
+        arrays[f"values_{number}"] = np.array(rdm.values)
+        arrays[f"distances_{number}"] = rdm.distances[upper]
+    np.savez_compressed(target, **arrays)  # type: ignore[arg-type, unused-ignore]
+
+
+def read_kept(
+    path: Path, kinds: Mapping[str, str], name: str, rdms: Path | None = None
+) -> StimulusSet:
+    """Stimuli that `write_csv` and `save_rdms` have written.
+
+    Parameters
+    ----------
+    path, rdms : the two files; the second where there is one
+    kinds : of the features; others are what their values suggest
+    name : how the set is called
+
+    Raises
+    ------
+    InputError
+        As `read_written`; a file of distances that is none, or not of these stimuli.
+    """
+    given = {feature: kind for feature, kind in kinds.items() if kind in GIVEN}
+    ordered = [feature for feature, kind in kinds.items() if kind == "ordered"]
+    nominal = [feature for feature in kinds if feature not in ordered]
+    stimuli = read_written(path, name=name, ordered=ordered, nominal=nominal)
+    if not given:
+        return stimuli
+    found = _read_rdms(rdms)
+    for feature in given:
+        cells = set(texts(stimuli.table[feature])) - {None}
+        if feature not in found or not cells <= set(found[feature].values):
+            raise InputError(
+                f"there are no distances for the feature {feature!r}; expected them in "
+                f"{rdms.name if rdms else 'rdms.npz'} beside {path.name}."
+            )
+    features = tuple(
+        Feature(one.name, _kind(given.get(one.name, one.kind))) for one in stimuli.features
+    )
+    return replace(stimuli, features=features, rdms={one: found[one] for one in given})
+
+
+def _kind(name: str) -> Kind:
+    kinds: dict[str, Kind] = {one: one for one in ("ordered", "nominal", *GIVEN)}  # type: ignore[misc]
+    return kinds[name]
+
+
+def _read_rdms(path: Path | None) -> dict[str, Rdm]:
+    found: dict[str, Rdm] = {}
+    if path is None or not path.exists():
+        return found
+    try:
+        with np.load(path, allow_pickle=False) as kept:
+            for number in range(len(kept.files) // 3):
+                values = tuple(map(str, kept[f"values_{number}"].tolist()))
+                square = np.zeros((len(values), len(values)))
+                square[np.triu_indices(len(values), 1)] = kept[f"distances_{number}"]
+                square = checked_distances(square + square.T, path.name, values)
+                found[str(kept[f"name_{number}"])] = Rdm(values, square)
+    except InputError:
+        raise
+    except Exception as error:  # whatever a damaged archive makes NumPy raise
+        raise InputError(f"{path.name} holds no distances as the program writes them.") from error
+    return found
+
+
+def _added(
+    stimuli: StimulusSet, name: str, values: np.ndarray, kind: Kind, rdm: Rdm
+) -> StimulusSet:
+    if not name or name.startswith("_"):
+        raise InputError(
+            f"{name!r} cannot be the name of a feature, which begins with no underscore."
+        )
+    found = with_column(stimuli, name, values, kind)
+    return replace(found, rdms={**stimuli.rdms, name: rdm})
+
+
+def _check_size(name: str, n_values: int) -> None:
+    if n_values > MOST_VALUES:
+        raise InputError(
+            f"the feature {name!r} has {n_values:,} different values, whose distances are a table "
+            f"of {n_values:,} rows; expected at most {MOST_VALUES:,}, so choose fewer stimuli."
+        )
+
+
+def _matching(ordered: Sequence[str], asked: Iterable[str], name: str) -> list[str]:
+    """The features that are asked for, in their order; raise where one is none."""
+    chosen: list[str] = []
+    for one in asked:
+        own = [column for column in ordered if one.endswith("*") and column.startswith(one[:-1])]
+        if one in ordered:
+            own = [one]
+        if not own:
+            raise unknown(f"ordered feature of the vector {name!r}", one, ordered)
+        chosen += [column for column in own if column not in chosen]
+    if not chosen:
+        raise InputError(f"the vector {name!r} is of no column; choose of {some(list(ordered))}.")
+    return chosen
+
+
+def _cells(stimuli: StimulusSet, found: RdmFile, what: str) -> tuple[str, list[str | None]]:
+    """The column of which the names of an RDM are the values, and its cells (n_stimuli,)."""
+    names = set(found.names)
+    columns = {str(column): texts(stimuli.table[column]) for column in stimuli.table}
+    if stimuli.level == "word":
+        columns.setdefault("word", list(map(text_of, stimuli.words)))
+    if found.corner in columns:
+        columns = {found.corner: columns[found.corner]}
+    known = {column: len(names & set(cells)) for column, cells in columns.items()}
+    wrong = {column: len(set(cells) - names - {None}) for column, cells in columns.items()}
+    # All of its values are names, and most names are among them; else the nearest one is named.
+    best = min(columns, key=lambda column: (wrong[column] > 0, -known[column]))
+    if wrong[best] == 0 and known[best] > 0:
+        return best, columns[best]
+    row, cell = next(
+        (row, cell) for row, cell in enumerate(columns[best]) if cell not in (None, *names)
+    )
+    raise InputError(
+        f"{what} has no row named {short(str(cell))}, the stimulus in row {row + 1} (column "
+        f"{best!r}); it has {some(found.names, 5)}, and every value of a column of the stimuli "
+        "must be among them, or its cell empty."
+    )
