@@ -13,6 +13,7 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError
+from mlem_core.base.labels import SEPARATOR
 from mlem_core.base.typing import FloatArray, Progress, Report
 from mlem_core.estimators.registry import ESTIMATORS, can_resolve
 from mlem_core.measures.similarity import weighted_tau
@@ -134,19 +135,49 @@ def agreement(first: Results, second: Results) -> pd.DataFrame:
     """
     keys = ["model", "layer", "fold"]
     sides = [
-        (
-            one.weights.pivot(index=keys, columns="feature", values="weight"),
-            one.importance.pivot(index=keys, columns="feature", values="importance"),
-        )
+        one.weights.merge(one.importance, on=[*keys, "feature"], validate="one_to_one")
+        for one in (first, second)
+    ]
+    return _agreement(sides[0], sides[1], keys, list(first.feature_correlations.index))
+
+
+def agreement_by_noise(rows: pd.DataFrame, methods: tuple[str, str]) -> pd.DataFrame:
+    """How far two methods agree on a layer with noise: noise, fold, frobenius, tau.
+
+    Parameters
+    ----------
+    rows : estimator, noise, fold, feature (the name of a term), weight, importance, of a layer to
+        which noise was added; `validation.noisy_profiles` makes them
+    methods : the two estimators
+
+    Raises
+    ------
+    InputError
+        The two do not have the same noise levels, folds and terms.
+
+    Source: Jalouzot et al. 2024, figure S8.
+    """
+    first, second = (rows[rows["estimator"] == name] for name in methods)
+    terms = rows["feature"].drop_duplicates()
+    features = terms[~terms.str.contains(SEPARATOR, regex=False)].tolist()
+    return _agreement(first, second, ["noise", "fold"], features)
+
+
+def _agreement(
+    first: pd.DataFrame, second: pd.DataFrame, keys: list[str], features: list[str]
+) -> pd.DataFrame:
+    """`keys`, frobenius and tau, of the weights and importances of every term by two methods."""
+    sides = [
+        tuple(one.pivot(index=keys, columns="feature", values=v) for v in ("weight", "importance"))
         for one in (first, second)
     ]
     (weights, importance), (others, other_importance) = sides
-    if not weights.index.equals(others.index) or not weights.columns.equals(others.columns):
+    same = weights.index.equals(others.index) and weights.columns.equals(others.columns)
+    if not same or any(table.isna().any(axis=None) for side in sides for table in side):
         raise InputError(
             "two methods are compared on the same layers, folds and features; found others."
         )
     # An entry beside the diagonal stands in the matrix twice.
-    features = set(first.feature_correlations.index)
     times = np.array([1.0 if term in features else 2.0 for term in weights.columns])
     one, other = (_of_norm_one(table.to_numpy(), times) for table in (weights, others))
     profiles = np.stack([importance.to_numpy(), other_importance.to_numpy()], axis=1)

@@ -22,7 +22,12 @@ from mlem_core.figures.export import (
 from mlem_core.figures.groups import group_profiles, universality
 from mlem_core.figures.layer_maps import layer_maps
 from mlem_core.figures.map_panels import map_panels
-from mlem_core.figures.methods import method_agreement, method_scores, unit_scores
+from mlem_core.figures.methods import (
+    method_agreement,
+    method_scores,
+    noise_agreement,
+    unit_scores,
+)
 from mlem_core.figures.naming import naming
 from mlem_core.figures.nested import nested_map
 from mlem_core.figures.profiles import profiles, with_interactions
@@ -66,6 +71,7 @@ __all__ = [
     "method_scores",
     "naming",
     "nested_map",
+    "noise_agreement",
     "on_paper",
     "one_browser",
     "partial_matrix",

@@ -1,4 +1,4 @@
-"""The methods of both papers beside each other (figures S7, S9, S12 of Jalouzot et al. 2024)."""
+"""The methods of both papers beside each other (figures S7 to S9, S12 of Jalouzot et al. 2024)."""
 
 from __future__ import annotations
 
@@ -88,6 +88,44 @@ def method_agreement(agreement: pd.DataFrame, across: int = 2) -> go.Figure:
         # Both have numbers of their own.
         layout["xaxis"]["domain"], layout["xaxis2"]["domain"] = [0, 0.45], [0.55, 1]
     # Checking each property would take half of the time; the tests check them.
+    return go.Figure(traces, layout, _validate=False)
+
+
+def noise_agreement(agreement: pd.DataFrame, across: int = 2) -> go.Figure:
+    """How far two methods agree as noise is added to a layer (figure S8).
+
+    Parameters
+    ----------
+    agreement : noise, fold, frobenius, tau, see `mlem_core.analysis.methods.agreement_by_noise`
+    across : 2 beside each other, 1 below each other
+    """
+    layout, _ = panel_layout([title for _, title, _ in _MEASURES], height=320, across=across)
+    traces: list[dict[str, Any]] = []
+    for place, (measure, _, unit) in enumerate(_MEASURES):
+        ref, color = panel_ref(place), PALETTE[place]
+        axes = {"type": "scatter", "xaxis": f"x{ref}", "yaxis": f"y{ref}", "showlegend": False}
+        stats = agreement.groupby("noise")[measure].agg(["mean", "std"]).fillna({"std": 0.0})
+        x = stats.index.to_numpy(dtype=np.float64)
+        mean, sd = (stats[name].to_numpy(dtype=np.float64) for name in ("mean", "std"))
+        line = {
+            "x": x,
+            "y": mean,
+            "mode": "lines+markers",
+            "line": {"color": color, "width": 2},
+            "marker": {"symbol": SYMBOLS[0], "size": 7},
+            "hovertext": [
+                f"<b>noise {as_number(n)}</b><br>{as_number(m)} ± {as_number(s)} (sd)"
+                for n, m, s in zip(x, mean, sd, strict=True)
+            ],
+            "hoverinfo": "text",
+        }
+        traces += [axes | one for one in (band(x, mean - sd, mean + sd, color, unit), line)]
+        layout[f"xaxis{ref}"]["title"]["text"] = "noise (sd of each unit)"
+        layout[f"yaxis{ref}"]["title"]["text"] = unit
+        layout[f"yaxis{ref}"]["rangemode"] = "tozero"
+    if across > 1:
+        # Both have numbers of their own.
+        layout["xaxis"]["domain"], layout["xaxis2"]["domain"] = [0, 0.45], [0.55, 1]
     return go.Figure(traces, layout, _validate=False)
 
 

@@ -120,7 +120,7 @@ def _features(manifest: Mapping[str, Any], results: Results, names: Names) -> di
     """All features with their kinds, and those that are given by their distances, by kind."""
     every = manifest["stimuli"]["features"]
     kinds = {name: every[name] for name in every if name in results.feature_correlations}
-    given = {
+    given: dict[str, list[str]] = {
         kind: [names.feature(name) for name, its in kinds.items() if its == kind] for kind in GIVEN
     }
     called = {"rdm": "RDM"}

@@ -69,6 +69,30 @@ def test_agreement_is_that_of_explicit_matrices(analysis, interactions):
         methods.agreement(one, analysis.results(features=FEATURES[:2], estimator="frrsa"))
 
 
+def test_agreement_by_noise_is_that_of_explicit_matrices():
+    rng, terms = np.random.default_rng(0), ["a", "b", "a × b"]
+    rows = pd.DataFrame(
+        [(m, n, f, t) for m in ("x", "y", "z") for n in (0, 0.5) for f in range(2) for t in terms],
+        columns=["estimator", "noise", "fold", "feature"],
+    )
+    rows = rows.assign(weight=rng.random(len(rows)), importance=rng.random(len(rows)))
+    found = methods.agreement_by_noise(rows, ("x", "y")).set_index(["noise", "fold"])
+    assert len(found) == 4
+    of = rows.set_index(["estimator", "noise", "fold", "feature"])
+    for (noise, fold), row in found.iterrows():
+        matrices = []
+        for name in ("x", "y"):
+            a, b, both = of.loc[name, noise, fold]["weight"].loc[terms]
+            matrix = np.array([[a, both], [both, b]])
+            matrices.append(matrix / np.linalg.norm(matrix))
+        assert row["frobenius"] == pytest.approx(np.linalg.norm(matrices[0] - matrices[1]))
+        profiles = [of.loc[name, noise, fold]["importance"].loc[terms] for name in ("x", "y")]
+        assert row["tau"] == pytest.approx(weightedtau(*profiles).statistic)
+    assert not methods.agreement_by_noise(rows, ("x", "x"))["frobenius"].any()
+    with pytest.raises(InputError, match="same layers, folds and features"):
+        methods.agreement_by_noise(rows[:-1], ("x", "z"))
+
+
 def scores_of(*of):
     return methods.scores(methods.results_by_method(*of), with_rho(*of))
 

@@ -58,6 +58,25 @@ def test_agreement_has_a_line_a_model_in_both_panels(across: int) -> None:
     assert (figure.layout.xaxis.domain == figure.layout.xaxis2.domain) == (across == 1)
 
 
+@pytest.mark.parametrize("across", [1, 2])
+def test_agreement_by_noise_is_a_line_with_its_band_in_both_panels(across: int) -> None:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(list(product((0, 0.5, 2), range(5))), columns=["noise", "fold"])
+    table = table.assign(frobenius=rng.random(15), tau=rng.random(15))
+    figure = figures.noise_agreement(table, across)
+    is_sound(figure)
+    lines = [trace for trace in figure.data if trace.mode == "lines+markers"]
+    stats = table.groupby("noise")[["frobenius", "tau"]].agg(["mean", "std"])
+    for line, measure in zip(lines, ("frobenius", "tau"), strict=True):
+        assert list(line.x) == [0, 0.5, 2] and not line.showlegend
+        np.testing.assert_allclose(line.y, stats[measure, "mean"])
+    bands = [trace for trace in figure.data if trace.fill == "toself"]
+    np.testing.assert_allclose(bands[1].y[:3], stats["tau", "mean"] + stats["tau", "std"])
+    assert (figure.layout.xaxis.domain == figure.layout.xaxis2.domain) == (across == 1)
+    alone = figures.noise_agreement(table[table["fold"] == 0])
+    assert np.isfinite(alone.data[0].y).all()
+
+
 def test_units_have_a_shape_a_layer_their_best_and_the_whole() -> None:
     whole = table_of(rho=1)
     units = pd.concat([table_of(rho=0.3).assign(unit=u, rho=lambda t, u=u: t["rho"] + u)
