@@ -54,7 +54,7 @@ def find(analysis: Analysis, store: Store, selection: Selection) -> Results | No
     """The results of a selection if the fits of all of its layers are cached; else None."""
     cached = []
     for layer in selection.layers:
-        fits = STAGE.find(store, _depends_on(analysis, layer, selection))
+        fits = STAGE.find(store, depends_on(analysis, layer, selection))
         if fits is None:
             return None
         cached.append(fits)
@@ -76,7 +76,7 @@ def make(
         cached.append(
             STAGE.get(
                 store,
-                _depends_on(analysis, layer, selection),
+                depends_on(analysis, layer, selection),
                 lambda tables=tables: fitted(tables, selection.estimator),  # type: ignore[misc]
             )
         )
@@ -84,7 +84,8 @@ def make(
     return analysis.results_of(selection, _joined(cached))
 
 
-def _depends_on(analysis: Analysis, layer: Layer, selection: Selection) -> dict[str, Any]:
+def depends_on(analysis: Analysis, layer: Layer, selection: Selection) -> dict[str, Any]:
+    """What the fit of a layer depends on, for its key in the store."""
     model, number = layer
     parameters = analysis.manifest["parameters"]
     stimuli = analysis.manifest["stimuli"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -94,14 +94,32 @@ def _map(analysis: Analysis, at: Layer, store: Store) -> _Map:
 
     if at in analysis.maps:
         return _Map(analysis.maps[at], analysis.map_stress.get(at, float("nan")))
-    depends_on = {
+    return MAPS.get(store, _depends_on(analysis, at), make)
+
+
+def _depends_on(analysis: Analysis, at: Layer) -> dict[str, Any]:
+    model, layer = at
+    return {
         "representations": analysis.manifest["models"][model]["identity"],
         "layer": layer,
         "distance": analysis.spec.distance_of(model),
         "seed": analysis.spec.seed,
         "n_stimuli": len(analysis.stimuli),
     }
-    return MAPS.get(store, depends_on, make)
+
+
+def are_made(analysis: Analysis, layers: Sequence[Layer], store: Store) -> bool:
+    """Whether the maps of these layers have been made, each of which takes seconds."""
+    return all(
+        at in analysis.maps or MAPS.where(store, _depends_on(analysis, at)) is not None
+        for at in layers
+    )
+
+
+def some_layers(layers: Sequence[Layer], most: int) -> list[Layer]:
+    """The first, the last, and others between them, at most so many."""
+    at = np.linspace(0, len(layers) - 1, min(most, len(layers))).round().astype(int)
+    return [layers[i] for i in np.unique(at)]
 
 
 def with_levels(

@@ -31,6 +31,7 @@ from mlem_core.figures.methods import (
 from mlem_core.figures.naming import naming
 from mlem_core.figures.nested import nested_map
 from mlem_core.figures.profiles import profiles, with_interactions
+from mlem_core.figures.published import published_values
 from mlem_core.figures.similarity import partial_matrix, rsa_matrix, similarity_matrices
 from mlem_core.figures.stimuli import feature_correlations, feature_counts
 from mlem_core.figures.style import GREY, Annotations, feature_colors, without_marks
@@ -76,6 +77,7 @@ __all__ = [
     "one_browser",
     "partial_matrix",
     "profiles",
+    "published_values",
     "rsa_matrix",
     "side_by_side",
     "similarity_differences",

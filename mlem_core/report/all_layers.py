@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from mlem_core import figures
+from mlem_core.analysis.published import beside_published
 from mlem_core.analysis.similarities import Compared
 from mlem_core.base.labels import distinct
 from mlem_core.base.typing import Layer, layer_name
@@ -12,7 +13,7 @@ from mlem_core.estimators.registry import estimator_named
 from mlem_core.measures.decomposition import decompose
 from mlem_core.measures.similarity import agreement
 from mlem_core.pairs.similarities import SIMILARITIES
-from mlem_core.report import captions, tables
+from mlem_core.report import captions, captions_of_methods, tables
 from mlem_core.report.shown import Drawn, Shown, held_out
 from mlem_core.robustness.flags import of_layers
 from mlem_core.robustness.variants import CONTROL, SAYS
@@ -139,6 +140,21 @@ def why_layers(shown: Shown) -> Drawn | None:
         split.table(layers).rename(columns={"rsa": similarity.name}),
         # A row two models: of these there are more than terms.
         means.set_index("term").T.rename_axis("models").rename_axis(columns=None).reset_index(),
+    )
+
+
+def published(shown: Shown) -> Drawn | None:
+    """What Salle et al. (2024) found, beside these numbers; None where the models are others."""
+    table = beside_published(shown.results)
+    if table is None:
+        return None
+    called = {"agreement": "agreement (Spearman ρ)", "weighted_tau": "weighted τ"}
+    return Drawn(
+        figures.published_values(table),
+        "Beside the first paper",
+        captions_of_methods.published(shown.basis),
+        table,
+        table.assign(quantity=table["quantity"].map(called)),
     )
 
 

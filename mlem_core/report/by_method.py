@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from mlem_core import figures
-from mlem_core.analysis import baselines, methods
+from mlem_core.analysis import baselines, methods, noise
+from mlem_core.base.typing import layer_name
 from mlem_core.report import captions, captions_of_methods
 from mlem_core.report.shown import Drawn, Shown, held_out
 
@@ -50,6 +51,32 @@ def agreement(shown: Shown) -> Drawn | None:
         table,
         means.reset_index(),
     )
+
+
+def noise_agreement(shown: Shown) -> Drawn | None:
+    """Figure S8 of Jalouzot et al. (2024); None where it has been computed for no layer.
+
+    Of the layer that is chosen, else of the first that is shown of which it has been computed.
+    """
+    store, analysis = shown.drawing.store, shown.analysis
+    chosen = shown.drawing.options.get("noisy", "")
+    layers = [one for one in shown.selection.layers if layer_name(one) == chosen]
+    if store is None:
+        return None
+    for layer in layers or shown.selection.layers:
+        table = noise.find(analysis, store, shown.selection, layer)
+        if table is None:
+            continue
+        means = table.groupby("noise")[["frobenius", "tau"]].mean()
+        title = shown.names.layer_title(layer)
+        return Drawn(
+            figures.noise_agreement(table, 1 if shown.drawing.narrow else 2),
+            f"MLEM and FR-RSA with noise in {title}",
+            captions_of_methods.noise_agreement(title, shown.computed_on),
+            table,
+            means.reset_index(),
+        )
+    return None
 
 
 def units(shown: Shown) -> Drawn | None:

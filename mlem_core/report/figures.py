@@ -13,7 +13,14 @@ from mlem_core.analysis.similarities import RSA
 from mlem_core.base.errors import unknown
 from mlem_core.base.typing import Progress, Report, layer_name, parse_layer
 from mlem_core.pairs.similarities import SIMILARITIES
-from mlem_core.report import all_layers, by_method, of_values, similar_in, two_layers
+from mlem_core.report import (
+    all_layers,
+    by_method,
+    of_model,
+    of_values,
+    similar_in,
+    two_layers,
+)
 from mlem_core.report.shown import Drawing, Drawn, Shown, basis, held_out
 
 __all__ = ["FIGURES", "Drawing", "Drawn", "Shown", "all_figures", "basis", "draw", "held_out"]
@@ -60,6 +67,8 @@ FIGURES: dict[str, Callable[[Shown], Drawn | None]] = {
     "similarity": all_layers.similarity,
     "similar_in": similar_in.matrix,
     "layer_maps": all_layers.layer_maps,
+    "published": all_layers.published,
+    "map_panels": of_model.map_panels,
     "two_layers": two_layers.figure_4,
     "compare": two_layers.compare,
     "stimulus_map_a": partial(two_layers.stimulus_map, side=0),
@@ -74,6 +83,7 @@ FIGURES: dict[str, Callable[[Shown], Drawn | None]] = {
     "importance_left_out": partial(all_layers.other_importance, way="left_out"),
     "methods": by_method.scores,
     "method_agreement": by_method.agreement,
+    "noise_agreement": by_method.noise_agreement,
     "unit_scores": by_method.units,
     "baseline_decoding": partial(by_method.baseline, name="decoding"),
     "baseline_random_forest": partial(by_method.baseline, name="random-forest"),

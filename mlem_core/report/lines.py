@@ -13,12 +13,14 @@ TITLES = {
     "similar_in": "Alike in the features, in the rest, or by transfer",
     "profiles": "Importance over the layers",
     "layer_maps": "Maps of the layers",
+    "published": "Beside the first paper",
     "why_layers": "What makes every two layers alike",
     "why_tau": "Why two profiles are alike",
     "why_score": "What a layer's score is made of",
     "importance": "Importance where features correlate",
     "methods": "Prediction accuracy by method",
     "method_agreement": "MLEM and FR-RSA, layer by layer",
+    "noise_agreement": "MLEM and FR-RSA under noise",
     "unit_scores": "Single units and the whole layer",
     "baseline": "The layers by another method",
     "audit": "Audit of every layer",
@@ -36,6 +38,7 @@ LINES = {
     "Click a cell to choose its two layers.",
     "similar_in": "What the two matrices above mix, apart. Click a cell to choose its two layers.",
     "layer_maps": "Layers that are alike lie close together. Click two of them to compare them.",
+    "published": "What the first paper found in these models, and what is found here.",
     "two_layers": "Two layers: which features matter in each, and how each lays out the stimuli.",
     "compare": "Which features matter in the two layers; on the diagonal a feature matters as much "
     "in both.",
@@ -55,6 +58,8 @@ LINES = {
     "these features gets above the ceiling.",
     "method_agreement": "Whether both fit the same weights, and whether they order the features "
     "alike.",
+    "noise_agreement": "Whether both still fit the same weights, and order the features alike, "
+    "when a layer is noisy.",
     "unit_scores": "How well single units are predicted, and how well the whole layer: the farther "
     "apart, the more the features are in patterns over units.",
     "baseline": "The same layers by another method.",

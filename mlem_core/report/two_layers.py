@@ -57,8 +57,8 @@ def stimulus_map(shown: Shown, side: int) -> Drawn | None:
 
     With a feature within that of the colour chosen, as groups inside groups.
     """
-    drawn, within = _coloured_map(shown, side), shown.drawing.options.get("within", "")
-    color = _color(shown)
+    drawn, within = _of_side(shown, side), shown.drawing.options.get("within", "")
+    color = color_of(shown)
     if drawn is None or within not in shown.all_features or within == color:
         return drawn
     by, store = [color, within], shown.drawing.store
@@ -78,23 +78,33 @@ def stimulus_map(shown: Shown, side: int) -> Drawn | None:
     )
 
 
-def _coloured_map(shown: Shown, side: int) -> Drawn | None:
-    stimuli, color = shown.analysis.stimuli, _color(shown)
-    points = _points(shown, side, color)
-    if points is None:
+def _of_side(shown: Shown, side: int) -> Drawn | None:
+    return coloured_map(shown, shown.pair[side]) if shown.several else None
+
+
+def coloured_map(shown: Shown, layer: Layer) -> Drawn | None:
+    """The stimuli in a layer, coloured by a feature; None where they cannot be had."""
+    store, stimuli, color = shown.drawing.store, shown.analysis.stimuli, color_of(shown)
+    if store is None:
         return None
-    title = shown.names.layer_title(shown.pair[side])
-    assert shown.drawing.store is not None
-    stress = maps.stimulus_map_stress(shown.analysis, *shown.pair[side], shown.drawing.store)
+    try:
+        points = maps.stimulus_map(shown.analysis, *layer, store)
+        stress = maps.stimulus_map_stress(shown.analysis, *layer, store)
+    except InputError:
+        return None  # the representations are no longer there
+    cells = stimuli.table.iloc[points["stimulus"]].reset_index(drop=True)
+    points = points.assign(**{"label": cells["sentence"], color: cells[color]})
+    title = shown.names.layer_title(layer)
+    kind = next(one.kind for one in stimuli.features if one.name == color)
     return Drawn(
-        figures.stimulus_map(points, color, _kind(shown, color), title, stress=stress),
+        figures.stimulus_map(points, color, kind, title, stress=stress),
         f"Stimuli in {title}",
         captions.stimulus_map(len(points), len(stimuli), shown.names.feature(color)),
         points,
     )
 
 
-def _color(shown: Shown) -> str:
+def color_of(shown: Shown) -> str:
     """The feature that colours the stimuli: the one chosen, else the easiest to read."""
     chosen = shown.drawing.options.get("color", "")
     if chosen in shown.all_features:
@@ -102,30 +112,13 @@ def _color(shown: Shown) -> str:
     return maps.easiest_to_read(shown.analysis.stimuli, shown.selection.features)
 
 
-def _kind(shown: Shown, feature: str) -> str:
-    return next(one.kind for one in shown.analysis.stimuli.features if one.name == feature)
-
-
-def _points(shown: Shown, side: int, color: str) -> pd.DataFrame | None:
-    """stimulus, x, y, label and the colouring feature."""
-    store = shown.drawing.store
-    if not shown.several or store is None:
-        return None
-    try:
-        points = maps.stimulus_map(shown.analysis, *shown.pair[side], store)
-    except InputError:
-        return None  # the representations are no longer there
-    cells = shown.analysis.stimuli.table.iloc[points["stimulus"]].reset_index(drop=True)
-    return points.assign(**{"label": cells["sentence"], color: cells[color]})
-
-
 def figure_4(shown: Shown) -> Drawn | None:
     """The importances of both layers and their maps in one figure."""
-    scatter, sides = compare(shown), (_coloured_map(shown, 0), _coloured_map(shown, 1))
+    scatter, sides = compare(shown), (_of_side(shown, 0), _of_side(shown, 1))
     if scatter is None or sides[0] is None or sides[1] is None:
         return None
     a, b = shown.called
-    color = shown.names.feature(_color(shown))
+    color = shown.names.feature(color_of(shown))
     drawn: tuple[go.Figure, go.Figure] = (sides[0].figure, sides[1].figure)
     n, stimuli = len(sides[0].data), shown.analysis.stimuli
     return Drawn(

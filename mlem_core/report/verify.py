@@ -38,6 +38,8 @@ _TAKE_LONG = (
     "multiverse",
     "methods",
     "method_agreement",
+    "noise_agreement",
+    "map_panels",
     "unit_scores",
     "baseline_decoding",
     "baseline_random_forest",

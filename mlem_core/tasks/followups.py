@@ -65,6 +65,15 @@ def _methods(analysis: Analysis, options: Options, store: Store, report: Report)
     return {}
 
 
+def _noise(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
+    from mlem_core.analysis import noise
+
+    model, layer = options["layer"]
+    selection = _selected(analysis, options["selection"])
+    noise.make(analysis, store, selection, (str(model), int(layer)), report)
+    return {}
+
+
 def _selected(analysis: Analysis, options: Options) -> Selection:
     """What the options ask for, as the analysis has it."""
     return Selection.from_dict(options).checked(analysis.tables.features, analysis.layers)
@@ -213,6 +222,7 @@ KINDS: dict[str, Kind] = {
     "fits": Kind(_fits),
     "methods": Kind(_methods, in_store=True),
     "multiverse": Kind(_multiverse, _of_layers, in_store=True),
+    "noise": Kind(_noise, lambda _, options: [options["layer"][0]], in_store=True),
     # `other` is the id of the other analysis, `layers` those that both have.
     "versus": Kind(_versus, _of_layers, in_store=True),
     "similarity": Kind(_similarity, lambda analysis, _: analysis.manifest["models"], in_store=True),

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
+from mlem_core.base.typing import layer_name
 from mlem_core.report import captions, captions_of_methods
 from pages.explore.terms import computed_on
-from pages.parts import background, choices, exporting, frame, stored
+from pages.parts import background, choices, exporting, frame, naming, stored
 from pages.parts.exporting import Panel
 from pages.parts.view import View
 from pages.parts.wording import plain
@@ -61,6 +62,7 @@ def _scores(view: View, results: Results) -> None:
         )
     if set(methods.COMPARED) <= set(found):
         _agreement(view, methods.agreement(*(found[name] for name in methods.COMPARED)))
+        _noise(view)
     st.caption(
         "A random forest and the mean over single units join these lines once they have been "
         "computed below, with all features."
@@ -78,6 +80,43 @@ def _agreement(view: View, table: pd.DataFrame) -> None:
         "method-agreement",
         captions_of_methods.method_agreement(computed_on(view)),
         narrow=partial(draw, across=1),
+    ).show()
+
+
+def _noise(view: View) -> None:
+    """Whether both methods still agree when a layer is noisy."""
+    from mlem_core import figures
+    from mlem_core.analysis import noise
+
+    layers = [one for one in view.layers if noise.can_be_made(view.analysis, view.selection, one)]
+    if not layers:
+        return
+    names = {layer_name(one): one for one in layers}
+    name = choices.choose_one(
+        "Layer with noise",
+        list(names),
+        "noisy",
+        list(names)[len(names) // 2],
+        format_func=naming.layer,
+        help="A layer to whose units noise is added, of 0 to 3 standard deviations of each.",
+    )
+    found = noise.find(view.analysis, stored.store(), view.selection, names[name])
+    if found is None:
+        background.offer(
+            view.work("noise", {"selection": view.selection.to_dict(), "layer": list(names[name])}),
+            "Add noise to this layer",
+            "Fits the layer at seven levels of noise by both methods, in the background: about a "
+            "second each. It is computed once.",
+        )
+        return
+    draw = partial(figures.noise_agreement, found)
+    Panel(
+        draw(),
+        found,
+        "noise-agreement",
+        captions_of_methods.noise_agreement(naming.layer(name), computed_on(view)),
+        narrow=partial(draw, across=1),
+        options={"noisy": name},
     ).show()
 
 

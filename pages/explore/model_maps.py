@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pandas as pd
 import streamlit as st
 
-from mlem_core.analysis.maps import easiest_to_read
+from mlem_core.analysis.maps import easiest_to_read, some_layers
 from mlem_core.base.typing import Layer
 from mlem_core.report import captions, captions_of_maps
+from mlem_core.report.of_model import MOST
 from pages.explore.two import map_of
 from pages.parts import choices, frame, naming
 from pages.parts.exporting import Panel
@@ -20,8 +20,6 @@ from pages.parts.wording import plain
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
-
-MOST = 12  # layers; each map takes some seconds when it is drawn first
 
 
 def show(view: View) -> None:
@@ -54,7 +52,7 @@ def _show(view: View) -> None:
             help="The feature that colours the maps.",
         )
     own = [layer for layer in view.layers if layer[0] == model]
-    drawn = [own[i] for i in np.unique(np.linspace(0, len(own) - 1, MOST).round().astype(int))]
+    drawn = some_layers(own, MOST)
     with st.spinner(f"Laying out the stimuli of {plain(naming.now().model(model))} …"):
         maps = [_map(view, layer, color) for layer in drawn]
     tables = [table for table, _ in maps]
@@ -71,6 +69,7 @@ def _show(view: View) -> None:
             captions.stimulus_map(n, len(view.analysis.stimuli)),
         ),
         narrow=partial(draw, across=2),
+        options={"mapped": model, "color": color},
     ).show()
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from mlem_core.base.typing import parse_layer
-from mlem_core.report import captions, tables
+from mlem_core.report import captions, captions_of_methods, tables
 from pages.explore import surprising, two, why
 from pages.explore.terms import partial_of
 from pages.parts import alike, audited, choices, exporting, frame, linked, tabs, uncertainty
@@ -172,18 +172,27 @@ def _similar_in(view: View, results: Results, a: str, b: str) -> None:
 
 def _published(view: View, results: Results) -> None:
     """The numbers of the first paper beside these, where its models are analysed."""
+    from mlem_core import figures
     from mlem_core.analysis.published import beside_published
 
     table = beside_published(results)
     if table is None:
         return
+    st.markdown("**Beside the first paper**")
     called = {"agreement": "agreement (Spearman ρ)", "weighted_tau": "weighted τ"}
-    exporting.show_table(
-        table.assign(quantity=table["quantity"].map(called)),
+    named = table.assign(quantity=table["quantity"].map(called))
+    Panel(
+        figures.published_values(table),
+        table,
         "published",
-        "Beside the first paper",
-        "Published: figures 2 and 4 of Salle et al. (2024), which names no checkpoints and has "
-        "sentences of its own. An empty cell: a layer that is not shown.",
+        captions_of_methods.published(view.caption(results)),
+        table=lambda: named,
+    ).show()
+    exporting.show_table(
+        named,
+        "published",
+        "The same in numbers",
+        "An empty cell: a layer that is not shown.",
     )
 
 

@@ -62,7 +62,7 @@ def test_columns_become_a_vector_and_a_file_a_feature(
     spec = json.loads((app.cache / "jobs" / job / "spec.json").read_text())
     assert spec["vectors"] == [["semantics", ["s1", "s2"]]]
     assert [name for name, _ in spec["rdms"]] == ["ratings"]
-    page.goto(f"{app.url}/explore?analysis={job}")
+    page.goto(f"{app.url}/explore?analysis={job}&tab=profiles")
     settled(page)
     assert {"semantics", "ratings"} <= {trace["name"] for trace in traces(page)}
     picture(page, "given-profiles")

@@ -20,8 +20,9 @@ from pypdf import PdfReader
 from pypdfium2.raw import FPDF_PAGEOBJ_TEXT
 
 from mlem_core import figures
-from mlem_core.analysis import methods
+from mlem_core.analysis import methods, noise, published
 from mlem_core.analysis.baselines import BASELINES, of_analysis
+from mlem_core.analysis.maps import stimulus_map
 from mlem_core.analysis.run import run
 from mlem_core.analysis.similarities import compared
 from mlem_core.pairs.similarities import SIMILARITIES
@@ -34,6 +35,8 @@ WIDTHS = tuple(figures.WIDTHS_MM[name] for name in ("one column", "two columns")
 OF_VALUES = tuple(n for n in FIGURES if n.startswith(("values", "baseline", "unit_scores")))
 # Of some layers of the example, by estimators that take a while.
 OF_METHODS = ("methods", "method_agreement")
+# Nor does it have the models of the first paper, and the maps of a whole model take a while.
+OF_VALUES += ("published", "map_panels")
 # Nor has it other similarities.
 OF_VALUES += tuple(OF_SIMILARITIES)
 TALLEST = 250  # mm; of what a journal's page has
@@ -53,9 +56,10 @@ def draw(tmp_path_factory: pytest.TempPathFactory, chromium_path: str) -> Iterat
         n: np.eye(9)[codes] * n + rng.standard_normal((len(table), 9)) for n in range(4)
     }  # fmt: skip
     store = Store(folder / "store")
+    (folder / "state-spaces").mkdir()  # a part of a published model's name
     small = run(
         in_files(
-            folder, table, {"model": layers, "other": layers}, folds=3,
+            folder, table, dict.fromkeys(published.MODELS, layers), folds=3,
             values=("part_of_speech",), features=("part_of_speech", "tense", "word_position"),
         ),
         store,
@@ -64,6 +68,8 @@ def draw(tmp_path_factory: pytest.TempPathFactory, chromium_path: str) -> Iterat
         of_analysis(small, name, store)
     for name in SIMILARITIES:
         compared(small, name, store)
+    for layer in small.layers:
+        stimulus_map(small, *layer, store)
     example = examples.example()
     sources = {
         kind: Shown(one, one.select(), one.results(), Drawing(store=where))
@@ -72,6 +78,11 @@ def draw(tmp_path_factory: pytest.TempPathFactory, chromium_path: str) -> Iterat
             ("values", small, store),
         )
     }
+    two = ("tense", "word_position")
+    plain = run(in_files(folder, table, {"model": layers}, folds=3, features=two), store)
+    noise.make(plain, store, plain.select(), plain.layers[1])
+    drawing = Drawing(store=store)
+    sources["noise_agreement"] = Shown(plain, plain.select(), plain.results(), drawing)
     few = example.select(layers=[(m, n) for m, n in example.layers if n in (0, 6)])
     methods.make(example, store, few)
     sources["methods"] = Shown(example, few, example.results_of(few), Drawing(store=store))
@@ -79,6 +90,7 @@ def draw(tmp_path_factory: pytest.TempPathFactory, chromium_path: str) -> Iterat
     @cache
     def drawn(name: str, mm: float) -> Drawn:
         kind = "values" if name in OF_VALUES else "example"
+        kind = name if name in sources else kind
         source = sources["methods" if name in OF_METHODS else kind]
         narrow = figures.Paper(width_mm=mm).narrow
         made = FIGURES[name](replace(source, drawing=replace(source.drawing, narrow=narrow)))
