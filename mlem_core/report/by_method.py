@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from mlem_core import figures
-from mlem_core.analysis import baselines, methods, noise
+from mlem_core.analysis import baselines, methods
 from mlem_core.base.typing import layer_name
 from mlem_core.report import captions, captions_of_methods
 from mlem_core.report.shown import Drawn, Shown, held_out
+from mlem_core.robustness import noise
 
 
 def scores(shown: Shown) -> Drawn | None:

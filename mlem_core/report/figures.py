@@ -16,7 +16,6 @@ from mlem_core.pairs.similarities import SIMILARITIES
 from mlem_core.report import (
     all_layers,
     by_method,
-    of_model,
     of_values,
     similar_in,
     two_layers,
@@ -68,7 +67,7 @@ FIGURES: dict[str, Callable[[Shown], Drawn | None]] = {
     "similar_in": similar_in.matrix,
     "layer_maps": all_layers.layer_maps,
     "published": all_layers.published,
-    "map_panels": of_model.map_panels,
+    "map_panels": two_layers.map_panels,
     "two_layers": two_layers.figure_4,
     "compare": two_layers.compare,
     "stimulus_map_a": partial(two_layers.stimulus_map, side=0),

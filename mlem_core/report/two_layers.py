@@ -18,6 +18,10 @@ from mlem_core.robustness import multiverse
 from mlem_core.robustness.claims import Claim, by_choice, curve, verdict
 from mlem_core.robustness.flags import of_two
 
+# Layers of a model that are drawn: each map takes some seconds when it is drawn first. In one
+# column of a journal a page holds fewer.
+MOST, MOST_NARROW = 12, 6
+
 
 def compare(shown: Shown) -> Drawn | None:
     """The importances of both layers."""
@@ -58,7 +62,7 @@ def stimulus_map(shown: Shown, side: int) -> Drawn | None:
     With a feature within that of the colour chosen, as groups inside groups.
     """
     drawn, within = _of_side(shown, side), shown.drawing.options.get("within", "")
-    color = color_of(shown)
+    color = _color_of(shown)
     if drawn is None or within not in shown.all_features or within == color:
         return drawn
     by, store = [color, within], shown.drawing.store
@@ -79,12 +83,12 @@ def stimulus_map(shown: Shown, side: int) -> Drawn | None:
 
 
 def _of_side(shown: Shown, side: int) -> Drawn | None:
-    return coloured_map(shown, shown.pair[side]) if shown.several else None
+    return _coloured_map(shown, shown.pair[side]) if shown.several else None
 
 
-def coloured_map(shown: Shown, layer: Layer) -> Drawn | None:
+def _coloured_map(shown: Shown, layer: Layer) -> Drawn | None:
     """The stimuli in a layer, coloured by a feature; None where they cannot be had."""
-    store, stimuli, color = shown.drawing.store, shown.analysis.stimuli, color_of(shown)
+    store, stimuli, color = shown.drawing.store, shown.analysis.stimuli, _color_of(shown)
     if store is None:
         return None
     try:
@@ -104,12 +108,44 @@ def coloured_map(shown: Shown, layer: Layer) -> Drawn | None:
     )
 
 
-def color_of(shown: Shown) -> str:
+def _color_of(shown: Shown) -> str:
     """The feature that colours the stimuli: the one chosen, else the easiest to read."""
     chosen = shown.drawing.options.get("color", "")
     if chosen in shown.all_features:
         return chosen
     return maps.easiest_to_read(shown.analysis.stimuli, shown.selection.features)
+
+
+def map_panels(shown: Shown) -> Drawn | None:
+    """The maps of the layers of a model; None where they cannot be had.
+
+    Of the model that is chosen; else of that of the first of the two layers, if its maps have been
+    made.
+    """
+    store, chosen = shown.drawing.store, shown.drawing.options.get("mapped", "")
+    layers = list(shown.selection.layers)
+    asked = any(model == chosen for model, _ in layers)
+    model = chosen if asked else (shown.pair if shown.several else layers)[0][0]
+    own = [layer for layer in layers if layer[0] == model]
+    drawn = maps.some_layers(own, MOST_NARROW if shown.drawing.narrow else MOST)
+    if store is None or not (asked or maps.are_made(shown.analysis, drawn, store)):
+        return None
+    found = [_coloured_map(shown, layer) for layer in drawn]
+    there = [one for one in found if one is not None]
+    if len(there) < len(found):
+        return None
+    tables = [
+        one.data.drop(columns="label").assign(model=model, layer=layer)
+        for one, (_, layer) in zip(there, drawn, strict=True)
+    ]
+    n, color = len(tables[0]), shown.names.feature(_color_of(shown))
+    basis = captions.stimulus_map(n, len(shown.analysis.stimuli))
+    return Drawn(
+        figures.map_panels([one.figure for one in there], 2 if shown.drawing.narrow else 4),
+        f"Stimuli in the layers of {shown.names.model(model)}",
+        captions_of_maps.map_panels(color, len(drawn), len(own), basis),
+        pd.concat(tables, ignore_index=True),
+    )
 
 
 def figure_4(shown: Shown) -> Drawn | None:
@@ -118,7 +154,7 @@ def figure_4(shown: Shown) -> Drawn | None:
     if scatter is None or sides[0] is None or sides[1] is None:
         return None
     a, b = shown.called
-    color = shown.names.feature(color_of(shown))
+    color = shown.names.feature(_color_of(shown))
     drawn: tuple[go.Figure, go.Figure] = (sides[0].figure, sides[1].figure)
     n, stimuli = len(sides[0].data), shown.analysis.stimuli
     return Drawn(

@@ -66,7 +66,7 @@ def _methods(analysis: Analysis, options: Options, store: Store, report: Report)
 
 
 def _noise(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
-    from mlem_core.analysis import noise
+    from mlem_core.robustness import noise
 
     model, layer = options["layer"]
     selection = _selected(analysis, options["selection"])

@@ -86,7 +86,7 @@ def _agreement(view: View, table: pd.DataFrame) -> None:
 def _noise(view: View) -> None:
     """Whether both methods still agree when a layer is noisy."""
     from mlem_core import figures
-    from mlem_core.analysis import noise
+    from mlem_core.robustness import noise
 
     layers = [one for one in view.layers if noise.can_be_made(view.analysis, view.selection, one)]
     if not layers:

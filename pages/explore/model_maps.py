@@ -11,7 +11,7 @@ import streamlit as st
 from mlem_core.analysis.maps import easiest_to_read, some_layers
 from mlem_core.base.typing import Layer
 from mlem_core.report import captions, captions_of_maps
-from mlem_core.report.of_model import MOST
+from mlem_core.report.two_layers import MOST
 from pages.explore.two import map_of
 from pages.parts import choices, frame, naming
 from pages.parts.exporting import Panel

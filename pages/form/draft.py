@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from mlem_core.base.errors import InputError
-from pages.form import given, state
+from pages.form import state
 from pages.parts import choices, stored
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def _with_roles(found: Draft) -> None:
         kinds = {k: role for k, role in changed.items() if role in FEATURES}
         ordered, nominal = (tuple(k for k in kinds if kinds[k] == kind) for kind in FEATURES)
         source = found.source = replace(source, ordered=ordered, nominal=nominal)
-    source = found.source = replace(source, vectors=given.vectors(), rdms=given.rdms())
+    source = found.source = replace(source, vectors=state.vectors(), rdms=state.rdms())
     stimuli: StimulusSet = state.load(source)
     ignored = {feature_name(found, k) for k, role in found.roles.items() if role == "ignore"}
     names = [f.name for f in stimuli.features if found.kind == "table" or f.name not in ignored]

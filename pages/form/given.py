@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from mlem_core.base.errors import InputError
+from pages.form import state
 from pages.parts import choices, stored
 from pages.parts.wording import plain
 
@@ -15,19 +16,6 @@ if TYPE_CHECKING:
     from pages.form.draft import Draft
 
 MOST_MB = 500
-
-
-def vectors() -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Name and columns of each vector."""
-    found = (one.partition("=") for one in choices.get("vectors") or [])
-    return tuple(
-        (name, tuple(filter(None, columns.split(",")))) for name, equals, columns in found if equals
-    )
-
-
-def rdms() -> tuple[tuple[str, str], ...]:
-    """Name and file of each RDM; InputError where a file is not on this machine."""
-    return tuple((name, str(stored.upload_path(file))) for name, file in _uploads().items())
 
 
 def of_column(draft: Draft, column: str) -> list[str]:
@@ -43,23 +31,18 @@ def of_column(draft: Draft, column: str) -> list[str]:
 
 def show(draft: Draft) -> None:
     """Draw what is added, each with its way out, and what adds more."""
-    there = [*dict(vectors()), *_uploads()]
+    there = [*dict(state.vectors()), *state.rdm_uploads()]
     title = "Features given by distances"
     with st.expander(title, icon=":material/straighten:", expanded=bool(there)):
-        for name, columns in vectors():
+        for name, columns in state.vectors():
             _line("vectors", name, f"vector of {', '.join(columns)}")
-        for name, file in _uploads().items():
+        for name, file in state.rdm_uploads().items():
             _line("rdms", name, f"RDM {file.rpartition('/')[2]}")
         one, other = st.columns(2)
         with one:
             _take_columns(draft)
         with other:
             _take_file()
-
-
-def _uploads() -> dict[str, str]:
-    found = (one.partition("=") for one in choices.get("rdms") or [])
-    return {name: file for name, equals, file in found if equals and name}
 
 
 def _line(which: str, name: str, what: str) -> None:
@@ -82,7 +65,7 @@ def _put(which: str, name: str, value: str | None) -> None:
 
 def _take_columns(draft: Draft) -> None:
     """Ordered columns and a name, made into one vector."""
-    parts = [one for _, columns in vectors() for one in columns]
+    parts = [one for _, columns in state.vectors() for one in columns]
     offered = [
         column
         for column, role in draft.roles.items()
@@ -143,7 +126,7 @@ def _name(asked: str) -> str:
     """A name that no feature that is added has."""
     # An equals sign parts the name from the rest in the URL.
     plainly = asked.replace("=", " ").strip().lstrip("_") or "feature"
-    taken, number, new = {*dict(vectors()), *_uploads()}, 1, plainly
+    taken, number, new = {*dict(state.vectors()), *state.rdm_uploads()}, 1, plainly
     while new in taken:
         number += 1
         new = f"{plainly} {number}"

@@ -117,6 +117,25 @@ def put_pairs(name: str, values: Mapping[str, object]) -> None:
     choices.put(name, [f"{column}={value}" for column, value in values.items()])
 
 
+def vectors() -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Name and columns of each vector."""
+    found = (one.partition("=") for one in choices.get("vectors") or [])
+    return tuple(
+        (name, tuple(filter(None, columns.split(",")))) for name, equals, columns in found if equals
+    )
+
+
+def rdm_uploads() -> dict[str, str]:
+    """The upload of each feature that is given as an RDM, by its name."""
+    found = (one.partition("=") for one in choices.get("rdms") or [])
+    return {name: file for name, equals, file in found if equals and name}
+
+
+def rdms() -> tuple[tuple[str, str], ...]:
+    """Name and file of each RDM; InputError where a file is not on this machine."""
+    return tuple((name, str(stored.upload_path(file))) for name, file in rdm_uploads().items())
+
+
 def pick(
     label: str,
     name: str,

@@ -20,13 +20,14 @@ from pypdf import PdfReader
 from pypdfium2.raw import FPDF_PAGEOBJ_TEXT
 
 from mlem_core import figures
-from mlem_core.analysis import methods, noise, published
+from mlem_core.analysis import methods, published
 from mlem_core.analysis.baselines import BASELINES, of_analysis
 from mlem_core.analysis.maps import stimulus_map
 from mlem_core.analysis.run import run
 from mlem_core.analysis.similarities import compared
 from mlem_core.pairs.similarities import SIMILARITIES
 from mlem_core.report.figures import FIGURES, OF_SIMILARITIES, Drawing, Drawn, Shown
+from mlem_core.robustness import noise
 from mlem_core.storage.store import Store
 from mlem_core.tasks import examples
 

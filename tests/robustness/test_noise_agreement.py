@@ -7,9 +7,10 @@ import pandas as pd
 import pytest
 from inputs import in_files, probing
 
-from mlem_core.analysis import methods, noise
+from mlem_core.analysis import methods
 from mlem_core.analysis.run import run
 from mlem_core.base.errors import InputError
+from mlem_core.robustness import noise
 from mlem_core.storage.store import Store
 
 FEATURES = ("part_of_speech", "tense", "word_position")

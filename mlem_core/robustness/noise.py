@@ -93,7 +93,7 @@ def _made(
 ) -> pd.DataFrame:
     model, number = layer
     spec, folds = analysis.spec, analysis.folds
-    rows = np.asarray(representations_of(analysis, model, store).of(number), dtype=np.float64)
+    rows = np.asarray(representations_of(analysis, model, store)[number], dtype=np.float64)
     noise = np.random.default_rng(spec.seed).standard_normal(rows.shape) * rows.std(axis=0)
     chosen = analysis.stimuli.select(selection.features)
     index = PairIndex.build(feature_columns(chosen), folds, spec.missing, design=analysis.design)
