@@ -171,6 +171,8 @@ def test_what_is_wrong_with_an_rdm_is_said_with_its_place(distances, said):
         (",item0,item1\nitem0,0,1\nitem1,1,0", "has no row named 'item2', the stimulus in row 3"),
         ("0\n1\n2\n3", "has 4 numbers in one row"),
         ("", "own.csv is empty"),
+        (",a,b", "holds no numbers"),
+        ("0,nan\nnan,0", "has nan in row 1, column 2"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said_with_its_place(text, said, tmp_path):
@@ -191,6 +193,16 @@ def test_no_pickle_is_opened_and_other_files_are_refused(tmp_path):
         with_rdm(stimuli(), "own", tmp_path / "none.npy")
     with pytest.raises(InputError, match=r"expected one of \.npy"):
         with_rdm(stimuli(), "own", tmp_path / "own.mat")
+
+
+def test_a_file_of_too_many_rows_is_not_made_square(tmp_path, monkeypatch):
+    np.save(tmp_path / "own.npy", np.ones(66))
+    monkeypatch.setattr("mlem_core.data.reading.rdm_file.MOST_ROWS", 11)
+    with pytest.raises(InputError, match="has 12 rows; expected at most 11"):
+        with_rdm(stimuli(), "own", tmp_path / "own.npy")
+    np.save(tmp_path / "own.npy", np.ones((12, 12), dtype=np.int8))
+    with pytest.raises(InputError, match="holds 144 numbers; expected at most 11 rows"):
+        with_rdm(stimuli(), "own", tmp_path / "own.npy")
 
 
 def test_names_columns_and_sizes_that_cannot_be(monkeypatch):

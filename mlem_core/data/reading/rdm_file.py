@@ -19,6 +19,8 @@ from mlem_core.data.rdm import checked_distances
 from mlem_core.data.reading.content import MAX_BYTES, decode
 
 SUFFIXES = (".npy", ".csv", ".tsv", ".txt")
+# Of 800 MB, where all are read.
+MOST_ROWS = 10_000
 _FORM = "a square matrix, or the distances of every two stimuli once (condensed)"
 
 
@@ -83,44 +85,62 @@ def _array(data: bytes, what: str) -> FloatArray:
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiub":
         kind = array.dtype if isinstance(array, np.ndarray) else "an archive"
         raise InputError(f"{what} holds {kind}; expected numbers: {_FORM}.")
+    if array.size > MOST_ROWS**2:
+        raise InputError(
+            f"{what} holds {array.size:,} numbers; expected at most {MOST_ROWS:,} rows and columns."
+        )
     return array.astype(np.float64)
 
 
 def _of_text(text: str, what: str) -> RdmFile:
     separator = _separator(text.lstrip().partition("\n")[0].strip())
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    first: list[str] = []
+    of_rows: list[str] = []
+    numbers: list[FloatArray] = []  # a row at a time: as texts they take ten times the memory
+    named = False
     try:
-        rows = [
-            [cell.strip() for cell in row]
-            for row in csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
-            if any(row)
-        ]
+        for at, cells in enumerate(filter(any, reader), 1):
+            row = [cell.strip() for cell in cells]
+            if not first:
+                first = row
+                named = not NUMBER.fullmatch(_point(row[0], separator))
+                if named:
+                    continue
+            if len(row) != len(first):
+                raise InputError(
+                    f"row {at} of {what} has {len(row)} cells, the first has {len(first)}; "
+                    f"expected {_FORM}."
+                )
+            of_rows += row[:named]
+            numbers.append(_numbers(row[named:], what, separator, (at, int(named))))
     except csv.Error as error:
         raise InputError(f"{what} cannot be read as CSV ({error}); expected {_FORM}.") from error
-    named = not NUMBER.fullmatch(_point(rows[0][0], separator)) if rows else False
-    ragged = next((at for at, row in enumerate(rows) if len(row) != len(rows[0])), None)
-    if ragged is not None:
-        raise InputError(
-            f"row {ragged + 1} of {what} has {len(rows[ragged])} cells, the first has "
-            f"{len(rows[0])}; expected {_FORM}."
-        )
+    if not numbers:
+        raise InputError(f"{what} holds no numbers; expected {_FORM}.")
+    distances = np.array(numbers)
     if not named:
-        return RdmFile(_numbers(rows, what, separator, 0))
-    corner, *names = rows[0]
-    distances = _numbers([row[1:] for row in rows[1:]], what, separator, 1)
-    of_rows = [row[0] for row in rows[1:]]
+        return RdmFile(distances)
+    corner, *names = first
+    return RdmFile(distances[_order(of_rows, names, what)], tuple(names), corner)
+
+
+def _order(of_rows: list[str], names: list[str], what: str) -> list[int]:
+    """The row of each column's name; raise where rows and columns have other names."""
     for which, found, others in (("row", of_rows, names), ("column", names, of_rows)):
         name, times = Counter(found).most_common(1)[0] if found else ("", 0)
         if times > 1:
             raise InputError(f"{what} has {times} {which}s named {short(name)}; expected one.")
-        missing = [name for name in found if name not in set(others)]
-        if missing or not found:
+        there = set(others)
+        missing = next((name for name in found if name not in there), None)
+        if missing is not None:
             other = "column" if which == "row" else "row"
             raise InputError(
-                f"{what} has the {which} {short(missing[0]) if found else 'of no name'} and no "
-                f"{other} of that name; expected the same names in its rows and columns."
+                f"{what} has the {which} {short(missing)} and no {other} of that name; expected "
+                "the same names in its rows and columns."
             )
-    order = [of_rows.index(name) for name in names] if of_rows != names else slice(None)
-    return RdmFile(distances[order], tuple(names), corner)
+    places = {name: row for row, name in enumerate(of_rows)}
+    return [places[name] for name in names]
 
 
 def _separator(line: str) -> str:
@@ -133,27 +153,30 @@ def _point(cell: str, separator: str) -> str:
     return cell.replace(",", ".") if separator != "," else cell
 
 
-def _numbers(rows: list[list[str]], what: str, separator: str, before: int) -> FloatArray:
-    """The cells of rows as numbers; `before` rows and columns stand before them."""
+def _numbers(row: list[str], what: str, separator: str, place: tuple[int, int]) -> FloatArray:
+    """The cells of a row as numbers; `place` is its number, and how many cells stand before."""
     try:
-        return np.array([[float(_point(cell, separator)) for cell in row] for row in rows])
+        return np.array([float(_point(cell, separator)) for cell in row])
     except ValueError:
         pass
-    for at, row in enumerate(rows):
-        for place, cell in enumerate(row):
-            try:
-                float(_point(cell, separator))
-            except ValueError:
-                raise InputError(
-                    f"{what} has {short(cell) if cell else 'an empty cell'} in row "
-                    f"{at + 1 + before}, column {place + 1 + before}; expected a distance there."
-                ) from None
-    raise InputError(f"{what} holds no numbers; expected {_FORM}.")
+    for column, cell in enumerate(row, 1 + place[1]):
+        if not NUMBER.fullmatch(_point(cell, separator)):
+            found = short(cell) if cell else "an empty cell"
+            raise InputError(
+                f"{what} has {found} in row {place[0]}, column {column}; expected a distance there."
+            )
+    raise InputError(f"{what} holds no numbers in row {place[0]}; expected {_FORM}.")
+
+
+def _check_rows(n_rows: int, what: str) -> None:
+    if n_rows > MOST_ROWS:
+        raise InputError(f"{what} has {n_rows:,} rows; expected at most {MOST_ROWS:,}.")
 
 
 def _square(found: FloatArray, what: str) -> FloatArray:
     """The square matrix, of condensed distances too."""
     if found.ndim != 1 and not (found.ndim == 2 and 1 in found.shape and found.size > 1):
+        _check_rows(len(found), what)
         return found
     flat = found.ravel()
     n = (1 + math.isqrt(1 + 8 * len(flat))) // 2
@@ -163,6 +186,7 @@ def _square(found: FloatArray, what: str) -> FloatArray:
             f"two of so many stimuli: {n:,} have {n * (n - 1) // 2:,}, {n + 1:,} have "
             f"{n * (n + 1) // 2:,}."
         )
+    _check_rows(n, what)
     square = np.zeros((n, n))
     square[np.triu_indices(n, 1)] = flat
     return square + square.T
