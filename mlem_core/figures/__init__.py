@@ -16,6 +16,7 @@ from mlem_core.figures.export import (
     as_file,
     can_write_images,
     image,
+    in_narrow_window,
     on_paper,
     one_browser,
 )
@@ -65,6 +66,7 @@ __all__ = [
     "group_profiles",
     "image",
     "importance_differences",
+    "in_narrow_window",
     "importance_scatter",
     "layer_maps",
     "map_panels",

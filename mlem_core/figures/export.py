@@ -33,6 +33,7 @@ DPI = (300, 600)
 
 _PX_PER_MM = 96 / 25.4
 _NARROW = 640  # px; on less than this the legend goes below the panels
+_PHONE = 330  # px, about
 _LEGEND_ROW = 20  # px
 _BAR = 110  # px; a colour bar with its numbers
 _SOCKET = 107  # bytes of the path of a socket, at most
@@ -109,6 +110,17 @@ def on_paper(figure: go.Figure, paper: Paper) -> go.Figure:
     else:
         _beside(copy)
     return copy
+
+
+def in_narrow_window(figure: go.Figure) -> go.Figure:
+    """A copy for a window of a phone: its legends below the panels, which keep the whole width."""
+    copy = go.Figure(figure)
+    if copy.layout.showlegend is False:
+        return copy
+    copy.update_layout(width=_PHONE, height=int(copy.layout.height or 460))
+    _legends_below(copy)
+    # The window says how wide it is.
+    return copy.update_layout(width=None)
 
 
 def _in_legends(figure: go.Figure) -> dict[str, list[str]]:

@@ -47,7 +47,7 @@ from mlem_core.pairs.similarities import SIMILARITIES
 Pair = tuple[Layer, Layer]
 
 # px; of a matrix that has the figure for itself, and of one that may be as wide as a column
-_ALONE, _COLUMN = 400, 340
+_ALONE, _COLUMN, _SMALL = 400, 340, 290
 _IN_FULL = 60  # letters of a layer's name on hovering
 _SPACE = 0.06  # between two matrices, as a part of the whole width
 
@@ -115,7 +115,9 @@ def rsa_matrix(
     return _drawn(grid(layers, order, values), [matrix], "alone", chosen)
 
 
-def partial_matrix(square: pd.DataFrame, unit: str, pair: Pair | None = None) -> go.Figure:
+def partial_matrix(
+    square: pd.DataFrame, unit: str, pair: Pair | None = None, *, small: bool = False
+) -> go.Figure:
     """How alike all layers are by one of `mlem_core.measures.partial`, by model.
 
     Its layers stand up the side and, in the same order, along the bottom: of transfer those whose
@@ -126,6 +128,7 @@ def partial_matrix(square: pd.DataFrame, unit: str, pair: Pair | None = None) ->
     square : (n_layers, n_layers), named "model:layer"; NaN where there is no number
     unit : what it is, told on hovering
     pair : the two layers whose cells are outlined, with the value of the one to the upper right
+    small : for half of a window: the names of the models stand below it only
     """
     layers, values = [parse_layer(name) for name in square.index], square.to_numpy(dtype=np.float64)
     matrix = _Matrix(
@@ -137,7 +140,8 @@ def partial_matrix(square: pd.DataFrame, unit: str, pair: Pair | None = None) ->
     # The value that is shown is that of the cell in which it stands.
     if pair is not None and layers.index(pair[0]) > layers.index(pair[1]):
         pair = pair[1], pair[0]
-    return _drawn(grid(layers, "model", values), [matrix], "alone", pair)
+    arranged: _Arrangement = "small" if small else "alone"
+    return _drawn(grid(layers, "model", values), [matrix], arranged, pair)
 
 
 class _Measure(NamedTuple):
@@ -166,15 +170,17 @@ class _Matrix(NamedTuple):
     flags: Mapping[Pair, str]
 
 
-_Arrangement = Literal["alone", "row", "column"]
+_Arrangement = Literal["alone", "small", "row", "column"]
+_SINGLE = ("alone", "small")
+_NAMED_BELOW = ("small", "column")  # there is little room at their sides
 
 
 def _drawn(
     of: Grid, matrices: Sequence[_Matrix], arranged: _Arrangement, pair: Pair | None
 ) -> go.Figure:
     """The matrices beside or below each other; one alone has neither title nor dots."""
-    side = {"alone": SIDE, "row": SIDE, "column": _COLUMN}[arranged]
-    around, several = labels(of, side), arranged != "alone"
+    side = {"alone": SIDE, "small": _SMALL, "row": SIDE, "column": _COLUMN}[arranged]
+    around, several = labels(of, side), arranged not in _SINGLE
     layout = copy.deepcopy(_base(len(matrices)))
     traces: list[dict[str, Any]] = []
     start, end = of.span
@@ -198,8 +204,8 @@ def _drawn(
             layout["annotations"].append(scale)
         traces += [{"xaxis": f"x{ref}", "yaxis": f"y{ref}"} | trace for trace in drawn]
         left = place == 0 or arranged == "column"
-        # One below the other have little room at their sides: the names stand below them.
-        layout["annotations"] += around.annotations(ref, left=left and arranged != "column")
+        beside = left and arranged not in _NAMED_BELOW
+        layout["annotations"] += around.annotations(ref, left=beside)
         if several:
             title = title_of(f"{matrix.measure.title}: {matrix.measure.unit}", ref)
             middle = {"x": float(of.edges[[0, -1]].mean()), "xref": f"x{ref}"}
@@ -234,8 +240,8 @@ def _arrange(
     below: int,
 ) -> None:
     """Where the matrices are, all of one size, and the height of all."""
-    if arranged == "alone":
-        layout["height"] = _ALONE
+    if arranged in _SINGLE:
+        layout["height"] = _SMALL if arranged == "small" else _ALONE
         layout["yaxis"]["constraintoward"] = "top"
     elif arranged == "row":
         layout["height"] = SIDE
@@ -277,8 +283,8 @@ def _set_scale(layout: dict[str, Any], of: Grid, arranged: _Arrangement, around:
         bar |= {"tickvals": [-1, 0, 1], "ticktext": ["−1 (opposite)", "0", "1 (alike)"]}
     below += 44
     layout["coloraxis"] = {"cmin": -1, "cmax": 1, "colorscale": DIVERGING, "colorbar": bar}
-    top = 8 if arranged == "alone" else 40
-    left = around.left if arranged != "column" else round(14 + around.tick_width)
+    top = 8 if arranged in _SINGLE else 40
+    left = around.left if arranged not in _NAMED_BELOW else round(14 + around.tick_width)
     layout["margin"] = {"l": left, "r": 16, "t": top, "b": below}
     layout["height"] += top + below
     # Room for its numbers below it, which its own height leaves out.

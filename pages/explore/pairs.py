@@ -62,6 +62,7 @@ def _matrices(view: View, results: Results, a: str, b: str) -> None:
     correction = uncertainty.chosen_correction()
     tested = None if intervals is None else similarity_table(intervals, view.layers, correction)
     alike.choose()
+    alike.offer(view)
     other = alike.of(view)
     other = None if other is None else other.of(view.analysis, view.selection)
     draw = partial(
@@ -99,7 +100,6 @@ def _matrices(view: View, results: Results, a: str, b: str) -> None:
         narrow=partial(draw, across=1),
         options={"order": order},
     ).on_click(partial(_choose, view))
-    alike.offer(view)
     _agreement(results.agreement, uncertainty.around(uncertainty.agreement(view)))
     _published(view, results)
     frame.folded(
@@ -162,6 +162,7 @@ def _similar_in(view: View, results: Results, a: str, b: str) -> None:
             found.square(name, view.layers),
             similar_in.UNITS[name],
             None if a == b else (parse_layer(a), parse_layer(b)),
+            small=True,
         ),
         found.table(view.layers),
         "similar-in",

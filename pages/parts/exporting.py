@@ -112,8 +112,13 @@ class Panel:
         self._chart(on_select=clicked, selection_mode="points")
 
     def _chart(self, **selecting: Any) -> Any:
+        from mlem_core import figures
+
+        figure = self.figure
+        if window.narrow():
+            figure = figures.in_narrow_window(figure if self.narrow is None else self.narrow())
         state = st.plotly_chart(
-            self.narrow() if self.narrow is not None and window.narrow() else self.figure,
+            figure,
             key=f"figure {self.name}",
             theme="streamlit",
             config={"displaylogo": False, "modeBarButtonsToRemove": ["toImage"]},

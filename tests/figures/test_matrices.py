@@ -338,3 +338,15 @@ def test_a_matrix_that_is_not_symmetric_shows_each_value_where_it_is() -> None:
         ]
         assert max(abs(label.x - at[0]), abs(label.y - at[1])) <= 0.5
     is_sound(figures.partial_matrix(square * np.nan, "S_feat"))
+
+
+def test_a_small_matrix_fills_half_of_a_window() -> None:
+    square = square_of(COUNTS)
+    small, whole = (figures.partial_matrix(square, "S_feat", small=one) for one in (True, False))
+    is_sound(small)
+    assert small.layout.margin.l < whole.layout.margin.l
+    margin = small.layout.margin
+    side = small.layout.height - margin.t - margin.b
+    # As high as it is wide in a column of 350 px.
+    assert abs(350 - margin.l - margin.r - side) < 30
+    assert len(small.layout.annotations) < len(whole.layout.annotations)
