@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.errors import InputError
+from mlem_core.base.registry import Registry
 from mlem_core.base.text import listed
 
 if TYPE_CHECKING:
@@ -71,12 +72,9 @@ def _frrsa() -> TableModel:
     return FRRSA()
 
 
-ESTIMATORS: dict[str, EstimatorSpec] = {}
-
-
-def register(spec: EstimatorSpec) -> None:
-    """Make an estimator known by its name; one of the same name is replaced."""
-    ESTIMATORS[spec.name] = spec
+ESTIMATORS = Registry[EstimatorSpec]("estimator")
+register = ESTIMATORS.register
+estimator_named = ESTIMATORS.named
 
 
 def can_resolve(name: str, interactions: bool) -> bool:
@@ -99,16 +97,6 @@ def check_values(name: str, resolved: Sequence[str], interactions: bool) -> None
             f"the estimator {name} weighs features that differ or do not, and cannot tell apart "
             f"the values of {listed(resolved)}; choose {listed(can, last='or')}, or no values."
         )
-
-
-def estimator_named(name: str) -> EstimatorSpec:
-    """The entry of an estimator.
-
-    Raises InputError: no estimator has this name.
-    """
-    if name not in ESTIMATORS:
-        raise unknown("estimator", name, ESTIMATORS)
-    return ESTIMATORS[name]
 
 
 for _spec in (

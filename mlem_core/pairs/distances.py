@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import each
+from mlem_core.base.registry import Registry
 from mlem_core.base.text import listed
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.pairs.designs import PairDesign, n_pairs, places_of, row_slices
@@ -92,24 +93,9 @@ class Distance:
         object.__setattr__(self, "phrase", self.phrase or f"the {self.name} distance")
 
 
-DISTANCES: dict[str, Distance] = {}
-
-
-def register(distance: Distance) -> None:
-    """Make a distance known by its name to everything that asks for one.
-
-    Raises ValueError: another distance has this name.
-    """
-    if distance.name in DISTANCES:
-        raise ValueError(f"there is a distance {distance.name!r} already.")
-    DISTANCES[distance.name] = distance
-
-
-def distance_named(name: str) -> Distance:
-    """The registered distance of this name; raises InputError where there is none."""
-    if name not in DISTANCES:
-        raise unknown("distance", name, DISTANCES)
-    return DISTANCES[name]
+DISTANCES = Registry[Distance]("distance")
+register = DISTANCES.register
+distance_named = DISTANCES.named
 
 
 def metrics() -> tuple[str, ...]:

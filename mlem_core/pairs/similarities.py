@@ -22,8 +22,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import cores, each
+from mlem_core.base.registry import Registry
 from mlem_core.base.typing import Counted, FloatArray, IntArray
 from mlem_core.pairs.designs import pairs_among
 from mlem_core.pairs.rank_store import IN_MEMORY_BYTES, correlations
@@ -137,24 +138,9 @@ def nearest(squared: FloatArray, k: int = NEIGHBOURS) -> PairValues:
     return PairValues(found, k / (n - 1))
 
 
-SIMILARITIES: dict[str, Similarity] = {}
-
-
-def register(similarity: Similarity) -> None:
-    """Make a similarity known by its name to everything that asks for one.
-
-    Raises ValueError: another similarity has this name.
-    """
-    if similarity.name in SIMILARITIES:
-        raise ValueError(f"there is a similarity {similarity.name!r} already.")
-    SIMILARITIES[similarity.name] = similarity
-
-
-def similarity_named(name: str) -> Similarity:
-    """The registered similarity of this name; raises InputError where there is none."""
-    if name not in SIMILARITIES:
-        raise unknown("similarity", name, SIMILARITIES)
-    return SIMILARITIES[name]
+SIMILARITIES = Registry[Similarity]("similarity")
+register = SIMILARITIES.register
+similarity_named = SIMILARITIES.named
 
 
 class SimilaritySums(NamedTuple):
