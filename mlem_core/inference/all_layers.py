@@ -20,10 +20,11 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import side_by_side
+from mlem_core.base.student import CONFIDENCE
 from mlem_core.base.typing import Counted, FloatArray, IntArray, Progress, Report
 from mlem_core.inference.bootstrap import REPLICATES
 from mlem_core.inference.intervals import LayerIntervals, load, save
-from mlem_core.inference.jackknife import CONFIDENCE, REFITS, standard_error
+from mlem_core.inference.jackknife import REFITS, standard_error
 from mlem_core.inference.layer_pairs import LayerPairs, stimuli_alone
 from mlem_core.inference.populations import Left
 from mlem_core.inference.replicates import resampled_scores

@@ -18,9 +18,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mlem_core.base import student
+from mlem_core.base.student import CONFIDENCE
 from mlem_core.base.typing import FloatArray
 
-CONFIDENCE = 0.95
 # Blocks of each kind of unit that are left out in turn (single units if there are fewer).
 BLOCKS = 200
 # The same where every model is fitted without each block, or all layers are ranked without it.
@@ -68,9 +69,7 @@ def fewest(left_out: FloatArray, sizes: Sequence[int] | None = None) -> int:
 
 def t_quantile(n_blocks: int) -> float:
     """How many standard errors a confidence interval reaches to either side."""
-    from scipy.stats import t
-
-    return float(t.ppf(1 - (1 - CONFIDENCE) / 2, max(1, n_blocks - 1)))
+    return student.quantile(max(1, n_blocks - 1))
 
 
 def t_interval(

@@ -18,8 +18,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mlem_core.base import student
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.inference.jackknife import CONFIDENCE, Interval, fewest, shaped, standard_error
+from mlem_core.inference.jackknife import Interval, fewest, shaped, standard_error
 from mlem_core.measures.populations import group_means, shared
 
 REPLICATES = 1000
@@ -155,13 +156,11 @@ def _reach(variances: FloatArray, freedom: IntArray) -> FloatArray:
 
     Source: Welch (1947); Satterthwaite (1946), for the degrees of freedom.
     """
-    from scipy.stats import t
-
     whole = variances.sum(axis=0)
     shares = (variances**2 / freedom.reshape(-1, *[1] * (variances.ndim - 1))).sum(axis=0)
     varies = shares > 0
     degrees = np.divide(whole**2, shares, out=np.ones_like(whole), where=varies)
-    reach: FloatArray = np.sqrt(whole) * t.ppf(1 - (1 - CONFIDENCE) / 2, degrees)
+    reach: FloatArray = np.sqrt(whole) * student.quantile(degrees)
     return reach
 
 

@@ -23,13 +23,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from mlem_core.base import student
 from mlem_core.base.typing import FloatArray, Layer, layer_name
 from mlem_core.estimators.solver import held_out_scores
 from mlem_core.pairs.crossfit import CrossFit
 from mlem_core.pairs.tables import PairTables
 
-# A mean over folds is clearly above 0 where the 95 % interval by t over the folds is.
-TAIL = 0.025
 # Of two layers: A's metric on B, B's on A, the score of each on its own layer, and the first two as
 # parts of the score of the layer that is predicted.
 TRANSFERS = ("transfer_ab", "transfer_ba", "score_a", "score_b", "ratio_ab", "ratio_ba")
@@ -74,13 +73,11 @@ def above_zero(by_fold: FloatArray) -> NDArray[np.bool_]:
     It is where the 95 % interval by t over the folds is above 0. Folds share training stimuli, so
     this is a rule, not a test: `docs/why.md` has how often it takes noise for something.
     """
-    from scipy.special import stdtrit  # scipy.stats takes a second to import
-
     n = by_fold.shape[-1]
     if n < 2:
         return np.zeros(by_fold.shape[:-1], dtype=bool)
     error = by_fold.std(axis=-1, ddof=1) / np.sqrt(n)
-    clear: NDArray[np.bool_] = by_fold.mean(axis=-1) - stdtrit(n - 1, 1 - TAIL) * error > 1e-9
+    clear: NDArray[np.bool_] = by_fold.mean(axis=-1) - student.quantile(n - 1) * error > 1e-9
     return clear
 
 

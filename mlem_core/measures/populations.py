@@ -15,11 +15,11 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from mlem_core.base import student
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.typing import FloatArray, IntArray, Layer
 
 MATCHINGS = ("depth", "best")
-CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
@@ -208,13 +208,10 @@ def mean_profiles(
 
 def t_reach(values: FloatArray) -> FloatArray:
     """Half the 95 % interval of a mean over n members, NaN for one: (...) of (n, ...)."""
-    from scipy.stats import t
-
     n = len(values)
     if n < 2:
         return np.full(values.shape[1:], np.nan)
-    quantile = t.ppf(1 - (1 - CONFIDENCE) / 2, n - 1)
-    reach: FloatArray = quantile * values.std(axis=0, ddof=1) / np.sqrt(n)
+    reach: FloatArray = student.quantile(n - 1) * values.std(axis=0, ddof=1) / np.sqrt(n)
     return reach
 
 

@@ -19,12 +19,13 @@ from mlem_core.analysis.manifest import source_identity
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.spec import AnalysisSpec, parameters
 from mlem_core.base.parameters import in_text
+from mlem_core.base.student import CONFIDENCE
 from mlem_core.base.text import listed
 from mlem_core.base.typing import FloatArray, Layer, Report, layer_name
 from mlem_core.inference import all_layers
 from mlem_core.inference.corrections import FamilyOfTests, family_of_tests
 from mlem_core.inference.intervals import LayerIntervals
-from mlem_core.inference.jackknife import CONFIDENCE, jackknife_interval, p_value, standard_error
+from mlem_core.inference.jackknife import jackknife_interval, p_value, standard_error
 from mlem_core.measures.similarity import weighted_tau
 from mlem_core.pairs.units import Blocks
 from mlem_core.storage.store import Store
