@@ -234,12 +234,16 @@ def as_file(
 
 def can_write_images() -> bool:
     """Whether there is a Chrome or Chromium for `image`; only looks, starts nothing."""
-    named = os.environ.get("BROWSER_PATH")
-    if named:
-        return shutil.which(named) is not None
+    return _found() is not None
+
+
+def _found() -> str | None:
+    """The path of the browser that draws."""
+    if named := os.environ.get("BROWSER_PATH"):
+        return shutil.which(named)
     from choreographer.browsers.chromium import Chromium
 
-    return Chromium.find_browser(skip_local=False) is not None
+    return Chromium.find_browser(skip_local=False)
 
 
 def image(
@@ -265,7 +269,7 @@ def image(
     """
     if format not in ("svg", "png", "pdf"):
         raise unknown("image format", format, ("svg", "png", "pdf"))
-    if not can_write_images():
+    if (path := _found()) is None:
         raise InputError(
             f"no Chrome or Chromium was found to write the {format.upper()}: install one, or name "
             "its path in BROWSER_PATH."
@@ -275,7 +279,7 @@ def image(
     on_white = go.Figure(figure)
     on_white.update_layout(paper_bgcolor="white", plot_bgcolor="white")
     options = {"format": format, "width": width, "height": height, "scale": scale}
-    one = contextlib.nullcontext() if _sharing else _browser()
+    one = contextlib.nullcontext() if _sharing else _browser(path)
     try:
         with one as how:
             written: bytes = kaleido.calc_fig_sync(on_white.to_dict(), opts=options, kopts=how)
@@ -292,7 +296,7 @@ def one_browser() -> Iterator[None]:
     global _sharing
     import kaleido
 
-    with _browser() as how:
+    with _browser(_found()) as how:
         kaleido.start_sync_server(n=1, silence_warnings=True, **how)
         _sharing = True
         try:
@@ -303,25 +307,29 @@ def one_browser() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _browser() -> Iterator[dict[str, Any]]:
+def _browser(path: str | None) -> Iterator[dict[str, Any]]:
     """How a browser is started, with a folder of its own that a kill leaves to the next one.
+
+    `path` is where it was found; without one the error is that of who starts it.
 
     The page on which it draws has no margins, which would shrink and cut a PDF, and no MathJax,
     which would come from the network.
     """
     import kaleido
-    from choreographer.browsers.chromium import Chromium
 
     sheet = kaleido.PageGenerator(mathjax=False)
     sheet.header += "<style>@page { margin: 0 }</style>"
-    if "snap" in (os.environ.get("BROWSER_PATH") or Chromium.find_browser(skip_local=False) or ""):
-        yield {"page_generator": sheet}  # sees no temporary folder, and is given another one
+    if "snap" in (path or ""):
+        yield {
+            "page_generator": sheet,
+            "path": path,
+        }  # sees no temporary folder, and is given another one
         return
     _check_temporary()
     with scratch("browser") as folder:
         page = folder / "index.html"
         page.write_text(sheet.generate_index(), encoding="utf-8")
-        yield {"page_generator": page, "tmp_dir": folder}
+        yield {"page_generator": page, "tmp_dir": folder, "path": path}
 
 
 def _check_temporary() -> None:

@@ -18,7 +18,7 @@ from pypdf import PdfReader
 
 from mlem_core import figures
 from mlem_core.base.errors import InputError
-from mlem_core.figures import Paper
+from mlem_core.figures import Paper, export
 
 MM = 25.4 / 72  # of a point
 
@@ -173,3 +173,21 @@ def test_an_image_that_cannot_be_written_says_why(monkeypatch: pytest.MonkeyPatc
     assert not figures.can_write_images()
     with pytest.raises(InputError, match="no Chrome or Chromium"):
         figures.image(go.Figure(), "png")
+
+
+def test_the_browser_is_looked_for_once_a_drawing(
+    chromium_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from choreographer.browsers.chromium import Chromium
+
+    looked = []
+
+    def find(**_: bool) -> str:
+        looked.append(1)
+        return chromium_path
+
+    monkeypatch.delenv("BROWSER_PATH", raising=False)
+    monkeypatch.setattr(Chromium, "find_browser", find)
+    monkeypatch.setattr(export, "_sharing", False)
+    assert figures.image(figure_of(), "svg").startswith(b"<svg")
+    assert len(looked) == 1
