@@ -37,12 +37,8 @@ if TYPE_CHECKING:
     from mlem_core.estimators.ridge import RidgeMLEM
     from mlem_core.estimators.soft_rank import SoftRankMLEM
     from mlem_core.estimators.spearman import FRRSA, SpearmanMLEM
-    from mlem_core.inference.explanation import (
-        Explanation,
-        explain,
-        with_intervals,
-        with_transfer,
-    )
+    from mlem_core.inference.explained import Explanation
+    from mlem_core.inference.explanation import explain, with_intervals, with_transfer
     from mlem_core.storage.store import Store
 
 __all__ = [
@@ -94,7 +90,8 @@ _HOMES = {
     "estimators.ridge": ("RidgeMLEM",),
     "estimators.soft_rank": ("SoftRankMLEM",),
     "estimators.spearman": ("FRRSA", "SpearmanMLEM"),
-    "inference.explanation": ("Explanation", "explain", "with_intervals", "with_transfer"),
+    "inference.explained": ("Explanation",),
+    "inference.explanation": ("explain", "with_intervals", "with_transfer"),
     "storage.store": ("Store",),
 }
 

@@ -1,10 +1,9 @@
-"""Why two layers are alike: the terms with their intervals, in words, and the pairs behind them."""
+"""Why two layers are alike: the explanation made, and given intervals and transfer."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -12,234 +11,20 @@ import pandas as pd
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.selection import Selection, check_layers
 from mlem_core.analysis.similarities import Compared
-from mlem_core.base.brief import as_html
 from mlem_core.base.errors import InputError
-from mlem_core.base.labels import Names
 from mlem_core.base.parameters import names_in
-from mlem_core.base.text import listed, number
 from mlem_core.base.typing import Counted, Layer, layers_in
 from mlem_core.inference import caveats, partial
+from mlem_core.inference.explained import Explanation
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.replicates import Replicates, resampled_terms, resampled_transfers
-from mlem_core.measures.decomposition import UNEXPLAINED, ceilings_of, decompose
+from mlem_core.measures.decomposition import ceilings_of, decompose
 from mlem_core.measures.partial import Explained
 from mlem_core.measures.shapley import EXACT_FEATURES
-from mlem_core.pairs.similarities import SIMILARITIES, Similarity
+from mlem_core.pairs.similarities import SIMILARITIES
 from mlem_core.pairs.tables import PairTables
 from mlem_core.pairs.units import Units
 from mlem_core.storage.store import Store
-
-# Terms below this share of the largest are summed up in the sentence.
-SMALL = 0.1
-# Below this RSA correlation two layers are called hardly alike.
-HARDLY = 0.1
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """Why two layers are alike.
-
-    Attributes
-    ----------
-    layers : the two, (model, layer)
-    terms : term (the features and "unexplained"), value; with `lower`, `upper` (95 % interval) and
-        `chance` (what labels that are permuted give, see `chance_terms`) if stimuli were resampled,
-        and `error` (of sampled orders) with more than 12 features. The values add up to the RSA
-        correlation
-    whole : quantity ("rsa", or the name of another similarity; "ceiling_a", "ceiling_b"), value,
-        and lower, upper. The ceilings are cross-fitted and those of all pairs
-    notes : sentences about how far this holds
-    others : what intervals speak of, see `mlem_core.pairs.units.Units.others`
-    coding : what of the features was looked at, see `mlem_core.pairs.columns.coding`
-    names : what features, models and layers are called in words; the tables keep identifiers
-    similarity : what the terms add up to
-    partial : quantity, value, and lower, upper: S_feat, S_rest and, `with_transfer`, transfer, see
-        `mlem_core.inference.partial`
-    estimator, interactions : of the metrics that are transferred
-    """
-
-    layers: tuple[Layer, Layer]
-    terms: pd.DataFrame
-    whole: pd.DataFrame
-    notes: tuple[str, ...] = ()
-    others: str = "other sentences of this kind"
-    coding: str = "whether they differ"
-    names: Names = field(default_factory=Names)
-    similarity: Similarity = SIMILARITIES["rsa"]
-    partial: pd.DataFrame = field(default_factory=pd.DataFrame)
-    estimator: str = ""
-    interactions: bool = False
-
-    def __repr__(self) -> str:
-        return " ".join(part for part in (self.headline, self.how_sure) if part)
-
-    def _repr_html_(self) -> str:
-        return as_html(repr(self), (), self.terms)
-
-    @property
-    def value(self) -> float:
-        """The similarity of the two layers."""
-        return float(self.whole["value"].iloc[0])
-
-    @property
-    def features(self) -> pd.DataFrame:
-        """The terms of the features."""
-        return self.terms[self.terms["term"] != UNEXPLAINED]
-
-    @property
-    def unexplained(self) -> pd.Series:
-        """The term that no feature explains."""
-        return self.terms[self.terms["term"] == UNEXPLAINED].iloc[0]
-
-    @property
-    def called(self) -> tuple[str, str]:
-        """What the two layers are called: "minilm layer 3", "brain V1"."""
-        a, b = map(self.names.layer_title, self.layers)
-        return a, b
-
-    @property
-    def sure(self) -> pd.DataFrame | None:
-        """The features whose term is more than chance, the largest first; None: not known yet.
-
-        A term above what permuted labels give where that is known, else one whose interval is
-        above 0.
-        """
-        own = self.features
-        if "chance" in own:
-            own = own[own["value"] > own["chance"]]
-        elif "lower" in own:
-            own = own[own["lower"] > 0]
-        else:
-            return None
-        return own.sort_values("value", ascending=False, kind="stable")
-
-    @cached_property
-    def headline(self) -> str:
-        """What the two layers have most in common, in one or two short sentences.
-
-        They count as hardly alike where their similarity is below `HARDLY`, or its interval
-        goes below 0. Only a feature whose term is more than chance is named.
-        """
-        a, b = self.called
-        value, whole = self.value, self.whole.iloc[0]
-        how_much = f"({self.similarity.short} {number(value)})"
-        if value < HARDLY or ("lower" in self.whole and whole["lower"] <= 0):
-            return f"{a} and {b} are hardly alike {how_much}."
-        text = f"{a} and {b} are alike {how_much}{_most_of_all(self)}"
-        rest = float(self.unexplained["value"]) / value
-        if rest < 0:
-            return f"{text} What these features do not explain sets the two apart."
-        # How the other features are coded, the sentence says.
-        coded = self.coding.partition(" (")[0]
-        plain = coded.replace("they", "these features")
-        features = f"by {plain}." if plain != coded else f"by these features and {coded}."
-        if rest > 1:
-            return f"{text} None of it is explained {features}"
-        return f"{text} {_share(rest)} of it is not explained {features}"
-
-    @cached_property
-    def how_sure(self) -> str:
-        """What other stimuli would change, in a sentence; empty without intervals."""
-        if "lower" not in self.whole:
-            return ""
-        parts = [(f"their {self.similarity.short}", self.whole.iloc[0])]
-        if self.sure is not None and len(self.sure):
-            top = self.sure.iloc[0]
-            parts.append((f"what {self.names.feature(top['term'])} adds", top))
-        bounds = " and ".join(
-            f"{name} between {number(row['lower'])} and {number(row['upper'])}"
-            for name, row in parts
-        )
-        return f"How sure: {self.others} would put {bounds} (95 % intervals)."
-
-    @cached_property
-    def sentence(self) -> str:
-        """The explanation in words, with intervals if it has them."""
-        return _in_a_sentence(self)
-
-    @property
-    def text(self) -> str:
-        """The terms as a table to read in a terminal, the sentence, and what is beside them."""
-        return _in_a_terminal(self)
-
-    @property
-    def beside(self) -> list[partial.Said]:
-        """What S_feat, S_rest and, `with_transfer`, transfer say."""
-        return partial.in_words(self.partial, self.called, self.coding)
-
-
-def _in_a_sentence(why: Explanation) -> str:
-    a, b = why.called
-    call, rest, size = why.names.feature, why.unexplained, why.features["value"].abs()
-
-    shown = (size >= SMALL * max(size.max(), abs(rest["value"]))) & (size >= 0.0005)
-    large, others = why.features[shown], why.features[~shown]
-    large = large.loc[large["value"].abs().sort_values(ascending=False).index]
-    text = [f"The {why.similarity.called} of {a} and {b} is {_number(why.whole.iloc[0])}."]
-    up, down = large[large["value"] > 0], large[large["value"] < 0]
-    if len(up):
-        parts = [f"{call(row['term'])} contributes {_number(row)}" for _, row in up.iterrows()]
-        text.append(f"Of the features, {listed(parts)}.")
-    if len(down):
-        parts = [f"{call(row['term'])} by {_number(row, -1)}" for _, row in down.iterrows()]
-        text.append(f"The two are less alike for {listed(parts)}.")
-    if "chance" in large:
-        weak = [call(term) for term in up[~(up["value"] > up["chance"])]["term"]]
-        if weak:
-            text.append(f"Permuted labels give as much for {listed(weak)}.")
-    if not len(large):
-        text.append("None of the features contributes much.")
-    elif len(others):
-        many = f"{len(others)} features together contribute"
-        what = "feature contributes" if len(others) == 1 else many
-        text.append(f"The other {what} {_short(others['value'].sum())}.")
-    if rest["value"] >= 0:
-        features = f"These features, coded by {why.coding},"
-        text.append(f"{features} do not explain {_number(rest)} of it.")
-    else:
-        text.append(
-            f"What these features do not explain makes the two less alike, by {_number(rest, -1)}."
-        )
-    if "lower" in why.terms:
-        text.append(
-            f"Brackets are 95 % intervals for {why.others}; they say nothing about other models."
-        )
-    return " ".join(text)
-
-
-def _in_a_terminal(why: Explanation) -> str:
-    whole = why.whole.iloc[:1].rename(columns={"quantity": "term"})
-    rows = pd.concat((why.terms, whole.assign(term=f"{why.similarity.short} (their sum)")))
-    width = max(len(term) for term in rows["term"])
-    lines = []
-    for _, row in rows.iterrows():
-        line = f"{row['term']:<{width}}  {_short(row['value']):>7}"
-        if "lower" in row.index:
-            line += f"  {_short(row['lower']):>7} to {_short(row['upper']):>6}"
-        lines.append(line)
-    beside = [f"{said.name}: {said.value}. {said.sentence}" for said in why.beside]
-    return "\n".join((*lines, "", why.sentence, *([""] if beside else []), *beside))
-
-
-def _most_of_all(why: Explanation) -> str:
-    """The rest of the headline's first sentence: the feature that explains most."""
-    sure, least = why.sure, SMALL * why.value
-    largest = why.features.loc[why.features["value"].idxmax()]
-    if largest["value"] < least:
-        return ", but hardly for any of these features."
-    if sure is None:
-        return ". Add confidence intervals to see in which feature most of all."
-    sure = sure[sure["value"] >= least]
-    if sure.empty:
-        return ", but for none of these features more than by chance."
-    top = sure.iloc[0]
-    share = _share(top["value"] / why.value)
-    call = why.names.feature
-    text = f", most of all in {call(top['term'])}, which makes {share} of it"
-    if largest["term"] == top["term"]:
-        return f"{text}."
-    but = "permuted labels give as much" if "chance" in top.index else "it may be chance"
-    return f"{text}. More goes with {call(largest['term'])}, but {but}."
 
 
 def _one(asked: Layer | str) -> Layer:
@@ -431,20 +216,3 @@ def _of_two(analysis: Analysis, why: Explanation) -> PairTables:
     at = [analysis.layers.index(layer) for layer in why.layers]
     own = analysis.tables.of_layers(at).of_features(list(why.features["term"]))
     return own.with_interactions(why.interactions)
-
-
-def _share(value: float) -> str:
-    return f"{100 * value:.0f} %"
-
-
-def _number(row: pd.Series, sign: int = 1) -> str:
-    text = _short(sign * row["value"])
-    if "lower" in row.index:
-        low, high = sorted((sign * row["lower"], sign * row["upper"]))
-        text += f" [{_short(low)}, {_short(high)}]"
-    return text
-
-
-def _short(value: float) -> str:
-    # Adding 0 makes a rounded -0.0 a plain 0.
-    return f"{round(value, 3) + 0.0:.3f}"

@@ -20,7 +20,8 @@ from mlem_core.base.typing import Layer, layer_name
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.inference import all_layers, tables
 from mlem_core.inference.corrections import FamilyOfTests
-from mlem_core.inference.explanation import Explanation, explain
+from mlem_core.inference.explained import Explanation
+from mlem_core.inference.explanation import explain
 from mlem_core.inference.intervals import LayerIntervals
 from mlem_core.measures import correlated
 from mlem_core.measures.importance import fitted

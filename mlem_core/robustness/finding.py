@@ -13,7 +13,7 @@ from typing import Literal
 from mlem_core.base.text import listed, many, number
 from mlem_core.base.typing import Layer
 from mlem_core.inference import caveats
-from mlem_core.inference.explanation import Explanation
+from mlem_core.inference.explained import Explanation
 from mlem_core.inference.intervals import LayerIntervals
 from mlem_core.inference.tables import terms_and_whole
 from mlem_core.robustness.audit_tables import Audit

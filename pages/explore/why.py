@@ -28,7 +28,7 @@ from pages.parts.view import View
 from pages.parts.wording import plain
 
 if TYPE_CHECKING:
-    from mlem_core.inference.explanation import Explanation
+    from mlem_core.inference.explained import Explanation
 
 MOST = "add most"
 

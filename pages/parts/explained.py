@@ -15,7 +15,7 @@ from pages.parts.wording import plain
 if TYPE_CHECKING:
     from mlem_core.analysis.selection import Selection
     from mlem_core.base.typing import Layer
-    from mlem_core.inference.explanation import Explanation
+    from mlem_core.inference.explained import Explanation
     from mlem_core.robustness.audit_tables import Audit
     from mlem_core.robustness.finding import Checked, Finding
     from mlem_core.tasks.followups import Followup

@@ -17,7 +17,8 @@ from mlem_core.cli.commands import main
 from mlem_core.data.stimulus_csv import from_frame
 from mlem_core.inference.behind import behind, contributing_pairs, contributions, is_kept
 from mlem_core.inference.caveats import generalises
-from mlem_core.inference.explanation import Explanation, explain, with_intervals
+from mlem_core.inference.explained import Explanation
+from mlem_core.inference.explanation import explain, with_intervals
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.measures.decomposition import UNEXPLAINED, decompose
 from mlem_core.pairs.units import Units

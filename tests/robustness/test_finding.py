@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from mlem_core.inference.explanation import Explanation
+from mlem_core.inference.explained import Explanation
 from mlem_core.robustness.audit_tables import Audit
 from mlem_core.robustness.comparison import CHANGES, PAIRS
 from mlem_core.robustness.finding import Checked, Finding, check
