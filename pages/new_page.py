@@ -63,7 +63,7 @@ def body() -> None:
     st.title(SCREENS["new"].title)
     now = draft()
     options = more_options.chosen(now.stimuli)
-    files = representations.looked(now, options["distance"] == "precomputed")
+    files = representations.looked(now, options["distance"])
     lint, amiss = roles.looked_at(now, options)
     wrong = {
         "read": st.session_state.get("refused stimuli") or (now.error if now.at == "read" else ""),

@@ -12,8 +12,8 @@ import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.selection import check_layers
-from mlem_core.analysis.spec import AnalysisSpec
-from mlem_core.analysis.transforms import view
+from mlem_core.analysis.spec import AnalysisSpec, over_repetitions
+from mlem_core.analysis.transforms import distances_of, view
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import FloatArray, IntArray, Layer
 from mlem_core.data.stimuli import StimulusSet
@@ -169,6 +169,9 @@ def representations_of(analysis: Analysis, model: str, store: Store) -> Represen
 
 def from_file(spec: AnalysisSpec, stimuli: StimulusSet, path: str, name: str) -> Representations:
     """`mlem_core.models.representations.from_file` for one file of an analysis."""
+    if over_repetitions(spec, name):
+        repeated = representations.from_file(path, stimuli, name, repetitions=True)
+        return distances_of(repeated, spec.distance)
     distances = spec.distance_of(name) == PRECOMPUTED
     source = representations.from_file(path, stimuli, name, distances=distances)
     if distances and spec.distance != PRECOMPUTED:

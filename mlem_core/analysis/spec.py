@@ -22,7 +22,7 @@ from mlem_core.models.registry import packaged
 from mlem_core.models.tokens import POOLINGS, SPECIAL_TOKENS
 from mlem_core.pairs.columns import MISSING, NONE
 from mlem_core.pairs.designs import BUDGET
-from mlem_core.pairs.distances import DISTANCES, PRECOMPUTED, metrics
+from mlem_core.pairs.distances import DISTANCES, PRECOMPUTED, distance_named, metrics
 
 
 def _parse_values(text: str) -> tuple[str, ...]:
@@ -138,7 +138,8 @@ class AnalysisSpec(Grouped, StimulusSource):
     distance: str = asked(
         "euclidean",
         "Distance of representations",
-        "precomputed: the arrays of all representations files are distances",
+        "precomputed: the arrays of all representations files are distances; crossnobis: over the "
+        "repetitions of each stimulus in the files",
         choices=lambda: DISTANCES,
     )
     folds: int = asked(5, "Folds", "of the cross-validation; default: 5", metavar="N", parse=int)
@@ -215,7 +216,7 @@ class AnalysisSpec(Grouped, StimulusSource):
 
     def distance_of(self, model: str) -> str:
         """The neural distance in the layers of a model or file: "precomputed" if it gives them."""
-        return PRECOMPUTED if model in self.precomputed else self.distance
+        return _distance_of(self, model)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it."""
@@ -238,6 +239,20 @@ class AnalysisSpec(Grouped, StimulusSource):
         check_values(self.estimator, self.values, self.interactions)
         check_numbers(self)
         _check_models(self)
+
+
+def _distance_of(spec: AnalysisSpec, model: str) -> str:
+    # Distances over repetitions are computed once, from all stimuli. A model gives the same at each
+    # repetition, so that its distance over them is the Euclidean one.
+    if model in spec.precomputed or over_repetitions(spec, model):
+        return PRECOMPUTED
+    return "euclidean" if distance_named(spec.distance).repeated else spec.distance
+
+
+def over_repetitions(spec: AnalysisSpec, model: str) -> bool:
+    """Whether it is a file whose repetitions of a stimulus are compared with each other."""
+    files = [name for name, _ in spec.representations if name not in spec.precomputed]
+    return distance_named(spec.distance).repeated and model in files
 
 
 def with_files(spec: AnalysisSpec, files: Sequence[tuple[str, str]]) -> AnalysisSpec:
@@ -327,6 +342,14 @@ def _check_models(spec: AnalysisSpec) -> None:
             raise unknown("representations file with precomputed distances", name, files)
     if spec.distance == PRECOMPUTED:
         _check_precomputed(spec)
+    if distance_named(spec.distance).repeated and not any(
+        over_repetitions(spec, name) for name in files
+    ):
+        raise InputError(
+            f"the distance {spec.distance} needs a representations file with repetitions of each "
+            "stimulus, (repetitions, stimuli, units); name one, or choose one of "
+            f"{', '.join(metrics())}."
+        )
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"the model {name!r} is named twice; each name must be its own.")

@@ -10,8 +10,8 @@ import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -61,7 +61,9 @@ class Arrays:
     names : layer -> array; numbered in the order of the file where no array is called `layer_00`
     named : whether the arrays have names of their own, which are those of the layers
     read(layer) : its (n_stimuli, n_units) array, memory-mapped where the file has it as floats of
-        at least 32 bits, not compressed
+        at least 32 bits, not compressed; where there are repetitions, (n_repetitions, n_stimuli,
+        n_units)
+    repeated : layer -> how many repetitions it has, where the array has three axes
     left_out : a sentence for each layer that holds a value that is not finite
     notes : a sentence for each layer whose numbers have too few digits for their differences
     """
@@ -73,6 +75,7 @@ class Arrays:
     left_out: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     named: bool = False
+    repeated: Mapping[int, int] = field(default_factory=dict)
 
 
 def open_arrays(path: Path, n_stimuli: int, *, distances: bool = False) -> Arrays:
@@ -102,25 +105,27 @@ def open_arrays(path: Path, n_stimuli: int, *, distances: bool = False) -> Array
             where = path.name if suffix in (".csv", ".npy") else _where(name, path)
             if problem:
                 raise InputError(f"{where} {problem}.")
-            if len(shape) != 2 or shape[1] == 0:
+            if len(shape) not in (2, 3) or shape[-1] == 0 or (len(shape) == 3 and shape[0] == 0):
                 raise InputError(
                     f"{where} has the shape {_shape(shape)}; expected (stimuli, units), here "
-                    f"({n_stimuli}, any number)."
+                    f"({n_stimuli}, any number), or (repetitions, stimuli, units)."
                 )
             if distances and shape != (n_stimuli, n_stimuli):
                 raise InputError(
                     f"{where} has the shape {_shape(shape)}; precomputed distances of {n_stimuli} "
                     f"stimuli have the shape ({n_stimuli}, {n_stimuli})."
                 )
-            if shape[0] != n_stimuli:
+            if shape[-2] != n_stimuli:
                 raise InputError(
-                    f"{where} has {shape[0]} rows; expected one for each of {n_stimuli} stimuli."
+                    f"{where} has {shape[-2]} rows; expected one for each of {n_stimuli} stimuli."
                 )
             array = read(path, name)
+            if len(shape) == 3:
+                array = array.reshape(-1, shape[2])
             n, row, unit = not_finite(array)
             if n:
                 bad[layer] = (
-                    f"{where} has {array[row, unit]} in row {row + 1}, unit {unit + 1}"
+                    f"{where} has {array[row, unit]} in {_row(row, shape)}, unit {unit + 1}"
                     f"{f' and in {n - 1} more places' if n > 1 else ''}; expected finite numbers."
                 )
             elif not distances and (share := rounded_share(array)) > MOST_ROUNDED:
@@ -137,13 +142,31 @@ def open_arrays(path: Path, n_stimuli: int, *, distances: bool = False) -> Array
         left_out=tuple(bad.values()),
         notes=tuple(notes),
         named=not any(_LAYER.fullmatch(name) for name in names.values()),
+        repeated={
+            layer: described[name][0][0]
+            for layer, name in names.items()
+            if layer not in bad and len(described[name][0]) == 3
+        },
     )
+
+
+def check_repeated(path: Path, arrays: Arrays, n_stimuli: int) -> None:
+    """Raise `InputError` where an array of a file has no repetitions of the stimuli."""
+    for layer, array in arrays.names.items():
+        if arrays.repeated.get(layer, 0) < 2:
+            raise InputError(
+                f"{_where(array, path)} has no repetitions; a distance over repetitions "
+                f"needs arrays of the shape (repetitions, {n_stimuli}, units) with at least two, "
+                "so choose another distance."
+            )
 
 
 def seem_distances(arrays: Arrays, n_stimuli: int) -> bool:
     """Whether every array of a file is square, symmetric, and 0 on its diagonal and nowhere < 0."""
     squares = map(arrays.read, arrays.names)
-    return all(one.shape == (n_stimuli, n_stimuli) and are_distances(one) for one in squares)
+    return not arrays.repeated and all(
+        one.shape == (n_stimuli, n_stimuli) and are_distances(one) for one in squares
+    )
 
 
 # Name of an array -> its shape, what is wrong with its type ("" for nothing), and the type.
@@ -185,6 +208,13 @@ def _layers(path: Path, names: Iterable[str]) -> dict[int, str]:
 def _where(name: str, path: Path) -> str:
     plain = name.isprintable() and len(name) <= 60
     return f"array {name if plain else short(name)} of {path.name}"
+
+
+def _row(row: int, shape: tuple[int, ...]) -> str:
+    """Which row it is, of an array of two axes or of repetitions one below the other."""
+    if len(shape) == 2:
+        return f"row {row + 1}"
+    return f"repetition {row // shape[1] + 1}, row {row % shape[1] + 1}"
 
 
 def _as_float(array: NDArray[Any], where: str) -> NDArray[np.floating]:

@@ -17,7 +17,7 @@ from mlem_core.base.errors import unknown
 from mlem_core.base.typing import Counted
 from mlem_core.data.columns import coded
 from mlem_core.data.stimuli import StimulusSet, add_json
-from mlem_core.models.arrays import open_arrays
+from mlem_core.models.arrays import Arrays, check_repeated, open_arrays
 from mlem_core.models.extraction import (
     STAGE,
     STANDARD,
@@ -178,7 +178,12 @@ def _mapped(folder: Path, layer: int) -> NDArray[np.floating]:
 
 
 def from_file(
-    path: str | Path, stimuli: StimulusSet, name: str | None = None, *, distances: bool = False
+    path: str | Path,
+    stimuli: StimulusSet,
+    name: str | None = None,
+    *,
+    distances: bool = False,
+    repetitions: bool = False,
 ) -> Representations:
     """Representations that something else made: a network, a brain recording.
 
@@ -192,6 +197,8 @@ def from_file(
         (`facts["layer_names"]`).
     name : what to call it; without one, the file's name.
     distances : the arrays hold distances, (n_stimuli, n_stimuli), and no representations.
+    repetitions : give the repetitions of arrays (n_repetitions, n_stimuli, n_units) as they are,
+        and take no others; else their mean, as a note says.
 
     Raises `InputError` naming array and row where the file cannot be used. A layer with values
     that are not finite is left out (see `Representations.left_out`), unless all are so. Floats
@@ -200,6 +207,9 @@ def from_file(
     path = Path(path)
     arrays = open_arrays(path, len(stimuli), distances=distances)
     named = {str(layer): array for layer, array in arrays.names.items()}
+    repeated = {str(layer): n for layer, n in arrays.repeated.items()}
+    if repetitions:
+        check_repeated(path, arrays, len(stimuli))
     return Representations(
         name=name if name is not None else path.stem,
         identity=arrays.digest,
@@ -210,9 +220,26 @@ def from_file(
             "sha256": arrays.digest,
             "arrays": arrays.dtypes,
             **({"layer_names": named} if arrays.named else {}),
+            **({"repetitions": repeated} if repeated else {}),
         },
-        _read=arrays.read,
+        _read=partial(_mean, arrays) if arrays.repeated and not repetitions else arrays.read,
         left_out=arrays.left_out,
-        notes=arrays.notes,
+        notes=arrays.notes if repetitions else (*arrays.notes, *_averaged(path, arrays)),
         distances=distances,
     )
+
+
+def _mean(arrays: Arrays, layer: int) -> NDArray[np.floating]:
+    """A layer (n_stimuli, n_units), the mean over repetitions where it has some."""
+    array = arrays.read(layer)
+    return array.mean(axis=0, dtype=np.float64) if layer in arrays.repeated else array
+
+
+def _averaged(path: Path, arrays: Arrays) -> list[str]:
+    if not arrays.repeated:
+        return []
+    few, many = min(arrays.repeated.values()), max(arrays.repeated.values())
+    return [
+        f"{path.name} has {few if few == many else f'{few} to {many}'} repetitions of each "
+        "stimulus, whose mean is taken; the distance crossnobis compares them with each other."
+    ]

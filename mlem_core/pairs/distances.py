@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,16 @@ from mlem_core.base.registry import Registry
 from mlem_core.base.text import listed
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.pairs.designs import PairDesign, n_pairs, places_of, row_slices
+from mlem_core.pairs.repetitions import Whiten, check_repetitions, diagonal, raised, shrunken
 from mlem_core.pairs.rows import (
     PAIR_ELEMENTS,
+    centred_columns,
     check_matrix,
     checked_matrix,
     checked_rows,
     equal_rows,
+    unit_centred_rows,
+    unit_rows,
 )
 from mlem_core.pairs.tiles import (
     Band,
@@ -69,6 +74,8 @@ class Distance:
     along : fills the distances of the pairs in some rows of a design, as
         `mlem_core.pairs.kernels.along.squared_along` does; without it `pairwise` gives them
     as_given : whether `along` is given rows that are not prepared
+    repeated : whether it is of repetitions: `condensed` gets (n_repetitions, n_stimuli, n_units) as
+        they are
     label : how forms call it; by default its name
     phrase : how the methods paragraph calls it; by default "the NAME distance"
     """
@@ -83,6 +90,7 @@ class Distance:
     pairwise: Callable[[FloatArray, FloatArray], FloatArray] | None = None
     along: Along | None = None
     as_given: bool = False
+    repeated: bool = False
     label: str = ""
     phrase: str = ""
 
@@ -99,8 +107,8 @@ distance_named = DISTANCES.named
 
 
 def metrics() -> tuple[str, ...]:
-    """Names of the distances that are computed from representations."""
-    return tuple(name for name in DISTANCES if name != PRECOMPUTED)
+    """Names of the distances that are computed from representations without repetitions."""
+    return tuple(n for n, known in DISTANCES.items() if n != PRECOMPUTED and not known.repeated)
 
 
 def _prepared(
@@ -144,7 +152,8 @@ def squared_distances(
 
     Parameters
     ----------
-    representations : (n_stimuli, n_units), or distances (n_stimuli, n_stimuli)
+    representations : (n_stimuli, n_units), or distances (n_stimuli, n_stimuli), or repetitions
+        (n_repetitions, n_stimuli, n_units), see `mlem_core.pairs.repetitions`
     metric : a name in `DISTANCES`; "precomputed" where these are distances
     layer : how an error message calls these representations
     device : of torch, for distances that have a version for it; None is NumPy
@@ -160,6 +169,10 @@ def squared_distances(
     distance = distance_named(metric)
     if metric == PRECOMPUTED:
         return condensed_from_matrix(representations, layer=layer)
+    if distance.repeated:
+        assert distance.condensed is not None
+        check_repetitions(representations, layer)
+        return distance.condensed(representations.astype(np.float64))
     from mlem_core.pairs.kernels.tiles import fill_condensed
 
     rows, position = _distinct(representations, distance, layer)
@@ -359,19 +372,6 @@ def condensed_from_matrix(matrix: NDArray[np.floating], *, layer: str = "the lay
     return upper**2
 
 
-def _centred_columns(rows: FloatArray) -> FloatArray:
-    return rows - rows.mean(axis=0)
-
-
-def _unit_rows(rows: FloatArray) -> FloatArray:
-    norms = np.linalg.norm(rows, axis=1, keepdims=True)
-    return rows / np.where(norms > 0, norms, np.inf)
-
-
-def _unit_centred_rows(rows: FloatArray) -> FloatArray:
-    return _unit_rows(rows - rows.mean(axis=1, keepdims=True))
-
-
 def _angular(name: str, prepare: Callable[[FloatArray], FloatArray], undefined: str) -> Distance:
     """1 - cos: half the squared distance of the rows, which `prepare` brings to norm 1."""
     return Distance(
@@ -382,6 +382,17 @@ def _angular(name: str, prepare: Callable[[FloatArray], FloatArray], undefined: 
         torch_tile=half(torch_squared_euclidean),
         pairwise=lambda a, b: squared_difference(a, b) / 2,
         along=_half_squared_along,
+    )
+
+
+def _repeated(name: str, whiten: Whiten, weight: str) -> Distance:
+    return Distance(
+        name,
+        condensed=partial(raised, whiten=whiten),
+        repeated=True,
+        label=f"{name}: over the repetitions in the files, by {weight} of the noise",
+        phrase=f"the {name} distance over repetitions (by {weight} of the noise; of language "
+        "models, which have none, the Euclidean distance)",
     )
 
 
@@ -406,7 +417,7 @@ for _distance in (
     Distance(
         "euclidean",
         squared=True,
-        prepare=_centred_columns,
+        prepare=centred_columns,
         tile=squared_euclidean,
         torch_tile=torch_squared_euclidean,
         pairwise=squared_difference,
@@ -414,7 +425,7 @@ for _distance in (
         as_given=True,
         phrase="the Euclidean distance",
     ),
-    _angular("cosine", _unit_rows, "zeros only"),
+    _angular("cosine", unit_rows, "zeros only"),
     Distance(
         "manhattan",
         tile=cityblock,
@@ -423,7 +434,9 @@ for _distance in (
         along=_cityblock_along,
         as_given=True,
     ),
-    _angular("correlation", _unit_centred_rows, "one and the same value"),
+    _angular("correlation", unit_centred_rows, "one and the same value"),
+    _repeated("crossnobis", shrunken, "the inverse covariance (Ledoit-Wolf)"),
+    _repeated("crossnobis-diagonal", diagonal, "the inverse variances"),
     Distance(
         PRECOMPUTED,
         condensed=condensed_from_matrix,

@@ -113,3 +113,19 @@ def check_matrix(square: NDArray[np.floating], layer: str) -> None:
             )
     if (np.diag(square) > 1e-9 * scale).any():
         raise InputError(f"{layer} has a distance of a stimulus to itself that is not 0.")
+
+
+def centred_columns(rows: FloatArray) -> FloatArray:
+    """Rows (n_stimuli, n_units) with each unit's mean 0."""
+    return rows - rows.mean(axis=0)
+
+
+def unit_rows(rows: FloatArray) -> FloatArray:
+    """Rows of norm 1; zeros stay."""
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows / np.where(norms > 0, norms, np.inf)
+
+
+def unit_centred_rows(rows: FloatArray) -> FloatArray:
+    """Rows of mean 0 and norm 1; zeros where all units of a row are alike."""
+    return unit_rows(rows - rows.mean(axis=1, keepdims=True))

@@ -71,11 +71,13 @@ def depends_on(analysis: Analysis) -> dict[str, Any]:
 def _audit(analysis: Analysis, store: Store, report: Report) -> Audit:
     notices: list[str] = []
     variants: dict[str, Analysis] = {}
+    models = {model for model, _ in analysis.layers}
+    given = all(analysis.spec.distance_of(model) == PRECOMPUTED for model in models)
     for variant in VARIANTS:
         changed = variant.change(analysis.spec)
         if changed == analysis.spec or not (changed.models or changed.representations):
             continue
-        if analysis.spec.distance == PRECOMPUTED and variant.name != "without-first":
+        if given and variant.name != "without-first":
             continue
 
         def of_variant(progress: Progress, says: str = variant.says) -> None:

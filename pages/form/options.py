@@ -220,7 +220,8 @@ def _show_method() -> None:
     method.choose(
         "distance",
         "The neural distance of two stimuli. `precomputed` says that every file holds distances; "
-        "beside models, say it of the file in its line above.",
+        "beside models, say it of the file in its line above. `crossnobis` is over the repetitions "
+        "of a stimulus in the files; language models have the Euclidean distance beside it.",
         label=lambda one: DISTANCES[one].label,
     )
     method.choose(

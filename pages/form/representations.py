@@ -47,12 +47,14 @@ def _put(files: list[tuple[str, str]], precomputed: list[str]) -> None:
 
 
 @st.cache_data(max_entries=32, show_spinner="Looking at the file …")
-def _look(path: str, n_stimuli: int, of_distances: bool) -> Looked:
-    from mlem_core.models.arrays import open_arrays
+def _look(path: str, n_stimuli: int, of_distances: bool, repeated: bool) -> Looked:
+    from mlem_core.models.arrays import check_repeated, open_arrays
     from mlem_core.pairs.distances import condensed_from_matrix
 
     try:
         arrays = open_arrays(Path(path), n_stimuli, distances=of_distances)
+        if repeated and not of_distances:
+            check_repeated(Path(path), arrays, n_stimuli)
         for layer, name in arrays.names.items():
             if of_distances:
                 condensed_from_matrix(arrays.read(layer), layer=name)
@@ -62,8 +64,10 @@ def _look(path: str, n_stimuli: int, of_distances: bool) -> Looked:
     return Looked(names, arrays.left_out)
 
 
-def looked(draft: Draft, all_distances: bool) -> dict[str, Looked]:
+def looked(draft: Draft, distance: str) -> dict[str, Looked]:
     """What each file holds, by its name; nothing while the stimuli cannot be used."""
+    from mlem_core.pairs.distances import PRECOMPUTED, distance_named
+
     found: dict[str, Looked] = {}
     if draft.stimuli is None:
         return found
@@ -73,7 +77,12 @@ def looked(draft: Draft, all_distances: bool) -> dict[str, Looked]:
         except InputError as error:
             found[name] = Looked({}, problem=str(error))
         else:
-            found[name] = _look(path, len(draft.stimuli), all_distances or name in distances())
+            found[name] = _look(
+                path,
+                len(draft.stimuli),
+                distance == PRECOMPUTED or name in distances(),
+                distance_named(distance).repeated,
+            )
     return found
 
 
@@ -88,7 +97,8 @@ def show(draft: Draft, found: dict[str, Looked]) -> None:
         max_upload_size=stored.largest_upload(MOST_MB),
         help="Makes any system a model, such as a brain recording: an array a layer, of shape "
         "(stimuli, units), rows in the order of the stimuli, under a name of your own (`V1`) or "
-        "`layer_00`, `layer_01` …; or one layer as .npy or CSV. Or distances, (stimuli, stimuli).",
+        "`layer_00`, `layer_01` …; or one layer as .npy or CSV. Or repetitions, (repetitions, "
+        "stimuli, units); or distances, (stimuli, stimuli).",
     )
     if st.session_state.get("refused file"):
         st.error(plain(st.session_state["refused file"]), icon=":material/error:")

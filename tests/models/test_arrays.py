@@ -100,7 +100,12 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         "array layer_07 of bad.* has 2 rows; expected one for each of 3 stimuli",
     ),
     "one axis": ({"layer_00": np.zeros(3)}, r"shape \(3\); expected \(stimuli, units\)"),
-    "three axes": ({"layer_00": np.zeros((3, 2, 2))}, r"shape \(3, 2, 2\); expected"),
+    "four axes": ({"layer_00": np.zeros((1, 3, 2, 2))}, r"shape \(1, 3, 2, 2\); expected"),
+    "rows of repetitions": ({"layer_00": np.zeros((3, 2, 2))}, "has 2 rows; expected one for each"),
+    "nan in a repetition": (
+        {"layer_00": np.where(np.arange(24).reshape(4, 3, 2) == 14, np.nan, 1.0)},
+        "array layer_00 of bad.* has nan in repetition 3, row 2, unit 1; expected finite",
+    ),
     "no units": ({"layer_00": np.zeros((3, 0))}, r"shape \(3, 0\); expected"),
     "no layer's shape": (
         {"V1": np.zeros((3, 2)), "weights": np.zeros((4, 2))},

@@ -1,0 +1,184 @@
+"""Distances over repetitions: explicit pairs, rsatoolbox, and a planted truth without bias."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import squareform
+
+from mlem_core.base.errors import InputError
+from mlem_core.pairs.distances import distance_named, layer_distances, metrics, squared_distances
+from mlem_core.pairs.repetitions import cross_validated, diagonal, raised, shrunken
+from mlem_core.pairs.similarities import SIMILARITIES
+
+Array = np.ndarray
+
+
+def as_they_are(rows: Array, residuals: Array, degrees: int) -> Array:
+    return rows
+
+
+def measured(n_repetitions: int = 3, n_stimuli: int = 12, n_units: int = 6, seed: int = 0) -> Array:
+    """Repetitions with noise that is correlated over units, and a level of each repetition."""
+    rng = np.random.default_rng(seed)
+    mixed = np.eye(n_units) + 0.4 * rng.standard_normal((n_units, n_units))
+    noise = rng.standard_normal((n_repetitions, n_stimuli, n_units)) @ mixed
+    level = 5 * rng.standard_normal((n_repetitions, 1, n_units))
+    return rng.standard_normal((n_stimuli, n_units)) + noise + level
+
+
+def by_pairs(given: Array, precision: Array | None = None, shrink: bool = False) -> Array:
+    """The mean over ordered pairs of different repetitions, one product at a time."""
+    found = []
+    for i, j in itertools.combinations(range(given.shape[1]), 2):
+        if precision is None:
+            # Of one group the last pair of groups in order: (0, 4), (1, 4), (2, 4), (3, 4), (3, 4).
+            groups = {i % 5, j % 5} if i % 5 != j % 5 else {i % 5, 4 if i % 5 < 4 else 3}
+            others = [k for k in range(given.shape[1]) if k % 5 not in groups]
+            own = np.linalg.inv(covariance(given[:, others], shrink))
+        else:
+            own = precision
+        products = [
+            (given[m, i] - given[m, j]) @ own @ (given[n, i] - given[n, j])
+            for m, n in itertools.permutations(range(len(given)), 2)
+        ]
+        found.append(np.mean(products))
+    return np.array(found)
+
+
+def covariance(given: Array, shrink: bool) -> Array:
+    """The covariance of the noise by its definition, shrunk by scikit-learn or its diagonal."""
+    from sklearn.covariance import LedoitWolf
+
+    left = given - given.mean(axis=0) - given.mean(axis=1, keepdims=True) + given.mean(axis=(0, 1))
+    rows = left.reshape(-1, given.shape[2])
+    more = len(rows) / ((len(given) - 1) * (given.shape[1] - 1))
+    if shrink:
+        return more * LedoitWolf(assume_centered=True).fit(rows).covariance_
+    degrees = len(rows) / more
+    return np.diag((rows**2).sum(axis=0) / (degrees - 2))
+
+
+@pytest.mark.parametrize("n_repetitions", [2, 3, 5])
+@pytest.mark.parametrize(("whiten", "shrink"), [(shrunken, True), (diagonal, False)])
+def test_they_are_the_products_of_explicit_pairs(n_repetitions, whiten, shrink):
+    given = measured(n_repetitions)
+    expected = by_pairs(given, shrink=shrink)
+    found = cross_validated(given, whiten)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-10)
+    assert (found < 0).any()
+    np.testing.assert_allclose(raised(given, whiten), expected - expected.min(), atol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_they_are_those_of_rsatoolbox():
+    rsatoolbox = pytest.importorskip("rsatoolbox")
+    given = measured(4, 11, 5)
+    n_repetitions, n_stimuli, n_units = given.shape
+    data = rsatoolbox.data.Dataset(
+        given.reshape(-1, n_units),
+        obs_descriptors={
+            "stimulus": np.tile(np.arange(n_stimuli), n_repetitions),
+            "run": np.repeat(np.arange(n_repetitions), n_stimuli),
+        },
+    )
+    for precision in (np.eye(n_units), np.linalg.inv(covariance(given, True))):
+        factor = np.linalg.cholesky(precision)
+        expected = rsatoolbox.rdm.calc_rdm(
+            data, "crossnobis", descriptor="stimulus", cv_descriptor="run", noise=precision
+        ).dissimilarities[0]
+        found = cross_validated(given, lambda rows, *_, factor=factor: rows @ factor)
+        np.testing.assert_allclose(by_pairs(given, precision) / n_units, expected, rtol=1e-8)
+        np.testing.assert_allclose(found / n_units, expected, rtol=1e-8, atol=1e-9)
+
+
+def test_noise_alone_is_at_no_distance_and_a_planted_one_is_found_without_bias():
+    rng = np.random.default_rng(1)
+    n_stimuli, n_units = 20, 15
+    truth = np.zeros((n_stimuli, n_units))
+    truth[10:] = rng.standard_normal(n_units) * 0.5
+    apart = truth[:, None] != truth[None]
+    between = squareform(apart.any(axis=2), checks=False)
+    planted, plain = (truth[10] ** 2).sum(), []
+    for_each: dict[str, list[list[float]]] = {"plain": [], "diagonal": [], "shrunken": []}
+    for _ in range(300):
+        given = truth + rng.standard_normal((4, n_stimuli, n_units))
+        plain.append(
+            [((given[:, i] - given[:, j]).mean(axis=0) ** 2).sum() for i, j in ((0, 1), (0, 10))]
+        )
+        for name, whiten in (
+            ("plain", as_they_are), ("diagonal", diagonal), ("shrunken", shrunken)
+        ):  # fmt: skip
+            found = cross_validated(given, whiten)
+            for_each[name].append([found[~between].mean(), found[between].mean()])
+    # The distance of means is too large by the noise, by as much for all pairs.
+    assert np.mean(plain, axis=0)[0] > 0.8 * 2 * n_units / 4
+    for name, values in for_each.items():
+        mean, error = np.mean(values, axis=0), np.std(values, axis=0) / np.sqrt(len(values))
+        # A shrunken covariance is not right on average, and nor is its inverse.
+        slack = 0.1 * planted if name == "shrunken" else 0.0
+        assert abs(mean[0]) < 3 * error[0], name
+        assert abs(mean[1] - planted) < 3 * error[1] + slack, name
+
+
+def test_the_order_of_repetitions_and_the_level_of_each_say_nothing():
+    given = measured()
+    expected = cross_validated(given)
+    np.testing.assert_allclose(cross_validated(given[::-1]), expected, atol=1e-9)
+    levels = np.arange(3)[:, None, None] * 100.0
+    np.testing.assert_allclose(cross_validated(given + levels), expected, atol=1e-8)
+    # Whatever the units are measured in.
+    units = np.array([1.0, 10.0, 0.1, 3.0, 1.0, 50.0])
+    np.testing.assert_allclose(
+        cross_validated(given * units, diagonal), cross_validated(given, diagonal), atol=1e-9
+    )
+
+
+@pytest.mark.parametrize("name", [name for name, one in SIMILARITIES.items() if one.divides])
+def test_a_constant_added_to_all_changes_no_similarity(name):
+    squared = raised(measured(3, 15, 8), shrunken)
+    assert squared.min() == 0
+    similarity = SIMILARITIES[name]
+    for more in (1.0, 7.5):
+        np.testing.assert_allclose(
+            similarity.of(squared + more).values, similarity.of(squared).values, atol=1e-9
+        )
+
+
+@pytest.mark.parametrize("name", ["crossnobis", "crossnobis-diagonal"])
+def test_they_are_registered_distances(name):
+    given = measured()
+    whiten = shrunken if name == "crossnobis" else diagonal
+    np.testing.assert_array_equal(squared_distances(given, name), raised(given, whiten))
+    assert name not in metrics()
+    assert "over repetitions" in distance_named(name).phrase
+    for rows in (given[0], given[:1]):
+        with pytest.raises(InputError, match="at least two of each stimulus"):
+            squared_distances(rows, name, layer="V1")
+
+
+def test_what_cannot_be_compared_says_so_in_a_sentence():
+    given = measured()
+    with pytest.raises(InputError, match="are all the same"):
+        cross_validated(np.stack([given[0]] * 3))
+    with pytest.raises(InputError, match=r"found 9 stimuli; .* at least 10"):
+        cross_validated(given[:, :9])
+    given[1, 4, 2] = np.nan
+    with pytest.raises(InputError, match="repetition 2, row 5;"):
+        squared_distances(given, "crossnobis")
+
+
+def test_a_unit_without_noise_has_no_weight_by_variance():
+    given = measured()
+    given[:, :, 3] = np.arange(12)
+    expected = cross_validated(np.delete(given, 3, axis=2), diagonal)
+    np.testing.assert_allclose(cross_validated(given, diagonal), expected, atol=1e-9)
+
+
+def test_a_matrix_of_them_is_a_matrix_of_distances():
+    squared = squared_distances(measured(), "crossnobis")
+    square = squareform(np.sqrt(squared))
+    band = layer_distances(square, "precomputed").band(0, len(square))
+    np.testing.assert_allclose(squareform(band, checks=False), squared, atol=1e-12)
