@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.maps import representations_of
@@ -20,6 +21,7 @@ from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Counted, FloatArray, Layer, layer_name
 from mlem_core.measures.decomposition import Decomposition, decompose, with_sums
+from mlem_core.pairs.alignments import COMPONENTS, every_two
 from mlem_core.pairs.build import in_classes
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.designs import n_pairs
@@ -51,7 +53,7 @@ class Compared:
     ----------
     similarity : which
     layers : (model, layer) of each of the n_layers layers
-    tables : pair tables of these layers, whose `decompose` divides this similarity
+    tables : pair tables of these layers, whose `decompose` divides this similarity, if it `divides`
     values : (n_layers, n_layers)
     """
 
@@ -68,15 +70,22 @@ class Compared:
         return pd.DataFrame(self.values, index=names, columns=columns)
 
     def decomposed(self) -> Decomposition:
-        """The similarity of every two layers as a sum over the features; raises as `decompose`."""
+        """The similarity of every two layers as a sum over the features.
+
+        Raises as `decompose`; InputError for a similarity that has no terms by feature.
+        """
+        self.similarity.check_divides()
         return decompose(self.tables, self.values)
 
     def written(self) -> dict[str, pd.DataFrame]:
-        """What is written of it, by file name: the square, and the terms of every two layers."""
+        """What is written of it, by file name: the square, and the terms where it has some."""
         name = self.similarity.name
-        terms = self.decomposed().table(self.layers).rename(columns={"rsa": name})
         square = self.square.rename_axis(index="layer", columns=None).reset_index()
-        return {f"similarity_{name}.csv": square, f"why_layers_{name}.csv": terms}
+        tables = {f"similarity_{name}.csv": square}
+        if self.similarity.divides:
+            terms = self.decomposed().table(self.layers).rename(columns={"rsa": name})
+            tables[f"why_layers_{name}.csv"] = terms
+        return tables
 
     def of(self, analysis: Analysis, selection: Selection) -> Compared:
         """What is chosen of the layers and features of their analysis."""
@@ -112,6 +121,7 @@ def depends_on(analysis: Analysis, name: str) -> dict[str, Any]:
         "units": spec.units,
         "missing": spec.missing,
         "neighbours": NEIGHBOURS,
+        **({} if similarity.divides else {"components": COMPONENTS}),
         **spec.pair_choices,
     }
 
@@ -151,6 +161,8 @@ def compared(
         return _compared(analysis, name, None)
 
     def make() -> SimilaritySums:
+        if similarity.aligned is not None:
+            return _by_alignment(analysis, similarity, store, progress)
         check_pairs(analysis, similarity)
         _check_room(analysis, similarity, store)
         index = pair_index(analysis)
@@ -165,8 +177,35 @@ def compared(
 def _compared(analysis: Analysis, name: str, found: SimilaritySums | None) -> Compared:
     tables, values = analysis.tables, analysis.rsa
     if found is not None:
-        tables, values = with_sums(tables, found), found.similarity
+        values = found.similarity
+        tables = with_sums(tables, found) if similarity_named(name).divides else tables
     return Compared(similarity_named(name), tuple(analysis.layers), tables, values)
+
+
+def _by_alignment(
+    analysis: Analysis, similarity: Similarity, store: Store, progress: Counted | None
+) -> SimilaritySums:
+    """Layers that are turned onto each other: there are products of every two, and no sums."""
+    if (n := len(analysis.stimuli)) < similarity.fewest:
+        raise InputError(
+            f"found {n} stimuli; the {similarity.called} needs at least {similarity.fewest}."
+        )
+    for layer in analysis.layers:
+        if distance_of(analysis, similarity, layer[0]) == PRECOMPUTED:
+            raise InputError(
+                f"{layer_name(layer)} has distances only; the {similarity.called} needs "
+                "representations of every layer, so choose another similarity or other layers."
+            )
+    assert similarity.aligned is not None
+    rows = [rows_of(analysis, layer, store) for layer in analysis.layers]
+    products = every_two(similarity.aligned, rows, analysis.folds, progress)
+    return SimilaritySums(np.zeros((len(rows), 0)), np.diag(products).copy(), products)
+
+
+def rows_of(analysis: Analysis, layer: Layer, store: Store) -> Callable[[], NDArray[np.floating]]:
+    """What gives the representations (n_stimuli, n_units) of a layer."""
+    source = representations_of(analysis, layer[0], store)
+    return lambda: np.asarray(source[layer[1]])
 
 
 def check_pairs(analysis: Analysis, similarity: Similarity) -> None:

@@ -78,6 +78,7 @@ def _analyze(options: argparse.Namespace) -> None:
             extra[f"{name.replace('-', '_')}.csv"] = baseline.table
             notices += baseline.notices
         extra |= _similarities(analysis, options.similarities, store, bars)
+        notices += filter(None, (similarity_named(name).no_terms for name in options.similarities))
         if options.bootstrap:
             bounds = layer_intervals(
                 analysis, store, n_replicates=options.bootstrap, report=bars.show
@@ -172,7 +173,7 @@ def _why(options: argparse.Namespace) -> None:
     from mlem_core.pairs.units import Units
     from mlem_core.storage.store import Store
 
-    similarity_named(options.similarity)
+    similarity_named(options.similarity).check_divides()
     both = (options.first, options.second)
     files = {name for name, _ in options.representations}
     options.models += [

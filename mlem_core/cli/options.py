@@ -77,13 +77,14 @@ def _add_similarities(analyze: argparse.ArgumentParser, why: argparse.ArgumentPa
         type=parse_names,
         default=(),
         metavar=",".join(others),
-        help="similarities beside RSA to compute and write too, with their terms by feature, two "
-        "CSVs each; see --similarity of why",
+        help="similarities beside RSA to compute and write too, a CSV each and one of its terms by "
+        "feature; see --similarity of why. procrustes (one layer turned onto the other) and cca "
+        "(directions that go together) are measured on held-out stimuli and have no terms",
     )
     why.add_argument(
         "--similarity",
         default="rsa",
-        metavar="|".join(SIMILARITIES),
+        metavar="|".join(name for name, one in SIMILARITIES.items() if one.divides),
         help="what the terms add up to: the correlation of the ranks of distances (rsa, the "
         "default), of U-centred squared distances (cka: debiased linear CKA), or of who is among "
         f"the {NEIGHBOURS} nearest of whom (neighbours: calibrated overlap)",

@@ -56,13 +56,14 @@ def explain(
     Raises
     ------
     InputError
-        A layer or feature that the analysis does not have.
+        A layer or feature that the analysis does not have; a similarity without terms by feature.
     """
     first, second = (_one(layer) for layer in (a, b))
     check_layers((first, second), analysis.layers)
     at = [analysis.layers.index(layer) for layer in (first, second)]
     whole_tables, values = analysis.tables, analysis.rsa
     if compared is not None:
+        compared.similarity.check_divides()
         whole_tables, values = compared.tables, compared.values
     tables = whole_tables.of_layers(at)
     if features is not None:

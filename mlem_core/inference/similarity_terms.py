@@ -40,6 +40,17 @@ class SimilarityIntervals(NamedTuple):
     chance: FloatArray
 
 
+class TermsInterval(NamedTuple):
+    """Two layers by one similarity.
+
+    value : (n_features + 4,) the terms, "unexplained", the similarity, both ceilings
+    interval : each of that shape
+    """
+
+    value: FloatArray
+    interval: Interval
+
+
 def similarity_intervals(
     pairs: LayerPairs,
     similarity: Similarity,
@@ -48,6 +59,26 @@ def similarity_intervals(
     progress: Counted | None = None,
 ) -> SimilarityIntervals:
     """What other stimuli would change of the terms of two layers, and what chance gives.
+
+    Parameters and errors as of `terms_interval`.
+    """
+    interval = terms_interval(pairs, similarity, squared, seed, progress).interval
+    own = replace(pairs, tables=with_sums(pairs.tables, _of_all(pairs, similarity, squared)))
+    given = [similarity.of(layer) for layer in squared]
+    centred = np.stack([one.values.mean(axis=0) - one.mean for one in given])
+    return SimilarityIntervals(
+        interval, chance_terms(permuted_terms(own, seed=seed, values=centred))
+    )
+
+
+def terms_interval(
+    pairs: LayerPairs,
+    similarity: Similarity,
+    squared: Sequence[FloatArray],
+    seed: int = 0,
+    progress: Counted | None = None,
+) -> TermsInterval:
+    """The terms of two layers, and what other stimuli would change of them.
 
     Parameters
     ----------
@@ -64,13 +95,13 @@ def similarity_intervals(
         raise InputError(f"found {pairs.n_groups} sentences; intervals over them need at least 10.")
     n_cells = len(pairs.tables.counts)
     blocks = pairs.blocks(REFITS, np.random.default_rng(seed))
-    _, found = of_some(similarity, squared, pairs.cells, n_cells, np.ones(len(pairs.groups), bool))
-    own = replace(pairs, tables=with_sums(pairs.tables, found))
-    priority = CrossFit.of(own.tables).priority
+    found = _of_all(pairs, similarity, squared)
+    tables = with_sums(pairs.tables, found)
+    priority = CrossFit.of(tables).priority
 
     def values(counts: FloatArray, sums: SimilaritySums) -> FloatArray:
         drawn = (counts[None], sums.sums[None], sums.squares[None])
-        divided = divide(CrossFit.of_draws(own.tables, *drawn, priority))
+        divided = divide(CrossFit.of_draws(tables, *drawn, priority))
         whole, alike = divided.whole[0], sums.similarity[0, 1]
         terms = divided.terms[:, 0, 0, 1]
         return np.array([*terms, alike - whole[0, 1], alike, *ceilings_of(whole)])
@@ -85,12 +116,14 @@ def similarity_intervals(
         if progress is not None:
             progress(len(rows), len(kept))
     value = values(pairs.tables.counts, found)
-    interval = jackknife_interval(value, np.stack(rows), sizes=blocks.sizes)
-    given = [similarity.of(layer) for layer in squared]
-    centred = np.stack([one.values.mean(axis=0) - one.mean for one in given])
-    return SimilarityIntervals(
-        interval, chance_terms(permuted_terms(own, seed=seed, values=centred))
-    )
+    return TermsInterval(value, jackknife_interval(value, np.stack(rows), sizes=blocks.sizes))
+
+
+def _of_all(
+    pairs: LayerPairs, similarity: Similarity, squared: Sequence[FloatArray]
+) -> SimilaritySums:
+    every = np.ones(len(pairs.groups), dtype=bool)
+    return of_some(similarity, squared, pairs.cells, len(pairs.tables.counts), every)[1]
 
 
 def of_analysis(

@@ -25,7 +25,9 @@ from numpy.typing import NDArray
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import cores, each
 from mlem_core.base.registry import Registry
+from mlem_core.base.text import listed
 from mlem_core.base.typing import Counted, FloatArray, IntArray
+from mlem_core.pairs.alignments import COMPONENTS, STIMULI_A_COMPONENT, Aligned, cca, procrustes
 from mlem_core.pairs.designs import pairs_among
 from mlem_core.pairs.rank_store import IN_MEMORY_BYTES, correlations
 from mlem_core.pairs.ranks import pair_ranks
@@ -58,10 +60,12 @@ class Similarity:
     Attributes
     ----------
     name : how a user asks for it
-    values : what a layer gives the pairs, from its squared distances (n_pairs,)
+    values : what a layer gives the pairs, from its squared distances (n_pairs,); None where it is
+        no sum over pairs, and `aligned` gives it from what two layers are
     sparse : whether most of these are 0
     fewest : stimuli that it needs
     distance : the neural distance that it is of; None is that of the analysis
+    aligned : see `mlem_core.pairs.alignments`
     short : how figures and short sentences call it
     label : how forms call it
     called : the same in a sentence, after "the"
@@ -71,7 +75,7 @@ class Similarity:
     """
 
     name: str
-    values: Callable[[FloatArray], PairValues]
+    values: Callable[[FloatArray], PairValues] | None
     fewest: int
     short: str
     label: str
@@ -82,6 +86,37 @@ class Similarity:
     source: str
     distance: str | None = None
     sparse: bool = False
+    aligned: Aligned | None = None
+
+    @property
+    def divides(self) -> bool:
+        """Whether it is a sum over pairs of stimuli, which features can divide."""
+        return self.values is not None
+
+    @property
+    def meaning(self) -> str:
+        """What it is, in a sentence."""
+        over = "the correlation, over all pairs, of " if self.divides else ""
+        return f"{over}{self.statistic}"
+
+    @property
+    def no_terms(self) -> str:
+        """Why there are no terms by feature; empty where there are."""
+        if self.divides:
+            return ""
+        return (
+            f"The {self.called} is no sum over pairs of stimuli, so it has no terms by feature; "
+            f"{listed([one.short for one in SIMILARITIES.values() if one.divides])} have some."
+        )
+
+    def check_divides(self) -> None:
+        """Raise InputError where it has no terms by feature."""
+        if not self.divides:
+            names = [name for name, one in SIMILARITIES.items() if one.divides]
+            raise InputError(
+                f"found the similarity {self.name}, which is no sum over pairs of stimuli and has "
+                f"no terms by feature; choose {listed(names, last='or')}."
+            )
 
     def of(self, squared: FloatArray) -> PairValues:
         """What a layer gives the pairs of stimuli.
@@ -93,8 +128,10 @@ class Similarity:
         Raises
         ------
         InputError
-            Too few stimuli.
+            Too few stimuli; a similarity that is no sum over pairs.
         """
+        self.check_divides()
+        assert self.values is not None
         if (n := n_stimuli(len(squared))) < self.fewest:
             raise InputError(f"found {n} stimuli; the {self.called} needs at least {self.fewest}.")
         return self.values(squared)
@@ -267,6 +304,11 @@ def of_some(
     return np.bincount(own, minlength=n_cells).astype(np.float64), found
 
 
+_TURNED = (
+    f"how far, in the first {COMPONENTS} principal components of each and in stimuli that were "
+    "left out, {}"
+)
+
 for _similarity in (
     Similarity(
         "rsa",
@@ -305,6 +347,32 @@ for _similarity in (
         statistic=f"being among the {NEIGHBOURS} nearest neighbours",
         source="Huh et al. 2024",
         sparse=True,
+    ),
+    Similarity(
+        "procrustes",
+        None,
+        2 * STIMULI_A_COMPONENT,
+        short="Procrustes",
+        label="Procrustes: one layer turned onto the other",
+        called="held-out Procrustes similarity",
+        title="by rotation (Procrustes)",
+        unit="held-out Procrustes similarity",
+        statistic=_TURNED.format("the layers are alike when one is turned onto the other"),
+        source="Schönemann 1966",
+        aligned=procrustes,
+    ),
+    Similarity(
+        "cca",
+        None,
+        2 * STIMULI_A_COMPONENT,
+        short="CCA",
+        label="CCA: directions that go together",
+        called="held-out mean canonical correlation",
+        title="by canonical correlations (CCA)",
+        unit="held-out canonical correlation",
+        statistic=_TURNED.format("the directions of the layers that go together do so"),
+        source="Hotelling 1936; Raghu et al. 2017",
+        aligned=cca,
     ),
 ):
     register(_similarity)

@@ -116,8 +116,8 @@ def layer_maps(shown: Shown) -> Drawn | None:
 
 
 def why_layers(shown: Shown) -> Drawn | None:
-    """The terms of the similarity of every two layers."""
-    if not shown.several:
+    """The terms of the similarity of every two layers; None of one that has none."""
+    if not shown.several or (shown.compared and not shown.compared.similarity.divides):
         return None
     analysis, layers = shown.analysis, list(shown.selection.layers)
     compared, similarity = shown.compared, SIMILARITIES["rsa"]

@@ -32,9 +32,10 @@ def _similarities(shown: Shown) -> Tables:
     for name in SIMILARITIES:
         found = None if name == RSA else find(shown.analysis, name, store)
         if found is not None:
-            own = found.of(shown.analysis, shown.selection)
+            tables |= found.of(shown.analysis, shown.selection).written()
+        if found is not None and found.similarity.divides:
             two = explain(shown.analysis, *shown.pair, shown.selection.features, compared=found)
-            tables |= own.written() | {f"why_{name}.csv": two.terms}
+            tables[f"why_{name}.csv"] = two.terms
     return tables
 
 

@@ -184,13 +184,14 @@ def other_similarity(
         "Feature-based: weighted Kendall τ of the importance profiles. Feature-agnostic: the "
         f"{_explained(similarity)}, 0 on average for layers that have nothing to do with each "
         f"other. Their agreement is the Spearman ρ of the two upper triangles{number}.",
+        similarity.no_terms,
         tau_by_chance(n_features),
         basis,
     )
 
 
 def _explained(similarity: Similarity) -> str:
-    return f"{similarity.called} (the correlation, over all pairs, of {similarity.statistic})"
+    return f"{similarity.called} ({similarity.meaning})"
 
 
 def tau_by_chance(n_features: int) -> str:

@@ -52,13 +52,14 @@ def _by(similarity: str, draw: Callable[[Shown], Drawn | None]) -> Callable[[Sho
 # Those that have another similarity in the place of RSA.
 OF_SIMILARITIES = {
     f"{name}_{similarity}": _by(similarity, drawn)
-    for similarity in SIMILARITIES
+    for similarity, one in SIMILARITIES.items()
     if similarity != RSA
-    for name, drawn in (
-        ("similarity", all_layers.similarity),
-        ("why", two_layers.why),
-        ("why_layers", all_layers.why_layers),
+    for name, drawn, of_terms in (
+        ("similarity", all_layers.similarity, False),
+        ("why", two_layers.why, True),
+        ("why_layers", all_layers.why_layers, True),
     )
+    if one.divides or not of_terms
 }
 # Each by the name of its file; None where there is nothing to draw.
 FIGURES: dict[str, Callable[[Shown], Drawn | None]] = {

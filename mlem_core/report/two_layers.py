@@ -188,8 +188,10 @@ def why(shown: Shown) -> Drawn | None:
     )
 
 
-def _why_otherwise(shown: Shown, compared: Compared) -> Drawn:
+def _why_otherwise(shown: Shown, compared: Compared) -> Drawn | None:
     """The same of another similarity; intervals are where two layers are looked at."""
+    if not compared.similarity.divides:
+        return None
     similarity, places = compared.similarity, [compared.layers.index(one) for one in shown.pair]
     terms = compared.decomposed().pair(*places)
     a, b = shown.called

@@ -66,7 +66,8 @@ def _models_alike(view: View) -> None:
     st.subheader("What makes the models alike")
     alike.choose()
     alike.offer(view)
-    name = alike.RSA if alike.of(view) is None else alike.chosen()
+    there = alike.of(view) is not None and alike.has_terms(view)
+    name = alike.chosen() if there else alike.RSA
     similarity, decomposition = similarity_named(name), decomposition_of(view, name)
     means = decomposition.summary(view.layers)
     model = naming.of_models(list(dict.fromkeys(name for name, _ in view.layers)))

@@ -103,7 +103,7 @@ def _similarities(view: View, results: Results, a: str, b: str) -> None:
         st.metric(
             f"{other.similarity.title.capitalize()} ({other.similarity.short})",
             f"{other.square.loc[a, b]:.2f}",
-            help=f"The correlation, over all pairs, of {other.similarity.statistic}.",
+            help=f"{other.similarity.called.capitalize()}: {other.similarity.meaning}.",
         )
     st.dataframe(
         naming.now().table(without_minus_zero(tables.importance_of(results, a, b))),

@@ -51,7 +51,7 @@ def show(view: View, a: str, b: str) -> None:
     from mlem_core.inference.tables import term_tests
     from mlem_core.pairs.units import Units
 
-    if alike.of(view) is not None:
+    if alike.of(view) is not None and alike.has_terms(view):
         _otherwise(view, a, b)
         return
     two = explained.of_pair(view, a, b)
@@ -113,7 +113,7 @@ def _otherwise(view: View, a: str, b: str) -> None:
 
 def more(view: View, a: str, b: str) -> None:
     """What else there is to say of why two layers are alike, over the whole width."""
-    if alike.of(view) is None:
+    if alike.of(view) is None or not alike.has_terms(view, say=False):
         # The audit and the pairs behind a term are those of RSA.
         audited.say_of_pair(view, a, b)
         frame.attempt(partial(why_more.beside, view, a, b))

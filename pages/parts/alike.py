@@ -28,7 +28,8 @@ def choose() -> str:
         format_func=lambda name: SIMILARITIES[name].label,
         help="What two layers are compared by, beside their features: the ranks of all distances "
         "(RSA), the squared distances themselves (CKA, where large distances count most), or who "
-        "is among the nearest of whom (where only small ones count).",
+        "is among the nearest of whom (where only small ones count); or how far one layer can be "
+        "turned onto the other (Procrustes), and whether their directions go together (CCA).",
     )
 
 
@@ -46,6 +47,16 @@ def of(view: View) -> Compared | None:
 
     name = chosen()
     return None if name == RSA else find(view.analysis, name, stored.store())
+
+
+def has_terms(view: View, *, say: bool = True) -> bool:
+    """Whether features divide the similarity that is looked at; where not, a line says so."""
+    from mlem_core.pairs.similarities import SIMILARITIES
+
+    similarity = SIMILARITIES[chosen()]
+    if say and similarity.no_terms:
+        st.info(f"{similarity.no_terms} What follows is RSA.", icon=":material/info:")
+    return similarity.divides
 
 
 def offer(view: View) -> None:

@@ -221,8 +221,8 @@ def test_the_command_line_explains_by_another_similarity(
     assert pd.read_csv(out)["value"].sum() == pytest.approx(found.value, abs=1e-9)
     assert main([*arguments, "--bootstrap", "30"]) == 0
     assert list(pd.read_csv(out).columns) == ["term", "value", "lower", "upper", "chance"]
-    assert main([*arguments[:-3], "cca"]) == 2
-    assert "unknown similarity 'cca'" in capsys.readouterr().err
+    assert main([*arguments[:-3], "svcca"]) == 2
+    assert "unknown similarity 'svcca'" in capsys.readouterr().err
 
 
 def test_an_analysis_is_written_with_its_other_similarities(
@@ -244,5 +244,5 @@ def test_an_analysis_is_written_with_its_other_similarities(
         for (a, b), value in sums.items():
             assert value == pytest.approx(found.values[a, b], abs=1e-9)
         assert set(terms["term"]) == {"colour", "size", UNEXPLAINED}
-    assert main([*command, "cca"]) == 2
-    assert "unknown similarity 'cca'" in capsys.readouterr().err
+    assert main([*command, "svcca"]) == 2
+    assert "unknown similarity 'svcca'" in capsys.readouterr().err

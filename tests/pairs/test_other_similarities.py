@@ -284,7 +284,7 @@ def test_too_few_stimuli_and_unknown_names_are_errors_in_a_sentence(name):
     few = similarity.fewest - 1
     with pytest.raises(InputError, match=rf"found {few} stimuli.*at least {few + 1}"):
         similarity.of(np.ones(few * (few - 1) // 2))
-    with pytest.raises(InputError, match="choices are rsa, cka, neighbours"):
-        similarity_named("cca")
+    with pytest.raises(InputError, match="choices are rsa, cka, neighbours, procrustes, cca"):
+        similarity_named("svcca")
     with pytest.raises(ValueError, match="already"):
         similarities.register(similarity)

@@ -8,15 +8,20 @@ import numpy as np
 import pandas as pd
 import pytest
 from inputs import in_files, noise, words
+from scipy.spatial.distance import squareform
 
 from mlem_core import Store, explain, run
 from mlem_core.analysis import similarities
+from mlem_core.base.errors import InputError
+from mlem_core.cli.commands import main
 from mlem_core.measures.similarity import agreement
 from mlem_core.report import capsule
+from mlem_core.report.beside import how_sure
 from mlem_core.report.figures import FIGURES, OF_SIMILARITIES, Drawing, Shown, draw
 from mlem_core.report.verify import verify
 
 OTHERS = ("cka", "neighbours")
+ALIGNED = ("procrustes", "cca")
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +76,57 @@ def test_figures_show_the_similarity_that_is_chosen(made, name):
     assert any(text.startswith(f"1 − {found.similarity.short}") for text in texts)
 
 
+@pytest.mark.parametrize("name", ALIGNED)
+def test_a_similarity_without_terms_has_its_matrix_alone_and_says_so(made, name, tmp_path):
+    analysis, store = made
+    found = similarities.compared(analysis, name, store)
+    values = found.values
+    np.testing.assert_allclose(np.diag(values), 1.0)
+    # The layers of one model share what tells nouns apart.
+    assert values[0, 1] > {"procrustes": 0.2, "cca": 0.1}[name]
+    pd.testing.assert_frame_equal(similarities.find(analysis, name, store).square, found.square)
+    shown = shown_with(made, name)
+    matrices = draw("similarity", shown)
+    assert name in matrices.data and found.similarity.no_terms in matrices.caption
+    assert draw("why", shown) is None and draw("why_layers", shown) is None
+    assert f"similarity_{name}" in OF_SIMILARITIES and f"why_{name}" not in OF_SIMILARITIES
+    assert list(found.written()) == [f"similarity_{name}.csv"]
+    for of_terms in (found.decomposed, lambda: explain(analysis, "a:0", "a:1", compared=found)):
+        with pytest.raises(InputError, match=f"similarity {name}, which .* no terms by feature"):
+            of_terms()
+    tables = how_sure(replace(shown, drawing=Drawing(store=store)))
+    assert f"similarity_{name}.csv" in tables and f"why_{name}.csv" not in tables
+
+
+def test_an_alignment_needs_representations(made, tmp_path):
+    analysis, store = made
+    spec = replace(analysis.spec, representations=(), models=())
+    square = squareform(np.ones(len(analysis.stimuli) * (len(analysis.stimuli) - 1) // 2))
+    np.savez(tmp_path / "rated.npz", layer_00=square + np.diag(np.zeros(len(square))))
+    files = (*analysis.spec.representations, ("rated", str(tmp_path / "rated.npz")))
+    beside = run(replace(spec, representations=files, precomputed=("rated",)), store)
+    with pytest.raises(InputError, match="rated:0 has distances only; the held-out Proc"):
+        similarities.compared(beside, "procrustes", store)
+
+
+def test_the_command_line_writes_a_similarity_without_terms_and_says_so(
+    made, tmp_path, capsys, monkeypatch
+):
+    analysis, _ = made
+    monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "cache"))
+    spec = analysis.spec
+    files = [f"--representations={name}={path}" for name, path in spec.representations]
+    given = [f"--stimuli={spec.stimuli}", *files, "--folds=3"]
+    out = tmp_path / "out"
+    assert main(["analyze", *given, "--similarities=cca,cka", f"--out={out}"]) == 0
+    assert (out / "similarity_cca.csv").exists() and not (out / "why_layers_cca.csv").exists()
+    assert (out / "why_layers_cka.csv").exists()
+    said = " ".join(capsys.readouterr().err.split())
+    assert "is no sum over pairs of stimuli, so it has no terms by feature; RSA, CKA and" in said
+    assert main(["why", "a:0", "a:1", *given, "--similarity=cca"]) == 2
+    assert "choose rsa, cka or neighbours" in " ".join(capsys.readouterr().err.split())
+
+
 def test_without_a_store_or_for_rsa_the_figures_are_what_they_were(made):
     for shown in (shown_with(made, "cka", store=False), shown_with(made, "rsa")):
         assert shown.compared is None
@@ -83,7 +139,8 @@ def test_a_capsule_has_the_tables_of_what_was_computed_and_verify_names_them(
     made, tmp_path, monkeypatch
 ):
     analysis, store = made
-    some = {name: FIGURES[name] for name in ("similarity", *OF_SIMILARITIES)}
+    of_others = [name for name in OF_SIMILARITIES if not name.endswith(ALIGNED)]
+    some = {name: FIGURES[name] for name in ("similarity", *of_others)}
     monkeypatch.setattr("mlem_core.report.figures.FIGURES", some)
     path = tmp_path / "c.zip"
     capsule.write(analysis, path, drawing=Drawing(store=store, images=False))
