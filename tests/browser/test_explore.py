@@ -93,6 +93,22 @@ def test_docs_papers_and_glossary_are_a_click_from_every_screen(app: App, page: 
     picture(page, "docs")
 
 
+def test_a_similarity_without_terms_says_so_where_those_of_rsa_stand(
+    app: App, page: Page, done: str
+) -> None:
+    page.goto(f"{app.url}/explore?{done}&a=minilm:1&b=minilm:3&similarity=procrustes")
+    page.get_by_role("button", name="Compute Procrustes").click()
+    says = "is no sum over pairs of stimuli, so it has no terms by feature; RSA, CKA and overlap"
+    expect(page.get_by_text(says).first).to_be_visible()
+    expect(page.get_by_text("What follows is RSA.").first).to_be_visible()
+    headline = re.compile(r"minilm layer 1 and minilm layer 3 are alike \(RSA 0.*\)")
+    expect(page.get_by_role("heading", name=headline)).to_be_visible()
+    assert "cells by rotation (Procrustes)" in {trace["name"] for trace in traces(page, 0)}
+    explore(page, "All layers")
+    expect(page.get_by_text("adds up to the mean RSA correlation")).to_be_visible()
+    expect(page.get_by_text(says).first).to_be_visible()
+
+
 def test_layers_are_compared_by_another_similarity_when_asked(
     app: App, page: Page, done: str
 ) -> None:
