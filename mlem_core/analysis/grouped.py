@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from mlem_core.analysis.trajectories import parse_trajectory
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.parameters import asked, parse_names
 from mlem_core.base.text import short
@@ -57,6 +58,18 @@ class Grouped:
         metavar="MODEL=FACTOR:VALUE",
         parse=parse_labels,
         option="label",
+        repeated=True,
+        kw_only=True,
+    )
+    trajectories: tuple[tuple[str, tuple[str, ...]], ...] = asked(
+        (),
+        "Trajectories over training",
+        "checkpoints of one training, whose revisions end in its step, such as "
+        "mini@step500,mini@step1000; members of one step are seeds of it; may be given several "
+        "times",
+        metavar="NAME=MODEL@STEP,MODEL@STEP",
+        parse=parse_trajectory,
+        option="trajectory",
         repeated=True,
         kw_only=True,
     )

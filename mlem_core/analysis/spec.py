@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from mlem_core.analysis.grouped import Grouped, check_groups, of_these
 from mlem_core.analysis.source import READING, StimulusSource
+from mlem_core.analysis.trajectories import check_trajectories, trajectories_of
 from mlem_core.analysis.transforms import POSITIONS, UNITS
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.parameters import Parameter, asked, frozen, parse_names
@@ -278,7 +279,10 @@ def with_models(
     """The same of these models; `called` says which of them were called otherwise before."""
     there = [*models, *(name for name, _ in spec.representations)]
     groups, labels = of_these(spec.groups, spec.labels, there, called or {})
-    return replace(spec, models=tuple(models), groups=groups, labels=labels)
+    trajectories = trajectories_of(spec.trajectories, there, called or {})
+    return replace(
+        spec, models=tuple(models), groups=groups, labels=labels, trajectories=trajectories
+    )
 
 
 def parameters() -> dict[str, Parameter]:
@@ -286,8 +290,10 @@ def parameters() -> dict[str, Parameter]:
     return {each.name: each.metadata["parameter"] for each in fields(AnalysisSpec)}
 
 
+# Which models belong together.
+OF_MODELS = ("groups", "labels", "trajectories")
 # Choices that came later: left out where they are the default, so that what was kept is found.
-_LATER = ("pairs", "memory", "folds_over", "values", "precomputed", "groups", "labels", *READING)
+_LATER = ("pairs", "memory", "folds_over", "values", "precomputed", *OF_MODELS, *READING)
 
 
 def _without_defaults(values: dict[str, Any]) -> dict[str, Any]:
@@ -359,6 +365,7 @@ def _check_models(spec: AnalysisSpec) -> None:
                 "another one."
             )
     check_groups(spec.groups, spec.labels, names)
+    check_trajectories(spec.trajectories, names)
 
 
 def _check_precomputed(spec: AnalysisSpec) -> None:

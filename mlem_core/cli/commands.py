@@ -57,6 +57,7 @@ def _analyze(options: argparse.Namespace) -> None:
     from mlem_core.inference.all_layers import layer_intervals
     from mlem_core.inference.caveats import generalises
     from mlem_core.inference.tables import score_table, similarity_table
+    from mlem_core.inference.trajectories import trajectories
     from mlem_core.pairs.similarities import similarity_named
     from mlem_core.report.captions import tau_by_chance
     from mlem_core.storage.store import Store
@@ -96,6 +97,10 @@ def _analyze(options: argparse.Namespace) -> None:
     _notify(notices)
     results = analysis.results()
     said = _groups(analysis, results, bounds, store, extra) if spec.of_population else []
+    if spec.trajectories:
+        trained = trajectories(analysis, results, bounds=bounds)
+        extra |= trained.tables()
+        said += trained.lines()
     results.write(options.out, analysis.manifest, extra)
     if options.capsule:
         from mlem_core.report import capsule

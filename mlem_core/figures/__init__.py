@@ -36,6 +36,7 @@ from mlem_core.figures.published import published_values
 from mlem_core.figures.similarity import partial_matrix, rsa_matrix, similarity_matrices
 from mlem_core.figures.stimuli import feature_correlations, feature_counts
 from mlem_core.figures.style import GREY, Annotations, feature_colors, without_marks
+from mlem_core.figures.trajectories import trajectories
 from mlem_core.figures.two_analyses import (
     importance_differences,
     side_by_side,
@@ -87,6 +88,7 @@ __all__ = [
     "specification_curve",
     "stimulus_map",
     "term_matrices",
+    "trajectories",
     "two_layers",
     "unit_scores",
     "universality",

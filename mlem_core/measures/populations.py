@@ -161,13 +161,13 @@ def member_profiles(importance: FloatArray, population: Population) -> list[Floa
     found = []
     for group in range(len(population.groups)):
         members = population.members_of(group)
-        first = _reference(population, members)
+        first = reference(population, members)
         rows = [population.matched(first, one)[1] for one in members]
         found.append(np.stack([importance[at] for at in rows]))
     return found
 
 
-def _reference(population: Population, members: IntArray) -> int:
+def reference(population: Population, members: IntArray) -> int:
     """The member with the fewest layers, the first of several."""
     return int(min(members, key=lambda one: len(population.places[one])))
 
@@ -193,7 +193,7 @@ def mean_profiles(
     """
     rows = []
     for group, values in enumerate(member_profiles(importance, population)):
-        first = _reference(population, population.members_of(group))
+        first = reference(population, population.members_of(group))
         mean, reach = values.mean(axis=0), t_reach(values)
         for at, (place, depth) in enumerate(
             zip(population.places[first], population.depths[first], strict=True)

@@ -40,6 +40,7 @@ from mlem_core.base.typing import Progress, Report
 from mlem_core.data.given import save_rdms
 from mlem_core.data.roles import as_csv
 from mlem_core.inference.recipes import recipes
+from mlem_core.inference.trajectories import trajectories
 from mlem_core.report import beside, latex
 from mlem_core.report.contents import (
     FORMAT,
@@ -209,6 +210,9 @@ def contents(shown: Shown, leaving: Analysis, progress: Report | None = None) ->
     if shown.analysis.spec.of_population:
         of_groups = recipes(shown.analysis, results, shown.selection).tables()
         files |= {f"tables/{name}": as_csv_file(table) for name, table in of_groups.items()}
+    if shown.analysis.spec.trajectories:
+        trained = trajectories(shown.analysis, results, shown.selection).tables()
+        files |= {f"tables/{name}": as_csv_file(table) for name, table in trained.items()}
     return files
 
 

@@ -22,6 +22,16 @@ def universality(over: str, basis: str) -> str:
     )
 
 
+def trajectories(over: str, basis: str, where: str) -> str:
+    """Caption of what changes over training; `where` says of which layer."""
+    return (
+        "Importance of each feature, and held-out ρ (dashed), over the steps of training, for each "
+        f"trajectory; {where}. The axis is logarithmic, step 0 left of the dotted line is off its "
+        f"scale. Means over the seeds of a step, bands where there are two: 95 % intervals over "
+        f"{over}, step by step; those of one run have none. {basis}"
+    )
+
+
 def group_similarity(over: str) -> str:
     """Caption of the similarity within and between groups."""
     return (

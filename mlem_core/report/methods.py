@@ -12,6 +12,7 @@ import jinja2
 
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.results import Results
+from mlem_core.analysis.trajectories import trajectories_of
 from mlem_core.base.labels import Names
 from mlem_core.base.text import as_markdown, listed, many, span
 from mlem_core.data.columns import GIVEN
@@ -99,6 +100,7 @@ def methods_paragraph(
         n_tested=int((results.folds["fold"] >= 0).sum()),
         rho=results.scores.groupby(["model", "layer"])["rho"].mean(),
         groups=_groups(analysis, names),
+        trajectories=_trajectories(analysis, names),
         factors=sorted({label.partition(":")[0] for _, own in spec.labels for label in own}),
         version=versions.pop("mlem", ""),
         packages=[f"{name} {version}" for name, version in versions.items()],
@@ -160,6 +162,15 @@ def _groups(analysis: Analysis, names: Names) -> list[str]:
         f"{group} ({listed([names.model(one) for one in members if one in there])})"
         for group, members in analysis.spec.groups
         if there & {*members}
+    ]
+
+
+def _trajectories(analysis: Analysis, names: Names) -> list[str]:
+    """Each trajectory over training, with its members."""
+    there = {model for model, _ in analysis.layers}
+    return [
+        f"{name} ({listed(list(map(names.model, members)))})"
+        for name, members in trajectories_of(analysis.spec.trajectories, list(there))
     ]
 
 

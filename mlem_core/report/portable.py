@@ -42,9 +42,11 @@ def own_names(analysis: Analysis) -> dict[str, str]:
         if comes_along(name) or not _of_this_machine(whole, models.get(name)):
             continue
         own = Path(whole).expanduser().name or "model"
-        called, number = own + name[len(whole) :], 2
+        # Behind the @ stands the training step.
+        (stem, *revision), number = re.split("(?=@)", own + name[len(whole) :]), 2
+        called = "".join((stem, *revision))
         while called in taken - {name}:
-            called, number = f"{own}-{number}{name[len(whole) :]}", number + 1
+            called, number = "".join((f"{stem}-{number}", *revision)), number + 1
         found[name] = called
         taken.add(called)
     return found

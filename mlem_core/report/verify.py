@@ -14,6 +14,7 @@ from mlem_core.analysis.run import run
 from mlem_core.analysis.selection import Selection
 from mlem_core.analysis.source import as_written
 from mlem_core.analysis.spec import AnalysisSpec, with_files, with_models
+from mlem_core.analysis.trajectories import trajectories_of
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.text import listed, many, short
 from mlem_core.base.typing import Layer, Report
@@ -275,9 +276,18 @@ def _made(
     own = leaving.manifest["versions"]
     written = replace(leaving, manifest={**leaving.manifest, "versions": whole.manifest.versions})
     if folders:
-        shown = capsule.called(shown, folders)
+        shown = _with_trajectories(whole, capsule.called(shown, folders))
     made = capsule.contents(shown, written, progress)
     return made, replace(leaving, manifest={**leaving.manifest, "versions": own})
+
+
+def _with_trajectories(whole: Capsule, shown: Shown) -> Shown:
+    """What is shown with the capsule's trajectories: no folder's name has a training step."""
+    analysis = shown.analysis
+    models = [model for model, _ in analysis.layers]
+    kept = trajectories_of(whole.spec.trajectories, models)
+    spec = replace(analysis.spec, trajectories=kept)
+    return replace(shown, analysis=replace(analysis, spec=spec))
 
 
 def _with_names(whole: Capsule, analysis: Analysis) -> Analysis:

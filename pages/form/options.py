@@ -57,14 +57,16 @@ def _several(name: str) -> tuple[Any, ...]:
 
 
 def groups() -> dict[str, Any]:
-    """The fields of `AnalysisSpec` that say which models are one recipe, and what they are.
+    """The fields of `AnalysisSpec` that say which models belong together, and what they are.
 
     Raises
     ------
     InputError
         A text of another form.
     """
-    return {name: _several(name) for name in ("groups", "labels")}
+    from mlem_core.analysis.spec import OF_MODELS
+
+    return {name: _several(name) for name in OF_MODELS}
 
 
 def wrong(options: dict[str, Any]) -> str:
@@ -168,6 +170,13 @@ def _show_groups() -> None:
         "labels",
         placeholder="mini=objective:mlm; large=objective:causal",
         help="What a model or group is, for the test of which factor makes models alike.",
+    )
+    choices.write(
+        "Trajectories over training",
+        "trajectories",
+        placeholder="mini=mini@step500,mini@step1000,mini@step2000",
+        help="Checkpoints of one training, whose revisions end in its step: importances are drawn "
+        "over the steps. Members of one step are seeds of it, whose spread is shown.",
     )
 
 

@@ -20,7 +20,7 @@ from pages.parts.wording import plain
 FORM = (
     "step", "stimuli", "sep", "encoding", "decimal", "na", "sheet", "roles", "level", "sample",
     "balance", "sample_seed", "add", "language", "bins", "vectors", "rdms",
-    "models", "files", "precomputed", "groups", "labels", "layers", "columns",
+    "models", "files", "precomputed", "groups", "labels", "trajectories", "layers", "columns",
     "ordered", "missing", "values", "estimator", "interactions", "distance",
     "special_tokens", "dtype", "folds", "folds_over", "seed", "pairs",
 )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
+from mlem_core.analysis.spec import OF_MODELS
 from mlem_core.base.errors import InputError
 from mlem_core.base.parameters import in_text
 from pages.parts import choices, stored
@@ -38,8 +39,7 @@ def form_of(spec: AnalysisSpec) -> dict[str, list[str] | None]:
         "columns": None if spec.features is None else list(spec.features),
         "ordered": _ordered(spec),
         "values": list(spec.values) or [choices.NOTHING],
-        "groups": ["; ".join(map(in_text, spec.groups))] if spec.groups else None,
-        "labels": ["; ".join(map(in_text, spec.labels))] if spec.labels else None,
+        **{name: _joined(getattr(spec, name)) for name in OF_MODELS},
         "pairs": ["all"] if spec.pairs == 0 else form["pairs"],
     }
     return form
@@ -60,6 +60,11 @@ def _ordered(spec: AnalysisSpec) -> list[str] | None:
     except InputError:
         return None  # the form says what is wrong with the stimuli
     return [feature.name for feature in features if feature.kind == "ordered"]
+
+
+def _joined(value: tuple[object, ...]) -> list[str] | None:
+    """Several values as one text with semicolons between them."""
+    return ["; ".join(map(in_text, value))] if value else None
 
 
 def _texts(value: object) -> list[str]:
