@@ -20,6 +20,7 @@ from mlem_core.figures.export import (
     on_paper,
     one_browser,
 )
+from mlem_core.figures.group_matrix import group_similarity
 from mlem_core.figures.groups import group_profiles, universality
 from mlem_core.figures.layer_maps import layer_maps
 from mlem_core.figures.map_panels import map_panels
@@ -65,6 +66,7 @@ __all__ = [
     "feature_correlations",
     "feature_counts",
     "group_profiles",
+    "group_similarity",
     "image",
     "importance_differences",
     "in_narrow_window",

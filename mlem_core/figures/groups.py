@@ -22,6 +22,8 @@ from mlem_core.figures.style import (
 
 _BAND = 0.18
 _ROW = 34  # px
+BELOW = 100  # px between two rows of panels
+_NAMES = {"rsa": "RSA"}
 
 
 def group_profiles(
@@ -39,7 +41,7 @@ def group_profiles(
     groups = list(dict.fromkeys(profiles["group"]))
     sizes = profiles.groupby("group", sort=False)["members"].first()
     titles = [f"{plain(name, 18)} (n = {sizes[name]})" for name in groups]
-    figure, places = panels(titles, height=300, across=across)
+    figure, places = panels(titles, height=300, across=across, below=BELOW)
     colors = feature_colors(features)
     for group, (row, column) in zip(groups, places, strict=True):
         own = profiles[profiles["group"] == group]
@@ -80,6 +82,7 @@ def group_profiles(
                 col=column,
             )
     figure.update_xaxes(range=[-0.03, 1.03], title_text="relative depth")
+    figure.update_yaxes(matches="y")
     figure.update_yaxes(title_text="importance (FI)", col=1)
     return figure
 
@@ -94,7 +97,7 @@ def universality(table: pd.DataFrame) -> go.Figure:
     """
     known = table[table["universality"].notna()]
     value = known["universality"]
-    names = [in_full(feature_name(str(term))) for term in known["term"]]
+    names = [in_full(_NAMES.get(term) or feature_name(term)) for term in map(str, known["term"])]
     figure = go.Figure(
         go.Bar(
             x=value,
@@ -121,5 +124,6 @@ def universality(table: pd.DataFrame) -> go.Figure:
         ticktext=[plain(str(name), 24) for name in names],
         autorange="reversed",
         showgrid=False,
+        zeroline=False,
     )
     return figure

@@ -9,6 +9,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.figures.groups import BELOW
 from mlem_core.figures.naming import feature_name
 from mlem_core.figures.style import FAINT, GREY, as_number, faded, feature_colors, panels, plain
 
@@ -81,7 +82,10 @@ def trajectories(table: pd.DataFrame, features: Sequence[str], *, across: int = 
         [f"{plain(name, 18)} ({_seeds(*seeds.loc[name])})" for name in names],
         height=300,
         across=across,
+        below=BELOW,
     )
+    # Swatches as their lines are drawn: the score is dashed.
+    figure.update_layout(legend={"itemsizing": "trace"})
     steps = sorted(map(int, table["step"].unique()))
     at, broken = step_places(steps)
     colors, place_of = feature_colors(features), dict(zip(steps, at, strict=True))
@@ -110,6 +114,7 @@ def trajectories(table: pd.DataFrame, features: Sequence[str], *, across: int = 
         range=[float(at[0]) - around, float(at[-1]) + around],
         title_text="training step",
     )
+    figure.update_yaxes(matches="y")
     figure.update_yaxes(title_text="importance (FI), ρ", col=1)
     return figure
 

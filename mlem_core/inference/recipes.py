@@ -133,13 +133,19 @@ def recipes(
         An unknown matching.
     """
     selection = analysis.select() if selection is None else selection
-    population = Population.of(analysis.spec.groups, selection.layers)
+    aside = _aside(analysis, selection)
+    population = Population.of(analysis.spec.groups, selection.layers, aside)
     tables, rsa = analysis.subset(selection)
     divided = decompose(tables.of_features(selection.features), rsa)
     terms = (*divided.names, RSA)
     squares = np.concatenate((divided.values, rsa[None]))
     matrix = of_members(squares, population, matching, rsa)
     notes: list[str] = []
+    if aside:
+        are = (
+            "checkpoints of trajectories are" if len(aside) > 1 else "checkpoint of a trajectory is"
+        )
+        notes.append(f"{len(aside)} {are} in no group, and left aside here.")
     stimuli = None
     if left is not None and left.without.shape[1] == len(squares):
         without = of_members(left.without, population, matching, rsa)
@@ -157,6 +163,14 @@ def recipes(
         tuple(notes),
         over,
     )
+
+
+def _aside(analysis: Analysis, selection: Selection) -> set[str]:
+    """Checkpoints of trajectories that are in no group: each would be a recipe of its own."""
+    trained = {one for _, members in analysis.spec.trajectories for one in members}
+    grouped = {one for _, members in analysis.spec.groups for one in members}
+    there = {model for model, _ in selection.layers}
+    return trained & there - grouped if grouped & there else set()
 
 
 def _profiles(

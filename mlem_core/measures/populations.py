@@ -8,7 +8,7 @@ A model that is in no group is one of its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -42,15 +42,21 @@ class Population:
     depths: tuple[FloatArray, ...]
 
     @classmethod
-    def of(cls, groups: Sequence[tuple[str, Sequence[str]]], layers: Sequence[Layer]) -> Population:
+    def of(
+        cls,
+        groups: Sequence[tuple[str, Sequence[str]]],
+        layers: Sequence[Layer],
+        aside: Collection[str] = (),
+    ) -> Population:
         """The models of some layers in their groups.
 
         Parameters
         ----------
         groups : name and members of each; members that have none of the layers are left out
         layers : (model, number) of each
+        aside : models that are left out
         """
-        models = list(dict.fromkeys(model for model, _ in layers))
+        models = [one for one in dict.fromkeys(model for model, _ in layers) if one not in aside]
         there = [(name, [one for one in members if one in models]) for name, members in groups]
         grouped = {one for _, members in there for one in members}
         there += [(model, [model]) for model in models if model not in grouped]

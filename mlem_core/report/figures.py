@@ -16,6 +16,7 @@ from mlem_core.pairs.similarities import SIMILARITIES
 from mlem_core.report import (
     all_layers,
     by_method,
+    of_groups,
     of_values,
     similar_in,
     two_layers,
@@ -88,6 +89,10 @@ FIGURES: dict[str, Callable[[Shown], Drawn | None]] = {
     "baseline_decoding": partial(by_method.baseline, name="decoding"),
     "baseline_random_forest": partial(by_method.baseline, name="random-forest"),
     "baseline_univariate": partial(by_method.baseline, name="univariate"),
+    "group_profiles": of_groups.profiles,
+    "group_similarity": of_groups.similarity,
+    "universality": of_groups.universality,
+    "trajectories": of_groups.over_training,
     "audit": all_layers.audit,
     "multiverse": two_layers.claim,
     "feature_correlations": all_layers.feature_correlations,

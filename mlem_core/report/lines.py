@@ -23,6 +23,10 @@ TITLES = {
     "noise_agreement": "MLEM and FR-RSA under noise",
     "unit_scores": "Single units and the whole layer",
     "baseline": "The layers by another method",
+    "group_profiles": "Mean profiles of the groups",
+    "group_similarity": "Similarity within and between groups",
+    "universality": "Universality of the terms",
+    "trajectories": "Importance over training",
     "audit": "Audit of every layer",
     "multiverse": "A claim in every analysis variant",
     "feature_correlations": "Correlations of the features",
@@ -63,6 +67,11 @@ LINES = {
     "unit_scores": "How well single units are predicted, and how well the whole layer: the farther "
     "apart, the more the features are in patterns over units.",
     "baseline": "The same layers by another method.",
+    "group_profiles": "The mean importance profile of each group, and the spread over its members.",
+    "group_similarity": "How alike members of one group are (on the diagonal), and models of two "
+    "groups.",
+    "universality": "How much of what members of a group share groups share too: 1 is as much.",
+    "trajectories": "Importance of each feature, and the score, as training goes on.",
     "audit": "What an artefact could have made of each layer, from 0 (nothing) to 1; a dot: a "
     "conclusion changes.",
     "multiverse": "Whether the claim holds in every analysis variant; it does above 0.",

@@ -23,6 +23,8 @@ from mlem_core.inference.corrections import FamilyOfTests
 from mlem_core.inference.explained import Explanation
 from mlem_core.inference.explanation import explain
 from mlem_core.inference.intervals import LayerIntervals
+from mlem_core.inference.recipes import Recipes, recipes
+from mlem_core.inference.trajectories import Trained, trajectories
 from mlem_core.measures import correlated
 from mlem_core.measures.importance import fitted
 from mlem_core.pairs.columns import coding
@@ -54,6 +56,7 @@ class Drawing:
         "layer" ("model:layer", of the large matrix of values), "color" (the feature that colours
         the stimuli), "within" (the one that divides them again), "order" (of the layers of the
         matrices: "model" or "clustering"),
+        "depth" (of trajectories, see `mlem_core.report.of_groups`),
         "correction" (of p-values), "claim" (see `mlem_core.robustness.claims`)
     """
 
@@ -202,6 +205,25 @@ class Shown:
     def flagged(self) -> pd.DataFrame | None:
         """What the audit flags, see `mlem_core.robustness.flags.flags`."""
         return None if self.audit is None else flags.flags(self.audit)
+
+    @cached_property
+    def recipes(self) -> Recipes | None:
+        """What is known of groups of models; None where nothing is said of models."""
+        if not self.analysis.spec.of_population or not self.several:
+            return None
+        store = self.drawing.store
+        left = None if store is None else all_layers.find_left(self.analysis, store, self.selection)
+        return recipes(
+            self.analysis, self.results, self.selection, bounds=self.intervals, left=left
+        )
+
+    @cached_property
+    def trained(self) -> Trained | None:
+        """What is known of trajectories over training; None where there are none."""
+        if not self.analysis.spec.trajectories:
+            return None
+        found = trajectories(self.analysis, self.results, self.selection, bounds=self.intervals)
+        return found if found.members else None
 
     def reasons(self, measure: str) -> dict:
         """Why layers, or pairs of them, are flagged in a measure, where flags are drawn."""

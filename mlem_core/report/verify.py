@@ -46,6 +46,8 @@ _TAKE_LONG = (
     "baseline_random_forest",
     "baseline_univariate",
     *OF_SIMILARITIES,
+    # There with some intervals, and not with others.
+    "universality",
 )
 _DRAWN = (".svg", ".pdf", ".html", ".js")
 

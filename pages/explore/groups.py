@@ -1,63 +1,80 @@
-"""Groups of models: mean profiles with their spread, what recipes share, and the tests."""
+"""Groups of models and training: mean profiles, what recipes share, what changes over steps."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from mlem_core.report import group_captions as captions
-from pages.parts import exporting, stored, uncertainty
+from pages.parts import choices, frame, naming, stored
 from pages.parts.exporting import Panel
 from pages.parts.wording import plain
 
 if TYPE_CHECKING:
     from mlem_core.analysis.results import Results
+    from mlem_core.report.shown import Drawn, Shown
     from pages.parts.view import View
 
 
 def show(view: View, results: Results) -> None:
-    """All that is said of groups; nothing where the analysis has none."""
-    if not view.analysis.spec.of_population:
-        return
-    from mlem_core import figures
-    from mlem_core.inference.all_layers import find_left
-    from mlem_core.inference.recipes import recipes
+    """All that is said of groups and of trajectories; nothing where the analysis has neither."""
+    from mlem_core.report import of_groups
 
-    st.subheader("Groups of models")
-    found = recipes(
-        view.analysis,
-        results,
-        view.selection,
-        bounds=uncertainty.of(view),
-        left=find_left(view.analysis, stored.store(), view.selection),
+    shown = _shown(view, results)
+    if shown.recipes is not None:
+        st.subheader("Groups of models")
+        for line in shown.recipes.lines():
+            st.markdown(plain(line))
+        _panel(shown, "group-profiles", of_groups.profiles)
+        _panel(shown, "group-similarity", of_groups.similarity)
+        _panel(shown, "universality", of_groups.universality)
+    if shown.trained is not None:
+        st.subheader("Training")
+        for line in shown.trained.lines():
+            st.markdown(plain(line))
+        _trajectories(view, results)
+
+
+def _shown(view: View, results: Results, **options: str) -> Shown:
+    from mlem_core.report.shown import Drawing, Shown
+
+    drawing = Drawing(store=stored.store(), names=naming.now(), options=options)
+    return Shown(view.analysis, view.selection, results, drawing)
+
+
+def _panel(shown: Shown, name: str, draw: Callable[[Shown], Drawn | None]) -> None:
+    drawn = draw(shown)
+    if drawn is None:
+        return
+
+    def narrow() -> object:
+        below = draw(replace(shown, drawing=replace(shown.drawing, narrow=True)))
+        return drawn.figure if below is None else below.figure
+
+    Panel(drawn.figure, drawn.data, name, drawn.caption, narrow=narrow, title=drawn.title).show()
+
+
+# A fragment, so that choosing a depth draws nothing but this.
+@st.fragment
+def _trajectories(view: View, results: Results) -> None:
+    frame.attempt(partial(_of_depth, view, results))
+
+
+def _of_depth(view: View, results: Results) -> None:
+    from mlem_core.report import of_groups
+
+    depths = of_groups.depths(_shown(view, results))
+    depth = choices.choose_one(
+        "Layers",
+        [of_groups.MEAN, *depths],
+        "depth",
+        of_groups.MEAN,
+        format_func=lambda one: (
+            "mean over layers" if one == of_groups.MEAN else f"relative depth {one}"
+        ),
+        help="0 is the first layer, 1 the last; of models with other layers the nearest is taken.",
     )
-    for line in found.lines():
-        st.markdown(plain(line))
-    basis = view.caption(results)
-    draw = partial(figures.group_profiles, found.profiles, view.all_features)
-    Panel(
-        draw(),
-        found.profiles,
-        "group-profiles",
-        captions.group_profiles(basis),
-        narrow=partial(draw, across=1),
-        line="The mean importance profile of each group, with the spread over its members.",
-        title="Mean profiles of the groups",
-    ).show()
-    if found.universality["universality"].notna().any():
-        Panel(
-            figures.universality(found.universality),
-            found.universality,
-            "universality",
-            captions.universality(found.over, basis),
-            line="How much of what members of a group share groups share too: 1 is as much.",
-            title="Universality of the terms",
-        ).show()
-    exporting.show_table(
-        found.similarity,
-        "group-similarity",
-        "Similarity within and between groups",
-        captions.group_similarity(found.over),
-    )
+    _panel(_shown(view, results, depth=depth), "trajectories", of_groups.over_training)

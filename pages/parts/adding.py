@@ -29,6 +29,7 @@ OPTIONS = {
     "within": "within",
     "feature": "valued",
     "layer": "at",
+    "depth": "depth",
     "correction": "correction",
 }
 

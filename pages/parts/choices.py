@@ -28,7 +28,7 @@ VIEW = (
     "analysis", "features", "show_models", "show_layers", "a", "b", "colour", "within",
     "term", "which", "mapped",
     "fit", "products", "cells", "baseline", "claim", "limit", "feature", "other", "c",
-    "noisy", "by", "pooled", "correction", "way", "group", "apart", "valued", "at",
+    "noisy", "by", "depth", "pooled", "correction", "way", "group", "apart", "valued", "at",
     "order", "marks", "partial", "similarity",
 )  # fmt: skip
 # Which part of a page is drawn: the same for every analysis.

@@ -38,6 +38,8 @@ OF_VALUES = tuple(n for n in FIGURES if n.startswith(("values", "baseline", "uni
 OF_METHODS = ("methods", "method_agreement")
 # Nor does it have the models of the first paper, and the maps of a whole model take a while.
 OF_VALUES += ("published", "map_panels")
+# Its models are one of each kind, and none is a checkpoint of a training.
+OF_GROUPS = ("group_profiles", "group_similarity", "universality", "trajectories")
 # Nor has it other similarities.
 OF_VALUES += tuple(OF_SIMILARITIES)
 TALLEST = 250  # mm; of what a journal's page has
@@ -71,12 +73,37 @@ def draw(tmp_path_factory: pytest.TempPathFactory, chromium_path: str) -> Iterat
         compared(small, name, store)
     for layer in small.layers:
         stimulus_map(small, *layer, store)
+    kinds = ("mini-bert", "mini-gpt2", "mini-mamba", "mini-bert-causal", "mini-mamba-masked")
+    groups = {kind: [f"{kind}{seed}" for seed in ("", "-s1", "-s2")] for kind in kinds[1:]}
+    steps = [0, 500, 1000, 2000, 4000, 8000, 16_000, 143_000]
+    run_of = [f"mini-bert@step{step}" for step in steps]
+    members = [
+        *run_of,
+        "mini-bert-s1@step500",
+        "mini-bert-s1@step1000",
+        *itertools.chain.from_iterable(groups.values()),
+    ]
+    groups |= {kinds[0]: ["mini-bert@step143000"]}
+    signal = {n: np.eye(9)[codes] * n for n in range(3)}
+    grouped = run(
+        in_files(
+            folder, table,
+            {
+                one: {n: rows + rng.standard_normal(rows.shape) for n, rows in signal.items()}
+                for one in members
+            },
+            folds=3, features=("part_of_speech", "tense", "word_position"), groups=groups,
+            trajectories={"mini-bert": run_of, "mini-bert, twice": members[1:3] + members[8:10]},
+        ),
+        store,
+    )  # fmt: skip
     example = examples.example()
     sources = {
         kind: Shown(one, one.select(), one.results(), Drawing(store=where))
         for kind, one, where in (
             ("example", example, Store(folder / "empty")),
             ("values", small, store),
+            ("groups", grouped, store),
         )
     }
     two = ("tense", "word_position")
@@ -90,7 +117,7 @@ def draw(tmp_path_factory: pytest.TempPathFactory, chromium_path: str) -> Iterat
 
     @cache
     def drawn(name: str, mm: float) -> Drawn:
-        kind = "values" if name in OF_VALUES else "example"
+        kind = "values" if name in OF_VALUES else "groups" if name in OF_GROUPS else "example"
         kind = name if name in sources else kind
         source = sources["methods" if name in OF_METHODS else kind]
         narrow = figures.Paper(width_mm=mm).narrow
