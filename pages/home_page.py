@@ -18,8 +18,10 @@ from pages.parts import (
     naming,
     opening,
     tour,
+    uncertainty,
 )
 from pages.parts.screens import SCREENS
+from pages.parts.wording import plain
 
 if TYPE_CHECKING:
     from mlem_core.robustness.finding import Finding
@@ -86,6 +88,7 @@ def _found(view: View) -> None:
     left, right = st.columns(2, gap="large")
     with left:
         with st.container(border=True):
+            _kinds(view)
             explained.in_words(view, finding)
         _chart(
             figures.waterfall(finding.why.terms, view.all_features),
@@ -97,6 +100,21 @@ def _found(view: View) -> None:
     with right:
         st.markdown("**How alike any two layers are.** Click a cell to look at its two layers.")
         _matrix(view, finding)
+
+
+def _kinds(view: View) -> None:
+    """What matters most in each kind of model; nothing where there is one model of each."""
+    from mlem_core.inference.kinds import kinds
+
+    results = view.results() if view.analysis.spec.has_seeds else None
+    if results is None:
+        return
+    found = kinds(
+        view.analysis, results, view.selection, bounds=uncertainty.of(view), names=naming.now()
+    )
+    if found is not None:
+        st.markdown(f"##### {plain(found.headline)}")
+        st.markdown(plain(found.how_sure))
 
 
 def _matrix(view: View, finding: Finding) -> None:

@@ -75,6 +75,11 @@ class Grouped:
     )
 
     @property
+    def has_seeds(self) -> bool:
+        """Whether a group has two models, so that something can be said of its kind."""
+        return any(len(members) > 1 for _, members in self.groups)
+
+    @property
     def of_population(self) -> bool:
         """Whether anything is said of models that makes them more than one each."""
         return bool(self.groups or self.labels)

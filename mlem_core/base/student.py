@@ -10,17 +10,18 @@ CONFIDENCE = 0.95
 
 
 @overload
-def quantile(degrees: int) -> float: ...
+def quantile(degrees: int, confidence: float = ...) -> float: ...
 @overload
-def quantile(degrees: FloatArray) -> FloatArray: ...
-def quantile(degrees: int | FloatArray) -> float | FloatArray:
-    """How many standard errors a 95 % interval reaches to either side.
+def quantile(degrees: FloatArray, confidence: float = ...) -> FloatArray: ...
+def quantile(degrees: int | FloatArray, confidence: float = CONFIDENCE) -> float | FloatArray:
+    """How many standard errors an interval reaches to either side.
 
     Parameters
     ----------
     degrees : of freedom, at least 1 and not necessarily whole; a number or an array (...)
+    confidence : how often such an interval is to hold the truth
     """
     from scipy.special import stdtrit  # scipy.stats takes a second to import
 
-    found = stdtrit(degrees, 1 - (1 - CONFIDENCE) / 2)
+    found = stdtrit(degrees, 1 - (1 - confidence) / 2)
     return float(found) if isinstance(degrees, int) else found

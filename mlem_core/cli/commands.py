@@ -91,7 +91,7 @@ def _analyze(options: argparse.Namespace) -> None:
             for name, (table, family) in tests.items():
                 extra[name] = table
                 notices.append(f"The tests in {name} are a family: {family}.")
-            notices.append(generalises(bounds.units))
+            notices.append(generalises(bounds.units, seeds=spec.has_seeds))
             if by_chance := tau_by_chance(len(bounds.columns)):
                 notices.append(f"similarity_intervals.csv: {by_chance}")
     _notify(notices)
@@ -203,7 +203,8 @@ def _why(options: argparse.Namespace) -> None:
         beside = Path(options.out)
         write_table(why.partial, beside.with_name(f"{beside.stem}_partial{beside.suffix}"))
     print(why.text)
-    claimed = [generalises(Units.of(analysis.stimuli))] if options.bootstrap else []
+    units, seeds = Units.of(analysis.stimuli), analysis.spec.has_seeds
+    claimed = [generalises(units, seeds=seeds)] if options.bootstrap else []
     _notify([*why.notes, *claimed])
 
 

@@ -14,6 +14,7 @@ from mlem_core.base.typing import Layer, layer_name
 from mlem_core.inference.explained import HARDLY
 from mlem_core.inference.explanation import explain
 from mlem_core.inference.intervals import LayerIntervals
+from mlem_core.inference.kinds import kinds
 from mlem_core.inference.tables import score_table, similarity_table
 from mlem_core.measures.shapley import EXACT_FEATURES
 from mlem_core.report.figures import Drawing, Shown, held_out
@@ -41,8 +42,13 @@ def found(
         files = {name for name, _ in analysis.spec.representations}
         lines = [_alike(results, (a, b), files, intervals), _shared(analysis, a, b, intervals)]
     lines.append(_matters(analysis, results, intervals))
+    of_kinds = kinds(analysis, results, bounds=intervals)
     rests = f"(features coded by {results.coding}; {_each(analysis)})"
-    return [f"{line} {rests}" for line in lines]
+    found = [f"{line} {rests}" for line in lines]
+    if of_kinds is not None:
+        coded = f"(features coded by {results.coding})"
+        found.insert(0, f"{of_kinds.headline} {of_kinds.how_sure} {coded}")
+    return found
 
 
 def _alike(

@@ -24,8 +24,19 @@ ZERO = (
 FEW = f"With fewer than {FEW_SENTENCES} sentences intervals and ceilings are a rough guide."
 
 
-def generalises(units: Units) -> str:
-    """What intervals and tests over these units speak of, and what not."""
+def generalises(units: Units, *, seeds: bool = False) -> str:
+    """What intervals and tests over these units speak of, and what not.
+
+    Parameters
+    ----------
+    seeds : whether there are groups with two models or more
+    """
+    if seeds:
+        return (
+            f"An interval or a test of layers says how this would vary with {units.others}; of "
+            "other models of their kind only intervals over the members of a group speak, and "
+            "nothing of other kinds of models or stimuli."
+        )
     return (
         f"An interval or a test says how this would vary with {units.others}. With one checkpoint "
         "a model it says nothing about other models, other training runs or other kinds of stimuli."

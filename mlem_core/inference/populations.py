@@ -151,7 +151,7 @@ def _stimulus_draws(stimuli: Left, n: int, rng: np.random.Generator) -> FloatArr
     return moved
 
 
-def _reach(variances: FloatArray, freedom: IntArray) -> FloatArray:
+def _reach(variances: FloatArray, freedom: IntArray, confidence: float = CONFIDENCE) -> FloatArray:
     """How far an interval reaches whose variance is a sum of several (n, ...), each of few units.
 
     Source: Welch (1947); Satterthwaite (1946), for the degrees of freedom.
@@ -160,11 +160,13 @@ def _reach(variances: FloatArray, freedom: IntArray) -> FloatArray:
     shares = (variances**2 / freedom.reshape(-1, *[1] * (variances.ndim - 1))).sum(axis=0)
     varies = shares > 0
     degrees = np.divide(whole**2, shares, out=np.ones_like(whole), where=varies)
-    reach: FloatArray = np.sqrt(whole) * student.quantile(degrees)
+    reach: FloatArray = np.sqrt(whole) * student.quantile(degrees, confidence)
     return reach
 
 
-def profile_interval(values: FloatArray, stimuli: Left | None = None) -> Interval:
+def profile_interval(
+    values: FloatArray, stimuli: Left | None = None, confidence: float = CONFIDENCE
+) -> Interval:
     """The interval of the mean profile of a group, over its members and the stimuli.
 
     Parameters
@@ -183,5 +185,5 @@ def profile_interval(values: FloatArray, stimuli: Left | None = None) -> Interva
     if stimuli is not None:
         variances.append(standard_error(stimuli.without.mean(axis=1), stimuli.sizes) ** 2)
         freedom.append(fewest(stimuli.without, stimuli.sizes) - 1)
-    reach = _reach(np.stack(variances), np.array(freedom))
+    reach = _reach(np.stack(variances), np.array(freedom), confidence)
     return Interval(mean - reach, mean + reach)

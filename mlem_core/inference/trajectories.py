@@ -14,6 +14,7 @@ from mlem_core.analysis.trajectories import is_control, run_of, step_of, traject
 from mlem_core.base.text import listed, many
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.inference.intervals import LayerIntervals
+from mlem_core.inference.layer_scores import layer_scores, scores_left
 from mlem_core.inference.populations import Left, profile_interval
 from mlem_core.measures.trajectories import COLUMNS, Checkpoints, over_steps
 from mlem_core.pairs.units import Units
@@ -94,11 +95,8 @@ def trajectories(
     selection = analysis.select() if selection is None else selection
     models = list(dict.fromkeys(model for model, _ in selection.layers))
     shown = trajectories_of(analysis.spec.trajectories, models)
-    values, columns = _values(results, selection)
-    without = None
-    if bounds is not None and list(bounds.columns) == columns:
-        # ρ and the importances, without the ceiling.
-        without = np.delete(bounds.scores_without[:, bounds.places(selection.layers)], 1, axis=-1)
+    values, columns = layer_scores(results, selection)
+    without = scores_left(bounds, selection, columns)
     tables = [pd.DataFrame(columns=list(COLUMNS))] if not shown else []
     for name, members in shown:
         places = np.array([i for i, (model, _) in enumerate(selection.layers) if model in members])
@@ -108,14 +106,16 @@ def trajectories(
             [selection.layers[place] for place in places],
         )
         rows = own.rows(values[places])
-        left = None if without is None else np.stack([own.rows(one[places]) for one in without])
+        left = None
+        if without is not None:
+            left = np.stack([own.rows(one[places]) for one in without.without])
 
         def reach(
             at: IntArray, rows: FloatArray = rows, left: FloatArray | None = left
         ) -> FloatArray:
             stimuli = None
-            if left is not None and bounds is not None:
-                stimuli = Left(left[:, at], bounds.sizes)
+            if left is not None and without is not None:
+                stimuli = Left(left[:, at], without.sizes)
             around = profile_interval(rows[at], stimuli)
             half: FloatArray = (around.upper - around.lower) / 2
             return half
@@ -123,13 +123,3 @@ def trajectories(
         tables.append(over_steps(own, values[places], columns, reach))
     over = "seeds" if without is None else f"seeds, and {Units.of(analysis.stimuli).over}"
     return Trained(shown, pd.concat(tables, ignore_index=True), over)
-
-
-def _values(results: Results, selection: Selection) -> tuple[FloatArray, list[str]]:
-    """(n_layers, 1 + n_columns) ρ and importances, means over folds; and the columns."""
-    by = ["model", "layer"]
-    means = results.importance.groupby([*by, "feature"], sort=False)["importance"].mean()
-    wide, layers = means.unstack("feature", sort=False), list(selection.layers)
-    rho = results.scores.groupby(by, sort=False)["rho"].mean()
-    both = (rho.loc[layers].to_numpy()[:, None], wide.loc[layers].to_numpy(dtype=np.float64))
-    return np.concatenate(both, axis=1), list(wide.columns)

@@ -79,7 +79,12 @@ def _minutes(view: View) -> str:
 
 
 def tests(
-    intervals: LayerIntervals, family: FamilyOfTests, name: str, title: str, caption: str
+    view: View,
+    intervals: LayerIntervals,
+    family: FamilyOfTests,
+    name: str,
+    title: str,
+    caption: str,
 ) -> None:
     """A table of intervals and tests, with the choice of how its p-values are corrected."""
     from mlem_core.inference.caveats import ZERO, generalises, how_computed
@@ -92,7 +97,8 @@ def tests(
             # This part is drawn alone, but figures and captions say the correction too.
             st.rerun()
         how = how_computed(intervals.estimator, intervals.units)
-        _tests(family, name, f"{caption} {how} {ZERO} {generalises(intervals.units)}")
+        claimed = generalises(intervals.units, seeds=view.analysis.spec.has_seeds)
+        _tests(family, name, f"{caption} {how} {ZERO} {claimed}")
 
     frame.folded(title, ":material/rule:", name, body)
 

@@ -29,6 +29,7 @@ def show(view: View) -> None:
             st.caption(drawn)
         correction = uncertainty.chosen_correction()
         uncertainty.tests(
+            view,
             intervals,
             score_table(intervals, view.layers, correction),
             "importance-tests",
@@ -39,6 +40,7 @@ def show(view: View) -> None:
         a, b = view.pair
         if a != b:
             uncertainty.tests(
+                view,
                 intervals,
                 similarity_table(intervals, view.layers, correction),
                 "similarity-tests",
@@ -48,6 +50,7 @@ def show(view: View) -> None:
                 "it is a rough guide where few features matter.",
             )
             uncertainty.tests(
+                view,
                 intervals,
                 importance_differences(intervals, parse_layer(a), parse_layer(b), correction),
                 "difference-tests",
