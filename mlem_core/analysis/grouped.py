@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from mlem_core.analysis.trajectories import parse_trajectory
+from mlem_core.analysis.trajectories import parse_trajectory, run_of
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.parameters import asked, parse_names
 from mlem_core.base.text import short
@@ -78,6 +78,15 @@ class Grouped:
     def has_seeds(self) -> bool:
         """Whether a group has two models, so that something can be said of its kind."""
         return any(len(members) > 1 for _, members in self.groups)
+
+    @property
+    def recipes(self) -> dict[str, str]:
+        """The group of each model in one; of a checkpoint, that of its run, or its trajectory."""
+        found = {model: name for name, members in self.groups for model in members}
+        for name, members in self.trajectories:
+            for model in members:
+                found.setdefault(model, found.get(run_of(model), name))
+        return found
 
     @property
     def of_population(self) -> bool:

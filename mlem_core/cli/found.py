@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -40,7 +40,8 @@ def found(
     if shown.several:
         a, b = shown.pair
         files = {name for name, _ in analysis.spec.representations}
-        lines = [_alike(results, (a, b), files, intervals), _shared(analysis, a, b, intervals)]
+        which = _chosen_of(results.layers, a, b, files, analysis.spec.recipes)
+        lines = [_alike(results, (a, b), which, intervals), _shared(analysis, a, b, intervals)]
     lines.append(_matters(analysis, results, intervals))
     of_kinds = kinds(analysis, results, bounds=intervals)
     rests = f"(features coded by {results.coding}; {_each(analysis)})"
@@ -54,7 +55,7 @@ def found(
 def _alike(
     results: Results,
     pair: tuple[Layer, Layer],
-    files: Collection[str],
+    which: str,
     intervals: LayerIntervals | None,
 ) -> str:
     a, b = pair
@@ -66,7 +67,6 @@ def _alike(
         row = similarity_table(intervals, (a, b)).table.iloc[0]
         low = float(row["rsa_lower"])
         sure = f"95 % interval {number(low)} to {number(row['rsa_upper'])}"
-    which = _chosen_of(results.layers, a, b, files)
     if rsa < HARDLY or low <= 0:
         return f"Hardly alike: the highest RSA {which} is {number(rsa)} ({sure})."
     return (
@@ -75,17 +75,29 @@ def _alike(
     )
 
 
-def _chosen_of(layers: Sequence[Layer], a: Layer, b: Layer, files: Collection[str]) -> str:
+def _chosen_of(
+    layers: Sequence[Layer],
+    a: Layer,
+    b: Layer,
+    files: Collection[str],
+    recipes: Mapping[str, str],
+) -> str:
     """Of how many pairs `Analysis.most_alike` has chosen these two."""
 
     def deep(layer: Layer) -> bool:
         return layer[1] > 0 or layer[0] in files
+
+    def recipe(layer: Layer) -> str:
+        return recipes.get(layer[0], layer[0])
 
     of = "two models" if a[0] != b[0] else "one model"
     aside = deep(a) and deep(b)
     there = [layer for layer in layers if deep(layer) or not aside]
     pairs = [(one, other) for at, one in enumerate(there) for other in there[:at]]
     n = sum((one[0] != other[0]) == (a[0] != b[0]) for one, other in pairs)
+    if recipe(a) != recipe(b) and len({*map(recipe, there)}) < len({model for model, _ in there}):
+        of = "models of two kinds"
+        n = sum(recipe(one) != recipe(other) for one, other in pairs)
     without = ", embeddings left aside" if len(there) < len(layers) else ""
     return f"of {many(n, 'pair')} of layers of {of}{without}"
 

@@ -141,8 +141,7 @@ class Kinds:
         """What it rests on, and what it does not speak of."""
         alone = [kind.name for kind in self.kinds if kind.members < 2]
         claimed = [kind for kind in self.known if kind.surely or self._all_alike]
-        spread = [number(kind.importance) for kind in claimed]
-        found = f"Importances {listed(spread)}, means over layers; " if spread else ""
+        found = f"Importance {_span(claimed)}, mean over layers; " if claimed else ""
         whose = "" if "," in self.over else " on these stimuli"
         text = (
             f"{found}95 % intervals are over {self.over}{whose}, and speak of other models of "
@@ -191,6 +190,12 @@ class Kinds:
         if len(self.known) == 1:
             return f"Over {each} of one kind"
         return f"Over {each} of each of {many(len(self.known), 'kind')}"
+
+
+def _span(claimed: Sequence[Kind]) -> str:
+    values = [kind.importance for kind in claimed]
+    low, high = number(min(values)), number(max(values))
+    return low if low == high else f"{low} to {high}"
 
 
 def kinds(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -105,9 +105,14 @@ def average_ranks(values: FloatArray) -> FloatArray:
 
 
 def most_alike(
-    rsa: FloatArray, layers: Sequence[Layer], files: Collection[str] = ()
+    rsa: FloatArray,
+    layers: Sequence[Layer],
+    files: Collection[str] = (),
+    recipes: Mapping[str, str] | None = None,
 ) -> tuple[Layer, Layer]:
     """The two layers to look at first: the most alike ones of two models, or of the only one.
+
+    Two seeds of a recipe are alike without saying: models of two recipes come first.
 
     Layer 0 of a language model, its embeddings, knows no context, and words that are spelled alike
     are alike there in every model: it counts only where there is nothing else.
@@ -117,6 +122,7 @@ def most_alike(
     rsa : (n_layers, n_layers) Spearman ρ; NaN where it is not defined
     layers : (model, number) of each
     files : names of the models that come from a file, whose layer 0 is a layer as any other
+    recipes : of models that share one with others, its name
 
     Returns
     -------
@@ -124,9 +130,12 @@ def most_alike(
     """
     models = np.array([model for model, _ in layers], dtype=object)
     deep = np.array([number > 0 or model in files for model, number in layers])
+    both = np.outer(deep, deep)
     others = models[:, None] != models[None, :]
+    kin = np.array([(recipes or {}).get(model, model) for model in models], dtype=object)
+    apart = kin[:, None] != kin[None, :]
     upper = np.triu(np.ones(rsa.shape, dtype=bool), 1)
-    for allowed in (others & np.outer(deep, deep), others, np.outer(deep, deep), upper):
+    for allowed in (apart & both, apart, others & both, others, both, upper):
         known = np.where(upper & allowed & np.isfinite(rsa), rsa, -np.inf)
         if np.isfinite(known).any():
             a, b = np.unravel_index(int(known.argmax()), known.shape)

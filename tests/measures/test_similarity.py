@@ -230,6 +230,24 @@ def test_embeddings_and_layers_of_one_model_come_last():
     assert similarity.most_alike(rsa, LAYERS) == (("a", 2), ("b", 1))
     # The first layer of a recording is no embedding.
     assert similarity.most_alike(rsa, LAYERS, files=("a", "b")) == (("a", 0), ("b", 0))
+
+
+def test_models_of_two_recipes_come_before_two_seeds_of_one():
+    layers = [(model, n) for model in ("a", "a-s1", "b") for n in (1, 2)]
+    for seed in range(20):
+        rsa = np.random.default_rng(seed).uniform(-1, 1, (6, 6))
+        tried = {
+            (layers[i], layers[j]): rsa[i, j]
+            for i in range(6)
+            for j in range(i + 1, 6)
+            if (layers[i][0] == "b") != (layers[j][0] == "b")
+        }
+        recipes = {"a": "a", "a-s1": "a"}
+        found = similarity.most_alike(rsa, layers, recipes=recipes)
+        assert found == max(tried, key=tried.get)
+        # With nothing but seeds of one they are compared.
+        seeds = similarity.most_alike(rsa[:4, :4], layers[:4], recipes=recipes)
+        assert seeds[0][0] != seeds[1][0]
     assert similarity.most_alike(rsa[:3, :3], LAYERS[:3]) == (("a", 1), ("a", 2))
     ends = np.ix_([0, 3], [0, 3])
     assert similarity.most_alike(rsa[ends], [("a", 0), ("b", 0)]) == (("a", 0), ("b", 0))
