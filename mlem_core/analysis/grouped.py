@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from mlem_core.analysis.trajectories import parse_trajectory, run_of
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.parameters import asked, parse_names
 from mlem_core.base.text import short
+from mlem_core.models.checkpoints import parse_trajectory, run_of
 
 # (group, its members) and (model or group, "factor:value" of each of its labels).
 Groups = tuple[tuple[str, tuple[str, ...]], ...]

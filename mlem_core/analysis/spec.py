@@ -9,7 +9,6 @@ from typing import Any, cast
 
 from mlem_core.analysis.grouped import Grouped, check_groups, of_these
 from mlem_core.analysis.source import READING, StimulusSource
-from mlem_core.analysis.trajectories import check_trajectories, trajectories_of
 from mlem_core.analysis.transforms import POSITIONS, UNITS
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.parameters import Parameter, asked, frozen, parse_names
@@ -17,6 +16,7 @@ from mlem_core.base.schema import checked
 from mlem_core.base.text import short
 from mlem_core.data.folds import FOLDS_OVER
 from mlem_core.estimators.registry import ESTIMATORS, check_values
+from mlem_core.models.checkpoints import check_trajectories, trajectories_of
 from mlem_core.models.extraction import ExtractionOptions
 from mlem_core.models.loading import DEVICES, DTYPES
 from mlem_core.models.registry import packaged

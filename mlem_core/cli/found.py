@@ -11,7 +11,7 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.results import Results
 from mlem_core.base.text import listed, many, number
 from mlem_core.base.typing import Layer, layer_name
-from mlem_core.inference.explained import HARDLY
+from mlem_core.inference.caveats import HARDLY
 from mlem_core.inference.explanation import explain
 from mlem_core.inference.intervals import LayerIntervals
 from mlem_core.inference.kinds import kinds

@@ -10,6 +10,8 @@ from mlem_core.pairs.designs import BUDGET, RESAMPLED
 from mlem_core.pairs.designs import n_pairs as all_pairs
 from mlem_core.pairs.units import Units
 
+# Below this RSA correlation two layers are called hardly alike; below this ρ no feature matters.
+HARDLY = 0.1
 # With fewer sentences an interval is a rough guide; see docs/validation.
 FEW_SENTENCES = 80
 

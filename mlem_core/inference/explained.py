@@ -12,13 +12,12 @@ from mlem_core.base.labels import Names
 from mlem_core.base.text import listed, number
 from mlem_core.base.typing import Layer
 from mlem_core.inference import partial
+from mlem_core.inference.caveats import HARDLY
 from mlem_core.measures.decomposition import UNEXPLAINED
 from mlem_core.pairs.similarities import SIMILARITIES, Similarity
 
 # Terms below this share of the largest are summed up in the sentence.
 SMALL = 0.1
-# Below this RSA correlation two layers are called hardly alike.
-HARDLY = 0.1
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mlem_core.base import student
+from mlem_core.base.student import CONFIDENCE
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.inference.jackknife import Interval, fewest, shaped, standard_error
 from mlem_core.measures.populations import group_means, shared

@@ -10,13 +10,13 @@ import pandas as pd
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.selection import Selection
-from mlem_core.analysis.trajectories import is_control, run_of, step_of, trajectories_of
 from mlem_core.base.text import listed, many
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.inference.intervals import LayerIntervals
 from mlem_core.inference.layer_scores import layer_scores, scores_left
 from mlem_core.inference.populations import Left, profile_interval
 from mlem_core.measures.trajectories import COLUMNS, Checkpoints, over_steps
+from mlem_core.models.checkpoints import is_control, run_of, step_of, trajectories_of
 from mlem_core.pairs.units import Units
 
 FILE = "trajectories.csv"

@@ -12,13 +12,13 @@ import jinja2
 
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.results import Results
-from mlem_core.analysis.trajectories import trajectories_of
 from mlem_core.base.labels import Names
 from mlem_core.base.text import as_markdown, listed, many, span
 from mlem_core.data.columns import GIVEN
 from mlem_core.estimators.normal_equations import NOT_APART
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.estimators.ridge_solver import ALPHAS
+from mlem_core.models.checkpoints import trajectories_of
 from mlem_core.pairs.columns import coding
 from mlem_core.pairs.designs import n_pairs
 from mlem_core.pairs.distances import distance_named
@@ -99,9 +99,7 @@ def methods_paragraph(
         held_out=held_out(analysis),
         n_tested=int((results.folds["fold"] >= 0).sum()),
         rho=results.scores.groupby(["model", "layer"])["rho"].mean(),
-        groups=_groups(analysis, names),
-        trajectories=_trajectories(analysis, names),
-        factors=sorted({label.partition(":")[0] for _, own in spec.labels for label in own}),
+        **_populations(analysis, names),
         version=versions.pop("mlem", ""),
         packages=[f"{name} {version}" for name, version in versions.items()],
         notices=analysis.notices,
@@ -153,6 +151,16 @@ def versions_text(manifest: Mapping[str, Any]) -> str:
     """A line a package, with its version."""
     versions = {name: version for name, version in manifest["versions"].items() if version}
     return "".join(f"{name} {version}\n" for name, version in versions.items())
+
+
+def _populations(analysis: Analysis, names: Names) -> dict[str, list[str]]:
+    """What is said of models that are more than one each."""
+    labels = (label for _, own in analysis.spec.labels for label in own)
+    return {
+        "groups": _groups(analysis, names),
+        "trajectories": _trajectories(analysis, names),
+        "factors": sorted({label.partition(":")[0] for label in labels}),
+    }
 
 
 def _groups(analysis: Analysis, names: Names) -> list[str]:

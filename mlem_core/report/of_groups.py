@@ -10,6 +10,7 @@ from mlem_core import figures
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import listed, many
 from mlem_core.inference.recipes import Recipes
+from mlem_core.inference.trajectories import Trained, trajectories
 from mlem_core.measures.trajectories import nearest_depth
 from mlem_core.report import group_captions as captions
 from mlem_core.report.shown import Drawn, Shown
@@ -89,11 +90,20 @@ def depth_of(options: Mapping[str, str]) -> float | None:
     return depth
 
 
+def trained(shown: Shown) -> Trained | None:
+    """What is known of trajectories over training; None where there are none."""
+    if not shown.analysis.spec.trajectories:
+        return None
+    found = trajectories(shown.analysis, shown.results, shown.selection, bounds=shown.intervals)
+    return found if found.members else None
+
+
 def depths(shown: Shown) -> list[str]:
     """The relative depths to choose from: those of the trajectory with the fewest layers."""
-    if shown.trained is None:
+    found = trained(shown)
+    if found is None:
         return []
-    known = shown.trained.table.dropna(subset=["depth"]).groupby("trajectory", sort=False)["depth"]
+    known = found.table.dropna(subset=["depth"]).groupby("trajectory", sort=False)["depth"]
     fewest = min((own.unique() for _, own in known), key=len)
     return [f"{depth:.2g}" for depth in fewest]
 
@@ -106,7 +116,7 @@ def over_training(shown: Shown) -> Drawn | None:
     InputError
         As `depth_of`.
     """
-    found = shown.trained
+    found = trained(shown)
     if found is None:
         return None
     depth = depth_of(shown.drawing.options)

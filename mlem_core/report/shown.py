@@ -24,7 +24,6 @@ from mlem_core.inference.explained import Explanation
 from mlem_core.inference.explanation import explain
 from mlem_core.inference.intervals import LayerIntervals
 from mlem_core.inference.recipes import Recipes, recipes
-from mlem_core.inference.trajectories import Trained, trajectories
 from mlem_core.measures import correlated
 from mlem_core.measures.importance import fitted
 from mlem_core.pairs.columns import coding
@@ -209,21 +208,11 @@ class Shown:
     @cached_property
     def recipes(self) -> Recipes | None:
         """What is known of groups of models; None where nothing is said of models."""
+        of, store = (self.analysis, self.selection), self.drawing.store
         if not self.analysis.spec.of_population or not self.several:
             return None
-        store = self.drawing.store
-        left = None if store is None else all_layers.find_left(self.analysis, store, self.selection)
-        return recipes(
-            self.analysis, self.results, self.selection, bounds=self.intervals, left=left
-        )
-
-    @cached_property
-    def trained(self) -> Trained | None:
-        """What is known of trajectories over training; None where there are none."""
-        if not self.analysis.spec.trajectories:
-            return None
-        found = trajectories(self.analysis, self.results, self.selection, bounds=self.intervals)
-        return found if found.members else None
+        left = None if store is None else all_layers.find_left(of[0], store, of[1])
+        return recipes(of[0], self.results, of[1], bounds=self.intervals, left=left)
 
     def reasons(self, measure: str) -> dict:
         """Why layers, or pairs of them, are flagged in a measure, where flags are drawn."""

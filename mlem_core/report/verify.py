@@ -14,13 +14,13 @@ from mlem_core.analysis.run import run
 from mlem_core.analysis.selection import Selection
 from mlem_core.analysis.source import as_written
 from mlem_core.analysis.spec import AnalysisSpec, with_files, with_models
-from mlem_core.analysis.trajectories import trajectories_of
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.text import listed, many, short
 from mlem_core.base.typing import Layer, Report
 from mlem_core.data.given import read_kept
 from mlem_core.figures import can_write_images
 from mlem_core.models import hub
+from mlem_core.models.checkpoints import trajectories_of
 from mlem_core.models.registry import base_name, check_hub_name, comes_along
 from mlem_core.report import alike, capsule
 from mlem_core.report.compared import Compared, compare

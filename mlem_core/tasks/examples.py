@@ -22,9 +22,9 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.maps import stimulus_map, stimulus_map_stress
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
-from mlem_core.analysis.trajectories import run_of
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Layer, Progress, Report
+from mlem_core.models.checkpoints import run_of
 from mlem_core.storage.sealed import RESULT, seal, sealed, sha256_file
 from mlem_core.storage.store import Store
 

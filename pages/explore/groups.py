@@ -31,9 +31,10 @@ def show(view: View, results: Results) -> None:
         _panel(shown, "group-profiles", of_groups.profiles)
         _panel(shown, "group-similarity", of_groups.similarity)
         _panel(shown, "universality", of_groups.universality)
-    if shown.trained is not None:
+    trained = of_groups.trained(shown)
+    if trained is not None:
         st.subheader("Training")
-        for line in shown.trained.lines():
+        for line in trained.lines():
             st.markdown(plain(line))
         _trajectories(view, results)
 

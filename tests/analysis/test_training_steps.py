@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from mlem_core.analysis.spec import AnalysisSpec, with_files, with_models
-from mlem_core.analysis.trajectories import parse_trajectory, step_of
 from mlem_core.base.errors import InputError
 from mlem_core.cli.options import parser, spec_of
+from mlem_core.models.checkpoints import parse_trajectory, step_of
 
 GIVEN = AnalysisSpec(
     models=("a@step1", "a@step20", "b@step1", "a@random", "a@random1", "a"),

@@ -13,7 +13,7 @@ from mlem_core.analysis.run import run
 from mlem_core.base.errors import InputError
 from mlem_core.inference import all_layers
 from mlem_core.inference.behind import behind, is_kept
-from mlem_core.inference.explained import HARDLY
+from mlem_core.inference.caveats import HARDLY
 from mlem_core.inference.explanation import explain
 from mlem_core.inference.tables import terms_and_whole
 from mlem_core.measures.decomposition import UNEXPLAINED
