@@ -132,9 +132,16 @@ class Kinds:
             said = f"{self._called(self.known[0].top)} matters most in {self._where()}"
         else:
             parts = [f"{self._called(top)} matters most in {listed(of)}" for top, of in self._by()]
-            weak = [self._not(kind) for kind in self.known if not kind.surely]
-            said = "; ".join((*parts, *weak))
+            said = "; ".join(parts) or "no feature matters most for sure"
         return f"{self._basis()}: {said}."
+
+    @property
+    def unsure(self) -> str:
+        """Of which kinds the headline says nothing, and why; empty where it speaks of all."""
+        if self._all_alike:
+            return ""
+        text = "; ".join(self._not(kind) for kind in self.known if not kind.surely)
+        return f"{text[0].upper()}{text[1:]}." if text else ""
 
     @property
     def how_sure(self) -> str:
@@ -148,6 +155,7 @@ class Kinds:
             "these kinds, not of other kinds."
         )
         text = text if text.startswith("95") else text[0].upper() + text[1:]
+        text = f"{self.unsure} {text}".strip()
         if alone:
             text += f" Of {listed(alone)} there is one checkpoint, which says nothing of its kind."
         return text

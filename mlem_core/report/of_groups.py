@@ -17,6 +17,8 @@ from mlem_core.report.shown import Drawn, Shown
 
 # The option that says at which relative depth trajectories are drawn; "mean": over all layers.
 DEPTH, MEAN = "depth", "mean"
+# The option that says how many panels stand beside each other.
+ACROSS = "across"
 
 
 def varies(found: Recipes) -> str:
@@ -29,14 +31,18 @@ def varies(found: Recipes) -> str:
     return f"Groups: {listed(sizes)}."
 
 
+def _across(shown: Shown) -> int:
+    """Panels beside each other: in a narrow window one, on narrow paper two."""
+    return int(shown.drawing.options.get(ACROSS, 2 if shown.drawing.narrow else 3))
+
+
 def profiles(shown: Shown) -> Drawn | None:
     """The mean importance profile of each group."""
     found = shown.recipes
     if found is None:
         return None
-    across = 2 if shown.drawing.narrow else 3
     return Drawn(
-        figures.group_profiles(found.profiles, shown.terms, across=across),
+        figures.group_profiles(found.profiles, shown.terms, across=_across(shown)),
         "Mean profiles of the groups",
         captions.group_profiles(found.over, f"{varies(found)} {shown.basis}"),
         found.profiles,
@@ -124,7 +130,7 @@ def over_training(shown: Shown) -> Drawn | None:
     where = f"the layer nearest to relative depth {0 if depth is None else depth:g}"
     where = "mean over layers" if depth is None else where
     return Drawn(
-        figures.trajectories(table, shown.terms, across=2 if shown.drawing.narrow else 3),
+        figures.trajectories(table, shown.terms, across=_across(shown)),
         "Importance of each feature over training",
         captions.trajectories(found.over, f"{' '.join(found.lines())} {shown.basis}", where),
         table,

@@ -14,6 +14,8 @@ from pages.parts.exporting import Panel
 from pages.parts.wording import plain
 
 if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
     from mlem_core.analysis.results import Results
     from mlem_core.report.shown import Drawn, Shown
     from pages.parts.view import View
@@ -51,8 +53,9 @@ def _panel(shown: Shown, name: str, draw: Callable[[Shown], Drawn | None]) -> No
     if drawn is None:
         return
 
-    def narrow() -> object:
-        below = draw(replace(shown, drawing=replace(shown.drawing, narrow=True)))
+    def narrow() -> Figure:
+        options = {**shown.drawing.options, "across": "1"}
+        below = draw(replace(shown, drawing=replace(shown.drawing, narrow=True, options=options)))
         return drawn.figure if below is None else below.figure
 
     Panel(drawn.figure, drawn.data, name, drawn.caption, narrow=narrow, title=drawn.title).show()

@@ -62,9 +62,12 @@ def test_kinds_that_differ_are_named_and_others_are_not_separated() -> None:
         np.column_stack((np.full(4, 0.02), members(4, (0.3, 0.1, 0.0), 0.003, 0)[:, 1:])),
     )
     assert known.headline == (
-        "Over 4 models of each of 4 kinds: pos matters most in k0; tense matters most in k1; "
-        "in k2 pos is not separated from tense; in k3 no feature does (held-out ρ 0.02)."
+        "Over 4 models of each of 4 kinds: pos matters most in k0; tense matters most in k1."
     )
+    assert known.unsure == (
+        "In k2 pos is not separated from tense; in k3 no feature does (held-out ρ 0.02)."
+    )
+    assert known.how_sure.startswith(known.unsure)
 
 
 def test_one_kind_that_is_unsure_makes_the_others_be_corrected() -> None:
@@ -85,7 +88,7 @@ def test_features_that_matter_alike_are_seldom_told_apart(n: int) -> None:
         groups = [
             np.column_stack((np.full(n, 0.5), rng.normal(0.2, 0.05, (n, 3)))) for _ in range(3)
         ]
-        wrong += "matters most in" in said(*groups).headline
+        wrong += "most for sure" not in said(*groups).headline
     assert wrong <= 0.05 * 400
 
 
@@ -120,7 +123,9 @@ def test_copies_of_a_member_are_one() -> None:
 
 def test_a_feature_ahead_of_others_that_is_not_above_0_is_none() -> None:
     own = np.array([[0.5, about, -0.3, -0.3] for about in (-0.01, 0.0, 0.01)])
-    assert "no feature is above 0 for sure" in said(own, own + 0.001).headline
+    known = said(own, own + 0.001)
+    assert known.headline.endswith(": no feature matters most for sure.")
+    assert "in k1 no feature is above 0 for sure" in known.unsure
 
 
 def test_an_analysis_says_it_on_the_command_line(tmp_path: Path) -> None:
