@@ -1,43 +1,69 @@
-"""What the controlled trio shows about architecture: the figures and tables of docs/trio.md.
+"""What the small models show about architecture, objective and training: docs/trio.md.
 
     .venv/bin/python examples/trio/trio.py --out docs/trio
 
-Three models of the same text, tokenizer, width and number of parameters, beside the same networks
-with random weights. It takes a few minutes on two cores.
+Kinds of models of the same text, tokenizer, width and number of parameters, in as many seeds as
+come with the program, beside the same networks with random weights; and the trio in its training.
+It takes some minutes on two cores.
 """
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from mlem_core import AnalysisSpec, Store, figures, run
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.data.csvfile import write_table
+from mlem_core.inference.recipes import recipes
+from mlem_core.inference.trajectories import trajectories
 from mlem_core.measures.decomposition import decompose
+from mlem_core.models.registry import MODELS, variants
 
 TRIO = ("mini-bert", "mini-gpt2", "mini-mamba")
+# The kinds that come with the program.
+KINDS = tuple(name for name, model in MODELS.items() if model.packed)
 
 
-def analyse(without_first: bool = False) -> Analysis:
-    """The trio and its untrained copies on the probing set."""
-    spec = AnalysisSpec(
-        stimuli="probing",
-        models=(*TRIO, *(f"{name}@random" for name in TRIO)),
-        positions="without-first" if without_first else "all",
+def seeds(kind: str) -> tuple[str, ...]:
+    """The models of a kind."""
+    return tuple(f"{kind}@seed{n}" if n else kind for n in variants(kind, "seed"))
+
+
+def of_kinds(without_first: bool = False) -> Analysis:
+    """All kinds and seeds, and the untrained copies of each kind, on the probing set."""
+    return run(
+        AnalysisSpec(
+            stimuli="probing",
+            models=(
+                *(model for kind in KINDS for model in seeds(kind)),
+                *(f"{kind}@random" for kind in KINDS),
+            ),
+            positions="without-first" if without_first else "all",
+            groups=tuple((kind, seeds(kind)) for kind in KINDS if len(seeds(kind)) > 1),
+        ),
+        Store(),
     )
-    return run(spec, Store())
 
 
-def of_trio(analysis: Analysis) -> list[tuple[str, int]]:
-    """The layers of the trained models."""
-    return [layer for layer in analysis.layers if layer[0] in TRIO]
+def of_training() -> Analysis:
+    """The trio's steps of training, on the probing set."""
+    steps = {kind: tuple(f"{kind}@step{n}" for n in variants(kind, "step")) for kind in TRIO}
+    return run(
+        AnalysisSpec(
+            stimuli="probing",
+            models=tuple(model for members in steps.values() for model in members),
+            trajectories=tuple(steps.items()),
+        ),
+        Store(),
+    )
 
 
 def best(analysis: Analysis) -> pd.DataFrame:
-    """For every two models the pair of layers, after the embeddings, that is most alike by RSA.
+    """For every two kinds, seed 0, the pair of layers after the embeddings most alike by RSA.
 
     Returns
     -------
@@ -45,8 +71,8 @@ def best(analysis: Analysis) -> pd.DataFrame:
     the same of the same layers with random weights, as random_rsa and so on
     """
     rows = []
-    for i, one in enumerate(TRIO):
-        for other in TRIO[i + 1 :]:
+    for i, one in enumerate(KINDS):
+        for other in KINDS[i + 1 :]:
             pairs = [
                 (analysis.rsa[a, b], a, b)
                 for a, (m, j) in enumerate(analysis.layers)
@@ -68,6 +94,21 @@ def best(analysis: Analysis) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def by_layer(analysis: Analysis) -> pd.DataFrame:
+    """Score and importances of every layer, means over folds."""
+    whole = analysis.results()
+    mean = whole.scores.groupby(["model", "layer"], sort=False)["rho"].mean()
+    importance = whole.importance.groupby(["model", "layer", "feature"], sort=False)
+    table = importance["importance"].mean().unstack(sort=False)
+    return table.assign(rho=mean).round(4).reset_index()
+
+
+def save(figure: Any, path: Path) -> None:
+    """A figure as SVG."""
+    svg = figures.image(figure, "svg", width=1000, height=int(figure.layout.height))
+    path.write_bytes(svg)
+
+
 def main() -> None:
     """Write the figures (SVG) and the tables (CSV)."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -75,24 +116,33 @@ def main() -> None:
     out = parser.parse_args().out
     out.mkdir(parents=True, exist_ok=True)
     for name, without_first in (("all", False), ("without-first", True)):
-        analysis = analyse(without_first)
+        analysis = of_kinds(without_first)
         features = [feature.name for feature in analysis.stimuli.features]
-        results = analysis.results(layers=of_trio(analysis))
-        draw = {
-            f"profiles-{name}": figures.profiles(results.importance, results.scores, features),
-            f"similarity-{name}": figures.similarity_matrices(
-                results.similarity_profiles, results.similarity_rsa
-            ),
-        }
-        for title, figure in draw.items():
-            svg = figures.image(figure, "svg", width=1000, height=int(figure.layout.height))
-            (out / f"{title}.svg").write_bytes(svg)
+        kinds = analysis.results(layers=[one for one in analysis.layers if one[0] in KINDS])
+        save(
+            figures.profiles(kinds.importance, kinds.scores, features),
+            out / f"profiles-{name}.svg",
+        )
+        save(
+            figures.similarity_matrices(kinds.similarity_profiles, kinds.similarity_rsa),
+            out / f"similarity-{name}.svg",
+        )
         write_table(best(analysis).round(4), out / f"best-{name}.csv")
-        whole = analysis.results()
-        mean = whole.scores.groupby(["model", "layer"], sort=False)["rho"].mean()
-        importance = whole.importance.groupby(["model", "layer", "feature"], sort=False)
-        table = importance["importance"].mean().unstack(sort=False)
-        write_table(table.assign(rho=mean).round(4).reset_index(), out / f"layers-{name}.csv")
+        write_table(by_layer(analysis), out / f"layers-{name}.csv")
+        if analysis.spec.groups:
+            selected = analysis.select(
+                layers=[one for one in analysis.layers if not one[0].endswith("@random")]
+            )
+            found = recipes(analysis, analysis.results_of(selected), selected)
+            for file, table in found.tables().items():
+                write_table(table, out / f"{Path(file).stem}-{name}.csv")
+    analysis = of_training()
+    results = analysis.results()
+    trained = trajectories(analysis, results)
+    for file, table in trained.tables().items():
+        write_table(table, out / file)
+    save(figures.trajectories(trained.table), out / "training.svg")
+    write_table(by_layer(analysis), out / "layers-training.csv")
 
 
 if __name__ == "__main__":

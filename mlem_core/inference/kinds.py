@@ -20,11 +20,11 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.labels import Names
+from mlem_core.base.student import CONFIDENCE
 from mlem_core.base.text import listed, many, number
 from mlem_core.base.typing import FloatArray
 from mlem_core.inference.caveats import HARDLY
 from mlem_core.inference.intervals import LayerIntervals
-from mlem_core.base.student import CONFIDENCE
 from mlem_core.inference.layer_scores import layer_scores, scores_left
 from mlem_core.inference.populations import Left, profile_interval
 from mlem_core.pairs.units import Units
