@@ -141,7 +141,8 @@ def main() -> None:
     trained = trajectories(analysis, results)
     for file, table in trained.tables().items():
         write_table(table, out / file)
-    save(figures.trajectories(trained.table), out / "training.svg")
+    features = [feature.name for feature in analysis.stimuli.features]
+    save(figures.trajectories(trained.table, features), out / "training.svg")
     write_table(by_layer(analysis), out / "layers-training.csv")
 
 

@@ -31,8 +31,6 @@ def check_folder(name: str, folder: Path, packed: str | None = None) -> None:
     kind = read_config(name, folder).get("model_type")
     from transformers import CONFIG_MAPPING
 
-    import mlem_core.models.bidirectional  # noqa: F401 - so that transformers knows its type
-
     if kind not in CONFIG_MAPPING:
         raise InputError(
             f"the model {name!r} is of the type {kind!r} in its config.json, which transformers "
