@@ -21,6 +21,7 @@ from mlem_core.data.csvfile import write_table
 from mlem_core.inference.recipes import recipes
 from mlem_core.inference.trajectories import trajectories
 from mlem_core.measures.decomposition import decompose
+from mlem_core.measures.trajectories import nearest_depth
 from mlem_core.models.registry import MODELS, variants
 
 TRIO = ("mini-bert", "mini-gpt2", "mini-mamba")
@@ -142,7 +143,8 @@ def main() -> None:
     for file, table in trained.tables().items():
         write_table(table, out / file)
     features = [feature.name for feature in analysis.stimuli.features]
-    save(figures.trajectories(trained.table, features), out / "training.svg")
+    middle = nearest_depth(trained.table, 0.5)
+    save(figures.trajectories(middle, features), out / "training.svg")
     write_table(by_layer(analysis), out / "layers-training.csv")
 
 
