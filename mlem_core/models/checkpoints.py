@@ -18,6 +18,8 @@ Trajectories = tuple[tuple[str, tuple[str, ...]], ...]
 # A number of more digits, or one behind a point, is no step; a commit's digest has none.
 _STEP = re.compile(r"(?<![.\d])\d{1,15}$", re.ASCII)
 _COMMIT = re.compile(r"(?=.*[a-f])[0-9a-f]{7,64}")
+# "mini@seed1" is another run, and no step of one.
+_SEED = re.compile(r"seed\d+", re.ASCII)
 _CONTROL = re.compile(r"random\d{0,9}", re.ASCII)
 _EXPECTED = "a revision that ends in the training step, such as"
 
@@ -60,7 +62,8 @@ def step_of(member: str) -> int:
     found = _STEP.search(revision)
     if run and is_control(member):
         return 0
-    if not run or found is None or _COMMIT.fullmatch(revision):
+    no_step = _COMMIT.fullmatch(revision) or _SEED.fullmatch(revision)
+    if not run or found is None or no_step:
         raise InputError(
             f"the member {short(member)} of a trajectory has no training step; expected "
             f"{_EXPECTED} {short(run or member).strip(chr(39))}@step1000."

@@ -38,7 +38,7 @@ def test_the_step_is_the_number_at_the_end_of_the_revision(member: str, step: in
 @pytest.mark.parametrize(
     "member",
     ["a", "a1000", "a@main", "a@", "@step5", "a@step5k", "a@v1.5", "a@step5-tokens2B", "a@"]
-    + ["a@step" + "1" * 16, "a@e5f3a12", "a@" + "0" * 39 + "f1", "a@step५"],
+    + ["a@step" + "1" * 16, "a@e5f3a12", "a@seed1", "a@" + "0" * 39 + "f1", "a@step५"],
 )
 def test_a_member_without_a_number_is_said_in_a_sentence(member: str) -> None:
     with pytest.raises(InputError, match=r"^the member .* has no training step; .*@step1000'?\.$"):
