@@ -24,6 +24,9 @@ STUDIES = {
     "intervals": ("validation.intervals", "tasks"),
     "words": ("validation.words", "tasks"),
     "budget": ("validation.budget", "tasks"),
+    "populations": ("validation.populations", "tasks"),
+    "mrqap": ("validation.mrqap", "tasks"),
+    "similarity-terms": ("validation.similarity_terms", "tasks"),
 }
 
 

@@ -14,7 +14,18 @@ from plotly.subplots import make_subplots
 from mlem_core.figures import can_write_images, image
 from mlem_core.figures.style import DASHES, GREY, PALETTE, SYMBOLS, quiet
 from mlem_core.pairs.terms import SEPARATOR
-from validation import budget, layers, noisy_profiles, partial, simulations, values, words
+from validation import (
+    budget,
+    layers,
+    mrqap,
+    noisy_profiles,
+    partial,
+    populations,
+    similarity_terms,
+    simulations,
+    values,
+    words,
+)
 from validation.intervals import ALONE
 from validation.work import read
 
@@ -275,6 +286,9 @@ TABLES: dict[str, Callable[[pd.DataFrame], dict[str, pd.DataFrame]]] = {
     "intervals": of_intervals,
     "words": words.of_words,
     "budget": budget.of_budget,
+    "populations": populations.of_populations,
+    "mrqap": mrqap.of_mrqap,
+    "similarity-terms": similarity_terms.of_similarity_terms,
 }
 
 Figures = dict[str, tuple[go.Figure, int, int]]

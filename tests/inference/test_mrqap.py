@@ -9,11 +9,7 @@ import pytest
 
 from mlem_core.base.errors import InputError
 from mlem_core.inference.mrqap import mrqap, same_label, sentence, table_of, too_few
-
-
-def symmetric(rng: np.random.Generator, n: int) -> np.ndarray:
-    values = rng.standard_normal((n, n))
-    return (values + values.T) / 2
+from validation.mrqap import labelled, similarities, symmetric
 
 
 def least_squares(y: np.ndarray, columns: list[np.ndarray]) -> tuple[float, float]:
@@ -121,29 +117,12 @@ def test_undefined_similarities_are_said() -> None:
         mrqap(np.ones((4, 4)), {"f": list("xxyy")})
 
 
-def rejected(effect: float, *, nested: bool, n: int = 1000, family: float = 0.3) -> float:
-    """How often the objective is found beside a family that has an effect.
-
-    Crossed: 12 models of 4 families, each family with both objectives. Nested: 9 recipes
-    with a similarity of their own for every two, 3 seeds each, of 3 families, one objective each.
-    """
-    rng = np.random.default_rng(0)
-    if nested:
-        group_of = np.repeat(np.arange(9), 3)
-        families, objectives = group_of // 3, np.array([0, 1, 0, 1, 1, 0, 0, 1, 1])[group_of]
-    else:
-        group_of = np.arange(12)
-        families, objectives = group_of // 3, np.tile([0, 1, 0, 1, 0, 1], 2)
-    factors = {"family": list(map(str, families)), "objective": list(map(str, objectives))}
-    same = {name: same_label(labels) for name, labels in factors.items()}
-    recipes, count = int(group_of.max()) + 1, 0
-    if nested:
-        factors["group"] = list(map(str, group_of))
+def rejected(effect: float, *, nested: bool, n: int = 1000) -> float:
+    """How often the objective is found beside a family that has an effect."""
+    rng, count = np.random.default_rng(0), 0
+    factors, group_of = labelled("nested" if nested else "crossed")
     for _ in range(n):
-        own = rng.standard_normal(len(group_of)) * 0.1
-        pairs = symmetric(rng, recipes) * 0.2
-        similarity = family * same["family"] + effect * same["objective"] + own[:, None] + own
-        similarity += pairs[np.ix_(group_of, group_of)] + 0.1 * symmetric(rng, len(group_of))
+        similarity = similarities(rng, factors, group_of, effect)
         tests = mrqap(similarity, factors, group_of, n_permutations=199)
         count += tests[list(factors).index("objective")].p <= 0.05
     return count / n

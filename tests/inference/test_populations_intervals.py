@@ -13,35 +13,16 @@ from mlem_core.inference.populations import (
     profile_interval,
     within_and_between,
 )
-
-SHARED, OWN = 0.6, 0.4
-
-
-def drawn(rng: np.random.Generator, n_members: int) -> tuple[np.ndarray, Left, np.ndarray]:
-    """Similarities of models of 3 recipes over 200 stimuli, and without blocks of these.
-
-    A model has what all share, what its recipe shares, both more or less so, and noise: two of a
-    recipe have a similarity of 1 on average, two of different ones of .6.
-    """
-    group_of, n = np.repeat(np.arange(3), n_members), 200
-    everyone = rng.standard_normal(n) * np.sqrt(SHARED)
-    recipe = rng.standard_normal((3, n)) * np.sqrt(OWN)
-    strength = 1 + 0.4 * rng.standard_normal(len(group_of))
-    rows = strength[:, None] * (everyone + recipe[group_of])
-    rows += 0.5 * rng.standard_normal(rows.shape)
-    blocks = [np.delete(np.arange(n), part) for part in np.array_split(np.arange(n), 50)]
-    without = np.stack([rows[:, part] @ rows[:, part].T / len(part) for part in blocks])
-    return (rows @ rows.T / n)[None], Left(without[:, None], (50,)), group_of
+from validation.populations import TRUTH, drawn
 
 
 def coverage(n_members: int, n: int = 150) -> np.ndarray:
     """How often the intervals hold the truth: within, between, universality."""
     rng, hits = np.random.default_rng(0), np.zeros(3)
-    truth = np.array([SHARED + OWN, SHARED, SHARED / (SHARED + OWN)])
     for _ in range(n):
         matrix, stimuli, group_of = drawn(rng, n_members)
         found = estimate(within_and_between, matrix, group_of, stimuli, n_replicates=100)
-        hits += (found.lower[0] <= truth) & (truth <= found.upper[0])
+        hits += (found.lower[0] <= TRUTH) & (found.upper[0] >= TRUTH)
     return hits / n
 
 

@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 from scipy.spatial.distance import pdist
 
-from validation import simulations
-from validation.report import filled, markdown
+from validation import mrqap, populations, similarity_terms, simulations
+from validation.report import TABLES, filled, markdown
 from validation.work import Task, carry_out, read
 
 
@@ -64,3 +64,44 @@ def test_tables_are_put_between_their_marks():
         "\n\nAfter."
     )
     assert filled(once, "t", markdown(table)) == once
+
+
+@pytest.mark.parametrize(
+    ("study", "name", "columns"),
+    [
+        (populations, "populations", ["within", "between", "universality"]),
+        (mrqap, "mrqap", [f"effect {effect:g}" for effect in mrqap.DATA_SETS]),
+        (similarity_terms, "similarity-terms", ["truth", "held", "width over that of 95 %"]),
+    ],
+)
+def test_a_study_of_intervals_or_levels_gives_its_table(study, name, columns, tmp_path):
+    tasks = study.tasks(True)
+    rows = [{**row, "part": task.name} for task in tasks for row in task.call(*task.arguments)]
+    table = pd.DataFrame(rows)
+    (found,) = TABLES[name](table).values()
+    assert found.columns.tolist()[: len(columns)] == columns
+    shares = found.iloc[:, 1 if name == "similarity-terms" else 0].str.extract(r"([\d.]+)%")[0]
+    assert shares.astype(float).between(0, 100).all() and len(found) >= 2
+    # Any part alone gives the same, and parts are as many as they say.
+    task = tasks[-1]
+    again = pd.DataFrame(task.call(*task.arguments))
+    own = table[table["part"] == task.name].drop(columns="part").reset_index(drop=True)
+    pd.testing.assert_frame_equal(again, own[list(again)])
+    every = study.tasks(False)
+    assert len({task.name for task in every}) == len(every) > len(tasks)
+
+
+def test_planted_similarities_of_models_are_what_they_say():
+    rng = np.random.default_rng(0)
+    n = 400
+    drawn = np.mean([populations.drawn(rng, 3)[0][0] for _ in range(n)], axis=0)
+    same = np.repeat(np.arange(3), 3)[:, None] == np.repeat(np.arange(3), 3)
+    off = ~np.eye(9, dtype=bool)
+    assert drawn[same & off].mean() == pytest.approx(populations.TRUTH[0], abs=0.03)
+    assert drawn[~same].mean() == pytest.approx(populations.TRUTH[1], abs=0.03)
+    factors, group_of = mrqap.labelled("crossed")
+    found = np.mean([mrqap.similarities(rng, factors, group_of, 0.2) for _ in range(n)], axis=0)
+    family, objective = (mrqap.same_label(factors[name]) > 0 for name in ("family", "objective"))
+    assert found[objective & ~family].mean() == pytest.approx(0.2, abs=0.02)
+    assert found[~objective & ~family].mean() == pytest.approx(0.0, abs=0.02)
+    assert found[family & objective].mean() > 0.45
