@@ -156,7 +156,7 @@ class Labels:
     def below(self) -> int:
         """px below a matrix."""
         ticks = self.tick_width if self.upright else _LINE
-        high = {"along": 0.0, "slanted": self.name_width / 2, "upright": self.name_width}
+        high = {"along": 8.0, "slanted": self.name_width / 2, "upright": self.name_width}
         return round(12 + ticks + (22 + high[self.lie] if self.models else 0))
 
     def set_axes(
@@ -185,7 +185,8 @@ class Labels:
     def annotations(self, ref: str, *, left: bool) -> list[dict[str, Any]]:
         """The models' names below a matrix and (`left`) to its left."""
         ticks = self.tick_width if self.upright else _LINE
-        below: dict[str, Any] = {"yshift": -ticks - 20}
+        # The page's theme sets ticks some px further away than print does.
+        below: dict[str, Any] = {"yshift": -ticks - 28}
         beside: dict[str, Any] = {"xshift": -self.tick_width - 22, "textangle": -90}
         if self.lie != "along":
             beside = {"xshift": -self.tick_width - 10, "xanchor": "right"}
