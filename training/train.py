@@ -34,6 +34,7 @@ from training.networks import (
 )
 from training.vocabulary import END, START
 
+BACKEND = "inductor"  # what compiles a network as a whole
 CURVE = ("step", "tokens", "train_bits_per_token", "dev_bits_per_token", "learning_rate")
 
 
@@ -169,9 +170,8 @@ def train(
     keep_memory()
     model = for_training(name, build(name, shape, plan.seed)).train()
     if plan.whole and library("scan") is not None:
-        object.__setattr__(
-            model, "_whole", torch.compile(model.base_model, dynamic=False, fullgraph=True)
-        )
+        whole = torch.compile(model.base_model, dynamic=False, fullgraph=True, backend=BACKEND)
+        object.__setattr__(model, "_whole", whole)
     optimizing = optimizers(model, plan)
     folder.mkdir(parents=True, exist_ok=True)
     first, curve = _resume(folder, model, optimizing)
