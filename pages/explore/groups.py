@@ -72,7 +72,7 @@ def _of_depth(view: View, results: Results) -> None:
 
     depths = of_groups.depths(_shown(view, results))
     depth = choices.choose_one(
-        "Layers",
+        "Depth",
         [of_groups.MEAN, *depths],
         "depth",
         of_groups.MEAN,

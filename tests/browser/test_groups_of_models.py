@@ -65,5 +65,4 @@ def test_training_is_drawn_over_its_steps(app: App, page: Page, tmp_path: Path) 
     settled(page)
     # A line and a band of three features and the score.
     assert len(traces(page, 0)) == 8
-    chosen = page.get_by_role("combobox", name="relative depth 1")
-    expect(chosen).to_be_visible()
+    expect(page.get_by_role("combobox", name="Depth")).to_be_visible()
