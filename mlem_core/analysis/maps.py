@@ -108,14 +108,6 @@ def _depends_on(analysis: Analysis, at: Layer) -> dict[str, Any]:
     }
 
 
-def are_made(analysis: Analysis, layers: Sequence[Layer], store: Store) -> bool:
-    """Whether the maps of these layers have been made, each of which takes seconds."""
-    return all(
-        at in analysis.maps or MAPS.where(store, _depends_on(analysis, at)) is not None
-        for at in layers
-    )
-
-
 def some_layers(layers: Sequence[Layer], most: int) -> list[Layer]:
     """The first, the last, and others between them, at most so many."""
     at = np.linspace(0, len(layers) - 1, min(most, len(layers))).round().astype(int)

@@ -117,18 +117,15 @@ def _color_of(shown: Shown) -> str:
 
 
 def map_panels(shown: Shown) -> Drawn | None:
-    """The maps of the layers of a model; None where they cannot be had.
+    """The maps of the layers of the model that is chosen; None where they cannot be had.
 
-    Of the model that is chosen; else of that of the first of the two layers, if its maps have been
-    made.
+    Where none is chosen they are left out: each map takes seconds, and what happens to be kept must
+    not decide what is in a capsule.
     """
-    store, chosen = shown.drawing.store, shown.drawing.options.get("mapped", "")
-    layers = list(shown.selection.layers)
-    asked = any(model == chosen for model, _ in layers)
-    model = chosen if asked else (shown.pair if shown.several else layers)[0][0]
-    own = [layer for layer in layers if layer[0] == model]
+    store, model = shown.drawing.store, shown.drawing.options.get("mapped", "")
+    own = [layer for layer in shown.selection.layers if layer[0] == model]
     drawn = maps.some_layers(own, MOST_NARROW if shown.drawing.narrow else MOST)
-    if store is None or not (asked or maps.are_made(shown.analysis, drawn, store)):
+    if store is None or not drawn:
         return None
     found = [_coloured_map(shown, layer) for layer in drawn]
     there = [one for one in found if one is not None]

@@ -115,6 +115,9 @@ def draw(tmp_path_factory: pytest.TempPathFactory, chromium_path: str) -> Iterat
     methods.make(example, store, few)
     sources["methods"] = Shown(example, few, example.results_of(few), Drawing(store=store))
 
+    of_one = Drawing(store=store, options={"mapped": published.MODELS[0]})
+    sources["map_panels"] = replace(sources["values"], drawing=of_one)
+
     @cache
     def drawn(name: str, mm: float) -> Drawn:
         kind = "values" if name in OF_VALUES else "groups" if name in OF_GROUPS else "example"
