@@ -72,7 +72,7 @@ def value_matrices(
     names = _values(own)
     # Many values need room for their names.
     across = max(1, across - (len(names) > MANY))
-    titles = layer_titles(layers, TITLE - 6 if across > 1 else TITLE + 8)
+    titles = layer_titles(layers, {1: TITLE + 8, 2: TITLE - 9}.get(across, TITLE - 6))
     one = len(layers) == 1
     side = max(300, min(520, 130 + _CELL * len(names))) if one else 300
     layout, _ = panel_layout(titles, height=side, across=across)
@@ -277,7 +277,8 @@ def value_lines(table: pd.DataFrame, feature: str, across: int = 3) -> go.Figure
     means = own.groupby(["value_a", "value_b"], sort=False)["distance"].mean()
     furthest = [(str(a), str(b)) for a, b in means.nlargest(NAMED).index]
     models = [str(model) for model in dict.fromkeys(table["model"])]
-    layout, places = panel_layout(model_labels(models, TITLE), height=340, across=across)
+    longest = TITLE - 7 if min(across, len(models)) > 2 else TITLE
+    layout, places = panel_layout(model_labels(models, longest), height=340, across=across)
     traces: list[dict[str, Any]] = []
     for number, (model, (_, column)) in enumerate(zip(models, places, strict=True)):
         ref, rows = panel_ref(number), own[own["model"] == model]
