@@ -124,7 +124,7 @@ def _matrix(view: View, finding: Finding) -> None:
     rsa = _square(view)
     flags = audited.reasons(view).get("rsa", {})
     _chart(
-        figures.rsa_matrix(rsa, (a, b), flags),
+        figures.rsa_matrix(rsa, (a, b), flags, small=True),
         "home",
         f"The RSA correlation of every two of the {len(analysis.layers)} layers.",
         on_select=lambda: _choose(view),

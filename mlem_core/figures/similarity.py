@@ -96,6 +96,8 @@ def rsa_matrix(
     chosen: Pair | None = None,
     flags: Mapping[Pair, str] = NO_ANNOTATIONS.flags,
     order: Order = "model",
+    *,
+    small: bool = False,
 ) -> go.Figure:
     """How alike all layers are by RSA alone, as wide as high, to choose two layers from.
 
@@ -107,12 +109,14 @@ def rsa_matrix(
     chosen : the two layers whose cells are outlined, with their value
     flags : why pairs of layers (in both orders) are flagged; told on hovering, not drawn
     order : "model" or "clustering"
+    small : for half of a window: the names of the models stand below it only
     """
     layers, values = [parse_layer(name) for name in rsa.index], rsa.to_numpy(dtype=np.float64)
     measure = _measure_of(rsa)
     hover = _interval_texts(None, rsa.index, measure.column)
     matrix = _Matrix(measure, values, hover, flags)
-    return _drawn(grid(layers, order, values), [matrix], "alone", chosen)
+    arranged: _Arrangement = "small" if small else "alone"
+    return _drawn(grid(layers, order, values), [matrix], arranged, chosen)
 
 
 def partial_matrix(
