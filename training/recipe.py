@@ -109,7 +109,7 @@ def run(
         model = train(name, size.shape, plan, material.groups, material.rows, place)
         packed = _save(name, plan, model, material.tokenizer, folder)
         results[model_name(name, seed)] = {
-            **about(name, plan, size.shape, model, material.text),
+            **about(plan, size.shape, model, material.text),
             **measure(name, reopen(name, packed, size.shape), size, material),
         }
         # At once, so that a run that is stopped keeps what it has measured.
@@ -180,12 +180,11 @@ def kind_of(model: str) -> str:
     return model.partition("@")[0]
 
 
-def about(name: str, plan: Plan, shape: Shape, model: Any, text: Text) -> dict[str, Any]:
+def about(plan: Plan, shape: Shape, model: Any, text: Text) -> dict[str, Any]:
     """What a model is, and how long it was trained on how much."""
     n_parameters = sum(p.numel() for p in model.parameters())
-    layers = {"mini-mamba": shape.mamba_layers, "mini-mamba-masked": -(-shape.mamba_layers // 2)}
     return {
-        "layers": layers.get(name, shape.layers),
+        "layers": model.config.num_hidden_layers,
         "width": shape.width,
         "parameters": n_parameters,
         "without_embeddings": n_parameters - embeddings(model),

@@ -8,11 +8,11 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from mlem_core.figures.naming import feature_name
+from mlem_core.figures.profiles import band
 from mlem_core.figures.style import (
     GREY,
     PALETTE,
     as_number,
-    faded,
     feature_colors,
     in_full,
     panels,
@@ -20,7 +20,6 @@ from mlem_core.figures.style import (
     quiet,
 )
 
-_BAND = 0.18
 _ROW = 34  # px
 BELOW = 100  # px between two rows of panels
 _NAMES = {"rsa": "RSA"}
@@ -48,21 +47,9 @@ def group_profiles(
         for name, line in own.groupby("feature", sort=False):
             color, first = colors.get(str(name), GREY), group == groups[0]
             if line["lower"].notna().all():
-                figure.add_trace(
-                    go.Scatter(
-                        x=[*line["depth"], *line["depth"][::-1]],
-                        y=[*line["upper"], *line["lower"][::-1]],
-                        fill="toself",
-                        fillcolor=faded(color, _BAND),
-                        line={"width": 0},
-                        mode="lines",
-                        hoverinfo="skip",
-                        legendgroup=str(name),
-                        showlegend=False,
-                    ),
-                    row=row,
-                    col=column,
-                )
+                x, low, high = (line[end].to_numpy() for end in ("depth", "lower", "upper"))
+                between = go.Scatter(band(x, low, high, color, str(name)))
+                figure.add_trace(between, row=row, col=column)
             figure.add_trace(
                 go.Scatter(
                     x=line["depth"],

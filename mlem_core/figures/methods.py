@@ -69,9 +69,9 @@ def method_agreement(agreement: pd.DataFrame, across: int = 2) -> go.Figure:
     across : 2 beside each other, 1 below each other
     """
     models = list(dict.fromkeys(agreement["model"]))
-    layout, _ = panel_layout([title for _, title, _ in _MEASURES], height=320, across=across)
+    layout = _panels("layer", across)
     traces: list[dict[str, Any]] = []
-    for place, (measure, _, unit) in enumerate(_MEASURES):
+    for place, (measure, *_) in enumerate(_MEASURES):
         ref = panel_ref(place)
         axes = {"type": "scatter", "xaxis": f"x{ref}", "yaxis": f"y{ref}"}
         for at, model in enumerate(models):
@@ -81,12 +81,6 @@ def method_agreement(agreement: pd.DataFrame, across: int = 2) -> go.Figure:
             traces += [axes | {"showlegend": False} | trace for trace in drawn]
             traces[-1]["showlegend"] = place == 0
         layout[f"xaxis{ref}"] |= whole_layers(agreement["layer"])
-        layout[f"xaxis{ref}"]["title"]["text"] = "layer"
-        layout[f"yaxis{ref}"]["title"]["text"] = unit
-        layout[f"yaxis{ref}"]["rangemode"] = "tozero"
-    if across > 1:
-        # Both have numbers of their own.
-        layout["xaxis"]["domain"], layout["xaxis2"]["domain"] = [0, 0.45], [0.55, 1]
     # Checking each property would take half of the time; the tests check them.
     return go.Figure(traces, layout, _validate=False)
 
@@ -99,7 +93,7 @@ def noise_agreement(agreement: pd.DataFrame, across: int = 2) -> go.Figure:
     agreement : noise, fold, frobenius, tau, see `mlem_core.analysis.methods.agreement_by_noise`
     across : 2 beside each other, 1 below each other
     """
-    layout, _ = panel_layout([title for _, title, _ in _MEASURES], height=320, across=across)
+    layout = _panels("noise (sd of each unit)", across)
     traces: list[dict[str, Any]] = []
     for place, (measure, _, unit) in enumerate(_MEASURES):
         ref, color = panel_ref(place), PALETTE[place]
@@ -120,13 +114,20 @@ def noise_agreement(agreement: pd.DataFrame, across: int = 2) -> go.Figure:
             "hoverinfo": "text",
         }
         traces += [axes | one for one in (band(x, mean - sd, mean + sd, color, unit), line)]
-        layout[f"xaxis{ref}"]["title"]["text"] = "noise (sd of each unit)"
+    return go.Figure(traces, layout, _validate=False)
+
+
+def _panels(over: str, across: int) -> dict[str, Any]:
+    """The layout of a panel for each of `_MEASURES`, each with numbers of its own."""
+    layout, _ = panel_layout([title for _, title, _ in _MEASURES], height=320, across=across)
+    for place, (_, _, unit) in enumerate(_MEASURES):
+        ref = panel_ref(place)
+        layout[f"xaxis{ref}"]["title"]["text"] = over
         layout[f"yaxis{ref}"]["title"]["text"] = unit
         layout[f"yaxis{ref}"]["rangemode"] = "tozero"
     if across > 1:
-        # Both have numbers of their own.
         layout["xaxis"]["domain"], layout["xaxis2"]["domain"] = [0, 0.45], [0.55, 1]
-    return go.Figure(traces, layout, _validate=False)
+    return layout
 
 
 def unit_scores(units: pd.DataFrame, scores: pd.DataFrame, across: int = 3) -> go.Figure:

@@ -231,9 +231,14 @@ def _bounds(intervals: pd.DataFrame) -> dict[_Key, _Bounds]:
 
 
 def band(
-    x: IntArray, low: FloatArray, high: FloatArray, color: str, group: str, opacity: float = 0.18
+    x: IntArray | FloatArray,
+    low: FloatArray,
+    high: FloatArray,
+    color: str,
+    group: str,
+    opacity: float = 0.18,
 ) -> dict[str, Any]:
-    """What lies between two lines over the layers x."""
+    """What lies between two lines over x: layers, depths or steps."""
     return {
         "x": np.concatenate([x, x[::-1]]),
         "y": np.concatenate([high, low[::-1]]),

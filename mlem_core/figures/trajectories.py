@@ -11,9 +11,9 @@ import plotly.graph_objects as go
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.figures.groups import BELOW
 from mlem_core.figures.naming import feature_name
-from mlem_core.figures.style import FAINT, GREY, as_number, faded, feature_colors, panels, plain
+from mlem_core.figures.profiles import band
+from mlem_core.figures.style import FAINT, GREY, as_number, feature_colors, panels, plain
 
-_BAND = 0.18
 _ZERO = 0.16  # how far step 0 stands left of the first other step, in parts of the axis
 _SCORE = "held-out ρ"
 
@@ -129,7 +129,10 @@ def _traces(
     line: pd.DataFrame, x: FloatArray, color: str, called: str, *, dashed: bool
 ) -> list[go.Scatter]:
     """The band, where there is one, and the line of a feature."""
-    traces = [_band(line.iloc[at], x[at], color) for at in _runs(line["lower"].notna().to_numpy())]
+    low, high = (line[end].to_numpy() for end in ("lower", "upper"))
+    traces = [
+        go.Scatter(band(x[at], low[at], high[at], color, called)) for at in _runs(~np.isnan(low))
+    ]
     hover = [
         f"{called}, step {step:,}: {as_number(value)}{_interval(low, high)}"
         for step, value, low, high in line[["step", "value", "lower", "upper"]].itertuples(
@@ -150,18 +153,6 @@ def _traces(
 
 def _interval(low: float, high: float) -> str:
     return "" if np.isnan(low) else f" ({as_number(low)} to {as_number(high)})"
-
-
-def _band(line: pd.DataFrame, x: FloatArray, color: str) -> go.Scatter:
-    return go.Scatter(
-        x=[*x, *x[::-1]],
-        y=[*line["upper"], *line["lower"][::-1]],
-        fill="toself",
-        fillcolor=faded(color, _BAND),
-        line={"width": 0},
-        mode="lines",
-        hoverinfo="skip",
-    )
 
 
 def _runs(known: np.ndarray) -> list[IntArray]:

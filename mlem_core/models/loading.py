@@ -40,7 +40,8 @@ def open_model(name: str, device: str = "auto", dtype: str = "float32") -> Loade
     if files.gguf is not None:
         check_gguf(name, files.folder / files.gguf)
     else:
-        import mlem_core.models.bidirectional  # noqa: F401 - transformers has to know its type
+        if files.packed is not None:
+            import mlem_core.models.bidirectional  # noqa: F401 - transformers has to know its type
 
         check_folder(name, files.folder, files.packed)
     device = resolve_device(device)

@@ -16,6 +16,10 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, ElementHandle, Page, expect
 
+from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.storage.store import Store
+from mlem_core.tasks import analyses
+
 ROOT = Path(__file__).resolve().parents[2]
 START = 120_000  # ms: importing torch takes a while on a busy machine
 TAG = "<b>bold</b>"
@@ -159,3 +163,12 @@ def picture(page: Page, name: str) -> None:
     folder = ROOT / "screenshots"
     folder.mkdir(exist_ok=True)
     page.screenshot(path=folder / f"{name}.png")
+
+
+def ran(spec: AnalysisSpec, app: App) -> analyses.Job:
+    """The job of an analysis that has been run to its end."""
+    job = analyses.start(spec, Store(app.cache))
+    while job.status().state in ("queued", "running"):
+        time.sleep(0.2)
+    assert job.status().state == "done", job.status().message
+    return job

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import time
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from driving import App, explore, picture, settled, traces
+from driving import App, explore, picture, ran, settled, traces
 from playwright.sync_api import Page, expect
 
 from mlem_core.analysis.spec import AnalysisSpec
@@ -41,10 +40,7 @@ def made(app: App, folder: Path, features: dict[str, np.ndarray], models: list[s
         np.savez(path, **layers)
         files.append((name, str(path)))
     spec = AnalysisSpec(str(folder / "scripts.csv"), representations=tuple(files), folds=3)
-    job = analyses.start(spec, Store(app.cache))
-    while job.status().state in ("queued", "running"):
-        time.sleep(0.2)
-    assert job.status().state == "done", job.status().message
+    job = ran(spec, app)
     return job.id
 
 

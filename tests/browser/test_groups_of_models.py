@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-from driving import App, explore, picture, settled, traces
+from driving import App, explore, picture, ran, settled, traces
 from inputs import in_files, words
 from playwright.sync_api import Page, expect
-
-from mlem_core.storage.store import Store
-from mlem_core.tasks import analyses
 
 pytestmark = pytest.mark.browser
 
@@ -27,10 +23,7 @@ def test_groups_have_their_profiles_and_universality(app: App, page: Page, tmp_p
         for member in group
     }
     spec = in_files(tmp_path, table, made_up, groups=members)
-    job = analyses.start(spec, Store(app.cache))
-    while job.status().state in ("queued", "running"):
-        time.sleep(0.2)
-    assert job.status().state == "done", job.status().message
+    job = ran(spec, app)
     page.goto(f"{app.url}/explore?analysis={job.id}")
     explore(page, "All layers")
     expect(page.get_by_role("heading", name="Groups of models")).to_be_visible()
@@ -53,10 +46,7 @@ def test_training_is_drawn_over_its_steps(app: App, page: Page, tmp_path: Path) 
         for member in members
     }
     spec = in_files(tmp_path, table, made_up, trajectories={"run": members})
-    job = analyses.start(spec, Store(app.cache))
-    while job.status().state in ("queued", "running"):
-        time.sleep(0.2)
-    assert job.status().state == "done", job.status().message
+    job = ran(spec, app)
     page.goto(f"{app.url}/explore?analysis={job.id}&depth=1")
     explore(page, "All layers")
     expect(page.get_by_role("heading", name="Training")).to_be_visible()

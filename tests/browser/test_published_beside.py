@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-from driving import App, picture, settled, traces
+from driving import App, picture, ran, settled, traces
 from inputs import in_files, words
 from playwright.sync_api import Page, expect
 
 from mlem_core.analysis.published import MODELS
-from mlem_core.storage.store import Store
-from mlem_core.tasks import analyses
 
 pytestmark = pytest.mark.browser
 
@@ -28,10 +25,7 @@ def test_published_numbers_stand_beside_ours_and_go_into_the_report(
     }
     (tmp_path / "state-spaces").mkdir()
     spec = in_files(tmp_path, table, made_up)
-    job = analyses.start(spec, Store(app.cache))
-    while job.status().state in ("queued", "running"):
-        time.sleep(0.2)
-    assert job.status().state == "done", job.status().message
+    job = ran(spec, app)
     results = job.analysis().results()
     page.goto(f"{app.url}/explore?analysis={job.id}")
     expect(page.get_by_text("Beside the first paper", exact=True)).to_be_visible()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,7 @@ from driving import (
     fresh_page,
     how_computed,
     picture,
+    ran,
     run,
     served,
     settled,
@@ -25,8 +25,6 @@ from playwright.sync_api import Browser, Page, expect
 
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.data import datasets
-from mlem_core.storage.store import Store
-from mlem_core.tasks import analyses
 
 pytestmark = pytest.mark.browser
 
@@ -243,9 +241,7 @@ def test_ticking_features_on_forty_layers(app: App, page: Page, tmp_path: Path) 
         }
         np.savez(tmp_path / f"{name}.npz", **layers)
         files.append((name, str(tmp_path / f"{name}.npz")))
-    job = analyses.start(AnalysisSpec("probing", representations=tuple(files)), Store(app.cache))
-    while job.status().state in ("queued", "running"):
-        time.sleep(0.2)
+    job = ran(AnalysisSpec("probing", representations=tuple(files)), app)
     page.goto(f"{app.url}/profiles?analysis={job.id}")
     traces(page)
     settled(page)
