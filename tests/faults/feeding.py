@@ -37,7 +37,10 @@ class Hostile:
 
 @dataclass
 class Fates:
-    """What became of the files: counts of results and sentences, and what should not have been."""
+    """What became of the files: counts of results and sentences, and what should not have been.
+
+    largest : bytes that a reading took beside what the process had before it
+    """
 
     results: int = 0
     refused: int = 0
@@ -78,6 +81,7 @@ def feed(
         path = place / f"hostile{file.suffix}"
         file.write(path)
         there, said = sorted(place.iterdir()), _reset_peak()
+        had = _memory("VmRSS")
         begun, wrong = time.monotonic(), ""
         try:
             found = read(path)
@@ -94,7 +98,7 @@ def feed(
                 wrong = "was read"
             elif file.equals != "any" and found != plain:
                 wrong = "was read as something else"
-        took, most = time.monotonic() - begun, _peak() if said else 0
+        took, most = time.monotonic() - begun, _memory("VmHWM") - had if said else 0
         fates.slowest = max(fates.slowest, (took, file.name))
         fates.largest = max(fates.largest, (most, file.name))
         if took > MOST_SECONDS or most > MOST_BYTES:
@@ -135,7 +139,8 @@ def _reset_peak() -> bool:
     return True
 
 
-def _peak() -> int:
+def _memory(field: str) -> int:
+    """Bytes of this process: resident now (VmRSS) or at most so far (VmHWM)."""
     status = Path("/proc/self/status").read_text()
-    found = re.search(r"VmHWM:\s+(\d+) kB", status)
+    found = re.search(rf"{field}:\s+(\d+) kB", status)
     return 1024 * int(found[1]) if found else 0
