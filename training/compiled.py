@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import platform
 import shutil
 import subprocess
 import tempfile
@@ -18,6 +19,7 @@ HERE = Path(__file__).parent
 FLAGS = (
     *("-O3", "-march=native", "-ffast-math", "-fopenmp-simd"),
     *("-shared", "-fPIC", "-nostartfiles"),
+    *(["-mprefer-vector-width=512"] if platform.machine() == "x86_64" else []),
 )
 
 

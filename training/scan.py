@@ -63,6 +63,34 @@ _compiled_scan.register_autograd(
 )
 
 
+@torch.library.custom_op("training::convolve", mutates_args=())
+def _compiled_convolution(
+    u: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor
+) -> torch.Tensor:
+    y = torch.empty_like(u)
+    _call("convolve", [u, weight, bias, y], [*u.shape, len(weight)])
+    return y
+
+
+@torch.library.custom_op("training::convolve_gradients", mutates_args=())
+def _convolution_gradients(
+    u: torch.Tensor, weight: torch.Tensor, gy: torch.Tensor
+) -> list[torch.Tensor]:
+    gradients = [torch.zeros_like(tensor) for tensor in (u, weight, weight[0])]
+    _call("convolve_back", [u, weight, gy, *gradients], [*u.shape, len(weight)])
+    return gradients
+
+
+_compiled_convolution.register_fake(lambda u, weight, bias: torch.empty_like(u))
+_convolution_gradients.register_fake(
+    lambda u, weight, gy: [torch.empty_like(tensor) for tensor in (u, weight, weight[0])]
+)
+_compiled_convolution.register_autograd(
+    lambda ctx, gy: tuple(_convolution_gradients(*ctx.saved_tensors, gy.contiguous())),
+    setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs[:2]),
+)
+
+
 class _PlainScan(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, delta: Any, u: Any, a: Any, b: Any, c: Any) -> torch.Tensor:
@@ -102,11 +130,29 @@ def scan(
 ) -> torch.Tensor:
     """y (n_steps, n_rows, width) from delta and u (n_steps, n_rows, width), a (n_states, width)
     and b and c (n_steps, n_rows, n_states), all float32 and contiguous, on the CPU."""
-    # What is compiled as a whole is compiled only where there is a C compiler.
-    quick = torch.compiler.is_compiling() or library("scan") is not None
-    function: Any = _compiled_scan if quick else _PlainScan.apply
+    function: Any = _compiled_scan if _quick() else _PlainScan.apply
     y: torch.Tensor = function(delta, u, a, b, c)
     return y
+
+
+def _quick() -> bool:
+    # What is compiled as a whole is compiled only where there is a C compiler.
+    return torch.compiler.is_compiling() or library("scan") is not None
+
+
+def convolve(u: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    """The causal convolution of each unit on its own, (n_steps, n_rows, width) as u.
+
+    weight (width, n_taps), bias (width,), float32. In C because the kernel that PyTorch compiles
+    for it takes ten times as long: it asks of each number whether it lies before the text.
+    """
+    taps = weight.t().contiguous()
+    if _quick():
+        made: torch.Tensor = _compiled_convolution(u.contiguous(), taps, bias)
+        return made
+    padded = F.pad(u, (0, 0, 0, 0, len(taps) - 1, 0))
+    terms = [padded[k : k + len(u)] * tap for k, tap in enumerate(taps)]
+    return bias + torch.stack(terms).sum(0)
 
 
 def mix(self: Any, hidden_states: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
@@ -114,14 +160,8 @@ def mix(self: Any, hidden_states: torch.Tensor, *args: Any, **kwargs: Any) -> to
 
     hidden_states (n_rows, n_steps, n_units), the same out.
     """
-    steps = hidden_states.shape[1]
     u, gate = self.in_proj(hidden_states.transpose(0, 1)).chunk(2, dim=2)
-    padded = F.pad(u, (0, 0, 0, 0, self.conv_kernel_size - 1, 0))
-    weight = self.conv1d.weight[:, 0]
-    u = self.conv1d.bias + sum(
-        padded[k : k + steps] * weight[:, k] for k in range(self.conv_kernel_size)
-    )
-    u = F.silu(u)
+    u = F.silu(convolve(u.float(), self.conv1d.weight[:, 0], self.conv1d.bias))
     sizes = [self.time_step_rank, self.ssm_state_size, self.ssm_state_size]
     step, b, c = self.x_proj(u).split(sizes, dim=2)
     delta = F.softplus(self.dt_proj(step).float())

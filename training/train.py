@@ -21,6 +21,7 @@ from safetensors.torch import load_file, save_file
 
 from training.compiled import keep_memory, library
 from training.loss import mean_nats
+from training.muon import Muon
 from training.networks import (
     MASKED,
     OBJECTIVES,
@@ -147,9 +148,7 @@ def optimizers(model: Any, plan: Plan) -> list[torch.optim.Optimizer]:
         {"params": flat, "weight_decay": 0.0},
     ]
     return [
-        torch.optim.Muon(
-            hidden, momentum=0.95, weight_decay=plan.decay, adjust_lr_fn="match_rms_adamw"
-        ),
+        Muon(hidden, momentum=0.95, weight_decay=plan.decay, adjust_lr_fn="match_rms_adamw"),
         torch.optim.AdamW(rest, betas=(0.9, 0.98), eps=1e-8, fused=True),
     ]
 
