@@ -16,15 +16,15 @@ class Muon(torch.optim.Muon):
     """The steps of `torch.optim.Muon` with Nesterov momentum and rates that match AdamW's."""
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:
+    def step(self, closure: Any = None) -> Any:
         """One step; a closure is not evaluated."""
         for group in self.param_groups:
-            shapes: dict[torch.Size, list[torch.Tensor]] = defaultdict(list)
+            shapes: dict[torch.Size, list[tuple[torch.Tensor, torch.Tensor]]] = defaultdict(list)
             for parameter in group["params"]:
                 if parameter.grad is not None:
-                    shapes[parameter.shape].append(parameter)
-            for shape, parameters in shapes.items():
-                gradients = [parameter.grad for parameter in parameters]
+                    shapes[parameter.shape].append((parameter, parameter.grad))
+            for shape, pairs in shapes.items():
+                parameters, gradients = map(list, zip(*pairs, strict=True))
                 old = [self._momentum(parameter) for parameter in parameters]
                 torch._foreach_lerp_(old, gradients, 1 - group["momentum"])
                 ahead = torch._foreach_lerp(gradients, old, group["momentum"])
