@@ -3,7 +3,7 @@
 transformers' plain path keeps every state in autograd and indexes into arrays of the whole
 sequence, so that its backward pass is quadratic in the length. Here the backward pass is written
 out, in `scan.c` where a C compiler is at hand and in PyTorch where there is none. The outputs and
-gradients are those of transformers' mixer (tests/test_training.py).
+gradients are those of transformers' mixer (tests/project/test_training.py).
 
 The recurrence (Gu & Dao 2023, section 3.2, discretised as in their implementation):
 h_t = exp(delta_t A) h_{t-1} + delta_t u_t B_t and y_t = C_t h_t.
