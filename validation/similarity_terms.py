@@ -1,6 +1,7 @@
-"""How often intervals of CKA, the overlap of neighbours and their terms hold the truth.
+"""How often intervals of similarities other than RSA, and of their terms, hold the truth.
 
-The truth is the mean over data sets of as many stimuli: the overlap depends on their number.
+The truth is the mean over data sets of as many stimuli: the overlap of neighbours depends on their
+number, and so does how well a rotation is found.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ import pandas as pd
 
 from mlem_core.base.typing import FloatArray
 from mlem_core.data.folds import group_folds
+from mlem_core.inference.aligned import aligned_interval
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.similarity_terms import terms_interval
 from mlem_core.measures.decomposition import UNEXPLAINED
+from mlem_core.pairs.alignments import components
 from mlem_core.pairs.build import PassOptions, pair_tables
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.distances import squared_distances
@@ -23,6 +26,7 @@ from validation.work import Row, Task
 STIMULI = 60
 DATA_SETS, PART, QUICK = 300, 10, 3
 NAMES = ("cka", "neighbours")
+WITHOUT_TERMS = ("procrustes", "cca")
 FEATURES = ("two", "three")
 
 
@@ -71,13 +75,29 @@ def part(name: str, first: int, n: int) -> list[Row]:
     return found
 
 
+def part_without_terms(name: str, first: int, n: int) -> list[Row]:
+    """The same of a similarity that has no terms."""
+    found: list[Row] = []
+    for seed in range(first, first + n):
+        one, other = map(components, simulated(STIMULI, seed)[1])
+        groups = np.arange(STIMULI)
+        folds = group_folds(groups, 5, seed)
+        value, (lower, upper) = aligned_interval(
+            SIMILARITIES[name], one, other, folds, groups, seed=seed
+        )
+        bounds = {"value": value[0], "lower": lower[0], "upper": upper[0]}
+        found.append({"similarity": name, "seed": seed, "quantity": "similarity", **bounds})
+    return found
+
+
 def tasks(quick: bool) -> list[Task]:
     """The study in parts."""
     size, n = (QUICK, QUICK) if quick else (PART, DATA_SETS)
     return [
-        Task(f"{name}, from {first}", part, (name, first, size))
+        Task(f"{name}, from {first}", call, (name, first, size))
         for first in range(0, n, size)
-        for name in NAMES
+        for names, call in ((NAMES, part), (WITHOUT_TERMS, part_without_terms))
+        for name in names
     ]
 
 

@@ -28,6 +28,14 @@ TRIO = ("mini-bert", "mini-gpt2", "mini-mamba")
 # The kinds that come with the program.
 KINDS = tuple(name for name, model in MODELS.items() if model.packed)
 
+LABELS = {
+    "mini-bert": ("objective:masked", "family:transformer"),
+    "mini-gpt2": ("objective:causal", "family:transformer"),
+    "mini-mamba": ("objective:causal", "family:state space"),
+    "mini-bert-causal": ("objective:causal", "family:transformer"),
+    "mini-mamba-masked": ("objective:masked", "family:state space"),
+}
+
 
 def seeds(kind: str) -> tuple[str, ...]:
     """The models of a kind."""
@@ -45,6 +53,9 @@ def of_kinds(without_first: bool = False) -> Analysis:
             ),
             positions="without-first" if without_first else "all",
             groups=tuple((kind, seeds(kind)) for kind in KINDS if len(seeds(kind)) > 1),
+            labels=tuple(
+                (kind, LABELS[kind]) for kind in KINDS if kind in LABELS and len(seeds(kind)) > 1
+            ),
         ),
         Store(),
     )
@@ -110,6 +121,19 @@ def save(figure: Any, path: Path) -> None:
     path.write_bytes(svg)
 
 
+def write_groups(analysis: Analysis, features: list[str], out: Path, name: str) -> None:
+    """What is said of the kinds with several seeds, and its figures."""
+    trained = [one for one in analysis.layers if not one[0].endswith("@random")]
+    selected = analysis.select(layers=trained)
+    found = recipes(analysis, analysis.results_of(selected), selected)
+    for file, table in found.tables().items():
+        write_table(table.round(4), out / f"{Path(file).stem}-{name}.csv")
+    (out / f"groups-{name}.txt").write_text("\n".join(found.lines()) + "\n", encoding="utf-8")
+    save(figures.group_profiles(found.profiles, features), out / f"groups-{name}.svg")
+    save(figures.group_similarity(found.similarity), out / f"group-similarity-{name}.svg")
+    save(figures.universality(found.universality), out / f"universality-{name}.svg")
+
+
 def main() -> None:
     """Write the figures (SVG) and the tables (CSV)."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -131,12 +155,7 @@ def main() -> None:
         write_table(best(analysis).round(4), out / f"best-{name}.csv")
         write_table(by_layer(analysis), out / f"layers-{name}.csv")
         if analysis.spec.groups:
-            selected = analysis.select(
-                layers=[one for one in analysis.layers if not one[0].endswith("@random")]
-            )
-            found = recipes(analysis, analysis.results_of(selected), selected)
-            for file, table in found.tables().items():
-                write_table(table, out / f"{Path(file).stem}-{name}.csv")
+            write_groups(analysis, features, out, name)
     analysis = of_training()
     results = analysis.results()
     trained = trajectories(analysis, results)

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
     from mlem_core.analysis.analysis import Analysis
     from mlem_core.analysis.results import Results
+    from mlem_core.analysis.similarities import Compared
     from mlem_core.analysis.spec import AnalysisSpec
+    from mlem_core.inference.aligned import Alignment
+    from mlem_core.inference.explained import Explanation
     from mlem_core.inference.intervals import LayerIntervals
     from mlem_core.storage.store import Store
 
@@ -172,13 +175,13 @@ def _why(options: argparse.Namespace) -> None:
     from mlem_core.analysis.run import run
     from mlem_core.analysis.similarities import compared
     from mlem_core.data.csvfile import write_table
+    from mlem_core.inference.aligned import Alignment
     from mlem_core.inference.caveats import generalises
-    from mlem_core.inference.explanation import explain, with_intervals, with_transfer
     from mlem_core.pairs.similarities import similarity_named
     from mlem_core.pairs.units import Units
     from mlem_core.storage.store import Store
 
-    similarity_named(options.similarity).check_divides()
+    similarity_named(options.similarity)
     both = (options.first, options.second)
     files = {name for name, _ in options.representations}
     options.models += [
@@ -192,20 +195,41 @@ def _why(options: argparse.Namespace) -> None:
         analysis = run(_spec(options), store, bars.show)
         _notify(_notices(analysis))
         alike = compared(analysis, options.similarity, store, bars.counter("similarity", "layers"))
-        why = explain(analysis, *both, seed=options.seed, compared=alike)
-        if why.similarity.name == "rsa":
-            why = with_transfer(why, analysis)
-        if options.bootstrap:
-            count = bars.counter("intervals", "replicates")
-            why = with_intervals(why, analysis, store, options.bootstrap, options.seed, count)
+        why = _explained(options, analysis, alike, store, bars)
     if options.out is not None:
-        write_table(why.terms, options.out)
         beside = Path(options.out)
-        write_table(why.partial, beside.with_name(f"{beside.stem}_partial{beside.suffix}"))
+        if isinstance(why, Alignment):
+            write_table(why.whole, beside)
+        else:
+            write_table(why.terms, beside)
+            write_table(why.partial, beside.with_name(f"{beside.stem}_partial{beside.suffix}"))
     print(why.text)
     units, seeds = Units.of(analysis.stimuli), analysis.spec.has_seeds
     claimed = [generalises(units, seeds=seeds)] if options.bootstrap else []
     _notify([*why.notes, *claimed])
+
+
+def _explained(
+    options: argparse.Namespace, analysis: Analysis, alike: Compared, store: Store, bars: Bars
+) -> Explanation | Alignment:
+    """Why two layers are alike, by a similarity with terms or without."""
+    from mlem_core.inference import aligned, explanation
+
+    both = (options.first, options.second)
+    if not alike.similarity.divides:
+        found = aligned.alignment(analysis, both, alike)
+        if options.bootstrap:
+            count = bars.counter("intervals", "blocks")
+            found = aligned.with_interval(found, analysis, store, options.seed, count)
+        return found
+    why = explanation.explain(analysis, *both, seed=options.seed, compared=alike)
+    if why.similarity.name == "rsa":
+        why = explanation.with_transfer(why, analysis)
+    if options.bootstrap:
+        count = bars.counter("intervals", "replicates")
+        given = options.bootstrap, options.seed, count
+        why = explanation.with_intervals(why, analysis, store, *given)
+    return why
 
 
 def _multiverse(options: argparse.Namespace) -> None:

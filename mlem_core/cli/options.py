@@ -84,10 +84,11 @@ def _add_similarities(analyze: argparse.ArgumentParser, why: argparse.ArgumentPa
     why.add_argument(
         "--similarity",
         default="rsa",
-        metavar="|".join(name for name, one in SIMILARITIES.items() if one.divides),
+        metavar="|".join(SIMILARITIES),
         help="what the terms add up to: the correlation of the ranks of distances (rsa, the "
         "default), of U-centred squared distances (cka: debiased linear CKA), or of who is among "
-        f"the {NEIGHBOURS} nearest of whom (neighbours: calibrated overlap)",
+        f"the {NEIGHBOURS} nearest of whom (neighbours: calibrated overlap). procrustes and cca "
+        "have no terms: one number, and with --bootstrap its interval",
     )
 
 

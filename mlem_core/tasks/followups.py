@@ -138,6 +138,21 @@ def _pair_intervals(analysis: Analysis, options: Options, store: Store, report: 
     return {"terms": why.terms, "whole": why.whole, "partial": why.partial, "notes": notes}
 
 
+def _alignment(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
+    from mlem_core.analysis.similarities import compared
+    from mlem_core.inference.aligned import alignment, with_interval
+
+    a, b = [(str(model), int(layer)) for model, layer in (options["a"], options["b"])]
+
+    def counted(done: int, total: int) -> None:
+        report(Progress("leaving out", None, done, total, "blocks"))
+
+    found = alignment(analysis, (a, b), compared(analysis, str(options["similarity"]), store))
+    found = with_interval(found, analysis, store, progress=counted)
+    notes = pd.DataFrame({"note": list(found.notes)}, dtype=object)
+    return {"whole": found.whole, "notes": notes}
+
+
 def _capsule(analysis: Analysis, options: Options, store: Store, report: Report) -> Made:
     from mlem_core.analysis import cached_fits
     from mlem_core.report import capsule
@@ -188,6 +203,10 @@ def _versus(analysis: Analysis, options: Options, store: Store, report: Report) 
     return {}
 
 
+def _of_pair(analysis: Analysis, options: Options) -> list[str]:
+    return [str(options["a"][0]), str(options["b"][0])]
+
+
 def _of_layers(analysis: Analysis, options: Options) -> list[str]:
     return [str(model) for model, _ in options["layers"]]
 
@@ -211,14 +230,13 @@ class Kind:
 
 
 KINDS: dict[str, Kind] = {
+    "alignment": Kind(_alignment, _of_pair),
     "all-error-bars": Kind(_all_intervals, _of_layers, in_store=True),
     "audit": Kind(_audit, lambda analysis, _: analysis.manifest["models"], in_store=True),
     "baseline": Kind(_baseline, _of_layers),
     "capsule": Kind(_capsule),
     "chance": Kind(_chance, _of_layers),
-    "error-bars": Kind(
-        _pair_intervals, lambda _, options: [options["a"][0], options["b"][0]], version=3
-    ),
+    "error-bars": Kind(_pair_intervals, _of_pair, version=3),
     "fits": Kind(_fits),
     "methods": Kind(_methods, in_store=True),
     "multiverse": Kind(_multiverse, _of_layers, in_store=True),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ from pages.parts.view import View
 from pages.parts.wording import plain
 
 if TYPE_CHECKING:
+    from mlem_core.analysis.similarities import Compared
     from mlem_core.inference.explained import Explanation
 
 MOST = "add most"
@@ -51,9 +53,12 @@ def show(view: View, a: str, b: str) -> None:
     from mlem_core.inference.tables import term_tests
     from mlem_core.pairs.units import Units
 
-    if alike.of(view) is not None and alike.has_terms(view):
+    other = alike.of(view)
+    if other is not None and other.similarity.divides:
         _otherwise(view, a, b)
         return
+    if other is not None:
+        _aligned(view, other, a, b)
     two = explained.of_pair(view, a, b)
     why, how = two.why, two.how
     intervals, units = uncertainty.of(view), Units.of(view.analysis.stimuli)
@@ -109,6 +114,31 @@ def _otherwise(view: View, a: str, b: str) -> None:
             "Blocks of stimuli left out in turn, and labels permuted, in the background; about a "
             "minute.",
         )
+
+
+def _aligned(view: View, other: Compared, a: str, b: str) -> None:
+    """How alike two layers are by a similarity that has no terms, above why their RSA is so."""
+    from mlem_core.inference.aligned import alignment
+
+    sides = parse_layer(a), parse_layer(b)
+    found = replace(alignment(view.analysis, sides, other), names=naming.now())
+    task = view.work("alignment", {"a": sides[0], "b": sides[1], "similarity": alike.chosen()})
+    made = background.tables(task)
+    if made is not None:
+        found = replace(found, whole=made["whole"], notes=tuple(made["notes"]["note"]))
+    with st.container(border=True):
+        st.markdown(f"##### {plain(found.headline.partition(':')[0])}.")
+        for text in (found.how_sure, *found.notes):
+            st.markdown(plain(text))
+        explanation = found.headline.partition(": ")[2]
+        st.caption(plain(f"{explanation[0].upper()}{explanation[1:]}"))
+    if made is None:
+        background.offer(
+            task,
+            "Add its confidence interval",
+            "Blocks of stimuli left out in turn, in the background; some seconds.",
+        )
+    st.info(f"{other.similarity.no_terms} What follows is RSA.", icon=":material/info:")
 
 
 def more(view: View, a: str, b: str) -> None:

@@ -101,6 +101,11 @@ def test_a_similarity_without_terms_says_so_where_those_of_rsa_stand(
     says = "is no sum over pairs of stimuli, so it has no terms by feature; RSA, CKA and overlap"
     expect(page.get_by_text(says).first).to_be_visible()
     expect(page.get_by_text("What follows is RSA.").first).to_be_visible()
+    own = "The held-out Procrustes similarity of minilm layer 1 and minilm layer 3 is 0"
+    expect(page.get_by_role("heading", name=own)).to_be_visible()
+    page.get_by_role("button", name="Add its confidence interval").click()
+    expect(page.get_by_text(re.compile("How sure: .* would put it between 0"))).to_be_visible()
+    picture(page, "procrustes")
     headline = re.compile(r"minilm layer 1 and minilm layer 3 are alike \(RSA 0.*\)")
     expect(page.get_by_role("heading", name=headline)).to_be_visible()
     assert "cells by rotation (Procrustes)" in {trace["name"] for trace in traces(page, 0)}
