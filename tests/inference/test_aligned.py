@@ -62,7 +62,7 @@ def test_where_words_recur_they_are_left_out_too(name):
 
 @pytest.mark.parametrize("name", BOTH)
 def test_what_is_shared_is_above_0_and_what_is_not_hardly_ever(name):
-    above = {shared: 0 for shared in (0.0, 2.0)}
+    above = dict.fromkeys((0.0, 2.0), 0)
     for shared, seed in ((shared, seed) for shared in above for seed in range(30)):
         folds = np.random.default_rng(seed).permutation(np.arange(N) % 4)
         layers = two(100 + seed, shared)
