@@ -6,6 +6,7 @@ is run.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import Any
 
@@ -45,7 +46,7 @@ def open_model(name: str, device: str = "auto", dtype: str = "float32") -> Loade
 
         check_folder(name, files.folder, files.packed)
     device = resolve_device(device)
-    with quiet():
+    with quiet(), _header_read_once(files):
         tokenizer = _load_tokenizer(name, files)
         model = _load_weights(name, files, dtype)
         _check_vocabulary(name, tokenizer, model)
@@ -95,6 +96,14 @@ def _reading(files: ModelFiles) -> dict[str, Any]:
     return {"local_files_only": True, "trust_remote_code": False, **options}
 
 
+def _header_read_once(files: ModelFiles) -> contextlib.AbstractContextManager[None]:
+    if files.gguf is None:
+        return contextlib.nullcontext()
+    from mlem_core.models.gguf_header import read_once
+
+    return read_once()
+
+
 def _load_tokenizer(name: str, files: ModelFiles) -> Any:
     from transformers import AutoTokenizer
 
@@ -122,7 +131,7 @@ def load_with_head(loaded: LoadedModel) -> Any:
     from transformers import AutoModelForCausalLM
 
     name, files = loaded.name, locate(loaded.name)
-    with quiet():
+    with quiet(), _header_read_once(files):
         try:
             model, report = _open(AutoModelForCausalLM, files, getattr(torch, loaded.dtype))
         except Exception as error:  # transformers raises nearly anything for a broken file
