@@ -291,6 +291,9 @@ def _bar_place(place: int, most: float, height: float, *, below: bool) -> dict[s
             "ypad": 0,
             "yanchor": "bottom",
         }
-    y = 1 - place * 200 / max(height - 84, 1)
+    # Both have to fit beside a single row of panels, one above the other.
+    room, gap = max(height - 84, 100), 30
+    length = min(170, (room - gap) / 2)
+    y = 1 - place * (length + gap) / room
     ends = [f"apart ({low})", "0", f"alike ({high})"]
-    return {"ticktext": ends, "lenmode": "pixels", "len": 170, "y": y, "yanchor": "top"}
+    return {"ticktext": ends, "lenmode": "pixels", "len": length, "y": y, "yanchor": "top"}

@@ -91,6 +91,11 @@ def chosen(spec: AnalysisSpec, *, read: bool = True) -> dict[str, str]:
 def in_words(field: str, value: Any) -> str:
     """A value of a field of a spec, in a few words."""
     name = _SAID.get(field, field.replace("_", " "))
+    if field in OF_MODELS:
+        # Not who is in them: that makes a line of its own for every group.
+        told = [part for one, parts in value for part in (parts if field == "labels" else [one])]
+        own = list(dict.fromkeys(part.partition(":")[0] for part in told))
+        return f"{name} {', '.join(own)}" if len(own) <= MOST_NAMED + 1 else f"{len(own)} {name}"
     if value is True:
         return f"with {name}"
     if isinstance(value, tuple):

@@ -98,6 +98,17 @@ def test_matrices_share_one_scale_about_0_and_leave_the_diagonal_blank() -> None
         assert axis.cmax == -axis.cmin == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("n_features", [1, 2, 8])
+def test_the_bars_of_both_scales_stand_one_above_the_other(n_features: int) -> None:
+    square = pd.DataFrame(np.eye(2), index=["a:0", "b:0"], columns=["a:0", "b:0"])
+    names = [*(f"feature {k}" for k in range(n_features)), "unexplained"]
+    layout = figures.term_matrices(dict.fromkeys(names, square)).layout
+    upper, lower = layout.coloraxis.colorbar, layout.coloraxis2.colorbar
+    room = layout.height - layout.margin.t - layout.margin.b
+    assert upper.y - upper.len / room > lower.y + 20 / room
+    assert lower.y - lower.len / room > -40 / room and upper.len >= 50
+
+
 def test_text_of_users_is_no_mark_up() -> None:
     nasty = ("<b>x</b>",)
     terms = pd.DataFrame({"term": [*nasty, "unexplained"], "value": [0.1, 0.2]})

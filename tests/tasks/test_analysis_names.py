@@ -13,7 +13,7 @@ from mlem_core.storage.files import write_json
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, examples, notes
 from mlem_core.tasks.analyses import Job
-from mlem_core.tasks.naming import derived, names
+from mlem_core.tasks.naming import chosen, derived, names
 
 TWO = AnalysisSpec(stimuli="probing", models=("minilm", "mini-bert"))
 FIVE = replace(TWO, models=("minilm", "mini-bert", "mini-gpt2", "mini-mamba", "smollm2"))
@@ -53,6 +53,24 @@ def test_how_stimuli_were_read_is_said_where_nothing_else_differs(store: Store) 
         "probing · minilm, mini-bert",
         "probing · minilm, mini-bert · roles tense=ignore",
     ]
+
+
+def test_groups_are_named_without_their_members(store: Store) -> None:
+    kinds = (("bert", ("mini-bert", "mini-bert@step64")), ("large", ("smollm2",)))
+    spec = replace(
+        FIVE,
+        models=("mini-bert", "mini-bert@step64", "smollm2"),
+        groups=kinds,
+        labels=tuple((name, (f"objective:{name}", f"size:{name}")) for name, _ in kinds),
+        trajectories=(("training", kinds[0][1]),),
+    )
+    assert list(chosen(spec).values()) == [
+        "groups bert, large",
+        "labels objective, size",
+        "trajectories training",
+    ]
+    many = tuple((f"kind {k}", ("minilm",)) for k in range(5))
+    assert chosen(replace(spec, groups=many))["groups"] == "5 groups"
 
 
 def test_no_two_are_called_the_same(store: Store, tmp_path: Path) -> None:
