@@ -94,3 +94,9 @@ def three_layers(folder: Path) -> tuple[AnalysisSpec, dict[str, np.ndarray]]:
     np.savez(folder / "m.npz", **layers)
     files = (("m", str(folder / "m.npz")),)
     return AnalysisSpec(stimuli=str(folder / "s.csv"), representations=files), layers
+
+
+def arguments_of(spec: AnalysisSpec) -> list[str]:
+    """The stimuli and the files of an analysis, as the command line is given them."""
+    files = [f"--representations={name}={path}" for name, path in spec.representations]
+    return ["--stimuli", spec.stimuli, *files]

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import in_files, words
+from inputs import arguments_of, in_files, words
 
 from mlem_core.analysis import files
 from mlem_core.analysis.analysis import Analysis
@@ -208,9 +208,8 @@ def test_subsets_of_features_are_summed_out(some, every):
 
 def test_the_command_line(spec, folder, capsys, monkeypatch):
     monkeypatch.setenv("MLEM_CACHE", str(folder / "store"))
-    (file,) = spec.representations
     out = folder / "out"
-    asked = ["--stimuli", spec.stimuli, "--representations", "=".join(file), "--folds", "4"]
+    asked = [*arguments_of(spec), "--folds", "4"]
     assert main(["analyze", *asked, "--pairs", f"{BUDGET:,}", "--out", str(out)]) == 0
     table = pd.read_csv(out / "pair_errors.csv")
     assert (table["error"] > 0).sum() > 15 and len(table) == 18

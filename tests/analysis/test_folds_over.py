@@ -8,7 +8,7 @@ import explicit
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import in_files, tables_of
+from inputs import arguments_of, in_files, tables_of
 from scipy.spatial.distance import pdist
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import RidgeClassifier
@@ -212,8 +212,7 @@ def test_keys_speak_of_it_only_where_it_is_not_the_default(spec):
 def test_stimuli_without_recurring_words_have_no_such_folds(spec, tmp_path, capsys, monkeypatch):
     own, _ = spec
     monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "cache"))
-    (file,) = own.representations
-    inputs = ["--stimuli", own.stimuli, "--representations", "=".join(file), "--folds", "4"]
+    inputs = [*arguments_of(own), "--folds", "4"]
     assert main(["analyze", *inputs, "--folds-over", "items", "--out", str(tmp_path / "o")]) == 0
     folds = pd.read_csv(tmp_path / "o" / "folds.csv")["fold"].to_numpy()
     expected = run(replace(own, folds_over="items"), Store(tmp_path / "cache")).folds

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import in_files, words
+from inputs import arguments_of, in_files, words
 
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
@@ -48,9 +48,7 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> AnalysisSpec:
 
 
 def command(spec: AnalysisSpec, out: Path) -> list[str]:
-    given = ["analyze", "--stimuli", spec.stimuli, "--out", str(out)]
-    for name, path in spec.representations:
-        given += ["--representations", f"{name}={path}"]
+    given = ["analyze", *arguments_of(spec), "--out", str(out)]
     for name, members in spec.groups:
         given += ["--group", f"{name}={','.join(members)}"]
     return given

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from inputs import arguments_of
 from scipy.stats import t
 from test_similarity_terms import spec_of
 
@@ -112,8 +113,7 @@ def test_the_command_line_says_it_with_its_interval(analysis, capsys, monkeypatc
     whole, store, folder = analysis
     monkeypatch.setenv("MLEM_CACHE", str(store.root))
     out = folder / "why.csv"
-    files = [f"m={folder / 'm.npz'}"]
-    asked = ["why", "m:0", "m:1", "--stimuli", str(folder / "s.csv"), "--representations", *files]
+    asked = ["why", "m:0", "m:1", *arguments_of(whole.spec)]
     asked += ["--layers", "0,1,2", "--similarity", "procrustes"]
     assert main([*asked, "--bootstrap", "50", "--out", str(out)]) == 0
     said = capsys.readouterr()

@@ -7,7 +7,7 @@ import explicit
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import three_layers
+from inputs import arguments_of, three_layers
 from scipy.stats import rankdata, spearmanr
 from test_bootstrap import layer_pairs
 
@@ -204,8 +204,7 @@ def test_the_headline_names_no_feature_that_may_be_there_by_chance():
 def test_the_command_line_says_the_same(analysis, tmp_path, capsys, monkeypatch):
     whole = analysis[0]
     monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "cache"))
-    (file,) = whole.spec.representations
-    inputs = ["--stimuli", whole.spec.stimuli, "--representations", "=".join(file)]
+    inputs = arguments_of(whole.spec)
     arguments = ["why", "m:0", "m:1", *inputs, "--out", str(tmp_path / "why.csv")]
     assert main(arguments) == 0
     found = explain(whole, ("m", 0), ("m", 1))
@@ -228,8 +227,7 @@ def test_the_command_line_says_the_same(analysis, tmp_path, capsys, monkeypatch)
 def test_an_analysis_is_written_with_intervals(analysis, tmp_path, monkeypatch, capsys):
     whole = analysis[0]
     monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "cache"))
-    (file,) = whole.spec.representations
-    inputs = ["--stimuli", whole.spec.stimuli, "--representations", "=".join(file)]
+    inputs = arguments_of(whole.spec)
     out = tmp_path / "out"
     assert (
         main(["analyze", *inputs, "--layers", "0,2", "--bootstrap", "30", "--out", str(out)]) == 0

@@ -6,7 +6,7 @@ import explicit
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import three_layers
+from inputs import arguments_of, three_layers
 from scipy.stats import rankdata, spearmanr
 from test_bootstrap import layer_pairs
 
@@ -191,8 +191,7 @@ def test_what_they_say_claims_no_more_than_they_do(analysis):
 def test_the_command_line_prints_and_writes_them(analysis, tmp_path, capsys, monkeypatch):
     whole = analysis[0]
     monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "cache"))
-    (file,) = whole.spec.representations
-    inputs = ["--stimuli", whole.spec.stimuli, "--representations", "=".join(file)]
+    inputs = arguments_of(whole.spec)
     arguments = ["why", "m:0", "m:1", *inputs, "--out", str(tmp_path / "why.csv")]
     assert main(arguments) == 0
     expected = with_transfer(explain(whole, ("m", 0), ("m", 1)), whole)

@@ -6,6 +6,7 @@ import explicit
 import numpy as np
 import pandas as pd
 import pytest
+from inputs import arguments_of
 from test_bootstrap import layer_pairs
 
 from mlem_core.analysis import similarities
@@ -209,8 +210,7 @@ def test_the_command_line_explains_by_another_similarity(
 ):
     whole, store, _ = analysis
     monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "cache"))
-    (file,) = whole.spec.representations
-    inputs = ["--stimuli", whole.spec.stimuli, "--representations", "=".join(file)]
+    inputs = arguments_of(whole.spec)
     out = tmp_path / "why.csv"
     arguments = ["why", "m:0", "m:1", *inputs, "--similarity", name, "--out", str(out)]
     assert main(arguments) == 0
@@ -230,8 +230,7 @@ def test_an_analysis_is_written_with_its_other_similarities(
 ):
     whole, store, _ = analysis
     monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "cache"))
-    (file,) = whole.spec.representations
-    inputs = ["--stimuli", whole.spec.stimuli, "--representations", "=".join(file)]
+    inputs = arguments_of(whole.spec)
     out = tmp_path / "out"
     command = ["analyze", *inputs, "--out", str(out), "--similarities"]
     assert main([*command, "cka,neighbours"]) == 0

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import in_files, words
+from inputs import arguments_of, in_files, words
 from scipy.stats import t
 
 from mlem_core.analysis.analysis import Analysis
@@ -153,10 +153,7 @@ def test_command_line_and_capsule(
     from mlem_core.report.verify import verify
 
     monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "store"))
-    spec = analysis.spec
-    given = ["analyze", "--stimuli", spec.stimuli, "--out", str(tmp_path / "out")]
-    for name, path in spec.representations:
-        given += ["--representations", f"{name}={path}"]
+    given = ["analyze", *arguments_of(analysis.spec), "--out", str(tmp_path / "out")]
     assert main([*given, "--trajectory", f"three={','.join(MEMBERS)}"]) == 0
     said = capsys.readouterr().out
     assert "Trajectory three: 3 steps of training (0 to 100), 3 seeds a step" in said
