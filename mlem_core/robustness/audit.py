@@ -26,7 +26,7 @@ from mlem_core.robustness.variants import CONTROL, VARIANTS
 from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
 
-STAGE = Stage("audit", 1, Audit.save, Audit.load)
+STAGE = Stage("audit", 2, Audit.save, Audit.load)
 
 
 def find(analysis: Analysis, store: Store) -> Audit | None:
@@ -74,7 +74,7 @@ def _audit(analysis: Analysis, store: Store, report: Report) -> Audit:
     models = {model for model, _ in analysis.layers}
     given = all(analysis.spec.distance_of(model) == PRECOMPUTED for model in models)
     for variant in VARIANTS:
-        changed = variant.change(analysis.spec)
+        changed = variant.change(analysis)
         if changed == analysis.spec or not (changed.models or changed.representations):
             continue
         if given and variant.name != "without-first":

@@ -12,6 +12,7 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.base.typing import FloatArray, Layer
 from mlem_core.measures.importance import fitted
 from mlem_core.measures.similarity import weighted_tau
+from mlem_core.models.registry import base_name
 from mlem_core.robustness.flags import CLEAR_LEAD
 
 _NO_REVERSAL = {"less": "", "more": "", "lead": 0.0}
@@ -62,7 +63,7 @@ class LayerResults:
 
     def under_trained_names(self) -> LayerResults:
         """The control's layers under the names of those that they are a control of."""
-        names = [(model.removesuffix("@random"), layer) for model, layer in self.layers]
+        names = [(base_name(model), layer) for model, layer in self.layers]
         return replace(self, layers=names)
 
     def top(self, at: int) -> str:

@@ -18,6 +18,7 @@ from mlem_core.analysis.transforms import outlier_units, variances
 from mlem_core.base.executor import results, workers_sharing
 from mlem_core.base.parallel import cores, in_order
 from mlem_core.base.typing import FloatArray, Layer, Progress, Report
+from mlem_core.models.registry import base_name
 from mlem_core.pairs.designs import PairDesign, resampled_part, row_slices
 from mlem_core.pairs.distances import PRECOMPUTED, design_distances
 from mlem_core.pairs.ranks import pair_ranks
@@ -182,7 +183,9 @@ def _correlation(
     ranks: FloatArray, name: str, variant: Analysis, layer: Layer, store: Store
 ) -> float:
     """Spearman ρ of a layer's distances before and after; NaN where the pairs are others."""
-    model = f"{layer[0]}@random" if name == CONTROL else layer[0]
+    model = layer[0]
+    if name == CONTROL:
+        model = next((one for one, _ in variant.layers if base_name(one) == model), "")
     design = resampled_part(variant.design, variant.folds)
     if (model, layer[1]) not in variant.layers or design.n_pairs != len(ranks):
         return float("nan")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.spec import AnalysisSpec, with_files, with_models
 
 
@@ -14,30 +16,51 @@ class Variant:
 
     name: str
     says: str
-    change: Callable[[AnalysisSpec], AnalysisSpec]
+    change: Callable[[Analysis], AnalysisSpec]
 
 
-def _control(spec: AnalysisSpec) -> AnalysisSpec:
-    own = tuple(name for name in spec.models if "@random" not in name)
-    return with_models(with_files(spec, ()), [f"{name}@random" for name in own])
+def controls(analysis: Analysis) -> dict[str, str]:
+    """The control of each model: the same architecture with random weights.
+
+    Models of one architecture and size have other random weights each: with the same ones they
+    would be alike for being one network.
+    """
+    found, seen = {}, Counter[tuple[str, tuple[int, ...]]]()
+    for name, about in analysis.manifest["models"].items():
+        if name not in analysis.spec.models or "@random" in name:
+            continue
+        network = about.get("architecture", ""), tuple(about.get("units", ()))
+        found[name] = f"{name}@random{seen[network] or ''}"
+        seen[network] += 1
+    return found
+
+
+def _control(analysis: Analysis) -> AnalysisSpec:
+    return with_models(with_files(analysis.spec, ()), list(controls(analysis).values()))
 
 
 CONTROL = "random-weights"
 VARIANTS = (
     Variant(
-        "without-first", "without position 0", lambda spec: replace(spec, positions="without-first")
+        "without-first",
+        "without position 0",
+        lambda analysis: replace(analysis.spec, positions="without-first"),
     ),
     Variant(
         "without-outliers",
         "without its outlier units",
-        lambda spec: replace(spec, units="without-outliers"),
+        lambda analysis: replace(analysis.spec, units="without-outliers"),
     ),
     Variant(
         "standardised",
         "with standardised units",
-        lambda spec: replace(spec, units="standardised"),
+        lambda analysis: replace(analysis.spec, units="standardised"),
     ),
-    Variant("cosine", "with cosine distance", lambda spec: replace(spec, distance="cosine")),
+    Variant(
+        "cosine",
+        "with cosine distance",
+        lambda analysis: replace(analysis.spec, distance="cosine"),
+    ),
     Variant(CONTROL, "with random weights", _control),
 )
 SAYS = {variant.name: variant.says for variant in VARIANTS}

@@ -29,6 +29,7 @@ from mlem_core.robustness.audit_tables import Audit
 from mlem_core.robustness.finding import Finding, check
 from mlem_core.robustness.flags import POSITION_SHARE, flags, summary
 from mlem_core.robustness.layer_measures import mean_cosine, position_share, stimuli_at_first
+from mlem_core.robustness.variants import controls
 from mlem_core.storage.store import Store
 
 SINK, OUTLIER, CLEAN = 0, 1, 2
@@ -245,6 +246,24 @@ def test_random_weights_are_compared_layer_by_layer(tmp_path: Path) -> None:
         control.loc[worth, "layer"]
     )
     assert set(table["measure"]) == {"scores", "rsa"}
+
+
+def test_controls_of_one_architecture_are_other_networks(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    models = [str(tiny.save("gpt2", tmp_path / name)) for name in ("one", "two")]
+    models.append(str(tiny.save("bert", tmp_path / "bert")))
+    spec = in_files(tmp_path, words(30), {}, models=tuple(models), device="cpu")
+    analysis = run(spec, store)
+    one, two, bert = models
+    named = {one: f"{one}@random", two: f"{two}@random1", bert: f"{bert}@random"}
+    assert controls(analysis) == named
+    pairs = audit(analysis, store).pairs
+    pairs = pairs[pairs["variant"] == "random-weights"]
+    between = pairs[(pairs["model_a"] == one) & (pairs["model_b"] == two)]
+    # As they are saved they are the same network; with random weights each has its own.
+    same = between[between["layer_a"] == between["layer_b"]]
+    np.testing.assert_allclose(same["rsa_before"], 1.0)
+    assert len(same) > 1 and (same["rsa"] < 0.9999).all()
 
 
 def test_sentences_have_no_position(tmp_path: Path) -> None:
