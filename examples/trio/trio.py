@@ -22,24 +22,17 @@ from mlem_core.inference.recipes import recipes
 from mlem_core.inference.trajectories import trajectories
 from mlem_core.measures.decomposition import decompose
 from mlem_core.measures.trajectories import nearest_depth
-from mlem_core.models.registry import MODELS, variants
+from mlem_core.models.registry import MODELS, of_several_seeds, seeds, variants
 
 TRIO = ("mini-bert", "mini-gpt2", "mini-mamba")
 # The kinds that come with the program.
 KINDS = tuple(name for name, model in MODELS.items() if model.packed)
 
-LABELS = {
-    "mini-bert": ("objective:masked", "family:transformer"),
-    "mini-gpt2": ("objective:causal", "family:transformer"),
-    "mini-mamba": ("objective:causal", "family:state space"),
-    "mini-bert-causal": ("objective:causal", "family:transformer"),
-    "mini-mamba-masked": ("objective:masked", "family:state space"),
-}
 
-
-def seeds(kind: str) -> tuple[str, ...]:
-    """The models of a kind."""
-    return tuple(f"{kind}@seed{n}" if n else kind for n in variants(kind, "seed"))
+def labels(kind: str) -> tuple[str, str]:
+    """What a kind is trained to do, and its family."""
+    objective = "causal" if MODELS[kind].causal else "masked"
+    return f"objective:{objective}", f"family:{'state space' if 'mamba' in kind else 'transformer'}"
 
 
 def of_kinds(without_first: bool = False) -> Analysis:
@@ -52,9 +45,9 @@ def of_kinds(without_first: bool = False) -> Analysis:
                 *(f"{kind}@random" for kind in KINDS),
             ),
             positions="without-first" if without_first else "all",
-            groups=tuple((kind, seeds(kind)) for kind in KINDS if len(seeds(kind)) > 1),
+            groups=tuple(of_several_seeds().items()),
             labels=tuple(
-                (kind, LABELS[kind]) for kind in KINDS if kind in LABELS and len(seeds(kind)) > 1
+                (name, labels(kind)) for kind in KINDS for name in (kind, f"{kind}@random")
             ),
         ),
         Store(),

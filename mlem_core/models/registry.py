@@ -259,6 +259,17 @@ def variants(name: str, what: str) -> list[int]:
     return sorted(int(file.stem.removeprefix(f"{what}-")) for file in found)
 
 
+def seeds(name: str) -> tuple[str, ...]:
+    """The names of a small model of our own in each of its seeds that are there, seed 0 first."""
+    return tuple(f"{name}@seed{n}" if n else name for n in variants(name, "seed"))
+
+
+def of_several_seeds() -> dict[str, tuple[str, ...]]:
+    """The kinds of small models of our own with more than one seed, and the names of these."""
+    kinds = {name: seeds(name) for name, model in MODELS.items() if model.packed}
+    return {name: members for name, members in kinds.items() if len(members) > 1}
+
+
 def _variant(name: str) -> ModelFiles:
     """A small model of our own of another seed, or as it was after so many steps of training."""
     whole, _, revision = name.partition("@")

@@ -103,9 +103,29 @@ def _presets() -> None:
                 on_click=partial(choose, list(names)),
                 type="primary" if set(chosen()) == set(names) else "secondary",
             )
+        _of_seeds()
         with st.popover("A training run", icon=":material/timeline:", help="Checkpoints of one "
                         "model, each a model of the analysis."):  # fmt: skip
             _training_run()
+
+
+def _of_seeds() -> None:
+    """Choose several seeds of a kind, and make each kind a group."""
+    from mlem_core.models.registry import of_several_seeds
+
+    kinds = of_several_seeds()
+    models = [name for members in kinds.values() for name in members]
+    if not models:
+        return
+    groups = "; ".join(f"{kind}={','.join(members)}" for kind, members in kinds.items())
+    st.button(
+        "Seeds of each kind",
+        help=f"{len(models)} small models that come with the program, {len(kinds)} kinds in "
+        "several seeds; each kind is a group, so that what is said of it has an interval over its "
+        "seeds.",
+        on_click=partial(choices.choose_all_now, {"models": models, "groups": [groups]}),
+        type="primary" if set(chosen()) == set(models) else "secondary",
+    )
 
 
 def _training_run() -> None:
