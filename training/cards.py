@@ -88,7 +88,7 @@ def table(results: dict[str, dict[str, Any]]) -> str:
 
     def add(label: str, cell: Callable[[dict[str, Any]], str], each: bool = True) -> None:
         cells = [[cell(result) for result in seeds] for _, seeds in kinds]
-        told = [" / ".join(found if each else found[:1]) for found in cells]
+        told = [" / ".join(found if each and any(found) else found[:1]) for found in cells]
         rows.append(f"| {label} | " + " | ".join(told) + " |")
 
     add("seeds", lambda r: str(r["seed"]))

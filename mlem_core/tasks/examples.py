@@ -34,7 +34,7 @@ DAMAGED = "the example is damaged or not there; install the program again to hav
 FOLDER = Path(__file__).resolve().parent / "example_data"
 
 # Some layers of each depth: a few MB instead of many.
-LAYERS = (0, 1, 3, 6, 9, 11, 18, 30)
+LAYERS = (0, 1, 3, 6, 11, 18, 30)
 
 
 class Kind(NamedTuple):
@@ -44,12 +44,16 @@ class Kind(NamedTuple):
     labels: tuple[str, ...]
 
 
+def _seeds(kind: str) -> tuple[str, ...]:
+    return (kind, f"{kind}@seed1", f"{kind}@seed2")
+
+
 # The models of the example, each in its kind. A seed that comes with the program is named here, and
 # nowhere else: of kinds with several, the example has groups.
 KINDS: Mapping[str, Kind] = {
-    "mini-bert": Kind(("mini-bert",), ("objective:masked", "family:transformer")),
-    "mini-gpt2": Kind(("mini-gpt2",), ("objective:causal", "family:transformer")),
-    "mini-mamba": Kind(("mini-mamba",), ("objective:causal", "family:state space")),
+    "mini-bert": Kind(_seeds("mini-bert"), ("objective:masked", "family:transformer")),
+    "mini-gpt2": Kind(_seeds("mini-gpt2"), ("objective:causal", "family:transformer")),
+    "mini-mamba": Kind(_seeds("mini-mamba"), ("objective:causal", "family:state space")),
     "minilm": Kind(("minilm",), ("objective:contrastive", "family:transformer")),
     "smollm2": Kind(("smollm2",), ("objective:causal", "family:transformer")),
 }

@@ -34,14 +34,14 @@ def test_the_former_addresses_lead_on_with_all_that_they_say(
 
 
 def test_a_pair_is_the_same_in_every_tab(app: App, page: Page) -> None:
-    page.goto(f"{app.url}/explore?analysis=example&a=minilm:3&b=smollm2:9&look=features")
-    expect(page.get_by_text("FI in smollm2 layer 9")).to_be_visible()
+    page.goto(f"{app.url}/explore?analysis=example&a=minilm:3&b=smollm2:11&look=features")
+    expect(page.get_by_text("FI in smollm2 layer 11")).to_be_visible()
     for tab in ("Profiles", "All layers", "Pairs of layers"):
         explore(page, tab)
         traces(page)
         settled(page)
         picture(page, f"explore-{tab.partition(' ')[0].lower()}")
-    expect(page.get_by_text("FI in smollm2 layer 9")).to_be_visible()
+    expect(page.get_by_text("FI in smollm2 layer 11")).to_be_visible()
 
 
 def test_a_surprise_is_a_click_away(app: App, page: Page) -> None:
@@ -148,7 +148,7 @@ def test_layers_are_compared_by_another_similarity_when_asked(
 def test_two_layers_are_told_to_be_alike_in_the_features_or_in_the_rest(
     app: App, page: Page
 ) -> None:
-    page.goto(f"{app.url}/explore?analysis=example&a=minilm:3&b=smollm2:9&look=why")
+    page.goto(f"{app.url}/explore?analysis=example&a=minilm:3&b=smollm2:11&look=why")
     expect(page.get_by_text("Alike in what?", exact=True)).to_be_visible()
     for name in ("Alike in the features (S_feat)", "Alike in the rest (S_rest)"):
         expect(page.get_by_test_id("stMetric").filter(has_text=name)).to_be_visible()
@@ -158,7 +158,7 @@ def test_two_layers_are_told_to_be_alike_in_the_features_or_in_the_rest(
 
 
 def test_what_the_two_similarities_mix_is_a_matrix_of_its_own(app: App, page: Page) -> None:
-    page.goto(f"{app.url}/explore?analysis=example&a=minilm:3&b=smollm2:9&partial=ratio")
+    page.goto(f"{app.url}/explore?analysis=example&a=minilm:3&b=smollm2:11&partial=ratio")
     traces(page, 1)
     settled(page)
     page.get_by_text("Alike in what? In the features, in the rest, by transfer").click()

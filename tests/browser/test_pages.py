@@ -31,7 +31,7 @@ VIEWS = ("profiles", "similarity", "compare", "why", "stimuli")
 @pytest.mark.parametrize("view", VIEWS)
 def test_every_view_opens_on_the_example(app: App, page: Page, view: str) -> None:
     page.goto(f"{app.url}/{view}")
-    expect(page.get_by_text("Example: probing, 5 models · 2,040 stimuli")).to_be_visible()
+    expect(page.get_by_text("Example: probing, 11 models · 2,040 stimuli")).to_be_visible()
     page.wait_for_url(re.compile("/explore"))
     traces(page)
     page.wait_for_url(re.compile("analysis=example"))

@@ -47,12 +47,12 @@ def is_figure_4(pdf: bytes) -> None:
     (page,) = reader.pages
     assert float(page.mediabox.width) / 72 * 25.4 == pytest.approx(183, abs=0.5)
     text = page.extract_text()
-    assert "mini-gpt2 layer 6" in text and "mini-mamba layer 11" in text
+    assert "mini-gpt2@seed1 layer 6" in text and "mini-mamba@seed1 layer 11" in text
     assert "weighted Kendall" in text and "part of speech" in text and "Noun" in text
     assert reader.metadata is not None
     assert (
         reader.metadata.title
-        == "mini-gpt2:6 and mini-mamba:11: importances and maps of the stimuli"
+        == "mini-gpt2@seed1:6 and mini-mamba@seed1:11: importances and maps of the stimuli"
     )
 
 
@@ -103,10 +103,12 @@ def test_a_report_is_chosen_worded_ordered_and_saved(app: App, page: Page) -> No
     settled(page)
     page.keyboard.press("Escape")
     expect(titles).to_have_count(2)
-    expect(titles.first).to_have_value("What makes mini-gpt2:6 and mini-mamba:11 alike")
+    expect(titles.first).to_have_value("What makes mini-gpt2@seed1:6 and mini-mamba@seed1:11 alike")
     button(page, "Down").first.click()
     settled(page)
-    expect(titles.nth(1)).to_have_value("What makes mini-gpt2:6 and mini-mamba:11 alike")
+    expect(titles.nth(1)).to_have_value(
+        "What makes mini-gpt2@seed1:6 and mini-mamba@seed1:11 alike"
+    )
     titles.nth(1).fill("Why both are alike")
     titles.nth(1).press("Enter")
     settled(page)

@@ -24,7 +24,10 @@ from driving import (
 from playwright.sync_api import Browser, Page, expect
 
 from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.base.typing import Layer
 from mlem_core.data import datasets
+from mlem_core.figures.matrix import grid
+from mlem_core.tasks.examples import example
 
 pytestmark = pytest.mark.browser
 
@@ -56,9 +59,21 @@ def place(page: Page, figure: int, x: float, y: float) -> tuple[float, float]:
     return box["x"] + x * box["width"], box["y"] + y * box["height"]
 
 
+def cell_of(row: Layer, column: Layer) -> tuple[float, float]:
+    """Where the cell of two layers of the example is in its matrix, in shares of its sides."""
+    made = example()
+    placed = grid(made.layers, "model", made.rsa)
+    low, high = placed.span
+    at = [made.layers.index(layer) for layer in (column, row)]
+    x, y = (placed.centres[at] - low) / (high - low)
+    return float(x), float(y)
+
+
 def test_first_visit(app: App, page: Page) -> None:
     page.goto(app.url)
-    finding = re.compile("mini-gpt2 layer 6 and mini-mamba layer 11 are alike .RSA 0.* of it")
+    finding = re.compile(
+        "mini-gpt2@seed1 layer 6 and mini-mamba@seed1 layer 11 are alike .RSA 0.* of it"
+    )
     expect(page.get_by_role("heading", name="MLEM Explorer")).to_be_visible()
     expect(page.get_by_text(finding)).to_be_visible()
     expect(page.get_by_text("holds in 5 of 5 checks").first).to_be_visible()
@@ -67,12 +82,12 @@ def test_first_visit(app: App, page: Page) -> None:
     ).to_be_visible()
     assert "terms" in {trace["name"] for trace in traces(page, 0)}  # the waterfall
     assert "heatmap" in {trace["type"] for trace in traces(page, 1)}
-    expect(page.get_by_text("Example: probing, 5 models").last).to_be_visible()
+    expect(page.get_by_text("Example: probing, 11 models").last).to_be_visible()
     settled(page)
     picture(page, "story-first-visit")
     # One click leads to why, of the same two layers.
     page.get_by_role("button", name="Explore these two").click()
-    page.wait_for_url(re.compile("/explore.*a=mini-gpt2%3A6.*b=mini-mamba%3A11"))
+    page.wait_for_url(re.compile("/explore.*a=mini-gpt2%40seed1%3A6.*b=mini-mamba%40seed1%3A11"))
     expect(page.get_by_text(finding)).to_be_visible()
     expect(page.get_by_text("The pairs of stimuli behind it")).to_be_visible()
     page.get_by_role("link", name="Home").click()
@@ -85,8 +100,7 @@ def test_a_cell_changes_the_finding_or_says_why_there_is_none(app: App, page: Pa
     page.goto(app.url)
     traces(page, 1)
     settled(page)
-    # mini-gpt2 layer 3 and mini-mamba layer 3: the 7th column, the 11th row of 26.
-    cell = place(page, 1, 6.5 / 26, 10.5 / 26)
+    cell = place(page, 1, *cell_of(("mini-mamba", 3), ("mini-gpt2", 3)))
     page.mouse.move(*cell)
     page.wait_for_timeout(500)
     page.mouse.click(*cell)
@@ -96,7 +110,7 @@ def test_a_cell_changes_the_finding_or_says_why_there_is_none(app: App, page: Pa
     page.wait_for_url(re.compile("analysis=example.*a=mini-mamba%3A3.*b=mini-gpt2%3A3"))
     settled(page)
     # mini-bert layer 1 and smollm2 layer 11 share the first word, and little else.
-    page.mouse.click(*place(page, 1, 1.5 / 26, 23.5 / 26))
+    page.mouse.click(*place(page, 1, *cell_of(("smollm2", 11), ("mini-bert", 1))))
     expect(
         page.get_by_text("No finding about smollm2 layer 11 and mini-bert layer 1.")
     ).to_be_visible()
@@ -260,16 +274,16 @@ def test_a_pair_is_followed_to_its_stimuli(app: App, page: Page) -> None:
     page.goto(f"{app.url}/similarity?analysis=example")
     traces(page, 1)
     settled(page)
-    cell = place(page, 0, 0.6, 0.1)
+    cell = place(page, 0, *cell_of(("minilm", 1), ("mini-bert", 3)))
     page.mouse.move(*cell)
     page.wait_for_timeout(500)
     page.mouse.click(*cell)
     # Beside the matrices, which stay where they are.
-    said = "No finding about mini-bert layer 3 and minilm layer 1"
+    said = "No finding about minilm layer 1 and mini-bert layer 3"
     expect(page.get_by_text(said)).to_be_visible()
-    page.wait_for_url(re.compile("a=mini-bert%3A3.*b=minilm%3A1"))
+    page.wait_for_url(re.compile("a=minilm%3A1.*b=mini-bert%3A3"))
     settled(page)
-    assert place(page, 0, 0.6, 0.1) == cell
+    assert place(page, 0, *cell_of(("minilm", 1), ("mini-bert", 3))) == cell
     picture(page, "story-pair")
     page.get_by_role("radio", name="Stimuli").last.click()
     expect(page.locator(".js-plotly-plot")).to_have_count(3)

@@ -43,7 +43,7 @@ def test_a_derived_name_says_what_was_chosen(store: Store) -> None:
     )
     example = analyses.find(examples.ID, store)
     assert example is not None
-    assert derived(example) == "Example: probing, 5 models"
+    assert derived(example) == "Example: probing, 11 models"
 
 
 def test_how_stimuli_were_read_is_said_where_nothing_else_differs(store: Store) -> None:

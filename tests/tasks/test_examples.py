@@ -23,6 +23,7 @@ from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, examples
 
 LAYER = ("minilm", 3)
+ALONE = replace(examples.SPEC, models=LAYER[:1], groups=(), labels=())
 
 
 @pytest.fixture(scope="module")
@@ -34,9 +35,9 @@ def test_it_is_what_its_constants_say(example, tmp_path):
     assert example.spec == examples.SPEC
     assert {model for model, _ in example.layers} == set(examples.SPEC.models)
     assert set(example.maps) == set(example.layers)
-    assert examples.size() < 10e6
+    assert examples.size() < 20e6
     # The last layers of two architectures that have learned from the same text.
-    assert example.most_alike() == (("mini-gpt2", 6), ("mini-mamba", 11))
+    assert example.most_alike() == (("mini-gpt2@seed1", 6), ("mini-mamba@seed1", 11))
     assert example.most_alike([("minilm", 0), ("minilm", 1), ("minilm", 3)])[0][0] == "minilm"
     job = analyses.find(examples.ID, Store(tmp_path))
     contents = job.contents()
@@ -87,7 +88,7 @@ def test_its_intervals_and_audit_are_there_on_a_machine_that_ran_nothing(example
 
 def test_a_layer_computed_again_gives_the_same_tables(example, tmp_path):
     store = Store(tmp_path)
-    again = run(replace(examples.SPEC, models=LAYER[:1], layers=LAYER[1:]), store)
+    again = run(replace(ALONE, layers=LAYER[1:]), store)
     assert again.stimuli.digest == example.stimuli.digest
     np.testing.assert_array_equal(again.folds, example.folds)
     kept = example.tables.of_layers([example.layers.index(LAYER)])
@@ -139,7 +140,7 @@ def test_it_is_a_job_of_every_store(tmp_path):
 
 
 def test_making_it_replaces_what_was_there(tmp_path):
-    spec = replace(examples.SPEC, models=("minilm",), layers=(0, 1), folds=3)
+    spec = replace(ALONE, layers=(0, 1), folds=3)
     path = tmp_path / "words.csv"
     table = spec.load_stimuli().table.iloc[:120]
     table.to_csv(path, index=False)
