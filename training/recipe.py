@@ -232,12 +232,14 @@ def ship(folder: Path, root: Path, names: Sequence[str] = NAMES) -> None:
     """Put models and cards into the package, and curves and results beside the recipe."""
     curves = root / "training" / "curves"
     curves.mkdir(exist_ok=True)
+    measured = json.loads((folder / "results.json").read_text())
     for name in names:
         to = root / "mlem_core" / "models" / "trio" / name
         shutil.rmtree(to, ignore_errors=True)
         shutil.copytree(folder / "models" / name, to)
-        for place in sorted(folder.glob(f"{name}-s[0-9]*")):
-            shutil.copy(place / "curve.csv", curves / f"{place.name}.csv")
+        for seed in (found["seed"] for m, found in measured.items() if kind_of(m) == name):
+            run = f"{name}-s{seed}"
+            shutil.copy(folder / run / "curve.csv", curves / f"{run}.csv")
     for file in ("results.json", "results.md", "harder.csv"):
         shutil.copy(folder / file, root / "training" / file)
 

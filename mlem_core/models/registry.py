@@ -118,6 +118,8 @@ MODELS: dict[str, BuiltInModel] = {
         _small("mini-bert", "BERT encoder, 6 layers", causal=False),
         _small("mini-gpt2", "GPT-2 decoder, 6 layers", causal=True),
         _small("mini-mamba", "Mamba state-space model, 11 layers", causal=True),
+        _small("mini-bert-causal", "BERT as a decoder, 6 layers", causal=True, trio=False),
+        _small("mini-mamba-masked", "bidirectional Mamba, 6 layers", causal=False, trio=False),
         # Paper 1's trio.
         BuiltInModel("bert-base-uncased", "BERT base, encoder, 12 layers", megabytes=440),
         BuiltInModel("gpt2", "GPT-2 small, decoder, 12 layers", megabytes=548),
