@@ -100,13 +100,27 @@ def _presets() -> None:
             st.button(
                 label,
                 help=help,
-                on_click=partial(choose, list(names)),
+                on_click=partial(_choose_instead, list(names)),
                 type="primary" if set(chosen()) == set(names) else "secondary",
             )
         _of_seeds()
         with st.popover("A training run", icon=":material/timeline:", help="Checkpoints of one "
                         "model, each a model of the analysis."):  # fmt: skip
             _training_run()
+
+
+def _groups_of_seeds() -> str:
+    """The kinds with several seeds as groups, as one would write them."""
+    from mlem_core.models.registry import of_several_seeds
+
+    return "; ".join(f"{kind}={','.join(own)}" for kind, own in of_several_seeds().items())
+
+
+def _choose_instead(names: list[str]) -> None:
+    """Choose these models; groups that the button for seeds made go with its models."""
+    if choices.get_one("groups") == _groups_of_seeds():
+        choices.choose_now("groups", None)
+    choose(names)
 
 
 def _of_seeds() -> None:
@@ -117,13 +131,14 @@ def _of_seeds() -> None:
     models = [name for members in kinds.values() for name in members]
     if not models:
         return
-    groups = "; ".join(f"{kind}={','.join(members)}" for kind, members in kinds.items())
     st.button(
         "Seeds of each kind",
         help=f"{len(models)} small models that come with the program, {len(kinds)} kinds in "
         "several seeds; each kind is a group, so that what is said of it has an interval over its "
         "seeds.",
-        on_click=partial(choices.choose_all_now, {"models": models, "groups": [groups]}),
+        on_click=partial(
+            choices.choose_all_now, {"models": models, "groups": [_groups_of_seeds()]}
+        ),
         type="primary" if set(chosen()) == set(models) else "secondary",
     )
 

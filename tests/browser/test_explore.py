@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import quote
 
 import pytest
 from driving import App, explore, picture, settled, traces
@@ -56,7 +57,7 @@ def test_a_surprise_is_a_click_away(app: App, page: Page) -> None:
     said = re.search(r"(\S+) layer (\d+) and (\S+) layer (\d+): RSA (0\.\d\d)", first.inner_text())
     assert said is not None
     first.click()
-    a, b = f"{said[1]}%3A{said[2]}", f"{said[3]}%3A{said[4]}"
+    a, b = (quote(f"{said[k]}:{said[k + 1]}", safe="") for k in (1, 3))
     page.wait_for_url(re.compile(f"a={a}.*b={b}"))
     headline = f"{said[1]} layer {said[2]} and {said[3]} layer {said[4]}"
     expect(page.get_by_role("heading", name=headline)).to_be_visible()

@@ -322,8 +322,12 @@ def test_models_are_checked_when_they_are_added(app: App, page: Page) -> None:
     expect(page.get_by_text(re.compile("unknown model 'mini-brt'.*did you mean"))).to_be_visible()
     expect(page.get_by_role("button", name="Run", exact=True)).to_be_disabled()
     picture(page, "new-unknown-model")
+    page.get_by_role("button", name="Seeds of each kind").click()
+    expect(page.get_by_text("mini-gpt2@seed2", exact=True)).to_be_visible()
+    page.wait_for_url(re.compile("groups=mini-bert%3Dmini-bert%2Cmini-bert%40seed1"))
     page.get_by_role("button", name="The paper's three").click()
     expect(page.get_by_text(re.compile("GPT-2 small.*548 MB"))).to_be_visible()
+    assert "groups=" not in page.url
 
 
 def choose(page: Page, label: str, option: str) -> None:
