@@ -24,7 +24,7 @@ _PAGES = {
     "docs/audit.md": "Audit and analysis variants",
     "docs/capsule.md": "Capsules",
     "docs/validation/README.md": "Validation",
-    "docs/trio.md": "The controlled trio",
+    "docs/trio.md": "What the small models show",
     "docs/cluster.md": "On a cluster",
     "docs/security.md": "Many users, and what is safe",
     "README.md": "Command line and Python",
