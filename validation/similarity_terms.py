@@ -11,7 +11,7 @@ import pandas as pd
 
 from mlem_core.base.typing import FloatArray
 from mlem_core.data.folds import group_folds
-from mlem_core.inference.aligned import aligned_interval
+from mlem_core.inference.aligned import Together, aligned_interval
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.similarity_terms import terms_interval
 from mlem_core.measures.decomposition import UNEXPLAINED
@@ -79,12 +79,10 @@ def part_without_terms(name: str, first: int, n: int) -> list[Row]:
     """The same of a similarity that has no terms."""
     found: list[Row] = []
     for seed in range(first, first + n):
-        one, other = map(components, simulated(STIMULI, seed)[1])
+        layers = [components(layer) for layer in simulated(STIMULI, seed)[1]]
         groups = np.arange(STIMULI)
-        folds = group_folds(groups, 5, seed)
-        value, (lower, upper) = aligned_interval(
-            SIMILARITIES[name], one, other, folds, groups, seed=seed
-        )
+        together = Together(group_folds(groups, 5, seed), groups)
+        value, (lower, upper) = aligned_interval(SIMILARITIES[name], layers, together, seed)
         bounds = {"value": value[0], "lower": lower[0], "upper": upper[0]}
         found.append({"similarity": name, "seed": seed, "quantity": "similarity", **bounds})
     return found

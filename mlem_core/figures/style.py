@@ -61,6 +61,7 @@ BARS = 12
 LEGEND = 26  # letters of a name in a legend
 TITLE = 22  # letters of a name over a panel
 SIGNIFICANT = 0.05
+_PAGE = 1080  # px that rows of panels take at most, so that many fit a printed page
 # Between a matrix and the names at its sides.
 CLEAR: dict[str, Any] = {"ticks": "outside", "ticklen": 4, "tickcolor": "rgba(0,0,0,0)"}
 AUDIT = "audit"  # begins the names of what marks layers and pairs of layers
@@ -139,7 +140,7 @@ def panel_layout(
     Plotly checks each change of a figure anew; a redraw that has to be quick makes it at once.
     """
     rows, columns = _grid(len(titles), across)
-    layout = copy.deepcopy(_quiet_layout(rows, columns, height))
+    layout = copy.deepcopy(_quiet_layout(rows, columns, min(height, _PAGE // rows)))
     layout["annotations"] = [title_of(title, panel_ref(i)) for i, title in enumerate(titles)]
     return layout, [(i // columns + 1, i % columns + 1) for i in range(len(titles))]
 

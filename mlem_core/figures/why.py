@@ -13,7 +13,13 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from mlem_core.base.typing import parse_layer
-from mlem_core.figures.naming import feature_labels, feature_name, layer_title, model_labels
+from mlem_core.figures.naming import (
+    feature_labels,
+    feature_name,
+    layer_title,
+    model_initials,
+    model_labels,
+)
 from mlem_core.figures.style import (
     CLEAR,
     DIVERGING,
@@ -210,6 +216,9 @@ def term_matrices(terms: dict[str, pd.DataFrame], across: int = 3) -> go.Figure:
     blocks = model_blocks(layers)
     off = ~np.eye(len(layers), dtype=bool)
     names = {layer: layer_title(layer) for layer in layers}
+    # Many names do not fit a narrow panel: initials, as beside the matrix of all layers.
+    crowded, models = across < 3 and len(blocks) > _CROWDED, [model for *_, model in blocks]
+    called = list(model_initials(models).values()) if crowded else model_labels(models, 14)
     scales = {"coloraxis": 0.0, "coloraxis2": 0.0}
     for (term, square), (row, column) in zip(terms.items(), places, strict=True):
         scale = "coloraxis2" if term == UNEXPLAINED else "coloraxis"
@@ -243,15 +252,16 @@ def term_matrices(terms: dict[str, pd.DataFrame], across: int = 3) -> go.Figure:
         ends = [-0.5, len(layers) - 0.5]
         shared = {
             "tickvals": [(start + stop - 1) / 2 for start, stop, _ in blocks],
-            "ticktext": model_labels([model for *_, model in blocks], 14),
+            "ticktext": called,
             "showgrid": False,
             "zeroline": False,
             "constrain": "domain",
             **CLEAR,
+            **({"tickfont": {"size": _SMALL}} if crowded else {}),
         }
         # Names stand below the last row; between the others they would lie on titles.
         lowest = row == places[-1][0]
-        angle = 0 if len(blocks) < 3 else -40
+        angle = 0 if len(blocks) < 3 else -90 if crowded else -40
         figure.update_xaxes(range=ends, tickangle=angle, showticklabels=lowest, **shared, **at)
         axis = figure.get_subplot(row, column).xaxis.plotly_name.replace("axis", "")
         figure.update_yaxes(
@@ -273,6 +283,7 @@ def term_matrices(terms: dict[str, pd.DataFrame], across: int = 3) -> go.Figure:
     return figure
 
 
+_CROWDED, _SMALL = 8, 8  # models, and px of their initials
 _SCALES = {"coloraxis": "features", "coloraxis2": UNEXPLAINED}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -83,13 +84,23 @@ class Alignment:
         return " ".join(filter(None, (self.headline, self.how_sure, self.similarity.no_terms)))
 
 
+class Together(NamedTuple):
+    """Which stimuli stay together.
+
+    folds : (n_stimuli,) the fold that leaves a stimulus out
+    groups : (n_stimuli,) its sentence
+    items : (n_stimuli,) its word; None where none recurs
+    """
+
+    folds: IntArray
+    groups: IntArray
+    items: IntArray | None = None
+
+
 def aligned_interval(
     similarity: Similarity,
-    one: FloatArray,
-    other: FloatArray,
-    folds: IntArray,
-    groups: IntArray,
-    items: IntArray | None = None,
+    layers: Sequence[FloatArray],
+    together: Together,
     seed: int = 0,
     progress: Counted | None = None,
 ) -> TermsInterval:
@@ -100,9 +111,7 @@ def aligned_interval(
 
     Parameters
     ----------
-    one, other : (n_stimuli, n_components) of two layers, see `mlem_core.pairs.alignments`
-    folds : (n_stimuli,) the fold that leaves a stimulus out
-    groups, items : (n_stimuli,) its sentence; its word, or None where none recurs
+    layers : (n_stimuli, n_components) of both, see `mlem_core.pairs.alignments`
     progress : called with the number of blocks left out and their total
 
     Raises
@@ -110,7 +119,7 @@ def aligned_interval(
     InputError
         Too few sentences.
     """
-    aligned = similarity.aligned
+    aligned, (one, other), (folds, groups, items) = similarity.aligned, layers, together
     assert aligned is not None
     if (n := len(np.unique(groups))) < FEWEST_SENTENCES:
         raise InputError(
@@ -169,10 +178,9 @@ def with_interval(
     InputError
         As `aligned_interval`; representations that are no longer in the store.
     """
-    one, other = (components(rows_of(analysis, layer, store)()) for layer in found.layers)
+    layers = [components(rows_of(analysis, layer, store)()) for layer in found.layers]
     stimuli = analysis.stimuli
-    interval = aligned_interval(
-        found.similarity, one, other, analysis.folds, stimuli.groups, stimuli.items, seed, progress
-    ).interval
+    together = Together(analysis.folds, stimuli.groups, stimuli.items)
+    interval = aligned_interval(found.similarity, layers, together, seed, progress).interval
     whole = found.whole.assign(lower=interval.lower, upper=interval.upper)
     return replace(found, whole=whole, notes=caveats.of_size(Units.of(stimuli)))

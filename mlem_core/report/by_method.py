@@ -21,9 +21,8 @@ def scores(shown: Shown) -> Drawn | None:
     if not others and not set(found) & set(methods.slow(shown.analysis, shown.selection)):
         return None
     table = methods.scores(found, others)
-    across = 2 if shown.drawing.narrow else 3
     return Drawn(
-        figures.method_scores(table, shown.results.scores, methods.NAMES, across),
+        figures.method_scores(table, shown.results.scores, methods.NAMES, shown.across),
         "Prediction accuracy by method",
         captions_of_methods.method_scores(shown.computed_on),
         table,
@@ -82,14 +81,14 @@ def noise_agreement(shown: Shown) -> Drawn | None:
 
 def units(shown: Shown) -> Drawn | None:
     """Figure S12 of Jalouzot et al. (2024); None where the units have not been fitted."""
-    store, across = shown.drawing.store, 2 if shown.drawing.narrow else 3
+    store = shown.drawing.store
     table = None
     if store is not None:
         table = baselines.find(shown.analysis, "univariate", store, shown.selection.layers)
     if table is None:
         return None
     return Drawn(
-        figures.unit_scores(table, shown.results.scores, across),
+        figures.unit_scores(table, shown.results.scores, shown.across),
         "Metric models of single units, and of the whole layer",
         captions_of_methods.unit_scores(shown.computed_on),
         table,
@@ -124,10 +123,9 @@ def baseline(shown: Shown, name: str) -> Drawn | None:
             drawn = drawn.assign(importance=drawn["accuracy"] - drawn["majority"])
         scores = drawn.drop_duplicates(["model", "layer", "fold"])
     value, title = _BASELINES[name]
-    across = 2 if shown.drawing.narrow else 3
     on = captions.computed_on(shown.results.n_stimuli, 0, shown.results.n_folds, held_out(analysis))
     return Drawn(
-        figures.profiles(drawn, scores, names, across=across, value=value),
+        figures.profiles(drawn, scores, names, across=shown.across, value=value),
         title,
         captions.baseline(name, on),
         table,

@@ -118,6 +118,12 @@ class Shown:
         return figures.with_interactions(self.results.importance, self.all_features)
 
     @property
+    def across(self) -> int:
+        """How many panels, one a model, stand beside each other."""
+        models = {model for model, _ in self.selection.layers}
+        return 2 if self.drawing.narrow and len(models) <= 6 else 3
+
+    @property
     def several(self) -> bool:
         """Whether there are two layers to compare."""
         return len(self.selection.layers) > 1

@@ -13,7 +13,7 @@ from mlem_core.analysis import similarities
 from mlem_core.analysis.run import run
 from mlem_core.base.errors import InputError
 from mlem_core.cli.commands import main
-from mlem_core.inference.aligned import aligned_interval, alignment, with_interval
+from mlem_core.inference.aligned import Together, aligned_interval, alignment, with_interval
 from mlem_core.pairs.alignments import components
 from mlem_core.pairs.similarities import SIMILARITIES
 from mlem_core.storage.store import Store
@@ -41,7 +41,7 @@ def by_hand(name: str, layers: list[np.ndarray], folds, units) -> tuple[float, f
 @pytest.mark.parametrize("name", BOTH)
 def test_the_interval_is_the_jackknife_s_by_hand(name):
     layers, sentences, folds = two(0), np.arange(N) // 2, (np.arange(N) // 2) % 4
-    value, (lower, upper) = aligned_interval(SIMILARITIES[name], *layers, folds, sentences)
+    value, (lower, upper) = aligned_interval(SIMILARITIES[name], layers, Together(folds, sentences))
     variance, n = by_hand(name, layers, folds, sentences)
     assert value[0] == SIMILARITIES[name].aligned(*layers, folds)
     reach = t.ppf(0.975, n - 1) * np.sqrt(variance)
@@ -52,7 +52,9 @@ def test_the_interval_is_the_jackknife_s_by_hand(name):
 def test_where_words_recur_they_are_left_out_too(name):
     layers, sentences, folds = two(1), np.arange(N) // 2, (np.arange(N) // 2) % 4
     words = np.random.default_rng(0).permutation(np.arange(N) % 12)
-    value, (lower, _) = aligned_interval(SIMILARITIES[name], *layers, folds, sentences, words)
+    value, (lower, _) = aligned_interval(
+        SIMILARITIES[name], layers, Together(folds, sentences, words)
+    )
     both = np.unique(np.stack((sentences, words)), axis=1, return_inverse=True)[1].ravel()
     (s, n_s), (w, n_w), (b, _) = (
         by_hand(name, layers, folds, units) for units in (sentences, words, both)
@@ -67,7 +69,8 @@ def test_what_is_shared_is_above_0_and_what_is_not_hardly_ever(name):
     for shared, seed in ((shared, seed) for shared in above for seed in range(30)):
         folds = np.random.default_rng(seed).permutation(np.arange(N) % 4)
         layers = two(100 + seed, shared)
-        bounds = aligned_interval(SIMILARITIES[name], *layers, folds, np.arange(N)).interval
+        together = Together(folds, np.arange(N))
+        bounds = aligned_interval(SIMILARITIES[name], layers, together).interval
         above[shared] += int(bounds.lower[0] > 0)
     assert above[2.0] >= 28 and above[0.0] <= 3, above
 
@@ -75,7 +78,7 @@ def test_what_is_shared_is_above_0_and_what_is_not_hardly_ever(name):
 def test_few_sentences_are_refused():
     folds = np.arange(N) % 4
     with pytest.raises(InputError, match="found 9 sentences; intervals over them need at least 10"):
-        aligned_interval(SIMILARITIES["cca"], *two(0), folds, np.arange(N) % 9)
+        aligned_interval(SIMILARITIES["cca"], two(0), Together(folds, np.arange(N) % 9))
 
 
 @pytest.fixture(scope="module")

@@ -95,7 +95,7 @@ def test_a_slip_of_the_pen_gets_the_nearest_name(monkeypatch):
         open_model("minilmm")
     assert not isinstance(error.value, ModelUnavailable)
     assert "smollm2" in sentence(error)
-    with pytest.raises(ModelUnavailable, match=r"did you mean bert-base-uncased\?"):
+    with pytest.raises(ModelUnavailable, match=r"did you mean bert-base-uncased( or .*)?\?"):
         open_model("bert-base-uncasd")
 
 
@@ -148,7 +148,7 @@ def test_no_network_is_told_at_once(fresh_hub, monkeypatch):
     for name in registry.on_hub():
         with pytest.raises(ModelUnavailable, match="hub cannot be reached") as error:
             open_model(name)
-        assert "mini-gpt2 and mini-mamba need no network" in sentence(error)
+        assert f"{registry.packaged()[-1]} need no network" in sentence(error)
     assert time.monotonic() - begun < 5
 
 
@@ -271,7 +271,7 @@ def test_what_a_hub_model_takes_is_known_before_it_is_fetched(served, bert):
 
 
 def test_a_name_that_the_hub_does_not_have_gets_the_nearest(served):
-    with pytest.raises(InputError, match=r"did you mean bert-base-uncased\?") as error:
+    with pytest.raises(InputError, match=r"did you mean bert-base-uncased( or .*)?\?") as error:
         registry.identity("bert-base-uncasd")
     assert not isinstance(error.value, ModelUnavailable)
 
