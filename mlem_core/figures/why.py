@@ -216,9 +216,9 @@ def term_matrices(terms: dict[str, pd.DataFrame], across: int = 3) -> go.Figure:
     blocks = model_blocks(layers)
     off = ~np.eye(len(layers), dtype=bool)
     names = {layer: layer_title(layer) for layer in layers}
-    # Many names do not fit a narrow panel: initials, as beside the matrix of all layers.
-    crowded, models = across < 3 and len(blocks) > _CROWDED, [model for *_, model in blocks]
-    called = list(model_initials(models).values()) if crowded else model_labels(models, 14)
+    # Many names do not fit a narrow panel.
+    crowded = across < 3 and len(blocks) > _CROWDED
+    shared = _along(blocks, crowded)
     scales = {"coloraxis": 0.0, "coloraxis2": 0.0}
     for (term, square), (row, column) in zip(terms.items(), places, strict=True):
         scale = "coloraxis2" if term == UNEXPLAINED else "coloraxis"
@@ -250,15 +250,6 @@ def term_matrices(terms: dict[str, pd.DataFrame], across: int = 3) -> go.Figure:
             figure.add_vline(x=start - 0.5, line=line, **at)
             figure.add_hline(y=start - 0.5, line=line, **at)
         ends = [-0.5, len(layers) - 0.5]
-        shared = {
-            "tickvals": [(start + stop - 1) / 2 for start, stop, _ in blocks],
-            "ticktext": called,
-            "showgrid": False,
-            "zeroline": False,
-            "constrain": "domain",
-            **CLEAR,
-            **({"tickfont": {"size": _SMALL}} if crowded else {}),
-        }
         # Names stand below the last row; between the others they would lie on titles.
         lowest = row == places[-1][0]
         angle = 0 if len(blocks) < 3 else -90 if crowded else -40
@@ -281,6 +272,20 @@ def term_matrices(terms: dict[str, pd.DataFrame], across: int = 3) -> go.Figure:
     if across < 3:
         figure.update_layout(margin_b=146, height=figure.layout.height + 98)
     return figure
+
+
+def _along(blocks: Sequence[tuple[int, int, str]], crowded: bool) -> dict[str, Any]:
+    """What both axes of a matrix of layers share: each model by name, or by its initials."""
+    models = [model for *_, model in blocks]
+    return {
+        "tickvals": [(start + stop - 1) / 2 for start, stop, _ in blocks],
+        "ticktext": list(model_initials(models).values()) if crowded else model_labels(models, 14),
+        "showgrid": False,
+        "zeroline": False,
+        "constrain": "domain",
+        **CLEAR,
+        **({"tickfont": {"size": _SMALL}} if crowded else {}),
+    }
 
 
 _CROWDED, _SMALL = 8, 8  # models, and px of their initials
