@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.selection import check_layers
@@ -15,18 +16,15 @@ from mlem_core.analysis.similarities import Compared, rows_of
 from mlem_core.base.brief import as_html
 from mlem_core.base.errors import InputError
 from mlem_core.base.labels import Names
-from mlem_core.base.parallel import cores, side_by_side
 from mlem_core.base.text import number
 from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer
 from mlem_core.inference import caveats
 from mlem_core.inference.jackknife import REFITS, jackknife_interval
-from mlem_core.inference.similarity_terms import TermsInterval
+from mlem_core.inference.similarity_terms import TermsInterval, check_sentences, in_turn
 from mlem_core.pairs.alignments import components
 from mlem_core.pairs.similarities import Similarity
 from mlem_core.pairs.units import Units, blocks_left_out
 from mlem_core.storage.store import Store
-
-FEWEST_SENTENCES = 10
 
 
 @dataclass(frozen=True)
@@ -60,15 +58,24 @@ class Alignment:
         return as_html(repr(self), (), self.whole)
 
     @property
-    def headline(self) -> str:
-        """What was found, in a sentence."""
+    def finding(self) -> str:
+        """How alike the two layers are, without a full stop."""
         a, b = map(self.names.layer_title, self.layers)
         value = number(float(self.whole["value"].iloc[0]))
+        return f"The {self.similarity.called} of {a} and {b} is {value}"
+
+    @property
+    def meaning(self) -> str:
+        """What the number says, two sentences of which the first goes on after a colon."""
         return (
-            f"The {self.similarity.called} of {a} and {b} is {value}: one is turned onto the other "
-            f"by some stimuli, and the two are compared on others ({self.held_out}). Layers that "
-            "have nothing to do with each other have 0 on average."
+            "one is turned onto the other by some stimuli, and the two are compared on others "
+            f"({self.held_out}). Layers that have nothing to do with each other have 0 on average."
         )
+
+    @property
+    def headline(self) -> str:
+        """What was found and what it says."""
+        return f"{self.finding}: {self.meaning}"
 
     @property
     def how_sure(self) -> str:
@@ -121,24 +128,14 @@ def aligned_interval(
     """
     aligned, (one, other), (folds, groups, items) = similarity.aligned, layers, together
     assert aligned is not None
-    if (n := len(np.unique(groups))) < FEWEST_SENTENCES:
-        raise InputError(
-            f"found {n} sentences; intervals over them need at least {FEWEST_SENTENCES}."
-        )
+    check_sentences(len(np.unique(groups)))
     blocks = blocks_left_out(groups, items, REFITS, np.random.default_rng(seed))
-    kept = blocks.weights > 0
 
-    def without(part: np.ndarray) -> float:
-        return aligned(one, other, np.where(part, folds, -1))
+    def values(kept: NDArray[np.bool_]) -> FloatArray:
+        return np.array([aligned(one, other, np.where(kept, folds, -1))])
 
-    rows: list[float] = []
-    for start in range(0, len(kept), cores()):
-        rows += side_by_side(without, kept[start : start + cores()])
-        if progress is not None:
-            progress(len(rows), len(kept))
-    value = np.array([aligned(one, other, folds)])
-    left_out = np.array(rows)[:, None]
-    return TermsInterval(value, jackknife_interval(value, left_out, -1.0, 1.0, sizes=blocks.sizes))
+    value, without = values(np.ones(len(folds), dtype=bool)), in_turn(values, blocks, progress)
+    return TermsInterval(value, jackknife_interval(value, without, -1.0, 1.0, sizes=blocks.sizes))
 
 
 def alignment(analysis: Analysis, layers: Sequence[Layer], compared: Compared) -> Alignment:

@@ -8,7 +8,7 @@ statistic (a stimulus would be its own nearest neighbour), so there is no bootst
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -26,7 +26,10 @@ from mlem_core.inference.permutation import chance_terms, permuted_terms
 from mlem_core.measures.decomposition import ceilings_of, divide, with_sums
 from mlem_core.pairs.crossfit import CrossFit
 from mlem_core.pairs.similarities import Similarity, SimilaritySums, of_some
+from mlem_core.pairs.units import Blocks
 from mlem_core.storage.store import Store
+
+FEWEST_SENTENCES = 10
 
 
 class SimilarityIntervals(NamedTuple):
@@ -91,8 +94,7 @@ def terms_interval(
     InputError
         Too few sentences, or too few stimuli without a block.
     """
-    if pairs.n_groups < 10:
-        raise InputError(f"found {pairs.n_groups} sentences; intervals over them need at least 10.")
+    check_sentences(pairs.n_groups)
     n_cells = len(pairs.tables.counts)
     blocks = pairs.blocks(REFITS, np.random.default_rng(seed))
     found = _of_all(pairs, similarity, squared)
@@ -109,14 +111,30 @@ def terms_interval(
     def left_out(weights: NDArray[np.bool_]) -> FloatArray:
         return values(*of_some(similarity, squared, pairs.cells, n_cells, weights))
 
+    without = in_turn(left_out, blocks, progress)
+    value = values(pairs.tables.counts, found)
+    return TermsInterval(value, jackknife_interval(value, without, sizes=blocks.sizes))
+
+
+def check_sentences(n: int) -> None:
+    """Raise InputError where there are too few sentences for intervals over them."""
+    if n < FEWEST_SENTENCES:
+        raise InputError(
+            f"found {n} sentences; intervals over them need at least {FEWEST_SENTENCES}."
+        )
+
+
+def in_turn(
+    values: Callable[[NDArray[np.bool_]], FloatArray], blocks: Blocks, progress: Counted | None
+) -> FloatArray:
+    """Some values (n_blocks, ...) without each block, from which stimuli are left (n_stimuli,)."""
     kept = blocks.weights > 0
     rows: list[FloatArray] = []
     for start in range(0, len(kept), cores()):
-        rows += side_by_side(left_out, kept[start : start + cores()])
+        rows += side_by_side(values, kept[start : start + cores()])
         if progress is not None:
             progress(len(rows), len(kept))
-    value = values(pairs.tables.counts, found)
-    return TermsInterval(value, jackknife_interval(value, np.stack(rows), sizes=blocks.sizes))
+    return np.stack(rows)
 
 
 def _of_all(

@@ -127,11 +127,10 @@ def _aligned(view: View, other: Compared, a: str, b: str) -> None:
     if made is not None:
         found = replace(found, whole=made["whole"], notes=tuple(made["notes"]["note"]))
     with st.container(border=True):
-        st.markdown(f"##### {plain(found.headline.partition(':')[0])}.")
+        st.markdown(f"##### {plain(found.finding)}.")
         for text in (found.how_sure, *found.notes):
             st.markdown(plain(text))
-        explanation = found.headline.partition(": ")[2]
-        st.caption(plain(f"{explanation[0].upper()}{explanation[1:]}"))
+        st.caption(plain(f"{found.meaning[0].upper()}{found.meaning[1:]}"))
     if made is None:
         background.offer(
             task,
