@@ -14,15 +14,16 @@ from typing import Any
 import torch
 
 from training.compiled import address, library
+from training.products import matmul
 
 
 class _Mean(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, states: Any, weight: Any, bias: Any, targets: Any) -> torch.Tensor:
         narrow, words = states.to(torch.bfloat16), weight.to(torch.bfloat16)
-        gradient = narrow @ words.T
+        gradient = matmul(narrow, words.T)
         nats, g_bias = in_place(gradient, targets.contiguous(), bias)
-        ctx.save_for_backward(gradient @ words, gradient.T @ narrow, g_bias)
+        ctx.save_for_backward(matmul(gradient, words), matmul(gradient.T, narrow), g_bias)
         ctx.share, ctx.dtype = 1 / len(nats), states.dtype
         return nats.mean()
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from training.products import baddbmm, matmul
+
 
 class Muon(torch.optim.Muon):
     """The steps of `torch.optim.Muon` with Nesterov momentum and rates that match AdamW's."""
@@ -56,7 +58,7 @@ def orthogonal(
     x = x.mT.contiguous() if tall else x
     x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=eps)
     for _ in range(steps):
-        gram = x @ x.mT
-        update = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
-        x = torch.baddbmm(x, update, x, beta=a)
+        gram = matmul(x, x.mT)
+        update = baddbmm(gram, gram, gram, beta=b, alpha=c)
+        x = baddbmm(x, update, x, beta=a)
     return x.mT if tall else x

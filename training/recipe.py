@@ -32,10 +32,11 @@ from training.networks import (
 from training.pairs import Pair, pairs
 from training.text import PARTS, SOURCES, TWICE, Text, load
 from training.train import Plan, pack, train
-from training.vocabulary import fit, wrap
+from training.vocabulary import as_before, fit, wrap
 
 DEV_ROWS = 96  # of the development text, for the curves
 PAIRS = Path(__file__).with_name("pairs.csv")
+SHIPPED = Path(__file__).resolve().parents[1] / "mlem_core" / "models" / "trio"
 STEPS_OF = NAMES[:3]  # the kinds whose training can be looked at: the trio
 
 
@@ -257,7 +258,8 @@ def _tokenizer(path: Path, text: Text, size: int) -> Any:
     from tokenizers import Tokenizer
 
     if not path.is_file():
-        fit(text.documents("train"), size, grammar_words()).save(str(path))
+        made = fit(text.documents("train"), size, grammar_words())
+        as_before(made, SHIPPED / NAMES[0] / "tokenizer.json").save(str(path))
     return Tokenizer.from_file(str(path))
 
 

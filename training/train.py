@@ -33,9 +33,10 @@ from training.networks import (
     mask,
     masked_losses,
 )
+from training.products import inductor, native
 from training.vocabulary import END, START
 
-BACKEND = "inductor"  # what compiles a network as a whole
+BACKEND: Any = inductor  # what compiles a network as a whole
 CURVE = ("step", "tokens", "train_bits_per_token", "dev_bits_per_token", "learning_rate")
 
 
@@ -153,6 +154,36 @@ def optimizers(model: Any, plan: Plan) -> list[torch.optim.Optimizer]:
     ]
 
 
+def prepared(name: str, shape: Shape, plan: Plan) -> tuple[Any, list[torch.optim.Optimizer]]:
+    """A model with random weights, compiled where the plan says so, and what changes them."""
+    model = for_training(name, build(name, shape, plan.seed)).train()
+    if plan.whole and library("scan") is not None:
+        whole = torch.compile(model.base_model, dynamic=False, fullgraph=True, backend=BACKEND)
+        object.__setattr__(model, "_whole", whole)
+    return model, optimizers(model, plan)
+
+
+def learn(
+    name: str,
+    model: Any,
+    optimizing: list[torch.optim.Optimizer],
+    ids: torch.Tensor,
+    plan: Plan,
+    step: int,
+) -> float:
+    """One step on a batch (n_rows, n_tokens); its mean loss, in nats per predicted token."""
+    for optimizer in optimizing:
+        for group in optimizer.param_groups:
+            group["lr"] = rate(plan, step)
+    loss = mean_loss(name, model, ids, plan, step)
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    for optimizer in optimizing:
+        optimizer.step()
+        optimizer.zero_grad()
+    return float(loss.detach())
+
+
 def train(
     name: str,
     shape: Shape,
@@ -167,11 +198,7 @@ def train(
     after the steps of `plan.keep` (`step-<step>.safetensors`, float16) go into `folder`.
     """
     keep_memory()
-    model = for_training(name, build(name, shape, plan.seed)).train()
-    if plan.whole and library("scan") is not None:
-        whole = torch.compile(model.base_model, dynamic=False, fullgraph=True, backend=BACKEND)
-        object.__setattr__(model, "_whole", whole)
-    optimizing = optimizers(model, plan)
+    model, optimizing = prepared(name, shape, plan)
     folder.mkdir(parents=True, exist_ok=True)
     first, curve = _resume(folder, model, optimizing)
     if first == 0 and 0 in plan.keep:
@@ -179,16 +206,7 @@ def train(
     recent: list[float] = []
     start, taken = time.monotonic(), first
     for step, ids in enumerate(_batches(groups, plan, shape.longest, first), first):
-        for optimizer in optimizing:
-            for group in optimizer.param_groups:
-                group["lr"] = rate(plan, step)
-        loss = mean_loss(name, model, ids, plan, step)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        for optimizer in optimizing:
-            optimizer.step()
-            optimizer.zero_grad()
-        recent.append(float(loss.detach()))
+        recent.append(learn(name, model, optimizing, ids, plan, step))
         taken = step + 1
         if taken in plan.keep:
             _keep(folder, model, taken)
@@ -207,9 +225,12 @@ def train(
 
 @torch.no_grad()
 def check(name: str, model: Any, rows: torch.Tensor, plan: Plan) -> float:
-    """Bits per predicted token of held-out rows; the masked ones are the same at each check."""
+    """Bits per predicted token of held-out rows; the masked ones are the same at each check.
+
+    In float32 where the processor does not multiply bfloat16.
+    """
     nats = []
-    with torch.autocast("cpu", torch.bfloat16):
+    with torch.autocast("cpu", torch.bfloat16, enabled=native()):
         for number, ids in enumerate(rows.split(16)):
             if OBJECTIVES[name] == MASKED:
                 shown, at = _masked(model, ids, plan, -1 - number)

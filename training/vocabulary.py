@@ -6,8 +6,10 @@ mini-mamba read `<s> sentence`; `</s>` is what the latter two learn to predict a
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>", "<mask>")
@@ -48,6 +50,20 @@ def fit(documents: Iterable[str], size: int, whole: Iterable[str] = ()) -> Any:
             tokens.setdefault(word, len(tokens))
     tokenizer.model = models.WordPiece(vocab=tokens, unk_token="<unk>")
     return tokenizer
+
+
+def as_before(tokenizer: Any, earlier: Path) -> Any:
+    """The earlier tokenizer, without start and end, where it has the same tokens; else this one.
+
+    Two fits give tokens of one rank different numbers, and models have one tokenizer.
+    """
+    from tokenizers import Tokenizer
+
+    if not earlier.is_file():
+        return tokenizer
+    told = json.loads(earlier.read_text(encoding="utf-8"))
+    same = set(told["model"]["vocab"]) == set(tokenizer.get_vocab())
+    return Tokenizer.from_str(json.dumps(told | {"post_processor": None})) if same else tokenizer
 
 
 def wrap(tokenizer: Any, bidirectional: bool, longest: int) -> Any:

@@ -1,0 +1,77 @@
+"""Products of bfloat16 matrices, at speed on processors that do not multiply bfloat16.
+
+Without AVX-512 or AMX PyTorch multiplies bfloat16 number by number, fifty times slower than
+float32. There the rounded numbers are multiplied as float32 and the result is rounded: the same
+numbers but for the order of the sums.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+aten = torch.ops.aten
+
+
+@functools.cache
+def native() -> bool:
+    """Whether the processor multiplies bfloat16."""
+    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
+def widened(product: Callable[..., Any]) -> Callable[..., Any]:
+    """The product of bfloat16 matrices, any others NotImplemented, by way of float32."""
+
+    def wide(*tensors: torch.Tensor, **factors: float) -> Any:
+        if any(tensor.dtype != torch.bfloat16 for tensor in tensors):
+            return NotImplemented
+        with torch.autocast("cpu", enabled=False):
+            return product(*(tensor.float() for tensor in tensors), **factors).bfloat16()
+
+    return wide
+
+
+def matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """a (..., n, k) times b (..., k, m), both bfloat16."""
+    made: torch.Tensor = torch.matmul(a, b) if native() else widened(torch.matmul)(a, b)
+    return made
+
+
+def baddbmm(
+    x: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, beta: float, alpha: float = 1
+) -> torch.Tensor:
+    """beta x + alpha a b of stacks of bfloat16 matrices, (n, rows, columns) of x."""
+    product = torch.baddbmm if native() else widened(torch.baddbmm)
+    made: torch.Tensor = product(x, a, b, beta=beta, alpha=alpha)
+    return made
+
+
+def inductor(graph: Any, inputs: Any) -> Any:
+    """PyTorch's own compiler of whole networks, its products by way of float32 where they are."""
+    from torch._inductor.compile_fx import compile_fx
+
+    return compile_fx(graph, inputs, decompositions=decompositions())
+
+
+def decompositions() -> dict[Any, Callable[..., Any]]:
+    """What the compiler makes of operations: its own, and products by way of float32."""
+    from torch._inductor.decomposition import select_decomp_table
+
+    table = dict(select_decomp_table())
+    if not native():
+        for product in (aten.mm.default, aten.addmm.default, aten.bmm.default):
+            table[product] = _first(widened(product), table.get(product))
+    return table
+
+
+def _first(wide: Callable[..., Any], own: Callable[..., Any] | None) -> Callable[..., Any]:
+    """What `wide` makes of its arguments, and where it makes nothing what `own` does."""
+
+    def either(*tensors: Any, **factors: Any) -> Any:
+        made = wide(*tensors, **factors)
+        return made if made is not NotImplemented or own is None else own(*tensors, **factors)
+
+    return either
