@@ -6,7 +6,7 @@ import argparse
 import platform
 from pathlib import Path
 
-from benchmarks import clauses, cluster, engine, estimators, inference, redraw
+from benchmarks import clauses, cluster, engine, estimators, inference, redraw, training
 from benchmarks.timing import Table
 from mlem_core.base.parallel import cores
 
@@ -19,6 +19,7 @@ SECTIONS = {
     "clauses": clauses.measure,
     "inference": inference.measure,
     "cluster": cluster.measure,
+    "training": training.measure,
 }
 
 
