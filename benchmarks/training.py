@@ -31,9 +31,11 @@ def measure(table: Table, runs: int) -> str:
             f"{ours / theirs:.2f}",
         )
     if not products.native():
+        threads = torch.get_num_threads()
         torch.set_num_threads(1)
         a, b = torch.randn(1024, 128).bfloat16(), torch.randn(128, 512).bfloat16()
         ours, theirs = in_turn(partial(products.matmul, a, b), partial(torch.matmul, a, b), runs)
+        torch.set_num_threads(threads)
         table.add(
             "(1024, 128) times (128, 512) in bfloat16",
             f"{1000 * ours:.1f} ms",
@@ -51,7 +53,7 @@ def measure(table: Table, runs: int) -> str:
 def of_pytorch(name: str) -> Callable[[torch.Tensor, int], None]:
     """A step of a kind on a batch (n_rows, n_tokens), with nothing of our own but the network."""
     model = build(name, FULL.shape, 0).train()
-    parameters = [p for p in model.parameters() if p.requires_grad]
+    parameters = list(model.parameters())
     matrices = [p for p in parameters if p.ndim == 2 and max(p.shape) < FULL.shape.vocabulary]
     rest = [p for p in parameters if not any(p is matrix for matrix in matrices)]
     optimizing = [torch.optim.Muon(matrices), torch.optim.AdamW(rest, fused=True)]
@@ -62,9 +64,9 @@ def of_pytorch(name: str) -> Callable[[torch.Tensor, int], None]:
         targets = ids[:, 1:]
         if OBJECTIVES[name] == MASKED:
             drawn = torch.Generator().manual_seed(number)
-            (shown, at), targets = mask(ids, 0.3, FULL.shape.vocabulary, drawn), ids
-        narrow = torch.bfloat16 if products.native() else None
-        with torch.autocast("cpu", narrow, enabled=narrow is not None):
+            share = FULL.plans[name].mask_share
+            (shown, at), targets = mask(ids, share, FULL.shape.vocabulary, drawn), ids
+        with torch.autocast("cpu", torch.bfloat16, enabled=products.native()):
             states = model.base_model(input_ids=shown, use_cache=False).last_hidden_state
             loss = F.cross_entropy((states[at] @ words.T).float(), targets[at])
         loss.backward()

@@ -36,7 +36,8 @@ from training.vocabulary import as_before, fit, wrap
 
 DEV_ROWS = 96  # of the development text, for the curves
 PAIRS = Path(__file__).with_name("pairs.csv")
-SHIPPED = Path(__file__).resolve().parents[1] / "mlem_core" / "models" / "trio"
+ROOT = Path(__file__).resolve().parents[1]
+SHIPPED = Path("mlem_core", "models", "trio")  # below it
 STEPS_OF = NAMES[:3]  # the kinds whose training can be looked at: the trio
 
 
@@ -235,7 +236,7 @@ def ship(folder: Path, root: Path, names: Sequence[str] = NAMES) -> None:
     curves.mkdir(exist_ok=True)
     measured = json.loads((folder / "results.json").read_text())
     for name in names:
-        to = root / "mlem_core" / "models" / "trio" / name
+        to = root / SHIPPED / name
         shutil.rmtree(to, ignore_errors=True)
         shutil.copytree(folder / "models" / name, to)
         for seed in (found["seed"] for m, found in measured.items() if kind_of(m) == name):
@@ -259,7 +260,7 @@ def _tokenizer(path: Path, text: Text, size: int) -> Any:
 
     if not path.is_file():
         made = fit(text.documents("train"), size, grammar_words())
-        as_before(made, SHIPPED / NAMES[0] / "tokenizer.json").save(str(path))
+        as_before(made, ROOT / SHIPPED / NAMES[0] / "tokenizer.json").save(str(path))
     return Tokenizer.from_file(str(path))
 
 

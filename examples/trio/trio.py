@@ -10,6 +10,7 @@ It takes some minutes on two cores.
 from __future__ import annotations
 
 import argparse
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from mlem_core.data.csvfile import write_table
 from mlem_core.inference.recipes import recipes
 from mlem_core.inference.trajectories import trajectories
 from mlem_core.measures.decomposition import decompose
+from mlem_core.measures.populations import Population, of_members
 from mlem_core.measures.trajectories import nearest_depth
 from mlem_core.models.registry import MODELS, of_several_seeds, seeds, variants
 
@@ -114,6 +116,18 @@ def save(figure: Any, path: Path) -> None:
     path.write_bytes(svg)
 
 
+def of_members_of_kinds(analysis: Analysis) -> pd.DataFrame:
+    """RSA of every two models of one group, layers of the same depth, as model_a, model_b, rsa."""
+    population = Population.of(analysis.spec.groups, analysis.layers)
+    alike = of_members(analysis.rsa, population)
+    rows = [
+        (population.members[a], population.members[b], alike[a, b])
+        for group in range(len(population.groups))
+        for a, b in itertools.combinations(population.members_of(group), 2)
+    ]
+    return pd.DataFrame(rows, columns=["model_a", "model_b", "rsa"])
+
+
 def write_groups(analysis: Analysis, features: list[str], out: Path, name: str) -> None:
     """What is said of the kinds with several seeds, and its figures."""
     trained = [one for one in analysis.layers if not one[0].endswith("@random")]
@@ -121,6 +135,7 @@ def write_groups(analysis: Analysis, features: list[str], out: Path, name: str) 
     found = recipes(analysis, analysis.results_of(selected), selected)
     for file, table in found.tables().items():
         write_table(table.round(4), out / f"{Path(file).stem}-{name}.csv")
+    write_table(of_members_of_kinds(analysis).round(4), out / f"members-{name}.csv")
     (out / f"groups-{name}.txt").write_text("\n".join(found.lines()) + "\n", encoding="utf-8")
     save(figures.group_profiles(found.profiles, features), out / f"groups-{name}.svg")
     save(figures.group_similarity(found.similarity), out / f"group-similarity-{name}.svg")

@@ -17,6 +17,11 @@ from training.vocabulary import as_before, fit, wrap
 ROUNDING = 2**-8  # of a bfloat16, relative
 
 
+@pytest.fixture(autouse=True)
+def _the_same_numbers() -> None:
+    torch.manual_seed(0)
+
+
 @pytest.fixture
 def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     """A processor that does not multiply bfloat16."""
