@@ -189,7 +189,7 @@ def _intervals(views: tuple[View, View]) -> Paired | None:
         return None
 
 
-@st.cache_resource(max_entries=8, show_spinner=False)
+@stored.kept(8)
 def _found(first: str, second: str) -> Paired:
     from mlem_core.robustness import two_analyses
 

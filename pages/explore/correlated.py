@@ -29,7 +29,7 @@ WAYS = {
 }
 
 
-@st.cache_data(max_entries=32, show_spinner="Computing the importances …")
+@stored.kept(32, copied=True, show_spinner="Computing the importances …")
 def _importances(job_id: str, selection: Selection, group: tuple[str, ...]) -> pd.DataFrame:
     """model, layer, fold, feature, importance of a group; or `correlated.importances`."""
     from mlem_core.measures.correlated import grouped_importance, importances

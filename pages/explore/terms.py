@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import streamlit as st
-
 from mlem_core.base.typing import parse_layer
 from mlem_core.report import captions
 from pages.parts import stored
@@ -17,7 +15,7 @@ if TYPE_CHECKING:
     from pages.parts.view import View
 
 
-@st.cache_data(max_entries=8, show_spinner="Dividing all similarities over the features …")
+@stored.kept(8, copied=True, show_spinner="Dividing all similarities over the features …")
 def _decomposition(
     job_id: str, features: tuple[str, ...], layers: tuple[str, ...], similarity: str
 ) -> Decomposition:
@@ -35,7 +33,7 @@ def decomposition_of(view: View, similarity: str = "rsa") -> Decomposition:
     return _decomposition(view.job_id, view.selection.features, layers, similarity)
 
 
-@st.cache_data(max_entries=8, show_spinner="Comparing the layers apart from RSA …")
+@stored.kept(8, copied=True, show_spinner="Comparing the layers apart from RSA …")
 def _partial(job_id: str, selection: Selection) -> PartialSimilarity:
     from mlem_core.inference.partial import of_layers
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 NOTHING = "-"  # as the second feature that divides the stimuli
 
 
-@st.cache_data(max_entries=64, show_spinner=False)
+@stored.kept(64, copied=True)
 def map_of(job_id: str, model: str, layer: int) -> tuple[pd.DataFrame, float]:
     """The map of the stimuli in a layer, and how far it is off."""
     from mlem_core.analysis.maps import stimulus_map, stimulus_map_stress

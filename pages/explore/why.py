@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 MOST = "add most"
 
 
-@st.cache_data(max_entries=64, show_spinner="Looking for the pairs of stimuli behind it …")
+@stored.kept(64, copied=True, show_spinner="Looking for the pairs of stimuli behind it …")
 def _behind(
     job_id: str, a: str, b: str, features: tuple[str, ...], term: str, most: bool
 ) -> pd.DataFrame:

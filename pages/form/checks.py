@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from mlem_core.base.errors import InputError
+from pages.parts import stored
 from pages.parts.wording import plain
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ _CODED = ("missing", "interactions", "folds", "folds_over", "seed")
 MOST_NAMED = 8
 
 
-@st.cache_data(max_entries=32, show_spinner="Looking at the stimuli …")
+@stored.kept(32, copied=True, show_spinner="Looking at the stimuli …")
 def _lint(digest: str, options: str, _stimuli: StimulusSet) -> Lint:
     from mlem_core.analysis.diagnostics import lint
     from mlem_core.analysis.spec import AnalysisSpec
@@ -44,7 +45,7 @@ def findings(stimuli: StimulusSet, options: dict[str, Any]) -> Lint:
     return _lint(stimuli.digest, json.dumps(asked), stimuli)
 
 
-@st.cache_data(max_entries=32, show_spinner="Looking at the stimuli …")
+@stored.kept(32, copied=True, show_spinner="Looking at the stimuli …")
 def _values(digest: str, options: str, _stimuli: StimulusSet) -> tuple[list[str], tuple[str, ...]]:
     from mlem_core.analysis.spec import AnalysisSpec
     from mlem_core.analysis.values import recommended_values, resolvable

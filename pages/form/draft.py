@@ -6,8 +6,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import streamlit as st
-
 from mlem_core.base.errors import InputError
 from pages.form import state
 from pages.parts import choices, stored
@@ -85,7 +83,7 @@ def draft() -> Draft:
     return found
 
 
-@st.cache_resource(max_entries=4, show_spinner="Reading the table …")
+@stored.kept(4, show_spinner="Reading the table …")
 def _table(path: str, read_as: Any) -> tuple[Table, dict[str, str], dict[str, list[str]]]:
     """The table, the roles that are guessed, and what in each column is taken for missing."""
     from mlem_core.analysis.source import table_of

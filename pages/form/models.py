@@ -9,7 +9,7 @@ import streamlit as st
 
 from pages.form import options as more_options
 from pages.form import representations
-from pages.parts import choices
+from pages.parts import choices, stored
 from pages.parts.wording import plain
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 TRIO = ("mini-bert", "mini-gpt2", "mini-mamba")
 
 
-@st.cache_resource(ttl=60, max_entries=256, show_spinner="Looking for models …")
+@stored.kept(256, ttl=60, show_spinner="Looking for models …")
 def _offer(name: str) -> Offer:
     from mlem_core.models.offer import look_up
 

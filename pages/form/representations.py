@@ -46,7 +46,7 @@ def _put(files: list[tuple[str, str]], precomputed: list[str]) -> None:
     choices.put("precomputed", precomputed)
 
 
-@st.cache_data(max_entries=32, show_spinner="Looking at the file …")
+@stored.kept(32, copied=True, show_spinner="Looking at the file …")
 def _look(path: str, n_stimuli: int, of_distances: bool, repeated: bool) -> Looked:
     from mlem_core.models.arrays import check_repeated, open_arrays
     from mlem_core.pairs.distances import condensed_from_matrix

@@ -164,19 +164,19 @@ def pick(
     )
 
 
-@st.cache_resource(max_entries=8, show_spinner="Reading the stimuli …")
+@stored.kept(8, show_spinner="Reading the stimuli …")
 def _load(key: str, _source: StimulusSource) -> Any:
     return _source.load_stimuli()
 
 
 # The same object as long as nothing changes, which remembers its digest.
-@st.cache_resource(max_entries=8, show_spinner=False)
+@stored.kept(8)
 def _selected(key: str, features: tuple[str, ...], _stimuli: Any) -> Any:
     return _stimuli.select(features)
 
 
 def load(source: StimulusSource, features: tuple[str, ...] | None = None) -> Any:
-    """The `StimulusSet` of a source, with all or some features, read once for all visitors.
+    """The `StimulusSet` of a source, with all or some features, read once for a store.
 
     Raises
     ------

@@ -20,7 +20,7 @@ MEASURES = ("profiles", "scores", "rsa", "tau")
 Reasons = dict[str, dict[Any, str]]
 
 
-@st.cache_resource(max_entries=8, show_spinner=False)
+@stored.kept(8)
 def _audit(job_id: str) -> Audit:
     from mlem_core.robustness.audit import find
 
@@ -30,7 +30,7 @@ def _audit(job_id: str) -> Audit:
     return audit
 
 
-@st.cache_resource(max_entries=8, show_spinner=False)
+@stored.kept(8)
 def _reasons(job_id: str, called: str, _names: Names) -> Reasons:
     """`called` stands for the names where it is looked up."""
     from mlem_core.robustness.flags import flags, reasons

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from mlem_core.base.text import many
+from pages.parts import stored
 from pages.parts.wording import plain, progress_text
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 JUST_NOW = 60.0  # seconds; it may have been done since the page looked for it
 
 
-@st.cache_resource(max_entries=64, show_spinner=False)
+@stored.kept(64)
 def _tables(task_id: str, _task: Followup) -> dict[str, pd.DataFrame]:
     return _task.tables()
 

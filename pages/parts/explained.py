@@ -42,7 +42,7 @@ class Explained:
     task: Followup
 
 
-@st.cache_data(max_entries=512, show_spinner=False)
+@stored.kept(512, copied=True)
 def _explanation(
     job_id: str, a: str, b: str, features: tuple[str, ...], similarity: str
 ) -> Explanation:
@@ -54,7 +54,7 @@ def _explanation(
     return explain(analysis, *sides, features=features, compared=found)
 
 
-@st.cache_data(max_entries=64, show_spinner="Carrying the metrics over …")
+@stored.kept(64, copied=True, show_spinner="Carrying the metrics over …")
 def _transferred(job_id: str, a: str, b: str, selection: Selection) -> Explanation:
     from mlem_core.inference.explanation import with_transfer
 
@@ -149,7 +149,7 @@ def checked(view: View, why: Explanation) -> Finding:
 
 
 # The same whichever features are kept.
-@st.cache_resource(max_entries=256, show_spinner=False)
+@stored.kept(256)
 def _check(job_id: str, a: Layer, b: Layer, _audit: Audit) -> Checked:
     from mlem_core.robustness.finding import check
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import logging
 from collections.abc import Callable, Mapping
@@ -43,7 +44,7 @@ def lead_on(file: str, place: Mapping[str, str]) -> None:
     st.switch_page(file)
 
 
-@st.cache_resource(show_spinner=False)
+@functools.cache
 def _keep_what_is_loaded(page: str) -> None:
     """Leave what the first visit of a page has loaded out of later collections of garbage.
 

@@ -21,7 +21,7 @@ HOW = (
 )
 
 
-@st.cache_data(max_entries=64, show_spinner=False)
+@stored.kept(64, copied=True)
 def values_to_tell_apart(job_id: str) -> tuple[str, ...]:
     """The features whose values an analysis tells apart, or else had better; none may be."""
     from mlem_core.analysis.values import recommended_values

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
+from pages.parts import visitor
+
 # The browser draws first.
 PAUSE = 0.5  # seconds
 # What takes longer is too much to compute for a click that may not come; so it is on a machine
@@ -35,7 +37,7 @@ def prepare(calls: Sequence[Callable[[], object]]) -> None:
     if crowded():
         return
     stopped = st.session_state["prefetch"] = threading.Event()
-    threading.Thread(target=_make, args=(stopped, calls), daemon=True).start()
+    threading.Thread(target=visitor.bound(_make), args=(stopped, calls), daemon=True).start()
 
 
 def crowded() -> bool:

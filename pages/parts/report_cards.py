@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from pages.parts import adding, naming, visitor
+from pages.parts import adding, naming, stored, visitor
 from pages.parts.exporting import as_csv
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def add(figure: str) -> None:
         adding.change(lambda there: [*there, chosen])
 
 
-@st.cache_resource(max_entries=64, show_spinner="Drawing the figure …")
+@stored.kept(64, show_spinner="Drawing the figure …")
 def _drawn(_chosen: Chosen, key: str, narrow: bool, flags: bool) -> Drawn:
     made = adding.drawn(_chosen, narrow=narrow, flags=flags)
     if made is None:

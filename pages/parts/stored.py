@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import re
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 import streamlit as st
 
@@ -19,10 +22,13 @@ if TYPE_CHECKING:
     from mlem_core.analysis.analysis import Analysis
     from mlem_core.tasks.analyses import Job
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 EXAMPLE = "example"  # `mlem_core.tasks.examples.ID`, without its imports
 
 # How a cache tells selections apart: Streamlit would look through all layers, in milliseconds.
-SELECTIONS: Any = {"mlem_core.analysis.selection.Selection": repr}
+_HASHED: Any = {"mlem_core.analysis.selection.Selection": repr}
 
 # Opened stores, and when: asked for a hundred times a page, and looked through now and then.
 _OFTEN = 3600.0  # seconds
@@ -48,6 +54,53 @@ def store() -> Store:
             _stores.pop(other, None)
         _stores[token] = time.monotonic(), found
     return found
+
+
+class Kept(Generic[P, T]):
+    """A function of which each store has values of its own: of `kept`."""
+
+    def __init__(self, found: Any) -> None:
+        self._found = found
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
+        value: T = self._found(str(store().root), *args, **kwargs)
+        return value
+
+    def clear(self, *args: Any) -> None:
+        """Forget the value of these arguments for who is here; without any, all that is kept."""
+        self._found.clear(*((str(store().root), *args) if args else ()))
+
+
+def kept(
+    max_entries: int, *, copied: bool = False, show_spinner: str | bool = False, **more: Any
+) -> Callable[[Callable[P, T]], Kept[P, T]]:
+    """A decorator that keeps what a function returns, by its arguments and the visitor's store.
+
+    Analyses and files of two visitors can have one id: what was made for one of them never answers
+    for the other. An argument whose name begins with _ is no part of the key; what raises is not
+    kept.
+
+    Parameters
+    ----------
+    copied : each caller gets a copy; otherwise all get the same object
+    more : further options of `st.cache_data` and `st.cache_resource`
+    """
+    cache: Any = st.cache_data if copied else st.cache_resource
+
+    def decorate(call: Callable[P, T]) -> Kept[P, T]:
+        def of_store(root: str, *args: P.args, **kwargs: P.kwargs) -> T:
+            return call(*args, **kwargs)
+
+        functools.update_wrapper(of_store, call)
+        # Where Streamlit reads which arguments are part of the key.
+        own = inspect.signature(call)
+        root = inspect.Parameter("root", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        named: Any = of_store
+        named.__signature__ = own.replace(parameters=[root, *own.parameters.values()])
+        options = {"max_entries": max_entries, "show_spinner": show_spinner, **more}
+        return Kept(cache(**options, hash_funcs=_HASHED)(of_store))
+
+    return decorate
 
 
 def _opened(token: str) -> Store:
@@ -127,17 +180,11 @@ def name_of(job: Job) -> str:
     return names().get(job.id) or naming.derived(job)
 
 
-def place(job_id: str) -> str:
-    """Where an analysis is: in whose store, and under which id; InputError as `find_job`."""
-    return str(find_job(job_id).folder)
-
-
 def open_analysis(job_id: str) -> Analysis:
     """A finished analysis, loaded once for all windows; InputError as `find_job`."""
-    job = find_job(job_id)
-    return _open(str(job.folder), job)
+    return _open(job_id, find_job(job_id))
 
 
-@st.cache_resource(max_entries=8, show_spinner="Opening the analysis …")
-def _open(folder: str, _job: Job) -> Analysis:
+@kept(8, show_spinner="Opening the analysis …")
+def _open(job_id: str, _job: Job) -> Analysis:
     return _job.analysis()

@@ -25,7 +25,7 @@ CORRECTION_NAMES = {
 }
 
 
-@st.cache_resource(max_entries=16, show_spinner=False, hash_funcs=stored.SELECTIONS)
+@stored.kept(16)
 def _found(job_id: str, selection: Selection) -> LayerIntervals:
     from mlem_core.inference.all_layers import find
 
@@ -35,7 +35,7 @@ def _found(job_id: str, selection: Selection) -> LayerIntervals:
     return intervals
 
 
-@st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=stored.SELECTIONS)
+@stored.kept(64)
 def _agreement(job_id: str, selection: Selection) -> tuple[float, float]:
     from mlem_core.inference.tables import agreement_interval
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MOST_PREFETCHED = 12
 
 
-@st.cache_resource(max_entries=256, show_spinner=False, hash_funcs=stored.SELECTIONS)
+@stored.kept(256)
 def _results(job_id: str, selection: Selection, _analysis: Analysis) -> Results | None:
     """The tables; None where they take long and are not kept yet."""
     from mlem_core.analysis import cached_fits

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 # The same for everyone who looks at the analysis, whichever features are kept.
-@st.cache_resource(max_entries=8, show_spinner=False)
+@stored.kept(8)
 def _said(
-    place: str, called: str, _names: Names, _audit: Audit
+    job_id: str, called: str, _names: Names, _audit: Audit
 ) -> tuple[pd.DataFrame, list[str], Figure]:
     """The flags of an audit, what they say, and its map; `called` stands for the names."""
     from mlem_core import figures
@@ -47,7 +47,7 @@ def show(view: View) -> None:
         audited.offer(view)
         return
     names = naming.now()
-    flagged, summary, drawn = _said(stored.place(view.job_id), repr(names), names, audit)
+    flagged, summary, drawn = _said(view.job_id, repr(names), names, audit)
     with st.container(border=True):
         st.markdown("\n".join(f"- {plain(one)}" for one in summary))
     for notice in audit.notices:

@@ -112,9 +112,9 @@ def _offer_combinations(view: View, layers: list[Layer], varied: Choices) -> Non
 
 
 # The same for everyone who looks at the analysis, whichever features are kept.
-@st.cache_resource(max_entries=32, show_spinner=False)
+@stored.kept(32)
 def _curve(
-    place: str, asked: str, _claim: Claim, _multiverse: Multiverse, _names: Names
+    job_id: str, asked: str, _claim: Claim, _multiverse: Multiverse, _names: Names
 ) -> tuple[pd.DataFrame, pd.DataFrame, Figure]:
     """The universes by margin and by choice, and their figure; `asked` stands for the rest."""
     from mlem_core import figures
@@ -130,8 +130,7 @@ def _show_combinations(view: View, claim: Claim, varied: Choices, multiverse: Mu
 
     names = naming.now()
     asked = repr((claim, varied, names, multiverse.notices))
-    place = stored.place(view.job_id)
-    table, choices_made, drawn = _curve(place, asked, claim, multiverse, names)
+    table, choices_made, drawn = _curve(view.job_id, asked, claim, multiverse, names)
     Panel(
         drawn,
         table,

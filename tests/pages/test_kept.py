@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +21,7 @@ from mlem_core.robustness.flags import flags, marked, summary
 from mlem_core.robustness.variants import CONTROL, SAYS
 from mlem_core.storage.store import Store
 from mlem_core.tasks import examples
-from pages.parts import audited, explained
+from pages.parts import audited, explained, stored
 from pages.parts.view import View, _results
 from pages.trust import audit as trust_audit
 from pages.trust import claims as trust_claims
@@ -140,3 +142,54 @@ def test_the_curve_of_a_claim_is_kept_for_each_place_claim_and_names(tmp_path: A
                 assert kept[2].to_json() == new
                 drawn.add(id(kept[2]))
     assert len(drawn) == 8
+
+
+PAGES = Path(stored.__file__).parents[1]
+
+
+def test_nothing_is_kept_but_by_the_store() -> None:
+    """A cache without the store in its keys would show one visitor what is another's."""
+    through, beside = 0, []
+    for path in [PAGES.parent / "app.py", *PAGES.rglob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            name = getattr(node, "attr", getattr(node, "id", getattr(node, "name", "")))
+            if name == "kept" and isinstance(node, ast.Attribute):
+                through += 1
+            elif str(name).startswith("cache_") or name == "experimental_memo":
+                beside.append((path.name, name))
+    assert beside == [("stored.py", "cache_data"), ("stored.py", "cache_resource")]
+    assert through >= 26
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_what_is_kept_for_one_visitor_never_answers_another(
+    copied: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stores = [Store(tmp_path / name) for name in ("one", "two")]
+    made: list[tuple[str, str, str]] = []
+
+    @stored.kept(8, copied=copied)
+    def found(job_id: str, _of: str, part: str = "") -> list[str]:
+        made.append((stored.store().root.name, job_id, part))
+        return [*made[-1]]
+
+    for _ in range(2):
+        for here in stores:
+            monkeypatch.setattr(stored, "store", lambda here=here: here)
+            for job_id, part in (("a", ""), ("b", ""), ("a", "x")):
+                assert found(job_id, str(len(made)), part=part) == [here.root.name, job_id, part]
+    assert len(made) == 6
+    assert (found("a", "") is found("a", "")) is not copied
+    monkeypatch.setattr(stored, "store", lambda: stores[0])
+    for n in (8, 8):  # what is forgotten of one store stays for the other
+        assert found("a", "") == ["one", "a", ""] and len(made) == n
+    found.clear("a", "")
+    assert found("a", "") and len(made) == 9
+    monkeypatch.setattr(stored, "store", lambda: stores[1])
+    assert found("a", "") == ["two", "a", ""] and len(made) == 9
+    selection = Selection(("a", "b"), (("m", 1), ("n", 2)), "ridge", False)
+    for at, here in enumerate(stores):
+        monkeypatch.setattr(stored, "store", lambda here=here: here)
+        analysis: Any = Counted()
+        assert _results("example", selection, analysis) == (selection,), at
+        assert analysis.asked == [selection], at
