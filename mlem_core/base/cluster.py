@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import platform
 import time
 import uuid
 from collections import deque
@@ -14,6 +15,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Self
 
 from mlem_core.base.errors import InputError
+from mlem_core.base.held import held, scratch, sweep
 from mlem_core.base.parallel import cores
 from mlem_core.base.text import many
 from mlem_core.base.worker import Big, Sent, Token, about_here, difference, sees, unit
@@ -26,11 +28,15 @@ TRIES = 5
 # Units that wait at each thread of a worker, so that it never waits for this process.
 AHEAD = 3
 # Workers started here keep memory that they will want again, which Dask has them give back at once,
-# and are not watched for a dashboard.
+# and are not watched for a dashboard. Nobody else is told what they do.
 LOCAL = {
     "distributed.nanny.pre-spawn-environ": {"OMP_NUM_THREADS": 1, "OPENBLAS_NUM_THREADS": 1},
     "distributed.worker.profile.enabled": False,
+    "distributed.worker.preload": ["mlem_core.base.worker"],
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
 }
+TLS = ("CA_FILE", "CLIENT__CERT", "CLIENT__KEY")
 _LOOK = 0.5  # seconds between two looks at the workers
 _ENDED = ("cancelled", "lost")
 
@@ -40,8 +46,8 @@ class Cluster:
 
     is_here = False
 
-    def __init__(self, client: Any, name: str, owned: tuple[Any, ...] = ()) -> None:
-        self._client, self._name, self._owned = client, name, owned
+    def __init__(self, client: Any, name: str) -> None:
+        self._client, self._name, self.owned = client, name, contextlib.ExitStack()
         self._tokens: dict[Path, Token | None] = {}
         self._threads, self._looked, self._without = {"": 1}, 0.0, 0.0
         self.expected = about_here()
@@ -50,10 +56,7 @@ class Cluster:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for token in self._tokens.values():
-            if token is not None:
-                token.path.unlink(missing_ok=True)
-        _close(self._owned)
+        self.owned.close()
 
     @property
     def n_workers(self) -> int:
@@ -66,12 +69,17 @@ class Cluster:
     def shares(self, folder: Path) -> bool:
         """Whether all workers see a folder of this process under the same name."""
         if folder not in self._tokens:
-            token = Token(folder / f".cluster-{uuid.uuid4().hex}", uuid.uuid4().hex)
-            token.path.write_text(token.text)
-            seen = self._client.run(sees, token, on_error="return")
-            alike = bool(seen) and all(one is True for one in seen.values())
-            if not alike:
-                token.path.unlink(missing_ok=True)
+            # By machine: not every file system knows of the locks of others.
+            name = f"cluster-{platform.node()}"
+            sweep(folder, name)
+            with contextlib.ExitStack() as stack:
+                path = stack.enter_context(held(folder, name, 0o666, folder))
+                token = Token(path, uuid.uuid4().hex)
+                path.write_text(token.text)
+                seen = self._client.run(sees, token, on_error="return")
+                alike = bool(seen) and all(one is True for one in seen.values())
+                if alike:
+                    self.owned.enter_context(stack.pop_all())
             self._tokens[folder] = token if alike else None
         return self._tokens[folder] is not None
 
@@ -148,6 +156,8 @@ class Cluster:
         self._seen(there, time.monotonic())
         # By name: what a worker without the package cannot read is its error.
         for name, found in self._client.run(about_here, on_error="return").items():
+            if isinstance(found, OSError):
+                continue  # It has died: who takes its place says what it is with its first work.
             if isinstance(found, Exception):
                 raise InputError(
                     f"the worker {name} does not have mlem_core as it is here "
@@ -171,46 +181,70 @@ def connected(given: Any) -> Cluster:
         raise InputError(INSTALL) from None
     # What goes wrong is said in one sentence, by whoever asked for the work.
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
-    owned: list[Any] = []
     name = given if isinstance(given, str) else ""
-    try:
-        if name.startswith("local:"):
-            given = _local(int(name.partition(":")[2]))
-            owned.append(given)
-        client = given
-        if not isinstance(given, distributed.Client):
-            client = distributed.Client(given, timeout=ANSWER, set_as_default=False)
-            owned.insert(0, client)
-        cluster = Cluster(client, name or client.scheduler.address, tuple(owned))
-        cluster.check()
-    except InputError:
-        _close(owned)
-        raise
-    except (OSError, TimeoutError, ValueError) as error:
-        _close(owned)
-        raise InputError(
-            f"no Dask scheduler answers at {name or given}; start one with dask scheduler, and "
-            "workers with dask worker."
-        ) from error
-    except BaseException:
-        _close(owned)
-        raise
+    with contextlib.ExitStack() as started:
+        try:
+            if name.startswith("local:"):
+                given = _local(name, started)
+            client = given
+            if not isinstance(given, distributed.Client):
+                if name.startswith(("tls:", "wss:")):
+                    _check_certificate(name)
+                client = distributed.Client(given, timeout=ANSWER, set_as_default=False)
+                started.callback(_close, client)
+            cluster = Cluster(client, name or client.scheduler.address)
+            cluster.check()
+        except InputError:
+            raise
+        except (OSError, TimeoutError, ValueError, TypeError) as error:
+            raise InputError(
+                f"no Dask scheduler answers at {name or given}; start one with dask scheduler, and "
+                "workers with dask worker."
+            ) from error
+        cluster.owned.enter_context(started.pop_all())
     return cluster
 
 
-def _local(n_workers: int) -> Any:
-    """Processes on this machine, which share its cores."""
+def _check_certificate(name: str) -> None:
+    """Raise where Dask is not told by which certificate this process shows who it is."""
+    from distributed.security import Security
+
+    found = ""
+    try:
+        if Security().get_connection_args("client")["ssl_context"] is not None:
+            return
+    except (OSError, ValueError) as error:
+        found = f", and what they name cannot be read ({error})"
+    raise InputError(
+        f"{name} wants a certificate{found}; name the files of one in "
+        f"{', '.join(f'DASK_DISTRIBUTED__COMM__TLS__{one}' for one in TLS)}."
+    )
+
+
+def _local(name: str, started: contextlib.ExitStack) -> Any:
+    """Processes on this machine, which share its cores and listen to nobody outside of it."""
     import dask
     import distributed
 
-    with dask.config.set(LOCAL):
-        return distributed.LocalCluster(
-            n_workers=n_workers,
-            threads_per_worker=max(1, cores() // n_workers),
-            processes=True,
-            dashboard_address=":0",
-            silence_logs=logging.CRITICAL,
-        )
+    n_workers = int(name.partition(":")[2])
+    folder = started.enter_context(scratch("dask"))
+    with dask.config.set({**LOCAL, "temporary-directory": str(folder)}):
+        try:
+            made = distributed.LocalCluster(
+                n_workers=n_workers,
+                threads_per_worker=max(1, cores() // n_workers),
+                processes=True,
+                host="127.0.0.1",
+                dashboard_address="127.0.0.1:0",
+                scheduler_kwargs={"dashboard": False},
+                silence_logs=logging.CRITICAL,
+            )
+        except RuntimeError as error:
+            raise InputError(
+                f"a worker of {name} was killed as it started; give it more memory, or start fewer."
+            ) from error
+    started.callback(_close, made)
+    return made
 
 
 class _Work:
@@ -329,7 +363,6 @@ def _of_the_input(error: BaseException) -> InputError:
     raise error
 
 
-def _close(owned: Iterable[Any]) -> None:
-    for one in owned:
-        with contextlib.suppress(Exception):
-            one.close()
+def _close(one: Any) -> None:
+    with contextlib.suppress(Exception):
+        one.close()

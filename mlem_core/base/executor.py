@@ -21,7 +21,7 @@ from mlem_core.base.text import many
 VARIABLE = "MLEM_CLUSTER"
 FORMS = "local:4 (four processes on this machine) and tcp://host:8786 (a Dask scheduler)"
 _LOCAL = re.compile(r"local:([1-9][0-9]{0,3})")
-_ADDRESS = re.compile(r"(tcp|tls|ucx|ws|wss|inproc)://[^\s/]+(/\S*)?")
+_ADDRESS = re.compile(r"(tcp|tls|ucx|ws|wss)://(\[[^\s/\[\]]+\]|[^\s/:\[\]]+):[0-9]{1,5}(/\S*)?")
 
 
 class Executor(Protocol):

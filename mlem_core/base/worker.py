@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.metadata
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +39,11 @@ class Token(NamedTuple):
 
     path: Path
     text: str
+
+
+def dask_setup(worker: Any) -> None:
+    """Have a worker of this machine leave Ctrl-C to the process that started it, which ends it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 class Stopped(Exception):

@@ -17,8 +17,8 @@ from typing import Any
 import plotly.graph_objects as go
 
 from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.held import scratch
 from mlem_core.figures.style import INK, SIZE
-from mlem_core.storage.files import scratch
 
 FORMATS = ("pdf", "svg", "png", "html")
 # One, one and a half and two columns of Nature, and nearly those of most journals.

@@ -34,6 +34,7 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.files import RDMS, save
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.selection import Selection
+from mlem_core.base.held import scratch
 from mlem_core.base.labels import Names
 from mlem_core.base.text import as_markdown
 from mlem_core.base.typing import Progress, Report
@@ -64,7 +65,7 @@ from mlem_core.report.portable import (
     sources_of,
 )
 from mlem_core.report.references import bibtex
-from mlem_core.storage.files import replacing, scratch
+from mlem_core.storage.files import replacing
 
 DEFAULT_DRAWING = Drawing()
 _DATE = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can say

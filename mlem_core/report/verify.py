@@ -15,6 +15,7 @@ from mlem_core.analysis.selection import Selection
 from mlem_core.analysis.source import as_written
 from mlem_core.analysis.spec import AnalysisSpec, with_files, with_models
 from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.held import scratch
 from mlem_core.base.text import listed, many, short
 from mlem_core.base.typing import Layer, Report
 from mlem_core.data.given import read_kept
@@ -29,7 +30,6 @@ from mlem_core.report.figures import OF_SIMILARITIES
 from mlem_core.report.opened import Capsule, no_capsule, opened
 from mlem_core.report.portable import in_sentences, of_layer, portable
 from mlem_core.report.shown import Shown
-from mlem_core.storage.files import scratch
 from mlem_core.storage.sealed import sha256_file
 from mlem_core.storage.store import Store
 

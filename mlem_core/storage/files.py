@@ -7,18 +7,14 @@ import errno
 import fcntl
 import json
 import os
-import re
-import secrets
-import shutil
 import stat
-import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from mlem_core.base.errors import InputError
+from mlem_core.base.held import held, sweep
 
-_RANDOM = 4  # bytes in the name of what is unfinished
 _UNFINISHED = ".unfinished"
 # What a process that was killed while files took their places has put in or taken out.
 _BEGUN = ".unfinished.json"
@@ -45,10 +41,10 @@ def replacing(path: Path | str, *, private: bool = False, synced: bool = True) -
     named = Path(path)
     target = Path(os.path.realpath(named)) if named.is_symlink() else named
     _check_regular(target, named)
-    _sweep(target.parent, target.name)
+    sweep(target.parent, target.name)
     temporary = named
     try:
-        with _held(target.parent, target.name, 0o600 if private else 0o666, named) as temporary:
+        with held(target.parent, target.name, 0o600 if private else 0o666, named) as temporary:
             yield temporary
             if synced:
                 sync(temporary)
@@ -88,8 +84,8 @@ def replacing_files(folder: Path | str, last: str, others: Iterable[str] = ()) -
     temporary = named
     try:
         home.mkdir(parents=True, exist_ok=True)
-        _sweep(home, name)
-        with _held(home, name, 0o777, named, folder=True) as temporary:
+        sweep(home, name)
+        with held(home, name, 0o777, named, folder=True) as temporary:
             yield temporary
             names = sorted(path.name for path in temporary.iterdir())
             for each in names:
@@ -144,15 +140,6 @@ def _exchange(temporary: Path, target: Path, last: str, old: Iterable[str]) -> N
     (target / _BEGUN).unlink(missing_ok=True)
 
 
-@contextlib.contextmanager
-def scratch(name: str) -> Iterator[Path]:
-    """A private temporary folder; what a killed process left of it is removed by the next one."""
-    home, own = Path(tempfile.gettempdir()), f"mlem-{name}-{os.getuid()}"
-    _sweep(home, own)
-    with _held(home, own, 0o700, home / own, folder=True) as path:
-        yield path
-
-
 def sync(path: Path) -> None:
     """Have a file's content, or the names in a folder, on the disk."""
     opened = os.open(path, os.O_RDONLY)
@@ -200,57 +187,6 @@ def _check_regular(target: Path, named: Path) -> None:
     if target.exists() and not target.is_file():
         told = f"is {_kind(target)}, and only a file is replaced"
         raise FileExistsError(errno.EEXIST, told, str(named))
-
-
-@contextlib.contextmanager
-def _held(home: Path, name: str, mode: int, named: Path, folder: bool = False) -> Iterator[Path]:
-    """A new file, or a folder, under a lock that ends with this process.
-
-    Raises OSError: it cannot be made; the error names `named`.
-    """
-    while True:
-        path = home / f".{name.lstrip('.')}.{secrets.token_hex(_RANDOM)}"
-        # Made here, and only where there is nothing of this name, with the permissions it keeps.
-        try:
-            if folder:
-                path.mkdir(mode)
-                opened = os.open(path, os.O_RDONLY)
-            else:
-                opened = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode)
-        except OSError as error:
-            error.filename = str(named)
-            raise
-        with contextlib.suppress(OSError):  # where nothing can be locked, nothing is swept
-            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if path.exists():
-            break
-        os.close(opened)  # another process took it for a dead one's before it was locked
-    try:
-        yield path
-    finally:
-        if folder:
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
-        os.close(opened)
-
-
-def _sweep(home: Path, name: str) -> None:
-    """Remove what killed processes have left of a file or folder."""
-    pattern = re.compile(rf"\.{re.escape(name.lstrip('.'))}\.[0-9a-f]{{{2 * _RANDOM}}}")
-    with contextlib.suppress(OSError):
-        for path in [each for each in os.scandir(home) if pattern.fullmatch(each.name)]:
-            opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-            try:
-                fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if path.is_dir():
-                    shutil.rmtree(path, ignore_errors=True)
-                else:
-                    os.unlink(path)
-            except OSError:
-                continue  # its process is at it
-            finally:
-                os.close(opened)
 
 
 @contextlib.contextmanager

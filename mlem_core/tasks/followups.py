@@ -21,10 +21,10 @@ from mlem_core.analysis.manifest import source_identity
 from mlem_core.analysis.run import model_representations
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.held import scratch
 from mlem_core.base.typing import Progress, Report
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.pairs.similarities import similarity_named
-from mlem_core.storage.files import scratch
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, examples
 from mlem_core.tasks.runner import Request, Task, carry_out

@@ -15,7 +15,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import dask
 import numpy as np
+import psutil
 import pytest
 from distributed import Client
 from inputs import in_files, words
@@ -27,6 +29,7 @@ from mlem_core.base import cluster as clusters
 from mlem_core.base.cluster import Cluster
 from mlem_core.base.errors import InputError
 from mlem_core.base.executor import Here, computing_on, executor, from_environment, results
+from mlem_core.base.held import scratch
 from mlem_core.base.typing import Progress
 from mlem_core.cli.commands import main
 from mlem_core.storage.store import Store
@@ -150,6 +153,88 @@ def test_nobody_answers(monkeypatch):
     told(error)
 
 
+LOCALLY = """
+import sys, time
+from pathlib import Path
+from mlem_core.base.executor import computing_on
+if __name__ == "__main__":
+    with computing_on("local:1") as there:
+        assert there.shares(Path(sys.argv[1]))
+        (Path(sys.argv[1]) / "ready").touch()
+        time.sleep(100)
+"""
+
+
+def test_processes_of_this_machine_listen_to_it_alone_and_leave_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    store, temporary = tmp_path / "store", tmp_path / "tmp"
+    store.mkdir()
+    temporary.mkdir()
+    (tmp_path / "locally.py").write_text(LOCALLY)
+    command = [sys.executable, str(tmp_path / "locally.py"), str(store)]
+    killed = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    try:
+        end = time.monotonic() + 60
+        while not (store / "ready").exists() and time.monotonic() < end:
+            time.sleep(0.05)
+        family = [psutil.Process(killed.pid), *psutil.Process(killed.pid).children(recursive=True)]
+        sockets = [one for each in family for one in each.net_connections("inet")]
+        listening = [one.laddr.ip for one in sockets if one.status == psutil.CONN_LISTEN]
+        assert len(listening) >= 4 and set(listening) == {"127.0.0.1"}
+    finally:
+        killed.kill()
+        killed.wait()
+    left = {*store.glob(".cluster*"), *temporary.iterdir()}
+    assert len(left) == 2
+    with computing_on("local:1") as there:
+        assert there.shares(store)
+        own = {*store.glob(".cluster*"), *temporary.iterdir()}
+        assert len(own) == 2 and not own & left
+        # A second one takes nothing from a first that is at work.
+        other = Cluster(there._client, "another")
+        with other, scratch("dask"):
+            assert other.shares(store)
+            assert own < {*store.glob(".cluster*"), *temporary.iterdir()}
+    assert [one.name for one in store.iterdir()] == ["ready"] and not any(temporary.iterdir())
+
+
+def test_a_worker_that_is_killed_at_its_start_is_one_sentence(monkeypatch):
+    dies = "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n"
+    monkeypatch.setitem(clusters.LOCAL, "distributed.worker.preload", [dies])
+    with (
+        pytest.raises(InputError, match="worker of local:1 was killed as it started") as error,
+        computing_on("local:1"),
+    ):
+        raise AssertionError
+    told(error)
+
+
+def test_a_worker_that_dies_while_it_is_looked_at_is_no_other_version(cluster, monkeypatch):
+    def dies() -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with computing_on(cluster) as there:
+        monkeypatch.setattr(clusters, "about_here", dies)
+        there.check()
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_an_encrypted_scheduler_wants_a_certificate(tmp_path, there):
+    keys = ("ca-file", "client.cert", "client.key")
+    settings = {f"distributed.comm.tls.{key}": None for key in keys}
+    if there:
+        settings = dict.fromkeys(settings, str(tmp_path / "none.pem"))
+    with (
+        dask.config.set(settings),
+        pytest.raises(InputError, match="wants a certificate") as error,
+        computing_on("tls://127.0.0.1:9"),
+    ):
+        raise AssertionError
+    assert "DASK_DISTRIBUTED__COMM__TLS__CLIENT__CERT" in told(error)
+    assert ("cannot be read" in told(error)) == there
+
+
 def test_work_that_kills_its_workers_is_given_up_in_a_sentence(cluster):
     def dies(item: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -232,7 +317,9 @@ def test_without_dask_a_sentence_says_what_to_install(monkeypatch):
     told(error)
 
 
-@pytest.mark.parametrize("text", ["local", "local:0", "4", "http://host:1", "tcp://"])
+@pytest.mark.parametrize(
+    "text", ["local", "local:0", "4", "http://host:1", "tcp://", "tcp://h", "tcp://h:-1"]
+)
 def test_what_names_no_cluster_is_told_the_forms(text, monkeypatch):
     with (
         pytest.raises(InputError, match=r"local:4 .* and tcp://host:8786") as error,
