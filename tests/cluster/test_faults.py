@@ -334,6 +334,7 @@ def test_what_names_no_cluster_is_told_the_forms(text, monkeypatch):
 
 def test_a_client_is_taken_and_left_open(cluster):
     with Client(cluster, set_as_default=False) as client:
+        client.wait_for_workers(2, timeout=60)  # tests before this one kill some
         with mlem_core.computing_on(client) as there:
             assert there.n_workers == 2
         assert client.status == "running"
