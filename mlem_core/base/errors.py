@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from typing import Any
 
 LONGEST = 1_400  # letters of a message
 
@@ -29,9 +30,15 @@ def _visible(char: str) -> str:
     return ascii(char)[1:-1] if unicodedata.category(char).startswith("C") else char
 
 
-def unknown(kind: str, name: str, choices: Iterable[str]) -> InputError:
+def check_choice(kind: str, name: Any, choices: Collection[str]) -> None:
+    """Raise `unknown` unless `name` is the text of one of `choices`."""
+    if not isinstance(name, str) or name not in choices:
+        raise unknown(kind, name, choices)
+
+
+def unknown(kind: str, name: Any, choices: Iterable[str]) -> InputError:
     """The error for a name that is none of `choices`, with the nearest of them."""
     choices = list(choices)
-    near = difflib.get_close_matches(name, choices, n=3, cutoff=0.5)
+    near = difflib.get_close_matches(name, choices, 3, 0.5) if isinstance(name, str) else []
     hint = f"did you mean {' or '.join(near)}? " if near else ""
     return InputError(f"unknown {kind} {name!r}: {hint}the choices are {', '.join(choices)}.")

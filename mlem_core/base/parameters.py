@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import Field, dataclass, field
 from typing import Any
 
+from mlem_core.base.errors import InputError
+
 
 @dataclass(frozen=True)
 class Parameter:
@@ -92,7 +94,11 @@ def in_text(value: Any) -> str:
 
 def names_in(asked: str | Iterable[str]) -> tuple[str, ...]:
     """The names that are asked for, as a list or as the command line's text "a,b"."""
-    return parse_names(asked) if isinstance(asked, str) else tuple(asked)
+    if isinstance(asked, str):
+        return parse_names(asked)
+    if not isinstance(asked, Iterable):
+        raise InputError(f"found {asked!r} for names; expected a list of them, or 'a,b'.")
+    return tuple(asked)
 
 
 def parse_names(text: str) -> tuple[str, ...]:

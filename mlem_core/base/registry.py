@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol, TypeVar
 
-from mlem_core.base.errors import unknown
+from mlem_core.base.errors import check_choice
 
 
 class Entry(Protocol):
@@ -42,6 +42,5 @@ class Registry(dict[str, E]):
 
     def named(self, name: str) -> E:
         """The entry of this name; raises InputError, with the choices, where there is none."""
-        if name not in self:
-            raise unknown(self.kind, name, self)
+        check_choice(self.kind, name, self)
         return self[name]

@@ -132,11 +132,35 @@ def kept_together(folds: IntArray, groups: IntArray, items: IntArray | None) -> 
 def _shuffled(groups: IntArray, n_folds: int, random_state: Any) -> list[IntArray]:
     """The stimuli of each fold, as scikit-learn's shuffled `GroupKFold` has them."""
     names, own = np.unique(groups, return_inverse=True)
-    if random_state is None or isinstance(random_state, int | np.integer):
-        # A generator as scikit-learn's, so that a seed means the same folds.
-        random_state = np.random.RandomState(random_state)
-    order = random_state.permutation(len(names))
+    order = _generator(random_state).permutation(len(names))
     return [np.flatnonzero(np.isin(own, part)) for part in np.array_split(order, n_folds)]
+
+
+def _generator(random_state: Any) -> Any:
+    """What shuffles as scikit-learn's generator does, so that a seed means the same folds."""
+    whole = isinstance(random_state, int | np.integer) and 0 <= random_state < 2**32
+    if random_state is None or whole:
+        return np.random.RandomState(random_state)
+    if not hasattr(random_state, "permutation"):
+        raise InputError(
+            f"the random state {random_state!r} is no seed; expected a whole number from 0 to "
+            f"{2**32 - 1:,}, None or a generator."
+        )
+    return random_state
+
+
+def _tests(groups: IntArray, cv: Any) -> list[IntArray]:
+    """The stimuli of each fold of a scikit-learn splitter."""
+    from sklearn.model_selection import check_cv
+
+    rows = np.arange(len(groups))
+    try:
+        return [rows[test] for _, test in check_cv(cv).split(groups, groups=groups)]
+    except (TypeError, ValueError, IndexError) as error:
+        raise InputError(
+            f"cv is {cv!r}, which cannot divide {len(groups)} stimuli ({error}); expected a number "
+            "of folds or a scikit-learn splitter."
+        ) from None
 
 
 def group_folds(groups: IntArray, cv: Any, random_state: Any, what: str = "sentences") -> IntArray:
@@ -156,8 +180,9 @@ def group_folds(groups: IntArray, cv: Any, random_state: Any, what: str = "sente
     Raises
     ------
     InputError
-        Fewer groups than folds, a splitter that does not test each stimulus once, or a fold with
-        fewer than 3 stimuli (and so fewer than 3 pairs).
+        Fewer groups than folds; neither a number of folds nor a splitter of these stimuli; one
+        that does not test each stimulus once; a fold with fewer than 3 stimuli (and so fewer than
+        3 pairs); no seed.
     """
     n_groups = len(np.unique(groups))
     if isinstance(cv, int | np.integer):
@@ -168,9 +193,7 @@ def group_folds(groups: IntArray, cv: Any, random_state: Any, what: str = "sente
             )
         tests = _shuffled(groups, int(cv), random_state)
     else:
-        from sklearn.model_selection import check_cv
-
-        tests = [test for _, test in check_cv(cv).split(groups, groups=groups)]
+        tests = _tests(groups, cv)
     folds, times = np.zeros((2, len(groups)), dtype=np.int64)
     for fold, test in enumerate(tests):
         folds[test] = fold

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlem_core.base.errors import unknown
+from mlem_core.base.errors import check_choice
 from mlem_core.base.typing import FloatArray
 from mlem_core.estimators.rank_objective import RankObjective, divisors
 from mlem_core.pairs.terms import Columns
@@ -34,8 +34,7 @@ class Shape:
     constraint: str = "metric"
 
     def __post_init__(self) -> None:
-        if self.constraint not in CONSTRAINTS:
-            raise unknown("constraint", self.constraint, CONSTRAINTS)
+        check_choice("constraint", self.constraint, CONSTRAINTS)
 
     @property
     def cholesky(self) -> bool:

@@ -11,14 +11,17 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.stimuli import StimulusSet
+from mlem_core.estimators.inputs import matched, neural_rows, stimulus_groups
 from mlem_core.estimators.solver import FoldFits as FoldFits
 from mlem_core.estimators.solver import Solution as Solution
 from mlem_core.estimators.solver import Solver
 from mlem_core.estimators.solver import held_out_scores as held_out_scores
 from mlem_core.pairs.build import pair_tables
-from mlem_core.pairs.columns import chosen_to_resolve, feature_columns
+from mlem_core.pairs.columns import MISSING, FeatureColumn, chosen_to_resolve, feature_columns
+from mlem_core.pairs.distances import PRECOMPUTED, metrics
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.tables import PairTables
 from mlem_core.pairs.terms import Columns
@@ -27,13 +30,15 @@ from mlem_core.pairs.terms import Columns
 class MetricModel(BaseEstimator):
     """Predicts the squared distance of two stimuli as Δᵀ W Δ + b, Δ their feature distances.
 
-    A subclass's `fit` calls `_begin` and sets `coef_` and `intercept_`; its `__init__` stores at
-    least these parameters.
+    A subclass's `fit` calls `_given` first and `_keep` last; its `__init__` stores at least these
+    parameters. Stimuli to predict or score need the features of the fit, found by name, each of
+    the same kind; other columns are refused, as scikit-learn does.
 
     Parameters
     ----------
     interactions : whether products of two feature distances are weighed too
-    distance : neural distance, a name in `mlem_core.pairs.distances.DISTANCES`
+    distance : neural distance, a name in `mlem_core.pairs.distances.DISTANCES`, without those over
+        repetitions
     missing : "ignore" or "level", see `mlem_core.pairs.patterns.PairIndex`
     values : features that are resolved by value, see `mlem_core.pairs.terms`; only where a subclass
         takes it
@@ -46,6 +51,7 @@ class MetricModel(BaseEstimator):
     intercept_ : float
     feature_names_in_ : (n_features,)
     value_names_ : names of the values of the features that are resolved
+    kinds_ : kind of each feature
     spans_ : lowest and highest value of each feature, which scale ordered features
     """
 
@@ -65,8 +71,13 @@ class MetricModel(BaseEstimator):
         self.missing = missing
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
-        """(n_columns,) names of the terms; `input_features` is there for scikit-learn only."""
+        """(n_columns,) names of the terms; `input_features` may only be those of the fit."""
         check_is_fitted(self)
+        own = self.feature_names_in_.tolist()
+        if input_features is not None and list(input_features) != own:
+            raise InputError(
+                f"input_features are {input_features!r}; expected those of fit, {own}."
+            )
         return np.array(self._columns.names, dtype=object)
 
     @property
@@ -78,53 +89,86 @@ class MetricModel(BaseEstimator):
     def predict(self, X: StimulusSet | pd.DataFrame) -> FloatArray:
         """Predicted squared distance of every pair, up to the scale of the fitted target.
 
+        Features are matched by name, in any order. A category that was not fitted is a category
+        like the others, unless its feature is resolved by value.
+
         Returns (n_pairs,) in the order (0,1), (0,2), ..., (1,2), ...
+
+        Raises InputError: X is no table with names; features that are missing or were not fitted,
+        or are of another kind than in the fit; a value without a weight.
         """
-        check_is_fitted(self)
-        columns = feature_columns(X, self.spans_, self.value_names_)
+        columns = self._fitted(X)
         index = PairIndex.build(columns, np.zeros(len(X), dtype=np.int64), self.missing)
         terms = self._columns.values(index.patterns, index.codes)
         predicted: FloatArray = terms @ self.coef_ + self.intercept_
         return predicted[index.pair_pattern]
 
     def score(self, X: StimulusSet | pd.DataFrame, y: NDArray[np.floating]) -> float:
-        """Spearman ρ between predicted and neural distances over all pairs of these stimuli."""
-        check_is_fitted(self)
-        tables = self._tables(X, y)
+        """Spearman ρ between predicted and neural distances over all pairs of these stimuli.
+
+        X as in `predict`, y as in `fit`. Raises InputError: as both.
+        """
+        columns = self._fitted(X)
+        rows = self._neural(y, len(X))
+        tables = self._tables(columns, rows, interactions=self._columns.interactions)
         return float(held_out_scores(tables, self.coef_[None, None], 0).rho[0, 0])
 
-    def _begin(self, X: StimulusSet | pd.DataFrame) -> None:
+    def _fitted(self, X: StimulusSet | pd.DataFrame) -> list[FeatureColumn]:
+        """The features of other stimuli, as those that were fitted."""
+        check_is_fitted(self)
+        return matched(feature_columns(X, self.spans_, self.value_names_), self.kinds_)
+
+    def _given(
+        self, X: StimulusSet | pd.DataFrame, y: NDArray[np.floating]
+    ) -> tuple[list[FeatureColumn], NDArray[Any]]:
+        """Features and neural data to fit, checked like the parameters of this class."""
+        if not isinstance(self.interactions, bool | np.bool_):
+            raise InputError(f"interactions is {self.interactions!r}; expected True or False.")
+        check_choice("policy for missing values", self.missing, MISSING)
         columns = feature_columns(X)
+        if not columns:
+            raise InputError("found no feature to fit; at least one is needed.")
         columns = feature_columns(X, resolved=chosen_to_resolve(columns, self.values))
+        return columns, self._neural(y, len(X))
+
+    def _neural(self, y: NDArray[np.floating], n_stimuli: int) -> NDArray[Any]:
+        check_choice("distance", self.distance, (*metrics(), PRECOMPUTED))
+        return neural_rows(y, n_stimuli)
+
+    def _keep(
+        self, columns: Sequence[FeatureColumn], terms: Columns, coef: FloatArray, intercept: float
+    ) -> None:
+        """Be fitted. Nothing is kept before, so that a fit that fails changes nothing."""
         self.spans_ = {c.name: c.span for c in columns}
+        self.kinds_ = {c.name: c.kind for c in columns}
         self.value_names_ = {c.name: c.names for c in columns if c.names}
         self.feature_names_in_ = np.array([c.name for c in columns], dtype=object)
         self.n_features_in_ = len(columns)
-
-    @property
-    def _columns(self) -> Columns:
-        names = tuple(str(name) for name in self.feature_names_in_)
-        resolved = tuple(self.value_names_.get(name, ()) for name in names)
-        return Columns(names, self.interactions, resolved)
+        self._columns, self.coef_, self.intercept_ = terms, coef, intercept
 
     def _tables(
         self,
-        X: StimulusSet | pd.DataFrame,
-        y: NDArray[np.floating],
+        columns: Sequence[FeatureColumn],
+        y: NDArray[Any],
         folds: IntArray | None = None,
         train_ranks: bool = False,
+        interactions: bool = False,
     ) -> PairTables:
         if folds is None:
-            folds = np.zeros(len(X), dtype=np.int64)
-        columns = feature_columns(X, self.spans_, self.value_names_)
-        index = PairIndex.build(columns, folds, self.missing)
+            folds = np.zeros(len(y), dtype=np.int64)
         return pair_tables(
-            index,
-            [lambda: np.asarray(y)],
+            PairIndex.build(columns, folds, self.missing),
+            [lambda: y],
             distance=self.distance,
             names=["y"],
             train_ranks=train_ranks,
-        ).with_interactions(self.interactions)
+        ).with_interactions(interactions)
+
+
+def terms_of(columns: Sequence[FeatureColumn], interactions: bool) -> Columns:
+    """The terms that a metric of these features weighs."""
+    names, resolved = [c.name for c in columns], [c.names for c in columns]
+    return Columns(tuple(names), interactions, tuple(resolved))
 
 
 class TableModel(Solver, MetricModel):
@@ -134,9 +178,7 @@ class TableModel(Solver, MetricModel):
     `mlem_core.estimators.registry` makes a model known by name.
     """
 
-    def inner_folds(
-        self, X: StimulusSet | pd.DataFrame, groups: IntArray | None
-    ) -> IntArray | None:
+    def inner_folds(self, columns: Sequence[FeatureColumn], groups: IntArray) -> IntArray | None:
         """(n_stimuli,) the folds with which `fit` chooses something; None where it does not."""
         return None
 
@@ -155,15 +197,19 @@ class TableModel(Solver, MetricModel):
         groups : (n_stimuli,) groups that folds keep together; by default those of the StimulusSet,
             else every stimulus is its own. Of no effect where nothing is cross-validated
 
-        Raises InputError: a parameter that cannot be used; a column `sentence` in a DataFrame.
+        Raises InputError: a parameter that cannot be used; X without names of its columns, or with
+        a column `sentence`; y that is not two-dimensional, finite and of one row a stimulus; groups
+        that are not one a stimulus.
         """
         self.check()
-        self._begin(X)
-        folds = self.inner_folds(X, groups)
+        columns, rows = self._given(X, y)
+        terms = terms_of(columns, self.interactions)
+        folds = self.inner_folds(columns, stimulus_groups(groups, X))
         ranks = self.needs_training_ranks and folds is not None
-        solution = self.solve(self._tables(X, y, folds, ranks), [None])
-        self.coef_ = solution.coef[0, 0]
-        self.intercept_ = 0.0 if solution.intercept is None else float(solution.intercept[0, 0])
+        tables = self._tables(columns, rows, folds, ranks, self.interactions)
+        solution = self.solve(tables, [None])
+        intercept = 0.0 if solution.intercept is None else float(solution.intercept[0, 0])
+        self._keep(columns, terms, solution.coef[0, 0], intercept)
         if solution.alpha is not None:
             self.alpha_ = float(solution.alpha[0, 0])
         return self

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-import pandas as pd
-
 from mlem_core.base.typing import IntArray
 from mlem_core.data.folds import group_folds
-from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.base import TableModel
 from mlem_core.estimators.ridge_solver import ALPHAS as ALPHAS
 from mlem_core.estimators.ridge_solver import BETAS as BETAS
 from mlem_core.estimators.ridge_solver import RidgeSolver
+from mlem_core.pairs.columns import FeatureColumn
 
 
 class RidgeMLEM(RidgeSolver, TableModel):
@@ -28,8 +25,8 @@ class RidgeMLEM(RidgeSolver, TableModel):
 
     Parameters
     ----------
-    alphas : ridge strengths to choose from by cross-validation over the groups (mean ρ); a single
-        one is used as it is
+    alphas : ridge strengths of at least 0 to choose from by cross-validation over the groups (mean
+        ρ); a single one is used as it is
     betas : the same where features are resolved by value: chosen by the mean correlation of the
         predictions with the ranks of the distances, which needs no sorting. Beside several of them
         values may not be told apart at all, with one of the `alphas`, which mean ρ decides
@@ -69,11 +66,8 @@ class RidgeMLEM(RidgeSolver, TableModel):
         self.cv = cv
         self.random_state = random_state
 
-    def inner_folds(
-        self, X: StimulusSet | pd.DataFrame, groups: IntArray | None
-    ) -> IntArray | None:
-        if len(self.betas if len(self.values) else self.alphas) == 1:
+    def inner_folds(self, columns: Sequence[FeatureColumn], groups: IntArray) -> IntArray | None:
+        resolved = any(column.names for column in columns)
+        if len(self.betas if resolved else self.alphas) == 1:
             return None
-        if groups is None:
-            groups = X.groups if isinstance(X, StimulusSet) else np.arange(len(X))
-        return group_folds(np.asarray(groups), self.cv, self.random_state)
+        return group_folds(groups, self.cv, self.random_state)

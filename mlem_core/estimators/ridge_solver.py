@@ -9,9 +9,10 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.parallel import each, if_large
 from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.estimators.inputs import check_numbers
 from mlem_core.estimators.normal_equations import (
     NOT_APART,
     held_out_correlations,
@@ -58,8 +59,9 @@ class RidgeSolver(Solver):
         return self.target == "rank"
 
     def check(self) -> None:
-        if self.target not in TARGETS:
-            raise unknown("target", self.target, TARGETS)
+        check_choice("target", self.target, TARGETS)
+        check_numbers("alphas", self.alphas, 0, NOT_APART)
+        check_numbers("betas", self.betas, 0, NOT_APART)
 
     def solve(self, tables: PairTables, left_out: Sequence[int | None]) -> Solution:
         """Fit every layer on several training sets, each with its own α (or β).

@@ -13,16 +13,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.stimuli import StimulusSet
-from mlem_core.estimators.ascent import Shape
-from mlem_core.estimators.base import MetricModel
+from mlem_core.estimators.ascent import CONSTRAINTS, Shape
+from mlem_core.estimators.base import MetricModel, terms_of
+from mlem_core.estimators.inputs import check_number, stimulus_groups
 from mlem_core.pairs.columns import (
     MISSING,
     FeatureColumn,
     distances_of_values,
-    feature_columns,
     value_codes,
 )
 from mlem_core.pairs.designs import n_pairs
@@ -32,6 +32,7 @@ from mlem_core.pairs.terms import Columns
 if TYPE_CHECKING:
     import torch
 
+LARGEST_BATCH = 1_000_000  # pairs, which take about 1 GB
 # Batch sizes are tried from the first on, with so many batches of each.
 FIRST_BATCH, N_BATCHES = 1_000.0, 20
 
@@ -49,8 +50,7 @@ class FeatureDistances:
     """
 
     def __init__(self, columns: Sequence[FeatureColumn], missing: str = "ignore") -> None:
-        if missing not in MISSING:
-            raise unknown("policy for missing values", missing, MISSING)
+        check_choice("policy for missing values", missing, MISSING)
         self.missing = missing
         # The values of a feature that is given by its distances are rows of their table.
         self._values: list[tuple[bool, FloatArray, FloatArray | None]] = []
@@ -217,7 +217,7 @@ def ascend(
     torch, soft_rank = _torch()
     schedule = schedule or Schedule()
     n_stimuli, terms = len(representations), shape.columns
-    neural_distances = pair_distances(representations, distance)
+    neural_distances = pair_distances(representations, distance, "y")
     size = schedule.batch_size or stable_batch_size(features, n_stimuli, terms, seed=schedule.seed)
     rng = np.random.default_rng(schedule.seed)
     start = rng.uniform(-1.0, 1.0, len(terms)) / len(terms.features) ** 0.5
@@ -304,19 +304,37 @@ class SoftRankMLEM(MetricModel):
         X and y as in `mlem_core.estimators.base.TableModel.fit`; `groups` is not used, since there
         is nothing to choose by cross-validation.
 
-        Raises InputError: torch or torchsort is not installed; an unknown constraint.
+        Raises InputError: as there; torch or torchsort is not installed.
         """
-        self._begin(X)
+        self.check()
+        columns, rows = self._given(X, y)
+        stimulus_groups(groups, X)
+        terms = terms_of(columns, self.interactions)
         ascent = ascend(
-            FeatureDistances(feature_columns(X, self.spans_), self.missing),
-            np.asarray(y),
-            Shape(self._columns, self.constraint),
+            FeatureDistances(columns, self.missing),
+            rows,
+            Shape(terms, self.constraint),
             self.distance,
             Schedule(self.strength, self.batch_size, seed=self.random_state),
         )
-        self.coef_, self.intercept_ = ascent.weights, 0.0
+        self._keep(columns, terms, ascent.weights, 0.0)
         self.n_steps_ = ascent.n_steps
         return self
+
+    def check(self) -> None:
+        """Raise InputError for a parameter that cannot be used, before anything is computed."""
+        check_choice("constraint", self.constraint, CONSTRAINTS)
+        if self.strength is not None:
+            check_number("strength", self.strength, np.finfo(float).tiny)
+        if self.batch_size is not None:
+            check_number("batch_size", self.batch_size, 2, LARGEST_BATCH, whole=True)
+        try:
+            np.random.default_rng(self.random_state)
+        except (TypeError, ValueError):
+            raise InputError(
+                f"the random state {self.random_state!r} is no seed; expected a whole number of at "
+                "least 0, None or a generator."
+            ) from None
 
 
 def _torch() -> tuple[Any, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mlem_core.base.errors import unknown
+from mlem_core.base.errors import check_choice
 from mlem_core.base.parallel import side_by_side
 from mlem_core.base.typing import FloatArray
 from mlem_core.estimators.ascent import Shape, maximise
@@ -91,8 +91,7 @@ class SpearmanMLEM(TableModel):
         self.missing = missing
 
     def check(self) -> None:
-        if self.objective not in OBJECTIVES:
-            raise unknown("objective", self.objective, OBJECTIVES)
+        check_choice("objective", self.objective, OBJECTIVES)
 
     def solve(self, tables: PairTables, left_out: Sequence[int | None]) -> Solution:
         """Search for the metric of each layer and training set.

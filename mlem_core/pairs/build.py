@@ -200,7 +200,7 @@ def one_layer(
         sums, classes = found
         return LayerFound(sums, classes=classes)
     rows = source()
-    _check(rows, len(index.folds), name)
+    check_rows(rows, len(index.folds), name)
     squared = design_distances(
         rows, work.distance, design, layer=name, device=work.device, threads=threads
     )
@@ -277,13 +277,22 @@ def distances_of(
 
     def distances() -> LayerDistances:
         rows = source()
-        _check(rows, len(index.folds), name)
+        check_rows(rows, len(index.folds), name)
         return layer_distances(rows, distance, layer=name)
 
     return distances
 
 
-def _check(rows: NDArray[np.floating], n_stimuli: int, name: str) -> None:
+def check_rows(rows: NDArray[np.floating], n_stimuli: int, name: str) -> None:
+    """Raise InputError for rows that are not (n_stimuli, n_units), or too large to be compared.
+
+    `name` is how the message calls them.
+    """
+    if rows.ndim != 2 or rows.shape[1] == 0:
+        raise InputError(
+            f"{name} has the shape {rows.shape}; expected (stimuli, units), here ({n_stimuli}, 1 "
+            "or more)."
+        )
     if len(rows) != n_stimuli:
         raise InputError(
             f"{name} has {len(rows)} rows, but there are {n_stimuli} stimuli; "

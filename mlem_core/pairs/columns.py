@@ -15,7 +15,7 @@ from mlem_core.base.labels import Names
 from mlem_core.base.parameters import names_in
 from mlem_core.base.text import listed
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.data.columns import GIVEN, Kind, text_of
+from mlem_core.data.columns import GIVEN, LARGEST, Kind, text_of
 from mlem_core.data.rdm import Rdm
 from mlem_core.data.stimuli import StimulusSet
 
@@ -72,27 +72,26 @@ def feature_columns(
 ) -> list[FeatureColumn]:
     """The features of a stimulus set, or of a table with a column a feature.
 
-    The numeric columns of a table (n_stimuli, n_features) are ordered, the others nominal;
-    InputError where one is called "sentence".
+    The numeric columns of a table (n_stimuli, n_features) are ordered, the others nominal.
 
     Parameters
     ----------
     spans : the ranges that scale ordered features to [0, 1], by default their own
     resolved : features that are resolved by value, see `chosen_to_resolve`; with the names of
         their values, where these are not those of the stimuli
+
+    Raises
+    ------
+    InputError
+        No DataFrame and so no names; two columns of one name, or one called "sentence"; a value
+        that is infinite.
     """
     columns = []
     rdms: Mapping[str, Rdm] = stimuli.rdms if isinstance(stimuli, StimulusSet) else {}
     if isinstance(stimuli, StimulusSet):
         raw = [(f.name, f.kind, stimuli.values(f.name)) for f in stimuli.features]
-    elif "sentence" in stimuli.columns:
-        raise InputError(
-            "found the column 'sentence' among the features of a table, where each text would be a "
-            "value; leave it out, or make stimuli of the table with read_csv or from_frame, which "
-            "keep sentences and features apart."
-        )
     else:
-        raw = [(str(name), *_kind_and_values(stimuli[name])) for name in stimuli.columns]
+        raw = _raw(stimuli)
     known: Mapping[str, tuple[str, ...]] = resolved if isinstance(resolved, Mapping) else {}
     to_resolve = set(resolved)
     for name, kind, values in raw:
@@ -114,10 +113,44 @@ def _span_of(rdm: Rdm, values: NDArray[Any]) -> tuple[float, float]:
     return (0.0, largest or 1.0)
 
 
-def _kind_and_values(column: pd.Series) -> tuple[Kind, NDArray[Any]]:
-    if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
-        return "ordered", column.to_numpy(np.float64)
-    return "nominal", np.array([None if pd.isna(v) else str(v) for v in column], dtype=object)
+def _raw(table: Any) -> list[tuple[str, Kind, NDArray[Any]]]:
+    """Name, kind and values of each column of a table."""
+    if not isinstance(table, pd.DataFrame):
+        raise InputError(
+            f"the features are of the type {type(table).__name__}; expected a StimulusSet or a "
+            "pandas DataFrame, whose columns have names: pandas.DataFrame(values, columns=[...])."
+        )
+    names = [str(name) for name in table.columns]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError(
+            f"found {names.count(twice)} columns called {twice!r} among the features; every "
+            "feature needs a name of its own."
+        )
+    if "sentence" in names:
+        raise InputError(
+            "found the column 'sentence' among the features of a table, where each text would be a "
+            "value; leave it out, or make stimuli of the table with read_csv or from_frame, which "
+            "keep sentences and features apart."
+        )
+    return [(name, *_kind_and_values(name, table.iloc[:, at])) for at, name in enumerate(names)]
+
+
+def _kind_and_values(name: str, column: pd.Series) -> tuple[Kind, NDArray[Any]]:
+    missing = column.isna()
+    if not pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
+        cells = zip(column, missing, strict=True)
+        return "nominal", np.array([None if gone else str(v) for v, gone in cells], dtype=object)
+    if column.dtype.kind == "c":
+        raise InputError(f"column {name!r} holds complex numbers; expected real ones, or text.")
+    values = column.to_numpy(np.float64)
+    if (huge := np.abs(values) > LARGEST).any():
+        at = int(np.argmax(huge))
+        raise InputError(
+            f"column {name!r} has the infinite or huge value {values[at]:g} in row {at + 1}; "
+            f"expected a number up to {LARGEST:g} in size or a missing value."
+        )
+    return "ordered", values
 
 
 def chosen_to_resolve(columns: Sequence[FeatureColumn], asked: Sequence[str]) -> tuple[str, ...]:
@@ -140,7 +173,7 @@ def chosen_to_resolve(columns: Sequence[FeatureColumn], asked: Sequence[str]) ->
     if tuple(asked) == NONE and "none" not in by_name:
         return ()
     for name in asked:
-        if name not in by_name:
+        if not isinstance(name, str) or name not in by_name:
             raise unknown("feature to resolve by value", name, [*by_name, "all", "none"])
         column = by_name[name]
         if not column.resolvable:

@@ -251,15 +251,15 @@ def _condensed_bands(distance: Distance, rows: FloatArray) -> Tiles:
 
 
 def pair_distances(
-    representations: NDArray[np.floating], metric: str
+    representations: NDArray[np.floating], metric: str, layer: str = "the layer"
 ) -> Callable[[IntArray, IntArray], FloatArray]:
     """What gives the squared neural distances (n,) of any pairs (i, j) of different stimuli.
 
     Parameters and errors as of `squared_distances`, but equal rows are not looked for.
     """
-    distance, layer = distance_named(metric), "the layer"
+    distance = distance_named(metric)
     if distance.pairwise is None:
-        condensed = squared_distances(representations, metric)
+        condensed = squared_distances(representations, metric, layer=layer)
         return lambda i, j: condensed[places_of(i, j, len(representations))]
     pairwise, raw = distance.pairwise, checked_rows(representations, layer)
     rows = _prepared(raw.astype(np.float64), distance, layer, np.arange(len(raw)))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.parallel import each
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.folds import fold_pairs
@@ -176,8 +176,7 @@ class PairIndex(Patterns):
 
         Raises InputError: an unknown policy, no features, or fewer than two stimuli.
         """
-        if missing not in MISSING:
-            raise unknown("policy for missing values", missing, MISSING)
+        check_choice("policy for missing values", missing, MISSING)
         if not columns:
             raise InputError("no feature is left; choose at least one.")
         if len(folds) < 2:

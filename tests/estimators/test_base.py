@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from inputs import words
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GroupKFold, ShuffleSplit, cross_val_score, train_test_split
 
@@ -130,3 +131,174 @@ def test_fitted_names(model: MetricModel, stimuli: StimulusSet, rows: np.ndarray
     assert model.W_[0, 2] == model.W_[2, 0] == model.coef_[4]
     frame = pd.DataFrame({name: stimuli.values(name) for name in ("noun", "length", "position")})
     np.testing.assert_allclose(model.predict(stimuli), model.predict(frame))
+
+
+N = 40
+MODELS = [
+    RidgeMLEM(cv=3),
+    RidgeMLEM([1.0], target="rank", interactions=True),
+    RidgeMLEM(values=("kind",), betas=[1.0]),
+    SpearmanMLEM(),
+    FRRSA(),
+    SoftRankMLEM(batch_size=50),
+]
+
+
+def named(model: MetricModel) -> str:
+    return f"{type(model).__name__}-{model.values}-{model.interactions}"
+
+
+@pytest.fixture(scope="module")
+def data() -> tuple[pd.DataFrame, np.ndarray]:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {
+            "kind": rng.choice(list("abc"), N),
+            "length": rng.integers(1, 9, N),
+            "plural": rng.random(N) > 0.5,
+        }
+    )
+    layer = rng.standard_normal((N, 3))
+    layer[:, 0] += 3.0 * (table["kind"] == "a") + 0.3 * table["length"]
+    return table, layer
+
+
+@pytest.mark.parametrize("model", MODELS, ids=named)
+def test_features_are_found_by_name(model: MetricModel, data: Any) -> None:
+    table, layer = data
+    model = clone(model).fit(table, layer)
+    assert list(model.feature_names_in_) == list(table) and model.n_features_in_ == 3
+    other = table[["plural", "length", "kind"]]
+    assert model.coef_[0] != model.coef_[-1]  # by position the score would be another
+    assert model.score(other, layer) == model.score(table, layer) > 0.1
+    np.testing.assert_array_equal(model.predict(other), model.predict(table))
+    sets = [
+        from_frame(part.assign(sentence=[f"s{i}" for i in range(N)]), "set")
+        for part in (table, other)
+    ]
+    assert [f.name for f in sets[1].features] == list(other)
+    assert model.score(sets[0], layer) == model.score(sets[1], layer) == model.score(table, layer)
+
+
+WRONG_X: dict[str, tuple[Any, str]] = {
+    "no names": (lambda x: x.to_numpy(), "ndarray"),
+    "a list": (lambda x: x.to_numpy().tolist(), "list"),
+    "a missing column": (lambda x: x.drop(columns="kind"), "lack 'kind'"),
+    "an added column": (lambda x: x.assign(new=1), "add 'new'"),
+    "another name": (lambda x: x.rename(columns={"kind": "Kind"}), "lack 'kind' and add 'Kind'"),
+    "a name twice": (lambda x: pd.concat([x, x[["kind"]]], axis=1), "2 columns called 'kind'"),
+    "codes of categories": (lambda x: x.assign(kind=pd.factorize(x["kind"])[0]), "'kind' is num"),
+    "0 and 1": (lambda x: x.assign(plural=x["plural"].astype(int)), "'plural' is numeric"),
+    "numbers as text": (lambda x: x.assign(length=x["length"].astype(str)), "'length' is categ"),
+    "infinite": (lambda x: x.assign(length=np.inf), "'length' has the infinite .* row 1"),
+    "complex": (lambda x: x.assign(length=1j), "'length' holds complex"),
+    "no row": (lambda x: x[:0], "found 0 stimuli"),
+}
+
+
+@pytest.mark.parametrize("model", [MODELS[0], MODELS[2], MODELS[5]], ids=named)
+@pytest.mark.parametrize("what", WRONG_X)
+def test_other_features_than_those_of_the_fit(model: Any, what: str, data: Any) -> None:
+    table, layer = data
+    model = clone(model).fit(table, layer)
+    change, found = WRONG_X[what]
+    wrong = change(table)
+    with pytest.raises(InputError, match=found):
+        model.predict(wrong)
+    with pytest.raises(InputError, match=found):
+        model.score(wrong, layer[: len(wrong)])
+    if what in ("no names", "a list", "a name twice", "infinite", "complex", "no row"):
+        with pytest.raises(InputError, match=found):
+            clone(model).fit(wrong, layer[: len(wrong)])
+
+
+def test_categories_without_a_fit_differ_like_others(data: Any) -> None:
+    table, layer = data
+    model, upper = RidgeMLEM([1.0]).fit(table, layer), table.assign(kind=table["kind"].str.upper())
+    np.testing.assert_array_equal(model.predict(upper), model.predict(table))
+    by_value = RidgeMLEM(values=("kind",), betas=[1.0]).fit(table, layer)
+    with pytest.raises(InputError, match=r"value of the feature 'kind' '[ABC]'"):
+        by_value.predict(upper)
+    # A column without any value is of the kind of the fit.
+    for name in ("kind", "length"):
+        gone = [model.predict(table.assign(**{name: nothing})) for nothing in (None, np.nan)]
+        np.testing.assert_array_equal(gone[0], gone[1])
+        assert not np.array_equal(gone[0], model.predict(table))
+
+
+WRONG_Y: dict[str, tuple[Any, str]] = {
+    "1 dimension": (lambda y: y[:, 0], r"\(40,\)"),
+    "3 dimensions": (lambda y: y[None], r"\(1, 40, 3\)"),
+    "no unit": (lambda y: y[:, :0], r"\(40, 0\)"),
+    "no row": (lambda y: y[:0], "0 rows"),
+    "fewer rows": (lambda y: y[1:], "39 rows"),
+    "more rows": (lambda y: np.vstack([y, y]), "80 rows"),
+    "nothing": (lambda y: None, r"shape \(\)"),
+    "text": (lambda y: y.astype(str), "no array of real numbers"),
+    "complex": (lambda y: y + 1j, "no array of real numbers"),
+    "ragged": (lambda y: [[1.0], [1.0, 2.0]], "no array of real numbers"),
+    "masked": (lambda y: np.ma.masked_greater(y, 1.0), "not finite in row"),
+    "not finite": (lambda y: np.where(np.arange(N)[:, None] == 4, np.nan, y), "in row 5"),
+}
+
+
+@pytest.mark.parametrize("model", [MODELS[0], MODELS[3], MODELS[5]], ids=named)
+@pytest.mark.parametrize("what", WRONG_Y)
+def test_neural_data_that_cannot_be_used(model: Any, what: str, data: Any) -> None:
+    table, layer = data
+    change, found = WRONG_Y[what]
+    model, wrong = clone(model).fit(table, layer), change(layer)
+    for call in (model.score, clone(model).fit):
+        with pytest.raises(InputError, match=found):
+            call(table, wrong)
+
+
+def test_a_fit_that_fails_leaves_the_model_as_it_was(data: Any) -> None:
+    table, layer = data
+    model = RidgeMLEM([1.0]).fit(table, layer)
+    expected = model.predict(table)
+    with pytest.raises(InputError):
+        model.fit(table[["plural", "length", "kind"]], layer[:, :0])
+    assert list(model.feature_names_in_) == list(table)
+    np.testing.assert_array_equal(model.predict(table), expected)
+
+
+NUMBERS = ([], [-1.0], [1.0, -1.0], [np.nan], [np.inf], [1e12], ["a"], [None], [True], [[1.0]])
+WRONG_PARAMETERS: dict[str, tuple[MetricModel, tuple[Any, ...]]] = {
+    "alphas": (MODELS[0], (*NUMBERS, 1.0, None, "1", {1.0}, iter([1.0]))),
+    "betas": (MODELS[2], (*NUMBERS, 1.0, None, "1", {1.0}, iter([1.0]))),
+    "target": (MODELS[0], (None, 1, "ranks", ["rank"])),
+    "values": (MODELS[2], (None, 1, "none of these", [1], [["kind"]])),
+    "cv": (MODELS[0], (0, 1, N + 1, 0.5, "3", [], [(1, 2)], [([0], [N])], object())),
+    "random_state": (MODELS[0], ("a", -1, 0.5, 2**32)),
+    "interactions": (MODELS[3], (None, 1, "no")),
+    "distance": (MODELS[3], (None, 1, "euclid", ["euclidean"], "precomputed", "crossnobis")),
+    "missing": (MODELS[5], (None, 1, "levels", ["level"])),
+    "objective": (MODELS[3], (None, 1, "tau", ["rho"])),
+    "constraint": (MODELS[5], (None, 1, "free", ["none"])),
+    "strength": (MODELS[5], (0, -1.0, np.nan, np.inf, "a", True)),
+    "batch_size": (MODELS[5], (0, 1, 2.5, np.nan, "a", True, 10**9)),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_PARAMETERS)
+def test_parameters_that_cannot_be_used(name: str, data: Any) -> None:
+    model, values = WRONG_PARAMETERS[name]
+    assert {p for one in MODELS for p in one.get_params()} == set(WRONG_PARAMETERS)
+    for value in values:
+        with pytest.raises(InputError):
+            clone(model).set_params(**{name: value}).fit(*data)
+
+
+@pytest.mark.parametrize("groups", [[], [0] * (N - 1), [[0]] * N, [None] * N, [np.nan] * N, 3, "a"])
+def test_groups_are_one_a_stimulus(groups: Any, data: Any) -> None:
+    for model in (RidgeMLEM([1.0]), RidgeMLEM(), SoftRankMLEM(batch_size=50)):
+        with pytest.raises(InputError, match=f"expected {N} numbers or names"):
+            model.fit(*data, groups=groups)
+
+
+def test_values_that_no_feature_has_leave_alpha_to_be_chosen(data: Any) -> None:
+    plain = RidgeMLEM().fit(*data)
+    none = RidgeMLEM(values=("none",), betas=[1.0]).fit(*data)
+    assert none.alpha_ == plain.alpha_
+    np.testing.assert_array_equal(none.coef_, plain.coef_)
