@@ -30,16 +30,21 @@ serve = "app.py"
 if os.environ.get("MLEM_SHARED"):
     from mlem_core.base.errors import InputError
     from mlem_core.base.shared import shared
+    from mlem_core.storage.store import Store
+    from mlem_core.tasks.signing import signature
 
     serve = "scripts/shared_server.py"
     try:
         settings = shared()
+        signature("", Store().root)  # what says that this server cannot sign says it now
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
     # What Streamlit itself takes from a browser, before any page sees it.
     megabytes = 1 if settings is None else max(1, int(settings.upload_mb))
     os.environ.setdefault("STREAMLIT_SERVER_MAX_UPLOAD_SIZE", str(megabytes))
+    # Whose word on where a visitor comes from uvicorn takes.
+    os.environ["FORWARDED_ALLOW_IPS"] = "" if settings is None else ",".join(settings.proxies)
 elif any(one.startswith("--server.address") for one in sys.argv):
     print(
         "note: whoever reaches this address sees and deletes everything; docs/security.md says "

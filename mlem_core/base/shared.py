@@ -7,6 +7,7 @@ the program may read. `docs/security.md` says what each entry promises.
 from __future__ import annotations
 
 import functools
+import ipaddress
 import math
 import os
 import tomllib
@@ -32,8 +33,11 @@ class Shared:
     upload_mb : the largest file that is taken
     uploads_mb : of all files that a visitor has uploaded
     disk_gb : of all that is kept for a visitor
+    disk_all_gb : of all that is kept for all visitors together
     runs_at_once : of all visitors; one of each
     runs_each : of a visitor, running and waiting
+    runs_address : of all visitors from one network address, running and waiting
+    proxies : addresses of the proxies that say in X-Forwarded-For where a visitor comes from
     memory_gb, minutes : of a run
     keep_days : how long a visitor is kept who does not come again
     """
@@ -43,8 +47,11 @@ class Shared:
     upload_mb: float = 100
     uploads_mb: float = 1_000
     disk_gb: float = 10
+    disk_all_gb: float = 100
     runs_at_once: int = 1
     runs_each: int = 5
+    runs_address: int = 20
+    proxies: tuple[str, ...] = ("127.0.0.1", "::1")
     memory_gb: float = 8
     minutes: float = 60
     keep_days: float = 30
@@ -88,6 +95,8 @@ def _checked(found: Mapping[str, Any], home: Path) -> Shared:
             raise unknown("setting", name, known)
         if name == "models":
             chosen[name] = _folders(value, home)
+        elif name == "proxies":
+            chosen[name] = _networks(value)
         elif name == "hub":
             if not isinstance(value, bool):
                 raise InputError(f"found hub = {value!r}; expected true or false.")
@@ -106,6 +115,16 @@ def _folders(value: Any, home: Path) -> tuple[Path, ...]:
         if not folder.is_dir():
             raise InputError(f"there is no folder {str(folder)!r}, which models names.")
     return folders
+
+
+def _networks(value: Any) -> tuple[str, ...]:
+    try:
+        return tuple(str(ipaddress.ip_network(str(one))) for one in [*value])
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"found proxies = {value!r}; expected a list of addresses or networks, such as "
+            '["127.0.0.1", "10.0.0.0/8"].'
+        ) from error
 
 
 def _positive(name: str, value: Any, whole: bool) -> float:

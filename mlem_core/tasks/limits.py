@@ -12,12 +12,14 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import filelock
 import psutil
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.shared import VISITORS, Shared, shared
 from mlem_core.base.text import many
 
+ADDRESS = "address"  # a file in a visitor's store that stands for where the visitor came from
 _LOOK = 0.5  # seconds between two looks at what a run uses
 
 
@@ -47,6 +49,7 @@ def check_upload(n_bytes: int, name: str, root: Path) -> None:
             f"{settings.upload_mb:,g} MB."
         )
     kept = _size(root / "uploads")
+    check_room(root)
     if kept + n_bytes > settings.uploads_mb * 1e6:
         raise InputError(
             f"the file {name!r} has {_mb(n_bytes)} MB and your other uploads have {_mb(kept)} MB; "
@@ -55,13 +58,54 @@ def check_upload(n_bytes: int, name: str, root: Path) -> None:
         )
 
 
-def check_run(root: Path, n_under_way: int) -> None:
+def check_room(root: Path) -> None:
+    """Whether the visitors together may keep more; raises `InputError` as `check_upload`.
+
+    Parameters
+    ----------
+    root : of the store of one of them
+    """
+    settings = of_store(root)
+    if settings is None:
+        return
+    kept = _size(root.parent)
+    if kept > settings.disk_all_gb * 1e9:
+        raise InputError(
+            f"all visitors' analyses and files take {kept / 1e9:,.1f} GB, and this server keeps "
+            f"{settings.disk_all_gb:,g} GB: delete some of yours that you no longer need, or tell "
+            "whoever runs the server."
+        )
+
+
+def same_address(root: Path) -> list[Path]:
+    """The stores of all visitors who were last here from the address of one, itself included."""
+    try:
+        own = (root / ADDRESS).read_text()
+    except OSError:
+        return [root]
+    found = [root]
+    for path in root.parent.glob(f"*/{ADDRESS}"):
+        with contextlib.suppress(OSError):
+            if path.parent != root and path.read_text() == own:
+                found.append(path.parent)
+    return found
+
+
+def starting(root: Path) -> contextlib.AbstractContextManager[object]:
+    """Held while a run of a visitor is counted and started: no two start on one count."""
+    if of_store(root) is None:
+        return contextlib.nullcontext()
+    return filelock.FileLock(root.parent / "starting.lock", timeout=30)
+
+
+def check_run(root: Path, n_under_way: int, n_of_address: int) -> None:
     """Whether a visitor may start one more run; raises `InputError` as `check_upload`.
 
     Parameters
     ----------
     root : of the visitor's store
     n_under_way : the visitor's runs that wait or run
+    n_of_address : those of all visitors from the visitor's address
     """
     settings = of_store(root)
     if settings is None:
@@ -71,6 +115,12 @@ def check_run(root: Path, n_under_way: int) -> None:
             f"{many(n_under_way, 'run')} of yours wait or run, which is as many as this server "
             "lets each visitor have: cancel one, or wait until one is done."
         )
+    if n_of_address >= settings.runs_address:
+        raise InputError(
+            f"{many(n_of_address, 'run')} from your network address wait or run, which is as many "
+            "as this server lets each address have: wait until one is done."
+        )
+    check_room(root)
     kept = _size(root)
     if kept > settings.disk_gb * 1e9:
         raise InputError(

@@ -15,7 +15,9 @@ from typing import NamedTuple
 from mlem_core.base.shared import VISITORS
 from mlem_core.tasks.limits import of_store
 
-_SERVED = "served"  # an empty file: when a task of that folder last had its turn
+# An empty file: when a task of that folder last had its turn; before that, when its owner first
+# came. Else whoever comes as somebody new each time would always be the next.
+_SERVED = "served"
 
 
 class Waiting(NamedTuple):
@@ -34,7 +36,7 @@ def in_turn(
     Parameters
     ----------
     running : the owner of each task that runs now
-    served : when a task of each owner last had its turn; nothing for one that never had
+    served : of each owner, the later of the last turn and the first visit; nothing for one's own
     """
     had = Counter(running)
     # Later than any time at which one was served: the turns of this order itself.
@@ -71,12 +73,19 @@ def locks(jobs: Path) -> list[list[Path]]:
 
 
 def last_served(folders: Iterable[Path]) -> dict[Path, float]:
-    """When a task of each owner last had its turn."""
+    """When a task of each owner last had its turn, or the owner first came."""
     found = {}
     for jobs in folders:
         with contextlib.suppress(OSError):
             found[jobs] = (jobs / _SERVED).stat().st_mtime
     return found
+
+
+def arrive(jobs: Path) -> None:
+    """The owner of that folder is here; what counts is the first time."""
+    jobs.mkdir(exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        (jobs / _SERVED).touch(exist_ok=False)
 
 
 def serve(jobs: Path) -> None:

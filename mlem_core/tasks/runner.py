@@ -166,9 +166,14 @@ class Task:
                 os.close(held)
 
     def _start(self, request: Request, module: str, held: int) -> None:
-        jobs = self.folder.parent
-        if limits.of_store(jobs.parent) is not None:
-            limits.check_run(jobs.parent, len(under_way(jobs)))
+        with limits.starting(self.folder.parent.parent):
+            self._start_one(request, module, held)
+
+    def _start_one(self, request: Request, module: str, held: int) -> None:
+        root = self.folder.parent.parent
+        if limits.of_store(root) is not None:
+            runs = {one: len(under_way(one / "jobs")) for one in limits.same_address(root)}
+            limits.check_run(root, runs[root], sum(runs.values()))
         for left in ("failed.json", "cancelled", "progress.json", "pid.json", "result", "log"):
             _removed(self.folder / left)
         _remove_unfinished(self.folder)

@@ -1,11 +1,13 @@
 """The visitors of a shared server: a store for each, and an analysis that one shows to others.
 
-A visitor is who has a token, a secret that the browser keeps. The store of a visitor lies under
-the token's digest, so that what is on the disk lets nobody in; whatever works on a store therefore
-has the jobs, uploads, notes and deleted analyses of one visitor before it, and of no other.
+A visitor is who has a token, a secret that the server has given and the browser keeps. The store
+of a visitor lies under the token's digest, so that what is on the disk lets nobody in; whatever
+works on a store therefore has the jobs, uploads, notes and deleted analyses of one visitor before
+it, and of no other.
 
     visitors/DIGEST/          a store
         seen                  an empty file: when the visitor was last here
+        address               stands for the network address that the visitor was last here from
         shared/ID.json        the secret of a link to an analysis
     links/DIGEST.json         whose analysis a link is to
 """
@@ -14,6 +16,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import hmac
+import ipaddress
 import itertools
 import re
 import secrets
@@ -30,37 +34,75 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.shared import VISITORS
 from mlem_core.storage.files import read_json, write_json
 from mlem_core.storage.store import Store
-from mlem_core.tasks import analyses
+from mlem_core.tasks import analyses, limits, queue
 from mlem_core.tasks.runner import under_way
+from mlem_core.tasks.signing import signature
 
-TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")
+_SECRET = re.compile(r"[A-Za-z0-9_-]{43}")
+# Tokens were not signed at first.
+TOKEN = re.compile(rf"{_SECRET.pattern}(\.{_SECRET.pattern})?")
 DAY = 86400.0
 _GONE = "this link is to no analysis (any more); ask who sent it to you for another one."
 
 
-def new_token() -> str:
+def _new_secret() -> str:
     """A secret of 256 bits, as a cookie or an address can hold it."""
     return secrets.token_urlsafe(32)
 
 
-def store_of(token: str, root: Path) -> Store:
+def new_token(root: Path) -> str:
+    """The token of a new visitor: a secret, and the signature of the server of that store."""
+    secret = _new_secret()
+    return f"{secret}.{signature(secret, root)}"
+
+
+def is_given(token: str, root: Path) -> bool:
+    """Whether the server of that store has given a token: it is signed, or has a store already."""
+    if not TOKEN.fullmatch(token):
+        return False
+    secret, _, signed = token.partition(".")
+    return hmac.compare_digest(signed, signature(secret, root)) or _store(token, root).is_dir()
+
+
+def store_of(token: str, root: Path, address: str = "") -> Store:
     """The store of a visitor, who is here now.
 
     Parameters
     ----------
     root : of the server's store
+    address : the network address that the visitor comes from; empty where that is not known
 
     Raises
     ------
     InputError
-        It is no token; the store cannot be written.
+        It is no token that this server has given; the store cannot be written.
     """
-    if not TOKEN.fullmatch(token):
+    if not is_given(token, root):
         raise InputError("the token of this visitor is none that this server has given.")
-    store = Store(root / VISITORS / _digest(token))
+    store = Store(_store(token, root))
     store.check_writable()
+    queue.arrive(store.root / "jobs")
     (store.root / "seen").touch()
+    if address:
+        # Signed: the disk does not say who was here.
+        (store.root / limits.ADDRESS).write_text(signature(_network(address), root))
     return store
+
+
+def _store(token: str, root: Path) -> Path:
+    return root / VISITORS / _digest(token)
+
+
+def _network(address: str) -> str:
+    """What counts as one address: of IPv6 the half that a household or an institute is given."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(found, ipaddress.IPv4Address):
+        return str(found)
+    own = found.ipv4_mapped
+    return str(own or ipaddress.ip_network((found, 64), strict=False))
 
 
 def share(job_id: str, store: Store) -> str:
@@ -78,7 +120,7 @@ def share(job_id: str, store: Store) -> str:
     job = analyses.find(job_id, store)
     if job is None or not job.result.is_dir():
         raise InputError("only an analysis that is done can be shown to others.")
-    secret = shared_as(job_id, store) or new_token()
+    secret = shared_as(job_id, store) or _new_secret()
     kept = _secret_of(job_id, store)
     kept.parent.mkdir(exist_ok=True)
     link = _link(secret, store.root.parent.parent)
@@ -118,16 +160,18 @@ def take(secret: str, store: Store) -> str:
     Raises
     ------
     InputError
-        The link is to nothing: never was, was taken back, or the analysis was deleted.
+        The link is to nothing: never was, was taken back, or the analysis was deleted; or the disk
+        that visitors may fill is full.
     """
     root = store.root.parent.parent
-    about = read_json(_link(secret, root)) if TOKEN.fullmatch(secret) else {}
+    about = read_json(_link(secret, root)) if _SECRET.fullmatch(secret) else {}
     if not about:
         raise InputError(_GONE)
     owner, job_id = root / VISITORS / str(about["visitor"]), str(about["analysis"])
     source, target = owner / "jobs" / job_id, store.root / "jobs" / job_id
     if owner == store.root or (target / "result").is_dir():
         return job_id
+    limits.check_room(store.root)
     try:
         spec = AnalysisSpec.from_dict(read_json(source / "spec.json", strict=True))
         target.parent.mkdir(exist_ok=True)
@@ -209,7 +253,7 @@ def sweep(root: Path, days: float) -> None:
     for folder in (root / VISITORS).glob("*/"):
         with contextlib.suppress(OSError):
             away = now - (folder / "seen").stat().st_mtime
-            has = any(any((folder / name).glob("*")) for name in ("jobs", "uploads", "trash"))
+            has = any(any((folder / name).glob("*/")) for name in ("jobs", "uploads", "trash"))
             if away > (days if has else 1) * DAY and not under_way(folder / "jobs"):
                 # Renamed first: nobody finds half of it.
                 grave = Path(tempfile.mkdtemp(prefix="visitor.", dir=root / "unfinished"))

@@ -115,7 +115,7 @@ def _opened(token: str) -> Store:
     if time.monotonic() - _swept.get(server.root, -_OFTEN) >= _OFTEN:
         _swept[server.root] = time.monotonic()
         visitors.sweep(server.root, settings.keep_days)
-    found = visitors.store_of(token, server.root)
+    found = visitors.store_of(token, server.root, visitor.address())
     trash.purge(found)
     visitors.purge_uploads(found, days=1)
     return found

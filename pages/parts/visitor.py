@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import ParamSpec, TypeVar
@@ -27,7 +28,8 @@ _bound: ContextVar[str] = ContextVar("visitor", default="")
 def now() -> str:
     """The token of the visitor whose page is drawn; empty where the server is one's own.
 
-    A browser that keeps no cookie is another visitor each time that it loads a page.
+    A browser that keeps no cookie, or has one that this server has not given, is another visitor
+    each time that it loads a page.
 
     Raises
     ------
@@ -40,12 +42,30 @@ def now() -> str:
         return _bound.get()
     if get_script_run_ctx() is None:
         raise InputError("nobody asks for this; load the page again.")
-    from mlem_core.tasks.visitors import TOKEN, new_token
-
     token = st.context.cookies.get(COOKIE) or ""
-    if not TOKEN.fullmatch(token):
-        token = st.session_state.setdefault(_KEY, new_token())
+    if not _is_given(token):
+        from mlem_core.storage.store import Store
+        from mlem_core.tasks.visitors import new_token
+
+        token = st.session_state.get(_KEY) or new_token(Store().root)
+        st.session_state[_KEY] = token
     return token
+
+
+# Asked for a hundred times a page.
+@functools.lru_cache(maxsize=1024)
+def _is_given(token: str) -> bool:
+    from mlem_core.storage.store import Store
+    from mlem_core.tasks.visitors import is_given
+
+    return is_given(token, Store().root)
+
+
+def address() -> str:
+    """The network address of the visitor whose page is drawn; empty where no page is drawn."""
+    if get_script_run_ctx() is None:
+        return ""
+    return st.context.ip_address or "here"  # Streamlit says None of this machine's own
 
 
 def bound(call: Callable[P, T]) -> Callable[P, T]:

@@ -1,55 +1,181 @@
-"""Two visitors of a shared server, in two browsers."""
+"""Visitors of a shared server: two in two browsers, and who speaks to it without one."""
 
 from __future__ import annotations
 
+import contextlib
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
-from driving import START, fresh_page, run, served, settled, upload
+import pytest
+from driving import START, App, fresh_page, run, served, settled, upload
 from playwright.sync_api import Browser, expect
+from streamlit.proto.BackMsg_pb2 import BackMsg
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+
+from mlem_core.tasks import visitors
+from mlem_core.tasks.signing import signature
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
+    """A shared server for all tests of this file."""
+    folder = tmp_path_factory.mktemp("server")
+    settings = folder / "shared.toml"
+    settings.write_text("upload_mb = 0.5\nuploads_mb = 1\n")
+    with served(folder, MLEM_SHARED=str(settings)) as app:
+        yield app
+
+
+def asked(url: str, **more: Any) -> tuple[int, str, str]:
+    """The status of an answer, its text, and the cookie that it gives."""
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, **more), timeout=30) as answer:
+            given = answer.headers.get("set-cookie", "").partition(";")[0]
+            return answer.status, answer.read().decode(), given
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode(), ""
+
+
+@contextlib.contextmanager
+def window(app: App, cookie: str, **headers: str) -> Iterator[tuple[ClientConnection, str]]:
+    """The connection of a page that a browser with a cookie shows, and its session."""
+    host = app.url.removeprefix("http://")
+    headers = {"Origin": app.url, "Cookie": cookie, **headers}
+    proto: Any = ["streamlit"]
+    stream = f"ws://{host}/_stcore/stream"
+    with connect(stream, subprotocols=proto, additional_headers=headers, max_size=None) as page:
+        first = BackMsg()
+        first.rerun_script.query_string = ""
+        page.send(first.SerializeToString())
+        while True:
+            said = ForwardMsg.FromString(bytes(page.recv(60)))  # type: ignore[arg-type]
+            if said.WhichOneof("type") == "new_session":
+                break
+        yield page, said.new_session.initialize.session_id
+
+
+def until(holds: Callable[[], object]) -> None:
+    end = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("origin", "opens"),
+    [
+        ("{}", True),
+        ("http://localhost:9", False),  # a browser sends the cookie of a host to all its ports
+        ("http://localhost", False),
+        ("http://127.0.0.1:{port}", False),
+        ("http://other.org", False),
+        ("null", False),
+    ],
+)
+def test_only_pages_of_the_server_open_a_session(app: App, origin: str, opens: bool) -> None:
+    _, _, cookie = asked(app.url)
+    origin = origin.format(app.url, port=app.url.rpartition(":")[2])
+    with contextlib.ExitStack() as stack:
+        if not opens:
+            refused = stack.enter_context(pytest.raises(InvalidStatus))
+        stack.enter_context(window(app, cookie, Origin=origin))
+    assert opens or refused.value.response.status_code == 403
+    put = f"{app.url}/_stcore/upload_file/any/file"
+    status, text, _ = asked(put, data=b"", headers={"Origin": origin}, method="PUT")
+    assert status == 403 and ("another origin" in text) is not opens
+
+
+def test_a_token_that_no_server_has_given_is_nobody_s(app: App) -> None:
+    root = app.cache.absolute()
+    name, _, token = asked(app.url)[2].partition("=")
+    given = [token, visitors.new_token(root)]
+    invented = [token.partition(".")[0], "a" * 43, f"{'a' * 43}.{token.partition('.')[2]}"]
+    for one in (*given, *invented):
+        there = {*(root / "visitors").glob("*/address")}
+        forwarded = "198.51.100.1, 203.0.113.7"  # the last is the proxy's word
+        with window(app, f"{name}={one}", **{"X-Forwarded-For": forwarded}):
+            until(lambda there=there: {*(root / "visitors").glob("*/address")} - there)
+        (new,) = {*(root / "visitors").glob("*/address")} - there
+        assert (new.parent == visitors._store(one, root)) is (one in given), one
+        assert new.read_text() == signature("203.0.113.7", root)
+        again = asked(app.url, headers={"Cookie": f"{name}={one}"})[2]
+        assert (again == f"{name}={one}") is (one in given)
+
+
+def test_uploads_are_counted_as_they_come(app: App) -> None:
+    cookie, other = (asked(app.url)[2] for _ in range(2))
+    xsrf = asked(f"{app.url}/_stcore/health")[2]
+
+    def put(session: str, n_bytes: int, name: str) -> int:
+        head = b'--x\r\nContent-Disposition: form-data; name="f"; filename="a.csv"\r\n\r\n'
+        headers = {
+            "Content-Type": "multipart/form-data; boundary=x",
+            "X-Xsrftoken": xsrf.partition("=")[2],
+            "Cookie": f"{cookie}; {xsrf}",
+        }
+        body = head + b"x" * n_bytes + b"\r\n--x--\r\n"
+        url = f"{app.url}/_stcore/upload_file/{session}/{name}"
+        return asked(url, data=body, headers=headers, method="PUT")[0]
+
+    with window(app, cookie) as (_, one), window(app, cookie) as (_, two):
+        assert put(one, 700_000, "large") == 413
+        assert [put(one, 400_000, name) for name in "ab"] == [204, 204]
+        # Another window of the same visitor has no room of its own, another visitor has.
+        assert put(two, 400_000, "c") == 413
+        with window(app, other) as (_, theirs):
+            assert put(theirs, 400_000, "d") == 204
+    until(lambda: put(one, 10, "late") == 400)
+    with window(app, cookie) as (_, again):
+        # Files of nothing take place too.
+        assert 8 < [put(again, 0, f"{n}") for n in range(20)].index(413) < 18
 
 
 def test_visitors_see_what_is_theirs_and_what_they_are_shown(
-    browser: Browser, tmp_path: Path, small_csv: Path
+    browser: Browser, app: App, small_csv: Path
 ) -> None:
-    settings = tmp_path / "shared.toml"
-    settings.write_text("upload_mb = 2\n")
-    with served(tmp_path, MLEM_SHARED=str(settings)) as app:
-        listens = [
-            one.laddr.ip
-            for one in psutil.Process(app.process).net_connections()
-            if one.status == psutil.CONN_LISTEN
-        ]
-        assert set(listens) <= {"127.0.0.1", "::1"} and listens
-        first, second = fresh_page(browser), fresh_page(browser)
-        first.goto(app.url + "/new?models=mini-bert")
-        upload(first, small_csv)
-        run(first)
-        expect(first.get_by_text("Done:")).to_be_visible(timeout=START)
-        assert str(tmp_path) not in first.content()
-        job = first.url.rpartition("analysis=")[2]
-        asked = first.url.partition("?")[2]
-        for address in (f"/explore?analysis={job}", f"/new?{asked}"):
-            second.goto(app.url + address)
-            expect(second.get_by_text("is not on this machine").first).to_be_visible()
-        second.goto(app.url)
-        expect(second.get_by_text("My analyses")).to_be_visible()
-        lines = second.locator('[class*="st-key-line-of-"]')
-        expect(lines).to_have_count(1)
-        first.goto(f"{app.url}/?analysis={job}")
-        first.get_by_role("button", name="More").first.click()
-        first.get_by_role("button", name="Show to others").click()
-        expect(first.get_by_text("Whoever has this link")).to_be_visible()
-        link = first.locator('[data-testid="stCode"]').last.inner_text().strip()
-        second.goto(link)
-        expect(lines).to_have_count(2)
-        settled(second)
-        assert link.rpartition("=")[2] not in second.url and second.url.endswith(job)
-        # The same browser is the same visitor, and no page can read who it is.
-        second.goto(app.url)
-        expect(lines).to_have_count(2)
-        assert "mlem_visitor" not in second.evaluate("document.cookie")
-        for page in (first, second):
-            assert str(tmp_path) not in page.content()
-            page.context.close()
-        assert "Traceback" not in app.log.read_text()
+    tmp_path = app.cache.parent
+    listens = [
+        one.laddr.ip
+        for one in psutil.Process(app.process).net_connections()
+        if one.status == psutil.CONN_LISTEN
+    ]
+    assert set(listens) <= {"127.0.0.1", "::1"} and listens
+    first, second = fresh_page(browser), fresh_page(browser)
+    first.goto(app.url + "/new?models=mini-bert")
+    upload(first, small_csv)
+    run(first)
+    expect(first.get_by_text("Done:")).to_be_visible(timeout=START)
+    assert str(tmp_path) not in first.content()
+    job = first.url.rpartition("analysis=")[2]
+    asked = first.url.partition("?")[2]
+    for address in (f"/explore?analysis={job}", f"/new?{asked}"):
+        second.goto(app.url + address)
+        expect(second.get_by_text("is not on this machine").first).to_be_visible()
+    second.goto(app.url)
+    expect(second.get_by_text("My analyses")).to_be_visible()
+    lines = second.locator('[class*="st-key-line-of-"]')
+    expect(lines).to_have_count(1)
+    first.goto(f"{app.url}/?analysis={job}")
+    first.get_by_role("button", name="More").first.click()
+    first.get_by_role("button", name="Show to others").click()
+    expect(first.get_by_text("Whoever has this link")).to_be_visible()
+    link = first.locator('[data-testid="stCode"]').last.inner_text().strip()
+    second.goto(link)
+    expect(lines).to_have_count(2)
+    settled(second)
+    assert link.rpartition("=")[2] not in second.url and second.url.endswith(job)
+    # The same browser is the same visitor, and no page can read who it is.
+    second.goto(app.url)
+    expect(lines).to_have_count(2)
+    assert "mlem_visitor" not in second.evaluate("document.cookie")
+    for page in (first, second):
+        assert str(tmp_path) not in page.content()
+        page.context.close()
+    assert "Traceback" not in app.log.read_text()

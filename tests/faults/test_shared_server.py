@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import runpy
 import shutil
 import threading
 import time
@@ -10,11 +11,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from inputs import in_files, noise, words
+from streamlit import runtime
+from streamlit.runtime.memory_uploaded_file_manager import MemoryUploadedFileManager
+from streamlit.runtime.uploaded_file_manager import UploadedFileRec
 
 from mlem_core.analysis.maps import representations_of
 from mlem_core.analysis.spec import AnalysisSpec
@@ -25,7 +30,18 @@ from mlem_core.models import offer, places
 from mlem_core.models.registry import ModelUnavailable, locate
 from mlem_core.storage.files import write_json
 from mlem_core.storage.store import Store
-from mlem_core.tasks import analyses, notes, processes, queue, runner, trash, uploads, visitors
+from mlem_core.tasks import (
+    analyses,
+    limits,
+    notes,
+    processes,
+    queue,
+    runner,
+    signing,
+    trash,
+    uploads,
+    visitors,
+)  # fmt: skip
 from mlem_core.tasks.runner import Task
 
 HERE = Path(__file__).parent
@@ -53,7 +69,7 @@ def root(tmp_path: Path) -> Path:
 @pytest.fixture
 def two(settings: Settings, root: Path) -> tuple[Store, Store]:
     """The stores of two visitors."""
-    first, second = (visitors.store_of(visitors.new_token(), root) for _ in range(2))
+    first, second = (visitors.store_of(visitors.new_token(root), root) for _ in range(2))
     return first, second
 
 
@@ -89,6 +105,10 @@ def finished(store: Store, *, stimuli: bytes = b"sentence,f\na b,1\n") -> str:
         ("memory_gb = '8'", "a number above 0"),
         ("runs_at_once = 1.5", "a whole number"),
         ("runs_each = -1", "a whole number"),
+        ("runs_address = 0", "a whole number"),
+        ("proxies = ['here']", "a list of addresses"),
+        ("proxies = '10.0.0.1'", "a list of addresses"),
+        ("proxies = 1", "a list of addresses"),
         ("a b", "cannot be read as TOML"),
         ("[models]", "a list of folders"),
     ],
@@ -104,8 +124,9 @@ def test_settings_are_read_and_the_others_are_as_the_docs_say(settings: Settings
     settings("upload_mb = 5", "hub = true")
     assert shared() == replace(Shared(), upload_mb=5, hub=True)
     text = (HERE.parents[1] / "docs" / "security.md").read_text("utf-8")
+    lists = {"models": "[]", "hub": "false", "proxies": '["127.0.0.1", "::1"]'}
     for name, value in vars(Shared()).items():
-        said = {"models": "[]", "hub": "false"}.get(name) or f"{value:,}".replace(",", "_")
+        said = lists.get(name) or f"{value:,}".replace(",", "_")
         assert f"| `{name}` | `{said}` |" in text, name
 
 
@@ -191,7 +212,7 @@ def test_a_visitor_finds_nothing_of_another(two: tuple[Store, Store]) -> None:
 
 
 def test_a_token_cannot_be_guessed_and_is_not_on_the_disk(root: Path, settings: Settings) -> None:
-    tokens = {visitors.new_token() for _ in range(1000)}
+    tokens = {visitors.new_token(root) for _ in range(1000)}
     assert len(tokens) == 1000 and all(visitors.TOKEN.fullmatch(one) for one in tokens)
     token = tokens.pop()
     store = visitors.store_of(token, root)
@@ -199,10 +220,35 @@ def test_a_token_cannot_be_guessed_and_is_not_on_the_disk(root: Path, settings: 
     for other in ("", "..", "../x", token[:-1], f"{token}a", f"{token[:-1]}/", f"{token}\n"):
         with pytest.raises(InputError):
             visitors.store_of(other, root)
-    assert len(list((root / "visitors").iterdir())) == 1
+    assert [folder.name for folder in (root / "visitors").iterdir()] == [store.root.name]
 
 
-def test_a_link_shows_one_analysis_and_none_of_the_notes(two: tuple[Store, Store]) -> None:
+def test_only_tokens_that_this_server_has_given_are_visitors(root: Path, tmp_path: Path) -> None:
+    token, other = (visitors.new_token(one) for one in (root, tmp_path / "other"))
+    secret, _, signed = token.partition(".")
+    assert visitors.is_given(token, root)
+    invented = visitors._new_secret()
+    for wrong in (other, secret, invented, f"{invented}.{signed}", f"{invented}.{invented}", "ä"):
+        assert not visitors.is_given(wrong, root), wrong
+        with pytest.raises(InputError, match="none that this server has given"):
+            visitors.store_of(wrong, root)
+    assert not (root / "visitors").exists()
+    signing._secret.cache_clear()  # as in a process that starts
+    assert visitors.is_given(token, root)
+    assert (root / "server.key").stat().st_mode & 0o077 == 0
+    # Whoever has a store came with a token that was given, before tokens were signed as well.
+    Store(visitors._store(secret, root))
+    assert visitors.is_given(secret, root)
+    stays = visitors.store_of(token, root)
+    (root / "server.key").write_bytes(b"damaged")
+    signing._secret.cache_clear()
+    assert visitors.store_of(token, root).root == stays.root
+    assert visitors.is_given(visitors.new_token(root), root)
+
+
+def test_a_link_shows_one_analysis_and_none_of_the_notes(
+    two: tuple[Store, Store], root: Path
+) -> None:
     first, second = two
     job_id = finished(first)
     other = finished(first, stimuli=b"sentence,f\nc d,1\n")
@@ -219,8 +265,9 @@ def test_a_link_shows_one_analysis_and_none_of_the_notes(two: tuple[Store, Store
     trash.delete(job_id, "", first)
     trash.purge(first, days=-1)
     assert all(path.is_file() for path in files) and job.result.is_dir()
+    third = visitors.store_of(visitors.new_token(root), root)
     with pytest.raises(InputError, match="to no analysis"):
-        visitors.take(secret, visitors.store_of(visitors.new_token(), first.root.parents[1]))
+        visitors.take(secret, third)
 
 
 def test_what_was_taken_reads_its_own_files_when_its_owner_s_are_gone(
@@ -251,7 +298,7 @@ def test_a_link_that_was_taken_back_or_guessed_shows_nothing(two: tuple[Store, S
     first, second = two
     job_id = finished(first)
     secret = visitors.share(job_id, first)
-    for wrong in ("", job_id, secret[:-1], secret + "x", "../" + secret, visitors.new_token()):
+    for wrong in ("", job_id, secret[:-1], secret + "x", "../" + secret, visitors._new_secret()):
         with pytest.raises(InputError, match="to no analysis"):
             visitors.take(wrong, second)
     visitors.unshare(job_id, first)
@@ -298,10 +345,10 @@ def test_uploads_go_with_the_last_analysis_of_them(two: tuple[Store, Store]) -> 
 
 
 def test_a_visitor_who_stays_away_is_forgotten(root: Path, settings: Settings) -> None:
-    stores = {name: visitors.store_of(visitors.new_token(), root) for name in "abcd"}
+    stores = {name: visitors.store_of(visitors.new_token(root), root) for name in "abcd"}
     for name in "abc":
         finished(stores[name])
-    secret = visitors.share(next((stores["a"].root / "jobs").iterdir()).name, stores["a"])
+    secret = visitors.share(next((stores["a"].root / "jobs").glob("*/")).name, stores["a"])
     for name, days in {"a": 31, "b": 29, "d": 2}.items():
         old(stores[name].root / "seen", days)
     visitors.sweep(root, days=30)
@@ -317,15 +364,52 @@ def test_a_visitor_who_stays_away_is_forgotten(root: Path, settings: Settings) -
 
 def test_uploads_are_limited_one_by_one_and_in_all(root: Path, settings: Settings) -> None:
     settings("upload_mb = 0.001", "uploads_mb = 0.0025")
-    store = visitors.store_of(visitors.new_token(), root)
+    store = visitors.store_of(visitors.new_token(root), root)
     with pytest.raises(InputError, match=r"takes files of up to 0\.001 MB"):
         analyses.keep_upload(b"x" * 1001, "a.csv", store)
     for n in range(2):
         analyses.keep_upload(bytes([n]) * 1000, "a.csv", store)
     with pytest.raises(InputError, match=r"keeps 0\.0025 MB for each visitor"):
         analyses.keep_upload(b"2" * 1000, "a.csv", store)
-    other = visitors.store_of(visitors.new_token(), root)
+    other = visitors.store_of(visitors.new_token(root), root)
     assert analyses.keep_upload(b"2" * 1000, "a.csv", other).is_file()
+
+
+def test_uploads_go_from_memory_with_their_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = runpy.run_path(str(HERE.parents[1] / "scripts" / "shared_server.py"))
+    files = MemoryUploadedFileManager("/uploads")
+    for window in ("open", "closed", "other"):
+        files.add_file(window, UploadedFileRec("1", "a.csv", "text/csv", b"sentence"))
+    now = SimpleNamespace(uploaded_file_mgr=files, is_active_session="open".__eq__)
+    monkeypatch.setattr(runtime, "exists", lambda: True)
+    monkeypatch.setattr(runtime, "get_instance", lambda: now)
+
+    async def page(*connection: object) -> None:
+        assert len(files.file_storage) == 3
+
+    connected = server["Uploads"](page)({"type": "websocket", "path": "/"}, None, None)
+    with pytest.raises(StopIteration):  # it waits for nothing, and needs no loop
+        connected.send(None)
+    assert [*files.file_storage] == ["open"] and len(files.file_storage["open"]) == 1
+
+
+def test_all_visitors_together_fill_so_much_of_the_disk(
+    two: tuple[Store, Store], settings: Settings
+) -> None:
+    first, second = two
+    settings("disk_all_gb = 0.000003")
+    job_id = finished(first)
+    secret = visitors.share(job_id, first)
+    assert analyses.keep_upload(b"x" * 3000, "a.csv", first).is_file()
+    full = "all visitors' analyses and files take .* this server keeps 3e-06 GB"
+    with pytest.raises(InputError, match=full):
+        analyses.keep_upload(b"y", "b.csv", second)
+    with pytest.raises(InputError, match=full):
+        visitors.take(secret, second)
+    with pytest.raises(InputError, match=full):
+        limits.check_run(second.root, 0, 0)
+    shutil.rmtree(first.root / "uploads")
+    assert analyses.keep_upload(b"y", "b.csv", second).is_file()
 
 
 @pytest.fixture
@@ -364,7 +448,7 @@ def test_a_run_that_takes_too_much_ends_with_a_sentence(
     settings: Settings, root: Path, work: Callable, line: str, request_: dict, says: str
 ) -> None:
     settings(line)
-    task = work(visitors.store_of(visitors.new_token(), root), "greedy", **request_)
+    task = work(visitors.store_of(visitors.new_token(root), root), "greedy", **request_)
     status = until(task, "failed", "done")
     assert says in status.message and status.message.endswith(".")
     assert processes.gone(task.folder, 10) and not list(task.folder.glob("unfinished-*"))
@@ -439,6 +523,48 @@ def test_nobody_waits_for_the_second_turn_of_another(
     for owner in left:
         own = [int(folder.name[1:]) for folder in order if folder.parent == owner]
         assert own == sorted(own)
+
+
+def test_who_is_new_each_time_waits_behind_who_waits(
+    settings: Settings, root: Path, two: tuple[Store, Store]
+) -> None:
+    """Of those who never had a turn, who came first goes first."""
+    waits, ran = two
+    for minutes, store in ((60, waits), (90, ran)):
+        old(store.root / "jobs" / queue._SERVED, minutes / 1440)
+    queue.serve(ran.root / "jobs")
+    time.sleep(0.02)  # file systems tell times some milliseconds apart
+    fresh = [visitors.store_of(visitors.new_token(root), root) for _ in range(3)]
+    owners = [store.root / "jobs" for store in (*fresh, ran, waits)]
+    waiting = [queue.Waiting(own, (at, "run"), own / "run") for at, own in enumerate(owners)]
+    served = queue.last_served(queue.owners(waits.root / "jobs"))
+    order = [folder.parent for folder in queue.in_turn(waiting, [], served)]
+    assert order == [waits.root / "jobs", ran.root / "jobs", *owners[:3]]
+    # To come again is no first visit.
+    was = served[waits.root / "jobs"]
+    queue.arrive(waits.root / "jobs")
+    assert queue.last_served([waits.root / "jobs"]) == {waits.root / "jobs": was}
+
+
+def test_an_address_has_so_many_runs_whoever_asks(
+    settings: Settings, tmp_path: Path, root: Path, work: Callable
+) -> None:
+    settings("runs_address = 2", "runs_at_once = 1")
+    go = tmp_path / "go"
+    places = ["2001:db8::1", "2001:db8::2:1", "2001:db8::3", "2001:db8:0:1::1", "::ffff:192.0.2.1"]
+    stores = [visitors.store_of(visitors.new_token(root), root, one) for one in places]
+    told = {(store.root / limits.ADDRESS).read_text() for store in stores}
+    assert len(told) == 3 and not any("2001" in one or "192" in one for one in told)
+    tasks = [work(store, "run", go=str(go)) for store in stores[:2]]
+    with pytest.raises(InputError, match="2 runs from your network address wait or run"):
+        work(stores[2], "run", go=str(go))
+    assert not (stores[2].root / "jobs" / "run" / "pid.json").exists()
+    tasks.append(work(stores[3], "run", go=str(go)))
+    tasks[1].cancel()
+    visitors.store_of(visitors.new_token(root), root, "192.0.2.1")
+    assert len(limits.same_address(stores[4].root)) == 2
+    tasks.append(work(stores[2], "run", go=str(go)))
+    assert [task.status().state == "cancelled" for task in tasks] == [False, True, False, False]
 
 
 def test_no_path_of_the_machine_is_on_a_screen(
