@@ -101,7 +101,7 @@ class _Read:
     sheet: str | None = asked(
         None,
         "Sheet",
-        "of a workbook, by its name or number; default: the first with a cell",
+        "of a workbook, by its name or number; default: the first that is shown and has a cell",
         metavar="NAME",
         kw_only=True,
     )

@@ -238,7 +238,7 @@ def _notes(
     name: str, read_as: ReadAs, chosen: Mapping[str, str], asked: Mapping[str, str], table: Table
 ) -> tuple[str, ...]:
     """What was detected and guessed that a reader of the file would not see in it."""
-    notes = [] if read_as.plain else [f"{name} was {read_as.sentence}"]
+    notes = [*([] if read_as.plain else [f"{name} was {read_as.sentence}"]), *table.notes]
     parts = []
     for role, what in {
         "sentence": "is the sentence",

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from mlem_core.base.errors import InputError
 from mlem_core.data.columns import missing_marks
+from mlem_core.data.reading import workbook as workbooks
 from mlem_core.data.reading.content import decode
 from mlem_core.data.reading.read_as import ReadAs, parse_decimal, parse_marks, parse_separator
 from mlem_core.data.reading.table import read_table
@@ -267,6 +268,127 @@ def test_what_is_no_workbook_is_said():
                 archive.writestr(entry, data[: len(data) // 2] if entry == part else data)
         with pytest.raises(InputError, match="cannot be read as an Excel workbook"):
             read_table(file.getvalue(), "mine.xlsx")
+
+
+SHEET = "xl/worksheets/sheet1.xml"
+NAMESPACE = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
+
+
+def with_part(part: str, data: bytes) -> bytes:
+    """A workbook with one part replaced."""
+    whole = zipfile.ZipFile(io.BytesIO(workbook(("D", [["sentence", "f"], ["a b", 1]]))))
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for entry in whole.namelist():
+            archive.writestr(entry, data if entry == part else whole.read(entry))
+    return file.getvalue()
+
+
+def of_rows(*rows: tuple[int, list[str]]) -> bytes:
+    """A workbook of rows, each its number and its cells' places, as they stand in its XML."""
+    text = ""
+    for number, places in rows:
+        cells = "".join(f'<c r="{place}"><v>{n}</v></c>' for n, place in enumerate(places))
+        text += f'<row r="{number}">{cells}</row>'
+    text = f"<worksheet {NAMESPACE}><sheetData>{text}</sheetData></worksheet>"
+    return with_part(SHEET, text.encode())
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        ([(1, ["A1"]), (3, ["A3"]), (2, ["A2"])], "row 2 of the sheet 'D' .* after row 3"),
+        ([(1, ["A1"]), (2, ["A2"]), (2, ["A2"])], "row 2 of .* after row 2"),
+        ([(0, ["A0"])], "row 0 of"),
+        ([(1, ["B1", "A1"])], "row 1, column 1 of .* not in its place in row 1"),
+        ([(1, ["A1", "A1"])], "row 1, column 1 of .* not in its place"),
+        ([(1, ["A1", "B2"])], "row 2, column 2 of .* not in its place in row 1"),
+        ([(1, ["A1"]), (10**9, [f"A{10**9}"])], "row 1,000,000,000; .* 1,048,576"),
+        ([(1_048_577, [])], "row 1,048,577"),
+    ],
+)
+def test_rows_and_cells_out_of_order_and_too_many_are_refused(rows, says):
+    with pytest.raises(InputError, match=says):
+        read_table(of_rows(*rows), "mine.xlsx")
+
+
+def test_rows_with_gaps_are_those_that_have_values():
+    table = read_table(of_rows((2, ["B2", "D2"]), (5, []), (1_048_576, ["B1048576", "C1048576"])))
+    assert table.frame.to_dict("list") == {"0": ["0"], "column_3": ["1"], "1": [None]}
+
+
+def test_hidden_rows_columns_and_sheets_are_said():
+    book = openpyxl.Workbook()
+    sheet = book.active
+    for row in [["sentence", "f", "g", "h"], *([f"a {n}", n, n, n % 2] for n in range(1, 9))]:
+        sheet.append(row)
+    hidden = book.create_sheet("Other", 0)
+    hidden.append(["sentence"])
+    hidden.sheet_state = "hidden"
+    for row in (3, 4, 8):
+        sheet.row_dimensions[row].hidden = True
+    sheet.row_dimensions[40].hidden = True  # without a value
+    sheet.column_dimensions["C"].hidden = True
+    file = io.BytesIO()
+    book.save(file)
+    stimuli = read_csv(file.getvalue(), name="mine.xlsx")
+    assert len(stimuli) == 8
+    rows, columns = stimuli.notes[1:3]
+    assert "3 rows of the sheet 'Sheet'" in rows and "3 to 4 and 8" in rows
+    assert "1 column of" in columns and "'g'" in columns
+    other = read_table(file.getvalue(), "mine.xlsx", ReadAs(sheet="Other"))
+    assert other.frame.columns.tolist() == ["sentence"]
+    assert [note for note in other.notes if "'Other' of mine.xlsx is hidden" in note]
+    assert read_table(workbook(("D", ROWS))).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("part", "data", "says"),
+    [
+        ("xl/theme/theme1.xml", bytes(2_000_001), "'xl/theme/theme1.xml' unpacks to .* 2 MB"),
+        ("xl/styles.xml", b"<xf/>" * 300_001, "more formats of cells"),
+    ],
+)
+def test_a_part_that_unpacks_to_too_much_is_refused(part, data, says, monkeypatch):
+    monkeypatch.setattr(workbooks, "MAX_PART", 2_000_000)
+    with pytest.raises(InputError, match=says):
+        read_table(with_part(part, data), "mine.xlsx")
+
+
+def test_a_text_that_many_cells_share_counts_in_each(monkeypatch):
+    monkeypatch.setattr(workbooks, "MAX_BYTES", 1_000)
+    shared = workbook(("D", [["sentence", "f"], *([["a b" * 100, n] for n in range(5)])]))
+    with pytest.raises(InputError, match="more than 1,000 characters"):
+        read_table(shared, "mine.xlsx")
+
+
+def test_what_a_zip_claims_of_its_size_does_not_count():
+    data = bytearray(with_part("xl/theme/theme1.xml", b"<a/>"))
+    at = data.index(b"xl/theme/theme1.xml", data.index(b"PK\x01\x02")) - 46
+    data[at + 24 : at + 28] = (400_000_000).to_bytes(4, "little")
+    assert read_table(bytes(data)).frame["f"].tolist() == ["1"]
+
+
+def test_a_flipped_bit_in_a_header_of_a_workbook_is_one_sentence():
+    good = workbook(("D", [["sentence", "f"], ["a b", 1], ["c d", 2]]))
+    plain = read_table(good).frame
+    end, listed = len(good) - 22, good.index(b"PK\x01\x02")
+    places = [*range(30), *range(listed, listed + 46), *range(end, len(good))]
+    refused = 0
+    for place in places:
+        data = bytearray(good)
+        data[place] ^= 1 << place % 8
+        try:
+            pd.testing.assert_frame_equal(read_table(bytes(data), "mine.xlsx").frame, plain)
+        except InputError as error:
+            assert "workbook" in str(error), place
+            refused += 1
+    assert refused > 20
+
+
+def test_a_header_of_2_000_equal_names_is_numbered():
+    names = read_table(f"{','.join(['a'] * 2000)}\n{','.join(['x'] * 2000)}\n".encode()).frame
+    assert names.columns.tolist() == ["a", *(f"a_{n}" for n in range(2, 2001))]
 
 
 # --- what a user names -----------------------------------------------------------------------

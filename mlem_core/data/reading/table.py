@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 
 import pandas as pd
@@ -27,11 +28,13 @@ class Table:
     frame : a row a stimulus; cells are str, or None where they are empty; missing-value marks are
         still there, numbers have decimal points
     read_as : how it was read
+    notes : sentences about what its program does not show: hidden rows and columns of a workbook
     """
 
     name: str
     frame: pd.DataFrame
     read_as: ReadAs
+    notes: tuple[str, ...] = ()
 
     @property
     def nameless(self) -> list[str]:
@@ -56,8 +59,9 @@ def read_table(source: Source, name: str | None = None, read_as: ReadAs = DETECT
     """
     data, file_name = content(source, _WHAT, MAX_BYTES)
     name = name or file_name
+    notes: tuple[str, ...] = ()
     if is_workbook(data):
-        header, columns, sheet, sheets = read_sheet(data, name, read_as.sheet)
+        header, columns, sheet, sheets, notes = read_sheet(data, name, read_as.sheet)
         read_as = replace(read_as, separator=None, encoding=None, sheet=sheet, sheets=sheets)
     else:
         if read_as.sheet is not None:
@@ -78,7 +82,8 @@ def read_table(source: Source, name: str | None = None, read_as: ReadAs = DETECT
     if decimal == ",":
         columns = [with_points(cells, read_as.missing) or cells for cells in columns]
     frame = pd.DataFrame(dict(zip(header, columns, strict=True)), columns=header, dtype=object)
-    return Table(name, frame, replace(read_as, decimal=decimal, renamed=renamed, found=()))
+    read_as = replace(read_as, decimal=decimal, renamed=renamed, found=())
+    return Table(name, frame, read_as, notes)
 
 
 def _cells(text: str, name: str, separator: str) -> tuple[list[str], Columns, bool]:
@@ -102,15 +107,16 @@ def _own_names(
 ) -> tuple[list[str], Columns, tuple[tuple[int, str, str], ...]]:
     """Every column has a name of its own; those without a name and without a cell are left out."""
     kept = [i for i, name in enumerate(header) if name or any(columns[i])]
-    names: list[str] = []
+    names: dict[str, None] = {}
+    theirs = set(header)
+    times: Counter[str] = Counter()  # how often a name was tried: 2,000 columns may share one
     renamed = []
     for i in kept:
-        name = header[i] or f"column_{i + 1}"
-        number, new = 1, name
-        while new in names or (new != header[i] and new in header):
-            number += 1
-            new = f"{name}_{number}"
+        name = new = header[i] or f"column_{i + 1}"
+        while new in names or (new != header[i] and new in theirs):
+            times[name] += 1
+            new = f"{name}_{times[name] + 1}"
         if new != header[i]:
             renamed.append((i + 1, header[i], new))
-        names.append(new)
-    return names, [columns[i] for i in kept], tuple(renamed)
+        names[new] = None
+    return list(names), [columns[i] for i in kept], tuple(renamed)

@@ -6,113 +6,171 @@ import datetime
 import io
 import warnings
 import zipfile
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple
 
 from mlem_core.base.errors import InputError, unknown
-from mlem_core.base.text import short
+from mlem_core.base.text import listed, many, short, span
 from mlem_core.data.columns import text_of
-from mlem_core.data.reading.content import MAX_COLUMNS, Columns
+from mlem_core.data.reading.content import MAX_BYTES, MAX_COLUMNS, Columns
 
-if TYPE_CHECKING:
-    from openpyxl.worksheet._read_only import ReadOnlyWorksheet
-
-# A zip may unpack to anything.
+# A zip may unpack to anything, and a cell name any row.
 MAX_UNPACKED = 500_000_000
-_NO_VALUE = "#N/A"
+MAX_PART = 100_000_000
+MAX_ROWS = 1_048_576  # of a sheet of Excel
+_BLOCK = 2**20
+_BEFORE_2007 = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_END_OF_ZIP = b"PK\x05\x06"  # in the last 65,557 bytes
+_HIDDEN = ("1", "true")
+_STYLES, _MOST_TAGS = "xl/styles.xml", 300_000  # Excel has 65,490 formats of cells at most
+_IN_ORDER = (
+    "expected each row and cell once and in order, as spreadsheet programs save them: open the "
+    "file in one and save it"
+)
+
+
+class Sheet(NamedTuple):
+    """The cells of a sheet.
+
+    header, columns : names and cells of its columns, empty cells None
+    title, sheets : the sheet's name, and those of all sheets
+    notes : sentences about what its spreadsheet program does not show
+    """
+
+    header: list[str]
+    columns: Columns
+    title: str
+    sheets: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+class _Grid(NamedTuple):
+    """What a sheet holds: of rows with a value their numbers, hidden ones, and values by column;
+    of hidden columns the first and last number."""
+
+    rows: dict[int, dict[int, Any]]
+    hidden_rows: list[int]
+    hidden_columns: list[tuple[int, int]]
 
 
 def is_workbook(data: bytes) -> bool:
     """Whether a file is a zip, as workbooks are, or an Excel file of before 2007."""
-    return data.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"))
+    return data.startswith((b"PK\x03\x04", _BEFORE_2007)) or _END_OF_ZIP in data[-65_557:]
 
 
-def read_sheet(
-    data: bytes, name: str, sheet: str | None = None
-) -> tuple[list[str], Columns, str, tuple[str, ...]]:
-    """Header, columns, the sheet's name and those of all sheets; empty cells are None.
+def read_sheet(data: bytes, name: str, sheet: str | None = None) -> Sheet:
+    """The cells of one sheet of a workbook.
 
     Values, never formulas: a formula counts as what the spreadsheet program last computed. The
-    first row with a value is the header; rows without any do not count.
+    first row with a value is the header; rows without any do not count. Hidden rows and columns
+    do, and a note says so.
 
     Parameters
     ----------
     name : how messages call the file
-    sheet : name, or number from 1; None is the first one that has a cell
+    sheet : name, or number from 1; None is the first one that is shown and has a cell
 
     Raises
     ------
     InputError
-        No workbook, too large, no such sheet, an error value, a formula that was never computed.
+        No workbook, damaged, too large, no such sheet, rows or cells out of order, an error value,
+        a formula that was never computed.
     """
-    _check_zip(data, name)
+    if data.startswith(_BEFORE_2007):
+        raise InputError(f"{name} is an Excel file of before 2007; save it as .xlsx or as CSV.")
     try:
-        return _read_sheet(data, name, sheet)
-    except InputError:
+        _check_zip(data, name)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about styles and extensions, which have no part in it
+            return _read_sheet(data, name, sheet)
+    except (InputError, MemoryError):
         raise
     except Exception as error:  # whatever XML, zip and openpyxl itself say of a broken file
         why = " ".join(str(error).split()) or type(error).__name__
         raise InputError(f"{name} cannot be read as an Excel workbook: {short(why)}.") from error
 
 
-def _read_sheet(
-    data: bytes, name: str, sheet: str | None
-) -> tuple[list[str], Columns, str, tuple[str, ...]]:
+def _read_sheet(data: bytes, name: str, sheet: str | None) -> Sheet:
     book = _load(data, values=True)
     names = tuple(book.sheetnames)
     chosen = _sheet(names, sheet, name)
-    grids = [chosen] if chosen else names
-    grid: list[tuple[Any, ...]] = []
-    for title in grids:
-        grid = list(_filled(book[title]))
-        if grid:
+    # Of those that are hidden only where no other has a cell.
+    shown = sorted(names, key=lambda title: book[title].sheet_state != "visible")
+    for title in [chosen] if chosen else shown:
+        grid = _grid(book[title], name)
+        if grid.rows:
             break
-    if not grid:
+    else:
         what = f"its sheet {short(chosen)}" if chosen else "every sheet"
         raise InputError(f"{name} is empty: {what} has no cell; expected a header and two rows.")
-    width = max(_width(row) for row in grid)
+    rows = grid.rows
+    width = max(map(max, rows.values()))
     if width > MAX_COLUMNS:
         raise InputError(f"{name} has {width:,} columns; expected at most {MAX_COLUMNS:,}.")
-    if any(value is None for row in grid for value in row[:width]):
-        _check_formulas(data, name, title)
-    columns: Columns = [[None] * len(grid) for _ in range(width)]
-    for number, row in enumerate(grid):
-        for column, value in enumerate(row[:width]):
-            columns[column][number] = _text(value, name, number, column)
-    return [cells[0] or "" for cells in columns], [cells[1:] for cells in columns], title, names
+    if any(len(cells) < width for cells in rows.values()):
+        _check_formulas(data, name, title, rows)
+    columns: Columns = [[None] * len(rows) for _ in range(width)]
+    for number, cells in enumerate(rows.values()):
+        for column, value in cells.items():
+            columns[column - 1][number] = _text(value, name, number, column)
+    header = [own[0] or "" for own in columns]
+    notes = _not_shown(book[title], name, grid, header)
+    return Sheet(header, [own[1:] for own in columns], title, names, notes)
 
 
 def _check_zip(data: bytes, name: str) -> None:
-    if not data.startswith(b"PK"):
-        raise InputError(f"{name} is an Excel file of before 2007; save it as .xlsx or as CSV.")
+    """Raise where the parts are not those of a workbook, or unpack to too much."""
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            entries = archive.infolist()
+        archive = zipfile.ZipFile(io.BytesIO(data))
     except zipfile.BadZipFile as error:
         raise InputError(f"{name} is a damaged workbook or zip file ({error}).") from error
-    if "xl/workbook.xml" not in [entry.filename for entry in entries]:
+    names = archive.namelist()
+    if "xl/workbook.xml" not in names:
         raise InputError(
             f"{name} is a zip file and no Excel workbook; expected a CSV, an .xlsx workbook or a "
             ".conllu treebank."
         )
-    for entry in entries:
-        if entry.filename.startswith("/") or ".." in entry.filename.split("/"):
-            raise InputError(
-                f"{name} has a part named {short(entry.filename)}, which leads out of it; expected "
-                "a workbook as a spreadsheet program saves it."
-            )
-    if sum(entry.file_size for entry in entries) > MAX_UNPACKED:
+    if len(set(names)) < len(names):
         raise InputError(
-            f"{name} unpacks to more than {MAX_UNPACKED // 1_000_000} MB, the limit for a workbook."
+            f"{name} has two parts of one name; expected a workbook as Excel saves it."
         )
+    unpacked = 0
+    for part in names:
+        if part.startswith("/") or ".." in part.split("/"):
+            raise InputError(
+                f"{name} has a part named {short(part)}, which leads out of it; expected a "
+                "workbook as a spreadsheet program saves it."
+            )
+        size, tags = _unpacked(archive, part)
+        unpacked += size
+        if part == _STYLES and tags > _MOST_TAGS:
+            raise InputError(
+                f"{name} has more formats of cells than a spreadsheet program saves; copy the "
+                "values into a new workbook, or save the sheet as CSV."
+            )
+        if size > MAX_PART or unpacked > MAX_UNPACKED:
+            what, most = ("", MAX_UNPACKED) if size <= MAX_PART else (f"'s {short(part)}", MAX_PART)
+            raise InputError(
+                f"{name}{what} unpacks to more than {most // 1_000_000} MB, the limit for "
+                f"{'a part of ' if what else ''}a workbook; save the sheet as CSV."
+            )
+
+
+def _unpacked(archive: zipfile.ZipFile, part: str) -> tuple[int, int]:
+    """Bytes and tags that a part really has; of one that is too large, up to the limit."""
+    size = tags = 0
+    with archive.open(part) as file:
+        while size <= MAX_PART and (block := file.read(_BLOCK)):
+            size += len(block)
+            tags += block.count(b"<")
+    return size, tags
 
 
 def _load(data: bytes, *, values: bool) -> Any:
     from openpyxl import load_workbook
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about styles and extensions, which have no part in it
-        return load_workbook(io.BytesIO(data), read_only=True, data_only=values)
+    return load_workbook(io.BytesIO(data), read_only=True, data_only=values)
 
 
 def _sheet(names: tuple[str, ...], asked: str | None, name: str) -> str | None:
@@ -123,42 +181,107 @@ def _sheet(names: tuple[str, ...], asked: str | None, name: str) -> str | None:
     raise unknown(f"sheet of {name}", asked, names)
 
 
-def _width(row: tuple[Any, ...]) -> int:
-    return max((i + 1 for i, value in enumerate(row) if value not in (None, "")), default=0)
+def _parsed(sheet: Any) -> tuple[Any, Any]:
+    """A parser of a sheet, and its rows as they stand in the file: number and cells.
+
+    openpyxl's own `iter_rows` fills gaps of any size and drops rows that are out of order.
+    """
+    from openpyxl.worksheet._reader import WorkSheetParser
+
+    book = sheet.parent
+    parser = WorkSheetParser(
+        sheet._get_source(), sheet._shared_strings, data_only=book.data_only, epoch=book.epoch,
+        date_formats=book._date_formats, timedelta_formats=book._timedelta_formats,
+    )  # fmt: skip
+    return parser, parser.parse()
 
 
-def _filled(sheet: ReadOnlyWorksheet) -> Iterator[tuple[Any, ...]]:
-    """Rows with a value; what the file says of the sheet's size may not be true."""
+def _grid(sheet: Any, name: str) -> _Grid:
+    """The values of a sheet; raises `InputError` for rows and cells that are not in order."""
+    grid = _Grid({}, [], [])
     if not hasattr(sheet, "reset_dimensions"):
-        return  # a sheet that is a chart
-    sheet.reset_dimensions()
-    for row in sheet.iter_rows(values_only=True):
-        if _width(row):
-            yield row
+        return grid  # a sheet that is a chart
+    parser, rows = _parsed(sheet)
+    of = f"the sheet {short(sheet.title)} of {name}"
+    before, length = 0, 0
+    for number, cells in rows:
+        about = parser.row_dimensions.pop(str(number), {})
+        if number <= before:
+            raise InputError(f"row {number} of {of} stands after row {before}; {_IN_ORDER}.")
+        if number > MAX_ROWS:
+            raise InputError(f"{of} has a row {number:,}; expected at most {MAX_ROWS:,} rows.")
+        before, values, last = number, {}, 0
+        for cell in cells:
+            column, value = cell["column"], cell["value"]
+            if cell["row"] != number or column <= last:
+                at = f"row {cell['row']}, column {column}"
+                raise InputError(f"{at} of {of} is not in its place in row {number}; {_IN_ORDER}.")
+            last = column
+            if value not in (None, ""):
+                values[column] = value
+                length += len(value) if isinstance(value, str) else 1
+        if length > MAX_BYTES:  # a text stands once in the file, however many cells have it
+            raise InputError(f"{of} has more than {MAX_BYTES:,} characters, the limit for a table.")
+        if values:
+            grid.rows[number] = values
+            if about.get("hidden") in _HIDDEN:
+                grid.hidden_rows.append(number)
+    for one in parser.column_dimensions.values():
+        if one.get("hidden") in _HIDDEN:
+            grid.hidden_columns.append((int(one["min"]), int(one["max"])))
+    return grid
 
 
-def _check_formulas(data: bytes, name: str, title: str) -> None:
+def _check_formulas(
+    data: bytes, name: str, title: str, computed: Mapping[int, Mapping[int, Any]]
+) -> None:
     """Raise for a formula without the value that a spreadsheet program would have kept."""
-    formulas = _load(data, values=False)[title]
-    computed = _load(data, values=True)[title]
-    for sheet in (formulas, computed):
-        sheet.reset_dimensions()
-    both = zip(formulas.iter_rows(), computed.iter_rows(values_only=True), strict=False)
-    for cells, values in both:
-        for cell, value in zip(cells, values, strict=False):
-            if value is None and getattr(cell, "data_type", None) == "f":
+    from openpyxl.utils import get_column_letter
+
+    _, rows = _parsed(_load(data, values=False)[title])
+    for number, cells in rows:
+        for cell in cells:
+            if cell["data_type"] == "f" and cell["column"] not in computed.get(number, {}):
                 raise InputError(
-                    f"the cell {cell.coordinate} of the sheet {short(title)} of {name} is a "
-                    "formula that was never computed; open the file in a spreadsheet program and "
-                    "save it, or paste values."
+                    f"the cell {get_column_letter(cell['column'])}{number} of the sheet "
+                    f"{short(title)} of {name} is a formula that was never computed; open the file "
+                    "in a spreadsheet program and save it, or paste values."
                 )
+
+
+def _not_shown(sheet: Any, name: str, grid: _Grid, header: Sequence[str]) -> tuple[str, ...]:
+    """A sentence each for hidden rows, hidden columns and a hidden sheet, which all count."""
+    of = f"the sheet {short(sheet.title)} of {name}"
+    notes = []
+    if sheet.sheet_state != "visible":
+        notes.append(f"{of[:1].upper()}{of[1:]} is hidden in the spreadsheet program.")
+    rows = grid.hidden_rows
+    runs = groupby(enumerate(rows), key=lambda one: one[1] - one[0])
+    named = [span([row for _, row in run], least=2) for _, run in runs]
+    columns = [
+        short(column_name or f"column {number}")
+        for number, column_name in enumerate(header, start=1)
+        if any(first <= number <= last for first, last in grid.hidden_columns)
+    ]
+    for what, which in ((many(len(rows), "row"), named), (many(len(columns), "column"), columns)):
+        if which:
+            are = (
+                "is hidden, by a filter or by hand, and counts"
+                if what.startswith("1 ")
+                else ("are hidden, by a filter or by hand, and count")
+            )
+            notes.append(
+                f"{what} of {of} {are} like the others (in the sheet: {listed(which, most=20)}); "
+                "delete them from the file if they are not meant."
+            )
+    return tuple(notes)
 
 
 def _text(value: Any, name: str, row: int, column: int) -> str | None:
     if isinstance(value, str) and value.startswith("#") and value.endswith(("!", "?")):
         where = f"row {row}" if row else "the header"
         raise InputError(
-            f"{where}, column {column + 1} of {name} is the error {value}; correct its formula."
+            f"{where}, column {column} of {name} is the error {value}; correct its formula."
         )
     if isinstance(value, datetime.datetime) and not any(value.timetuple()[3:6]):
         value = value.date()
