@@ -147,7 +147,7 @@ def watched(root: Path, too_much: Callable[[str], None]) -> Iterator[None]:
     def look() -> None:
         began = time.monotonic()
         while not over.wait(_LOOK):
-            sentence = _too_much(settings, time.monotonic() - began, memory())
+            sentence = excess(settings, time.monotonic() - began, memory())
             if sentence:
                 too_much(sentence)
                 return
@@ -177,17 +177,28 @@ def end_here() -> None:
     os._exit(1)
 
 
-def _too_much(settings: Shared, seconds: float, n_bytes: int) -> str:
-    less = "choose fewer stimuli, layers or features"
+def excess(
+    settings: Shared,
+    seconds: float,
+    n_bytes: int,
+    what: str = "the run",
+    less: str = "choose fewer stimuli, layers or features; what it had finished is kept",
+) -> str:
+    """The sentence for a visitor whose work takes more than a run may; empty where it does not.
+
+    Parameters
+    ----------
+    what, less : how the sentence calls the work, and what it says that helps
+    """
     if n_bytes > settings.memory_gb * 1e9:
         return (
-            f"the run needed more than {settings.memory_gb:,g} GB of memory, which is what "
+            f"{what} needed more than {settings.memory_gb:,g} GB of memory, which is what "
             f"this server lets a run have: {less}."
         )
     if seconds > settings.minutes * 60:
         return (
-            f"the run took more than {settings.minutes:,g} minutes, which is what this "
-            f"server lets a run have: {less}; what it had finished is kept."
+            f"{what} took more than {settings.minutes:,g} minutes, which is what this "
+            f"server lets a run have: {less}."
         )
     return ""
 

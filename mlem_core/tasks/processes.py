@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -53,6 +54,15 @@ def is_held(folder: Path) -> bool:
     finally:
         os.close(opened)
     return False
+
+
+def command_of(module: str, *arguments: str) -> tuple[list[str], dict[str, str]]:
+    """The command that runs a module as a process of its own, and its environment."""
+    # The process finds this package wherever it was started from.
+    here = str(Path(__file__).resolve().parents[2])
+    paths = [here, *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    return [sys.executable, "-P", "-m", module, *arguments], environment
 
 
 def start_process(

@@ -40,6 +40,7 @@ from mlem_core.storage.sealed import RESULT, seal, sealed
 from mlem_core.storage.store import Store
 from mlem_core.tasks import limits, queue
 from mlem_core.tasks.processes import (
+    command_of,
     gone,
     hold,
     is_held,
@@ -180,11 +181,7 @@ class Task:
         if (self.folder / "spec.json").is_dir():
             _removed(self.folder / "spec.json")
         write_json(self.folder / "spec.json", request)
-        # The child finds this package wherever it was started from.
-        here = str(Path(__file__).resolve().parents[2])
-        paths = [here, *filter(None, [os.environ.get("PYTHONPATH")])]
-        command = [sys.executable, "-P", "-m", module, str(self.folder)]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+        command, environment = command_of(module, str(self.folder))
         start_process(command, self.folder, held, environment)
 
 

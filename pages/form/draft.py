@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlem_core.base.errors import InputError
 from pages.form import state
-from pages.parts import choices, stored
+from pages.parts import choices, reading, stored
 
 if TYPE_CHECKING:
     from mlem_core.analysis.source import StimulusSource
@@ -83,22 +82,10 @@ def draft() -> Draft:
     return found
 
 
-@stored.kept(4, show_spinner="Reading the table …")
-def _table(path: str, read_as: Any) -> tuple[Table, dict[str, str], dict[str, list[str]]]:
-    """The table, the roles that are guessed, and what in each column is taken for missing."""
-    from mlem_core.analysis.source import table_of
-    from mlem_core.data.columns import missing_marks
-    from mlem_core.data.roles import guess_roles
-
-    table = table_of(Path(path), read_as)
-    cells = {name: table.frame[name].tolist() for name in table.frame}
-    missing = table.read_as.missing
-    marks = {name: sorted(missing_marks(own, missing)) for name, own in cells.items()}
-    return table, guess_roles(table), marks
-
-
 def _read(found: Draft) -> None:
     """Read the file; of a table the cells, of all else the stimuli."""
+    from dataclasses import asdict
+
     from mlem_core.analysis.source import StimulusSource
     from mlem_core.data.reading.read_as import ReadAs
 
@@ -107,7 +94,8 @@ def _read(found: Draft) -> None:
         names = {"sep": "separator", "na": "missing"}
         asked = {names.get(k, k): value for k, value in fields.items() if k != "stimuli"}
         path = str(stored.upload_path(found.name))
-        found.table, found.guessed, found.marks = _table(path, ReadAs(**asked))
+        read = reading.read("table", path=path, **asdict(ReadAs(**asked)))
+        found.table, found.guessed, found.marks = read
     else:
         found.base = state.load(StimulusSource(**fields))
         found.guessed = {feature.name: feature.kind for feature in found.base.features}

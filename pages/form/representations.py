@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from mlem_core.base.errors import InputError
-from pages.parts import choices, stored
+from pages.parts import choices, reading, stored
 from pages.parts.wording import plain
 
 if TYPE_CHECKING:
@@ -22,11 +22,13 @@ MOST_NAMED = 6
 
 @dataclass(frozen=True)
 class Looked:
-    """A file as it was found: its layers by number, and what is wrong with it ("" for nothing)."""
+    """A file as it was found: its layers by number, what is wrong with it ("" for nothing), and
+    whether its arrays seem to be distances."""
 
     layers: dict[int, str]
     notes: tuple[str, ...] = ()
     problem: str = ""
+    seem_distances: bool = False
 
 
 def chosen() -> list[tuple[str, str]]:
@@ -46,22 +48,13 @@ def _put(files: list[tuple[str, str]], precomputed: list[str]) -> None:
     choices.put("precomputed", precomputed)
 
 
-@stored.kept(32, copied=True, show_spinner="Looking at the file …")
 def _look(path: str, n_stimuli: int, of_distances: bool, repeated: bool) -> Looked:
-    from mlem_core.models.arrays import check_repeated, open_arrays
-    from mlem_core.pairs.distances import condensed_from_matrix
-
+    about = {"n_stimuli": n_stimuli, "of_distances": of_distances, "repeated": repeated}
     try:
-        arrays = open_arrays(Path(path), n_stimuli, distances=of_distances)
-        if repeated and not of_distances:
-            check_repeated(Path(path), arrays, n_stimuli)
-        for layer, name in arrays.names.items():
-            if of_distances:
-                condensed_from_matrix(arrays.read(layer), layer=name)
+        found = reading.read("arrays", path=path, **about)
     except InputError as error:
         return Looked({}, problem=str(error))
-    names = arrays.names if arrays.named else {layer: str(layer) for layer in arrays.names}
-    return Looked(names, arrays.left_out)
+    return Looked(found.names, found.notes, seem_distances=found.seem_distances)
 
 
 def looked(draft: Draft, distance: str) -> dict[str, Looked]:
@@ -157,7 +150,6 @@ def _said(upload: str, looked: Looked | None) -> None:
 
 def _take(key: str, draft: Draft) -> None:
     """Add what was uploaded, whatever it holds: what is wrong is said in its line."""
-    from mlem_core.models.arrays import open_arrays, seem_distances
     from mlem_core.tasks import analyses
 
     files, precomputed = chosen(), distances()
@@ -172,12 +164,9 @@ def _take(key: str, draft: Draft) -> None:
         files.append((name, stored.upload_name(path)))
         if draft.stimuli is None:
             continue
-        n = len(draft.stimuli)
-        try:
-            if seem_distances(open_arrays(path, n), n):
-                precomputed.append(name)
-        except InputError:
-            pass  # said in its line
+        # What is wrong with it is said in its line.
+        if _look(str(path), len(draft.stimuli), False, False).seem_distances:
+            precomputed.append(name)
     _put(files, precomputed)
     # An empty uploader for the next one: what is added stands below it.
     st.session_state["files taken"] += 1

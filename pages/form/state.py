@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from mlem_core.base.errors import InputError
-from pages.parts import choices, stored
+from pages.parts import choices, reading, stored
 
 if TYPE_CHECKING:
     from mlem_core.analysis.source import StimulusSource
@@ -164,11 +164,6 @@ def pick(
     )
 
 
-@stored.kept(8, show_spinner="Reading the stimuli …")
-def _load(key: str, _source: StimulusSource) -> Any:
-    return _source.load_stimuli()
-
-
 # The same object as long as nothing changes, which remembers its digest.
 @stored.kept(8)
 def _selected(key: str, features: tuple[str, ...], _stimuli: Any) -> Any:
@@ -181,11 +176,12 @@ def load(source: StimulusSource, features: tuple[str, ...] | None = None) -> Any
     Raises
     ------
     InputError
-        As `StimulusSource.load_stimuli`.
+        As `mlem_core.tasks.reading.read`.
     """
     from dataclasses import asdict
 
-    # An upload is named by its content.
-    key = json.dumps(asdict(source), sort_keys=True)
-    stimuli = _load(key, source)
-    return stimuli if features is None else _selected(key, features, stimuli)
+    asked = asdict(source)
+    stimuli = reading.read("stimuli", **asked)
+    if features is None:
+        return stimuli
+    return _selected(json.dumps(asked, sort_keys=True), features, stimuli)

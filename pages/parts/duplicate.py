@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
+from mlem_core.analysis.source import StimulusSource
 from mlem_core.analysis.spec import OF_MODELS
 from mlem_core.base.errors import InputError
 from mlem_core.base.parameters import in_text
-from pages.parts import choices, stored
+from pages.parts import choices, reading, stored
 
 if TYPE_CHECKING:
     from mlem_core.analysis.spec import AnalysisSpec
@@ -55,8 +56,9 @@ def _ordered(spec: AnalysisSpec) -> list[str] | None:
     """The ordered features; None where they are those that the form would choose itself."""
     if not (spec.ordered or spec.nominal):
         return None
+    asked = {each.name: getattr(spec, each.name) for each in fields(StimulusSource)}
     try:
-        features = spec.load_stimuli().features
+        features = reading.read("stimuli", **asked).features
     except InputError:
         return None  # the form says what is wrong with the stimuli
     return [feature.name for feature in features if feature.kind == "ordered"]

@@ -11,6 +11,7 @@ import pytest
 
 from mlem_core import figures
 from mlem_core.analysis.selection import Selection
+from mlem_core.base.errors import InputError
 from mlem_core.base.labels import Names
 from mlem_core.figures.naming import naming
 from mlem_core.inference.explanation import explain
@@ -20,8 +21,9 @@ from mlem_core.robustness.finding import Checked, check
 from mlem_core.robustness.flags import flags, marked, summary
 from mlem_core.robustness.variants import CONTROL, SAYS
 from mlem_core.storage.store import Store
-from mlem_core.tasks import examples
+from mlem_core.tasks import examples, reading
 from pages.parts import audited, explained, stored
+from pages.parts import reading as uploaded
 from pages.parts.view import View, _results
 from pages.trust import audit as trust_audit
 from pages.trust import claims as trust_claims
@@ -158,7 +160,7 @@ def test_nothing_is_kept_but_by_the_store() -> None:
             elif str(name).startswith("cache_") or name == "experimental_memo":
                 beside.append((path.name, name))
     assert beside == [("stored.py", "cache_data"), ("stored.py", "cache_resource")]
-    assert through >= 26
+    assert through >= 24
 
 
 @pytest.mark.parametrize("copied", [False, True])
@@ -193,3 +195,26 @@ def test_what_is_kept_for_one_visitor_never_answers_another(
         analysis: Any = Counted()
         assert _results("example", selection, analysis) == (selection,), at
         assert analysis.asked == [selection], at
+
+
+def test_a_file_is_read_once_and_one_that_cannot_be_read_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def read(what: str, request: Any, root: Path) -> str:
+        asked.append(request["path"])
+        if request["path"] != "good":
+            raise (reading.Broken if request["path"] == "killed" else InputError)("sentence")
+        return what
+
+    monkeypatch.setattr(reading, "read", read)
+    here = Store(tmp_path)
+    monkeypatch.setattr(stored, "store", lambda: here)
+    for _ in range(2):
+        assert uploaded.read("table", path="good") == "table"
+        for path in ("bad", "killed"):
+            with pytest.raises(InputError, match="sentence"):
+                uploaded.read("table", path=path)
+    # What is no fault of the file is tried again.
+    assert asked == ["good", "bad", "killed", "killed"]

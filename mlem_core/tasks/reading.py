@@ -1,0 +1,347 @@
+"""Uploaded files, read by a process of its own: what a file unpacks to shows only in reading.
+
+The process has the memory and the time of a run, and ends with whoever waits for it. What it found
+comes back as JSON, CSV and .npz, of which nothing is run. It takes a second to start, so one that
+is done waits for the next file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import select
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+import psutil
+
+from mlem_core.analysis.source import StimulusSource, table_of
+from mlem_core.base.errors import InputError
+from mlem_core.base.parallel import look
+from mlem_core.base.parameters import frozen
+from mlem_core.base.shared import Shared
+from mlem_core.data.columns import missing_marks
+from mlem_core.data.given import read_kept, save_rdms
+from mlem_core.data.reading.read_as import ReadAs
+from mlem_core.data.reading.table import Table
+from mlem_core.data.reading.workbook import is_workbook
+from mlem_core.data.roles import guess_roles
+from mlem_core.data.stimuli import StimulusSet
+from mlem_core.data.stimulus_table import write_csv
+from mlem_core.models.arrays import check_repeated, open_arrays, seem_distances
+from mlem_core.pairs.distances import condensed_from_matrix
+from mlem_core.tasks import limits
+from mlem_core.tasks.processes import command_of
+
+# Text of that size is read here, in less time than another process needs to answer: it unpacks to
+# nothing, and the longest of its kind takes 0.7 s and 50 MB.
+_SMALL = 1_000_000
+_TEXTS = (".csv", ".tsv", ".tab", ".txt")
+_LOOK = 0.05  # seconds between two looks at the process
+_LARGE = 500e6  # bytes: a process that holds more when it is done does not wait for the next file
+_LESS = "upload a smaller file"
+
+
+class Broken(InputError):
+    """The process ended for a reason that is not in the file."""
+
+
+class FoundTable(NamedTuple):
+    """A table, the roles that are guessed, and what in each column is taken for missing."""
+
+    table: Table
+    roles: dict[str, str]
+    marks: dict[str, list[str]]
+
+
+class FoundArrays(NamedTuple):
+    """The names of a file's layers, what is to be known, and whether they seem to be distances."""
+
+    names: dict[int, str]
+    notes: tuple[str, ...]
+    seem_distances: bool
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """A way to read files: `find` reads them, `write` and `load` bring what it found over."""
+
+    find: Callable[..., Any]
+    write: Callable[[Any, Path], None]
+    load: Callable[[Path], Any]
+
+
+def read(what: str, request: Mapping[str, Any], root: Path) -> Any:
+    """What uploaded files hold: `FoundTable`, a `StimulusSet` or `FoundArrays`.
+
+    Parameters
+    ----------
+    what : "table", "stimuli" or "arrays"
+    request : as JSON has it: path and the fields of `ReadAs`; the fields of `StimulusSource`; or
+        the arguments of `arrays_of`
+    root : of the store of whoever asks
+
+    Raises
+    ------
+    InputError
+        As `read_table`, `StimulusSource.load_stimuli` and `open_arrays`; it takes more memory or
+        time than a run may; `Broken`.
+    What `mlem_core.base.parallel.stopped_by` raises ends the process.
+    """
+    if all(map(_is_small_text, _files(what, request))):
+        return _READINGS[what].find(**request)
+    with tempfile.TemporaryDirectory(prefix="read.", dir=root / "unfinished") as folder:
+        message = {"what": what, "request": request, "folder": folder}
+        _asked(message, limits.of_store(root) or Shared())
+        return _READINGS[what].load(Path(folder))
+
+
+def _files(what: str, request: Mapping[str, Any]) -> list[Path]:
+    if what == "stimuli":
+        source = _source(request)
+        return [*source.stimulus_files, *(Path(path) for _, path in source.rdms)]
+    return [Path(request["path"])]
+
+
+def _is_small_text(path: Path) -> bool:
+    """Whether a file is text of a table that is not large; also where there is none to be read."""
+    try:
+        if path.suffix.lower() not in _TEXTS or path.stat().st_size > _SMALL:
+            return not path.exists()
+        return not is_workbook(path.read_bytes())
+    except OSError:
+        return True
+
+
+# What is read, there and here
+
+
+def _source(request: Mapping[str, Any]) -> StimulusSource:
+    return StimulusSource(
+        **{each.name: frozen(request[each.name]) for each in fields(StimulusSource)}
+    )
+
+
+def _stimuli_of(**request: Any) -> StimulusSet:
+    return _source(request).load_stimuli()
+
+
+def _write_stimuli(found: StimulusSet, folder: Path) -> None:
+    write_csv(found, folder / "stimuli.csv")
+    if found.rdms:
+        save_rdms(found, folder / "rdms.npz")
+    kinds = {feature.name: feature.kind for feature in found.features}
+    _write({"name": found.name, "kinds": kinds, "notes": found.notes}, folder)
+
+
+def _load_stimuli(folder: Path) -> StimulusSet:
+    about = _load(folder)
+    path = folder / "stimuli.csv"
+    found = read_kept(path, about["kinds"], about["name"], folder / "rdms.npz")
+    return replace(found, notes=tuple(about["notes"]))
+
+
+def _table_of(path: str, **read_as: Any) -> FoundTable:
+    asked = ReadAs(**{name: frozen(value) for name, value in read_as.items()})
+    table = table_of(Path(path), asked)
+    cells = {name: table.frame[name].tolist() for name in table.frame}
+    missing = table.read_as.missing
+    marks = {name: sorted(missing_marks(own, missing)) for name, own in cells.items()}
+    return FoundTable(table, guess_roles(table), marks)
+
+
+def _write_table(found: FoundTable, folder: Path) -> None:
+    table = found.table
+    cells = [table.frame[name].tolist() for name in table.frame]
+    about = {"name": table.name, "notes": table.notes, "read_as": asdict(table.read_as)}
+    header = list(table.frame)
+    _write(
+        {**about, "header": header, "cells": cells, "roles": found.roles, "marks": found.marks},
+        folder,
+    )
+
+
+def _load_table(folder: Path) -> FoundTable:
+    about = _load(folder)
+    columns = dict(zip(about["header"], about["cells"], strict=True))
+    frame = pd.DataFrame(columns, columns=about["header"], dtype=object)
+    read_as = ReadAs(**{name: frozen(value) for name, value in about["read_as"].items()})
+    table = Table(about["name"], frame, read_as, tuple(about["notes"]))
+    return FoundTable(table, about["roles"], about["marks"])
+
+
+def arrays_of(path: str, n_stimuli: int, of_distances: bool, repeated: bool) -> FoundArrays:
+    """What a file of representations holds, checked.
+
+    Parameters
+    ----------
+    of_distances : its arrays are distances between the stimuli
+    repeated : the distance is one over repetitions, which the arrays must have
+    """
+    file = Path(path)
+    arrays = open_arrays(file, n_stimuli, distances=of_distances)
+    if repeated and not of_distances:
+        check_repeated(file, arrays, n_stimuli)
+    for layer, name in arrays.names.items():
+        if of_distances:
+            condensed_from_matrix(arrays.read(layer), layer=name)
+    names = arrays.names if arrays.named else {layer: str(layer) for layer in arrays.names}
+    return FoundArrays(names, arrays.left_out, of_distances or seem_distances(arrays, n_stimuli))
+
+
+def _write_arrays(found: FoundArrays, folder: Path) -> None:
+    _write({**found._asdict(), "names": list(found.names.items())}, folder)
+
+
+def _load_arrays(folder: Path) -> FoundArrays:
+    about = _load(folder)
+    return FoundArrays(dict(about["names"]), tuple(about["notes"]), about["seem_distances"])
+
+
+_READINGS = {
+    "stimuli": _Reading(_stimuli_of, _write_stimuli, _load_stimuli),
+    "table": _Reading(_table_of, _write_table, _load_table),
+    "arrays": _Reading(arrays_of, _write_arrays, _load_arrays),
+}
+
+
+def _write(about: Mapping[str, Any], folder: Path) -> None:
+    text = json.dumps(about, ensure_ascii=False)
+    (folder / "found.json").write_text(text, encoding="utf-8", errors="surrogatepass")
+
+
+def _load(folder: Path) -> dict[str, Any]:
+    text = (folder / "found.json").read_text(encoding="utf-8", errors="surrogatepass")
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+# The process, seen from here
+
+
+class _Reader:
+    """A process that reads one file after the other."""
+
+    def __init__(self) -> None:
+        command, environment = command_of("mlem_core.tasks.reading")
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+            env=environment,
+        )
+
+    def answer(self, message: Mapping[str, Any], settings: Shared) -> dict[str, Any]:
+        """What it says of a message; raises `InputError` where it takes too much, or `Broken`."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        began = time.monotonic()
+        try:
+            self._process.stdin.write(json.dumps(message).encode() + b"\n")
+            self._process.stdin.flush()
+        except OSError:
+            pass  # it has ended, and does not answer
+        while not select.select([self._process.stdout], [], [], _LOOK)[0]:
+            look()
+            took = time.monotonic() - began
+            sentence = limits.excess(settings, took, self.memory(), "reading the file", _LESS)
+            if sentence:
+                raise InputError(sentence)
+        line = self._process.stdout.readline()
+        if not line:
+            raise Broken(
+                "the process that read the file ended without an answer, as one does for which "
+                f"the machine has no memory; try again, or {_LESS}."
+            )
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+    def memory(self) -> int:
+        """The bytes that it holds."""
+        with contextlib.suppress(psutil.Error):
+            return int(psutil.Process(self._process.pid).memory_info().rss)
+        return 0
+
+    def lives(self) -> bool:
+        """Whether it is there."""
+        return self._process.poll() is None
+
+    def end(self) -> None:
+        """End it at once."""
+        self._process.kill()
+        with self._process:
+            pass  # waits for it and closes its pipes
+
+
+_waiting: list[_Reader] = []
+_taking = threading.Lock()
+
+
+def _asked(message: Mapping[str, Any], settings: Shared) -> None:
+    """Have a process read files; raises `InputError` as it does, or of what becomes of it."""
+    with _taking:
+        reader = _waiting.pop() if _waiting else None
+    if reader is None or not reader.lives():
+        reader = _Reader()
+    done = False
+    try:
+        found = reader.answer(message, settings)
+        with _taking:
+            done = not _waiting and reader.memory() < _LARGE
+            if done:
+                _waiting.append(reader)
+    finally:
+        if not done:
+            reader.end()
+    if "error" in found:
+        raise (InputError if found["of_file"] else Broken)(found["error"])
+
+
+# The process, seen from within
+
+
+def _answer(message: Mapping[str, Any]) -> dict[str, Any]:
+    reading = _READINGS[message["what"]]
+    try:
+        reading.write(reading.find(**message["request"]), Path(message["folder"]))
+    except InputError as error:
+        return {"error": str(error), "of_file": True}
+    except MemoryError:
+        return {"error": f"there is too little memory to read the file; {_LESS}.", "of_file": False}
+    except Exception:
+        traceback.print_exc()  # into the log of the server
+        return {"error": "the file cannot be read; the server's log says why.", "of_file": False}
+    return {}
+
+
+def _serve() -> None:
+    """Answer messages, a line each, until whoever sends them is gone."""
+    with contextlib.suppress(OSError):  # where memory runs out, this one goes and not the server
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what a library prints is no answer
+    messages: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def hear() -> None:
+        for line in sys.stdin:
+            messages.put(line)
+        os._exit(0)
+
+    threading.Thread(target=hear, daemon=True).start()
+    while True:
+        print(json.dumps(_answer(json.loads(messages.get()))), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    _serve()
