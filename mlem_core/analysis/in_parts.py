@@ -27,6 +27,7 @@ from mlem_core.pairs.layer_sums import LayerSums
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.rank_classes import RankClasses, RankProducts, sum_in_order
 from mlem_core.storage.files import replacing
+from mlem_core.storage.watched import check_unchanged
 
 T = TypeVar("T")
 _ROWS, _RANKS, _CLASSES = "rows.npy", "ranks.npz", "classes.npz"
@@ -54,7 +55,12 @@ class TiledLayer(NamedTuple):
         if source.folder is not None and source.folder.is_relative_to(folder.parents[1]):
             return cls(source, number, work, folder)
         if not (folder / _ROWS).exists():
-            _write(folder / _ROWS, partial(np.save, arr=np.asarray(source[number])))
+
+            def write(file: Any) -> None:
+                np.save(file, np.asarray(source[number]))
+                check_unchanged(source.identity)  # they are found under the layer's key
+
+            _write(folder / _ROWS, write)
         return cls(None, number, work, folder)
 
     def rows(self) -> NDArray[np.floating]:

@@ -39,6 +39,14 @@ def source_identity(model: Mapping[str, Any]) -> str:
     return str(model.get("source_identity") or model["identity"].partition(" view=")[0])
 
 
+def same_content(model: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether a model of a manifest has the weights, or the file, of another, or of facts.
+
+    Of a manifest that names none nobody knows.
+    """
+    return all(other.get(of) == model[of] for of in ("weights", "sha256") if of in model)
+
+
 def manifest_of(
     spec: AnalysisSpec,
     whole: StimulusSet,

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.manifest import same_content
 from mlem_core.analysis.selection import check_layers
 from mlem_core.analysis.spec import AnalysisSpec, over_repetitions
 from mlem_core.analysis.transforms import distances_of, view
@@ -143,7 +144,8 @@ def representations_of(analysis: Analysis, model: str, store: Store) -> Represen
     Raises
     ------
     InputError
-        They are no longer in the store, or the file has gone.
+        They are no longer in the store, or the file has gone; or its content, or the weights of
+        the model, are others than those that were analysed.
     """
     spec, files = analysis.spec, dict(analysis.spec.representations)
     source: Representations | None
@@ -155,6 +157,12 @@ def representations_of(analysis: Analysis, model: str, store: Store) -> Represen
         raise InputError(
             f"the representations of {model} are no longer in the store; run the analysis "
             "again to have them."
+        )
+    analysed = analysis.manifest["models"].get(model, {})
+    if not same_content(analysed, source.facts):
+        raise InputError(
+            f"{model} is no longer what was analysed: its files have changed; run the analysis "
+            "again."
         )
     return view(source, analysis.rows, spec.positions, spec.units)
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.parameters import asked, frozen, parse_names, several
@@ -19,6 +19,8 @@ from mlem_core.data.reading.table import DETECTED, Table, read_table
 from mlem_core.data.roles import ROLES, apply_roles, parse_role
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.data.treebank import LEVELS, SUFFIX, Sampling, read_treebank, treebank_paths
+from mlem_core.models.registry import identity
+from mlem_core.storage.watched import Stamp, changed, stamp
 
 # Of a word in a causal model, which `add` names behind a colon.
 SURPRISAL = "surprisal"
@@ -231,11 +233,14 @@ class StimulusSource(_Read):
             No such set or file; its content cannot be used; an option that does not go with it.
         """
         values = {each.name: frozen(getattr(self, each.name)) for each in _FIELDS}
-        files = []
-        for path in (*self.stimulus_files, *(Path(path) for _, path in self.rdms)):
-            about = path.stat() if path.exists() else None
-            files.append((path, about and about.st_mtime_ns, about and about.st_size))
-        return _load(StimulusSource(**values), tuple(files))
+        source = StimulusSource(**values)
+        return _load(source, _read_from(source))
+
+    @property
+    def scoring_models(self) -> tuple[str, ...]:
+        """The models that give surprisal."""
+        named = (name.partition(":") for name in self.add)
+        return tuple(model for what, _, model in named if what == SURPRISAL and model)
 
 
 _FIELDS = fields(StimulusSource)
@@ -250,12 +255,32 @@ def as_written(source: Source, path: str) -> Source:
     return replace(source, **{**defaults, "stimuli": path})
 
 
+class _ReadFrom(NamedTuple):
+    """What stimuli are read from, as it is now: files of stimuli, of RDMs, models' identities."""
+
+    files: tuple[tuple[Path, Stamp | None], ...]
+    rdms: tuple[tuple[Path, Stamp | None], ...]
+    models: tuple[str, ...]
+
+
+def _read_from(source: StimulusSource) -> _ReadFrom:
+    return _ReadFrom(
+        tuple((path, stamp(path)) for path in source.stimulus_files),
+        tuple((Path(path), stamp(Path(path))) for _, path in source.rdms),
+        tuple(map(identity, source.scoring_models)),
+    )
+
+
 # Several commands look at the stimuli before and in a run, and a treebank takes seconds to read.
 @lru_cache(maxsize=4)
-def _load(
-    source: StimulusSource, files: tuple[tuple[Path, int | None, int | None], ...]
-) -> StimulusSet:
-    paths = [path for path, *_ in files[: len(files) - len(source.rdms)]]
+def _load(source: StimulusSource, given: _ReadFrom) -> StimulusSet:
+    stimuli = _loaded(source, [path for path, _ in given.files])
+    if _read_from(source) != given:
+        raise changed(f"what the stimuli {source.stimuli!r} are read from")
+    return stimuli
+
+
+def _loaded(source: StimulusSource, paths: list[Path]) -> StimulusSet:
     treebank = bool(paths) and all(path.suffix.lower() == SUFFIX for path in paths)
     _check_options(source, treebank, table=bool(paths) and not treebank)
     if not paths and source.stimuli not in datasets.SETS:
@@ -285,13 +310,12 @@ def _load(
 def table_of(path: Path, read_as: ReadAs = DETECTED) -> Table:
     """As `mlem_core.data.reading.table.read_table`; the last files stay in memory, unless they
     change."""
-    about = path.stat() if path.exists() else None
-    return _table(path, read_as, about and about.st_mtime_ns, about and about.st_size)
+    return _table(path, read_as, stamp(path))
 
 
 # Other roles of the same columns are seconds where a file has many rows.
 @lru_cache(maxsize=2)
-def _table(path: Path, read_as: ReadAs, changed: int | None, size: int | None) -> Table:
+def _table(path: Path, read_as: ReadAs, now: Stamp | None) -> Table:
     return read_table(path, read_as=read_as)
 
 

@@ -32,7 +32,7 @@ from mlem_core.models.mapped import (
     safetensors_array,
 )
 from mlem_core.storage.room import check_memory
-from mlem_core.storage.sealed import sha256_file
+from mlem_core.storage.watched import Digested, Stamp, Watched, stamp
 
 _LAYER = re.compile(r"layer_0*(\d+)", re.ASCII)
 _MOST_DIGITS = 6  # of the number of a layer
@@ -95,7 +95,8 @@ def open_arrays(path: Path, n_stimuli: int, *, distances: bool = False) -> Array
         ".csv": (_describe_csv, _read_csv),
     }[suffix]
     try:
-        digest = sha256_file(path)
+        file = Digested.of(path)
+        watched = Watched(file.digest, (file,))
         described = describe(path)
         names = _layers(path, described)
         bad: dict[int, str] = {}
@@ -132,13 +133,20 @@ def open_arrays(path: Path, n_stimuli: int, *, distances: bool = False) -> Array
                 notes.append(_rounded(where, share))
         if len(bad) == len(names):
             raise InputError(next(iter(bad.values())))
+        watched.check()
     except OSError as error:
         raise InputError(f"the file {path.name!r} cannot be read: {first_line(error)}.") from error
+
+    def layer_of(layer: int) -> NDArray[np.floating]:
+        array = _as_float(read(path, names[layer]), _where(names[layer], path))
+        watched.is_read()
+        return array
+
     return Arrays(
-        digest=digest,
+        digest=watched.digest,
         names={layer: name for layer, name in names.items() if layer not in bad},
         dtypes={name: described[name][2] for name in names.values()},
-        read=lambda layer: _as_float(read(path, names[layer]), _where(names[layer], path)),
+        read=layer_of,
         left_out=tuple(bad.values()),
         notes=tuple(notes),
         named=not any(_LAYER.fullmatch(name) for name in names.values()),
@@ -366,12 +374,11 @@ def _describe_csv(path: Path) -> _Described:
 
 
 def _read_csv(path: Path, name: str) -> NDArray[Any]:
-    stat = path.stat()
-    return _parse_csv(path, stat.st_size, stat.st_mtime_ns)
+    return _parse_csv(path, stamp(path))
 
 
 @functools.lru_cache(maxsize=1)  # it is looked at several times in a row
-def _parse_csv(path: Path, size: int, mtime: int) -> NDArray[np.float64]:
+def _parse_csv(path: Path, now: Stamp | None) -> NDArray[np.float64]:
     try:
         with path.open(encoding="utf-8-sig") as file:
             lines = filter(None, csv.reader(file, strict=True))

@@ -73,13 +73,41 @@ def snapshot(name: str, revision: str | None = None) -> Path:
     ----------
     revision : a branch, tag or commit; None is `main`
     """
+
+    def fetch() -> Path:
+        if not _fetched(name, endpoint(), revision).exists():  # removed while the program runs
+            _fetched.cache_clear()
+        return _fetched(name, endpoint(), revision)
+
+    return _or_cached(name, revision, fetch)
+
+
+def commit(name: str, revision: str | None = None) -> str:
+    """The commit that `snapshot` would give now, for which nothing is fetched; raises as it does.
+
+    The hub is asked twice a minute at most.
+    """
+
+    def ask() -> Path:
+        if not answers():
+            raise TimeoutError("no answer")
+        return Path(_commit(int(time.monotonic() // _REST), name, endpoint(), revision))
+
+    return _or_cached(name, revision, ask).name
+
+
+@functools.lru_cache(maxsize=64)
+def _commit(half_minute: int, name: str, address: str, revision: str | None) -> str:
+    return str(_asked(name, address, revision).sha)
+
+
+def _or_cached(name: str, revision: str | None, get: Callable[[], Path]) -> Path:
+    """What the hub gives, or what was fetched last where it is out of reach."""
     try:
         if _kept_only:
             raise OutOfReach("nothing is to be fetched")
         with _in_our_words(name, revision):
-            if not _fetched(name, endpoint(), revision).exists():  # removed while the program runs
-                _fetched.cache_clear()
-            return _fetched(name, endpoint(), revision)
+            return get()
     except OutOfReach:
         folder = cached(name, revision)
         if folder is None:

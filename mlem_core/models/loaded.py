@@ -10,6 +10,10 @@ from dataclasses import dataclass
 from logging import CRITICAL
 from typing import Any
 
+from mlem_core.storage.watched import Watched, changed
+
+_NO_FILES = Watched("")
+
 
 @dataclass(frozen=True)
 class LoadedModel:
@@ -19,7 +23,8 @@ class LoadedModel:
     the number of blocks (there is one more layer than blocks: layer 0, the embeddings),
     `max_tokens` the longest input or None where there is no limit, `note` what must be said
     wherever the model is named, `causal` whether a token sees only what comes before it,
-    `streams` whether its layers can be had one after the other during a pass.
+    `streams` whether its layers can be had one after the other during a pass, `files` what it was
+    read from (weights may be mapped).
     """
 
     name: str
@@ -34,6 +39,16 @@ class LoadedModel:
     dtype: str = "float32"
     causal: bool = False
     streams: bool = False
+    files: Watched = _NO_FILES
+
+    def check_is(self, identity: str) -> None:
+        """Raise `InputError` unless it was read from the files of an identity, as they still are.
+
+        What is made of it under that identity is kept only if they are so at its end, too.
+        """
+        if self.identity != identity:
+            raise changed(f"the model {self.name!r}")
+        self.files.is_read()
 
 
 @contextlib.contextmanager

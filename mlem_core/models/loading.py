@@ -16,6 +16,7 @@ from mlem_core.models.forward import count_blocks, is_causal, longest_input
 from mlem_core.models.loaded import LoadedModel, quiet
 from mlem_core.models.packed import unpack
 from mlem_core.models.registry import ModelFiles, locate
+from mlem_core.storage.watched import changed
 
 DTYPES = ("float32", "bfloat16")
 DEVICES = ("auto", "cpu", "cuda")
@@ -38,6 +39,7 @@ def open_model(name: str, device: str = "auto", dtype: str = "float32") -> Loade
     if dtype not in DTYPES:
         raise unknown("dtype", dtype, DTYPES)
     files = locate(name)
+    watched = files.watched()
     if files.gguf is not None:
         check_gguf(name, files.folder / files.gguf)
     else:
@@ -57,12 +59,13 @@ def open_model(name: str, device: str = "auto", dtype: str = "float32") -> Loade
                 f"the model {name!r} does not fit into the memory of {device}: {first_line(error)}."
             ) from error
         n_layers, streams = count_blocks(name, model)
+    _check_same(name, files, watched.digest)
     return LoadedModel(
         name=name,
         model=model,
         tokenizer=tokenizer,
-        identity=files.identity,
-        revision=files.version or files.identity[:12],
+        identity=watched.digest,
+        revision=files.version or watched.digest[:12],
         n_layers=n_layers,
         max_tokens=longest_input(model, tokenizer),
         device=device,
@@ -70,7 +73,14 @@ def open_model(name: str, device: str = "auto", dtype: str = "float32") -> Loade
         dtype=dtype,
         causal=is_causal(model, n_layers),
         streams=streams,
+        files=watched,
     )
+
+
+def _check_same(name: str, files: ModelFiles, identity: str) -> None:
+    """Raise `InputError` where a model's files are others than those of an identity."""
+    if files.identity != identity:
+        raise changed(f"the model {name!r}")
 
 
 def resolve_device(device: str) -> str:
@@ -131,6 +141,7 @@ def load_with_head(loaded: LoadedModel) -> Any:
     from transformers import AutoModelForCausalLM
 
     name, files = loaded.name, locate(loaded.name)
+    _check_same(name, files, loaded.identity)
     with quiet(), _header_read_once(files):
         try:
             model, report = _open(AutoModelForCausalLM, files, getattr(torch, loaded.dtype))
@@ -142,6 +153,7 @@ def load_with_head(loaded: LoadedModel) -> Any:
         raise InputError(
             f"the model {name!r} predicts no next token: its weights lack {missing[0]}."
         )
+    _check_same(name, files, loaded.identity)
     model.config.use_cache = False
     return model.eval().requires_grad_(False).to(loaded.device)
 

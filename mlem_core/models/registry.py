@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import functools
 import hashlib
 import importlib.metadata
 import importlib.util
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -28,7 +27,7 @@ from mlem_core.base.text import listed
 from mlem_core.models import hub
 from mlem_core.models.files import READ
 from mlem_core.models.places import offered, place_of
-from mlem_core.storage.sealed import sha256_file
+from mlem_core.storage.watched import Digested, Watched
 
 
 class ModelUnavailable(InputError):
@@ -173,11 +172,16 @@ class ModelFiles:
     @property
     def identity(self) -> str:
         """The hub's commit, or the SHA-256 of the files that are read (and of the seed)."""
+        return self.watched().digest
+
+    def watched(self) -> Watched:
+        """The files that are read, under `identity`; none of a hub's commit, which is for good."""
         if self.seed is not None:
-            whole = f"{replace(self, seed=None).identity} random {self.seed}"
-            return hashlib.sha256(whole.encode()).hexdigest()
+            trained = replace(self, seed=None).watched()
+            whole = f"{trained.digest} random {self.seed}"
+            return Watched(hashlib.sha256(whole.encode()).hexdigest(), trained.files)
         if re.fullmatch(r"[0-9a-f]{40}", self.version):
-            return self.version
+            return Watched(self.version)
         if self.gguf:
             files = [self.folder / self.gguf]
         else:
@@ -185,16 +189,9 @@ class ModelFiles:
             if self.packed is not None:  # the weights of other seeds and steps lie beside
                 own = self.folder / self.packed
                 files = [f for f in files if f.suffix != ".safetensors" or f == own]
-        digest = hashlib.sha256()
-        for file in files:
-            stat = file.stat()
-            digest.update(f"{file.name} {_digest(file, stat.st_size, stat.st_mtime_ns)}\n".encode())
-        return digest.hexdigest()
-
-
-@functools.lru_cache(maxsize=256)
-def _digest(file: Path, size: int, mtime: int) -> str:
-    return sha256_file(file)
+        each = tuple(map(Digested.of, files))
+        lines = "".join(f"{file.path.name} {file.digest}\n" for file in each)
+        return Watched(hashlib.sha256(lines.encode()).hexdigest(), each)
 
 
 def base_name(name: str) -> str:
@@ -214,8 +211,23 @@ def identity(name: str) -> str:
     return locate(name).identity
 
 
-def locate(name: str) -> ModelFiles:
+def identity_now(name: str) -> str | None:
+    """`identity`, for which nothing is fetched: of a hub model the commit that would be.
+
+    None where the model cannot be had now, or not at all.
+    """
+    try:
+        return locate(name, lambda id, revision: Path(hub.commit(id, revision))).identity
+    except (InputError, OSError):
+        return None
+
+
+def locate(name: str, fetch: Callable[[str, str | None], Path] | None = None) -> ModelFiles:
     """The files of a model; those of a hub model are fetched where they are not in its cache.
+
+    Parameters
+    ----------
+    fetch : gives the folder of a hub model at a revision; without one, `hub.snapshot`
 
     Raises
     ------
@@ -227,7 +239,9 @@ def locate(name: str) -> ModelFiles:
     control = _CONTROL.fullmatch(name)
     if control:
         seed = int(control["seed"] or 0)
-        return replace(locate(control["name"]), note=f"random weights, seed {seed}", seed=seed)
+        return replace(
+            locate(control["name"], fetch), note=f"random weights, seed {seed}", seed=seed
+        )
     if name in packaged():
         return _in_package(MODELS[name])
     if is_variant(name):
@@ -245,7 +259,7 @@ def locate(name: str) -> ModelFiles:
             )
         return ModelFiles(path.parent, path.name)
     check_hub_name(name)
-    return _fetch(name)
+    return _fetch(name, fetch or hub.snapshot)
 
 
 def is_variant(name: str) -> bool:
@@ -347,12 +361,12 @@ def _in_folder(name: str, folder: Path) -> ModelFiles:
     return ModelFiles(folder, ggufs[0])
 
 
-def _fetch(name: str) -> ModelFiles:
+def _fetch(name: str, fetch: Callable[[str, str | None], Path]) -> ModelFiles:
     id, _, revision = name.partition("@")
     folder = check_fetched(name)
     if folder is None:
         with hub_errors(name):
-            folder = hub.snapshot(id, revision or None)
+            folder = fetch(id, revision or None)
     return ModelFiles(folder, version=folder.name)
 
 

@@ -107,6 +107,7 @@ def from_model(
         loaded = model
         if isinstance(loaded, str):
             loaded = open_model(loaded, options.device, options.dtype)
+        loaded.check_is(whole["model"])
         facts = extract(stimuli, loaded, folder, options, report)
         (folder / "facts.json").write_text(json.dumps(facts, indent=1))
 

@@ -206,6 +206,11 @@ def _opened(model: ShardedModel, options: ExtractionOptions) -> LoadedModel:
         # Let go before the next one is loaded: there may be room for one.
         _kept.loaded = _kept.read = None
         _kept.loaded, _kept.what = open_model(model.name, options.device, options.dtype), what
+    try:
+        _kept.loaded.check_is(own)
+    except InputError:
+        _kept.loaded = None  # to be read again
+        raise
     return _kept.loaded
 
 

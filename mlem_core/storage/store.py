@@ -24,6 +24,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.folders import default_root
 from mlem_core.storage.files import is_full
 from mlem_core.storage.sealed import canonical, forget, moved, seal, sealed
+from mlem_core.storage.watched import making
 
 LAYOUT = 1  # of the store itself: counted up when `entry.json` or the folders change
 # Entries that come with the program (of its example), beside those that a store makes.
@@ -107,7 +108,8 @@ class Store:
         through and leaves nothing behind. While another process makes the same entry,
         `waiting` is called a few times a second; it may raise to give up.
 
-        Raises `InputError` where the store cannot be written, or its disk is full.
+        Raises `InputError` where the store cannot be written, its disk is full, or a file that the
+        entry is made of has changed meanwhile, see `mlem_core.storage.watched`.
         """
         found = self.find(stage, version, **depends_on)
         if found is not None:
@@ -124,7 +126,8 @@ class Store:
             folder = self.root / stage / key
             unfinished = Path(tempfile.mkdtemp(prefix=f"{key}.", dir=self._temporary))
             try:
-                make(unfinished)
+                with making(canonical(depends_on).decode()):
+                    make(unfinished)
                 seal(unfinished, identity)
                 folder.parent.mkdir(exist_ok=True)
                 self._remove(folder, key)

@@ -8,9 +8,11 @@ import json
 import os
 import re
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from mlem_core.analysis import files
 from mlem_core.analysis.analysis import Analysis
@@ -19,13 +21,16 @@ from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec, elsewhere
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Report
-from mlem_core.storage.files import read_json, replacing
-from mlem_core.storage.sealed import RESULT, sealed, sha256_file
+from mlem_core.models.registry import identity_now
+from mlem_core.storage.files import read_json, replacing, write_json
+from mlem_core.storage.sealed import RESULT, sealed
 from mlem_core.storage.store import Store
+from mlem_core.storage.watched import Digested
 from mlem_core.tasks import examples, limits
 from mlem_core.tasks.runner import Request, Task, carry_out
 
 _ID = re.compile(r"[0-9a-f]{16}")
+_INPUTS = "inputs.json"  # of a job: what its files and models were when it was started
 
 
 @dataclass(frozen=True)
@@ -91,11 +96,16 @@ class _Example(Job):
 def start(spec: AnalysisSpec, store: Store) -> Job:
     """Start an analysis in the background, or attach to the same one.
 
-    The same analysis is one with the same choices on files with the same content. Where it is
-    queued, running or done it is left alone; a failed or cancelled one starts again.
+    The same analysis is one with the same choices of the same models, on files with the same
+    content. Where it is queued, running or done it is left alone; a failed or cancelled one starts
+    again.
     """
-    name = job_id(spec)
+    inputs = _inputs(spec)
+    name = _id(spec, inputs)
     job = Job(name, store.root / "jobs" / name, spec)
+    store.check_writable()
+    job.folder.mkdir(parents=True, exist_ok=True)
+    write_json(job.folder / _INPUTS, inputs)
     job.start(spec.to_dict(), "mlem_core.tasks.analyses")
     return job
 
@@ -148,17 +158,45 @@ def recent(store: Store) -> list[Job]:
 
 
 def job_id(spec: AnalysisSpec) -> str:
-    """16 hex digits that stand for the choices and for the content of the files they name."""
-    stimuli = spec.stimulus_files or [Path(spec.stimuli)]
-    files = [*stimuli, *(Path(path) for _, path in (*spec.representations, *spec.rdms))]
-    about = {
-        "tables": TABLES.version,
-        "spec": spec.to_dict(),
-        # A file that cannot be read is the run's to complain about.
-        "files": [sha256_file(path) if path.is_file() else None for path in files],
-    }
+    """16 hex digits that stand for the choices, and for the files and models that they name."""
+    return _id(spec, _inputs(spec))
+
+
+def _id(spec: AnalysisSpec, inputs: dict[str, Any]) -> str:
+    about = {"tables": TABLES.version, "spec": spec.to_dict(), **inputs}
     canonical = json.dumps(about, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+
+def _inputs(spec: AnalysisSpec) -> dict[str, Any]:
+    """What the files and the models that an analysis names are now.
+
+    None stands for what cannot be had, which is the run's to complain about, or to leave out.
+    """
+    stimuli = spec.stimulus_files or [Path(spec.stimuli)]
+    files = [*stimuli, *(Path(path) for _, path in (*spec.representations, *spec.rdms))]
+    return {
+        "files": list(map(_digest, files)),
+        "models": {name: identity_now(name) for name in (*spec.models, *spec.scoring_models)},
+    }
+
+
+def _digest(path: Path) -> str | None:
+    try:
+        return Digested.of(path).digest if path.is_file() else None
+    except OSError:
+        return None
+
+
+def _check_inputs(spec: AnalysisSpec, asked: Mapping[str, Any]) -> None:
+    """Raise `InputError` where a file or a model is not what it was when the run was asked for."""
+    now = _inputs(spec)
+    files = asked.get("files") or now["files"]  # those of older versions say nothing
+    models = {name: known for name, known in asked.get("models", {}).items() if known is not None}
+    others = [name for name, known in models.items() if now["models"].get(name) != known]
+    if files != now["files"] or others:
+        what = f"the model {others[0]!r}" if others else "a file of this analysis"
+        raise InputError(f"{what} has changed since the analysis was started; run it again.")
 
 
 def keep_upload(data: bytes, name: str, store: Store) -> Path:
@@ -181,8 +219,11 @@ def keep_upload(data: bytes, name: str, store: Store) -> Path:
 def make(request: Request, folder: Path, report: Report) -> None:
     """Run the analysis that was asked for and save it."""
     # Of `folder`: the store's root / jobs / id / unfinished-...
-    store = Store(folder.parent.parent.parent)
-    files.save(run(AnalysisSpec.from_dict(request), store, report), folder)
+    store, spec = Store(folder.parent.parent.parent), AnalysisSpec.from_dict(request)
+    asked = read_json(folder.parent / _INPUTS)
+    _check_inputs(spec, asked)
+    files.save(run(spec, store, report), folder)
+    _check_inputs(spec, asked)
 
 
 if __name__ == "__main__":

@@ -25,8 +25,9 @@ from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Layer, Progress, Report
 from mlem_core.models.checkpoints import run_of
-from mlem_core.storage.sealed import RESULT, seal, sealed, sha256_file
+from mlem_core.storage.sealed import RESULT, seal, sealed
 from mlem_core.storage.store import Store
+from mlem_core.storage.watched import Digested
 
 # What stands in an address for it.
 ID = "example"
@@ -119,16 +120,9 @@ def digest() -> str:
     """What tells it from the example of another version; empty where it is not there."""
     path = FOLDER / "result" / "analysis.json"
     try:
-        stat = path.stat()
-        return _digest(path, (stat.st_mtime_ns, stat.st_size, stat.st_ino))
+        return Digested.of(path).digest
     except OSError:
         return ""
-
-
-# A page asks for it many times. What is written anew is another file.
-@functools.lru_cache(maxsize=1)
-def _digest(path: Path, file: tuple[int, int, int]) -> str:
-    return sha256_file(path)
 
 
 def size() -> int:

@@ -290,3 +290,59 @@ def test_the_command_line_has_the_choices(folder, bert, store, tmp_path, monkeyp
     said = capsys.readouterr().err
     assert "goes with representations files only" in said and said.count("\n") == 1
     assert not (tmp_path / "c").exists()
+
+
+def kept(folder: Path) -> set[str]:
+    """The stages of which a store has entries."""
+    return {path.parent.parent.name for path in folder.glob("*/*/entry.json")}
+
+
+@pytest.mark.parametrize("when", ["before the rows are read", "after"])
+@pytest.mark.parametrize("suffix", [".npz", ".npy", ".safetensors", ".csv"])
+def test_nothing_is_kept_of_a_file_that_changes_in_a_run(
+    folder, tmp_path, monkeypatch, suffix, when
+):
+    from mlem_core.analysis import layer_tables
+
+    rng, path = np.random.default_rng(0), tmp_path / f"a{suffix}"
+    a, b = rng.standard_normal((2, len(pd.read_csv(folder / "words.csv")), 3))
+
+    def write(rows: np.ndarray) -> None:
+        {
+            ".npz": lambda: np.savez(path, layer_00=rows),
+            ".npy": lambda: np.save(path, rows),
+            ".safetensors": lambda: safetensors.numpy.save_file({"layer_00": rows}, path),
+            ".csv": lambda: pd.DataFrame(rows).to_csv(path, index=False),
+        }[suffix]()
+
+    own, asked = Store(tmp_path / "store"), spec(folder)
+    asked = replace(asked, representations=(("a", str(path)),))
+    check_room, made = layer_tables._check_room, layer_tables._made
+    with monkeypatch.context() as patch:
+        if when == "after":
+            patch.setattr(layer_tables, "_made", lambda *args: (made(*args), write(b))[0])
+        else:
+            patch.setattr(layer_tables, "_check_room", lambda *args: (write(b), check_room(*args)))
+        write(a)
+        with pytest.raises(InputError, match=f"a{suffix} was changed") as error:
+            run(asked, own)
+    told(error)
+    assert kept(own.root) == set()
+    write(a)
+    of_a = run(asked, own).results()
+    pd.testing.assert_frame_equal(of_a.scores, run(asked, Store(tmp_path / "new")).results().scores)
+    write(b)
+    assert not of_a.scores.equals(run(asked, own).results().scores)
+
+
+def test_a_map_is_not_kept_of_a_file_that_has_changed_since_the_analysis(folder, tmp_path):
+    own, path = Store(tmp_path / "store"), Path(shutil.copy(folder / "rows.npz", tmp_path))
+    asked = replace(spec(folder), representations=(("rows", str(path)),))
+    analysis = run(asked, own)
+    with np.load(path) as layers:
+        other = {name: rows[::-1] for name, rows in layers.items()}
+    np.savez(path, **other)
+    with pytest.raises(InputError, match="rows is no longer what was analysed"):
+        stimulus_map(analysis, "rows", 0, own)
+    shutil.copy(folder / "rows.npz", path)
+    stimulus_map(analysis, "rows", 0, own)

@@ -253,6 +253,18 @@ def test_a_revision_is_fetched_by_its_name(served, monkeypatch):
         registry.identity("someone/bert@step3")
 
 
+def test_the_identity_of_a_hub_model_is_known_before_it_is_fetched(served, monkeypatch):
+    for cached in (hub._answers, hub._commit):
+        cached.cache_clear()
+    assert registry.identity_now("someone/bert") == COMMIT
+    assert served == ["/", "/api/models/someone/bert"]
+    assert registry.identity_now("someone/bert@random") not in (None, COMMIT)
+    assert registry.identity_now("someone/none") is None
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    assert registry.identity_now("someone/bert") is None
+    monkeypatch.undo()
+
+
 def test_a_revision_that_there_is_not(served):
     with pytest.raises(InputError, match=r"'someone/bert' .* has no revision 'step2000'") as error:
         registry.identity("someone/bert@step2000")

@@ -4,6 +4,7 @@ import dataclasses
 import gc
 import json
 import os
+import shutil
 import subprocess
 import sys
 import weakref
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import safetensors.numpy
 import tiny
 import torch
 from tiny import close, sentence_stimuli, told, word_stimuli
@@ -298,3 +300,31 @@ def test_a_model_that_gives_nan(architectures, tmp_path):
     with pytest.raises(InputError, match="gives NaN or infinity in layer 2") as error:
         from_model(word_stimuli(), loaded, Store(tmp_path))
     told(error)
+
+
+@pytest.mark.parametrize("when", ["before it is loaded", "in the run"])
+def test_nothing_is_kept_of_a_model_that_changes(when, tmp_path, monkeypatch):
+    a, b = (tiny.save("gpt2", tmp_path / name) for name in "ab")
+    weights = safetensors.numpy.load_file(b / "model.safetensors")
+    other = {name: -values for name, values in weights.items()}
+    safetensors.numpy.save_file(other, b / "model.safetensors", {"format": "pt"})
+    folder, store, stimuli = tmp_path / "model", Store(tmp_path / "store"), word_stimuli()
+
+    def put(model: Path) -> None:
+        shutil.copytree(model, folder, dirs_exist_ok=True)
+
+    def then(name: str) -> Any:
+        known = getattr(representations, name)
+        return lambda *args: (put(b), known(*args))[1]
+
+    put(a)
+    name = "open_model" if when == "before it is loaded" else "extract"
+    with monkeypatch.context() as patch:
+        patch.setattr(representations, name, then(name))
+        with pytest.raises(InputError, match="was changed while it was read") as error:
+            from_model(stimuli, str(folder), store)
+    told(error)
+    put(a)
+    assert representations.find(stimuli, str(folder), store) is None
+    ours, theirs = (from_model(stimuli, str(one), store) for one in (folder, b))
+    assert ours.identity != theirs.identity and not np.array_equal(ours[1], theirs[1])

@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -103,6 +105,50 @@ def test_the_content_of_a_file_makes_another_job(tiny: AnalysisSpec) -> None:
     with Path(tiny.stimuli).open("a") as file:
         file.write("\n")
     assert analyses.job_id(tiny) != before
+
+
+@pytest.mark.parametrize("role", ["models", "surprisal", "control"])
+def test_the_content_of_a_model_makes_another_job(tiny: AnalysisSpec, role: str) -> None:
+    folder = Path(tiny.stimuli).parent / "model"
+    folder.mkdir()
+    for name in ("config.json", "model.safetensors"):
+        (folder / name).write_bytes(b"{}")
+    named = {
+        "models": {"models": (str(folder),)},
+        "control": {"models": (f"{folder}@random",)},
+        "surprisal": {"add": (f"surprisal:{folder}",)},
+    }[role]
+    spec = replace(tiny, **named)
+    before = analyses.job_id(spec)
+    assert analyses.job_id(AnalysisSpec.from_dict(spec.to_dict())) == before
+    (folder / "model.safetensors").write_bytes(b"[]")  # as long as before
+    assert analyses.job_id(spec) != before
+    shutil.rmtree(folder)
+    assert analyses.job_id(spec) not in (before, analyses.job_id(tiny))
+
+
+@pytest.mark.parametrize("when", ["while it waits", "while it runs"])
+def test_a_job_whose_files_change_after_its_start_gives_no_result(
+    tiny: AnalysisSpec, store: Store, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    (_, path), = tiny.representations  # fmt: skip
+    monkeypatch.setattr(Job, "start", lambda *_: None)
+    job = analyses.start(tiny, store)
+
+    def change() -> None:
+        with np.load(path) as layers:
+            other = {name: rows[::-1] for name, rows in layers.items()}
+        np.savez(path, **other)
+
+    if when == "while it waits":
+        change()
+        monkeypatch.setattr(analyses, "run", None)
+    else:
+        monkeypatch.setattr(analyses, "run", lambda *args: (run(*args), change())[0])
+    unfinished = job.folder / "unfinished-0"
+    unfinished.mkdir()
+    with pytest.raises(InputError, match="has changed since the analysis was started"):
+        analyses.make(tiny.to_dict(), unfinished, lambda _: None)
 
 
 @pytest.mark.parametrize("after", [0.0, 1.5, 4.0])
