@@ -73,7 +73,7 @@ def body() -> None:
     spec = None
     if not any(wrong.values()):
         try:
-            spec = _spec(now, options)
+            spec = models.spec_of(now, options)
             spec.check()
         except InputError as error:
             wrong["models"] = str(error)
@@ -221,22 +221,6 @@ def _what_runs(now: Draft, wrong: dict[str, str], cost: Cost | None) -> str:
             takes += f", after {models.in_bytes(cost.n_fetched)} from the hub"
         text += f"  \n:small[:gray[{plain(takes)}; less where parts of it are there already.]]"
     return text
-
-
-def _spec(now: Draft, options: dict[str, Any]) -> AnalysisSpec:
-    from mlem_core.analysis.spec import AnalysisSpec
-
-    return AnalysisSpec(
-        **now.fields,
-        models=tuple(models.chosen()),
-        representations=tuple(
-            (name, str(stored.upload_path(file))) for name, file in representations.chosen()
-        ),
-        precomputed=tuple(representations.distances()),
-        layers=more_options.layers(),
-        **more_options.groups(),
-        **options,
-    )
 
 
 def _start(spec: AnalysisSpec) -> None:

@@ -22,7 +22,7 @@ from mlem_core.data.stimuli import StimulusSet
 from mlem_core.models import forward
 from mlem_core.models.loaded import LoadedModel
 from mlem_core.models.pooled import PooledRows, Spans, to_device
-from mlem_core.models.tokens import SPECIAL_TOKENS, TokenizedStimuli, pooling_text, tokenize
+from mlem_core.models.tokens import SPECIAL_TOKENS, TokenizedStimuli, pooled, tokenize
 
 if TYPE_CHECKING:
     import torch
@@ -43,7 +43,7 @@ class ExtractionOptions:
     Attributes
     ----------
     special_tokens : start and end tokens, see `mlem_core.models.tokens.tokenize`
-    pooling : what stands for a stimulus, see `mlem_core.models.tokens.POOLING`
+    pooling : what stands for a stimulus, see `mlem_core.models.tokens.POOLINGS`
     dtype, device : see `mlem_core.models.loading.open_model`; a model that is already open has its
         own
     """
@@ -144,7 +144,7 @@ def facts_of(
         "architecture": type(loaded.model).__name__,
         "units": widths,
         "dtype": loaded.dtype,
-        "pooling": pooling_text(stimuli.level, options.pooling),
+        "pooling": pooled(stimuli.level, options.pooling).label,
         "special_tokens": {"choice": choice, "start": start, "end": end},
         "unknown_words": tokenized.n_unknown,
         "max_tokens": loaded.max_tokens,
@@ -286,11 +286,11 @@ def _spans(tokenized: TokenizedStimuli, batch: IntArray, pooling: str) -> tuple[
     rows = np.concatenate([tokenized.stimuli[sentence] for sentence in batch])
     places = np.repeat(np.arange(len(batch)), [len(tokenized.stimuli[s]) for s in batch])
     if tokenized.words is not None:
-        first, last = tokenized.words[rows].T
-        return rows, Spans(places, last if pooling == "standard" else first, last)
-    content = np.array([tokenized.content[s] for s in batch[places]], dtype=np.int64)
-    first, last = content.T
-    return rows, Spans(places, first if pooling == "standard" else last, last)
+        own, level = tokenized.words[rows], "word"
+    else:
+        own = np.array([tokenized.content[s] for s in batch[places]], dtype=np.int64)
+        level = "sentence"
+    return rows, Spans(places, *pooled(level, pooling).tokens(*own.T))
 
 
 def first_of_context(tokenized: TokenizedStimuli) -> IntArray:

@@ -29,7 +29,7 @@ from mlem_core.models.extraction import (
 from mlem_core.models.loaded import LoadedModel
 from mlem_core.models.loading import open_model
 from mlem_core.models.registry import identity
-from mlem_core.models.tokens import SPECIAL_TOKENS, pooling_text
+from mlem_core.models.tokens import SPECIAL_TOKENS, pooled
 from mlem_core.storage.store import Store
 
 
@@ -142,7 +142,7 @@ def depends_on(
     return {
         "stimuli": _digest(stimuli),
         "model": identity(model) if isinstance(model, str) else model.identity,
-        "pooling": pooling_text(stimuli.level, options.pooling),
+        "pooling": pooled(stimuli.level, options.pooling).label,
         "special_tokens": SPECIAL_TOKENS[options.special_tokens],
         "dtype": options.dtype if isinstance(model, str) else model.dtype,
     }

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.registry import Registry
+from mlem_core.base.typing import IntArray
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.models.loaded import LoadedModel, quiet
 
@@ -18,18 +21,49 @@ SPECIAL_TOKENS = {
     "none": "none",
     "start": "as the tokenizer adds them, with a start token where it adds none",
 }
-# What stands for a stimulus, by the level of the set: "standard", and what else it can be.
-POOLING = {
-    "word": {
-        "standard": "last sub-token of the word",
-        "mean": "mean over the word's sub-tokens",
-    },
-    "sentence": {
-        "standard": "mean over the sentence's tokens",
-        "last": "last token of the sentence",
-    },
-}
-POOLINGS = ("standard", "mean", "last")
+
+
+class Mean(NamedTuple):
+    """Of which tokens the mean stands for a stimulus.
+
+    label : as the manifest says it; what is kept is found by it
+    tokens : gives the first and the last of them, (n,) each, of n stimuli whose own tokens go from
+        the first to the last that it is given
+    """
+
+    label: str
+    tokens: Callable[[IntArray, IntArray], tuple[IntArray, IntArray]]
+
+
+@dataclass(frozen=True)
+class Pooling:
+    """What stands for a stimulus: `of` says it of each level ("word", "sentence") that has it."""
+
+    name: str
+    of: Mapping[str, Mean]
+
+
+def _all(first: IntArray, last: IntArray) -> tuple[IntArray, IntArray]:
+    return first, last
+
+
+def _last(first: IntArray, last: IntArray) -> tuple[IntArray, IntArray]:
+    return last, last
+
+
+POOLINGS = Registry[Pooling]("pooling")
+for _pooling in (
+    Pooling(
+        "standard",
+        {
+            "word": Mean("last sub-token of the word", _last),
+            "sentence": Mean("mean over the sentence's tokens", _all),
+        },
+    ),
+    Pooling("mean", {"word": Mean("mean over the word's sub-tokens", _all)}),
+    Pooling("last", {"sentence": Mean("last token of the sentence", _last)}),
+):
+    POOLINGS.register(_pooling)
 Span = tuple[int, int]  # first and last token, or begin and end in the text
 _CHUNK = 1000  # sentences tokenised at a time
 
@@ -212,8 +246,14 @@ def _tokens_by_prefix(
     return result
 
 
-def pooling_text(level: str, pooling: str) -> str:
-    """What stands for a stimulus, in words; `InputError` where its level has no such choice."""
-    if pooling not in POOLING[level]:
-        raise unknown(f"pooling of a {level}", pooling, POOLING[level])
-    return POOLING[level][pooling]
+def poolings_of(level: str) -> dict[str, Mean]:
+    """What can stand for a stimulus of a level, by the name of the pooling."""
+    return {name: one.of[level] for name, one in POOLINGS.items() if level in one.of}
+
+
+def pooled(level: str, pooling: str) -> Mean:
+    """What stands for a stimulus; `InputError` where its level has no such choice."""
+    choices = poolings_of(level)
+    if pooling not in choices:
+        raise unknown(f"pooling of a {level}", pooling, choices)
+    return choices[pooling]

@@ -55,6 +55,7 @@ from mlem_core.report.contents import (
 from mlem_core.report.figures import Drawing, Drawn, Shown, all_figures
 from mlem_core.report.methods import methods_paragraph, versions_text
 from mlem_core.report.portable import (
+    content_of,
     in_names,
     in_results,
     in_table,
@@ -133,7 +134,7 @@ def write(
         **contents(shown, leaving, progress),
         **{f"tables/{name}": as_csv_file(table) for name, table in derived.items()},
         **{
-            source.file: Path(paths[name]).read_bytes()
+            source.file: content_of(source, paths[name])
             for name, source in sources.items()
             if source.included
         },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
@@ -19,7 +20,7 @@ from mlem_core.base.labels import Names
 from mlem_core.base.typing import Layer, layer_name, parse_layer
 from mlem_core.models.registry import base_name, comes_along, packaged
 from mlem_core.report.contents import SourceFile
-from mlem_core.storage.sealed import sha256_file
+from mlem_core.storage.watched import Digested, changed
 
 # Larger representation files are named by their digest instead.
 LARGEST_FILE = 8_000_000
@@ -168,6 +169,14 @@ def _replaced(text: str, by: Mapping[str, str]) -> str:
     return text
 
 
+def content_of(source: SourceFile, path: str) -> bytes:
+    """The bytes of a file that stands for a model; InputError where it has changed meanwhile."""
+    data = Path(path).read_bytes()
+    if hashlib.sha256(data).hexdigest() != source.sha256:
+        raise changed(Path(path).name)
+    return data
+
+
 def sources_of(analysis: Analysis) -> dict[str, SourceFile]:
     """The files that stand for models, where they are in the capsule, and whether they are.
 
@@ -182,7 +191,7 @@ def sources_of(analysis: Analysis) -> dict[str, SourceFile]:
         if facts is None:
             continue  # it was left out
         file = Path(path)
-        if not file.is_file() or sha256_file(file) != facts["sha256"]:
+        if not file.is_file() or Digested.of(file).digest != facts["sha256"]:
             raise InputError(
                 f"the representations file {file.name!r} of {name} has gone or changed since the "
                 "analysis; run the analysis again."

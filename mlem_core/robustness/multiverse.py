@@ -28,7 +28,8 @@ from mlem_core.base.typing import Layer, Progress, Report
 from mlem_core.estimators.registry import ESTIMATORS, check_values
 from mlem_core.measures.importance import fitted
 from mlem_core.measures.similarity import weighted_tau
-from mlem_core.models.tokens import POOLING, POOLINGS, SPECIAL_TOKENS
+from mlem_core.models import tokens
+from mlem_core.models.tokens import POOLINGS, SPECIAL_TOKENS
 from mlem_core.pairs.columns import MISSING
 from mlem_core.pairs.distances import PRECOMPUTED, metrics
 from mlem_core.storage.stage import Stage
@@ -44,7 +45,7 @@ def dimensions() -> dict[str, tuple[str, ...]]:
         "units": UNITS,
         "positions": POSITIONS,
         "special_tokens": tuple(SPECIAL_TOKENS),
-        "pooling": POOLINGS,
+        "pooling": tuple(POOLINGS),
         "missing": MISSING,
         "estimator": tuple(ESTIMATORS),
     }
@@ -128,7 +129,9 @@ def choices_of(analysis: Analysis) -> dict[str, tuple[str, ...]]:
 
 def poolings_of(analysis: Analysis) -> tuple[str, ...]:
     """What may stand for a stimulus of an analysis: of words or of sentences; one for files."""
-    return tuple(POOLING[analysis.whole.level]) if analysis.spec.models else ("standard",)
+    return (
+        tuple(tokens.poolings_of(analysis.whole.level)) if analysis.spec.models else ("standard",)
+    )
 
 
 def find(

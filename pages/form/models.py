@@ -13,6 +13,7 @@ from pages.parts import choices, stored
 from pages.parts.wording import plain
 
 if TYPE_CHECKING:
+    from mlem_core.analysis.spec import AnalysisSpec
     from mlem_core.models.offer import Offer
     from pages.form.draft import Draft
     from pages.form.representations import Looked
@@ -66,6 +67,22 @@ def wrong(found: dict[str, Looked]) -> str:
     if not chosen() and not representations.chosen():
         return "no model is chosen; choose at least one, or add a file of representations."
     return ""
+
+
+def spec_of(draft: Draft, options: dict[str, Any]) -> AnalysisSpec:
+    """The analysis that the form asks for; raises InputError where an upload has gone."""
+    from mlem_core.analysis.spec import AnalysisSpec
+
+    files = ((name, str(stored.upload_path(file))) for name, file in representations.chosen())
+    return AnalysisSpec(
+        **draft.fields,
+        models=tuple(chosen()),
+        representations=tuple(files),
+        precomputed=tuple(representations.distances()),
+        layers=more_options.layers(),
+        **more_options.groups(),
+        **options,
+    )
 
 
 def show(draft: Draft, options: dict[str, Any], found: dict[str, Looked], amiss: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
@@ -17,26 +18,37 @@ from pages.parts.wording import plain
 if TYPE_CHECKING:
     from mlem_core.data.stimuli import StimulusSet
 
-_NUMBERS = {"folds": (3, 20), "seed": (0, 999_999)}
-_NAMES = ("missing", "estimator", "distance", "special_tokens", "dtype", "folds_over")
+_NUMBERS = {"folds": (3, 2**31 - 1), "seed": (0, 2**32 - 1)}
+# What has no widget here, and comes with an analysis that is duplicated.
+_CARRIED = ("memory", "device", "pooling", "positions", "units")
+_NAMES = ("missing", "estimator", "distance", "special_tokens", "dtype", "folds_over", *_CARRIED)
 
 
 def chosen(stimuli: StimulusSet | None) -> dict[str, Any]:
     """The fields of `AnalysisSpec` that are chosen under More options."""
-    from mlem_core.analysis.spec import AnalysisSpec, parameters
+    from mlem_core.analysis.spec import AnalysisSpec
 
     options: dict[str, Any] = {"interactions": choices.get_one("interactions") == "yes"}
-    for name in _NAMES:
-        described, text = parameters()[name], choices.get_one(name)
-        assert described.choices is not None
-        options[name] = text if text in described.choices() else getattr(AnalysisSpec, name)
+    options |= {name: _one(name) for name in _NAMES}
     for name, (low, high) in _NUMBERS.items():
         text, default = choices.get_one(name), getattr(AnalysisSpec, name)
-        number = int(text) if re.fullmatch(r"\d{1,9}", text) else default
+        number = int(text) if re.fullmatch(r"\d{1,10}", text) else default
         options[name] = min(max(number, low), high)
     with contextlib.suppress(InputError):
         options["pairs"] = pairs()
     return options | {"values": _values(stimuli, options)}
+
+
+def _one(name: str) -> Any:
+    """The value of a field that has one; its default where the state has none that can be."""
+    from mlem_core.analysis.spec import AnalysisSpec, parameters
+
+    described, text = parameters()[name], choices.get_one(name)
+    if described.choices is not None:
+        return text if text in described.choices() else getattr(AnalysisSpec, name)
+    with contextlib.suppress(ValueError):
+        return described.parse(text)
+    return getattr(AnalysisSpec, name)
 
 
 def _values(stimuli: StimulusSet | None, options: dict[str, Any]) -> tuple[str, ...]:
@@ -114,6 +126,7 @@ def pairs() -> int:
 
 def show(stimuli: StimulusSet | None, options: dict[str, Any]) -> None:
     """Draw the options."""
+    _show_carried(options)
     with st.expander("More options", icon=":material/tune:"):
         left, right = st.columns(2, gap="large")
         with left:
@@ -132,6 +145,25 @@ def show(stimuli: StimulusSet | None, options: dict[str, Any]) -> None:
             _show_pairs()
         with right:
             _show_method()
+
+
+def _show_carried(options: dict[str, Any]) -> None:
+    """What is asked for and has no widget."""
+    from mlem_core.analysis.spec import AnalysisSpec, parameters
+
+    own = {k: options[k] for k in _CARRIED if options[k] != getattr(AnalysisSpec, k)}
+    if not own:
+        return
+    said = "; ".join(f"{parameters()[name].label}: {value}" for name, value in own.items())
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.caption(f"Kept from the analysis that was duplicated: {plain(said)}.", width="stretch")
+        st.button(
+            "Use the defaults",
+            key="form carried",
+            type="tertiary",
+            on_click=partial(choices.choose_all_now, dict.fromkeys(_CARRIED)),
+            help="This form has no field for these choices; the command line has.",
+        )
 
 
 def _show_values(stimuli: StimulusSet, options: dict[str, Any]) -> None:

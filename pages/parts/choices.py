@@ -22,7 +22,8 @@ FORM = (
     "balance", "sample_seed", "add", "language", "bins", "vectors", "rdms",
     "models", "files", "precomputed", "groups", "labels", "trajectories", "layers", "columns",
     "ordered", "missing", "values", "estimator", "interactions", "distance",
-    "special_tokens", "dtype", "folds", "folds_over", "seed", "pairs",
+    "special_tokens", "dtype", "folds", "folds_over", "seed", "pairs", "memory", "device",
+    "pooling", "positions", "units",
 )  # fmt: skip
 VIEW = (
     "analysis", "features", "show_models", "show_layers", "a", "b", "colour", "within",
@@ -216,7 +217,7 @@ def write(label: str, name: str, default: str = "", **more: Any) -> str:
 def number(label: str, name: str, default: int, low: int, high: int, **more: Any) -> int:
     """A whole number that is part of the state."""
     text = get_one(name, str(default))
-    value = int(text) if re.fullmatch(r"\d{1,9}", text) else default
+    value = int(text) if re.fullmatch(r"\d{1,10}", text) else default
     st.session_state.setdefault(key_of(name), min(max(value, low), high))
     return int(st.number_input(label, low, high, **_remembered(name, default), **more))
 

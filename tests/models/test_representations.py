@@ -23,11 +23,11 @@ from mlem_core.base.errors import InputError
 from mlem_core.data import datasets
 from mlem_core.data.stimulus_csv import from_frame
 from mlem_core.models import extraction, representations
-from mlem_core.models.extraction import batches, tokens_that_fit
+from mlem_core.models.extraction import ExtractionOptions, batches, tokens_that_fit
 from mlem_core.models.loaded import LoadedModel
 from mlem_core.models.loading import open_model
 from mlem_core.models.representations import from_model
-from mlem_core.models.tokens import tokenize
+from mlem_core.models.tokens import POOLINGS, Mean, Pooling, tokenize
 from mlem_core.storage.store import Store
 
 ROOT = Path(__file__).parents[2]
@@ -328,3 +328,23 @@ def test_nothing_is_kept_of_a_model_that_changes(when, tmp_path, monkeypatch):
     assert representations.find(stimuli, str(folder), store) is None
     ours, theirs = (from_model(stimuli, str(one), store) for one in (folder, b))
     assert ours.identity != theirs.identity and not np.array_equal(ours[1], theirs[1])
+
+
+def test_a_registered_pooling_is_what_it_says(architectures, tmp_path, monkeypatch):
+    loaded, stimuli = architectures["gpt2"], word_stimuli()
+    first = Pooling("first", {"word": Mean("first sub-token", lambda first, last: (first, first))})
+    monkeypatch.setitem(POOLINGS, "first", first)
+    found = from_model(stimuli, loaded, Store(tmp_path), ExtractionOptions(pooling="first"))
+    assert found.facts["pooling"] == "first sub-token"
+    words = tokenize(stimuli, loaded).words
+    assert words is not None and (words[:, 0] < words[:, 1]).any()
+    for row, sentence in enumerate(stimuli.sentences):
+        ids = loaded.tokenizer(sentence, return_tensors="pt")["input_ids"]
+        with torch.inference_mode():
+            state = loaded.model(ids, output_hidden_states=True).hidden_states[1][0]
+        close(found[1][[row]], state[[words[row, 0]]].numpy())
+    with pytest.raises(InputError, match="unknown pooling of a sentence 'first'"):
+        from_model(sentence_stimuli(), loaded, Store(tmp_path), ExtractionOptions(pooling="first"))
+    # Nor does one that nobody checked before fall into another's.
+    with pytest.raises(InputError, match="unknown pooling of a word 'frist'"):
+        extraction.extract(stimuli, loaded, tmp_path, ExtractionOptions(pooling="frist"))

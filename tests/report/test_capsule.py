@@ -306,12 +306,20 @@ def test_figures_of_other_methods_are_in_it_and_not_made_again(tmp_path):
     assert verify_anywhere(path).same
 
 
-def test_a_file_that_has_changed_since_is_not_put_in(analysis, folder, tmp_path):
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_a_file_that_has_changed_since_is_not_put_in(analysis, folder, tmp_path, monkeypatch, when):
     brain = folder / "brain.npz"
     data = brain.read_bytes()
-    try:
+
+    def contents(*_: object) -> dict[str, bytes]:
         brain.write_bytes(data + b"x")
-        with pytest.raises(InputError, match="gone or changed"):
+        return {}
+
+    monkeypatch.setattr(capsule, "contents", contents)
+    try:
+        if when == "before":
+            brain.write_bytes(data + b"x")
+        with pytest.raises(InputError, match=r"gone or changed|was changed"):
             capsule.write(analysis, tmp_path / "capsule.zip", drawing=HTML)
     finally:
         brain.write_bytes(data)
