@@ -275,8 +275,10 @@ def _read_from(source: StimulusSource) -> _ReadFrom:
 @lru_cache(maxsize=4)
 def _load(source: StimulusSource, given: _ReadFrom) -> StimulusSet:
     stimuli = _loaded(source, [path for path, _ in given.files])
-    if _read_from(source) != given:
-        raise changed(f"what the stimuli {source.stimuli!r} are read from")
+    now = _read_from(source)
+    if now != given:
+        files = {*now.files, *now.rdms} ^ {*given.files, *given.rdms}
+        raise changed(min((path.name for path, _ in files), default="a model that gives surprisal"))
     return stimuli
 
 

@@ -71,6 +71,7 @@ def made(job_id: str, changes: dict[str, Any], selection: Selection) -> str | No
     changes : entries of its `AnalysisSpec`, see `choose`
     selection : what is kept of it
     """
+    from mlem_core.analysis.manifest import same_content
     from mlem_core.estimators.registry import can_resolve
     from mlem_core.tasks import analyses
 
@@ -80,7 +81,15 @@ def made(job_id: str, changes: dict[str, Any], selection: Selection) -> str | No
         spec = replace(spec, estimator=selection.estimator, interactions=selection.interactions)
     other = analyses.find(analyses.job_id(spec), stored.store())
     if other is not None and other.status().state == "done":
-        return other.id
+        own, new = (stored.open_analysis(one).manifest["models"] for one in (job_id, other.id))
+        if all(same_content(own[name], new[name]) for name in own if name in new):
+            return other.id
+        st.error(
+            "A model has changed since this analysis, so that other tables are of another model: "
+            "duplicate the analysis and run it again.",
+            icon=":material/error:",
+        )
+        return None
     if other is None:
         other = analyses.start(spec, stored.store())
     _until_made(other.id, _named(changes))

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from inputs import WORDS
 
-from mlem_core.analysis import files
+from mlem_core.analysis import files, source
 from mlem_core.analysis.run import run
 from mlem_core.analysis.source import READING, StimulusSource, as_written
 from mlem_core.analysis.spec import AnalysisSpec
@@ -263,3 +263,32 @@ def test_values_that_look_missing_survive_a_capsule(tmp_path):
     assert files.load(tmp_path / "kept").stimuli.digest == analysis.stimuli.digest
     target = capsule.write(analysis, tmp_path / "c.zip", drawing=Drawing(images=False))
     assert verify(target).same
+
+
+def test_stimuli_of_a_file_that_changes_while_it_is_read_are_none(tmp_path, monkeypatch):
+    path, other = tmp_path / "one.csv", "sentence,a\nno more,2\nnor less,1\n"
+    path.write_text("sentence,a\nand more,1\nand less,2\n")
+    loaded = source._loaded
+    with monkeypatch.context() as patch:
+        patch.setattr(source, "_loaded", lambda *args: (loaded(*args), path.write_text(other))[0])
+        with pytest.raises(InputError, match=r"^one\.csv was changed"):
+            StimulusSource(str(path)).load_stimuli()
+    assert StimulusSource(str(path)).load_stimuli().sentences[0] == "no more"
+
+
+def test_surprisal_is_of_the_model_as_it_is_now(tmp_path, monkeypatch):
+    path, model = tmp_path / "one.csv", tmp_path / "model"
+    path.write_text("sentence,a\nand more,1\nand less,2\n")
+    model.mkdir()
+    asked = StimulusSource(str(path), add=(f"surprisal:{model}",))
+    given = []
+
+    def surprisal(stimuli, name):
+        given.append(float((model / "model.safetensors").read_text()))
+        return np.array([given[-1], 0.0])
+
+    monkeypatch.setattr("mlem_core.models.surprisal.surprisal", surprisal)
+    for now in ("1", "1", "3"):
+        (model / "model.safetensors").write_text(now)
+        assert asked.load_stimuli().values("surprisal_model")[0] == float(now)
+    assert given == [1, 3]
