@@ -32,7 +32,7 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.base.errors import InputError, unknown
-from mlem_core.base.text import listed, many
+from mlem_core.base.text import listed, many, short
 from mlem_core.data.added import count_words
 from mlem_core.data.columns import NUMBER
 from mlem_core.data.reading.conllu import (
@@ -47,6 +47,7 @@ from mlem_core.data.sampling import sample_rows
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.data.stimulus_table import CARRIED, from_frame
 from mlem_core.data.words import bare
+from mlem_core.storage.room import check_memory
 
 LEVELS = ("word", "sentence")
 SUFFIX = ".conllu"
@@ -55,6 +56,7 @@ SAMPLE = 2_000
 # A value is frequent enough if so many stimuli, and this share of them, have it.
 FREQUENT = 2
 FREQUENT_SHARE = 0.01
+_COPIES = 4  # of the text of each row, while it is checked
 
 _CLAUSAL = frozenset({"csubj", "ccomp", "xcomp", "advcl", "acl", "parataxis"})
 _SUBJECTS = frozenset({"nsubj", "csubj", "expl"})
@@ -110,6 +112,7 @@ def read_treebank(
     if not sources:
         raise InputError(f"there is no {SUFFIX} file; expected at least one.")
     bank = read_sentences(sources, encoding)
+    _check_features(bank)
     rows = _word_rows(bank) if level == "word" else _sentence_rows(bank)
     if len(rows) < 2:
         raise InputError(f"{bank.name} has {many(len(rows), level)}; at least 2 are needed.")
@@ -125,7 +128,10 @@ def read_treebank(
             f"A sample of {len(kept):,} of its {len(frame):,} {level}s, in whole sentences "
             f"(seed {sampling.seed}{even})."
         )
-    frame, dropped = _features(frame.iloc[kept].reset_index(drop=True))
+    frame = frame.iloc[kept].reset_index(drop=True)
+    what = f"the text of {many(len(frame), level)} of {bank.name}, each with its sentence,"
+    check_memory(_COPIES * sum(map(len, frame["sentence"])), what, "choose a smaller sample")
+    frame, dropped = _features(frame)
     if dropped:
         notes.append(f"No features: {listed(dropped)}, of which no two values are frequent enough.")
     nominal = [name for name in frame if name in _NOMINAL or name in _morphological(frame)]
@@ -211,6 +217,18 @@ def _feature_name(name: str) -> str:
     plain = re.sub(r"(?<=[a-z])(?=[A-Z])|\W+", "_", name).strip("_").lower()
     taken = (*CARRIED, *_OWN, *_COUNTED)
     return f"{plain}_feature" if plain in taken or not plain else plain
+
+
+def _check_features(bank: Treebank) -> None:
+    """Raise where two morphological features would be one column."""
+    named: dict[str, str] = {}
+    for name in sorted(bank.features):
+        other = named.setdefault(_feature_name(name), name)
+        if other != name:
+            raise InputError(
+                f"the features {short(other)} and {short(name)} of {bank.name} would both be "
+                f"called {_feature_name(name)!r}; rename one of them."
+            )
 
 
 def _value(name: str, value: str) -> str:

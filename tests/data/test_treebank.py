@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 from collections import Counter
 
 import conllu
@@ -13,6 +14,7 @@ import pytest
 from grammars import treebank as grammar
 from mlem_core.base.errors import InputError
 from mlem_core.data import datasets
+from mlem_core.data.reading.conllu import MOST_FEATURES, MOST_WORDS, Token, _problem
 from mlem_core.data.sampling import sample_rows
 from mlem_core.data.treebank import Sampling, read_treebank, treebank_paths
 
@@ -169,6 +171,7 @@ def test_frames_have_the_clauses_that_their_rules_make():
         ("\t7\tdet", "\t99\tdet", "whose head is no word"),
         ("\t7\tdet", "\t0\tdet", "has 2 roots"),
         ("\t4\tobj", "\t5\tobj", "a circle of heads through word 5"),
+        ("\t7\tdet", "\t5\tdet", "a circle of heads through word 5"),
         ("\t7\tdet", "\t_\tdet", "whose head is no word"),
     ],
 )
@@ -293,7 +296,121 @@ def test_a_sample_that_cannot_be():
         read_treebank([FILE], "word", Sampling(1))
 
 
-def test_a_word_without_a_number_is_said():
-    bank = "1\tthe\tthe\tDET\t_\t_\t2\tdet\t_\t_\n_\tcat\tcat\tNOUN\t_\t_\t0\troot\t_\t_\n\n"
-    with pytest.raises(InputError, match=r"sentence 1 of .*the word 'cat' has no number"):
-        read_treebank([bank.encode()])
+# --- what breaks the format, or is too large -------------------------------------------------
+
+FIRST = OTHER.splitlines()[0]
+
+
+def edited(column: int, value: str, row: int = 0) -> bytes:
+    """The known sentence with another value in a column (from 0) of a row, then a good one."""
+    rows = [line.split("\t") for line in OTHER.strip().splitlines()]
+    rows[row][column] = value
+    return ("\n".join(map("\t".join, rows)) + "\n\n" + TREE).encode()
+
+
+@pytest.mark.parametrize(
+    ("data", "line"),
+    [
+        (OTHER.replace("\t_\t_\n", "\t_\n", 1), "line 1 has 9 columns"),
+        (OTHER.replace(FIRST, f"{FIRST}\t_"), "line 1 has 11 columns"),
+        (OTHER.replace("\t", "  "), "line 1 has 1 column"),
+        (edited(0, "_"), "line 1 has the ID '_', not 1"),
+        (edited(0, "0"), "line 1 has the ID '0', not 1"),
+        (edited(0, "1", row=1), "line 2 has the ID '1', not 2"),
+        (edited(0, "4", row=1), "line 2 has the ID '4', not 2"),
+        (edited(0, "٢", row=1), "line 2 has the ID .* not 2"),
+        (edited(0, "3.1", row=1), "line 2 has the ID '3.1', not 2"),
+        (edited(0, "3-4", row=1), "line 2 has the ID '3-4', not 2"),
+        (OTHER.replace(FIRST, lines("2-1 Dogs _ _ _ _ _ _").strip()), "line 1 has the ID '2-1'"),
+        (
+            lines("1-9 Dogs _ _ _ _ _ _").strip() + "\n" + OTHER,
+            "line 6 .* a multiword token ends at 9",
+        ),
+        (TREE.replace("3\tn't", "3-4\tn't\t_\t_\t_\t_\t_\t_\t_\t_\n3\tn't"), "line 4 .* '3-4'"),
+        (edited(6, "1.0"), "line 1 has the HEAD '1.0'"),
+        (edited(6, "-1"), "line 1 has the HEAD '-1'"),
+        (edited(6, "9" * 5_000), "line 1 has the HEAD '999"),
+        (edited(5, "Plur"), "line 1 has 'Plur' in FEATS"),
+        (edited(5, "Number=Plur|Number=Sing"), "line 1 has 'Number=Sing' in FEATS"),
+        (edited(5, "Number="), "line 1 has 'Number=' in FEATS"),
+        ("# global.columns = ID FORM UPOS\n" + OTHER, "line 1 names other columns"),
+    ],
+)
+def test_a_line_that_breaks_the_format_is_named(data, line):
+    with pytest.raises(InputError, match=f"sentence 1 of the CSV is no CoNLL-U .{line}"):
+        read_treebank([data if isinstance(data, bytes) else data.encode()])
+
+
+@pytest.mark.parametrize("form", ["", "\u00a0", "\u3000", "\u200b", "\ufeff", "\u00ad\u2060 "])
+def test_a_word_that_nobody_sees_takes_no_other_s_place(form):
+    stimuli = read_treebank([edited(1, form, row=3)])
+    assert set(stimuli.sentences) == {"Mary doesn't see the 1 000 dogs ."}
+    assert any("without a form (line 4)" in note for note in stimuli.notes)
+    with pytest.raises(InputError, match=r"without a form \(line 1\)"):
+        read_treebank([lines("1 form _ NOUN _ 0 root _").replace("form", form).encode()])
+    # The part of a multiword token is not written.
+    part = TREE.replace("3\tn't", f"3\t{form}").encode()
+    assert read_treebank([part]).words == ["Mary", "see", "the", "000", "dogs"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: "\ufeff" + text,
+        lambda text: text.replace("\n", "\r\n"),
+        lambda text: text.replace("\n", "\r"),
+        lambda text: "\n \n" + text + "\n\n",
+        lambda text: f"# a\tb = c\n# newpar\n\n#\n{text}".replace("\n5\t", "\n# late\n5\t"),
+        lambda text: text.replace("\tDogs\t", "\t Dogs \t"),
+        lambda text: text.replace("\t_", "\t"),
+        lambda text: text.rstrip(),
+    ],
+)
+def test_what_does_not_change_a_treebank(change):
+    assert read_treebank([change(OTHER).encode()]).digest == read_treebank([OTHER.encode()]).digest
+
+
+def test_a_circle_is_found_where_it_is():
+    """Not the word that hangs on it, which comes first."""
+    rows = [f"{i} w{i} _ X _ {head} x _" for i, head in enumerate([3, 0, 5, 3, 4, 1], 1)]
+    with pytest.raises(InputError, match="a circle of heads through word 3"):
+        read_treebank([lines(*rows).encode()])
+
+
+@pytest.mark.parametrize("heads", ["chain", "chain back", "star"])
+def test_what_a_long_sentence_takes_grows_with_its_words(heads):
+    """Ten times the words take about ten times as long; a search for each takes a hundred times."""
+
+    def seconds(n: int) -> float:
+        numbers = {
+            "chain": range(n),
+            "chain back": [*range(2, n + 1), 0],
+            "star": [0, *[1] * (n - 1)],
+        }[heads]
+        tokens = [Token("w", None, "X", {}, "x", head, None) for head in numbers]
+        times = []
+        for _ in range(3):
+            begin = time.process_time()
+            assert _problem(tokens) == ""
+            times.append(time.process_time() - begin)
+        return min(times)
+
+    assert seconds(20_000) < 40 * max(seconds(2_000), 5e-4)
+
+
+def test_sentences_words_and_features_are_bounded(monkeypatch):
+    long = lines(*(f"{i} w{i} _ X _ {i - 1} x _" for i in range(1, MOST_WORDS + 2)))
+    with pytest.raises(InputError, match=r"line 5,001 has word 5,001 of a sentence, at most 5,000"):
+        read_treebank([long.encode()])
+    names = "|".join(f"F{i}=a" for i in range(MOST_FEATURES + 1))
+    with pytest.raises(InputError, match=r"have 204 features; expected at most 200"):
+        read_treebank([edited(5, names)])
+    with pytest.raises(InputError, match=r"'NumberPsor' and 'Number\[psor\]' .*'number_psor'"):
+        read_treebank([edited(5, "Number[psor]=Sing|NumberPsor=Plur")])
+    monkeypatch.setattr("mlem_core.storage.room.free_memory", lambda: 10_000)
+    with pytest.raises(InputError, match="choose fewer files"):
+        read_treebank([TREE.encode()])
+    monkeypatch.setattr("mlem_core.storage.room.free_memory", lambda: 100_000)
+    monkeypatch.setattr("mlem_core.data.treebank._COPIES", 1_000)
+    with pytest.raises(InputError, match=r"10 words of the CSV, each .*choose a smaller sample"):
+        read_treebank([(TREE + OTHER).encode()])

@@ -228,6 +228,8 @@ def treebanks() -> Iterator[Hostile]:
         "\x00",
         "1:x|2:y",
         "\u2028",
+        "\u00a0",
+        "\u200b\u3000",
         "\x1b",
         "é" * 999,
         "|",
@@ -245,6 +247,8 @@ def treebanks() -> Iterator[Hostile]:
         .replace("\t0\t", "\t_\t"), "circle": BANK.replace("\t0\t", "\t2\t"), "one": BANK.split(
         "\n\n")[0], "comment": "# a\n" * 99, "eleven": BANK.replace("\t_\t_", "\t_\t_\t_"),
         "long": "\n".join(f"{i + 1}\tw{i}\tw\tX\t_\t_\t{i}\tdep\t_\t_" for i in range(5_000)),
+        "longer": "\n".join(f"{i + 1}\tw\tw\tX\t_\t_\t{i}\tdep\t_\t_" for i in range(60_000)),
+        "features": BANK.replace("Number", "|".join(f"F{i}=a" for i in range(99_999)) + "|Number", 1),
     }.items():  # fmt: skip
         yield _file(f"odd {name}", ".conllu", text.encode(), "any", "treebank")
 

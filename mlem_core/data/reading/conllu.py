@@ -1,24 +1,37 @@
 """CoNLL-U treebanks (Universal Dependencies): files to sentences with their trees.
 
-The file is read by the package `conllu`; here it is checked that each tree is one, and each
-syntactic word gets its place among the words of the sentence as it is written.
+Each line has its ten columns, words are numbered from 1, and each tree is one; each syntactic word
+gets its place among the words of the sentence as it is written.
 """
 
 from __future__ import annotations
 
 import io
+import re
+import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import chain
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import listed, many, short
 from mlem_core.data.reading.content import Source, content, decode
+from mlem_core.storage.room import check_memory
 
 MAX_BYTES = 500_000_000
+# A stimulus carries its sentence: what a sentence takes grows with the square of its words.
+MOST_WORDS = 5_000
+MOST_FEATURES = 200  # that words of a treebank have, by their names
+_LINE_BYTES = 2_500  # that a line of a file takes while it is read
 _WHAT = "a treebank in CoNLL-U"
 NO_VALUE = "_"
+_COLUMNS = "ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC"
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
+_RANGE = re.compile(r"([1-9][0-9]{0,8})-([1-9][0-9]{0,8})")
+_EMPTY = re.compile(r"(0|[1-9][0-9]{0,8})\.[1-9][0-9]*")
+# Of characters that nobody sees: spaces of any width, and what steers the writing.
+_UNSEEN = ("Zs", "Zl", "Zp", "Cc", "Cf")
 
 
 @dataclass(frozen=True)
@@ -76,12 +89,16 @@ class Sentence:
 
 @dataclass
 class Treebank:
-    """Sentences, and what of the files is not in them, counted (`counts`) and said (`left_out`)."""
+    """Sentences, and what of the files is not in them, counted (`counts`) and said (`left_out`).
+
+    `features` are the names of those that its words have.
+    """
 
     name: str
     sentences: list[Sentence] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     left_out: list[str] = field(default_factory=list)
+    features: set[str] = field(default_factory=set)
 
     def notes(self) -> list[str]:
         """Sentences about how the treebank was read."""
@@ -116,10 +133,9 @@ class Treebank:
                 f"Left out: {many(counts['copies'], 'sentence')} with a text that had occurred."
             )
         if self.left_out:
+            left_out = many(len(self.left_out), "sentence")
             bad = listed(self.left_out, most=3)
-            notes.append(
-                f"Left out: {many(len(self.left_out), 'sentence')} without a tree ({bad})."
-            )
+            notes.append(f"Left out: {left_out} without a tree or a form ({bad}).")
         return notes
 
 
@@ -136,11 +152,6 @@ def read_sentences(sources: Sequence[Source], encoding: str | None = None) -> Tr
     InputError
         A file cannot be read or is no CoNLL-U (which sentence, and why); no sentence remains.
     """
-    from conllu import parse_incr
-    from conllu.exceptions import ParseException
-
-    # Enhanced dependencies are counted, not read.
-    raw = {"deps": lambda line, i: None if line[i] == NO_VALUE else line[i]}
     bank = Treebank("")
     names: list[str] = []
     seen: set[str] = set()
@@ -148,16 +159,15 @@ def read_sentences(sources: Sequence[Source], encoding: str | None = None) -> Tr
         data, file = content(source, _WHAT, MAX_BYTES)
         names.append(file)
         text, _ = decode(data, file, encoding)
+        advice = "choose fewer files, or a part of them"
+        check_memory((text.count("\n") + 1) * _LINE_BYTES, f"the treebank {file}", advice)
+        of_file = f"{file.removesuffix('.conllu')}:" if len(sources) > 1 else ""
         n = 0
         try:
-            for tokens in parse_incr(io.StringIO(text), field_parsers=raw):
-                own = str(tokens.metadata.get("sent_id") or n + 1)
-                of_file = f"{file.removesuffix('.conllu')}:" if len(sources) > 1 else ""
-                _take(bank, tokens, of_file + own, seen)
+            for own, lines in _blocks(text):
+                _take(bank, lines, of_file + (own or str(n + 1)), seen)
                 n += 1
-        except (ParseException, ValueError, LookupError, TypeError, AttributeError) as error:
-            if isinstance(error, InputError):
-                raise
+        except _NoConllu as error:
             raise InputError(
                 f"sentence {n + 1} of {file} is no CoNLL-U ({error}); expected lines of ten "
                 "columns separated by tabs, and an empty line after each sentence."
@@ -166,13 +176,53 @@ def read_sentences(sources: Sequence[Source], encoding: str | None = None) -> Tr
     if not bank.sentences:
         why = f" ({listed(bank.left_out, most=3)})" if bank.left_out else ""
         raise InputError(f"{bank.name} has no sentence that can be used{why}; expected CoNLL-U.")
+    if len(bank.features) > MOST_FEATURES:
+        raise InputError(
+            f"the words of {bank.name} have {len(bank.features):,} features; expected at most "
+            f"{MOST_FEATURES:,} (its column FEATS has Name=Value, separated by |)."
+        )
     return bank
 
 
-def _take(bank: Treebank, rows: Any, name: str, seen: set[str]) -> None:
+class _NoConllu(Exception):
+    """The line of a file that breaks the format, and how."""
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A line of ten columns, without spaces around them, and its number in the file."""
+
+    number: int
+    cells: list[str]
+
+    def wrong(self, what: str) -> _NoConllu:
+        return _NoConllu(f"line {self.number:,} has {what}")
+
+
+def _blocks(text: str) -> Iterator[tuple[str, list[_Line]]]:
+    """The `sent_id` of each sentence, "" for none, and its lines."""
+    name, lines = "", list[_Line]()
+    for number, line in enumerate(chain(io.StringIO(text, newline=None), [""]), start=1):
+        if line.startswith("#"):
+            key, _, value = (text.strip() for text in line[1:].partition("="))
+            if key == "global.columns" and value.split() != _COLUMNS.split():
+                raise _NoConllu(f"line {number:,} names other columns than {_COLUMNS}")
+            name = value if key == "sent_id" else name
+        elif line.strip():
+            cells = [cell.strip() for cell in line.removesuffix("\n").split("\t")]
+            lines.append(_Line(number, cells))
+            if len(cells) != len(_COLUMNS.split()):
+                raise lines[-1].wrong(many(len(cells), "column"))
+        else:
+            if lines:
+                yield name, lines
+            name, lines = "", []
+
+
+def _take(bank: Treebank, lines: list[_Line], name: str, seen: set[str]) -> None:
     """Add a sentence to the treebank."""
-    tokens, text, counts = _placed(rows)
-    problem = _problem(tokens)
+    tokens, text, counts, unseen = _placed(lines)
+    problem = unseen or _problem(tokens)
     if problem:
         bank.left_out.append(f"{short(name)} {problem}")
         return
@@ -181,52 +231,74 @@ def _take(bank: Treebank, rows: Any, name: str, seen: set[str]) -> None:
         return
     seen.add(text)
     bank.counts += counts
+    bank.features.update(*(token.feats for token in tokens))
     bank.sentences.append(Sentence(text, tokens, name))
 
 
-def _placed(rows: Any) -> tuple[tuple[Token, ...], str, Counter[str]]:
-    """The syntactic words of a sentence, its text, and counts of what is special about it."""
+def _placed(lines: list[_Line]) -> tuple[tuple[Token, ...], str, Counter[str], str]:
+    """The syntactic words of a sentence, its text, counts of what is special about it, and what
+    is wrong where a written word has nothing to see."""
     counts: Counter[str] = Counter()
     tokens: list[Token] = []
     words: list[str] = []
-    covered = 0  # the last syntactic word of a multiword token
-    for row in rows:
-        id, form = row["id"], " ".join(str(row["form"]).split())
-        unspaced = (row.get("misc") or {}).get("SpaceAfter") == "No"
-        if isinstance(id, tuple):
-            if id[1] == ".":
-                counts["empty"] += 1
-                continue
-            covered = id[2]
+    covered, unseen = 0, ""  # the last syntactic word of a multiword token; what is wrong
+    for line in lines:
+        id, *_, misc = line.cells
+        parts, next_id = line.cells[1].split(), len(tokens) + 1
+        span = _RANGE.fullmatch(id)
+        node = _EMPTY.fullmatch(id)
+        if node and int(node[1]) == len(tokens):
+            counts["empty"] += 1
+            continue
+        written = next_id > covered
+        if span and written and int(span[1]) == next_id <= int(span[2]):
+            covered = int(span[2])
             counts["multiword"] += 1
-            counts["parts"] += id[2] - id[0] + 1
-        elif isinstance(id, int):
-            place = None
-            if id > covered:
-                place = len(words) + len(form.split()) - 1
-                counts["spaced"] += " " in form
-            tokens.append(_token(row, form, place))
+            counts["parts"] += covered - next_id + 1
+        elif id == str(next_id):
+            tokens.append(_token(line, len(words) + len(parts) - 1 if written else None))
             counts["tokens"] += 1
-            counts["enhanced"] += row.get("deps") is not None
+            counts["spaced"] += written and len(parts) > 1
+            counts["enhanced"] += line.cells[8] not in ("", NO_VALUE)
         else:
-            raise ValueError(f"the word {short(form)} has no number")
-        if isinstance(id, tuple) or id > covered:
-            words += form.split()
-            counts["unspaced"] += unspaced
-    return tuple(tokens), " ".join(words), counts
+            raise line.wrong(f"the ID {short(id)}, not {next_id}")
+        if written:
+            if all(unicodedata.category(char) in _UNSEEN for part in parts for char in part):
+                unseen = unseen or f"has a word without a form (line {line.number:,})"
+            words += parts
+            counts["unspaced"] += "SpaceAfter=No" in misc.split("|")
+        if len(tokens) > MOST_WORDS:
+            raise line.wrong(f"word {len(tokens):,} of a sentence, at most {MOST_WORDS:,} are read")
+    if covered > len(tokens):
+        raise lines[-1].wrong(
+            f"word {len(tokens)}, the last one; a multiword token ends at {covered}"
+        )
+    return tuple(tokens), " ".join(words), counts, unseen
 
 
-def _token(row: Any, form: str, place: int | None) -> Token:
-    lemma, relation = row.get("lemma"), row.get("deprel")
+def _token(line: _Line, place: int | None) -> Token:
+    _, form, lemma, upos, _, feats, head, relation, *_ = line.cells
+    if head not in ("", NO_VALUE) and not _NUMBER.fullmatch(head):
+        raise line.wrong(f"the HEAD {short(head)}, which is no number")
     return Token(
-        form=form,
-        lemma=None if lemma in (None, NO_VALUE, "") else str(lemma),
-        upos=str(row.get("upos") or NO_VALUE),
-        feats={str(k): str(v) for k, v in (row.get("feats") or {}).items() if v},
-        relation=None if relation in (None, NO_VALUE) else str(relation).split(":")[0],
-        head=row.get("head"),
+        form=" ".join(form.split()),
+        lemma=None if lemma in ("", NO_VALUE) else lemma,
+        upos=upos or NO_VALUE,
+        feats=_feats(line, feats),
+        relation=None if relation in ("", NO_VALUE) else relation.split(":")[0],
+        head=None if head in ("", NO_VALUE) else int(head),
         place=place,
     )
+
+
+def _feats(line: _Line, cell: str) -> dict[str, str]:
+    feats: dict[str, str] = {}
+    for part in cell.split("|") if cell not in ("", NO_VALUE) else ():
+        name, _, value = (text.strip() for text in part.partition("="))
+        if not name or not value or name in feats:
+            raise line.wrong(f"{short(part)} in FEATS, where Name=Value is due, each name once")
+        feats[name] = value
+    return {name: value for name, value in feats.items() if value != NO_VALUE}
 
 
 def _problem(tokens: Sequence[Token]) -> str:
@@ -242,9 +314,20 @@ def _problem(tokens: Sequence[Token]) -> str:
         return "has a word whose head is no word of it"
     if heads.count(0) != 1:
         return f"has {many(heads.count(0), 'root')}"
-    reached = {0}
-    left = set(range(1, len(tokens) + 1))
-    while grown := {number for number in left if heads[number - 1] in reached}:
-        reached |= grown
-        left -= grown
-    return f"has a circle of heads through word {min(left)}" if left else ""
+    circle = _circle([head or 0 for head in heads])
+    return f"has a circle of heads through word {circle}" if circle else ""
+
+
+def _circle(heads: Sequence[int]) -> int:
+    """The first word of a circle of heads; 0 where all lead to the root."""
+    looked_at = {0}
+    for number in range(1, len(heads) + 1):
+        way: dict[int, None] = {}
+        while number not in looked_at:
+            looked_at.add(number)
+            way[number] = None
+            number = heads[number - 1]
+        if number in way:
+            path = list(way)
+            return min(path[path.index(number) :])
+    return 0
