@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Self
 
+from mlem_core.base.text import visible
 from mlem_core.base.typing import Counted, Progress, Report
 
 _stopped: list[int] = []
@@ -61,7 +62,7 @@ class Bars:
         Raises KeyboardInterrupt: as `heed_stop`.
         """
         heed_stop()
-        title = f"{progress.stage} {progress.model or ''}".strip()
+        title = visible(f"{progress.stage} {progress.model or ''}".strip())
         if title != self._title:
             self.__exit__()
             self._bar = _new_bar(title, progress)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
-import unicodedata
 from collections.abc import Collection, Iterable
 from typing import Any
+
+from mlem_core.base.text import visible
 
 LONGEST = 1_400  # letters of a message
 
@@ -21,13 +22,8 @@ class InputError(ValueError):
 
     def __init__(self, sentence: str) -> None:
         # Names, cells and what libraries say may hold line breaks and what steers a terminal.
-        line = "".join(map(_visible, " ".join(sentence[: 2 * LONGEST].splitlines())))
+        line = visible(" ".join(sentence[: 2 * LONGEST].splitlines()))
         super().__init__(line if len(line) <= LONGEST else f"{line[:LONGEST]}….")
-
-
-def _visible(char: str) -> str:
-    """The character, or how Python writes it where it is a control or format character."""
-    return ascii(char)[1:-1] if unicodedata.category(char).startswith("C") else char
 
 
 def check_choice(kind: str, name: Any, choices: Collection[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections.abc import Sequence
 
 # What Markdown reads as more than text; an underscore inside a word is none.
@@ -27,6 +28,15 @@ def listed(parts: Sequence[str], *, last: str = "and", most: int | None = None) 
 def short(text: str, length: int = 60) -> str:
     """Text quoted for a message, cut where it is long."""
     return repr(text if len(text) <= length else text[: length - 1] + "…")
+
+
+def visible(text: str) -> str:
+    """The text with control and format characters as Python writes them (`\\x1b`)."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        ascii(char)[1:-1] if unicodedata.category(char).startswith("C") else char for char in text
+    )
 
 
 def as_markdown(text: str) -> str:

@@ -14,7 +14,7 @@ from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.executor import computing_on, from_environment
 from mlem_core.base.text import many
 from mlem_core.cli.options import BAD_INPUT, parser, spec_of
-from mlem_core.cli.streams import any_encoding, check_arguments, one_line
+from mlem_core.cli.streams import any_encoding, check_arguments, complain, one_line, say
 from mlem_core.storage.files import check_target, is_full
 
 if TYPE_CHECKING:
@@ -33,18 +33,13 @@ DESCRIPTION = "The command line: `python -m mlem_core COMMAND ...`."
 DIFFERS = 1
 
 
-def _notify(notices: Iterable[str]) -> None:
-    for notice in notices:
-        print(notice, file=sys.stderr)
-
-
 def _spec(options: argparse.Namespace) -> AnalysisSpec:
     """The analysis that is asked for; says at once how its stimuli were read."""
     spec = spec_of(options)
     check_numbers(spec)
     if "models" in vars(options):
         spec.check()
-    _notify(spec.load_stimuli().notes)
+    complain(*spec.load_stimuli().notes)
     return spec
 
 
@@ -97,7 +92,7 @@ def _analyze(options: argparse.Namespace) -> None:
             notices.append(generalises(bounds.units, seeds=spec.has_seeds))
             if by_chance := tau_by_chance(len(bounds.columns)):
                 notices.append(f"similarity_intervals.csv: {by_chance}")
-    _notify(notices)
+    complain(*notices)
     results = analysis.results()
     said = _groups(analysis, results, bounds, store, extra) if spec.of_population else []
     if spec.trajectories:
@@ -114,7 +109,7 @@ def _analyze(options: argparse.Namespace) -> None:
             capsule.write(
                 analysis, options.capsule, results=results, drawing=drawing, progress=bars.show
             )
-    print("\n".join([*found(analysis, results, bounds), *said]))
+    say(*found(analysis, results, bounds), *said)
 
 
 def _groups(
@@ -160,7 +155,7 @@ def _audit(options: argparse.Namespace) -> None:
     with Bars() as bars:
         analysis = run(_spec(options), store, bars.show)
         result = audit(analysis, store, bars.show)
-    _notify([*_notices(analysis), *result.notices])
+    complain(*_notices(analysis), *result.notices)
     tables = {
         "audit.csv": result.layers,
         "audit_changes.csv": result.changes,
@@ -168,7 +163,7 @@ def _audit(options: argparse.Namespace) -> None:
         "audit_marks.csv": flags(result),
     }
     write_tables(options.out, tables, analysis.manifest)
-    print("\n".join(summary(result)))
+    say(*summary(result))
 
 
 def _why(options: argparse.Namespace) -> None:
@@ -193,7 +188,7 @@ def _why(options: argparse.Namespace) -> None:
     store = Store()
     with Bars() as bars:
         analysis = run(_spec(options), store, bars.show)
-        _notify(_notices(analysis))
+        complain(*_notices(analysis))
         alike = compared(analysis, options.similarity, store, bars.counter("similarity", "layers"))
         why = _explained(options, analysis, alike, store, bars)
     if options.out is not None:
@@ -203,10 +198,10 @@ def _why(options: argparse.Namespace) -> None:
         else:
             write_table(why.terms, beside)
             write_table(why.partial, beside.with_name(f"{beside.stem}_partial{beside.suffix}"))
-    print(why.text)
+    say(why.text)
     units, seeds = Units.of(analysis.stimuli), analysis.spec.has_seeds
     claimed = [generalises(units, seeds=seeds)] if options.bootstrap else []
-    _notify([*why.notes, *claimed])
+    complain(*why.notes, *claimed)
 
 
 def _explained(
@@ -248,7 +243,7 @@ def _multiverse(options: argparse.Namespace) -> None:
         spec = _spec(options)
         analysis = run(narrowed(spec, asked) if asked else spec, store, bars.show)
         result = multiverse(analysis, asked, store, varied, bars.show)
-    _notify([*_notices(analysis), *result.notices])
+    complain(*_notices(analysis), *result.notices)
     universes = result.universes
     for number, claim in enumerate(claims, 1):
         margins = claim.margins(result).reindex(universes["universe"]).to_numpy()
@@ -261,7 +256,7 @@ def _multiverse(options: argparse.Namespace) -> None:
     }
     write_tables(options.out, tables, analysis.manifest)
     verdicts = [verdict(claim, result) for claim in claims]
-    print("\n".join(verdicts or orders(result)))
+    say(*(verdicts or orders(result)))
 
 
 def _stimuli(options: argparse.Namespace) -> None:
@@ -277,7 +272,7 @@ def _stimuli(options: argparse.Namespace) -> None:
         and guess_kind([text_of(value) for value in stimuli.values(feature.name)]) == "ordered"
     ]
     if names:
-        _notify([f"Read it with --nominal {','.join(names)}: the values are numbers, and names."])
+        complain(f"Read it with --nominal {','.join(names)}: the values are numbers, and names.")
 
 
 def _lint(options: argparse.Namespace) -> None:
@@ -288,8 +283,8 @@ def _lint(options: argparse.Namespace) -> None:
     found = lint(stimuli, spec)
     for finding in found.findings:
         rows = f" (rows {', '.join(map(str, finding.rows))})" if finding.rows else ""
-        print(f"{finding.severity}: {finding.sentence}{rows}")
-    print(
+        say(f"{finding.severity}: {finding.sentence}{rows}")
+    say(
         f"{many(len(stimuli), stimuli.level)}, {many(len(stimuli.features), 'feature')}: "
         + ", ".join(f"{feature.name} ({feature.kind})" for feature in stimuli.features)
     )
@@ -301,7 +296,7 @@ def _verify(options: argparse.Namespace) -> int:
     with Bars() as bars:
         folders = dict(options.folders)
         result = verify(options.capsule, bars.show, models=folders, download=options.download)
-    print("\n".join(result.lines()))
+    say(*result.lines())
     return 0 if result.same else DIFFERS
 
 
@@ -346,18 +341,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with computing_on(_cluster(options)):
             return _COMMANDS[options.command](options) or 0
     except InputError as error:
-        print(one_line(error), file=sys.stderr)
+        complain(one_line(error))
     except MemoryError as error:
         about = f" ({error})" if str(error) else ""
-        print(
+        complain(
             f"the memory of this machine is full{about}: choose fewer stimuli, layers or pairs "
-            "(--pairs), or free some.",
-            file=sys.stderr,
+            "(--pairs), or free some."
         )
     except BrokenPipeError:
         raise
     except OSError as error:
         about = error.strerror or str(error)
         advice = "; free some space, or write to another place" if is_full(error) else ""
-        print(one_line(f"{error.filename or 'a file'}: {about}{advice}."), file=sys.stderr)
+        complain(one_line(f"{error.filename or 'a file'}: {about}{advice}."))
     return BAD_INPUT

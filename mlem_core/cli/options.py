@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
@@ -13,7 +12,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.executor import FORMS, VARIABLE, check_named
 from mlem_core.base.parameters import parse_names
 from mlem_core.base.typing import parse_layer
-from mlem_core.cli.streams import one_line
+from mlem_core.cli.streams import complain, one_line
 from mlem_core.data.datasets import SETS
 from mlem_core.pairs.similarities import NEIGHBOURS, SIMILARITIES
 
@@ -28,7 +27,7 @@ class Parser(argparse.ArgumentParser):
     """Reports a usage error in one line, as every other error."""
 
     def error(self, message: str) -> NoReturn:
-        print(one_line(f"{self.prog}: {message} (--help lists what there is)"), file=sys.stderr)
+        complain(one_line(f"{self.prog}: {message} (--help lists what there is)"))
         raise SystemExit(BAD_INPUT)
 
 

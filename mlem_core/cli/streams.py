@@ -7,8 +7,10 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from typing import TextIO
 
 from mlem_core.base.errors import InputError
+from mlem_core.base.text import visible
 
 _ENDLESS = re.compile(r"(\S{200})\S{300,}(\S{50})")
 
@@ -21,6 +23,20 @@ def any_encoding() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+
+
+def say(*lines: object, stream: TextIO | None = None) -> None:
+    """Print lines, on stdout or `stream`, without what steers a terminal.
+
+    Names of columns, layers and files come from outside.
+    """
+    for line in lines:
+        print(*map(visible, str(line).split("\n")), sep="\n", file=stream)
+
+
+def complain(*lines: object) -> None:
+    """Print lines on stderr, as `say`."""
+    say(*lines, stream=sys.stderr)
 
 
 def said_whole(command: Callable[[], int]) -> int:
@@ -41,7 +57,7 @@ def said_whole(command: Callable[[], int]) -> int:
         return 0
     except OSError as error:
         _into_nothing()
-        print(f"what was found cannot be printed: {error.strerror}.", file=sys.stderr)
+        complain(f"what was found cannot be printed: {error.strerror}.")
         return 2
 
 

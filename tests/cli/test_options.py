@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 import pytest
 
 from mlem_core.analysis.spec import AnalysisSpec, parameters
 from mlem_core.base.errors import InputError
-from mlem_core.cli.options import parser, spec_of
+from mlem_core.cli import streams
+from mlem_core.cli.commands import main
+from mlem_core.cli.options import BAD_INPUT, parser, spec_of
 from mlem_core.data.datasets import SETS
 from mlem_core.estimators.registry import ESTIMATORS
 from mlem_core.models.registry import MODELS, BuiltInModel
@@ -46,3 +49,21 @@ def test_every_field_of_an_analysis_is_an_option_with_the_same_default() -> None
     assert spec_of(options) == AnalysisSpec()
     assert set(parameters()) <= set(vars(options))
     assert all(described.label for described in parameters().values())
+
+
+def test_no_control_character_of_a_file_reaches_the_terminal(tmp_path, capsys) -> None:
+    escape = "\x1b[31mred\x07\x9b2J\u202e"
+    path = tmp_path / "mine.csv"
+    rows = [f"s {i},{'ab'[i % 2]},{i % 3},NA" for i in range(12)]
+    path.write_text(f"sentence,tense{escape},number,x{escape}\n" + "\n".join(rows))
+    assert main(["lint", "--stimuli", str(path)]) == 0
+    assert main(["lint", "--stimuli", str(path), "--features", f"no{escape}"]) == BAD_INPUT
+    assert main(["stimuli", f"{tmp_path}/no{escape}.csv", "--out", str(tmp_path / "o.csv")]) == 2
+    said = "".join(capsys.readouterr())
+    assert said.count(r"\x1b[31mred\x07\x9b2J\u202e") >= 3
+    assert not [char for char in said if char != "\n" and not char.isprintable()]
+
+
+def test_streams_alone_print() -> None:
+    for module in sorted(Path(streams.__file__).parent.glob("*.py")):
+        assert ("print(" in module.read_text()) == (module.name == "streams.py"), module.name

@@ -248,7 +248,7 @@ def treebanks() -> Iterator[Hostile]:
         "\n\n")[0], "comment": "# a\n" * 99, "eleven": BANK.replace("\t_\t_", "\t_\t_\t_"),
         "long": "\n".join(f"{i + 1}\tw{i}\tw\tX\t_\t_\t{i}\tdep\t_\t_" for i in range(5_000)),
         "longer": "\n".join(f"{i + 1}\tw\tw\tX\t_\t_\t{i}\tdep\t_\t_" for i in range(60_000)),
-        "features": BANK.replace("Number", "|".join(f"F{i}=a" for i in range(99_999)) + "|Number", 1),
+        "features": BANK.replace("Num", "|".join(f"F{i}=a" for i in range(99_999)) + "|Num", 1),
     }.items():  # fmt: skip
         yield _file(f"odd {name}", ".conllu", text.encode(), "any", "treebank")
 
