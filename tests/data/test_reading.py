@@ -107,11 +107,16 @@ def test_western_text_is_windows_1252(text):
     assert decode(f"sentence;f\n{text};1\n".encode("cp1252"), "x")[1] == "cp1252"
 
 
-def test_an_encoding_that_is_none():
-    with pytest.raises(InputError, match="unknown encoding 'klingon'"):
-        read_table(b"sentence,f\na,1\n", read_as=ReadAs(encoding="klingon"))
-    with pytest.raises(InputError, match="unknown encoding 'base64'"):
-        read_table(b"sentence,f\na,1\n", read_as=ReadAs(encoding="base64"))
+@pytest.mark.parametrize("name", ["klingon", "base64", "undefined"])
+def test_an_encoding_that_is_none(name):
+    with pytest.raises(InputError, match=f"unknown encoding '{name}'"):
+        read_table(b"sentence,f\na,1\n", read_as=ReadAs(encoding=name))
+
+
+@pytest.mark.parametrize("name", ["idna", "punycode"])
+def test_an_encoding_that_says_no_place(name):
+    with pytest.raises(InputError, match=f"^x is not {name} "):
+        decode(b"xn--" + b"a" * 70 + b"\n", "x", name)
 
 
 # --- separators ------------------------------------------------------------------------------

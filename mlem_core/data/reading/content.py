@@ -79,7 +79,9 @@ def decode(data: bytes, name: str, encoding: str | None = None) -> tuple[str, st
     encoding = _codec(encoding) if encoding else _detect(data)
     try:
         text = data.decode(encoding).removeprefix("\ufeff")
-    except UnicodeDecodeError as error:
+    except UnicodeError as error:
+        if not isinstance(error, UnicodeDecodeError):  # as idna and punycode have it
+            raise InputError(f"{name} is not {asked} ({error}); choose its encoding.") from error
         where = _row_after(data[: error.start].count(b"\n"))
         raise InputError(
             f"{name} is not {asked or encoding.upper()}: byte {error.start + 1:,} ({where}) is "
@@ -98,6 +100,7 @@ def decode(data: bytes, name: str, encoding: str | None = None) -> tuple[str, st
 def _codec(name: str) -> str:
     try:
         codec = codecs.lookup(name)
+        "a".encode(name)  # that called undefined refuses any text
     except (LookupError, UnicodeError):
         codec = None
     if codec is None or not codec._is_text_encoding:
