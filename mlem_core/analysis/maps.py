@@ -169,11 +169,16 @@ def representations_of(analysis: Analysis, model: str, store: Store) -> Represen
 
 def from_file(spec: AnalysisSpec, stimuli: StimulusSet, path: str, name: str) -> Representations:
     """`mlem_core.models.representations.from_file` for one file of an analysis."""
+    first_column = dict(spec.first_column).get(name, "")
     if over_repetitions(spec, name):
-        repeated = representations.from_file(path, stimuli, name, repetitions=True)
+        repeated = representations.from_file(
+            path, stimuli, name, repetitions=True, first_column=first_column
+        )
         return distances_of(repeated, spec.distance)
     distances = spec.distance_of(name) == PRECOMPUTED
-    source = representations.from_file(path, stimuli, name, distances=distances)
+    source = representations.from_file(
+        path, stimuli, name, distances=distances, first_column=first_column
+    )
     if distances and spec.distance != PRECOMPUTED:
         # The same file taken as representations is another source.
         facts = {**source.facts, "distances": True, "source_identity": source.identity}

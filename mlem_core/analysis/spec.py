@@ -17,6 +17,7 @@ from mlem_core.base.text import short
 from mlem_core.data.folds import FOLDS_OVER
 from mlem_core.estimators.registry import ESTIMATORS, check_values
 from mlem_core.models.checkpoints import check_trajectories, trajectories_of
+from mlem_core.models.csv_array import FIRST_COLUMN
 from mlem_core.models.extraction import ExtractionOptions
 from mlem_core.models.loading import DEVICES, DTYPES
 from mlem_core.models.registry import packaged
@@ -66,6 +67,13 @@ def parse_named_file(text: str) -> tuple[str, str]:
     return name, path
 
 
+def _parse_first_column(text: str) -> tuple[str, str]:
+    name, equals, choice = text.rpartition("=")
+    if not (name and equals and choice in FIRST_COLUMN):
+        raise InputError(f"{text!r} is not of the form NAME={' or NAME='.join(FIRST_COLUMN)}")
+    return name, choice
+
+
 def _models_help() -> str:
     named = ", ".join(sorted(packaged()))
     return f"{named}, a hub id or a local folder; may be given several times"
@@ -90,7 +98,23 @@ _POOLING = (
 
 
 @dataclass(frozen=True)
-class AnalysisSpec(Grouped, StimulusSource):
+class _OfFiles:
+    """What an analysis says of how its representations files are read."""
+
+    first_column: tuple[tuple[str, str], ...] = asked(
+        (),
+        "First column",
+        "what the first column of a representations CSV is where it counts the rows or has no "
+        "name: skip (row numbers) or unit; may be given several times",
+        metavar="NAME=skip|unit",
+        parse=_parse_first_column,
+        repeated=True,
+        kw_only=True,
+    )
+
+
+@dataclass(frozen=True)
+class AnalysisSpec(Grouped, _OfFiles, StimulusSource):
     """Everything that decides what an analysis gives; `parameters` describes its fields."""
 
     models: tuple[str, ...] = asked(
@@ -260,7 +284,13 @@ def with_files(spec: AnalysisSpec, files: Sequence[tuple[str, str]]) -> Analysis
     """The same with these representations files (name, path) and no others."""
     names = [name for name, _ in files]
     precomputed = tuple(name for name in spec.precomputed if name in names)
-    kept = replace(spec, representations=tuple(files), precomputed=precomputed)
+    first_column = tuple(one for one in spec.first_column if one[0] in names)
+    kept = replace(
+        spec,
+        representations=tuple(files),
+        precomputed=precomputed,
+        first_column=first_column,
+    )
     return with_models(kept, spec.models)
 
 
@@ -292,8 +322,10 @@ def parameters() -> dict[str, Parameter]:
 
 # Which models belong together.
 OF_MODELS = ("groups", "labels", "trajectories")
+# What representations files hold.
+OF_FILES = ("precomputed", "first_column")
 # Choices that came later: left out where they are the default, so that what was kept is found.
-_LATER = ("pairs", "memory", "folds_over", "values", "precomputed", *OF_MODELS, *READING)
+_LATER = ("pairs", "memory", "folds_over", "values", *OF_FILES, *OF_MODELS, *READING)
 
 
 def _without_defaults(values: dict[str, Any]) -> dict[str, Any]:
@@ -346,6 +378,11 @@ def _check_models(spec: AnalysisSpec) -> None:
     for name in spec.precomputed:
         if name not in files:
             raise unknown("representations file with precomputed distances", name, files)
+    for name, choice in spec.first_column:
+        if name not in files:
+            raise unknown("representations file with a first column", name, files)
+        if choice not in FIRST_COLUMN:
+            raise unknown("choice for a first column", choice, FIRST_COLUMN)
     if spec.distance == PRECOMPUTED:
         _check_precomputed(spec)
     if distance_named(spec.distance).repeated and not any(

@@ -238,13 +238,23 @@ def _cells(stimuli: StimulusSet, found: RdmFile, what: str) -> tuple[str, list[s
     columns = {str(column): texts(stimuli.table[column]) for column in stimuli.table}
     if stimuli.level == "word":
         columns.setdefault("word", list(map(text_of, stimuli.words)))
-    if found.corner in columns:
+    named = found.corner in columns
+    if named:
         columns = {found.corner: columns[found.corner]}
     known = {column: len(names & set(cells)) for column, cells in columns.items()}
     wrong = {column: len(set(cells) - names - {None}) for column, cells in columns.items()}
     # All of its values are names, and most names are among them; else the nearest one is named.
     best = min(columns, key=lambda column: (wrong[column] > 0, -known[column]))
     if wrong[best] == 0 and known[best] > 0:
+        n, cells = len(stimuli), columns[best]
+        counted = [[str(row + first) for row in range(n)] for first in (0, 1)]
+        if not named and list(found.names) in counted and cells != list(found.names):
+            raise InputError(
+                f"the rows of {what} are called {found.names[0]} to {found.names[-1]}, as pandas "
+                f"calls rows, and so are values of the column {best!r}; save it without names if "
+                "its rows are the stimuli in their order, else put the name of that column into "
+                "its first cell."
+            )
         return best, columns[best]
     row, cell = next(
         (row, cell) for row, cell in enumerate(columns[best]) if cell not in (None, *names)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import functools
 import lzma
 import math
 import re
@@ -12,7 +10,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import chain
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
-from mlem_core.base.text import short
-from mlem_core.models.files import first_line
+from mlem_core.base.text import listed, short
+from mlem_core.models.csv_array import csv_array
+from mlem_core.models.files import damaged, first_line
 from mlem_core.models.mapped import (
     are_distances,
     not_finite,
@@ -32,7 +31,7 @@ from mlem_core.models.mapped import (
     safetensors_array,
 )
 from mlem_core.storage.room import check_memory
-from mlem_core.storage.watched import Digested, Stamp, Watched, stamp
+from mlem_core.storage.watched import Digested, Watched
 
 _LAYER = re.compile(r"layer_0*(\d+)", re.ASCII)
 _MOST_DIGITS = 6  # of the number of a layer
@@ -65,7 +64,8 @@ class Arrays:
         n_units)
     repeated : layer -> how many repetitions it has, where the array has three axes
     left_out : a sentence for each layer that holds a value that is not finite
-    notes : a sentence for each layer whose numbers have too few digits for their differences
+    notes : a sentence for each layer whose numbers have too few digits for their differences, and
+        one for arrays that are no layers
     """
 
     digest: str
@@ -78,32 +78,21 @@ class Arrays:
     repeated: Mapping[int, int] = field(default_factory=dict)
 
 
-def open_arrays(path: Path, n_stimuli: int, *, distances: bool = False) -> Arrays:
+def open_arrays(
+    path: Path, n_stimuli: int, *, distances: bool = False, first_column: str = ""
+) -> Arrays:
     """Check every layer of a file, one at a time; `representations.from_file` says which fit."""
-    suffix = path.suffix.lower()
-    if suffix not in SUFFIXES:
-        raise InputError(
-            f"the representations file {path.name!r} ends in {suffix or 'nothing'!r}; "
-            f"expected {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}."
-        )
-    if not path.is_file():
-        raise InputError(f"there is no representations file {str(path)!r}.")
-    describe, read = {
-        ".npz": (_describe_npz, _read_npz),
-        ".npy": (_describe_npy, _read_npy),
-        ".safetensors": (_describe_st, _read_st),
-        ".csv": (_describe_csv, _read_csv),
-    }[suffix]
+    describe, read = _reader(path, first_column)
     try:
         file = Digested.of(path)
         watched = Watched(file.digest, (file,))
         described = describe(path)
         names = _layers(path, described)
         bad: dict[int, str] = {}
-        notes = []
+        notes = _unused(path, described, names)
         for layer, name in names.items():
             shape, problem, _ = described[name]
-            where = path.name if suffix in (".csv", ".npy") else _where(name, path)
+            where = path.name if path.suffix.lower() in (".csv", ".npy") else _where(name, path)
             if problem:
                 raise InputError(f"{where} {problem}.")
             if len(shape) not in (2, 3) or shape[-1] == 0 or (len(shape) == 3 and shape[0] == 0):
@@ -158,6 +147,32 @@ def open_arrays(path: Path, n_stimuli: int, *, distances: bool = False) -> Array
     )
 
 
+def _reader(
+    path: Path, first_column: str
+) -> tuple[Callable[[Path], _Described], Callable[[Path, str], NDArray[Any]]]:
+    """What describes the arrays of a file, and what reads one of them."""
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise InputError(
+            f"the representations file {path.name!r} ends in {suffix or 'nothing'!r}; "
+            f"expected {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}."
+        )
+    if not path.is_file():
+        raise InputError(f"there is no representations file {str(path)!r}.")
+    readers: dict[str, tuple[Callable[[Path], _Described], Callable[[Path, str], NDArray[Any]]]] = {
+        ".npz": (_describe_npz, _read_npz),
+        ".npy": (_describe_npy, _read_npy),
+        ".safetensors": (_describe_st, _read_st),
+        ".csv": (
+            partial(_describe_csv, first_column=first_column),
+            partial(_read_csv, first_column=first_column),
+        ),
+    }
+    if first_column and suffix != ".csv":
+        raise InputError(f"{path.name} is no CSV; what its first column is cannot be chosen.")
+    return readers[suffix]
+
+
 def check_repeated(path: Path, arrays: Arrays, n_stimuli: int) -> None:
     """Raise `InputError` where an array of a file has no repetitions of the stimuli."""
     for layer, array in arrays.names.items():
@@ -204,6 +219,8 @@ def _layers(path: Path, names: Iterable[str]) -> dict[int, str]:
             f"{path.name} has no array at all; expected one a layer: layer_00, layer_01 ..., or "
             "names of your own such as V1."
         )
+    if not layers and not all(map(str.strip, names)):
+        raise InputError(f"{path.name} has an array without a name; expected a name for each.")
     layers = dict(sorted(layers.items())) if layers else dict(enumerate(names))
     if len(layers) > MOST_LAYERS:
         raise InputError(
@@ -213,9 +230,24 @@ def _layers(path: Path, names: Iterable[str]) -> dict[int, str]:
     return layers
 
 
+def _unused(path: Path, described: Iterable[str], layers: Mapping[int, str]) -> list[str]:
+    used = set(layers.values())
+    others = [_plain(name) for name in described if name not in used]
+    if not others:
+        return []
+    verb = "is no layer" if len(others) == 1 else "are no layers"
+    return [
+        f"{listed(others, most=5)} of {path.name} {verb} here, because others are named as "
+        f"{next(iter(used))} is; name every layer so, or none."
+    ]
+
+
+def _plain(name: str) -> str:
+    return name if name.isprintable() and 0 < len(name) <= 60 else short(name)
+
+
 def _where(name: str, path: Path) -> str:
-    plain = name.isprintable() and len(name) <= 60
-    return f"array {name if plain else short(name)} of {path.name}"
+    return f"array {_plain(name)} of {path.name}"
 
 
 def _row(row: int, shape: tuple[int, ...]) -> str:
@@ -248,10 +280,6 @@ def _shape(shape: tuple[int, ...]) -> str:
     return "(" + ", ".join(map(str, shape)) + ")"
 
 
-def _damaged(path: Path, kind: str, error: BaseException) -> InputError:
-    return InputError(f"{path.name} is damaged or no {kind} file ({first_line(error)}).")
-
-
 def _describe_npz(path: Path) -> _Described:
     described: _Described = {}
     try:
@@ -262,7 +290,7 @@ def _describe_npz(path: Path) -> _Described:
     except InputError:
         raise
     except _BROKEN as error:
-        raise _damaged(path, ".npz", error) from error
+        raise damaged(path, ".npz", error) from error
     return described
 
 
@@ -322,7 +350,7 @@ def _read_npz(path: Path, name: str) -> NDArray[Any]:
     except MemoryError as error:
         raise InputError(f"{_where(name, path)} does not fit into memory; {_ADVICE}.") from error
     except _BROKEN as error:
-        raise _damaged(path, ".npz", error) from error
+        raise damaged(path, ".npz", error) from error
 
 
 def _describe_npy(path: Path) -> _Described:
@@ -330,7 +358,7 @@ def _describe_npy(path: Path) -> _Described:
         with path.open("rb") as file:
             shape, _, dtype = npy_header(file)
     except ValueError as error:
-        raise _damaged(path, ".npy", error) from error
+        raise damaged(path, ".npy", error) from error
     return {"layer_00": (shape, _problem(dtype), str(dtype))}
 
 
@@ -339,7 +367,7 @@ def _read_npy(path: Path, name: str) -> NDArray[Any]:
         with path.open("rb") as file:
             return npy_array(path, file, path.stat().st_size)
     except ValueError as error:
-        raise _damaged(path, ".npy", error) from error
+        raise damaged(path, ".npy", error) from error
 
 
 def _describe_st(path: Path) -> _Described:
@@ -355,7 +383,7 @@ def _describe_st(path: Path) -> _Described:
                 problem = "" if fine else f"holds {kind}; expected real numbers"
                 described[name] = (tuple(part.get_shape()), problem, _FLOATS.get(kind, kind))
     except (SafetensorError, ValueError) as error:
-        raise _damaged(path, ".safetensors", error) from error
+        raise damaged(path, ".safetensors", error) from error
     return described
 
 
@@ -369,70 +397,9 @@ def _read_st(path: Path, name: str) -> NDArray[Any]:
         return np.asarray(file.get_tensor(name).float().numpy())
 
 
-def _describe_csv(path: Path) -> _Described:
-    return {"layer_00": (_read_csv(path, "layer_00").shape, "", "float64")}
+def _describe_csv(path: Path, first_column: str = "") -> _Described:
+    return {"layer_00": (csv_array(path, first_column).shape, "", "float64")}
 
 
-def _read_csv(path: Path, name: str) -> NDArray[Any]:
-    return _parse_csv(path, stamp(path))
-
-
-@functools.lru_cache(maxsize=1)  # it is looked at several times in a row
-def _parse_csv(path: Path, now: Stamp | None) -> NDArray[np.float64]:
-    try:
-        with path.open(encoding="utf-8-sig") as file:
-            lines = filter(None, csv.reader(file, strict=True))
-            first = next(lines, [])
-            header = _has_header(path, first)
-            n_units = len(first)
-            rows = [
-                _numbers(path, n_units, row, cells)
-                for row, cells in enumerate(lines if header else chain([first], lines), start=1)
-            ]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise _damaged(path, "CSV", error) from error
-    return np.stack(rows) if rows else np.empty((0, n_units))
-
-
-def _has_header(path: Path, first: list[str]) -> bool:
-    """Whether a first line is one of names; raises where there is none or it is no CSV's."""
-    if not first:
-        raise InputError(f"{path.name} is empty; expected a row of numbers for each stimulus.")
-    for separator, kind in ((";", "semicolons"), ("\t", "tabs")):
-        if len(first) == 1 and separator in first[0]:
-            raise InputError(
-                f"{path.name} seems to be separated by {kind}; the cells must be separated by "
-                "commas."
-            )
-    # A header is a first row with a name in it, or the numbers 0, 1, 2 ... of the columns.
-    named = any(_number(cell) is None for cell in first)
-    header = named or (len(first) > 1 and first == [str(i) for i in range(len(first))])
-    if header and not first[0].strip():
-        raise InputError(
-            f"the first column of {path.name} has no name, as a column of row numbers has none; "
-            "expected units only (in pandas: to_csv(..., index=False))."
-        )
-    return header
-
-
-def _numbers(path: Path, n_units: int, row: int, cells: list[str]) -> NDArray[np.float64]:
-    """A line as numbers (n_units,)."""
-    if len(cells) != n_units:
-        raise InputError(
-            f"row {row} of {path.name} has {len(cells)} cells; the first one has {n_units}."
-        )
-    try:
-        return np.array(list(map(float, cells)))
-    except ValueError:
-        column = next(i for i, cell in enumerate(cells) if _number(cell) is None)
-        raise InputError(
-            f"{path.name} has {cells[column][:40]!r} in row {row}, column {column + 1}; expected a "
-            "number."
-        ) from None
-
-
-def _number(cell: str) -> float | None:
-    try:
-        return float(cell)
-    except ValueError:
-        return None
+def _read_csv(path: Path, name: str, first_column: str = "") -> NDArray[Any]:
+    return csv_array(path, first_column)

@@ -106,3 +106,8 @@ def first_line(error: BaseException) -> str:
     """The first line of an error, short enough for a sentence."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return lines[0].strip().rstrip(".:")[:200]
+
+
+def damaged(path: Path, kind: str, error: BaseException) -> InputError:
+    """The error for a file that is not what its name says."""
+    return InputError(f"{path.name} is damaged or no {kind} file ({first_line(error)}).")

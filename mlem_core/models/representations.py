@@ -185,6 +185,7 @@ def from_file(
     *,
     distances: bool = False,
     repetitions: bool = False,
+    first_column: str = "",
 ) -> Representations:
     """Representations that something else made: a network, a brain recording.
 
@@ -200,26 +201,29 @@ def from_file(
     distances : the arrays hold distances, (n_stimuli, n_stimuli), and no representations.
     repetitions : give the repetitions of arrays (n_repetitions, n_stimuli, n_units) as they are,
         and take no others; else their mean, as a note says.
+    first_column : of a `.csv`, "skip" for row numbers or "unit"; to be said where it counts the
+        rows or has no name, as the index that pandas writes.
 
     Raises `InputError` naming array and row where the file cannot be used. A layer with values
     that are not finite is left out (see `Representations.left_out`), unless all are so. Floats
     keep their precision (at least float32), whole numbers become float64.
     """
     path = Path(path)
-    arrays = open_arrays(path, len(stimuli), distances=distances)
+    arrays = open_arrays(path, len(stimuli), distances=distances, first_column=first_column)
     named = {str(layer): array for layer, array in arrays.names.items()}
     repeated = {str(layer): n for layer, n in arrays.repeated.items()}
     if repetitions:
         check_repeated(path, arrays, len(stimuli))
     return Representations(
         name=name if name is not None else path.stem,
-        identity=arrays.digest,
+        identity=f"{arrays.digest} {first_column}" if first_column == "skip" else arrays.digest,
         layers=tuple(sorted(arrays.names)),
         n_stimuli=len(stimuli),
         facts={
             "file": path.name,
             "sha256": arrays.digest,
             "arrays": arrays.dtypes,
+            **({"first_column": first_column} if first_column else {}),
             **({"layer_names": named} if arrays.named else {}),
             **({"repetitions": repeated} if repeated else {}),
         },

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mlem_core.analysis.source import READING
-from mlem_core.analysis.spec import OF_MODELS, AnalysisSpec
+from mlem_core.analysis.spec import OF_FILES, OF_MODELS, AnalysisSpec
 from mlem_core.base.parameters import in_text
 from mlem_core.base.text import many
 from mlem_core.storage.store import Store
@@ -19,7 +19,7 @@ from mlem_core.tasks.analyses import Job
 MOST_NAMED = 2
 _OTHERWISE = ("stimuli", "models", "representations", "layers", "features", "device")
 # How a file was read, and what models are groups: said only where nothing else tells two apart.
-_READ = (*READING, "ordered", "nominal", "precomputed", *OF_MODELS)
+_READ = (*READING, "ordered", "nominal", *OF_FILES, *OF_MODELS)
 
 
 def names(jobs: Sequence[Job], store: Store) -> dict[str, str]:

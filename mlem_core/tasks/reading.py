@@ -40,6 +40,7 @@ from mlem_core.data.roles import guess_roles
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.data.stimulus_table import write_csv
 from mlem_core.models.arrays import check_repeated, open_arrays, seem_distances
+from mlem_core.models.csv_array import CountsRows
 from mlem_core.pairs.distances import condensed_from_matrix
 from mlem_core.tasks import limits
 from mlem_core.tasks.processes import command_of
@@ -66,11 +67,15 @@ class FoundTable(NamedTuple):
 
 
 class FoundArrays(NamedTuple):
-    """The names of a file's layers, what is to be known, and whether they seem to be distances."""
+    """The names of a file's layers, what is to be known, and whether they seem to be distances.
+
+    `asks` is a sentence where it has to be said what a first column is; there are no layers then.
+    """
 
     names: dict[int, str]
     notes: tuple[str, ...]
     seem_distances: bool
+    asks: str = ""
 
 
 @dataclass(frozen=True)
@@ -181,23 +186,35 @@ def _load_table(folder: Path) -> FoundTable:
     return FoundTable(table, about["roles"], about["marks"])
 
 
-def arrays_of(path: str, n_stimuli: int, of_distances: bool, repeated: bool) -> FoundArrays:
+def arrays_of(
+    path: str,
+    n_stimuli: int,
+    of_distances: bool = False,
+    repeated: bool = False,
+    first_column: str = "",
+) -> FoundArrays:
     """What a file of representations holds, checked.
 
     Parameters
     ----------
     of_distances : its arrays are distances between the stimuli
     repeated : the distance is one over repetitions, which the arrays must have
+    first_column : as of `open_arrays`
     """
     file = Path(path)
-    arrays = open_arrays(file, n_stimuli, distances=of_distances)
+    try:
+        arrays = open_arrays(file, n_stimuli, distances=of_distances, first_column=first_column)
+    except CountsRows as error:
+        return FoundArrays({}, (), False, str(error))
     if repeated and not of_distances:
         check_repeated(file, arrays, n_stimuli)
     for layer, name in arrays.names.items():
         if of_distances:
             condensed_from_matrix(arrays.read(layer), layer=name)
     names = arrays.names if arrays.named else {layer: str(layer) for layer in arrays.names}
-    return FoundArrays(names, arrays.left_out, of_distances or seem_distances(arrays, n_stimuli))
+    left_out = (f"A layer is left out: {why}" for why in arrays.left_out)
+    distances = of_distances or seem_distances(arrays, n_stimuli)
+    return FoundArrays(names, (*left_out, *arrays.notes), distances)
 
 
 def _write_arrays(found: FoundArrays, folder: Path) -> None:
@@ -206,7 +223,8 @@ def _write_arrays(found: FoundArrays, folder: Path) -> None:
 
 def _load_arrays(folder: Path) -> FoundArrays:
     about = _load(folder)
-    return FoundArrays(dict(about["names"]), tuple(about["notes"]), about["seem_distances"])
+    names, notes = dict(about["names"]), tuple(about["notes"])
+    return FoundArrays(names, notes, about["seem_distances"], about["asks"])
 
 
 _READINGS = {

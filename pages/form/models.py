@@ -79,6 +79,7 @@ def spec_of(draft: Draft, options: dict[str, Any]) -> AnalysisSpec:
         models=tuple(chosen()),
         representations=tuple(files),
         precomputed=tuple(representations.distances()),
+        first_column=tuple(representations.first_columns().items()),
         layers=more_options.layers(),
         **more_options.groups(),
         **options,

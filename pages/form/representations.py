@@ -22,13 +22,14 @@ MOST_NAMED = 6
 
 @dataclass(frozen=True)
 class Looked:
-    """A file as it was found: its layers by number, what is wrong with it ("" for nothing), and
-    whether its arrays seem to be distances."""
+    """A file as it was found: its layers by number, what is wrong with it ("" for nothing), whether
+    its arrays seem to be distances, and whether it has to be said what its first column is."""
 
     layers: dict[int, str]
     notes: tuple[str, ...] = ()
     problem: str = ""
     seem_distances: bool = False
+    asks: bool = False
 
 
 def chosen() -> list[tuple[str, str]]:
@@ -43,18 +44,29 @@ def distances() -> list[str]:
     return [name for name in choices.get("precomputed") or [] if name in names]
 
 
-def _put(files: list[tuple[str, str]], precomputed: list[str]) -> None:
+def first_columns() -> dict[str, str]:
+    """What the first column of a file is, by its name, where that is said."""
+    from mlem_core.models.csv_array import FIRST_COLUMN
+
+    names = [name for name, _ in chosen()]
+    found = (one.rpartition("=") for one in choices.get("first_column") or [])
+    return {name: choice for name, _, choice in found if name in names and choice in FIRST_COLUMN}
+
+
+def _put(
+    files: list[tuple[str, str]], precomputed: list[str], first_column: dict[str, str]
+) -> None:
     choices.put("files", [f"{name}={upload}" for name, upload in files])
     choices.put("precomputed", precomputed)
+    choices.put("first_column", [f"{name}={choice}" for name, choice in first_column.items()])
 
 
-def _look(path: str, n_stimuli: int, of_distances: bool, repeated: bool) -> Looked:
-    about = {"n_stimuli": n_stimuli, "of_distances": of_distances, "repeated": repeated}
+def _look(path: str, n_stimuli: int, **how: bool | str) -> Looked:
     try:
-        found = reading.read("arrays", path=path, **about)
+        found = reading.read("arrays", path=path, n_stimuli=n_stimuli, **how)
     except InputError as error:
         return Looked({}, problem=str(error))
-    return Looked(found.names, found.notes, seem_distances=found.seem_distances)
+    return Looked(found.names, found.notes, found.asks, found.seem_distances, bool(found.asks))
 
 
 def looked(draft: Draft, distance: str) -> dict[str, Looked]:
@@ -73,8 +85,9 @@ def looked(draft: Draft, distance: str) -> dict[str, Looked]:
             found[name] = _look(
                 path,
                 len(draft.stimuli),
-                distance == PRECOMPUTED or name in distances(),
-                distance_named(distance).repeated,
+                of_distances=distance == PRECOMPUTED or name in distances(),
+                repeated=distance_named(distance).repeated,
+                first_column=first_columns().get(name, ""),
             )
     return found
 
@@ -118,6 +131,8 @@ def _line(name: str, upload: str, looked: Looked | None) -> None:
             help="Its arrays are distances between every two stimuli, and no representations; they "
             "are compared with the distances in the models.",
         )
+        if name in first_columns() or (looked is not None and looked.asks):
+            _first_column(name)
     with st.container(horizontal=True, vertical_alignment="center"):
         with st.container(gap=None):
             _said(upload, looked)
@@ -129,6 +144,25 @@ def _line(name: str, upload: str, looked: Looked | None) -> None:
             on_click=partial(_take_away, name),
             help="The analysis goes without this file.",
         )
+
+
+def _first_column(name: str) -> None:
+    from mlem_core.models.csv_array import FIRST_COLUMN
+
+    key, said = f"file first column {name}", first_columns()
+    st.session_state[key] = said.get(name)
+    st.selectbox(
+        "First column",
+        list(FIRST_COLUMN),
+        index=None,
+        key=key,
+        format_func=FIRST_COLUMN.__getitem__,
+        placeholder="Row numbers or a unit?",
+        on_change=lambda: _put(
+            chosen(), distances(), {**first_columns(), name: st.session_state[key]}
+        ),
+        help="It counts the rows or has no name, as the index that pandas writes.",
+    )
 
 
 def _said(upload: str, looked: Looked | None) -> None:
@@ -145,7 +179,7 @@ def _said(upload: str, looked: Looked | None) -> None:
         layers = f"layer{'s' if len(names) > 1 else ''} {shown}"
         st.caption(f":material/check: {file}: {layers}")
         for note in looked.notes:
-            st.warning(plain(f"A layer is left out: {note}"), icon=":material/warning:")
+            st.warning(plain(note), icon=":material/warning:")
 
 
 def _take(key: str, draft: Draft) -> None:
@@ -165,9 +199,9 @@ def _take(key: str, draft: Draft) -> None:
         if draft.stimuli is None:
             continue
         # What is wrong with it is said in its line.
-        if _look(str(path), len(draft.stimuli), False, False).seem_distances:
+        if _look(str(path), len(draft.stimuli)).seem_distances:
             precomputed.append(name)
-    _put(files, precomputed)
+    _put(files, precomputed, first_columns())
     # An empty uploader for the next one: what is added stands below it.
     st.session_state["files taken"] += 1
 
@@ -188,6 +222,7 @@ def _rename(name: str, asked: str) -> None:
     _put(
         [(new if one == name else one, upload) for one, upload in files],
         [new if one == name else one for one in distances()],
+        {new if one == name else one: choice for one, choice in first_columns().items()},
     )
 
 
@@ -198,4 +233,8 @@ def _turn(name: str) -> None:
 
 
 def _take_away(name: str) -> None:
-    _put([one for one in chosen() if one[0] != name], [one for one in distances() if one != name])
+    _put(
+        [one for one in chosen() if one[0] != name],
+        [one for one in distances() if one != name],
+        {one: choice for one, choice in first_columns().items() if one != name},
+    )

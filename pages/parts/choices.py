@@ -20,8 +20,8 @@ from pages.parts.wording import plain
 FORM = (
     "step", "stimuli", "sep", "encoding", "decimal", "na", "sheet", "roles", "level", "sample",
     "balance", "sample_seed", "add", "language", "bins", "vectors", "rdms",
-    "models", "files", "precomputed", "groups", "labels", "trajectories", "layers", "columns",
-    "ordered", "missing", "values", "estimator", "interactions", "distance",
+    "models", "files", "precomputed", "first_column", "groups", "labels", "trajectories", "layers",
+    "columns", "ordered", "missing", "values", "estimator", "interactions", "distance",
     "special_tokens", "dtype", "folds", "folds_over", "seed", "pairs", "memory", "device",
     "pooling", "positions", "units",
 )  # fmt: skip

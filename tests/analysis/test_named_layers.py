@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from inputs import in_files, words
 from scipy.spatial.distance import pdist, squareform
@@ -13,9 +14,10 @@ from mlem_core.analysis import files
 from mlem_core.analysis.baselines import of_analysis
 from mlem_core.analysis.maps import stimulus_map
 from mlem_core.analysis.run import run
-from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.analysis.spec import AnalysisSpec, with_files
 from mlem_core.base.errors import InputError
 from mlem_core.cli.commands import main
+from mlem_core.cli.options import parser, spec_of
 from mlem_core.inference.explanation import explain
 from mlem_core.report.figures import Drawing, Shown, draw
 from mlem_core.report.verify import verify
@@ -97,6 +99,37 @@ def test_the_same_file_as_distances_is_another_analysis(given, store):
     all_given = replace(rows, distance="precomputed")
     c = run(all_given, store, progress=False).results().scores["rho"]
     np.testing.assert_allclose(a, c)
+
+
+def test_what_a_first_column_is_goes_with_the_analysis(given, store, tmp_path):
+    """Its row numbers left out, a CSV gives what it gives without them, and not what it gives as
+    units."""
+    rng, n = np.random.default_rng(3), len(words())
+    frame = pd.DataFrame(rng.standard_normal((n, 4)))
+    frame.to_csv(tmp_path / "with.csv")
+    frame.to_csv(tmp_path / "without.csv", index=False)
+    one = replace(given, models=(), precomputed=(), layers=None)
+    of = {
+        name: replace(one, representations=(("b", str(tmp_path / f"{name}.csv")),))
+        for name in ("with", "without")
+    }
+    with pytest.raises(InputError, match="--first-column NAME=skip"):
+        run(of["with"], store, progress=False)
+    said = {how: replace(of["with"], first_column=(("b", how),)) for how in ("skip", "unit")}
+    assert analyses.job_id(said["skip"]) != analyses.job_id(said["unit"])
+    found = {
+        how: run(spec, store, progress=False).results().scores["rho"].tolist()
+        for how, spec in {**said, "without": of["without"]}.items()
+    }
+    assert found["skip"] == found["without"] != found["unit"]
+    line = ["analyze", "--stimuli", "s", "--out", "o", "--first-column", "b=skip"]
+    assert spec_of(parser(None).parse_args(line)).first_column == said["skip"].first_column
+    assert AnalysisSpec.from_dict(said["skip"].to_dict()) == said["skip"]
+    assert "first_column" not in of["with"].to_dict()
+    assert with_files(said["skip"], ()).first_column == ()
+    for wrong, says in ((("b", "drop"), "unknown choice"), (("c", "skip"), "unknown repres")):
+        with pytest.raises(InputError, match=says):
+            replace(of["with"], first_column=(wrong,)).check()
 
 
 def test_distances_of_a_file_that_is_not_there(given):

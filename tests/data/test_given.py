@@ -9,6 +9,7 @@ from mlem_core.analysis.source import StimulusSource
 from mlem_core.base.errors import InputError
 from mlem_core.data.given import euclidean, read_kept, save_rdms, with_rdm, with_vector
 from mlem_core.data.rdm import MOST_VALUES
+from mlem_core.data.reading.rdm_file import read_rdm
 from mlem_core.data.stimulus_csv import from_frame, write_csv
 
 N = 12
@@ -99,6 +100,23 @@ def test_an_rdm_in_the_order_of_the_stimuli(form, tmp_path):
     found = with_rdm(stimuli(), "own", expected if form == "array" else path)
     assert found.features[-1].kind == "rdm"
     np.testing.assert_allclose(distances_of(found, "own"), expected, atol=1e-12)
+
+
+def test_an_rdm_that_pandas_wrote_with_its_index(tmp_path):
+    square = pd.DataFrame(squareform(np.arange(1.0, 7)))
+    path = tmp_path / "own.csv"
+    for kept, what in (({"header": False}, "column"), ({"index": False}, "row")):
+        square.to_csv(path, **kept)
+        with pytest.raises(InputError, match=f"the first {what} of the RDM own.csv counts, from 0"):
+            read_rdm(path)
+    stimuli = from_frame(
+        pd.DataFrame({"sentence": list("abcd"), "item": [3, 2, 0, 1], "x": [1, 2, 2, 1]}), "s"
+    )
+    square.to_csv(path)
+    with pytest.raises(InputError, match=r"called 0 to 3.* the column 'item'.*first cell"):
+        with_rdm(stimuli, "r", path)
+    square.to_csv(path, index_label="item")
+    assert with_rdm(stimuli, "r", path).values("r").tolist() == ["3", "2", "0", "1"]
 
 
 @pytest.mark.parametrize("corner", ["", "item"])

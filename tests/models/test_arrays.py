@@ -15,6 +15,7 @@ from tiny import sentence_stimuli, told
 
 from mlem_core.base.errors import InputError
 from mlem_core.data.stimuli import StimulusSet
+from mlem_core.models.csv_array import CountsRows
 from mlem_core.models.mapped import are_distances, not_finite, rounded_share
 from mlem_core.models.representations import from_file
 
@@ -347,6 +348,11 @@ def test_a_csv_of_another_content_is_read_again(three, tmp_path):
         (b"1,2\n3,nan\n5,6\n", "bad.csv has nan in row 2, unit 2; expected finite numbers"),
         (b"1;2\n3;4\n5;6\n", "separated by semicolons"),
         (b",0,1\n0,1,2\n1,3,4\n2,5,6\n", "first column of bad.csv has no name"),
+        (b",a\n9,1\n7,3\n8,5\n", "first column of bad.csv has no name"),
+        (b"0,1.5\n1,2\n2,3\n", "first column of bad.csv counts its rows, 0 to 2"),
+        (b"id,0,1\n0,1.5,7\n1.0,2,8\n2,3,9\n", "first column of bad.csv counts its rows, 0 to 2"),
+        (b"1,1.5\n2,2\n3,3\n", "first column of bad.csv counts its rows, 1 to 3"),
+        (b"a,b\n1,2\n1_0,4\n5,6\n", "bad.csv has '1_0' in row 2, column 1"),
         (b"\xff\xfe1\n", "bad.csv is damaged or no CSV file"),
         (b'"1\n2\n3\n', "bad.csv is damaged or no CSV file"),
     ],
@@ -358,6 +364,33 @@ def test_a_csv_that_cannot_be_used(three, tmp_path, content, says):
     told(error)
 
 
+INDEXED = (",0,1\n0,4,5\n1,6,7\n2,8,9\n", "n,0\n1,4\n2,6\n3,8\n", "0,4,5\n1,6,7\n2,8,9\n")
+
+
+@pytest.mark.parametrize("text", INDEXED)
+def test_a_first_column_that_counts_is_what_is_said(three, tmp_path, text):
+    path = tmp_path / "brain.csv"
+    path.write_text(text)
+    with pytest.raises(CountsRows, match=r"index=False.*NAME=skip or NAME=unit"):
+        from_file(path, three)
+    without, whole = (from_file(path, three, first_column=one) for one in ("skip", "unit"))
+    np.testing.assert_array_equal(without[0][:, 0], [4, 6, 8])
+    np.testing.assert_array_equal(whole[0][:, 1:], without[0])
+    assert np.ptp(whole[0][:, 0]) == 2 and whole.identity != without.identity
+    np.save(tmp_path / "brain.npy", whole[0])
+    assert from_file(tmp_path / "brain.npy", three).layers == (0,)
+    with pytest.raises(InputError, match=r"brain\.npy is no CSV"):
+        from_file(tmp_path / "brain.npy", three, first_column="skip")
+
+
+def test_what_only_looks_like_counting_is_read(three, tmp_path):
+    path = tmp_path / "brain.csv"
+    distances = "0.,1.,2.\n1.,0.,1.\n2.,1.,0.\n"
+    for text in ("1\n2\n3\n", "0,9\n2,9\n1,8\n", "0,9\n1,9\n2.5,8\n", distances):
+        path.write_text(text)
+        assert from_file(path, three)[0].shape == (3, len(text.split()[0].split(",")))
+
+
 # --- distances -----------------------------------------------------------------------------
 
 
@@ -365,7 +398,7 @@ def test_a_csv_that_cannot_be_used(three, tmp_path, content, says):
 def test_distances_are_square(three, tmp_path, suffix):
     square = np.array([[0.0, 1, 2], [1, 0, 3], [2, 3, 0]])
     good, bad = tmp_path / f"good{suffix}", tmp_path / f"bad{suffix}"
-    for path, array in ((good, square), (bad, square[:, :2])):
+    for path, array in ((good, square), (bad, square[:, 1:])):
         if suffix == ".npz":
             np.savez(path, layer_00=array)
         elif suffix == ".safetensors":
@@ -395,11 +428,27 @@ def test_layers_with_names_of_their_own(three, tmp_path, suffix):
     np.testing.assert_array_equal(found[1], arrays["V1"])
 
 
-def test_other_arrays_beside_numbered_layers_are_no_layers(three, tmp_path):
-    np.savez(tmp_path / "a.npz", layer_00=np.zeros((3, 2)), voxels=np.zeros(7))
-    found = from_file(tmp_path / "a.npz", three)
-    assert found.layers == (0,)
-    assert "layer_names" not in found.facts
+@pytest.mark.parametrize(
+    "others", [["voxels"], ["Layer_01", "V1"], ["layer_x", "a/layer_01", "layer-1"]]
+)
+def test_arrays_beside_numbered_layers_are_no_layers_and_said(three, tmp_path, others):
+    arrays = dict.fromkeys(["layer_00", *others], np.zeros((3, 2)))
+    np.savez(tmp_path / "a.npz", **arrays)
+    safetensors.numpy.save_file(arrays, tmp_path / "a.safetensors")
+    for path in (tmp_path / "a.npz", tmp_path / "a.safetensors"):
+        found = from_file(path, three)
+        assert found.layers == (0,) and "layer_names" not in found.facts
+        assert len(found.notes) == 1 and all(
+            name in found.notes[0] for name in [*others, path.name]
+        )
+    np.savez(tmp_path / "own.npz", **{name: arrays[name] for name in others})
+    assert from_file(tmp_path / "own.npz", three).notes == ()
+
+
+def test_an_array_without_a_name(three, tmp_path):
+    np.savez(tmp_path / "a.npz", **{"": np.zeros((3, 2)), "V1": np.zeros((3, 2))})
+    with pytest.raises(InputError, match="array without a name"):
+        from_file(tmp_path / "a.npz", three)
 
 
 @pytest.mark.parametrize("kind", ["<f4", "<f8"])

@@ -64,6 +64,7 @@ ASKED: dict[str, tuple[Any, dict[str, Any]]] = {
     "models": (("mini-gpt2", "mini-bert"), {}),
     "representations": ((("brain", "brain.npz"),), {}),
     "precomputed": (("brain",), {"representations": (("brain", "brain.npz"),)}),
+    "first_column": ((("brain", "skip"),), {"representations": (("brain", "brain.npz"),)}),
     "layers": ((0, 3), {}),
     "features": (("noun", "position"), {}),
     "missing": ("level", {}),

@@ -90,8 +90,23 @@ def test_what_another_process_reads_is_what_is_read_here(tmp_path: Path, root: P
     assert set(arrays.names.values()) == {"V1"} and "IT" in arrays.notes[0]
     with pytest.raises(InputError, match=r"has 5 rows; expected one for each of 6 stimuli"):
         reading.read("arrays", {**asked, "n_stimuli": 6}, root)
+    np.savez(tmp_path / "o.npz", layer_00=np.eye(5) + 1, V1=np.eye(5))
+    (note,) = reading.read("arrays", {"path": str(tmp_path / "o.npz"), "n_stimuli": 5}, root).notes
+    assert "V1 of o.npz is no layer" in note
     # One process has read them all, and nothing is left of what it brought over.
     assert len(children()) == 1 and not list((root / "unfinished").iterdir())
+
+
+@pytest.mark.parametrize("small", [reading._SMALL, 0])
+def test_what_a_first_column_is_comes_back_as_a_question(tmp_path, root, small, monkeypatch):
+    monkeypatch.setattr(reading, "_SMALL", small)
+    FRAME[["f", "01"]].notna().astype(float).to_csv(tmp_path / "b.csv", header=False)
+    asked = {"path": str(tmp_path / "b.csv"), "n_stimuli": 5}
+    found = reading.read("arrays", asked, root)
+    assert not found.names and "counts its rows, 0 to 4" in found.asks
+    for choice in ("skip", "unit"):
+        found = reading.read("arrays", {**asked, "first_column": choice}, root)
+        assert found.names == {0: "0"} and not found.asks
 
 
 def test_small_text_needs_no_process_and_other_files_do(

@@ -14,7 +14,7 @@ import numpy as np
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import short
 from mlem_core.base.typing import FloatArray
-from mlem_core.data.columns import NUMBER
+from mlem_core.data.columns import NUMBER, counted_from
 from mlem_core.data.rdm import checked_distances
 from mlem_core.data.reading.content import MAX_BYTES, decode
 
@@ -68,6 +68,7 @@ def read_rdm(path: Path | str) -> RdmFile:
         found = RdmFile(_array(data, what))
     else:
         found = _of_text(decode(data, file.name)[0], what)
+    _check_counted(found.distances, what)
     square = _square(found.distances, what)
     names = found.names or [str(row + 1) for row in range(len(square))]
     called = [short(name) if found.names else name for name in names]
@@ -156,7 +157,8 @@ def _point(cell: str, separator: str) -> str:
 def _numbers(row: list[str], what: str, separator: str, place: tuple[int, int]) -> FloatArray:
     """The cells of a row as numbers; `place` is its number, and how many cells stand before."""
     try:
-        return np.array([float(_point(cell, separator)) for cell in row])
+        if not any("_" in cell for cell in row):  # Python takes 1_0 for 10
+            return np.array([float(_point(cell, separator)) for cell in row])
     except ValueError:
         pass
     for column, cell in enumerate(row, 1 + place[1]):
@@ -171,6 +173,18 @@ def _numbers(row: list[str], what: str, separator: str, place: tuple[int, int]) 
 def _check_rows(n_rows: int, what: str) -> None:
     if n_rows > MOST_ROWS:
         raise InputError(f"{what} has {n_rows:,} rows; expected at most {MOST_ROWS:,}.")
+
+
+def _check_counted(found: FloatArray, what: str) -> None:
+    """Raise where a first column or row counts the others, as those that pandas writes."""
+    if found.ndim != 2 or found.shape[0] == found.shape[1]:
+        return
+    for side, numbers in (("column", found[:, 0]), ("row", found[0])):
+        if min(found.shape) > 1 and counted_from(numbers) is not None:
+            raise InputError(
+                f"the first {side} of {what} counts, from {numbers[0]:g}, as pandas "
+                "writes them; save it without (to_csv(..., header=False, index=False))."
+            )
 
 
 def _square(found: FloatArray, what: str) -> FloatArray:
