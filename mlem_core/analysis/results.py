@@ -21,7 +21,7 @@ from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
 from mlem_core.data.csvfile import write_table
 from mlem_core.estimators.solver import FoldFits
 from mlem_core.measures import similarity
-from mlem_core.measures.importance import fitted
+from mlem_core.measures.importance import fitted, most_important
 from mlem_core.measures.value_distances import value_distances
 from mlem_core.pairs.tables import PairTables
 from mlem_core.storage.files import replacing_files
@@ -113,9 +113,11 @@ class Results:
         return tuple(dict.fromkeys(self.value_distances["feature"]))
 
     def most_important(self, features: Sequence[str]) -> str:
-        """That of some features with the highest mean importance."""
-        means = self.importance.groupby("feature")["importance"].mean()
-        return max(features, key=lambda name: float(means[name]))
+        """That of some features which matters most, see `mlem_core.measures.importance`."""
+        profiles = self.importance.pivot_table(
+            index=["model", "layer"], columns="feature", values="importance"
+        )
+        return most_important(profiles[list(features)])
 
     @cached_property
     def layer_map(self) -> pd.DataFrame:

@@ -16,6 +16,7 @@ from mlem_core.inference.explanation import explain
 from mlem_core.inference.intervals import LayerIntervals
 from mlem_core.inference.kinds import kinds
 from mlem_core.inference.tables import score_table, similarity_table
+from mlem_core.measures.importance import most_important
 from mlem_core.measures.shapley import EXACT_FEATURES
 from mlem_core.report.figures import Drawing, Shown, held_out
 from mlem_core.robustness.finding import explanation_of
@@ -28,7 +29,7 @@ def found(
 
     A line names a feature only where it is sure of it: as `Explanation.headline` for two layers,
     and in all layers where its importance is above 0 (by intervals, or else in every fold) in most
-    of those that it is said of. Each line says the coding, and what the numbers do not speak of.
+    of them. Each line says the coding, and what the numbers do not speak of.
 
     Parameters
     ----------
@@ -128,20 +129,20 @@ def _matters(analysis: Analysis, results: Results, intervals: LayerIntervals | N
         lower = table.pivot_table(index=["model", "layer"], columns="feature", values="lower")
         above = lower.reindex(index=means.index, columns=means.columns) > 0
         how = "by its 95 % interval"
-    top = means.idxmax(axis=1)
-    name = str(top.value_counts().idxmax())
-    at = (top == name).to_numpy()
-    sure = at & above[name].to_numpy()
-    layers = f"{int(at.sum())} of {many(len(top), 'layer')}"
+    name = most_important(means)
+    sure, first = int(above[name].sum()), int((means.idxmax(axis=1) == name).sum())
+    layers = many(len(means), "layer")
     if not reached.all():
         layers += f" whose ρ reaches {HARDLY:g}"
     scores = f"ρ {tested} is {_span(rho.to_numpy())}"
-    if sure.sum() <= at.sum() / 2:
+    if sure <= len(means) / 2:
         return f"Matters most: no feature for sure in most layers; {scores}."
+    average = means.mean()
+    if (higher := str(average.idxmax())) != name:
+        scores = f"{higher} is higher on average, {number(average[higher])}; {scores}"
     return (
-        f"Matters most: {name}, with the highest importance in {layers} "
-        f"({_span(means[name].to_numpy()[at])} there, above 0 {how} in {int(sure.sum())}); "
-        f"{scores}."
+        f"Matters most: {name}, importance {number(average[name])} on average over {layers} "
+        f"(highest in {first}, above 0 {how} in {sure}); {scores}."
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 
 from mlem_core.base.parallel import each, if_large
 from mlem_core.base.typing import FloatArray, IntArray
@@ -186,3 +187,15 @@ def fitted(tables: PairTables, estimator: str = "ridge") -> tuple[FoldFits, Floa
     check_values(estimator, tables.resolved, tables.interactions)
     fits = estimator_named(estimator).model().cross_validate(tables)
     return fits, permutation_importance(tables, fits.weights)
+
+
+def most_important(profiles: pd.DataFrame) -> str:
+    """The feature with the highest mean importance, or another that is highest in most layers.
+
+    Parameters
+    ----------
+    profiles : importance, a row for each layer and a column for each feature
+    """
+    first = profiles.idxmax(axis=1).value_counts()
+    leads = first.index[first > len(profiles) / 2]
+    return str(leads[0] if len(leads) else profiles.mean().idxmax())

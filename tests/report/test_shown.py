@@ -105,7 +105,9 @@ def test_three_lines_name_the_planted_truth(planted: tuple[Analysis, Store]) -> 
     rsa = results.similarity_rsa.loc["left:1", "right:1"]
     assert f"4 pairs of layers of two models: left:1 and right:1, RSA {rsa:.2f} (no" in alike
     assert "most of all in" not in shared and "--bootstrap" in shared
-    assert matters.startswith("Matters most: noun, with the highest importance in ")
+    mean = results.importance.query("feature == 'noun' and layer == 1")["importance"].mean()
+    assert matters.startswith(f"Matters most: noun, importance {mean:.2f} on average over 2 layers")
+    assert "(highest in 2, above 0 in every fold in 2)" in matters
     bounds = layer_intervals(analysis, store, n_replicates=100)
     alike, shared, matters = found(analysis, results, bounds)
     assert "95 % interval" in alike and "most of all in noun" in shared
