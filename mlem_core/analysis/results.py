@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -148,9 +148,9 @@ class Results:
         folder: Path | str,
         manifest: dict[str, Any],
         extra: Mapping[str, pd.DataFrame] | None = None,
-    ) -> None:
+    ) -> list[str]:
         """Write `tables`, and further ones by their file names, as `write_tables` does."""
-        write_tables(folder, {**self.tables(), **(extra or {})}, manifest)
+        return write_tables(folder, {**self.tables(), **(extra or {})}, manifest)
 
     def tables(self) -> dict[str, pd.DataFrame]:
         """The tables of the command line's contract by their file names."""
@@ -170,39 +170,69 @@ class Results:
 
 
 def write_tables(
-    folder: Path | str, tables: Mapping[str, pd.DataFrame], manifest: dict[str, Any]
-) -> None:
+    folder: Path | str,
+    tables: Mapping[str, pd.DataFrame],
+    manifest: dict[str, Any],
+    command: str = "analyze",
+) -> list[str]:
     """Write tables by their file names, and manifest.json, which appear together or not at all.
 
-    The tables of another analysis that its manifest.json names are taken out before; those of the
-    same one stay beside. A folder that is not there is made.
+    The tables of another analysis that the same command has written there are taken out before;
+    those of the same analysis, and what another command has written, stay beside. A folder that is
+    not there is made.
+
+    Returns
+    -------
+    the tables of another analysis that stay, as another command has written them
     """
     target = Path(folder)
-    names = sorted(tables)
-    beside = _tables_there(target / "manifest.json", manifest)
-    old = beside[1] - {*names}
-    with replacing_files(target, "manifest.json", old) as unfinished:
-        for name in names:
+    names, there = {*tables}, _tables_there(target / "manifest.json", manifest)
+    own = there.written.get(command, set())
+    with replacing_files(target, "manifest.json", own - there.same - names) as unfinished:
+        for name in sorted(names):
             write_table(tables[name], unfinished / name, synced=False)
-        listed = {**manifest, "tables": sorted({*names, *beside[0]})}
+        written = {one: its - names for one, its in there.written.items()}
+        written[command] = names | (own & there.same)
+        listed = {
+            **manifest,
+            "tables": sorted(names | there.same),
+            "written": {one: sorted(its) for one, its in sorted(written.items()) if its},
+        }
         # A file's name in no encoding becomes \udcff, which JSON reads as it was.
         text = json.dumps(listed, indent=2, ensure_ascii=False)
         path = unfinished / "manifest.json"
         path.write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
+    return sorted(set().union(*written.values()) - names - there.same)
 
 
-def _tables_there(path: Path, manifest: Mapping[str, Any]) -> tuple[set[str], set[str]]:
-    """The tables in a folder by its manifest: of the same analysis, and of another one."""
+class _There(NamedTuple):
+    """The tables in a folder: those of the same analysis, and all by the command that wrote them.
+
+    What an earlier version wrote is of no command.
+    """
+
+    same: set[str]
+    written: dict[str, set[str]]
+
+
+def _tables_there(path: Path, manifest: Mapping[str, Any]) -> _There:
+    """What a folder's manifest says of its tables; nothing where it says nothing."""
+
+    def there(names: Any) -> set[str]:
+        safe = {str(name) for name in names if re.fullmatch(r"[\w-]+\.csv", str(name))}
+        return {name for name in safe if (path.parent / name).is_file()}
+
     try:
         kept = json.loads(path.read_bytes())
-        named = {str(name) for name in kept.pop("tables")}
-        names = {name for name in named if re.fullmatch(r"[\w-]+\.csv", name)}
-        names = {name for name in names if (path.parent / name).is_file()}
+        tables = there(kept.pop("tables"))
+        written = {str(one): there(its) for one, its in kept.pop("written", {}).items()}
         new = json.loads(json.dumps(manifest))
     except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError):
-        return set(), set()
+        return _There(set(), {})
+    of_none = tables.difference(*written.values())
+    written = {**written, "": of_none} if of_none else written
     same = {**kept, "machine": None} == {**new, "machine": None}
-    return (names, set()) if same else (set(), names)
+    return _There(tables if same else set(), written)
 
 
 def correlations_of_features(tables: PairTables) -> pd.DataFrame:

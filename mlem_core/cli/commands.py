@@ -12,7 +12,7 @@ from mlem_core.analysis.spec import check_numbers
 from mlem_core.base.bars import Bars
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.executor import computing_on, from_environment
-from mlem_core.base.text import many
+from mlem_core.base.text import listed, many, short
 from mlem_core.cli.options import BAD_INPUT, parser, spec_of
 from mlem_core.cli.streams import any_encoding, check_arguments, complain, one_line, say
 from mlem_core.storage.files import check_target, is_full
@@ -41,6 +41,12 @@ def _spec(options: argparse.Namespace) -> AnalysisSpec:
         spec.check()
     complain(*spec.load_stimuli().notes)
     return spec
+
+
+def _left_beside(folder: str, tables: list[str]) -> list[str]:
+    """What is said of tables that stay in a folder though they are of another analysis."""
+    named = f"{listed(tables)} in {short(folder)}"
+    return [f"Of another analysis, as another command wrote them: {named}."] * bool(tables)
 
 
 def _notices(analysis: Analysis) -> list[str]:
@@ -99,7 +105,7 @@ def _analyze(options: argparse.Namespace) -> None:
         trained = trajectories(analysis, results, bounds=bounds)
         extra |= trained.tables()
         said += trained.lines()
-    results.write(options.out, analysis.manifest, extra)
+    complain(*_left_beside(options.out, results.write(options.out, analysis.manifest, extra)))
     if options.capsule:
         from mlem_core.report import capsule
         from mlem_core.report.figures import Drawing
@@ -162,7 +168,8 @@ def _audit(options: argparse.Namespace) -> None:
         "audit_pairs.csv": result.pairs,
         "audit_marks.csv": flags(result),
     }
-    write_tables(options.out, tables, analysis.manifest)
+    left = write_tables(options.out, tables, analysis.manifest, "audit")
+    complain(*_left_beside(options.out, left))
     say(*summary(result))
 
 
@@ -254,7 +261,8 @@ def _multiverse(options: argparse.Namespace) -> None:
         "universe_importance.csv": result.importance,
         "universe_similarity.csv": result.similarity,
     }
-    write_tables(options.out, tables, analysis.manifest)
+    left = write_tables(options.out, tables, analysis.manifest, "multiverse")
+    complain(*_left_beside(options.out, left))
     verdicts = [verdict(claim, result) for claim in claims]
     say(*(verdicts or orders(result)))
 

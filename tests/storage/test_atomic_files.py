@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import stat
 from collections.abc import Iterator
@@ -190,6 +191,21 @@ def test_a_folder_appears_at_once_and_one_that_is_there_keeps_what_is_not_replac
     (tmp_path / "some.csv").write_text("elsewhere")
     write_tables(out, {"b.csv": table}, {"seed": 1})
     assert (tmp_path / "some.csv").exists() and (out / "mine.txt").exists()
+
+
+def test_a_command_takes_out_the_tables_that_it_wrote_itself(tmp_path: Path) -> None:
+    table = pd.DataFrame({"a": [1]})
+    for first, second in (("audit", "analyze"), ("analyze", "audit")):
+        out = tmp_path / first
+        write_tables(out, {"a.csv": table, "b.csv": table}, {"seed": 0}, first)
+        # Of another analysis: what the other command wrote stays, and is said.
+        assert write_tables(out, {"c.csv": table, "b.csv": table}, {"seed": 1}, second) == ["a.csv"]
+        assert names(out) == ["a.csv", "b.csv", "c.csv", "manifest.json"]
+        assert json.loads((out / "manifest.json").read_bytes())["tables"] == ["b.csv", "c.csv"]
+        assert write_tables(out, {"d.csv": table}, {"seed": 1}, second) == ["a.csv"]
+        # Its own of before goes, though the manifest is of the same analysis now.
+        assert write_tables(out, {"e.csv": table}, {"seed": 1}, first) == []
+        assert names(out) == ["b.csv", "c.csv", "d.csv", "e.csv", "manifest.json"]
 
 
 def test_a_folder_in_the_way_of_a_table_changes_nothing(tmp_path: Path) -> None:
