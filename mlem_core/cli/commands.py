@@ -59,6 +59,7 @@ def _analyze(options: argparse.Namespace) -> None:
     from mlem_core.analysis.run import run
     from mlem_core.cli.found import found
     from mlem_core.inference.all_layers import layer_intervals
+    from mlem_core.inference.bootstrap import REPLICATES
     from mlem_core.inference.caveats import generalises
     from mlem_core.inference.tables import score_table, similarity_table
     from mlem_core.inference.trajectories import trajectories
@@ -111,7 +112,7 @@ def _analyze(options: argparse.Namespace) -> None:
         from mlem_core.report.figures import Drawing
 
         with Bars() as bars:
-            drawing = Drawing(store=store)
+            drawing = Drawing(store=store, replicates=options.bootstrap or REPLICATES)
             capsule.write(
                 analysis, options.capsule, results=results, drawing=drawing, progress=bars.show
             )

@@ -55,15 +55,17 @@ def find(
     store: Store,
     selection: Selection | None = None,
     blocks: Blocks | None = None,
+    *,
+    n_replicates: int = REPLICATES,
 ) -> LayerIntervals | None:
     """The intervals if they are in the store, or came with the example; computes nothing.
 
-    Those of all layers of the analysis answer for any of them. `blocks` as in `layer_intervals`.
+    Those of all layers of the analysis answer for any of them. Otherwise as `layer_intervals`.
     """
     selection = analysis.select() if selection is None else selection
     for layers in (selection.layers, tuple(analysis.layers)):
         chosen = replace(selection, layers=layers)
-        stored = STAGE.find(store, depends_on(analysis, chosen) | _of_blocks(blocks))
+        stored = STAGE.find(store, _asked(analysis, chosen, n_replicates, blocks))
         if stored is not None:
             return stored
     return None
@@ -95,21 +97,24 @@ def layer_intervals(
         layers than fit into memory.
     """
     chosen = analysis.select() if selection is None else selection
-    asked = depends_on(analysis, chosen)
-    asked |= {"draws": n_replicates} if n_replicates != REPLICATES else {}
     say = report or (lambda _: None)
     return STAGE.get(
         store,
-        asked | _of_blocks(blocks),
+        _asked(analysis, chosen, n_replicates, blocks),
         lambda: _compute(analysis, store, chosen, n_replicates, say, blocks),
     )
 
 
-def _of_blocks(blocks: Blocks | None) -> dict[str, str]:
-    """What the key has of blocks that are not the analysis's own."""
-    if blocks is None:
-        return {}
-    return {"blocks": hashlib.sha256(blocks.weights.astype(np.uint8).tobytes()).hexdigest()}
+def _asked(
+    analysis: Analysis, selection: Selection, n_replicates: int, blocks: Blocks | None
+) -> dict[str, Any]:
+    """The key of intervals: it names replicates and blocks that are not the usual ones."""
+    asked = depends_on(analysis, selection)
+    if n_replicates != REPLICATES:
+        asked["draws"] = n_replicates
+    if blocks is not None:
+        asked["blocks"] = hashlib.sha256(blocks.weights.astype(np.uint8).tobytes()).hexdigest()
+    return asked
 
 
 def depends_on(analysis: Analysis, selection: Selection) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Tables of a capsule beside the results: how sure they are.
 
-Intervals, the audit and claims take long: they are written where they have been made, and `verify`
-only names them.
+They take long, and are written where they have been made. `verify` computes the intervals again,
+and only names the audit, claims and other similarities.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ Tables = dict[str, pd.DataFrame]
 
 
 def how_sure(shown: Shown) -> Tables:
-    """Intervals, tests, the audit, a claim, other similarities: as far as they have been made."""
-    return {**_intervals(shown), **_audit(shown), **_claim(shown), **_similarities(shown)}
+    """The audit, a claim, other similarities: as far as they have been made."""
+    return {**_audit(shown), **_claim(shown), **_similarities(shown)}
 
 
 def _similarities(shown: Shown) -> Tables:
@@ -39,8 +39,9 @@ def _similarities(shown: Shown) -> Tables:
     return tables
 
 
-def _intervals(shown: Shown) -> Tables:
-    intervals, tables = shown.intervals, {}
+def in_intervals(shown: Shown) -> Tables:
+    """Confidence intervals and tests, where they have been made."""
+    intervals, tables = shown.intervals, Tables()
     if intervals is None or shown.score_tests is None:
         return {}
     tables["intervals.csv"] = shown.score_tests.table

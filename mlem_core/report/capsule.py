@@ -19,15 +19,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib.metadata
-import json
 import platform
 import re
 import zipfile
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 from mlem_core import figures
 from mlem_core.analysis.analysis import Analysis
@@ -45,10 +43,13 @@ from mlem_core.inference.trajectories import trajectories
 from mlem_core.report import beside, latex
 from mlem_core.report.contents import (
     FORMAT,
+    MOST_REPLICATES,
     About,
     DrawnAs,
     ShownOf,
+    SourceFile,
     as_csv_file,
+    as_json,
     tables_as_csv,
     why_alike,
 )
@@ -87,8 +88,8 @@ Verify it:  python -m mlem_core verify THIS.zip
 It runs the models on the stimuli once more, makes every file anew and says what differs.
 
 tables/ has every table as CSV (intervals, audit and claims where they had been made; `verify` does
-not compute these again), figures/ every figure with its caption, latex/ the figures and tables for
-a paper, methods.md a paragraph that says what was done, references.bib what it rests on,
+not compute audit and claims again), figures/ every figure with its caption, latex/ the figures and
+tables for a paper, methods.md a paragraph that says what was done, references.bib what it rests on,
 manifest.json the parameters, models and versions.
 """
 
@@ -123,16 +124,17 @@ def write(
     selection = analysis.select() if selection is None else selection
     results = analysis.results_of(selection) if results is None else results
     shown = Shown(analysis, selection, results, drawing)
-    derived = beside.how_sure(shown)
+    derived, intervals = beside.how_sure(shown), beside.in_intervals(shown)
+    again = drawing.replicates <= MOST_REPLICATES
     names, sources = own_names(analysis), sources_of(analysis)
+    tables = {name: in_table(table, names) for name, table in {**derived, **intervals}.items()}
     if names:
-        derived = {name: in_table(table, names) for name, table in derived.items()}
         shown = called(shown, names)
     leaving = portable(analysis, names, sources)
     paths = dict(analysis.spec.representations)
     files = {
         **contents(shown, leaving, progress),
-        **{f"tables/{name}": as_csv_file(table) for name, table in derived.items()},
+        **{f"tables/{name}": as_csv_file(table) for name, table in tables.items()},
         **{
             source.file: content_of(source, paths[name])
             for name, source in sources.items()
@@ -150,25 +152,38 @@ def write(
         models=dict(display.models),
         by=drawn_by(),
     )
-    about = About(
+    about = replace(
+        described(shown, leaving, sources, drawn),
+        folders=tuple(names.values()),
+        files={name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())},
+        derived=tuple(sorted(derived if again else tables)),
+        replicates=drawing.replicates if again and intervals else 0,
+    )
+    files["capsule.json"] = as_json(about.sealed())
+    return _zip(files, Path(target))
+
+
+def described(
+    shown: Shown, leaving: Analysis, sources: Mapping[str, SourceFile], drawn: DrawnAs
+) -> About:
+    """What `capsule.json` says of an analysis, of no file yet and without what takes long."""
+    return About(
         format=FORMAT,
         spec=leaving.spec.to_dict(),
-        kinds={feature.name: feature.kind for feature in analysis.whole.features},
+        kinds={feature.name: feature.kind for feature in leaving.whole.features},
         shown=_shown(shown.selection, shown.analysis),
-        representations=sources,
+        representations=dict(sources),
         models={
             name: facts["weights"]
             for name, facts in leaving.manifest["models"].items()
             if "weights" in facts
         },
-        folders=tuple(names.values()),
-        files={name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())},
+        folders=(),
+        files={},
         pair=shown.pair if shown.several else None,
-        derived=tuple(sorted(derived)),
+        derived=(),
         drawn=drawn,
     )
-    files["capsule.json"] = _json(asdict(about))
-    return _zip(files, Path(target))
 
 
 def called(shown: Shown, names: Mapping[str, str]) -> Shown:
@@ -197,7 +212,7 @@ def contents(shown: Shown, leaving: Analysis, progress: Report | None = None) ->
     drawn = all_figures(shown, progress)
     files = {
         "README.txt": _README.encode(),
-        "manifest.json": _json(leaving.manifest),
+        "manifest.json": as_json(leaving.manifest),
         "stimuli.csv": as_csv(leaving.whole),
         **_distances(leaving),
         **_texts(leaving, results, shown.selection, drawing.names),
@@ -295,10 +310,6 @@ def _printed(drawn: dict[str, Drawn]) -> dict[str, bytes]:
             )
         )
     return {name: text.encode() for name, text in texts.items()}
-
-
-def _json(value: Any) -> bytes:
-    return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
 
 
 def _figure_files(

@@ -30,6 +30,7 @@ class Compared:
     n_values, n_different : how many numbers were compared, how many differ by more than `TOLERANCE`
     worst : in words, the number that differs most; empty where none differs
     n_missing : how many rows are in one of the two only
+    only : "the capsule" or "the new run" where the other has no such table
     """
 
     name: str
@@ -38,11 +39,12 @@ class Compared:
     n_different: int
     worst: str = ""
     n_missing: int = 0
+    only: str = ""
 
     @property
     def same(self) -> bool:
-        """Whether no number differs and no row is missing."""
-        return not self.n_different and not self.n_missing
+        """Whether no number differs and no row is missing, nor the table."""
+        return not (self.n_different or self.n_missing or self.only)
 
     def __str__(self) -> str:
         if self.same:
@@ -50,7 +52,7 @@ class Compared:
                 f"{self.name}: the same ({self.n_values:,} numbers, largest difference "
                 f"{self.largest:.1e}, tolerance {TOLERANCE:g})"
             )
-        parts = []
+        parts = [f"the table is in {self.only} only"] * bool(self.only)
         if self.n_different:
             parts.append(
                 f"{self.n_different:,} of {self.n_values:,} numbers differ by more than "
@@ -61,19 +63,23 @@ class Compared:
         return f"{self.name}: {'; '.join(parts)}"
 
 
-def compare(name: str, old: bytes, new: bytes) -> Compared:
+def compare(name: str, old: bytes | None, new: bytes | None) -> Compared:
     """Compare two tables number by number; a row is known by what is no measurement in it.
 
     Parameters
     ----------
     name : of the file
-    old, new : its content in the capsule, and as it is made anew
+    old, new : its content in the capsule, and as it is made anew; None where one has none
 
     Raises
     ------
     ValueError
         One of them is no table.
     """
+    only = "the new run" if old is None else "the capsule" if new is None else ""
+    # A table that is in one of the two only has no rows in the other.
+    heading = ((new if old is None else old) or b"").partition(b"\n")[0]
+    old, new = (heading if data is None else data for data in (old, new))
     before, now = (
         _long(pd.read_csv(BytesIO(data), keep_default_na=False, na_values=[""]), name)
         for data in (old, new)
@@ -101,6 +107,7 @@ def compare(name: str, old: bytes, new: bytes) -> Compared:
         n_different=int((apart > TOLERANCE).sum()),
         worst=worst,
         n_missing=n_missing,
+        only=only,
     )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+import json
+from dataclasses import asdict, dataclass, replace
 from io import BytesIO
 from typing import Any
 
@@ -24,6 +26,8 @@ from mlem_core.report.shown import Drawing
 from mlem_core.storage.store import Store
 
 FORMAT = 2
+# Confidence intervals of more are not computed again.
+MOST_REPLICATES = 10_000
 # Those of `why_alike`, and those of them that capsules of before have not.
 WHY = ("why.csv", "why_layers.csv", "why_partial.csv", "similarity_partial.csv")
 LATER = WHY[2:]
@@ -104,6 +108,8 @@ class About:
     pair : the two layers that are compared, if there are two
     derived : tables that `verify` does not compute again
     drawn : how the figures were drawn
+    replicates : of the confidence intervals that `verify` computes again; 0 where there are none
+    seal : SHA-256 of all that stands above; empty in what earlier versions wrote
     """
 
     format: int
@@ -117,6 +123,13 @@ class About:
     pair: tuple[Layer, Layer] | None
     derived: tuple[str, ...]
     drawn: DrawnAs
+    replicates: int = 0
+    seal: str = ""
+
+    def sealed(self) -> About:
+        """The same with its seal, by which a change of any entry is known."""
+        values = json.dumps(asdict(replace(self, seal="")), sort_keys=True)
+        return replace(self, seal=hashlib.sha256(values.encode()).hexdigest())
 
 
 def tables_as_csv(results: Results) -> dict[str, bytes]:
@@ -131,6 +144,12 @@ def as_csv_file(table: pd.DataFrame) -> bytes:
     file = BytesIO()
     write_table(table, file)
     return file.getvalue()
+
+
+def as_json(value: About | dict[str, Any]) -> bytes:
+    """An object as JSON, an entry a line."""
+    found = asdict(value) if isinstance(value, About) else value
+    return (json.dumps(found, indent=1, ensure_ascii=False) + "\n").encode()
 
 
 def why_alike(

@@ -13,7 +13,7 @@ from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.schema import parsed
 from mlem_core.base.text import short
-from mlem_core.report.contents import FORMAT, About
+from mlem_core.report.contents import FORMAT, MOST_REPLICATES, About
 
 # A zip may unpack to anything: nothing larger than this is unpacked.
 LARGEST = 1_000_000_000
@@ -41,6 +41,16 @@ class Capsule:
     manifest: Manifest
     spec: AnalysisSpec
 
+    @property
+    def changed(self) -> list[str]:
+        """Its files whose content is not what was written."""
+        changed = {
+            name for name, digest in self.about.files.items() if self.digests[name] != digest
+        }
+        if self.about.seal and self.about.sealed() != self.about:
+            changed.add("capsule.json")
+        return sorted(changed)
+
 
 def opened(path: Path) -> Capsule:
     """A capsule whose entries have the form that they should have, and which lists all its files.
@@ -63,6 +73,8 @@ def opened(path: Path) -> Capsule:
     for file in files:
         if file not in about.files and file != "capsule.json":
             raise no_capsule(path, f"it holds the file {short(file)}, which it does not list")
+    if not 0 <= about.replicates <= MOST_REPLICATES:
+        raise no_capsule(path, f"its intervals are of {short(str(about.replicates))} replicates")
     for file in (*about.files, *(f"tables/{one}" for one in about.derived)):
         if file not in files:
             raise no_capsule(path, f"it has no {short(file)}, which it lists")

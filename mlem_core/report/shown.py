@@ -19,6 +19,7 @@ from mlem_core.base.labels import Names
 from mlem_core.base.typing import Layer, layer_name
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.inference import all_layers, tables
+from mlem_core.inference.bootstrap import REPLICATES
 from mlem_core.inference.corrections import FamilyOfTests
 from mlem_core.inference.explained import Explanation
 from mlem_core.inference.explanation import explain
@@ -49,6 +50,7 @@ class Drawing:
     narrow : whether panels stand below each other, for one column of a journal
     flags : whether what an audit flags is marked
     names : how features and models are called
+    replicates : of the confidence intervals, where they are in the store
     options : what else one chooses of a figure, by name: "feature" (whose values are told apart),
         "similarity" (in the place of RSA, where it is in the store),
         "partial" (see `mlem_core.report.similar_in`),
@@ -66,6 +68,7 @@ class Drawing:
     flags: bool = True
     names: Names = field(default_factory=Names)
     options: Mapping[str, str] = field(default_factory=dict)
+    replicates: int = REPLICATES
 
 
 @dataclass(frozen=True)
@@ -170,8 +173,10 @@ class Shown:
     @cached_property
     def intervals(self) -> LayerIntervals | None:
         """Confidence intervals of what is selected, where they have been computed."""
-        store = self.drawing.store
-        return None if store is None else all_layers.find(self.analysis, store, self.selection)
+        if (store := self.drawing.store) is None:
+            return None
+        n_replicates = self.drawing.replicates
+        return all_layers.find(self.analysis, store, self.selection, n_replicates=n_replicates)
 
     @property
     def over(self) -> str:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.files import RDMS
 from mlem_core.analysis.run import run
@@ -20,15 +22,16 @@ from mlem_core.base.text import listed, many, short
 from mlem_core.base.typing import Layer, Report
 from mlem_core.data.given import read_kept
 from mlem_core.figures import can_write_images
+from mlem_core.inference.all_layers import layer_intervals
 from mlem_core.models import hub
 from mlem_core.models.checkpoints import trajectories_of
 from mlem_core.models.registry import base_name, check_hub_name, comes_along
-from mlem_core.report import alike, capsule
+from mlem_core.report import alike, beside, capsule
 from mlem_core.report.compared import Compared, compare
-from mlem_core.report.contents import LATER, About
+from mlem_core.report.contents import LATER, About, as_csv_file, as_json
 from mlem_core.report.figures import OF_SIMILARITIES
 from mlem_core.report.opened import Capsule, no_capsule, opened
-from mlem_core.report.portable import in_sentences, of_layer, portable
+from mlem_core.report.portable import in_sentences, in_table, of_layer, portable
 from mlem_core.report.shown import Shown
 from mlem_core.storage.sealed import sha256_file
 from mlem_core.storage.store import Store
@@ -127,9 +130,6 @@ def verify(
     """
     whole = opened(Path(path))
     about = whole.about
-    changed = sorted(
-        name for name, digest in about.files.items() if whole.digests.get(name) != digest
-    )
     with scratch("verify") as folder:
         spec, folders, findings = _unpacked(whole, models or {}, Path(folder))
         _check_fetching(whole, spec, folders, download)
@@ -164,7 +164,7 @@ def verify(
     # Where not everything could be run, all that follows from it is other too.
     return Verification(
         tables=tables,
-        changed=changed,
+        changed=whole.changed,
         findings=findings or found,
         versions=_versions(whole, analysis),
         derived=list(about.derived),
@@ -266,21 +266,40 @@ def _made(
     selection, pair = _still_there(about, analysis, folders)
     images = about.drawn.images and can_write_images()
     drawing = about.drawn.drawing(pair, store)
-    shown = Shown(
-        analysis, selection, analysis.results_of(selection), replace(drawing, images=images)
-    )
+    drawing = replace(drawing, images=images, replicates=about.replicates or drawing.replicates)
+    shown = Shown(analysis, selection, analysis.results_of(selection), drawing)
     sources = {
-        name: source
+        name: replace(source, included=source.file in whole.files)
         for name, source in about.representations.items()
         if name in dict(analysis.spec.representations)
     }
     leaving = portable(analysis, folders, sources)
+    tables = _intervals(shown, store, progress) if about.replicates else {}
     own = leaving.manifest["versions"]
     written = replace(leaving, manifest={**leaving.manifest, "versions": whole.manifest.versions})
     if folders:
         shown = _with_trajectories(whole, capsule.called(shown, folders))
     made = capsule.contents(shown, written, progress)
+    made |= {
+        f"tables/{name}": as_csv_file(in_table(table, folders)) for name, table in tables.items()
+    }
+    again = replace(
+        capsule.described(shown, written, sources, about.drawn),
+        folders=tuple(folders.values()),
+        files=about.files,
+        derived=about.derived,
+        replicates=about.replicates,
+        seal=about.seal,
+    )
+    made["capsule.json"] = as_json(again)
     return made, replace(leaving, manifest={**leaving.manifest, "versions": own})
+
+
+def _intervals(shown: Shown, store: Store, progress: Report | None) -> dict[str, pd.DataFrame]:
+    """The tables of confidence intervals, which are in the store then."""
+    of, drawing = (shown.analysis, store, shown.selection), replace(shown.drawing, store=store)
+    layer_intervals(*of, n_replicates=drawing.replicates, report=progress)
+    return beside.in_intervals(replace(shown, drawing=drawing))
 
 
 def _with_trajectories(whole: Capsule, shown: Shown) -> Shown:
@@ -337,11 +356,8 @@ def _tables(whole: Capsule, made: Mapping[str, bytes]) -> list[Compared]:
     for name in names:
         if name in long and name not in made:
             continue
-        # A table that is in one of the two only has no rows in the other.
-        old, new = whole.files.get(name), made.get(name)
-        old = (new or b"").partition(b"\n")[0] if old is None else old
-        new = old.partition(b"\n")[0] if new is None else new
         try:
+            old, new = whole.files.get(name), made.get(name)
             compared.append(compare(name.removeprefix("tables/"), old, new))
         except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
             raise no_capsule(whole.path, f"its table {short(name[7:])} cannot be read") from error
@@ -360,11 +376,17 @@ def _others(
     about, files = whole.about, whole.files
     # Intervals and marks that had been made, and maps that were kept, are in the figures.
     more = bool(about.derived) or any(_takes_long(name, Path(name).stem) for name in files)
+    more = more or (about.replicates > 0 and not about.drawn.maps)
     drawn_alike = exact and not more and about.drawn.by == capsule.drawn_by()
     forms = about.drawn.images == ("figures/plotly.min.js" not in made)
     findings, same, left = [], 0, []
-    for name in sorted({*files, *made}):
-        if name == "capsule.json" or name.startswith(("tables/", "representations/")):
+    sources = {source.file for source in about.representations.values()}
+    # Whatever its form, it is compared by what it says.
+    files = {**files, "capsule.json": as_json(replace(about, spec=whole.spec.to_dict()))}
+    if not about.seal:
+        left.append("the seal of capsule.json, which it has not")
+    for name in sorted({*files, *made} - sources):
+        if name.startswith("tables/"):
             continue
         if name not in files or name not in made:
             stem = Path(name).stem

@@ -1,17 +1,20 @@
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from capsules import contents, forged, small, zipped
+from capsules import contents, edited, forged, leaves, small, zipped
 
 from mlem_core.base.errors import InputError
 from mlem_core.cli.commands import main
 from mlem_core.models import hub
+from mlem_core.report.opened import opened
 from mlem_core.report.verify import verify
 
 
@@ -25,7 +28,63 @@ def test_the_capsule_itself_is_verified_whole(files: dict[str, bytes], tmp_path:
     assert found.same and not found.not_compared
     seen = len(found.tables) + found.alike
     own = [name for name in files if name.startswith("representations/")]
-    assert seen == len(files) - len(own) - 1  # capsule.json says what is asked
+    assert seen == len(files) - len(own)
+
+
+def test_an_edit_of_any_field_is_noticed(files: dict[str, bytes], tmp_path: Path) -> None:
+    lean = {name: data for name, data in files.items() if not name.startswith("figures/")}
+    lean = contents(forged(lean, tmp_path / "lean.zip"))
+    assert not opened(tmp_path / "lean.zip").changed
+    tried, silent = 0, []
+    for name in ("capsule.json", "manifest.json"):
+        document = json.loads(lean[name])
+        for place in leaves(document):
+            data = json.dumps(edited(document, place)).encode()
+            tried += 1
+            with contextlib.suppress(InputError):
+                if not opened(zipped({**lean, name: data}, tmp_path / "x.zip")).changed:
+                    silent.append((name, *place))
+    assert tried > 100 and not silent
+
+
+# What only the capsule can say.
+UNKNOWN = {("stimuli", "name"), ("models", "brain", "file"), ("machine",)}
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("name", ["capsule.json", "manifest.json"])
+def test_an_edit_of_any_field_under_a_fresh_seal_is_noticed(
+    files: dict[str, bytes], tmp_path: Path, name: str
+) -> None:
+    document, silent = json.loads(files[name]), []
+    usual = verify(zipped(files, tmp_path / "x.zip")).lines()
+    for place in leaves(document):
+        known = not any(place[: len(one)] == one for one in UNKNOWN)
+        # Files and the seal are fresh; how figures were drawn is seen where they are drawn alike.
+        if not known or (name == "capsule.json" and place[0] in ("files", "seal", "drawn")):
+            continue
+        data = json.dumps(edited(document, place)).encode()
+        with contextlib.suppress(InputError):
+            if verify(forged({**files, name: data}, tmp_path / "x.zip")).lines() == usual:
+                silent.append(place)
+    assert not silent
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("add", ["length"]), ("rdms", [["a", "b.npy"]]), ("stimuli", "other.csv")],
+)
+def test_a_source_that_the_run_does_not_use_is_noticed(
+    files: dict[str, bytes], tmp_path: Path, field: str, value: Any
+) -> None:
+    about = json.loads(files["capsule.json"])
+    about["spec"][field] = value
+    changed = {**files, "capsule.json": json.dumps(about).encode()}
+    empty = {"tables__more.csv": b"model,layer\n"} if field == "add" else {}
+    found = verify(forged(changed, tmp_path / "x.zip", **empty))
+    assert not found.changed and not found.same
+    assert [said for said in found.findings if said.startswith("capsule.json: ") and field in said]
+    assert [one.name for one in found.tables if not one.same] == ["more.csv"] * bool(empty)
 
 
 def other_array(data: bytes) -> bytes:

@@ -16,6 +16,7 @@ from mlem_core.analysis import methods
 from mlem_core.analysis.baselines import of_analysis
 from mlem_core.analysis.files import load
 from mlem_core.analysis.run import run
+from mlem_core.analysis.similarities import compared
 from mlem_core.base.errors import InputError
 from mlem_core.cli.commands import main
 from mlem_core.inference.all_layers import layer_intervals
@@ -199,7 +200,7 @@ def test_similarity_in_the_features_and_in_the_rest_is_in_it_too(path, analysis,
     assert found.n_different == 6
     # A capsule of before has no such tables, and lacks nothing.
     gone = ("tables/why_partial.csv", "tables/similarity_partial.csv")
-    about = json.loads(files["capsule.json"])
+    about = {**json.loads(files["capsule.json"]), "seal": ""}
     about["files"] = {name: at for name, at in about["files"].items() if name not in gone}
     earlier = changed(
         path,
@@ -214,18 +215,32 @@ def test_similarity_in_the_features_and_in_the_rest_is_in_it_too(path, analysis,
 def test_what_was_made_beside_the_results_is_in_it_and_said(analysis, folder, tmp_path):
     store = Store(folder / "cache")
     analysis = run(replace(analysis.spec, models=()), store)
-    intervals = layer_intervals(analysis, store)
-    path = capsule.write(analysis, tmp_path / "c.zip", drawing=replace(HTML, store=store))
+    intervals = layer_intervals(analysis, store, n_replicates=100)
+    drawing = replace(HTML, store=store, replicates=100)
+    path = capsule.write(analysis, tmp_path / "c.zip", drawing=drawing)
     files = contents(path)
     about = json.loads(files["capsule.json"])
     table = pd.read_csv(io.BytesIO(files["tables/intervals.csv"]))
     np.testing.assert_allclose(
         table.loc[table["quantity"] == "rho", "lower"], intervals.scores_lower[:, 0]
     )
-    assert {"similarity_intervals.csv", "why_intervals.csv"} < set(about["derived"])
-    assert "audit.csv" not in about["derived"] and "figures/two_layers.html" in files
+    assert {"tables/similarity_intervals.csv", "tables/why_intervals.csv"} < set(files)
+    assert about["replicates"] == 100 and not about["derived"]
+    # Intervals are computed again: one that is another is found.
+    table["lower"] -= 0.01
+    made = {"tables__intervals.csv": table.to_csv(index=False).encode()}
+    found = verify_anywhere(changed(path, tmp_path / "x.zip", **made))
+    assert [one.name for one in found.tables if not one.same] == ["intervals.csv"]
+    assert found.changed == ["tables/intervals.csv"] and not found.findings
+
+
+def test_what_takes_long_is_said_and_not_made_again(analysis, folder, tmp_path):
+    store = Store(folder / "cache")
+    analysis = run(replace(analysis.spec, models=()), store)
+    compared(analysis, "cka", store)
+    path = capsule.write(analysis, tmp_path / "c.zip", drawing=replace(HTML, store=store))
     found = verify_anywhere(path)
-    assert found.same and found.derived == about["derived"]
+    assert found.same and "similarity_cka.csv" in found.derived
     assert any(line.startswith("not computed again, as they take") for line in found.lines())
 
 
