@@ -19,6 +19,7 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.maps import representations_of
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError
+from mlem_core.base.scaling import moderate
 from mlem_core.base.typing import Counted, FloatArray, Layer, layer_name
 from mlem_core.measures.decomposition import Decomposition, decompose, with_sums
 from mlem_core.pairs.alignments import COMPONENTS, every_two
@@ -205,7 +206,7 @@ def _by_alignment(
 def rows_of(analysis: Analysis, layer: Layer, store: Store) -> Callable[[], NDArray[np.floating]]:
     """What gives the representations (n_stimuli, n_units) of a layer."""
     source = representations_of(analysis, layer[0], store)
-    return lambda: np.asarray(source[layer[1]])
+    return lambda: moderate(np.asarray(source[layer[1]]))
 
 
 def check_pairs(analysis: Analysis, similarity: Similarity) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
+from mlem_core.base.scaling import moderate
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.pairs.distances import squared_distances
@@ -104,7 +105,8 @@ def changed_units(rows: NDArray[np.floating], units: str) -> NDArray[np.floating
     if units == "raw":
         return rows
     # Rounding that is nothing beside a large unit would be something without it.
-    exact = np.asarray(rows)[equal_rows(rows)].astype(np.float64)
+    rows = moderate(np.asarray(rows))
+    exact = rows[equal_rows(rows)].astype(np.float64)
     variance = variances(exact)
     if units == "without-outliers":
         return np.delete(exact, outlier_units(variance), axis=1)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import each
 from mlem_core.base.registry import Registry
+from mlem_core.base.scaling import moderate
 from mlem_core.base.text import listed
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.pairs.designs import PairDesign, n_pairs, places_of, row_slices
@@ -20,10 +21,10 @@ from mlem_core.pairs.repetitions import Whiten, check_repetitions, diagonal, rai
 from mlem_core.pairs.rows import (
     PAIR_ELEMENTS,
     centred_columns,
-    check_matrix,
     checked_matrix,
     checked_rows,
     equal_rows,
+    moderate_matrix,
     unit_centred_rows,
     unit_rows,
 )
@@ -149,6 +150,8 @@ def squared_distances(
 
     Equal rows (up to the precision of their type) are at distance 0 and at exactly the same
     distance from any third row; the others hold to a relative 1e-6 however much norms differ.
+    Of numbers so small or large that squares of their squares cannot be computed, they are the
+    distances divided by a power of 2 (`mlem_core.base.scaling.moderate`).
 
     Parameters
     ----------
@@ -172,7 +175,7 @@ def squared_distances(
     if distance.repeated:
         assert distance.condensed is not None
         check_repetitions(representations, layer)
-        return distance.condensed(representations.astype(np.float64))
+        return distance.condensed(moderate(representations.astype(np.float64)))
     from mlem_core.pairs.kernels.tiles import fill_condensed
 
     rows, position = _distinct(representations, distance, layer)
@@ -210,8 +213,7 @@ def layer_distances(
     precomputed matrix may be a memory map, of which a band is read at a time.
     """
     if metric == PRECOMPUTED:
-        matrix = np.asanyarray(representations)
-        check_matrix(matrix, layer)
+        matrix = moderate_matrix(np.asanyarray(representations), layer)
 
         def among(rows: IntArray) -> Band:
             return lambda start, stop: np.square(

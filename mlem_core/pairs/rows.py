@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
+from mlem_core.base.scaling import moderate
 from mlem_core.base.typing import FloatArray
 from mlem_core.pairs.designs import bands
 
@@ -27,7 +28,7 @@ def equal_rows(rows: NDArray[np.floating]) -> NDArray[np.int64]:
     from mlem_core.pairs.kernels.along import join_equal
 
     tolerance = EQUAL_ROWS.get(rows.dtype.itemsize, 1e-12)
-    given = np.asarray(rows, dtype=np.float32 if rows.dtype.itemsize == 2 else None)
+    given = moderate(np.asarray(rows, dtype=np.float32 if rows.dtype.itemsize == 2 else None))
     if (centre := _far_centre(given)) is not None:
         given = given.astype(np.float64) - centre
     # Equal rows have equal projections: only neighbours along one direction need a closer look.
@@ -62,7 +63,7 @@ def _far_centre(rows: NDArray[np.floating]) -> FloatArray | None:
 
 
 def checked_rows(representations: NDArray[np.floating], layer: str) -> NDArray[np.floating]:
-    """Representations (n_stimuli, n_units) as floats.
+    """Representations (n_stimuli, n_units) as floats, see `mlem_core.base.scaling.moderate`.
 
     Raises InputError: a value that is not finite.
     """
@@ -77,17 +78,18 @@ def checked_rows(representations: NDArray[np.floating], layer: str) -> NDArray[n
                 f"{layer} holds a value that is not finite in row "
                 f"{start + int(np.argmin(finite)) + 1}; every value must be a finite number."
             )
-    return rows
+    return moderate(rows)
 
 
 def checked_matrix(matrix: NDArray[np.floating], layer: str) -> FloatArray:
-    """A matrix of distances (n_stimuli, n_stimuli) as float64; raises as `check_matrix`."""
-    check_matrix(np.asanyarray(matrix), layer)
-    return np.asarray(matrix, dtype=np.float64)
+    """A matrix of distances (n_stimuli, n_stimuli) as float64; raises as `moderate_matrix`."""
+    return np.asarray(moderate_matrix(np.asanyarray(matrix), layer), dtype=np.float64)
 
 
-def check_matrix(square: NDArray[np.floating], layer: str) -> None:
-    """Look through a matrix of distances (n_stimuli, n_stimuli), a band of rows at a time.
+def moderate_matrix(square: NDArray[np.floating], layer: str) -> NDArray[np.floating]:
+    """A matrix of distances (n_stimuli, n_stimuli), looked through a band of rows at a time.
+
+    It stays what it is, maybe a memory map, where its numbers are `moderate`.
 
     Raises InputError: not square, not finite, negative, not symmetric, or not zero on the diagonal.
     """
@@ -113,6 +115,7 @@ def check_matrix(square: NDArray[np.floating], layer: str) -> None:
             )
     if (np.diag(square) > 1e-9 * scale).any():
         raise InputError(f"{layer} has a distance of a stimulus to itself that is not 0.")
+    return moderate(square)
 
 
 def centred_columns(rows: FloatArray) -> FloatArray:

@@ -6,9 +6,11 @@ from scipy.spatial.distance import cdist, pdist, squareform
 
 import mlem_core.pairs.rows as rows_module
 from mlem_core.base.errors import InputError
+from mlem_core.base.scaling import moderate
 from mlem_core.pairs.designs import PairDesign, places_of
 from mlem_core.pairs.distances import (
     condensed_from_matrix,
+    layer_distances,
     metrics,
     squared_along,
     squared_distances,
@@ -144,3 +146,27 @@ def test_rows_that_are_not_far_from_0_are_looked_at_as_they_are():
     for moved in (rows, rows + 1e3, rows * 0, rows * 0 + 7, rows * 1e300, rows * 1e-300):
         assert rows_module._far_centre(moved) is None
     assert rows_module._far_centre(rows + 1e6) is not None
+
+
+@pytest.mark.parametrize("metric", [*metrics(), "precomputed"])
+@pytest.mark.parametrize("factor", [1e-170, 1e170, 1e-300, 1e300])
+def test_numbers_of_any_size_have_the_same_distances_up_to_a_factor(metric, factor):
+    rows = np.random.default_rng(0).standard_normal((40, 6))
+    rows = squareform(pdist(rows)) if metric == "precomputed" else rows
+    design = PairDesign.of(np.arange(40) % 3, 400, 0)
+    band = layer_distances(rows * factor, metric).band(0, 40)[np.triu_indices(40, 1)]
+    usual = squared_distances(rows, metric)
+    found = squared_distances(rows * factor, metric)
+    assert len(np.unique(found)) == len(found) and np.isfinite(found).all()
+    np.testing.assert_allclose(found / found.max(), usual / usual.max(), rtol=1e-9)
+    np.testing.assert_allclose(band / band.max(), usual / usual.max(), rtol=1e-9)
+    some, along = (squared_along(one, metric, design) for one in (rows, rows * factor))
+    np.testing.assert_allclose(along / along.max(), some / some.max(), rtol=1e-9)
+
+
+def test_ordinary_numbers_stay_as_they_are():
+    for factor in (1e-30, 1.0, 1e30):
+        rows = np.full((3, 4), factor)
+        assert moderate(rows) is rows
+    assert moderate(np.full((3, 4), 1e-38, dtype=np.float32)).max() < 1e-37
+    assert moderate(np.full((2, 2), 1e-170)).max() == 1e-170 * 2.0**564
