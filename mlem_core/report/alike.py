@@ -38,6 +38,8 @@ def difference(name: str, old: bytes, new: bytes) -> str:
     """
     if old == new:
         return ""
+    if far_larger(old, new):
+        return "its size"
     try:
         if name.endswith(".json"):
             return next(_in_json(json.loads(old), json.loads(new), ""), "")
@@ -50,6 +52,11 @@ def difference(name: str, old: bytes, new: bytes) -> str:
         return _in_text(old.decode(), new.decode())
     except _UNREADABLE:
         return "it cannot be read"
+
+
+def far_larger(old: bytes, new: bytes) -> bool:
+    """Whether a file is so much larger than its like that it is other, and not to be read."""
+    return len(old) > 20 * len(new) + 1_000_000
 
 
 def _in_text(old: str, new: str) -> str:

@@ -76,10 +76,11 @@ def compare(name: str, old: bytes | None, new: bytes | None) -> Compared:
     ValueError
         One of them is no table.
     """
-    only = "the new run" if old is None else "the capsule" if new is None else ""
-    # A table that is in one of the two only has no rows in the other.
-    heading = ((new if old is None else old) or b"").partition(b"\n")[0]
-    old, new = (heading if data is None else data for data in (old, new))
+    if old is None or new is None:
+        n_rows = max(0, (old or new or b"").count(b"\n") - 1)
+        return Compared(
+            name, 0.0, 0, 0, n_missing=n_rows, only="the new run" if old is None else "the capsule"
+        )
     before, now = (
         _long(pd.read_csv(BytesIO(data), keep_default_na=False, na_values=[""]), name)
         for data in (old, new)
@@ -107,7 +108,6 @@ def compare(name: str, old: bytes | None, new: bytes | None) -> Compared:
         n_different=int((apart > TOLERANCE).sum()),
         worst=worst,
         n_missing=n_missing,
-        only=only,
     )
 
 

@@ -15,8 +15,12 @@ from mlem_core.base.schema import parsed
 from mlem_core.base.text import short
 from mlem_core.report.contents import FORMAT, MOST_REPLICATES, About
 
-# A zip may unpack to anything: nothing larger than this is unpacked.
+# A zip may unpack to anything: to no more bytes than this, nor than a capsule of its size would,
+# is it unpacked. What is read before the run has bounds of its own, as reading takes 10 to 30 times
+# its bytes of memory; all else is compared with what the run makes (`alike.far_larger`).
 LARGEST = 1_000_000_000
+SMALLEST, TIMES_PACKED = 50_000_000, 30
+LARGEST_READ = {"capsule.json": 16_000_000, "manifest.json": 16_000_000, "stimuli.csv": 100_000_000}
 MOST_FILES = 2_000
 
 
@@ -101,23 +105,21 @@ def _read(path: Path) -> tuple[dict[str, bytes], dict[str, str]]:
             names = [entry.filename for entry in entries]
             if len(entries) > MOST_FILES or len(set(names)) < len(names):
                 raise no_capsule(path, f"it has {len(entries):,} files, or two of one name")
-            total = sum(entry.file_size for entry in entries)
-            if total > LARGEST:
-                raise no_capsule(
-                    path, f"it unpacks to {total / 1e9:.1f} GB, over {LARGEST / 1e9:g} GB"
-                )
-            left = LARGEST
+            left = most = min(LARGEST, SMALLEST + TIMES_PACKED * path.stat().st_size)
             for entry in entries:
                 name = entry.filename
                 if name.startswith("/") or "\\" in name or ".." in name.split("/"):
                     raise no_capsule(path, f"it holds the path {name[:60]!r}, outside of itself")
-                digest, parts = hashlib.sha256(), []
+                digest, parts, size = hashlib.sha256(), [], 0
                 with archive.open(entry) as file:
                     # What an entry says of its size may not be true: counted as it comes.
                     while part := file.read(2**20):
                         left -= len(part)
+                        size += len(part)
                         if left < 0:
-                            raise no_capsule(path, f"it unpacks to over {LARGEST / 1e9:g} GB")
+                            raise no_capsule(path, f"it unpacks to over {most / 1e6:,.0f} MB")
+                        if size > LARGEST_READ.get(name, size):
+                            raise no_capsule(path, f"its {name} is over {size / 1e6:,.0f} MB")
                         digest.update(part)
                         parts.append(part)
                 digests[name] = digest.hexdigest()

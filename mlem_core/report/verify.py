@@ -356,8 +356,10 @@ def _tables(whole: Capsule, made: Mapping[str, bytes]) -> list[Compared]:
     for name in names:
         if name in long and name not in made:
             continue
+        old, new = whole.files.get(name), made.get(name)
+        if old and new and alike.far_larger(old, new):
+            raise no_capsule(whole.path, f"its {short(name)} is far larger than a new run makes it")
         try:
-            old, new = whole.files.get(name), made.get(name)
             compared.append(compare(name.removeprefix("tables/"), old, new))
         except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
             raise no_capsule(whole.path, f"its table {short(name[7:])} cannot be read") from error

@@ -22,7 +22,7 @@ from mlem_core.cli.commands import main
 from mlem_core.inference.all_layers import layer_intervals
 from mlem_core.inference.explanation import explain, with_transfer
 from mlem_core.inference.partial import of_layers
-from mlem_core.report import capsule, opened, portable
+from mlem_core.report import alike, capsule, opened, portable
 from mlem_core.report.figures import Drawing
 from mlem_core.report.verify import verify as verify_anywhere
 from mlem_core.storage.store import Store
@@ -373,10 +373,26 @@ def test_a_bad_zip_is_one_sentence(path, bert, tmp_path, capsys):
         assert message in said.err and said.err.count("\n") == 1 and not said.out, said.err
 
 
+def test_a_file_far_larger_than_its_like_is_not_read(tmp_path):
+    table = b"model,layer,fold,rho\n" + b"m,0,0,1.5\n" * 200_000
+    assert alike.far_larger(table, table[:90]) and not alike.far_larger(table[:9000], table[:90])
+    assert alike.difference("methods.md", table, b"x") == "its size"
+    assert alike.difference("manifest.json", b"[" * 2_000_000, b"{}") == "its size"
+
+
 def test_a_zip_that_unpacks_to_too_much_is_not_unpacked(path, tmp_path, monkeypatch):
+    for name, data in (("stimuli.csv", bytes(5_000_000)), ("manifest.json", b"[" * 2_000_000)):
+        bomb = changed(path, tmp_path / "x.zip", **{name: data})
+        monkeypatch.setitem(opened.LARGEST_READ, name, 1_000_000)
+        with pytest.raises(InputError, match=rf"its {name} is over 1 MB"):
+            verify_anywhere(bomb)
     monkeypatch.setattr(opened, "LARGEST", 3_000_000)
-    bomb = changed(path, tmp_path / "x.zip", **{"stimuli.csv": bytes(5_000_000)})
-    with pytest.raises(InputError, match=r"unpacks to .* GB"):
+    with pytest.raises(InputError, match=r"unpacks to over 3 MB"):
+        verify_anywhere(bomb)
+    monkeypatch.undo()
+    monkeypatch.setattr(opened, "SMALLEST", 3_000_000)
+    monkeypatch.setattr(opened, "TIMES_PACKED", 1)
+    with pytest.raises(InputError, match=r"unpacks to over \d MB"):
         verify_anywhere(bomb)
 
 
