@@ -14,7 +14,7 @@ from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.parameters import Parameter, asked, frozen, parse_names
 from mlem_core.base.schema import checked
 from mlem_core.base.text import short
-from mlem_core.data.folds import FOLDS_OVER
+from mlem_core.data.folds import FEWEST_FOLDS, FOLDS_OVER
 from mlem_core.estimators.registry import ESTIMATORS, check_values
 from mlem_core.models.checkpoints import check_trajectories, trajectories_of
 from mlem_core.models.csv_array import FIRST_COLUMN
@@ -357,9 +357,10 @@ def check_numbers(spec: AnalysisSpec) -> None:
                     f"found {short(str(value), 30)} for {name.replace('_', ' ')}; expected a "
                     f"number from {least:g} to {most:g}."
                 )
-    if spec.folds < 3:
+    if spec.folds < FEWEST_FOLDS:
         raise InputError(
-            f"found {spec.folds} folds; at least 3 are needed, one to test and one to choose α."
+            f"found {spec.folds} folds; at least {FEWEST_FOLDS} are needed, one to test and one to "
+            "choose α."
         )
     for name in ("seed", "sample_seed"):
         seed = getattr(spec, name)

@@ -13,6 +13,7 @@ from mlem_core.base.bars import Bars
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.executor import computing_on, from_environment
 from mlem_core.base.text import listed, many, short
+from mlem_core.base.typing import Layer, layer_name, parse_layer
 from mlem_core.cli.options import BAD_INPUT, parser, spec_of
 from mlem_core.cli.streams import any_encoding, check_arguments, complain, one_line, say
 from mlem_core.storage.files import check_target, is_full
@@ -185,7 +186,7 @@ def _why(options: argparse.Namespace) -> None:
     from mlem_core.storage.store import Store
 
     similarity_named(options.similarity)
-    both = (options.first, options.second)
+    both = options.first, options.second = _two_layers(options)
     files = {name for name, _ in options.representations}
     options.models += [
         name for name in dict(both) if name not in files and name not in options.models
@@ -197,6 +198,7 @@ def _why(options: argparse.Namespace) -> None:
     with Bars() as bars:
         analysis = run(_spec(options), store, bars.show)
         complain(*_notices(analysis))
+        _check_there(both, analysis, store)
         alike = compared(analysis, options.similarity, store, bars.counter("similarity", "layers"))
         why = _explained(options, analysis, alike, store, bars)
     if options.out is not None:
@@ -210,6 +212,42 @@ def _why(options: argparse.Namespace) -> None:
     units, seeds = Units.of(analysis.stimuli), analysis.spec.has_seeds
     claimed = [generalises(units, seeds=seeds)] if options.bootstrap else []
     complain(*why.notes, *claimed)
+
+
+def _two_layers(options: argparse.Namespace) -> tuple[Layer, Layer]:
+    """The layers that `why` is of, each by its number or by its name in a representations file."""
+    from mlem_core.analysis.maps import from_file
+
+    def numbered(text: str) -> Layer:
+        model, _, own = text.rpartition(":")
+        path = dict(options.representations).get(model)
+        if path is None or own.isdecimal():
+            return parse_layer(text)
+        spec = spec_of(options)
+        source = from_file(spec, spec.load_stimuli(), path, model)
+        names = {name: int(n) for n, name in source.facts.get("layer_names", {}).items()}
+        if own not in names:
+            raise unknown(f"layer of {model}", own, [*names] or map(str, source.layers))
+        return model, names[own]
+
+    first, second = numbered(options.first), numbered(options.second)
+    if first == second:
+        raise InputError(
+            f"found the layer {layer_name(first)} twice; expected two layers that are compared, "
+            "such as minilm:3 and gpt2:5."
+        )
+    return first, second
+
+
+def _check_there(layers: Iterable[Layer], analysis: Analysis, store: Store) -> None:
+    """Raise InputError for a layer that its model has not, with those that it has."""
+    from mlem_core.analysis.maps import representations_of
+
+    for model, number in layers:
+        if (model, number) not in analysis.layers and model in analysis.manifest["models"]:
+            there = representations_of(analysis, model, store).layers
+            if number not in there:
+                raise unknown(f"layer of {model}", str(number), map(str, there))
 
 
 def _explained(
@@ -238,18 +276,20 @@ def _explained(
 def _multiverse(options: argparse.Namespace) -> None:
     from mlem_core.analysis.results import write_tables
     from mlem_core.analysis.run import run
-    from mlem_core.robustness.claims import Claim, orders, verdict
+    from mlem_core.robustness.claims import Claim, check_features, orders, verdict
     from mlem_core.robustness.multiverse import multiverse, narrowed
     from mlem_core.storage.store import Store
 
     claims = [Claim.parse(text) for text in options.claims]
+    whole = _spec(options)
+    for claim in claims:
+        check_features(claim, whole.load_stimuli().select(whole.features))
     layers = [*options.layers_in_question, *(layer for claim in claims for layer in claim.layers)]
     store = Store()
     with Bars() as bars:
         asked = list(dict.fromkeys(layers))
         varied = dict(options.vary) or None
-        spec = _spec(options)
-        analysis = run(narrowed(spec, asked) if asked else spec, store, bars.show)
+        analysis = run(narrowed(whole, asked) if asked else whole, store, bars.show)
         result = multiverse(analysis, asked, store, varied, bars.show)
     complain(*_notices(analysis), *result.notices)
     universes = result.universes

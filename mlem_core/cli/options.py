@@ -212,7 +212,8 @@ def parser(description: str | None) -> argparse.ArgumentParser:
 
     why = commands.add_parser("why", help="say why two layers are alike, feature by feature")
     for name in ("first", "second"):
-        why.add_argument(name, type=_layer, metavar="MODEL:LAYER", help="such as minilm:3")
+        about = "such as minilm:3, or brain:V1 of a file whose layers have names"
+        why.add_argument(name, metavar="MODEL:LAYER", help=about)
     _add_inputs(why)
     _add_similarities(analyze, why)
     _add_bootstrap(why, "95 %% confidence intervals")

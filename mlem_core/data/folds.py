@@ -31,6 +31,8 @@ FOLDS_OVER = ("sentences", "items", "both")
 MOST_OVER_BOTH = 10
 # So that a fold has 3 pairs.
 FEWEST_TESTED = 3
+# One to test, one to choose α, one to fit.
+FEWEST_FOLDS = 3
 
 
 def stimulus_folds(stimuli: StimulusSet, over: str, n_folds: int, seed: int) -> IntArray:
@@ -163,6 +165,24 @@ def _tests(groups: IntArray, cv: Any) -> list[IntArray]:
         ) from None
 
 
+def _would_do(groups: IntArray, random_state: Any, what: str) -> str:
+    """How many folds there can be of these groups, as what is to be done."""
+
+    sizes = np.unique(groups, return_counts=True)[1]
+    if isinstance(random_state, int | np.integer):
+        sizes = sizes[_generator(random_state).permutation(len(sizes))]
+
+    def smallest(n_folds: int) -> int:
+        return min(int(part.sum()) for part in np.array_split(sizes, n_folds))
+
+    of = range(min(len(sizes), len(groups) // FEWEST_TESTED), FEWEST_FOLDS - 1, -1)
+    most = next((n for n in of if smallest(n) >= FEWEST_TESTED), 0)
+    if not most:
+        return f"add {what}, so that there can be {FEWEST_FOLDS} folds of {FEWEST_TESTED} stimuli"
+    numbers = f"{FEWEST_FOLDS}" if most == FEWEST_FOLDS else f"{FEWEST_FOLDS} to {most}"
+    return f"choose {numbers} folds, or add {what}"
+
+
 def group_folds(groups: IntArray, cv: Any, random_state: Any, what: str = "sentences") -> IntArray:
     """Divide stimuli into folds so that no group is split.
 
@@ -188,8 +208,7 @@ def group_folds(groups: IntArray, cv: Any, random_state: Any, what: str = "sente
     if isinstance(cv, int | np.integer):
         if cv < 2 or n_groups < cv:
             raise InputError(
-                f"found {cv} folds for {n_groups} {what}; the number of folds must be between "
-                f"2 and the number of {what}."
+                f"found {cv} folds for {n_groups} {what}; {_would_do(groups, random_state, what)}."
             )
         tests = _shuffled(groups, int(cv), random_state)
     else:
@@ -207,7 +226,7 @@ def group_folds(groups: IntArray, cv: Any, random_state: Any, what: str = "sente
     if sizes.min() < FEWEST_TESTED:
         raise InputError(
             f"{len(groups)} stimuli in {n_groups} {what} leave a fold with {sizes.min()} of "
-            f"them; each of the {len(sizes)} folds needs at least {FEWEST_TESTED}, so choose fewer "
-            "folds or add stimuli."
+            f"them; each of the {len(sizes)} folds needs at least {FEWEST_TESTED}, so "
+            f"{_would_do(groups, random_state, what)}."
         )
     return folds

@@ -22,9 +22,10 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.base.errors import InputError, unknown
-from mlem_core.base.labels import Names
+from mlem_core.base.labels import SEPARATOR, Names
 from mlem_core.base.text import minus
 from mlem_core.base.typing import Layer, layer_name, parse_layer
+from mlem_core.data.stimuli import StimulusSet
 from mlem_core.inference.intervals import LayerIntervals
 from mlem_core.inference.jackknife import jackknife_interval, p_value
 from mlem_core.robustness.multiverse import Multiverse
@@ -271,6 +272,14 @@ def by_choice(claim: Claim, multiverse: Multiverse) -> pd.DataFrame:
         for choice, part in table.groupby(name, sort=False)
     ]
     return pd.DataFrame(rows, columns=["dimension", "choice", "holds", "of", "median"])
+
+
+def check_features(claim: Claim, stimuli: StimulusSet) -> None:
+    """Raise InputError for a feature that the stimuli do not have, nor the parts of a product."""
+    names = [feature.name for feature in stimuli.features]
+    for name in claim.features:
+        if name not in names and not {*name.split(SEPARATOR)} <= {*names}:
+            raise unknown("feature", name, names)
 
 
 def verdict(claim: Claim, multiverse: Multiverse, names: Names | None = None) -> str:

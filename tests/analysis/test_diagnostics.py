@@ -146,6 +146,12 @@ def test_few_or_unequal_groups():
     assert "150 of the 240" in only(lint(stimuli(sentence_id=groups)), "folds").sentence
     finding = only(lint(stimuli(sentence_id=np.arange(N) % 3)), "folds")
     assert finding.severity == "problem" and "3 sentences" in finding.sentence
+    # It says how many folds would do.
+    for n_sentences, said in ((2, "add sentences"), (3, "choose 3 folds"), (4, "choose 3 to 4")):
+        finding = only(lint(stimuli(sentence_id=np.arange(N) % n_sentences)), "folds")
+        assert said in finding.sentence
+    found = lint(stimuli(12, sentence_id=np.arange(12))).findings
+    assert any("a fold with 2 of them" in f.sentence and "3 to 4" in f.sentence for f in found)
 
 
 def test_many_stimuli_are_sampled_and_it_is_said(monkeypatch):

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
+from inputs import arguments_of, in_files, noise, words
 
 from mlem_core.analysis.spec import AnalysisSpec, parameters
 from mlem_core.base.errors import InputError
@@ -11,8 +14,10 @@ from mlem_core.cli import streams
 from mlem_core.cli.commands import main
 from mlem_core.cli.options import BAD_INPUT, parser, spec_of
 from mlem_core.data.datasets import SETS
+from mlem_core.data.stimulus_csv import read_csv
 from mlem_core.estimators.registry import ESTIMATORS
 from mlem_core.models.registry import MODELS, BuiltInModel
+from mlem_core.robustness.claims import Claim, check_features
 
 
 def commands() -> dict[str, argparse.ArgumentParser]:
@@ -67,3 +72,60 @@ def test_no_control_character_of_a_file_reaches_the_terminal(tmp_path, capsys) -
 def test_streams_alone_print() -> None:
     for module in sorted(Path(streams.__file__).parent.glob("*.py")):
         assert ("print(" in module.read_text()) == (module.name == "streams.py"), module.name
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
+    """20 sentences, a file of two numbered layers, and one whose layers have names."""
+    folder, table = tmp_path_factory.mktemp("inputs"), words(20)
+    layers = noise(len(table))
+    spec = in_files(folder, table, {"m": layers})
+    np.savez(folder / "hIT.npz", V1=layers[0], IT=layers[1])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MLEM_CACHE", str(folder / "store"))
+        yield [*arguments_of(spec), f"--representations=hIT={folder / 'hIT.npz'}", "--folds=3"]
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["why", "m:0", "m:0"], ["layer m:0 twice"]),
+        (["why", "hIT:IT", "hIT:1"], ["layer hIT:1 twice"]),
+        (["why", "m:0", "m:40"], ["unknown layer of m '40'", "choices are 0, 1."]),
+        (["why", "hIT:IT", "hIT:V4"], ["unknown layer of hIT 'V4'", "choices are V1, IT."]),
+        (["why", "m:0", "m:V1"], ["'V1'", "choices are 0, 1."]),
+    ],
+)
+def test_a_layer_that_cannot_be_compared_is_named(
+    inputs: list[str], capsys: pytest.CaptureFixture[str], command: list[str], said: list[str]
+) -> None:
+    assert main([*command, *inputs]) == 2
+    told = capsys.readouterr()
+    assert all(part in told.err for part in said), told.err
+    assert not told.out
+
+
+def test_a_layer_has_the_name_that_is_shown(
+    inputs: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["why", "hIT:IT", "hIT:V1", *inputs]) == 0
+    named = capsys.readouterr().out
+    assert main(["why", "hIT:1", "hIT:0", *inputs]) == 0
+    assert capsys.readouterr().out == named and "hIT IT" in named
+
+
+def test_names_of_a_claim_are_checked_before_anything_is_computed(
+    inputs: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def computed(*asked: object) -> None:
+        raise AssertionError("it was run")
+
+    monkeypatch.setattr("mlem_core.analysis.run.run", computed)
+    for claim, said in (("top nouns m:0", "unknown feature 'nouns'"), ("top noun x:0", "'x'")):
+        asked = ["multiverse", "--claim", claim, "--out", str(tmp_path / "out"), *inputs]
+        assert main(asked) == 2
+        assert said in capsys.readouterr().err
+    check_features(Claim.parse("above 'noun × length' noun m:0"), read_csv(inputs[1]))

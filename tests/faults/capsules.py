@@ -71,5 +71,5 @@ def edited(document: Any, place: tuple[Any, ...]) -> dict[str, Any]:
     other: dict[type, Callable[[], Any]] = {
         bool: lambda: not old, str: lambda: f"{old}x", list: lambda: ["x"], dict: lambda: {"x": "x"}
     }  # fmt: skip
-    inside[place[-1]] = other.get(type(old), lambda: 1 if old is None else old + 1)()
+    inside[place[-1]] = other.get(type(old), lambda: 1 if old is None else 2 * old + 1)()
     return dict(made)

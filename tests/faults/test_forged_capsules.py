@@ -47,8 +47,13 @@ def test_an_edit_of_any_field_is_noticed(files: dict[str, bytes], tmp_path: Path
     assert tried > 100 and not silent
 
 
-# What only the capsule can say.
-UNKNOWN = {("stimuli", "name"), ("models", "brain", "file"), ("machine",)}
+# What only the capsule can say, and where it was computed.
+UNKNOWN = {
+    ("stimuli", "name"),
+    ("models", "brain", "file"),
+    ("machine",),
+    ("parameters", "device"),
+}
 
 
 @pytest.mark.faults
