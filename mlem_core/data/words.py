@@ -14,13 +14,16 @@ from numpy.typing import NDArray
 from mlem_core.base.once import Once
 from mlem_core.base.typing import IntArray
 
-_EDGES = re.compile(r"^\W+|\W+$")
+_INSIDE = re.compile(r"\w")
 _BLOCK = 20_000  # sentences that are split at a time
 
 
 def bare(word: str) -> str:
     """A word without case and surrounding punctuation (unless it is nothing else)."""
-    return (_EDGES.sub("", word) or word.strip()).casefold()
+    # One pattern for both edges would look at a run of signs from each of its places.
+    first, last = _INSIDE.search(word), _INSIDE.search(word[::-1])
+    inside = word[first.start() : len(word) - last.start()] if first and last else word.strip()
+    return inside.casefold()
 
 
 @dataclass(frozen=True, eq=False)

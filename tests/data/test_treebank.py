@@ -17,6 +17,7 @@ from mlem_core.data import datasets
 from mlem_core.data.reading.conllu import MOST_FEATURES, MOST_WORDS, Token, _problem
 from mlem_core.data.sampling import sample_rows
 from mlem_core.data.treebank import Sampling, read_treebank, treebank_paths
+from mlem_core.data.words import bare
 
 FILE = datasets.SETS["treebank"].file
 
@@ -414,3 +415,14 @@ def test_sentences_words_and_features_are_bounded(monkeypatch):
     monkeypatch.setattr("mlem_core.data.treebank._COPIES", 1_000)
     with pytest.raises(InputError, match=r"10 words of the CSV, each .*choose a smaller sample"):
         read_treebank([(TREE + OTHER).encode()])
+
+
+@pytest.mark.parametrize(
+    ("word", "inside"),
+    [("«Él!»", "él"), ("?!", "?!"), ("a.", "a"), ("don't,\n", "don't"), ("", "")],
+)
+def test_a_bare_word_is_found_in_one_look_from_each_edge(word, inside):
+    assert bare(word) == inside
+    begin = time.process_time()
+    assert bare(f"a{'!' * 200_000}b.") == f"a{'!' * 200_000}b"
+    assert time.process_time() - begin < 1
