@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import lzma
-import math
 import re
 import struct
 import zipfile
@@ -23,6 +22,7 @@ from mlem_core.models.csv_array import csv_array
 from mlem_core.models.files import damaged, first_line
 from mlem_core.models.mapped import (
     are_distances,
+    check_whole,
     not_finite,
     npy_array,
     npy_header,
@@ -266,7 +266,7 @@ def _as_float(array: NDArray[Any], where: str) -> NDArray[np.floating]:
 
 
 def _rounded(where: str, share: float) -> str:
-    what = f"{share:.1%} of their variance is rounding"
+    what = f"{share:.1%} of their variance is rounding to floats"
     if share == 1:
         what = "rounding leaves hardly a difference"
     where = where[:1].upper() + where[1:]
@@ -315,8 +315,8 @@ def _describe_member(
         )
     with archive.open(member) as file:
         shape, _, dtype = npy_header(file)
-        if not dtype.hasobject and math.prod(shape) * dtype.itemsize > member.file_size:
-            raise ValueError(f"{name} has {member.file_size} bytes for the shape {shape}")
+        if not dtype.hasobject:
+            check_whole(shape, dtype, member.file_size - file.tell())
         if member.compress_type == zipfile.ZIP_STORED:
             # What is mapped later is checked against its checksum now.
             while file.read(_BLOCK):

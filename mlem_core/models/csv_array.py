@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
-from mlem_core.data.columns import counted_from
+from mlem_core.data.columns import NUMBER, counted_from
 from mlem_core.models.files import damaged
 from mlem_core.models.mapped import are_distances
 from mlem_core.storage.watched import Stamp, stamp
@@ -99,6 +99,12 @@ def _has_header(path: Path, first: list[str]) -> bool:
             )
     # A header is a first row with a name in it, or the numbers 0, 1, 2 ... of the columns.
     named = any(_number(cell) is None for cell in first)
+    if named and (numbers := [c for c in first if NUMBER.fullmatch(c) and not c.isdigit()]):
+        name = next(cell for cell in first if _number(cell) is None)
+        raise InputError(
+            f"the first row of {path.name} has {name[:40]!r} beside numbers such as {numbers[0]}; "
+            "expected numbers only, or a header of names."
+        )
     return named or (len(first) > 1 and first == [str(i) for i in range(len(first))])
 
 
@@ -109,7 +115,7 @@ def _numbers(path: Path, n_units: int, row: int, cells: list[str]) -> NDArray[np
             f"row {row} of {path.name} has {len(cells)} cells; the first one has {n_units}."
         )
     try:
-        if any("_" in cell for cell in cells):
+        if not all(map(_is_plain, cells)):
             raise ValueError
         return np.array(list(map(float, cells)))
     except ValueError:
@@ -122,6 +128,11 @@ def _numbers(path: Path, n_units: int, row: int, cells: list[str]) -> NDArray[np
 
 def _number(cell: str) -> float | None:
     try:
-        return None if "_" in cell else float(cell)  # Python takes 1_0 for 10
+        return float(cell) if _is_plain(cell) else None
     except ValueError:
         return None
+
+
+def _is_plain(cell: str) -> bool:
+    """Whether a cell has no signs that Python alone takes for parts of a number: 1_0, १२."""
+    return "_" not in cell and cell.isascii()

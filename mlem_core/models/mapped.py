@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import struct
 import zipfile
 from pathlib import Path
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 _BLOCK = 4_000_000  # numbers that are looked at a time
 _SOME_ROWS = 1_000
+_EXACT = 2.0**53  # the whole numbers up to it are floats of 64 bits
 _LONGEST_HEADER = 2**16  # bytes of an array's header; of numbers it takes some 100
 # Of safetensors, as NumPy calls them; it has no bfloat16.
 _TYPES = {
@@ -48,10 +50,22 @@ def npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     return shape, bool(fortran), dtype
 
 
+def check_whole(shape: tuple[int, ...], dtype: np.dtype[Any], n_bytes: int) -> None:
+    """Raise ValueError where so many bytes are no array of this shape, or one and something else.
+
+    NumPy leaves unread what is behind an array, a second one for instance.
+    """
+    expected = math.prod(shape) * dtype.itemsize
+    if dtype.hasobject or n_bytes < expected:
+        raise ValueError(f"{expected} bytes of {dtype} in {n_bytes}")
+    if n_bytes > expected:
+        raise ValueError(f"{n_bytes - expected} bytes are behind an array of {expected}")
+
+
 def npz_array(path: Path, name: str) -> NDArray[Any] | None:
     """An array of an .npz file as it lies in it; None where it is compressed.
 
-    Raises ValueError: the array is longer than its member of the archive, or no array of numbers.
+    Raises ValueError: the array is not all of its member of the archive, or no array of numbers.
     """
     with zipfile.ZipFile(path) as archive:
         member = archive.getinfo(f"{name}.npy")
@@ -66,16 +80,14 @@ def npz_array(path: Path, name: str) -> NDArray[Any] | None:
 
 
 def npy_array(path: Path, file: IO[bytes], end: int) -> NDArray[Any]:
-    """The array that begins where `file`, an open file of `path`, is, and ends before `end`.
+    """The array that begins where `file`, an open file of `path`, is, and ends at `end`.
 
-    Raises ValueError: it is longer, or no array of numbers.
+    Raises ValueError: it ends elsewhere, or is no array of numbers.
     """
     shape, fortran, dtype = npy_header(file)
     begin = file.tell()
-    n_bytes = int(np.prod(shape, dtype=object)) * dtype.itemsize
-    if dtype.hasobject or begin + n_bytes > end:
-        raise ValueError(f"{n_bytes} bytes of {dtype} in {end - begin}")
-    if not n_bytes:
+    check_whole(shape, dtype, end - begin)
+    if 0 in shape:
         return np.empty(shape, dtype)
     return np.asarray(np.memmap(path, dtype, "r", begin, shape, "F" if fortran else "C"))
 
@@ -108,20 +120,24 @@ def not_finite(array: NDArray[Any]) -> tuple[int, int, int]:
 
 
 def rounded_share(array: NDArray[Any]) -> float:
-    """Which share of the variance of (n_rows, n_units) is the rounding of its floats.
+    """Which share of the variance of (n_rows, n_units) is its rounding to floats.
 
     It is looked at in `_SOME_ROWS` rows. A rounding error is spread evenly over the space between
     two floats, so that its variance is a twelfth of that space squared.
     """
-    if array.dtype.kind != "f":
+    if array.dtype.kind != "f" and array.dtype.itemsize < 8:
         return 0.0
     rows = np.asarray(array[:: max(1, len(array) // _SOME_ROWS)])
-    largest = np.abs(rows).max(axis=0).astype(np.float64)
-    space = np.spacing(np.abs(rows).max(axis=0)).astype(np.float64)
+    # The smallest whole number has no absolute value of its kind.
+    sizes = np.abs(rows if rows.dtype.kind == "f" else rows.astype(np.float64)).max(axis=0)
+    largest, space = sizes.astype(np.float64), np.spacing(sizes).astype(np.float64)
     if not (scale := largest.max()):
         return 0.0
     # Divided by the largest, so that squares stay finite.
     differences = rows.astype(np.float64) / scale - rows[0].astype(np.float64) / scale
+    if rows.dtype.kind != "f":
+        space[largest <= _EXACT] = 0.0  # whole numbers up to there are floats
+        differences = (rows - rows[0]).view(np.int64) / scale
     variance = float(np.var(differences, axis=0).sum())
     rounding = float(((space / scale) ** 2 / 12).sum())
     return min(1.0, rounding / variance) if variance > 0 else 0.0

@@ -191,6 +191,8 @@ def test_what_is_wrong_with_an_rdm_is_said_with_its_place(distances, said):
         ("", "own.csv is empty"),
         (",a,b", "holds no numbers"),
         ("0,nan\nnan,0", "has nan in row 1, column 2"),
+        ("0,१\n१,0", "has '१' in row 1, column 2"),
+        ("0;1.234\n1.234;0,0", "has decimal points and decimal commas"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said_with_its_place(text, said, tmp_path):
@@ -204,6 +206,11 @@ def test_no_pickle_is_opened_and_other_files_are_refused(tmp_path):
     np.save(tmp_path / "own.npy", np.array([{}], dtype=object), allow_pickle=True)
     with pytest.raises(InputError, match="pickled"):
         with_rdm(stimuli(), "own", tmp_path / "own.npy")
+    with (tmp_path / "two.npy").open("wb") as file:
+        np.save(file, square())
+        np.save(file, square())
+    with pytest.raises(InputError, match="bytes behind its array"):
+        with_rdm(stimuli(), "own", tmp_path / "two.npy")
     np.save(tmp_path / "text.npy", np.array(["a"]))
     with pytest.raises(InputError, match="expected numbers"):
         with_rdm(stimuli(), "own", tmp_path / "text.npy")

@@ -279,6 +279,20 @@ def test_an_array_that_is_cut_short(three, tmp_path, suffix):
     told(error)
 
 
+@pytest.mark.parametrize("suffix", [".npy", ".npz"])
+@pytest.mark.parametrize("more", [b"\n", layers()["layer_00"].tobytes()])
+def test_what_is_behind_an_array_is_not_left_unread(three, tmp_path, suffix, more):
+    np.save(tmp_path / "bad.npy", layers()["layer_00"])
+    data = (tmp_path / "bad.npy").read_bytes() + more
+    (tmp_path / "bad.npy").write_bytes(data)
+    for how in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        with zipfile.ZipFile(tmp_path / "bad.npz", "w", how) as archive:
+            archive.writestr("layer_00.npy", data)
+        with pytest.raises(InputError, match=f"{len(more)} bytes are behind an array") as error:
+            from_file(tmp_path / f"bad{suffix}", three)
+        told(error)
+
+
 def test_an_npy_that_holds_objects_is_not_read(three, tmp_path):
     np.save(tmp_path / "bad.npy", np.array([[Trap()]] * 3), allow_pickle=True)
     with pytest.raises(InputError, match=r"bad\.npy holds Python objects"):
@@ -353,6 +367,8 @@ def test_a_csv_of_another_content_is_read_again(three, tmp_path):
         (b"id,0,1\n0,1.5,7\n1.0,2,8\n2,3,9\n", "first column of bad.csv counts its rows, 0 to 2"),
         (b"1,1.5\n2,2\n3,3\n", "first column of bad.csv counts its rows, 1 to 3"),
         (b"a,b\n1,2\n1_0,4\n5,6\n", "bad.csv has '1_0' in row 2, column 1"),
+        ("a,b\n1,2\n१२,4\n5,6\n".encode(), "bad.csv has '१२' in row 2, column 1"),
+        (b"1.5,2,x\n1,2,3\n4,5,6\n7,8,9\n", "the first row of bad.csv has 'x' beside numbers"),
         (b"\xff\xfe1\n", "bad.csv is damaged or no CSV file"),
         (b'"1\n2\n3\n', "bad.csv is damaged or no CSV file"),
     ],
@@ -462,3 +478,12 @@ def test_the_share_of_rounding_is_that_of_rounded_numbers(kind, scale):
     assert found == pytest.approx(((rounded - exact) ** 2).mean() / exact.var(), rel=0.7)
     for plain in (exact * scale, exact * 0, exact * 0 + 7.0):
         assert rounded_share(plain.astype(kind)) < 1e-12
+
+
+@pytest.mark.parametrize("kind", ["<i8", "<u8", ">i8"])
+def test_whole_numbers_beyond_floats_are_noted(three, tmp_path, kind):
+    exact = np.random.default_rng(0).integers(0, 2_000, (3, 4))
+    for offset, noted in ((2**40, False), (2**53 - 2_000, False), (2**62, True)):
+        np.save(tmp_path / "a.npy", (exact + offset).astype(kind))
+        notes = from_file(tmp_path / "a.npy", three).notes
+        assert [("is rounding" in note) for note in notes] == [True] * noted

@@ -76,8 +76,9 @@ def read_rdm(path: Path | str) -> RdmFile:
 
 
 def _array(data: bytes, what: str) -> FloatArray:
+    file = io.BytesIO(data)
     try:
-        array = np.load(io.BytesIO(data), allow_pickle=False)
+        array = np.load(file, allow_pickle=False)
     except (ValueError, EOFError, OSError, SyntaxError, MemoryError, OverflowError) as error:
         raise InputError(
             f"{what} is no .npy file of numbers (damaged, or with pickled objects); expected "
@@ -86,6 +87,10 @@ def _array(data: bytes, what: str) -> FloatArray:
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiub":
         kind = array.dtype if isinstance(array, np.ndarray) else "an archive"
         raise InputError(f"{what} holds {kind}; expected numbers: {_FORM}.")
+    if behind := len(file.read()):
+        raise InputError(
+            f"{what} has {behind:,} bytes behind its array; expected one array: {_FORM}."
+        )
     if array.size > MOST_ROWS**2:
         raise InputError(
             f"{what} holds {array.size:,} numbers; expected at most {MOST_ROWS:,} rows and columns."
@@ -100,6 +105,7 @@ def _of_text(text: str, what: str) -> RdmFile:
     of_rows: list[str] = []
     numbers: list[FloatArray] = []  # a row at a time: as texts they take ten times the memory
     named = False
+    marks: set[str] = set()
     try:
         for at, cells in enumerate(filter(any, reader), 1):
             row = [cell.strip() for cell in cells]
@@ -113,10 +119,17 @@ def _of_text(text: str, what: str) -> RdmFile:
                     f"row {at} of {what} has {len(row)} cells, the first has {len(first)}; "
                     f"expected {_FORM}."
                 )
+            if separator != ",":
+                marks |= {mark for mark in ".," if any(mark in cell for cell in row[named:])}
             of_rows += row[:named]
             numbers.append(_numbers(row[named:], what, separator, (at, int(named))))
     except csv.Error as error:
         raise InputError(f"{what} cannot be read as CSV ({error}); expected {_FORM}.") from error
+    if len(marks) > 1:
+        raise InputError(
+            f"{what} has decimal points and decimal commas, one of which may part thousands; "
+            "expected numbers with one of them."
+        )
     if not numbers:
         raise InputError(f"{what} holds no numbers; expected {_FORM}.")
     distances = np.array(numbers)
@@ -157,7 +170,7 @@ def _point(cell: str, separator: str) -> str:
 def _numbers(row: list[str], what: str, separator: str, place: tuple[int, int]) -> FloatArray:
     """The cells of a row as numbers; `place` is its number, and how many cells stand before."""
     try:
-        if not any("_" in cell for cell in row):  # Python takes 1_0 for 10
+        if not any("_" in cell or not cell.isascii() for cell in row):  # Python takes 1_0 for 10
             return np.array([float(_point(cell, separator)) for cell in row])
     except ValueError:
         pass
