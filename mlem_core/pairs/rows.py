@@ -16,7 +16,7 @@ EQUAL_ROWS = {2: 2e-3, 4: 5e-6, 8: 1e-12}
 # Where rows lie this many times as far from 0 as from each other, that share would be one of what
 # they have in common, and is taken of what they differ by.
 FAR = 1e4
-_SOME_ROWS = 1_000
+_SOME_ROWS, _FEW_ROWS = 1_000, 100
 PAIR_ELEMENTS = 2**22
 
 
@@ -119,8 +119,16 @@ def moderate_matrix(square: NDArray[np.floating], layer: str) -> NDArray[np.floa
 
 
 def centred_columns(rows: FloatArray) -> FloatArray:
-    """Rows (n_stimuli, n_units) with each unit's mean 0."""
-    return rows - rows.mean(axis=0)
+    """Rows (n_stimuli, n_units) with each unit's mean 0, or its median.
+
+    It is the median where a few rows are so large that the mean is `FAR` from most of them: they
+    would lose the digits in which they differ.
+    """
+    mean = rows.mean(axis=0)
+    some = np.array(rows[:: max(1, len(rows) // _FEW_ROWS)])
+    middle = np.median(some, axis=0)
+    usual = np.median(np.linalg.norm(some - middle, axis=1))
+    return rows - (middle if np.linalg.norm(mean - middle) > FAR * usual > 0 else mean)
 
 
 def unit_rows(rows: FloatArray) -> FloatArray:

@@ -49,6 +49,15 @@ def test_distances_hold_where_norms_differ_by_a_factor_of_50():
     np.testing.assert_allclose(np.sqrt(squared_distances(rows)), expected, rtol=1e-6)
 
 
+@pytest.mark.parametrize("metric", ["euclidean", "manhattan"])
+def test_one_row_of_any_size_leaves_the_others_as_they_are(metric):
+    rows = np.random.default_rng(0).standard_normal((20, 5))
+    without = squared_distances(rows[1:], metric)
+    rows[0] *= 1e20  # what some formats write where a value is missing
+    found = squareform(squared_distances(rows, metric))[1:, 1:]
+    np.testing.assert_allclose(squareform(found), without, rtol=1e-9)
+
+
 def test_close_rows_are_measured_directly():
     rows = np.random.default_rng(0).standard_normal((30, 40)) + 1e3
     rows[1] = rows[0] + 1e-6
