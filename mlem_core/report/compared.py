@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from io import BytesIO
+from typing import Any
 
 import numpy as np
 import pandas as pd
+
+from mlem_core.base.text import short
 
 # Other versions of torch and of the processor's libraries differ in the last bits of float32;
 # the numbers that follow differ less than this.
@@ -85,7 +88,7 @@ def compare(name: str, old: bytes | None, new: bytes | None) -> Compared:
         _long(pd.read_csv(BytesIO(data), keep_default_na=False, na_values=[""]), name)
         for data in (old, new)
     )
-    if name == "layer_map.csv":
+    if name == "layer_map.csv" and _is_map(before) and _is_map(now):
         before, now = _distances(before), _distances(now)
     both = before.merge(now, on="key", how="outer", suffixes=("_before", "_now"), indicator=True)
     n_missing = int((both["_merge"] != "both").sum())
@@ -95,12 +98,16 @@ def compare(name: str, old: bytes | None, new: bytes | None) -> Compared:
         for side in ("value_before", "value_now")
     )
     apart = np.abs(a - b)
-    apart[np.isnan(a) & np.isnan(b)] = 0.0
+    # What is no number, an empty cell for instance, has to be the same text.
+    texts, others = (both[side].astype(object) for side in ("value_before", "value_now"))
+    alike = texts.where(texts.notna(), "") == others.where(others.notna(), "")
+    apart[np.isnan(a) & np.isnan(b) & alike.to_numpy()] = 0.0
     apart[np.isnan(apart)] = np.inf
     worst = ""
     if len(apart) and apart.max() > TOLERANCE:
         at = int(apart.argmax())
-        worst = f"{both['key'].iloc[at]}: {a[at]:.6g} in the capsule, {b[at]:.6g} now"
+        before_at, now_at = _said(texts.iloc[at]), _said(others.iloc[at])
+        worst = f"{both['key'].iloc[at]}: {before_at} in the capsule, {now_at} now"
     return Compared(
         name=name,
         largest=float(apart.max(initial=0.0)),
@@ -143,6 +150,18 @@ def _long(table: pd.DataFrame, name: str) -> pd.DataFrame:
     )
 
 
+def _said(value: Any) -> str:
+    """A cell as messages show it."""
+    if isinstance(value, str):
+        return short(value)
+    return f"{value:.6g}" if pd.notna(value) else "nothing"
+
+
+def _is_map(long: pd.DataFrame) -> bool:
+    """Whether a table has the columns of a map, and no others."""
+    return set(long["key"].str.partition(", ")[0]) == {"x", "y"}
+
+
 def _distances(long: pd.DataFrame) -> pd.DataFrame:
     """Of a map its distances: turning or mirroring it changes nothing that it says."""
     points = long.copy()
@@ -151,6 +170,7 @@ def _distances(long: pd.DataFrame) -> pd.DataFrame:
     wide = points.pivot_table(index="place", columns="axis", values="value", sort=False)
     rows = []
     for measure, positions in wide.groupby(wide.index.str.extract(r"^measure (\w+)", expand=False)):
+        positions = positions.sort_index()
         xy = positions.to_numpy(dtype=np.float64)
         square = np.linalg.norm(xy[:, None] - xy[None, :], axis=-1)
         names = [place.partition(", ")[2] for place in positions.index]
