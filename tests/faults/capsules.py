@@ -40,14 +40,21 @@ def zipped(files: Mapping[str, bytes], target: Path) -> Path:
     return target
 
 
+def sealed(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """The files with fresh digests, freshly sealed."""
+    kept = dict(files)
+    about: dict[str, Any] = json.loads(kept.pop("capsule.json"))
+    about["files"] = {name: hashlib.sha256(data).hexdigest() for name, data in kept.items()}
+    return {
+        **kept,
+        "capsule.json": as_json(parsed(About, json.dumps(about).encode(), "it").sealed()),
+    }
+
+
 def forged(files: Mapping[str, bytes], target: Path, **changed: bytes | None) -> Path:
     """A copy with other files (`tables__why` is tables/why; None removes it), freshly sealed."""
     files = {**files, **{name.replace("__", "/"): data for name, data in changed.items()}}
-    kept = {name: data for name, data in files.items() if data is not None}
-    about: dict[str, Any] = json.loads(kept.pop("capsule.json"))
-    about["files"] = {name: hashlib.sha256(data).hexdigest() for name, data in kept.items()}
-    sealed = parsed(About, json.dumps(about).encode(), "it").sealed()
-    return zipped({**kept, "capsule.json": as_json(sealed)}, target)
+    return zipped(sealed({name: data for name, data in files.items() if data is not None}), target)
 
 
 def leaves(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

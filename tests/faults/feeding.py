@@ -25,7 +25,9 @@ class Hostile:
     """A file: how it is called, how it is written, and what a reader may make of it.
 
     equals : the result has to be that of the plain file ("plain": nothing else will do, "or
-        refused": a sentence will, too), or may be any ("any"), or has to be a sentence ("refused")
+        refused": a sentence will, too; "or said": so will another one that says something of
+        itself), or may be any ("any"), or has to be a sentence ("refused")
+    expected : what is compared in the place of the plain file's result
     """
 
     name: str
@@ -33,6 +35,7 @@ class Hostile:
     write: Callable[[Path], None]
     equals: str = "any"
     kind: str = ""
+    expected: Any = None
 
 
 @dataclass
@@ -94,9 +97,12 @@ def feed(
             wrong = f"{type(error).__name__}: {str(error)[:300]}"
         else:
             fates.results += 1
+            expected = plain if file.expected is None else file.expected
             if file.equals == "refused":
                 wrong = "was read"
-            elif file.equals != "any" and found != plain:
+            elif file.equals == "or said" and found.said:
+                pass
+            elif file.equals != "any" and found != expected:
                 wrong = "was read as something else"
         took, most = time.monotonic() - begun, _memory("VmHWM") - had if said else 0
         fates.slowest = max(fates.slowest, (took, file.name))

@@ -2,33 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import hostile_arrays
 import numpy as np
+import odd_matrices
 import pytest
-from feeding import Hostile, feed, none_fails
+from feeding import Hostile, feed, no_sentence, none_fails
 from hostile_arrays import PLAIN, N
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from odd_arrays import odd_arrays
+from odd_matrices import UPPER, Order
 from tiny import sentence_stimuli
 
 from mlem_core.base.errors import InputError
+from mlem_core.data.reading.rdm_file import read_rdm
 from mlem_core.models.representations import from_file
+from mlem_core.pairs.distances import PRECOMPUTED, squared_distances
 
 STIMULI = sentence_stimuli([f"Sentence {'x' * i} ends." for i in range(N)])
 
 
 class Read:
-    """Layers as they were read; equal to the plain ones where all that it has is theirs."""
+    """Layers as they were read, and what was said of them.
 
-    def __init__(self, layers: dict[int, np.ndarray]) -> None:
-        self.layers = layers
+    Equal to the plain ones where all that it has is theirs, and to arrays where it has just these.
+    """
+
+    def __init__(self, layers: dict[int, np.ndarray], said: tuple[str, ...] = ()) -> None:
+        self.layers, self.said = layers, said
 
     def __eq__(self, other: object) -> bool:
-        assert isinstance(other, Read)
-        known = other.layers
+        known = other.layers if isinstance(other, Read) else other
+        assert isinstance(known, dict)
+        if not isinstance(other, Read) and self.layers.keys() != known.keys():
+            return False
         return self.layers.keys() <= known.keys() and all(
             np.array_equal(array, known[layer]) for layer, array in self.layers.items()
         )
@@ -41,7 +54,9 @@ def read(path: Path) -> Read:
     for array in layers.values():
         assert array.dtype in (np.float32, np.float64), array.dtype
         assert array.shape[0] == N and array.shape[1] > 0 and np.isfinite(array).all()
-    return Read(layers)
+    said = (*source.left_out, *source.notes)
+    assert not any(map(no_sentence, said)), said
+    return Read(layers, said)
 
 
 PLAINLY = Read({int(name[-2:]): array for name, array in PLAIN.items()})
@@ -78,6 +93,41 @@ def test_many_damaged_files(tmp_path, monkeypatch, capsys):
     files = chain(made_up(), hostile_arrays.bombs(), hostile_arrays.damages(1, 3_000))
     fates = feed(files, read, PLAINLY, tmp_path, monkeypatch)
     none_fails(fates, "arrays", capsys)
+
+
+def _distances(metric: str) -> Callable[[Path], Order]:
+    """What reads a layer of a file and gives its distances."""
+
+    def of(path: Path) -> Order:
+        source = from_file(path, STIMULI, distances=metric == PRECOMPUTED)
+        if not source.layers:
+            raise InputError(source.left_out[0])
+        order = Order(squared_distances(source[source.layers[0]], metric))
+        order.said = (*source.left_out, *source.notes)
+        return order
+
+    return of
+
+
+def _rdm(path: Path) -> Order:
+    return Order(read_rdm(path).distances[UPPER])
+
+
+METRICS = ("euclidean", "manhattan", "cosine", "correlation")
+ODD: dict[str, tuple[Callable[[int], Iterator[Hostile]], Callable[[Path], Any]]] = {
+    "arrays": (odd_arrays, read),
+    "rdms": (odd_matrices.rdms, _rdm),
+    "precomputed": (odd_matrices.precomputed, _distances(PRECOMPUTED)),
+    **{one: (partial(odd_matrices.layers, metric=one), _distances(one)) for one in METRICS},
+}
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("what", ODD)
+def test_odd_files_hold_what_is_written_beside_them(what, seed, tmp_path, monkeypatch, capsys):
+    files, reader = ODD[what]
+    none_fails(feed(files(seed), reader, None, tmp_path, monkeypatch), f"odd {what}", capsys)
 
 
 @settings(max_examples=150)

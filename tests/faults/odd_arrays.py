@@ -1,0 +1,357 @@
+"""Files of arrays in which a second reading could find other numbers; the same for each seed.
+
+Each comes with the arrays that it holds, written down beside it, or has to be refused.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+from feeding import Hostile
+from hostile_arrays import UNITS, N, content, header, write, zipped
+
+Arrays = dict[int, np.ndarray]
+
+
+def _file(name: str, suffix: str, data: bytes, holds: Arrays | None, equals: str = "") -> Hostile:
+    """A file that holds these arrays and nothing else; of None it has to be refused."""
+    equals = equals or ("refused" if holds is None else "plain")
+    return Hostile(f"{name} {suffix}", suffix, partial(write, data), equals, expected=holds)
+
+
+def _made(rng: np.random.Generator, n_layers: int = 2) -> Arrays:
+    return {layer: rng.standard_normal((N, UNITS)).round(6) for layer in range(n_layers)}
+
+
+def _named(arrays: Arrays) -> dict[str, np.ndarray]:
+    return {f"layer_{layer:02d}": array for layer, array in arrays.items()}
+
+
+def _npy(array: np.ndarray) -> bytes:
+    return content(".npy", {"": array})
+
+
+def odd_arrays(seed: int) -> Iterator[Hostile]:
+    rng = np.random.default_rng(seed)
+    for make in (types, shapes, values, zips, tensors, tables):
+        yield from make(rng)
+
+
+def types(rng: np.random.Generator) -> Iterator[Hostile]:
+    """Kinds of numbers: what a float64 holds is read, all else is refused or said."""
+    one = rng.standard_normal((N, UNITS))
+    large = 2**60 + rng.integers(0, 50, (N, UNITS))
+    with np.errstate(over="ignore"):
+        over = (one * 1e5).astype("f2")
+    for suffix in (".npz", ".npy", ".safetensors"):
+        under = (one * 1e-6).astype("f2")
+        yield _file("type f2 below its range", suffix, content(suffix, {"layer_00": under}),
+                    {0: under.astype("f4")}, "or said")  # fmt: skip
+        yield _file("type f2 above its range", suffix, content(suffix, {"layer_00": over}), None)
+        yield _file("type i8 beyond floats", suffix, content(suffix, {"layer_00": large}),
+                    {0: large - 2**60}, "or said")  # fmt: skip
+        unsigned = large.astype("u8") + np.uint64(2**63)
+        yield _file("type u8 beyond floats", suffix, content(suffix, {"layer_00": unsigned}),
+                    {0: large - 2**60}, "or said")  # fmt: skip
+        both = {0: one.astype("f4"), 1: rng.integers(0, 9, (N, UNITS), "i2").astype(float)}
+        mixed = {"layer_00": both[0], "layer_01": both[1].astype("i2")}
+        if suffix != ".npy":
+            yield _file("type mixed", suffix, content(suffix, mixed), both)
+    for name, array in {
+        "dates": (one * 1e6).astype("M8[s]"), "spans": (one * 1e6).astype("m8[s]"),
+        "bytes": one.astype("S8"), "digits": (one * 100).astype("i4").astype("U4"),
+        "complex": one + 0j, "long": one.astype(np.longdouble), "void": one.view("V8"),
+        "one field": one.astype([("x", "f8")]), "fields": np.rec.fromarrays([one, one]),
+        "whole objects": np.ones((N, UNITS), object),
+    }.items():  # fmt: skip
+        for suffix in (".npz", ".npy"):
+            yield _file(f"type {name}", suffix, content(suffix, {"layer_00": array}), None)
+    wrong = {"layer_00": one, "layer_01": one + 1j}
+    yield _file("type one complex of two", ".npz", content(".npz", wrong), None)
+
+
+def shapes(rng: np.random.Generator) -> Iterator[Hostile]:
+    """Axes and orders."""
+    one, three = rng.standard_normal((N, UNITS)), rng.standard_normal((3, N, UNITS))
+    for order in "CF":
+        for kind in ("<f2", ">f4", "<f8", "<i4"):
+            array = (100 * three).astype(kind, order=order)
+            mean = array.astype("f8" if kind == "<i4" else np.result_type(kind, "f4")).mean(
+                0, dtype="f8"
+            )
+            yield _file(f"shape repetitions {kind} {order}", ".npz",
+                        content(".npz", {"layer_00": array}), {0: mean})  # fmt: skip
+    yield _file("shape one repetition", ".npy", _npy(one[None]), {0: one})
+    for name, array in {
+        "transposed": one.T, "flat": one.ravel(), "number": np.array(1.0), "stimuli": one[:, 0],
+        "stimuli first": three.transpose(1, 0, 2), "four": three[None], "no units": one[:, :0],
+        "no rows": one[:0], "one less": one[1:], "one more": np.vstack([one, one[:1]]),
+        "no repetitions": three[:0],
+    }.items():  # fmt: skip
+        for suffix in (".npz", ".safetensors"):
+            data = content(suffix, {"layer_00": one, "layer_01": array})
+            yield _file(f"shape {name}", suffix, data, None)
+    unit = one[:, :1]
+    for suffix in (".npz", ".npy", ".csv", ".safetensors"):
+        text = "\n".join(repr(float(x)) for x in unit[:, 0]).encode()
+        data = text if suffix == ".csv" else content(suffix, {"layer_00": unit})
+        yield _file("shape one unit", suffix, data, {0: unit})
+    text = f"{{'descr': '<f8', 'fortran_order': False, 'shape': ({N}, {UNITS}), }}"
+    raw = one.tobytes()
+    yield _file("shape header unaligned", ".npy", header(text + " \n", raw), {0: one})
+    yield _file("shape header of Python 2", ".npy",
+                header(f"{{'descr': '<f8', 'fortran_order': False, 'shape': ({N}L, {UNITS}L)}}\n",
+                       raw), {0: one}, "or refused")  # fmt: skip
+    yield _file("shape header version 3", ".npy", header(text, raw, (3, 0)), {0: one}, "or refused")
+    yield _file("shape columns in the header swapped for rows", ".npy",
+                header(text.replace("False", "True"), raw), {0: one.ravel().reshape(N, UNITS,
+                order="F")})  # fmt: skip
+    for name, more in {"two": _npy(one + 1), "numbers": bytes(8 * N), "a line": b"\n"}.items():
+        yield _file(f"shape {name} behind the array", ".npy", _npy(one) + more, None)
+        inside = zipped({"layer_00.npy": _npy(one) + more})
+        yield _file(f"shape {name} behind the array", ".npz", inside, None)
+    fewer = text.replace(f"{UNITS})", f"{UNITS - 1})")
+    yield _file("shape fewer units than numbers", ".npy", header(fewer, raw), None)
+
+
+def values(rng: np.random.Generator) -> Iterator[Hostile]:
+    """Numbers of any size, and such as are none."""
+    both = _made(rng)
+    at = int(rng.integers(N)), int(rng.integers(UNITS))
+    for bad in (np.nan, np.inf, -np.inf):
+        marred = {**both, 1: both[1].copy()}
+        marred[1][at] = bad
+        for suffix in (".npz", ".safetensors"):
+            yield _file(f"value {bad} in one cell", suffix, content(suffix, _named(marred)),
+                        {0: both[0]}, "or said")  # fmt: skip
+    alike = np.repeat(both[0][:1], N, axis=0)
+    constant = both[0].copy()
+    constant[:, 2] = 7.0
+    for name, array in {
+        "huge": both[0] * 2.0**900, "tiny": both[0] * 2.0**-900, "denormal": both[0] * 2.0**-1060,
+        "one huge": np.where(both[0] == both[0][at], 1e300, both[0]), "alike": alike,
+        "constant": constant, "minus zero": both[0] * -0.0,
+        "two rows alike": np.vstack([both[0][:-1], both[0][:1]]),
+    }.items():  # fmt: skip
+        for suffix in (".npz", ".npy", ".safetensors"):
+            yield _file(f"value {name}", suffix, content(suffix, {"layer_00": array}), {0: array},
+                        "or said")  # fmt: skip
+    twice = {0: both[0], 1: both[0]}
+    yield _file("value the same layer twice", ".npz", content(".npz", _named(twice)), twice)
+
+
+def _entry(data: bytes, at: int) -> int:
+    """Where the entry of a member in the central directory begins."""
+    place = -1
+    for _ in range(at + 1):
+        place = data.index(b"PK\x01\x02", place + 1)
+    return place
+
+
+def _patched(data: bytes, place: int, form: str, value: int) -> bytes:
+    new = struct.pack(form, value)
+    return data[:place] + new + data[place + len(new) :]
+
+
+class _Pipe(io.BytesIO):
+    """A file in which nothing is looked for, so that sizes follow what they are of."""
+
+    def seekable(self) -> bool:
+        return False
+
+    def tell(self) -> int:
+        raise io.UnsupportedOperation
+
+
+def _streamed(members: dict[str, bytes], how: int) -> bytes:
+    with _Pipe() as file:
+        with zipfile.ZipFile(file, "w", how) as archive:
+            for name, data in members.items():
+                archive.writestr(name, data)
+        return file.getvalue()
+
+
+def zips(rng: np.random.Generator) -> Iterator[Hostile]:
+    """Archives in which the directory and the members say different things."""
+    both = _made(rng)
+    other = {layer: array + 1 for layer, array in both.items()}
+    members = {f"{name}.npy": _npy(array) for name, array in _named(both).items()}
+    first, second = members["layer_00.npy"], members["layer_01.npy"]
+    for how in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        kind = "stored" if how == zipfile.ZIP_STORED else "packed"
+        plain = zipped(members, how)
+        local, central = 0, _entry(plain, 0)
+        for name in ("layer_00.npy", "layer_01.npy"):
+            hidden = zipped({"layer_00.npy": first, "layer_01.npy": second, "layer_0x.npy": second},
+                            how)  # fmt: skip
+            data = hidden.replace(b"layer_0x.npy", name.encode())
+            yield _file(f"zip {name} twice {kind}", ".npz", data, None)
+        for field, place, form in (
+            ("crc", central + 16, "<I"), ("size", central + 24, "<I"),
+            ("packed size", central + 20, "<I"), ("method", central + 10, "<H"),
+            ("flags", central + 8, "<H"),
+        ):  # fmt: skip
+            value = 1 if field == "flags" else 8 if field == "method" and kind == "stored" else 0
+            data = _patched(plain, place, form, value)
+            yield _file(f"zip other {field} in the directory {kind}", ".npz", data, None)
+        for field, place, form in (
+            ("crc", local + 14, "<I"), ("size", local + 22, "<I"), ("method", local + 8, "<H"),
+            ("date", local + 10, "<I"),
+        ):  # fmt: skip
+            data = _patched(plain, place, form, 99)
+            yield _file(f"zip other {field} at the member {kind}", ".npz", data, both, "or refused")
+        renamed = plain.replace(b"layer_00.npy", b"layer_05.npy", 1)
+        yield _file(f"zip other name at the member {kind}", ".npz", renamed, None)
+        # The directory leads to the second member under both names.
+        swapped = _patched(plain, central + 42, "<I", struct.unpack_from(
+            "<I", plain, _entry(plain, 1) + 42)[0])  # fmt: skip
+        yield _file(f"zip two names for one member {kind}", ".npz", swapped, None)
+        behind = zipped({f"{name}.npy": _npy(array) for name, array in _named(other).items()}, how)
+        yield _file(f"zip before a zip {kind}", ".npz", plain + behind, other, "or refused")
+        yield _file(f"zip with sizes behind {kind}", ".npz", _streamed(members, how), both)
+        forced = io.BytesIO()
+        with zipfile.ZipFile(forced, "w", how) as archive:
+            for name, array in members.items():
+                with archive.open(name, "w", force_zip64=True) as file:
+                    file.write(array)
+        yield _file(f"zip of 64 bits {kind}", ".npz", forced.getvalue(), both)
+        forged = zipped({**members, "layer_01.npy": _npy(other[1])}, how)
+        crc = _patched(forged, _entry(forged, 1) + 16, "<I", zlib.crc32(second))
+        yield _file(f"zip forged {kind}", ".npz", crc, None)
+        end = plain.rindex(b"PK\x05\x06")
+        note = plain[:end] + _patched(plain[end:], 20, "<H", 22) + plain[end:]
+        yield _file(f"zip a directory in its comment {kind}", ".npz", note, both, "or refused")
+    link = zipfile.ZipInfo("layer_01.npy")
+    link.external_attr = 0o120777 << 16
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("layer_00.npy", first)
+        archive.writestr(link, b"/etc/passwd")
+    yield _file("zip link", ".npz", file.getvalue(), None)
+    for name in ("layer_0.npy", "layer_00.npy.npy", "LAYER_00.npy", "layer_02.NPY", "layer_02.npz",
+                 "layer_02 .npy", " layer_02.npy", "./layer_02.npy", "layer_1e0.npy",
+                 "layer_-1.npy", "layer_٢.npy", "Layer_01.npy", "layer_02"):  # fmt: skip
+        data = zipped({"layer_00.npy": first, name: second})
+        yield _file(f"zip {name!r} beside", ".npz", data, {0: both[0]}, "or said")
+    for name in ("a\x1b[2Jb", "a\rb", "a\nb", "\u202eb", "a,b", "a:3", '"a"', "=1+1", "a" * 300):
+        data = zipped({"V1.npy": first, f"{name}.npy": second})
+        yield _file(f"zip layers named {name[:9]!r}", ".npz", data, both, "or said")
+    for name in ("V1 ", "v1", "V1\u200b", "Ｖ1", "V1\x00"):
+        data = zipped({"V1.npy": first, f"{name}.npy": second})
+        yield _file(f"zip layers V1 and {name!r}", ".npz", data, both, "or said")
+
+
+def _tensors(about: str | dict, data: bytes) -> bytes:
+    text = about if isinstance(about, str) else json.dumps(about)
+    return len(text.encode()).to_bytes(8, "little") + text.encode() + data
+
+
+def tensors(rng: np.random.Generator) -> Iterator[Hostile]:
+    """Headers of .safetensors that lead elsewhere."""
+    both = _made(rng)
+    size, raw = 8 * N * UNITS, both[0].tobytes() + both[1].tobytes()
+
+    def entry(begin: int, end: int, **more: object) -> dict:
+        return {"dtype": "F64", "shape": [N, UNITS], "data_offsets": [begin, end], **more}
+
+    two = {"layer_00": entry(0, size), "layer_01": entry(size, 2 * size)}
+    for name, about, data in (
+        ("overlap", {**two, "layer_01": entry(8, size + 8)}, raw),
+        ("one place for two", {**two, "layer_01": entry(0, size)}, raw[:size]),
+        ("a hole", {**two, "layer_01": entry(size + 8, 2 * size + 8)}, raw + bytes(8)),
+        ("bytes behind", two, raw + bytes(8)),
+        ("a byte behind", two, raw + b"\n"),
+        ("short", two, raw[:-8]),
+        ("beyond", {**two, "layer_01": entry(size, 2 * size + 800)}, raw),
+        ("other size", {**two, "layer_01": entry(size, 2 * size, shape=[N, UNITS - 1])}, raw),
+        ("no end", {**two, "layer_01": entry(size, size)}, raw),
+    ):
+        yield _file(f"tensors {name}", ".safetensors", _tensors(about, data), None)
+    one = json.dumps(entry(0, size))
+    yield _file("tensors named twice", ".safetensors",
+                _tensors(f'{{"layer_00": {one}, "layer_00": {one}}}', raw[:size]), {0: both[0]},
+                "or refused")  # fmt: skip
+    later = json.dumps(entry(size, 2 * size))
+    text = f'{{"layer_00": {one}, "layer_01": {later}, "layer_00": {later}}}'
+    yield _file("tensors another of one name", ".safetensors", _tensors(text, raw), None)
+    crossed = {"layer_01": two["layer_00"], "layer_00": two["layer_01"]}
+    for pad in range(0, 8, 3):
+        text = json.dumps(crossed) + " " * pad
+        yield _file(f"tensors crossed, {pad} blanks", ".safetensors", _tensors(text, raw),
+                    {0: both[1], 1: both[0]})  # fmt: skip
+    flags = rng.integers(0, 2, (N, UNITS)).astype("u1")
+    yield _file("tensors truth", ".safetensors",
+                _tensors({"layer_00": {"dtype": "BOOL", "shape": [N, UNITS],
+                                       "data_offsets": [0, N * UNITS]}}, flags.tobytes()),
+                {0: flags.astype(float)})  # fmt: skip
+    top = both[0].astype("<f4").view("<u4") >> 16
+    kept = (top << 16).astype("<u4").view("<f4")
+    yield _file("tensors bfloat16", ".safetensors",
+                _tensors({"layer_00": {"dtype": "BF16", "shape": [N, UNITS],
+                                       "data_offsets": [0, 2 * N * UNITS]}},
+                         top.astype("<u2").tobytes()), {0: kept})  # fmt: skip
+    for kind, width in (("F8_E4M3", 1), ("F8_E5M2", 1), ("C64", 8), ("F4", 1)):
+        about = {"dtype": kind, "shape": [N, UNITS], "data_offsets": [0, width * N * UNITS]}
+        yield _file(f"tensors {kind}", ".safetensors",
+                    _tensors({"layer_00": about}, bytes(width * N * UNITS)), None)  # fmt: skip
+    note = {"__metadata__": {"layer_01": "{}"}, **two}
+    yield _file("tensors with a note", ".safetensors", _tensors(note, raw), both)
+
+
+def tables(rng: np.random.Generator) -> Iterator[Hostile]:
+    """Text that could be taken for other numbers."""
+    array = rng.standard_normal((N, UNITS)).round(3) + 10
+    rows = [[repr(float(cell)) for cell in row] for row in array]
+
+    def text(cells: list[list[str]], separator: str = ",", end: str = "\n") -> str:
+        return "".join(separator.join(row) + end for row in cells)
+
+    plain, names = text(rows), ",".join(f"unit{i}" for i in range(UNITS)) + "\n"
+    comma = [[cell.replace(".", ",") for cell in row] for row in rows]
+    held: dict[str, str | bytes] = {
+        "old line ends": text(rows, end="\r"), "mixed line ends": plain.replace("\n", "\r\n", 3),
+        "quoted": text([[f'"{cell}"' for cell in row] for row in rows]),
+        "padded": text([[f"  {cell}\t" for cell in row] for row in rows]),
+        "signs": text([[f"+{cell}" for cell in row] for row in rows]),
+        "powers": text([[f"{float(cell):.17E}" for cell in row] for row in rows]),
+        "header and mark": "\ufeff" + names + plain,
+    }  # fmt: skip
+    for name, data in held.items():
+        raw = data if isinstance(data, bytes) else data.encode()
+        yield _file(f"table {name}", ".csv", raw, {0: array}, "or refused")
+    at = int(rng.integers(1, N)), int(rng.integers(UNITS))
+    for cell in ("1_0", "１２", "१२", "1 2", "1,5", "1.234,5", "1'000", "0x1F", "1e", "--1", "1-",
+                 "nan", "NA", "inf", "-Infinity", "", "None", "True", "1f", "1d0", "٫5", "½", "10%",
+                 "$1", "(1)", "1\u00a0000", "#N/A", "1e400", "infinity"):  # fmt: skip
+        odd = [list(row) for row in rows]
+        odd[at[0]][at[1]] = f'"{cell}"' if "," in cell else cell
+        yield _file(f"table cell {cell!r}", ".csv", text(odd).encode(), None)
+    wrong: dict[str, str | bytes] = {
+        "decimal commas": text(comma, ";"), "tabs": text(rows, "\t"), "semicolons": text(rows, ";"),
+        "blanks": text(rows, " "), "mixed separators": text(rows[:6]) + text(rows[6:], ";"),
+        "mixed in a line": plain.replace(",", ";", 1), "a comma behind": plain.replace("\n", ",\n"),
+        "one cell less": plain.replace(",", "", 1), "a comment": "# by hand\n" + plain,
+        "a comment behind": plain + "# by hand\n", "header twice": names + names + plain,
+        "header below": plain + names, "two bytes": plain.encode("utf-16"),
+        "nul": plain.replace(".", ".\0", 1), "a row more": plain + text(rows[:1]),
+        "a row less": text(rows[1:]), "a row less below a header": names + text(rows[1:]),
+        "index without a name": "," + names + "".join(f"{i},{','.join(r)}\n" for i, r in
+                                                      enumerate(rows)),
+        "index of numbers": "".join(f"{i},{','.join(r)}\n" for i, r in enumerate(rows)),
+        "index from 1": names.join(["row,", ""]) + "".join(
+            f"{i},{','.join(r)}\n" for i, r in enumerate(rows, 1)),
+        "transposed": text([list(column) for column in zip(*rows, strict=True)]),
+        "open quote": plain.replace("1", '"1', 1), "JSON": json.dumps(array.tolist()),
+        "first row marred": plain.replace(rows[0][1], "x", 1),
+        "first row marred and one more": plain.replace(rows[0][1], "x", 1) + text(rows[:1]),
+    }  # fmt: skip
+    for name, data in wrong.items():
+        raw = data if isinstance(data, bytes) else data.encode()
+        yield _file(f"table {name}", ".csv", raw, None)
