@@ -349,7 +349,7 @@ def _tables(whole: Capsule, made: Mapping[str, bytes]) -> list[Compared]:
     """Every table that is made anew, and every other that is not said to take long, compared."""
     long = {f"tables/{name}" for name in whole.about.derived}
     # What a capsule of an earlier version cannot have is not missing from it.
-    later = {f"tables/{name}" for name in LATER} - set(whole.files)
+    later = {f"tables/{name}" for name in LATER if not whole.about.seal} - set(whole.files)
     names = [name for name in made if name.startswith("tables/") and name not in later]
     names += [name for name in whole.files if name.startswith("tables/") and name not in made]
     compared = []

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from capsules import sealed
+from capsules import leaves, sealed
 
 from mlem_core.report.alike import INFORMATION
 
@@ -26,28 +26,7 @@ OTHERS = {
     "units": "standardized", "level": "sentence", "stimuli": "other.csv",
 }  # fmt: skip
 # Which a new run is told by the capsule alone, or does without.
-FREE = {
-    *INFORMATION,
-    "by",
-    "sha256",
-    "file",
-    "name",
-    "included",
-    "flags",
-    "narrow",
-    "options",
-    "maps",
-}
-
-
-def places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Where a value stands that is none of several."""
-    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(
-        value, list) else ()  # fmt: skip
-    if place and (not isinstance(value, dict) or not value):
-        yield place
-    for name, one in inside:
-        yield from places(one, (*place, name))
+FREE = {*INFORMATION, "by", "sha256", "file", "name", "included"}
 
 
 def _other(value: Any, key: Any) -> Any:
@@ -59,7 +38,7 @@ def _other(value: Any, key: Any) -> Any:
     if isinstance(value, bool):
         return not value
     if isinstance(value, int | float):
-        return value + 1
+        return 2 * value + 1
     if isinstance(value, str):
         return {"nominal": "ordered", "ordered": "nominal"}.get(value, value[:-1] + "é")
     if isinstance(value, list):
@@ -69,13 +48,13 @@ def _other(value: Any, key: Any) -> Any:
 
 def recorded(document: Any) -> Iterator[tuple[str, Any, bool]]:
     """Copies of a document with one recorded value changed; whether that has to be found."""
-    for place in places(document):
+    for place in leaves(document):
         made = copy.deepcopy(document)
         inside = made
         for part in place[:-1]:
             inside = inside[part]
         inside[place[-1]] = _other(inside[place[-1]], place[-1])
-        must = not FREE & set(map(str, place)) and place[:1] != ("files",)
+        must = not FREE & set(map(str, place))
         yield ".".join(map(str, place)), made, must
 
 

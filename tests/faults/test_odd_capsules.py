@@ -67,14 +67,11 @@ class Tried:
         assert not self.wrong, self.wrong
 
 
-@pytest.mark.parametrize("name", ["manifest.json", "capsule.json", "pair_tables/analysis.json"])
-def test_each_recorded_value(files: Files, name: str, tmp_path: Path, capsys) -> None:
-    tried = Tried()
-    for what, made, must in odd_capsules.recorded(json.loads(files[name])):
-        changed = {**files, name: json.dumps(made).encode()}
-        if not what.startswith("files."):
-            path = written(sealed(changed), tmp_path / "x.zip")
-            tried.one(name, what, path, True if must else None)
+def test_values_recorded_with_the_pair_tables(files: Files, tmp_path: Path, capsys) -> None:
+    tried, name = Tried(), "pair_tables/analysis.json"
+    for what, made, must in list(odd_capsules.recorded(json.loads(files[name])))[::3]:
+        path = written(sealed({**files, name: json.dumps(made).encode()}), tmp_path / "x.zip")
+        tried.one("recorded", what, path, True if must else None)
     tried.done(capsys)
 
 
