@@ -181,5 +181,5 @@ def children() -> list[psutil.Process]:
     return [
         child
         for child in psutil.Process().children()
-        if "mlem_core.tasks.reading" in child.cmdline()
+        if child.status() != psutil.STATUS_ZOMBIE and "mlem_core.tasks.reading" in child.cmdline()
     ]
