@@ -159,7 +159,7 @@ def _said(value: Any) -> str:
 
 def _is_map(long: pd.DataFrame) -> bool:
     """Whether a table has the columns of a map, and no others."""
-    return set(long["key"].str.partition(", ")[0]) == {"x", "y"}
+    return {key.partition(", ")[0] for key in long["key"]} == {"x", "y"}
 
 
 def _distances(long: pd.DataFrame) -> pd.DataFrame:
