@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from types import NoneType
 from typing import Any, Literal
@@ -36,8 +37,14 @@ _NEVER = frozenset({"NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "NaN", "nan", "NU
 # No value where all others are words; one where others are signs (+ and -, punctuation).
 _STROKES = frozenset({"-", "--", "–", "—", "_"})
 MOST_ODD = 0.2  # of the cells of a column of numbers
+# A number as other places or programs write it: 1,234 or 1 234, 5 %, €5, −5, 0x1F, (5), ~5, 5-.
+_LIKE_NUMBER = re.compile(
+    r"['(~≈<>]?[+-]?\s?[$€£¥]?\s?[+-]?\d[\d\s.,'’_]*([eE][+-]?\d+)?\)?"
+    r"\s?([%‰°$€£¥-]|ms|sec|k?Hz|dB|px|cm|mm|kg)?|0[xX][0-9a-fA-F]+"
+)
+_DATE = re.compile(r"\d{1,2}\.\d{1,2}\.(\d\d){1,2}")
 # No value among numbers, in any case.
-_AMONG_NUMBERS = frozenset(
+MISSING_AMONG_NUMBERS = frozenset(
     {mark.casefold() for mark in _NEVER | _STROKES}
     | {"none", "null", "na", "n.a.", ".", "..", "?", "missing", "undefined"}
 )
@@ -58,7 +65,7 @@ def missing_marks(cells: Cells, marks: Sequence[str] | None = None) -> set[str]:
     values = {cell.strip() for cell in set(cells) if cell is not None} - {""}
     if marks is not None:
         return values & set(marks)
-    odd = {value for value in values if value.casefold() in _AMONG_NUMBERS}
+    odd = {value for value in values if value.casefold() in MISSING_AMONG_NUMBERS}
     if values - odd and all(
         NUMBER.fullmatch(value) or _COMMA_NUMBER.fullmatch(value) or _INFINITE.fullmatch(value)
         for value in values - odd
@@ -103,7 +110,8 @@ def guess_kind(cells: Cells) -> Kind:
     values = {cell for cell in set(cells) if cell is not None}
     numbers = {cell for cell in values if NUMBER.fullmatch(cell)}
     odd = (
-        cell.casefold() in _AMONG_NUMBERS or _INFINITE.fullmatch(cell) for cell in values - numbers
+        cell.casefold() in MISSING_AMONG_NUMBERS or _INFINITE.fullmatch(cell)
+        for cell in values - numbers
     )
     return "ordered" if numbers and all(odd) else "nominal"
 
@@ -118,10 +126,18 @@ def among_numbers(cells: Cells) -> tuple[int, int] | None:
     Returns
     -------
     (row from 0, how many cells are no number), or None where a fifth of the cells or more are none
+    and are not written as a number is elsewhere
     """
     odd = [row for row, cell in enumerate(cells) if cell is not None and not NUMBER.fullmatch(cell)]
     filled = sum(cell is not None for cell in cells)
-    return (odd[0], len(odd)) if 0 < len(odd) < MOST_ODD * filled else None
+    elsewhere = Once[str | None, bool](lambda cell: cell is not None and _is_like_number(cell))
+    names = len(odd) - sum(elsewhere.of([cells[row] for row in odd]))
+    return (odd[0], len(odd)) if odd and names < MOST_ODD * filled else None
+
+
+def _is_like_number(cell: str) -> bool:
+    text = unicodedata.normalize("NFKC", cell).replace("−", "-")
+    return bool(_LIKE_NUMBER.fullmatch(text)) and not _DATE.fullmatch(text)
 
 
 def marks_among_names(cells: Cells) -> dict[str, tuple[int, int]]:
@@ -131,7 +147,7 @@ def marks_among_names(cells: Cells) -> dict[str, tuple[int, int]]:
     one among names often enough.
     """
     values = {cell for cell in cells if cell is not None}
-    marks = {cell for cell in values if cell.casefold() in _AMONG_NUMBERS - {"none"}}
+    marks = {cell for cell in values if cell.casefold() in MISSING_AMONG_NUMBERS - {"none"}}
     if not all(any(char.isalnum() for char in name) for name in values - marks):
         return {}
     return {mark: (cells.index(mark), cells.count(mark)) for mark in sorted(marks)}
@@ -178,7 +194,9 @@ def _numbers(name: str, cells: Cells) -> pd.Series[Any]:
             return math.nan
         if not NUMBER.fullmatch(cell) and not _INFINITE.fullmatch(cell):
             hint = (
-                " (a missing value is an empty cell)" if cell.casefold() in _AMONG_NUMBERS else ""
+                " (a missing value is an empty cell)"
+                if cell.casefold() in MISSING_AMONG_NUMBERS
+                else ""
             )
             raise InputError(
                 f"column {name!r} has {short(cell)} in row {cells.index(cell) + 1}; an ordered "

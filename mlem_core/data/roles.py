@@ -9,7 +9,7 @@ has that role.
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -17,13 +17,12 @@ import pandas as pd
 
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.once import Once
-from mlem_core.base.text import listed, many, short, some
+from mlem_core.base.text import listed, short, some
+from mlem_core.data import doubts
 from mlem_core.data.columns import (
     NUMBER,
     Cells,
-    among_numbers,
     guess_kind,
-    marks_among_names,
     missing_marks,
     texts,
     without_marks,
@@ -95,6 +94,10 @@ def _guess(frame: pd.DataFrame, read_as: ReadAs) -> dict[str, str]:
             index = word
     special = {sentence: "sentence", index: "word_index", _first(names, _GROUPS): "sentence_id"}
     special[ITEM] = "item"
+    if index != word and "word" not in names and word is not None and sentence is not None:
+        # Beside the number of the word, a column of words checks it.
+        if _share_inside(frame[word], frame[sentence]) >= 0.5:
+            special[word] = "word"
     roles = {}
     for name in names:
         if name in special:
@@ -259,32 +262,45 @@ def _notes(
         parts.append(f"{short(column)} {why} and is no feature")
     if parts:
         notes.append(f"In {name} {listed(parts, most=8)}.")
-    for column in _having(chosen, "nominal"):
-        if column not in asked:
-            cells = without_marks(texts(table.frame[column]), read_as.missing)
-            notes += _doubts(column, cells, read_as.missing is None)
-    return tuple(notes)
+    return (*notes, *_doubts(chosen, asked, table))
 
 
-def _doubts(column: str, cells: Cells, detected: bool) -> list[str]:
-    """What a nominal column has that its owner may have meant otherwise."""
-    if odd := among_numbers(cells):
-        row, n = odd
-        more = f" and {many(n - 1, 'more cell')}" if n > 1 else ""
-        return [
-            f"The feature {short(column)} is nominal because of {short(cells[row] or '')} in row "
-            f"{row + 1}{more}, all its other values are numbers: correct or empty "
-            f"{'it' if n == 1 else 'them'}, or give the column the role nominal if its values are "
-            "names."
-        ]
-    doubts = []
-    for mark, (row, n) in (marks_among_names(cells) if detected else {}).items():
-        doubts.append(
-            f"In the feature {short(column)} {short(mark)} (row {row + 1}"
-            f"{f' and {n - 1:,} more' if n > 1 else ''}) counts as a value: empty the cells, or "
-            "name it as a missing value, if it says that there is none."
+def _doubts(chosen: Mapping[str, str], asked: Mapping[str, str], table: Table) -> Iterator[str]:
+    """What the table's owner may have meant otherwise."""
+    missing = table.read_as.missing
+    sentence = _having(chosen, "sentence")[0]
+    sentences = texts(table.frame[sentence])
+    numbers = [str(name) for name in table.frame if NUMBER.fullmatch(str(name))]
+    if numbers and _first([sentence], _SENTENCES) is None:
+        yield (
+            f"The first row of {table.name} counts as its header, though {some(numbers, 3)} "
+            f"{'is a number' if len(numbers) == 1 else 'are numbers'}: put a row with the names of "
+            "the columns above it if it is a stimulus."
         )
-    return doubts
+    yield from doubts.of_sentences(sentences)
+    groups = _having(chosen, "sentence_id")
+    for column in groups:
+        yield from doubts.of_groups(column, _stripped(table.frame[column]), sentences)
+    if not groups:
+        yield from doubts.alike(f"the column {short(sentence)}", sentences)
+    for column in _having(chosen, "item"):
+        yield from doubts.alike(f"the column {short(column)}", _stripped(table.frame[column]))
+    for column in _having(chosen, "nominal"):
+        cells = without_marks(texts(table.frame[column]), missing)
+        yield from doubts.of_names(column, cells, column not in asked, missing is None)
+    for column in _having(chosen, "ordered"):
+        if column not in asked:
+            cells = without_marks(texts(table.frame[column]), missing)
+            yield from doubts.of_numbers(column, cells)
+    if _having(chosen, "word") and not _having(chosen, "word_index"):
+        yield (
+            f"Whole sentences are the stimuli: {some(_having(chosen, 'word'))} names words that "
+            "most of the sentences do not have, and no column says which word is meant."
+        )
+
+
+def _stripped(column: pd.Series[str]) -> list[str | None]:
+    return Once[str | None, str | None](lambda cell: cell and cell.strip()).of(texts(column))
 
 
 def _first(names: list[str], known: tuple[str, ...]) -> str | None:

@@ -116,7 +116,7 @@ def from_cells(
             f"{name} has no feature: its columns are {some(header)}; every column but "
             f"{', '.join(CARRIED)} and those that begin with _ is one."
         )
-    for column in names:
+    for column in {*names, "sentence_id", ITEM} & set(header):
         texts[column] = Once(_stripped).of(texts[column])
     sentences = _sentences(texts["sentence"])
     word_index = None

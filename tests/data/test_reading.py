@@ -252,8 +252,24 @@ def test_a_formula_that_was_never_computed_and_an_error_are_said():
     with pytest.raises(InputError, match=r"cell B3 of the sheet 'D' .* never computed"):
         read_table(formula, "mine.xlsx")
     error = workbook(("D", [["sentence", "f"], ["a", 1], ["b", "#DIV/0!"]]))
-    with pytest.raises(InputError, match=r"row 2, column 2 of mine.xlsx is the error #DIV/0!"):
+    with pytest.raises(
+        InputError, match=r"cell B3 of the sheet 'D' of mine.xlsx is the error #DIV/0!"
+    ):
         read_table(error, "mine.xlsx")
+
+
+def test_cells_of_a_workbook_that_are_no_plain_values():
+    texts = ["a_x000D_b", "", "#great!", "x"]
+    cells = "".join(
+        f'<row><c t="str"><v>{n} s</v></c><c t="str"><f>A1</f><v>{text}</v></c></row>'
+        for n, text in enumerate(["f", *texts])
+    )
+    merged = '<mergeCells count="1"><mergeCell ref="B3:B5"/></mergeCells>'
+    sheet = f"<worksheet {NAMESPACE}><sheetData>{cells}</sheetData>{merged}</worksheet>"
+    table = read_table(with_part(SHEET, sheet.encode()), "mine.xlsx")
+    assert table.frame["f"].tolist() == ["a\rb", None, "#great!", "x"]
+    (note,) = table.notes
+    assert "merged" in note and "B3:B5" in note
 
 
 def test_what_is_no_workbook_is_said():

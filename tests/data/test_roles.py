@@ -155,3 +155,97 @@ def test_a_role_of_the_command_line():
             parse_role(text)
     with pytest.raises(InputError, match="did you mean ordered"):
         parse_role("freq=orderd")
+
+
+def other_than(**changed: dict[int, str]) -> bytes:
+    """A table of 12 words in 6 sentences, with some cells by their row from 1."""
+    columns = {
+        "sentence": [f"{'abcdef'[i // 2]} b c" for i in range(12)],
+        "word_index": [str(i % 2) for i in range(12)],
+        "pos": ["café", "verb"] * 6,
+        "freq": ["1.5", "2", "7"] * 4,
+        "sentence_id": [f"s{i // 2}" for i in range(12)],
+    }
+    for name, cells in changed.items():
+        own = columns.setdefault(name, ["x", "y"] * 6 if name == "item" else [""] * 12)
+        for row, cell in cells.items():
+            own[row - 1] = cell
+    rows = [columns, *zip(*columns.values(), strict=True)]
+    return "".join(",".join(f'"{cell}"' for cell in row) + "\n" for row in rows).encode()
+
+
+EVERY = range(1, 13)
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({}, ()),
+        ({"size": {row: f"{row},234" for row in EVERY}}, ("'size'", "'1,234' in row 1")),
+        ({"size": {row: f"−{row}" for row in EVERY}}, ("'size'", "'−1' in row 1")),
+        ({"size": {row: f"{row} %" for row in EVERY}}, ("'size'", "'1 %' in row 1")),
+        ({"size": {row: f"€{row}" for row in EVERY}}, ("'size'", "row 1")),
+        ({"size": {row: hex(row) for row in EVERY}}, ("'size'", "row 1")),
+        ({"size": {row: f"{row}sg" for row in EVERY}}, ()),
+        ({"size": {row: f"{row}.02.2024" for row in EVERY}}, ()),
+        ({"size": {row: f"0{row % 3}" for row in EVERY}}, ("'size'", "'01' in row 1", "nominal")),
+        ({"size": {row: str(row - 1) for row in EVERY}}, ("'size' counts the rows from 0",)),
+        ({"size": {1: f"{2**53 + 1}", 5: f"{2**53}", 6: "1"}}, ("(row 1)", "(row 5)", "digits")),
+        ({"size": {1: "1e-400", 5: "0", 6: "1"}}, ("'1e-400' (row 1)", "'0' (row 5)")),
+        ({"size": {1: "1.0", 5: "1", 6: "1e0", 7: "2"}}, ()),
+        ({"pos": {3: "Café"}}, ("'pos'", "(row 1)", "'Café' (row 3)")),
+        ({"pos": {3: "cafe\u0301"}}, ("(row 1)", "(row 3)")),
+        ({"pos": {3: "café\u200b"}}, (r"'café\u200b' (row 3)",)),
+        ({"pos": {3: " café "}}, ()),
+        ({"sentence_id": {2: "S0"}}, ("'sentence_id' 's0' (row 1) and 'S0' (row 2)", "folds")),
+        ({"sentence_id": {2: "other"}}, ("The sentence in row 2 has 'other'", "in row 1 's0'")),
+        ({"sentence_id": {2: "s0 "}}, ()),
+        ({"item": {2: "X"}}, ("'item'", "'X' (row 2)")),
+        ({"sentence": {5: "c b\u00a0c", 6: "c b\u00a0c"}}, ("no-break space (U+00A0) in row 5",)),
+        ({"sentence": {5: "c b\u00adc d", 6: "c b  c"}}, ("soft hyphen", "two spaces", "row 6")),
+        ({"sentence": {5: "c b &amp; d", 6: "c Ã¤ c"}}, ("HTML", "another encoding")),
+        ({"sentence": {5: "c b 👩‍👩‍👧", 6: "می‌خواهم b c"}}, ()),
+        ({"sentence": {5: "NA"}}, ("The sentence in row 5 is 'NA'",)),
+        ({"sentence": {1: "mean", 3: "dog", 5: "cat", 7: "sun"}}, ()),
+    ],
+)  # fmt: skip
+def test_what_may_be_meant_otherwise_is_said_with_its_row(changed, says):
+    notes = read_csv(other_than(**changed)).notes
+    assert bool(notes) == bool(says), notes
+    assert all(part in " ".join(notes) for part in says), notes
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("sentence,pos\na b,n\nSentence,POS\nc d,v\n", "row 2 of .* is the header again"),
+        ('sentence, "pos", "f"\na b, "n", "1"\nc d, "v", "2"\n', "quotation marks in '\"pos\"'"),
+        ("sentence,target,word_index,f\nthe dog,the,1,1\na cat,cat,1,2\n", "the word in row 1"),
+    ],
+)
+def test_tables_that_would_give_other_stimuli_are_refused(text, says):
+    with pytest.raises(InputError, match=says):
+        read_csv(text.encode())
+
+
+def test_names_of_columns_without_what_nobody_sees():
+    table = read_table(
+        "Unnamed: 0,\ufefftext ,f,f\u200b,cafe\u0301\n0,a b,1,2,3\n1,c d,2,1,4\n".encode()
+    )
+    assert list(table.frame) == ["column_1", "text", "f", "f_2", "café"]
+    assert guess_roles(table)["column_1"] == "ignore"
+
+
+def test_a_table_without_a_header_is_said():
+    notes = read_csv(b"the dog runs,5,noun\na cat sits,6,verb\nmy bird,9,noun\n").notes
+    assert "The first row of the CSV counts as its header, though '5' is a number" in " ".join(
+        notes
+    )
+
+
+def test_thousands_among_decimal_commas_are_said():
+    rows = "".join(f"a {i};{i},5;{i}.234;{i},250\n" for i in range(1, 9))
+    stimuli = read_csv(f"sentence;f;n;m\n{rows}".encode())
+    assert stimuli.values("n")[0] == 1.234 and stimuli.values("m")[0] == 1.25
+    said = [note for note in stimuli.notes if "thousands" in note]
+    assert [("'n'" in note, "'m'" in note) for note in said] == [(True, False), (False, True)]

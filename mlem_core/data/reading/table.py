@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections import Counter
 from dataclasses import dataclass, replace
+from operator import eq
 
 import pandas as pd
 
 from mlem_core.base.errors import InputError
+from mlem_core.base.text import some
 from mlem_core.data.columns import with_points
+from mlem_core.data.doubts import of_thousands
 from mlem_core.data.reading.content import MAX_BYTES, Columns, Source, content, decode
 from mlem_core.data.reading.delimited import decimal_of, parse, separator_of
 from mlem_core.data.reading.read_as import ReadAs
 from mlem_core.data.reading.workbook import is_workbook, read_sheet
 
 DETECTED = ReadAs()
+_OF_PANDAS = re.compile(r"Unnamed: \d+")  # what pandas calls a column without a name
+_QUOTED = re.compile(r"""(["'“”‘’]).*["'“”‘’]""", re.DOTALL)
 _WHAT = "a stimulus table"
 
 
@@ -75,11 +82,14 @@ def read_table(source: Source, name: str | None = None, read_as: ReadAs = DETECT
         read_as = replace(read_as, separator=separator, encoding=encoding, literal=literal)
     if not header:
         raise InputError(f"{name} is empty; expected a header and at least two rows.")
+    header = [_plain(cell) for cell in header]
+    _check_header(header, columns, name)
     header, columns, renamed = _own_names(header, columns)
     # Where commas separate cells, a comma in a number is more often one between thousands.
     looked_at = [] if read_as.separator == "," else columns
     decimal = read_as.decimal or decimal_of(looked_at, read_as.missing)
     if decimal == ",":
+        notes = (*notes, *of_thousands(header, columns))
         columns = [with_points(cells, read_as.missing) or cells for cells in columns]
     frame = pd.DataFrame(dict(zip(header, columns, strict=True)), columns=header, dtype=object)
     read_as = replace(read_as, decimal=decimal, renamed=renamed, found=())
@@ -100,6 +110,34 @@ def _cells(text: str, name: str, separator: str) -> tuple[list[str], Columns, bo
             except InputError:
                 pass
         raise
+
+
+def _plain(name: str) -> str:
+    """The name of a column without signs that nobody sees, characters coded in the one way."""
+    known = unicodedata.normalize("NFC", name)
+    plain = "".join(char for char in known if unicodedata.category(char) != "Cf").strip()
+    return "" if _OF_PANDAS.fullmatch(plain) else plain
+
+
+def _check_header(header: list[str], columns: Columns, name: str) -> None:
+    """Raise where a row repeats the header, or its names have quotation marks."""
+    if len(header) < 2:
+        return
+    quoted = [name for name in header if _QUOTED.fullmatch(name)]
+    if len(quoted) >= len(header) - 1:
+        raise InputError(
+            f"the header of {name} has quotation marks in {some(quoted, 3)}; expected names in "
+            'marks such as "these", without a space before them, or without any.'
+        )
+    key = [cell.casefold() for cell in header]
+    for first in {cell for cell in set(columns[0]) if _plain(cell or "").casefold() == key[0]}:
+        for row, cell in enumerate(columns[0]):
+            own = (_plain(column[row] or "").casefold() for column in columns)
+            if cell == first and all(map(eq, own, key)):
+                raise InputError(
+                    f"row {row + 1} of {name} is the header again, as where files are put "
+                    "together; expected it once: remove the row."
+                )
 
 
 def _own_names(

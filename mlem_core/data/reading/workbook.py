@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import datetime
 import io
+import re
 import warnings
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -23,6 +24,8 @@ _BLOCK = 2**20
 _BEFORE_2007 = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _END_OF_ZIP = b"PK\x05\x06"  # in the last 65,557 bytes
 _HIDDEN = ("1", "true")
+_NO_VALUE = "#N/A"  # an error that says that a value is missing
+_ESCAPED = re.compile("_x([0-9A-Fa-f]{4})_")  # a character that XML does not have
 _STYLES, _MOST_TAGS = "xl/styles.xml", 300_000  # Excel has 65,490 formats of cells at most
 _IN_ORDER = (
     "expected each row and cell once and in order, as spreadsheet programs save them: open the "
@@ -47,11 +50,14 @@ class Sheet(NamedTuple):
 
 class _Grid(NamedTuple):
     """What a sheet holds: of rows with a value their numbers, hidden ones, and values by column;
-    of hidden columns the first and last number."""
+    of hidden columns the first and last number; the ranges of merged cells; and where a formula
+    gives a text without any character."""
 
     rows: dict[int, dict[int, Any]]
     hidden_rows: list[int]
     hidden_columns: list[tuple[int, int]]
+    merged: list[str]
+    empty: set[tuple[int, int]]
 
 
 def is_workbook(data: bytes) -> bool:
@@ -109,11 +115,11 @@ def _read_sheet(data: bytes, name: str, sheet: str | None) -> Sheet:
     if width > MAX_COLUMNS:
         raise InputError(f"{name} has {width:,} columns; expected at most {MAX_COLUMNS:,}.")
     if any(len(cells) < width for cells in rows.values()):
-        _check_formulas(data, name, title, rows)
+        _check_formulas(data, name, title, grid)
     columns: Columns = [[None] * len(rows) for _ in range(width)]
     for number, cells in enumerate(rows.values()):
         for column, value in cells.items():
-            columns[column - 1][number] = _text(value, name, number, column)
+            columns[column - 1][number] = _text(value)
     header = [own[0] or "" for own in columns]
     notes = _not_shown(book[title], name, grid, header)
     return Sheet(header, [own[1:] for own in columns], title, names, notes)
@@ -198,7 +204,9 @@ def _parsed(sheet: Any) -> tuple[Any, Any]:
 
 def _grid(sheet: Any, name: str) -> _Grid:
     """The values of a sheet; raises `InputError` for rows and cells that are not in order."""
-    grid = _Grid({}, [], [])
+    from openpyxl.utils import get_column_letter
+
+    grid = _Grid({}, [], [], [], set())
     if not hasattr(sheet, "reset_dimensions"):
         return grid  # a sheet that is a chart
     parser, rows = _parsed(sheet)
@@ -217,6 +225,15 @@ def _grid(sheet: Any, name: str) -> _Grid:
                 at = f"row {cell['row']}, column {column}"
                 raise InputError(f"{at} of {of} is not in its place in row {number}; {_IN_ORDER}.")
             last = column
+            if cell["data_type"] == "e" and value != _NO_VALUE:
+                raise InputError(
+                    f"the cell {get_column_letter(column)}{number} of {of} is the error {value}; "
+                    "correct its formula."
+                )
+            if cell["data_type"] == "str":  # a text without any character
+                grid.empty.add((number, column))
+            if isinstance(value, str):
+                value = _ESCAPED.sub(lambda found: chr(int(found[1], 16)), value)
             if value not in (None, ""):
                 values[column] = value
                 length += len(value) if isinstance(value, str) else 1
@@ -226,22 +243,24 @@ def _grid(sheet: Any, name: str) -> _Grid:
             grid.rows[number] = values
             if about.get("hidden") in _HIDDEN:
                 grid.hidden_rows.append(number)
+    grid.merged.extend(one.ref for one in getattr(parser.merged_cells, "mergeCell", ()))
     for one in parser.column_dimensions.values():
         if one.get("hidden") in _HIDDEN:
             grid.hidden_columns.append((int(one["min"]), int(one["max"])))
     return grid
 
 
-def _check_formulas(
-    data: bytes, name: str, title: str, computed: Mapping[int, Mapping[int, Any]]
-) -> None:
+def _check_formulas(data: bytes, name: str, title: str, computed: _Grid) -> None:
     """Raise for a formula without the value that a spreadsheet program would have kept."""
     from openpyxl.utils import get_column_letter
 
     _, rows = _parsed(_load(data, values=False)[title])
     for number, cells in rows:
         for cell in cells:
-            if cell["data_type"] == "f" and cell["column"] not in computed.get(number, {}):
+            known = cell["column"] in computed.rows.get(number, {})
+            if cell["data_type"] == "f" and not (
+                known or (number, cell["column"]) in computed.empty
+            ):
                 raise InputError(
                     f"the cell {get_column_letter(cell['column'])}{number} of the sheet "
                     f"{short(title)} of {name} is a formula that was never computed; open the file "
@@ -250,11 +269,17 @@ def _check_formulas(
 
 
 def _not_shown(sheet: Any, name: str, grid: _Grid, header: Sequence[str]) -> tuple[str, ...]:
-    """A sentence each for hidden rows, hidden columns and a hidden sheet, which all count."""
+    """A sentence each for hidden rows, hidden columns and a hidden sheet, which all count, and for
+    merged cells, which but the first one are empty."""
     of = f"the sheet {short(sheet.title)} of {name}"
     notes = []
     if sheet.sheet_state != "visible":
         notes.append(f"{of[:1].upper()}{of[1:]} is hidden in the spreadsheet program.")
+    if grid.merged:
+        notes.append(
+            f"Of merged cells ({listed(grid.merged, most=5)} of {of}) the first one alone has the "
+            "value: repeat it in the others if it is meant for them."
+        )
     rows = grid.hidden_rows
     runs = groupby(enumerate(rows), key=lambda one: one[1] - one[0])
     named = [span([row for _, row in run], least=2) for _, run in runs]
@@ -277,12 +302,7 @@ def _not_shown(sheet: Any, name: str, grid: _Grid, header: Sequence[str]) -> tup
     return tuple(notes)
 
 
-def _text(value: Any, name: str, row: int, column: int) -> str | None:
-    if isinstance(value, str) and value.startswith("#") and value.endswith(("!", "?")):
-        where = f"row {row}" if row else "the header"
-        raise InputError(
-            f"{where}, column {column} of {name} is the error {value}; correct its formula."
-        )
+def _text(value: Any) -> str | None:
     if isinstance(value, datetime.datetime) and not any(value.timetuple()[3:6]):
         value = value.date()
     if isinstance(value, (datetime.date, datetime.time)):

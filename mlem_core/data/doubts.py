@@ -1,0 +1,199 @@
+"""What in a table its owner may have meant otherwise: a sentence each, with its row.
+
+Nothing here changes what is read. Row 1 is the first one below the header.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from operator import eq
+
+from mlem_core.base.text import listed, many, short
+from mlem_core.data.columns import (
+    MISSING_AMONG_NUMBERS,
+    NUMBER,
+    Cells,
+    among_numbers,
+    marks_among_names,
+    text_of,
+)
+
+_ZEROS = re.compile(r"[+-]?0\d+(\.\d*)?", re.ASCII)
+_EXACT = 15  # so many digits of a number are sure to be kept
+_THOUSANDS = {
+    ",": re.compile(r"[+-]?[1-9]\d{0,2},\d{3}", re.ASCII),
+    ".": re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}", re.ASCII),
+}
+_COUNTED = 10  # of fewer rows a feature may well be 1, 2, 3
+_FEW = 0.2
+_SUMS = {"total", "totals", "sum", "mean", "average", "median", "summe", "gesamt", "mittelwert"}
+_HARD_TO_SEE = {
+    "a space before or after it": re.compile(r"\A | \Z"),
+    "two spaces side by side": re.compile(r"  "),
+    "a character of HTML or of a workbook's XML": re.compile(
+        r"&(amp|lt|gt|quot|apos|nbsp|#\d+);|_x[0-9A-F]{4}_"
+    ),
+    "UTF-8 that was read in another encoding": re.compile(r"[ÂÃ][\x80-\xbf]|â€|ï»¿"),
+}
+# Controls, spaces of other widths, what joins, parts or turns, what replaces a lost character.
+# (U+200C and U+200D are part of words in some scripts, and of emoji.)
+_UNSEEN = re.compile(
+    r"[\x00-\x1f\x7f-\xa0\xad\u061c\u1680\u180e\u2000-\u200b\u200e\u200f\u2028-\u202f\u205f-\u206f"
+    r"\u3000\ue000-\uf8ff\ufeff\ufffd]"
+)
+
+
+def folded(name: str) -> str:
+    """A name without case, surplus spaces, signs that nobody sees, and ways to code a character."""
+    text = name.strip()
+    if NUMBER.fullmatch(text):
+        return text_of(float(text)) or ""
+    if not text.isascii():
+        known = unicodedata.normalize("NFKC", text)
+        text = "".join(char for char in known if unicodedata.category(char) != "Cf")
+        text = unicodedata.normalize("NFC", text.casefold())
+    return " ".join(text.casefold().split())
+
+
+def of_names(column: str, cells: Cells, guessed: bool, detected: bool) -> list[str]:
+    """Doubts about a nominal feature.
+
+    Parameters
+    ----------
+    guessed : its kind is, from its values
+    detected : so are its marks of missing values
+    """
+    if guessed and (odd := among_numbers(cells)):
+        row, n = odd
+        more = f" and {many(n - 1, 'more cell')}" if n > 1 else ""
+        others = "all its other values are numbers" if n < len(cells) else "which are no numbers"
+        return [
+            f"The feature {short(column)} is nominal because of {short(cells[row] or '')} in row "
+            f"{row + 1}{more}, {others}: correct or empty {'it' if n == 1 else 'them'} (a number "
+            "is written as -1234.5), or give the column the role nominal if its values are names."
+        ]
+    doubts = alike(f"the feature {short(column)}", cells)
+    for mark, (row, n) in (marks_among_names(cells) if guessed and detected else {}).items():
+        doubts.append(
+            f"In the feature {short(column)} {short(mark)} (row {row + 1}"
+            f"{f' and {n - 1:,} more' if n > 1 else ''}) counts as a value: empty the cells, or "
+            "name it as a missing value, if it says that there is none."
+        )
+    return doubts
+
+
+def of_numbers(column: str, cells: Cells) -> list[str]:
+    """Doubts about an ordered feature whose kind was guessed: codes, and digits that are lost."""
+    doubts = []
+    values = [cell for cell in dict.fromkeys(cells) if cell is not None]
+    zeros = next((cell for cell in values if _ZEROS.fullmatch(cell)), None)
+    if zeros is not None:
+        doubts.append(
+            f"The feature {short(column)} has {short(zeros)} in row {cells.index(zeros) + 1}, "
+            f"which counts as the number {text_of(float(zeros))}: give the column the role nominal "
+            "if its values are codes."
+        )
+    long = [cell for cell in values if len(cell) > _EXACT or "e" in cell or "E" in cell]
+    known: dict[float, str] = {}
+    for cell in long and values:
+        other = known.setdefault(float(cell), cell) if NUMBER.fullmatch(cell) else cell
+        if other is not cell and Decimal(other) != Decimal(cell):
+            doubts.append(
+                f"In the feature {short(column)} {short(other)} (row {cells.index(other) + 1}) and "
+                f"{short(cell)} (row {cells.index(cell) + 1}) are one number, as {_EXACT} digits "
+                "are kept: give the column the role nominal if its values are names."
+            )
+            break
+    first = int(cells[0] == "1")
+    counting = map(str, range(first, first + len(cells)))
+    if len(cells) >= _COUNTED and all(map(eq, cells, counting)):
+        doubts.append(
+            f"The feature {short(column)} counts the rows from {cells[0]}: give the column the "
+            "role ignore if it is an index."
+        )
+    return doubts
+
+
+def alike(what: str, cells: Cells) -> list[str]:
+    """A sentence about values that count as different and look the same."""
+    own: dict[str, list[str]] = {}
+    for cell in dict.fromkeys(cells):
+        if cell is not None:
+            own.setdefault(folded(cell), []).append(cell)
+    several = [values for values in own.values() if len(values) > 1]
+    if not several:
+        return []
+    one, other = several[0][:2]
+    more = f", and so do {many(len(several) - 1, 'more value')}" if len(several) > 1 else ""
+    return [
+        f"In {what} {short(one)} (row {cells.index(one) + 1}) and {short(other)} (row "
+        f"{cells.index(other) + 1}) differ only in case, spaces or how their characters are coded, "
+        f"and count as two{more}: write them in one way if they are the same."
+    ]
+
+
+def of_sentences(cells: Cells) -> Iterator[str]:
+    """Doubts about sentences: what is hard to see in them, and what is hardly one."""
+    texts = [cell for cell in dict.fromkeys(cells) if cell is not None]
+    found: dict[str, list[str]] = {}
+    for text in texts:
+        for what, pattern in _HARD_TO_SEE.items():
+            if pattern.search(text):
+                found.setdefault(what, []).append(text)
+        for char in sorted(set(_UNSEEN.findall(text))):
+            what = f"{unicodedata.name(char, 'a character').lower()} (U+{ord(char):04X})"
+            found.setdefault(what, []).append(text)
+    if found:
+        parts = [
+            f"{what} in row {cells.index(own[0]) + 1}"
+            + (f" and {many(len(own) - 1, 'more sentence')}" if len(own) > 1 else "")
+            for what, own in found.items()
+        ]
+        yield (
+            f"Sentences have what is hard to see, and models read it: {listed(parts, most=6)}; "
+            "correct them if that is not meant."
+        )
+    single = [text for text in texts if len(text.split()) == 1]
+    odd = [text for text in single if text.casefold().strip() in _SUMS | MISSING_AMONG_NUMBERS]
+    if odd and len(single) < _FEW * len(texts):
+        yield (
+            f"The sentence in row {cells.index(odd[0]) + 1} is {short(odd[0])}, and counts as a "
+            "stimulus: remove the row if it is none."
+        )
+
+
+def of_groups(column: str, ids: Cells, sentences: Cells) -> list[str]:
+    """Doubts about what keeps stimuli together: names that look the same, sentences with two."""
+    doubts = alike(f"the column {short(column)}", ids)
+    first: dict[str | None, int] = {}
+    for row, sentence in enumerate(sentences):
+        other = first.setdefault(sentence, row)
+        if ids[other] != ids[row]:
+            doubts.append(
+                f"The sentence in row {row + 1} has {short(ids[row] or '')} in the column "
+                f"{short(column)}, and in row {other + 1} {short(ids[other] or '')}: folds may "
+                "test a sentence that they were trained on; give it one value."
+            )
+            break
+    return doubts
+
+
+def of_thousands(header: Sequence[str], columns: Sequence[Cells]) -> list[str]:
+    """Doubts about columns whose decimal signs all stand before three digits, in a table with
+    decimal commas."""
+    doubts = []
+    for name, cells in zip(header, columns, strict=True):
+        for sign, pattern in _THOUSANDS.items():
+            like = [cell for cell in set(cells) if cell and sign in cell]
+            if like and all(pattern.fullmatch(cell.strip()) for cell in like):
+                row = next(i for i, cell in enumerate(cells) if cell and sign in cell)
+                value = (cells[row] or "").strip()
+                doubts.append(
+                    f"In the column {short(name)} {short(value)} (row {row + 1}) counts as "
+                    f"{float(value.replace(',', '.')):g}: write thousands without a sign between "
+                    "them if they are meant."
+                )
+    return doubts
