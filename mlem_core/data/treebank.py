@@ -33,8 +33,9 @@ import pandas as pd
 
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.text import listed, many, short
+from mlem_core.data import doubts
 from mlem_core.data.added import count_words
-from mlem_core.data.columns import NUMBER
+from mlem_core.data.columns import NUMBER, texts
 from mlem_core.data.reading.conllu import (
     NO_VALUE,
     Sentence,
@@ -135,6 +136,9 @@ def read_treebank(
     if dropped:
         notes.append(f"No features: {listed(dropped)}, of which no two values are frequent enough.")
     nominal = [name for name in frame if name in _NOMINAL or name in _morphological(frame)]
+    notes += doubts.of_sentences(frame["sentence"].tolist())
+    for name in ("sentence", *nominal):
+        notes += doubts.alike(f"the column {short(str(name))}", texts(frame[name]))
     return replace(from_frame(frame, bank.name, nominal=nominal), notes=tuple(notes))
 
 

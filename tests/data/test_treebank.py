@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import time
 from collections import Counter
 
@@ -426,3 +427,39 @@ def test_a_bare_word_is_found_in_one_look_from_each_edge(word, inside):
     begin = time.process_time()
     assert bare(f"a{'!' * 200_000}b.") == f"a{'!' * 200_000}b"
     assert time.process_time() - begin < 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("\tNOUN\t", "\tNOUN\t", ""),
+        (
+            "1\tDogs",
+            "# text = Dogs sleep and Tom\n1\tDogs",
+            "comment text of 1 sentence .*'mine-1'",
+        ),
+        ("1\tDogs", "# text = Dogs sleepand  Tom sings\n1\tDogs", ""),
+        ("\tCCONJ\t", "\tcconj\t", "'cconj' in 'mine-1'"),
+        ("\tPROPN\t", "\tPropn\t", "'Propn' in '1'"),
+        ("5\tsings", "5\ts\u00adings", r"soft hyphen \(U\+00AD\)"),
+        ("\tcc\t", "\tCONJ\t", "'relation' 'CONJ' .* 'conj' .* differ only in case"),
+        ("5\tsings", "5\tsäings", "was read as Windows-1252"),
+    ],
+)
+def test_what_a_treebank_may_mean_otherwise_is_said(old, new, says):
+    text = TREE + "# sent_id = mine-1\n" + OTHER
+    data = text.replace(old, new, 1).encode("cp1252" if "Windows" in says else "utf-8")
+    notes = " ".join(read_treebank([data]).notes)
+    if says:
+        assert re.search(says, notes), notes
+    else:
+        assert notes == " ".join(read_treebank([text.encode()]).notes)
+
+
+def test_values_of_a_feature_in_another_order_are_one():
+    words = [
+        lines(f"1 a a DET Gender={value}|Number=Sing 2 det _", f"2 w{n} w NOUN _ 0 root _")
+        for n, value in enumerate(["Fem,Masc", "Masc,Fem", "Neut", "Neut"])
+    ]
+    stimuli = read_treebank(["".join(words).encode()])
+    assert [g for g in stimuli.values("gender") if g] == ["Fem,Masc", "Fem,Masc", "Neut", "Neut"]

@@ -17,6 +17,7 @@ from itertools import chain
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import listed, many, short
 from mlem_core.data.reading.content import Source, content, decode
+from mlem_core.data.reading.read_as import ReadAs
 from mlem_core.storage.room import check_memory
 
 MAX_BYTES = 500_000_000
@@ -30,6 +31,7 @@ _COLUMNS = "ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC"
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
 _RANGE = re.compile(r"([1-9][0-9]{0,8})-([1-9][0-9]{0,8})")
 _EMPTY = re.compile(r"(0|[1-9][0-9]{0,8})\.[1-9][0-9]*")
+_TAGS = "ADJ ADP ADV AUX CCONJ DET INTJ NOUN NUM PART PRON PROPN PUNCT SCONJ SYM VERB X"
 # Of characters that nobody sees: spaces of any width, and what steers the writing.
 _UNSEEN = ("Zs", "Zl", "Zp", "Cc", "Cf")
 
@@ -91,7 +93,12 @@ class Sentence:
 class Treebank:
     """Sentences, and what of the files is not in them, counted (`counts`) and said (`left_out`).
 
-    `features` are the names of those that its words have.
+    Attributes
+    ----------
+    features : the names of those that its words have
+    encodings : of each file that is not in UTF-8, what it was read as
+    other_text : the sentences whose words are not those of their comment `text`
+    other_tags : tags in UPOS that are none of Universal Dependencies, each with its first sentence
     """
 
     name: str
@@ -99,6 +106,9 @@ class Treebank:
     counts: Counter[str] = field(default_factory=Counter)
     left_out: list[str] = field(default_factory=list)
     features: set[str] = field(default_factory=set)
+    encodings: dict[str, str] = field(default_factory=dict)
+    other_text: list[str] = field(default_factory=list)
+    other_tags: dict[str, str] = field(default_factory=dict)
 
     def notes(self) -> list[str]:
         """Sentences about how the treebank was read."""
@@ -107,6 +117,20 @@ class Treebank:
             f"{self.name}: the words of a sentence are separated by single spaces, "
             "punctuation too; a multiword token (don't = do + n't) is one word as it is written."
         ]
+        for file, encoding in self.encodings.items():
+            notes.append(f"{file} was read as {encoding} text; CoNLL-U is in UTF-8.")
+        if self.other_text:
+            notes.append(
+                f"The comment text of {many(len(self.other_text), 'sentence')} has other words "
+                f"than its lines ({listed(self.other_text, most=3)}); the words of the lines are "
+                "the sentence."
+            )
+        if self.other_tags:
+            tags = [f"{short(tag)} in {name}" for tag, name in self.other_tags.items()]
+            notes.append(
+                "The column UPOS has tags that Universal Dependencies does not have, and they "
+                f"count as values of upos: {listed(tags, most=5)}. PUNCT alone is no stimulus."
+            )
         if counts["unspaced"]:
             notes.append(
                 f"No space follows {counts['unspaced']:,} of its {counts['tokens']:,} words in the "
@@ -158,14 +182,16 @@ def read_sentences(sources: Sequence[Source], encoding: str | None = None) -> Tr
     for source in sources:
         data, file = content(source, _WHAT, MAX_BYTES)
         names.append(file)
-        text, _ = decode(data, file, encoding)
+        text, used = decode(data, file, encoding)
+        if encoding is None and used != "utf-8":
+            bank.encodings[file] = ReadAs(encoding=used).encoding_name
         advice = "choose fewer files, or a part of them"
         check_memory((text.count("\n") + 1) * _LINE_BYTES, f"the treebank {file}", advice)
         of_file = f"{file.removesuffix('.conllu')}:" if len(sources) > 1 else ""
         n = 0
         try:
-            for own, lines in _blocks(text):
-                _take(bank, lines, of_file + (own or str(n + 1)), seen)
+            for own, written, lines in _blocks(text):
+                _take(bank, lines, of_file + (own or str(n + 1)), written, seen)
                 n += 1
         except _NoConllu as error:
             raise InputError(
@@ -199,15 +225,16 @@ class _Line:
         return _NoConllu(f"line {self.number:,} has {what}")
 
 
-def _blocks(text: str) -> Iterator[tuple[str, list[_Line]]]:
-    """The `sent_id` of each sentence, "" for none, and its lines."""
-    name, lines = "", list[_Line]()
+def _blocks(text: str) -> Iterator[tuple[str, str, list[_Line]]]:
+    """The comments `sent_id` and `text` of each sentence, "" for none, and its lines."""
+    name, written, lines = "", "", list[_Line]()
     for number, line in enumerate(chain(io.StringIO(text, newline=None), [""]), start=1):
         if line.startswith("#"):
             key, _, value = (text.strip() for text in line[1:].partition("="))
             if key == "global.columns" and value.split() != _COLUMNS.split():
                 raise _NoConllu(f"line {number:,} names other columns than {_COLUMNS}")
             name = value if key == "sent_id" else name
+            written = value if key == "text" else written
         elif line.strip():
             cells = [cell.strip() for cell in line.removesuffix("\n").split("\t")]
             lines.append(_Line(number, cells))
@@ -215,12 +242,12 @@ def _blocks(text: str) -> Iterator[tuple[str, list[_Line]]]:
                 raise lines[-1].wrong(many(len(cells), "column"))
         else:
             if lines:
-                yield name, lines
-            name, lines = "", []
+                yield name, written, lines
+            name, written, lines = "", "", []
 
 
-def _take(bank: Treebank, lines: list[_Line], name: str, seen: set[str]) -> None:
-    """Add a sentence to the treebank."""
+def _take(bank: Treebank, lines: list[_Line], name: str, written: str, seen: set[str]) -> None:
+    """Add a sentence to the treebank, whose comment `text` is `written`."""
     tokens, text, counts, unseen = _placed(lines)
     problem = unseen or _problem(tokens)
     if problem:
@@ -232,6 +259,10 @@ def _take(bank: Treebank, lines: list[_Line], name: str, seen: set[str]) -> None
     seen.add(text)
     bank.counts += counts
     bank.features.update(*(token.feats for token in tokens))
+    if written and "".join(written.split()) != text.replace(" ", ""):
+        bank.other_text.append(short(name))
+    for tag in {token.upos for token in tokens} - {*_TAGS.split(), NO_VALUE}:
+        bank.other_tags.setdefault(tag, short(name))
     bank.sentences.append(Sentence(text, tokens, name))
 
 
@@ -297,7 +328,7 @@ def _feats(line: _Line, cell: str) -> dict[str, str]:
         name, _, value = (text.strip() for text in part.partition("="))
         if not name or not value or name in feats:
             raise line.wrong(f"{short(part)} in FEATS, where Name=Value is due, each name once")
-        feats[name] = value
+        feats[name] = ",".join(sorted(value.split(",")))  # in whatever order they stand
     return {name: value for name, value in feats.items() if value != NO_VALUE}
 
 
