@@ -1,0 +1,401 @@
+"""Tables and workbooks with what a researcher means by them: cells, and what must be said."""
+
+from __future__ import annotations
+
+import csv
+import io
+import unicodedata
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from openpyxl.utils.exceptions import IllegalCharacterError
+
+Truth = dict[str, list[Any]]
+Grid = list[list[str]]
+SENTENCES = [
+    f"{who} {what} {how}"
+    for who, what in (("the dog", "sees"), ("two cats", "hear"), ("élan", "follows"), ("we", "met"))
+    for how in ("them now", "nobody", "us twice")
+]
+LARGE = [1234, 25678, 1234567, 98765, 4321, 1450, 12500, 7654321, 2222, 34567, 8910, 65432]
+SMALL = [0.5, 12.25, -3.125, 7.75, 0.25, -1.5, 2.25, 9.5, 4.75, -6.25, 3.5, 8.125]
+
+
+@dataclass
+class Meant:
+    """A file and its meaning.
+
+    truth : by column, `word` too; every difference must be named in a notice
+    says : what a notice must have even where nothing differs
+    fate : "read" (a refusal is wrong), "refused" (a result is), "any"
+    """
+
+    name: str
+    suffix: str
+    data: bytes
+    truth: Truth
+    says: tuple[str, ...] = ()
+    fate: str = "any"
+
+
+@dataclass
+class Sheet:
+    """What a change works on: the cells as text, the header first, and their meaning."""
+
+    grid: Grid
+    truth: Truth
+    says: tuple[str, ...] = ()
+    fate: str = "any"
+    rng: Any = field(default_factory=lambda: np.random.default_rng(0))
+
+    def put(self, column: str, cells: list[str], meant: list[Any] | None = None) -> None:
+        at = self.grid[0].index(column)
+        for row, cell in zip(self.grid[1:], cells, strict=True):
+            row[at] = cell
+        self.truth[column] = meant or list(cells)
+
+    def cell(self, row: int, column: str, text: str) -> None:
+        self.grid[row][self.grid[0].index(column)] = text
+
+    def some(self) -> int:
+        """A row, from 1, that is not the first or last."""
+        return int(self.rng.integers(2, len(self.grid) - 2))
+
+
+def plain(words: bool, seed: int) -> Sheet:
+    rng = np.random.default_rng(seed)
+    texts = [s for s in SENTENCES for _ in range(2)] if words else list(SENTENCES)
+    index = [1 + i % 2 for i in range(len(texts))]
+    large, small = (list(rng.permutation(c * (2 if words else 1)).tolist()) for c in (LARGE, SMALL))
+    pos = [("noun", "verb", "café")[i % 3] for i in rng.permutation(len(texts)).tolist()]
+    truth: Truth = {"sentence": texts, "pos": pos, "size": large, "freq": small}
+    if words:
+        truth["word"] = [s.split()[i] for s, i in zip(texts, index, strict=True)]
+    columns = {"sentence": texts} | ({"word_index": [str(i) for i in index]} if words else {})
+    columns |= {"pos": pos, "size": [str(n) for n in large], "freq": [f"{x:g}" for x in small]}
+    rows = zip(*columns.values(), strict=True)
+    return Sheet([list(columns), *map(list, rows)], truth, rng=rng)
+
+
+def _written(column: str, how: Callable[[Any], str]) -> Callable[[Sheet], None]:
+    """All numbers of a column in another notation."""
+    return lambda sheet: sheet.put(
+        column, [how(x) for x in sheet.truth[column]], sheet.truth[column]
+    )
+
+
+def _spelled(how: Callable[[str], str], to: Callable[[str], str] = str) -> Callable[[Sheet], None]:
+    """One name in one row in another spelling of the same."""
+
+    def change(sheet: Sheet) -> None:
+        row = next(i for i, x in enumerate(sheet.truth["pos"], 1) if x == "café")
+        sheet.cell(row, "pos", how("café"))
+
+    return change
+
+
+def _names(values: str, meant: dict[str, Any] | None = None) -> Callable[[Sheet], None]:
+    """A column of other values, in turn."""
+    own = values.split(" ")
+    means = meant or {}
+
+    def change(sheet: Sheet) -> None:
+        cells = [own[i % len(own)] for i in range(len(sheet.grid) - 1)]
+        sheet.put("pos", cells, [means.get(cell, cell) for cell in cells])
+
+    return change
+
+
+def _sentence(how: Callable[[str], str], says: str = "row {row}") -> Callable[[Sheet], None]:
+    """One sentence with something that nobody sees, which a notice has to show."""
+
+    def change(sheet: Sheet) -> None:
+        row = sheet.some()
+        text = how(sheet.truth["sentence"][row - 1])
+        sheet.cell(row, "sentence", text)
+        sheet.truth["sentence"] = [*sheet.truth["sentence"]]
+        sheet.truth["sentence"][row - 1] = text
+        sheet.says = (says.format(row=row),) if says else ()
+
+    return change
+
+
+def _insert(cells: Callable[[Sheet], list[str]], at: int | None, says: str = "row {row}"):
+    """A row that is no stimulus; it is refused or said."""
+
+    def change(sheet: Sheet) -> None:
+        row = sheet.some() if at is None else at % (len(sheet.grid) + 1)
+        sheet.grid.insert(row, cells(sheet))
+        sheet.says = (says.format(row=row),)
+
+    return change
+
+
+def _column(name: str, cells: Callable[[int], str], says: str = "", at: int = 0, kind: str = ""):
+    """A column more, which is no feature unless a notice names it (`kind`: it is one)."""
+
+    def change(sheet: Sheet) -> None:
+        own = [cells(i) for i in range(len(sheet.grid) - 1)]
+        for row, cell in zip(sheet.grid, [name, *own], strict=True):
+            row.insert(at, cell)
+        if kind:
+            sheet.truth[unicodedata.normalize("NFC", name)] = (
+                [float(c) for c in own] if kind == "number" else own
+            )
+        sheet.says = (says,) if says else ()
+
+    return change
+
+
+def _rename(old: str, new: str, name: str | None = None) -> Callable[[Sheet], None]:
+    def change(sheet: Sheet) -> None:
+        sheet.grid[0][sheet.grid[0].index(old)] = new
+        if name:
+            sheet.truth[name] = sheet.truth.pop(old)
+
+    return change
+
+
+def _word_index(how: Callable[[int], str], with_word: str = "") -> Callable[[Sheet], None]:
+    def change(sheet: Sheet) -> None:
+        if "word" not in sheet.truth:
+            return
+        at = sheet.grid[0].index("word_index")
+        for row in sheet.grid[1:]:
+            row[at] = how(int(row[at]))
+        if with_word:
+            _column(with_word, lambda i: sheet.truth["word"][i], at=1)(sheet)
+
+    return change
+
+
+def _ids(how: Callable[[int], str], says: str = "") -> Callable[[Sheet], None]:
+    """Names of sentences in a column, which keep them together or are named in a notice."""
+
+    def change(sheet: Sheet) -> None:
+        of = [SENTENCES.index(s) for s in sheet.truth["sentence"]]
+        _column("sentence_id", lambda i: how(2 * of[i] + (i % 2)), says)(sheet)
+        sheet.truth["sentence_id"] = of
+
+    return change
+
+
+_HARD_SPACE, _ZERO, _SOFT = "\u00a0", "\u200b", "\u00ad"
+_LABELS = {"1": "one", "True": "true"}
+CHANGES: dict[str, Callable[[Sheet], None]] = {
+    "nothing": lambda sheet: setattr(sheet, "fate", "read"),
+    **{f"number {n}": _written("size", how) for n, how in {
+        "thousands comma": "{:,}".format, "thousands point": lambda x: f"{x:,}".replace(",", "."),
+        "thousands space": lambda x: f"{x:,}".replace(",", " "), "underscore": "{:_}".format,
+        "thousands hard space": lambda x: f"{x:,}".replace(",", _HARD_SPACE), "hex": hex,
+        "thousands apostrophe": lambda x: f"{x:,}".replace(",", "’"), "euro": "€{}".format,
+        "dollar": "${:,}".format, "percent": "{}%".format, "unit": "{} ms".format,
+        "digits": lambda x: "".join(chr(0x660 + int(c)) for c in str(x)), "plus": "+{}".format,
+        "scientific": "{:.7e}".format, "float": "{}.0".format, "zeros": "{:08d}".format,
+        "bracket": "({})".format, "about": "~{}".format, "capital E": "{:.7E}".format,
+    }.items()},
+    **{f"number {n}": _written("freq", how) for n, how in {
+        "decimal comma": lambda x: f"{x:g}".replace(".", ","), "unicode minus":
+        lambda x: f"{x:g}".replace("-", "−"), "three places": "{:.3f}".format,
+        "all thousands comma":
+        lambda x: f"{x:.3f}".replace(".", ","), "minus behind": lambda x:
+        f"{-x:g}-" if x < 0 else f"{x:g}", "spaces": lambda x: f" {x:g} ", "D": "{:.6e}".format,
+    }.items()},
+    **{f"name {n}": _spelled(how) for n, how in {
+        "capital": str.capitalize, "upper": str.upper,
+        "space inside": lambda s: s[:2] + " " + s[2:],
+        "decomposed": lambda s: unicodedata.normalize("NFD", s), "zero": lambda s: s + _ZERO,
+        "soft": lambda s: s[:2] + _SOFT + s[2:], "mark": lambda s: "\ufeff" + s,
+        "space": lambda s: f" {s} ", "hard space": lambda s: s + _HARD_SPACE, "wide":
+        lambda s: "".join(chr(ord(c) + 0xFEE0) if c.isascii() else c for c in s),
+        "point": lambda s: s + ".", "underscore": lambda s: s + "_", "hyphen": lambda s: s[:2] +
+        "‐" + s[2:], "left to right": lambda s: "\u200e" + s,
+    }.items() if n not in ("space inside", "point", "underscore", "hyphen")},
+    **{f"values {v}": _names(v, meant) for v, meant in {
+        "007 07 7": {}, "01 02 10": {}, "1e5 100000": {}, "NA DE FR": {}, "None One": {},
+        "True TRUE false": {"TRUE": "True"}, "yes Yes no": {"Yes": "yes"}, "null full": {},
+        "nan x": {}, "+ - 0": {}, "- x y": {}, "9007199254740993 9007199254740992 5": {},
+        "0.12345678901234567891 0.12345678901234567892 1": {}, "1e-400 0 1": {}, "1.0 1 2": {
+        "1.0": 1, "1": 1, "2": 2}, "2024-01-02 2024-03-01": {}, "02.01.2024 01.03.2024": {},
+        "1/2/2024 3/1/2024": {}, "12:30 13:45:10": {}, "1-2 3-4": {}, "#1 #2": {}, "inf 1 2": {},
+        "TRUE FALSE": {}, "1 0 true": {}, "@x =1+1": {}, "INF NF": {}, "? !": {}, ". ,": {},
+        "_ x": {}, "00 0": {}, "1. 2.": {"1.": 1, "2.": 2}, "1,2 3,4": {"1,2": 1.2, "3,4": 3.4},
+        "ß ss": {}, "I ı": {}, "½ 1": {}, "x ² 2": {}, "Ⅳ IV": {}, "n. n v": {}, "'a a": {},
+    }.items()},
+    **{f"sentence {n}": _sentence(how) for n, how in {
+        "double space": lambda s: s.replace(" ", "  ", 1), "hard space": lambda s: s.replace(
+        " ", _HARD_SPACE, 1), "zero": lambda s: s.replace(" ", _ZERO + " ", 1), "soft":
+        lambda s: s[0] + _SOFT + s[1:], "tab": lambda s: s.replace(" ", "\t", 1), "before":
+        " {}".format, "after": "{} ".format, "mark": "\ufeff{}".format, "end": "{}\r\n".format,
+        "escape": "{}\x1b[0m".format, "replaced": "{}\ufffd".format, "line": lambda s:
+        s.replace(" ", "\n", 1), "escaped": "{}_x000D_".format, "entity": "{} &amp; co".format,
+        "joiner": lambda s: s[0] + "\u2060" + s[1:], "line separator": "{}\u2028".format,
+        "mojibake": "{} cafÃ©".format, "private": "{}\ue000".format,
+    }.items()},
+    **{f"good {n}": _sentence(how, "") for n, how in {
+        "emoji": "{} 👩‍👩‍👧".format, "marks": "{} x\u0302y".format, "quote": '{} 5" nail'.format,
+        "comma":
+        "{} , and; more\\".format, "apostrophe": "{} 'tis".format, "arabic": "{} مرحبا بكم".format,
+        "hashtag": "#{} ok?".format, "equals": "{} = x".format, "quotes": '{} "so" he said'.format,
+        "error": "#{} N/A!".format,
+    }.items()},
+    "total": _insert(lambda s: ["Total", *[""] * (len(s.grid[0]) - 3), "99", "1.5"], -1),
+    "mean": _insert(lambda s: ["Mean", *[""] * (len(s.grid[0]) - 3), "99", "1.5"], -1),
+    "summe": _insert(lambda s: ["Summe", *["noun"] * (len(s.grid[0]) - 3), "99", "1.5"], -1),
+    "nan sentence": _insert(lambda s: ["nan", *s.grid[3][1:]], None),
+    "NA sentence": _insert(lambda s: ["NA", *s.grid[3][1:]], None),
+    "header again": _insert(lambda s: list(s.grid[0]), None),
+    "header with a mark": _insert(lambda s: ["\ufeff" + s.grid[0][0], *s.grid[0][1:]], None),
+    "header in capitals": _insert(lambda s: [c.upper() for c in s.grid[0]], None),
+    "comment": _insert(lambda s: ["# a comment", *[""] * (len(s.grid[0]) - 1)], None),
+    "title": _insert(lambda s: ["My stimuli", *[""] * (len(s.grid[0]) - 1)], 0, "row"),
+    "units": _insert(lambda s: [*[""] * (len(s.grid[0]) - 1), "per million"], 1),
+    "types": _insert(lambda s: ["text", *["str"] * (len(s.grid[0]) - 1)], 1),
+    "repeated row": _insert(lambda s: list(s.grid[2]), None, "row 2"),
+    "no header": lambda s: (s.grid.pop(0), setattr(s, "says", ("header",)))[0] and None,
+    **{f"index {n!r}": _column(n, lambda i: str(i),
+    "without a name" if "named" in n or not n else n) for n in (
+        "", "Unnamed: 0", "index", "id", "row")},
+    "thousands or decimals": lambda s: s.put("size",
+    [f"{x % 99_999 + 1000:,}" for x in s.truth["size"]],
+        [x % 99_999 + 1000 for x in s.truth["size"]]),
+    "thousands points or decimals": lambda s: (_written("freq", lambda x: f"{x:g}".replace(".",
+    ","))(s),
+        s.put("size", [f"{x % 99_999 + 1000:,}".replace(",", ".") for x in s.truth["size"]],
+        [x % 99_999 + 1000 for x in s.truth["size"]]))[0],
+    "index from 1": _column("nr", lambda i: str(i + 1), "nr"),
+    "duplicate header": _column("freq", lambda i: str(i % 5), "freq_2", 9),
+    "header of case": _column("Freq", lambda i: str(i * i % 7), "", 9, "number"),
+    "header of form": _column("cafe\u0301", lambda i: "ab"[i % 2], "", 9, "name"),
+    "header zero": _column("freq" + _ZERO, lambda i: str(i * i % 7), "freq_2", 9),
+    "header numeric": _column("2019", lambda i: str(i * i % 7), "", 9, "number"),
+    "constant": _column("c", lambda i: "x", "'c'", 9),
+    "all missing": _column("c", lambda i: "", "'c'", 9),
+    "all different": _column("c", lambda i: f"v{i}", "", 9, "name"),
+    "mixed": _column("c", lambda i: "5" if i % 2 else f"v{i % 3}", "", 9, "name"),
+    "spaces around headers": _rename("pos", " pos "), "hard space header": _rename("freq",
+    "freq\xa0"),
+    "capital headers": _rename("sentence", "Sentence "), "no name": lambda s: (_rename("freq",
+    "")(s), setattr(s, "says", ("without a name",)))[0],
+    "header mark": _rename("sentence", "\ufeffsentence"),
+    "line in a header": _rename("freq", "freq\n(ppm)", "freq\n(ppm)"),
+    "word_index 2.0": _word_index("{}.0".format), "word_index from 1":
+    _word_index(lambda i: str(i + 1), "word"), "index from 1, target": _word_index(
+    lambda i: str(i + 1), "target"), "index from 1, token": _word_index(lambda i: str(i + 1),
+    "token"),
+    "index from 1, Word": _word_index(lambda i: str(i + 1), "Word "), "negative":
+    _word_index(lambda i: str(i - 2)), "beyond": _word_index(lambda i: str(i + 9)), "words":
+    _word_index(str, "word"), "word_index 1,0": _word_index("{},0".format), "word_index +1":
+    _word_index("+{}".format), "word_index 01": _word_index("{:02d}".format), "word_index empty":
+    _word_index(lambda i: "" if i == 2 else str(i)),
+    "ids that part a sentence": _ids(str),
+    "ids with spaces": _ids(lambda i: f"s{i // 2}{' ' * (i % 2)}"),
+    "ids of case": _ids(lambda i: f"{'sS'[i % 2]}{i // 2}"), "ids 1 and 1.0": _ids(
+    lambda i: f"{i // 2}{'.0' * (i % 2)}"), "large ids": _ids(lambda i: str(2**60 + i // 2)),
+    "ids with zero": _ids(lambda i: f"s{i // 2}{_ZERO * (i % 2)}"), "same ids": _ids(lambda i: "1",
+    "fold"),
+}  # fmt: skip
+
+
+def text_of(grid: Grid, separator: str, quoting: int = csv.QUOTE_MINIMAL, end: str = "\n") -> str:
+    file = io.StringIO()
+    csv.writer(file, delimiter=separator, quoting=quoting, lineterminator=end).writerows(grid)
+    return file.getvalue()
+
+
+def typed(cell: str) -> Any:
+    number = cell.replace(".", "", 1).lstrip("-")
+    plain = number.isascii() and number.isdecimal() and len(cell) < 15 and cell[0] != "0"
+    return float(cell) if plain else cell or None
+
+
+def by_openpyxl(grid: Grid) -> bytes:
+    import openpyxl
+
+    book, file = openpyxl.Workbook(), io.BytesIO()
+    for row in grid:
+        book.active.append([typed(cell) for cell in row])
+        for cell in book.active[book.active.max_row]:
+            cell.data_type = "s" if isinstance(cell.value, str) else cell.data_type
+    book.save(file)
+    return file.getvalue()
+
+
+def _by_hand(grid: Grid) -> bytes:
+    from second_workbooks import by_hand, inline
+
+    return by_hand([[inline(cell) for cell in row] for row in grid])
+
+
+WAYS: dict[str, tuple[str, Callable[[Grid], bytes]]] = {
+    "commas": (".csv", lambda g: text_of(g, ",").encode()),
+    "semicolons": (".csv", lambda g: text_of(g, ";", end="\r\n").encode("utf-8-sig")),
+    "tabs, UTF-16": (".tsv", lambda g: text_of(g, "\t", csv.QUOTE_ALL).encode("utf-16")),
+    "tabs, UTF-16 without a mark": (".tsv", lambda g: text_of(g, "\t").encode("utf-16-be")),
+    "openpyxl": (".xlsx", by_openpyxl),
+    "by hand": (".xlsx", lambda g: _by_hand(g)),
+}
+
+
+def tables(seed: int, times: int = 2) -> Iterator[Meant]:
+    """Every change, of words or of sentences, written in so many ways."""
+    rng = np.random.default_rng(seed)
+    for n, (name, change) in enumerate(CHANGES.items()):
+        # openpyxl would write 1.234 as a number.
+        ways = [way for way in WAYS if "points" not in name or way != "openpyxl"]
+        for way in rng.permutation(ways)[:times]:
+            only_words = name.startswith(("word", "index from 1,", "negative", "beyond", "ids"))
+            sheet = plain(bool(only_words or rng.integers(2)), seed + n)
+            change(sheet)
+            suffix, write = WAYS[str(way)]
+            try:
+                data = write(sheet.grid)
+            except IllegalCharacterError:  # openpyxl writes no control characters
+                suffix, data = WAYS["commas"][0], WAYS["commas"][1](sheet.grid)
+            yield Meant(f"{name} ({way})", suffix, data, sheet.truth, sheet.says, sheet.fate)
+    yield from _files(seed)
+
+
+def _files(seed: int) -> Iterator[Meant]:
+    """Files that are written oddly as a whole."""
+    sheet = plain(True, seed)
+    text, truth = text_of(sheet.grid, ","), sheet.truth
+    lines = text.splitlines()
+    quoted = text_of(sheet.grid, ",", csv.QUOTE_ALL)
+    for name, data, fate in (
+        ("mixed line ends", "".join(s + ("\n", "\r\n", "\r")[i % 3] for i, s in enumerate(lines)),
+        "read"),
+        ("NUL in a cell", text.replace("noun", "no\0un", 1), "refused"),
+        ("two marks", "\ufeff\ufeff" + text, "any"),
+        ("mark amid", text.replace("\ntwo", "\n\ufefftwo", 1), "any"),
+        ("a cell more in each row", "\n".join([lines[0], *(s + "," for s in lines[1:])]), "any"),
+        ("a cell less in a row", text.replace(",1,", ",", 1), "refused"),
+        ("doubled quotes", quoted.replace('"noun"', '"no""un"'), "any"),
+        ("lone quote", text.replace("noun", 'no"un'), "any"),
+        ("space before quotes", quoted.replace(',"', ', "'), "any"),
+        ("single quotes", quoted.replace('"', "'"), "any"),
+        ("two files", text + text, "any"), ("an end cut", text[:-9], "any"),
+        ("a row cut", text[: text.rindex("\n", 0, -1) + 12], "any"),
+        ("blank lines", text.replace("\n", "\n\n"), "read"), ("spaces lines", text + "  \n", "any"),
+        ("commas line", text + ",,,,\n", "read"), ("comment above", "# made by\n" + text, "any"),
+        ("title above", "My stimuli,,,,\n" + text, "any"), ("sep line", "sep=,\n" + text, "read"),
+        ("form feed", text + "\x0c", "any"), ("control Z", text + "\x1a", "any"),
+        ("fixed width", text.replace(",", "    "), "any"), ("colons", text.replace(",", ":"),
+        "any"),
+        ("json lines", '{"sentence": "a b"}\n' * 9, "any"),
+    ):  # fmt: skip
+        meant = {**truth, "pos": [x.replace("noun", 'no"un') for x in truth["pos"]]}
+        odd = name in ("doubled quotes", "lone quote")
+        yield Meant(f"file {name}", ".csv", data.encode(), meant if odd else truth, (), fate)
+    for encoding in ("latin-1", "cp1252", "mac-roman", "cp850", "utf-16-le", "utf-32", "cp1250"):
+        for accents in (True, False):
+            own = text if accents else text.replace("é", "e")
+            means = {k: [str(x).replace("é", "e") if isinstance(x, str) else x for x in v]
+                     for k, v in truth.items()}  # fmt: skip
+            says = ("Windows-1252",) if accents and encoding[:2] in ("la", "cp") else ()
+            data = own.encode(encoding)
+            yield Meant(
+                f"file {encoding} {accents}", ".csv", data, truth if accents else means, says
+            )

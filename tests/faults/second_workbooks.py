@@ -1,0 +1,204 @@
+"""Workbooks whose cells, sheets and XML are of all kinds, with what they mean."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Iterator
+from typing import Any
+from xml.sax.saxutils import escape
+
+from second_tables import Grid, Meant, Sheet, Truth, typed
+
+_NS = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
+_REL = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+_TYPES = "application/vnd.openxmlformats-officedocument.spreadsheetml"
+
+
+def inline(cell: str) -> str:
+    return f'<c t="inlineStr"><is><t xml:space="preserve">{escape(cell)}</t></is></c>'
+
+
+def by_hand(
+    cells: list[list[str]], *, after: str = "", before: str = "", book: str = "", strings: str = "",
+    styles: str = "", rows: str = "",
+) -> bytes:  # fmt: skip
+    """A workbook of the XML of its cells, as few parts as there may be."""
+    data = rows or "".join(f"<row>{''.join(row)}</row>" for row in cells)
+    parts = {
+        "[Content_Types].xml": '<Types xmlns="http://schemas.openxmlformats.org/package/2006/'
+        'content-types"><Default Extension="rels" ContentType="application/vnd.openxmlformats-'
+        'package.relationships+xml"/><Override PartName="/xl/workbook.xml" ContentType="'
+        f'{_TYPES}.sheet.main+xml"/><Override PartName="/xl/worksheets/sheet1.xml" ContentType="'
+        f'{_TYPES}.worksheet+xml"/><Override PartName="/xl/sharedStrings.xml" ContentType="'
+        f'{_TYPES}.sharedStrings+xml"/><Override PartName="/xl/styles.xml" ContentType="'
+        f'{_TYPES}.styles+xml"/></Types>',
+        "_rels/.rels": '<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/'
+        f'relationships"><Relationship Id="a" Type="{_REL}/officeDocument" Target="xl/workbook.xml"'
+        "/></Relationships>",
+        "xl/workbook.xml": f'<workbook {_NS} xmlns:r="{_REL}">{book}<sheets><sheet name="Ä &amp; '
+        '&apos;b" sheetId="7" r:id="s"/></sheets></workbook>',
+        "xl/_rels/workbook.xml.rels": '<Relationships xmlns="http://schemas.openxmlformats.org/'
+        f'package/2006/relationships"><Relationship Id="s" Type="{_REL}/worksheet" Target='
+        f'"worksheets/sheet1.xml"/><Relationship Id="t" Type="{_REL}/sharedStrings" Target='
+        '"sharedStrings.xml"/></Relationships>',
+        "xl/worksheets/sheet1.xml": f"<worksheet {_NS}>{before}<sheetData>{data}</sheetData>"
+        f"{after}</worksheet>",
+        "xl/sharedStrings.xml": f"<sst {_NS}>{strings}</sst>",
+    }  # fmt: skip
+    if styles:
+        parts["xl/styles.xml"] = f"<styleSheet {_NS}>{styles}</styleSheet>"
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in parts.items():
+            archive.writestr(name, text.encode())
+    return file.getvalue()
+
+
+def workbooks(sheet: Sheet) -> Iterator[Meant]:
+    """Workbooks whose cells are of all kinds, made by hand."""
+    truth, grid = sheet.truth, sheet.grid
+    xml = [[inline(c) for c in row] for row in grid]
+
+    def number(x: Any, style: int = 0, formula: str = "") -> str:
+        of = f"<f>{formula}</f>" if formula else ""
+        return f"<c{f' s={chr(34)}{style}{chr(34)}' if style else ''}>{of}<v>{x}</v></c>"
+
+    def with_freq(cells: list[str]) -> list[list[str]]:
+        return [xml[0], *([*row[:-1], cell] for row, cell in zip(xml[1:], cells, strict=True))]
+
+    def with_pos(cells: list[str]) -> list[list[str]]:
+        return [
+            xml[0],
+            *([row[0], cell, *row[2:]] for row, cell in zip(xml[1:], cells, strict=True)),
+        ]
+
+    def means(column: str, values: list[Any]) -> Truth:
+        return {**truth, column: values}
+
+    freq, n = truth["freq"], len(grid) - 1
+    formats = (
+        '<numFmts count="1"><numFmt numFmtId="164" formatCode="[h]:mm"/></numFmts><cellXfs '
+        'count="5"><xf numFmtId="0"/><xf numFmtId="14"/><xf numFmtId="10"/><xf numFmtId="164"/>'
+        '<xf numFmtId="20"/></cellXfs>'
+    )
+    days = [40_000 + i % 3 for i in range(n)]
+    errors = ["#N/A", "#DIV/0!", "#REF!", "#NAME?", "#VALUE!", "#NUM!", "#NULL!", "#SPILL!"]
+    shared = "".join(
+        f"<si><t>{x}</t><rPh sb='0' eb='1'><t>PHON</t></rPh></si>" for x in ("noun", "verb")
+    )
+    rich = (
+        "<c t='inlineStr'><is><r><t xml:space='preserve'>the </t></r><r><rPr><b/></rPr><t>dog</t>"
+        "</r></is></c>"
+    )
+    numbered = [
+        f'<row r="{i}">' + "".join(c.replace("<c", f'<c r="{"ABCD"[j]}{i}"', 1) for j,
+        c in enumerate(row))
+        + "</row>" for i, row in enumerate(xml, 1)
+    ]  # fmt: skip
+    at_c5 = "".join(
+        f'<row r="{i}">' + "".join(c.replace("<c", f'<c r="{"CDEF"[j]}{i}"', 1) for j,
+        c in enumerate(row))
+        + "</row>" for i, row in enumerate(xml, 5)
+    )  # fmt: skip
+    swapped = numbered[3].split("<c ")
+    everywhere = [("plain", with_freq([number(x) for x in freq]), {}, truth, (), "read")]
+    everywhere += [
+        ("computed", with_freq([number(x, 0, "A1+1") for x in freq]), {}, truth, (), "read"),
+        ("percent", with_freq([number(x, 2) for x in freq]), {"styles": formats}, truth, (),
+        "read"),
+        ("styles missing", with_freq([number(x, 2) for x in freq]), {}, truth, (), "any"),
+        ("not computed", with_freq([*map(number, freq[:-1]), "<c><f>A1</f></c>"]), {}, truth, (),
+        "refused"),
+        ("computed empty", with_freq([*map(number, freq[:-1]), '<c t="str"><f>A1</f><v></v></c>']),
+        {},
+         means("freq", [*freq[:-1], None]), (), "any"),
+        ("scientific", with_freq([number(f"{x:.9E}") for x in freq]), {}, truth, (), "read"),
+        ("long", with_freq([number(f"{x:.17f}") for x in freq]), {}, truth, (), "read"),
+        ("booleans", with_pos([f'<c t="b"><v>{i % 2}</v></c>' for i in range(n)]), {},
+         means("pos", [str(bool(i % 2)) for i in range(n)]), (), "read"),
+        ("days", with_pos([number(d, 1) for d in days]), {"styles": formats},
+         means("pos", [f"2009-07-{6 + i % 3:02d}" for i in range(n)]), (), "read"),
+        ("days of 1904", with_pos([number(d, 1) for d in days]), {"styles": formats, "book":
+         '<workbookPr date1904="1"/>'}, means("pos",
+         [f"2013-07-{7 + i % 3:02d}" for i in range(n)]), (), "read"),
+        ("days of 1904 true", with_pos([number(d, 1) for d in days]), {"styles": formats, "book":
+         '<workbookPr date1904="true"/>'}, means("pos",
+         [f"2013-07-{7 + i % 3:02d}" for i in range(n)]), (), "read"),
+        ("one day among numbers", with_freq([*map(number, freq[:-1]), number(40_000, 1)]),
+         {"styles": formats}, means("freq", [*freq[:-1], None]), ("freq",), "any"),
+        ("times", with_pos([number((1 + i % 3) / 24, 4) for i in range(n)]), {"styles": formats},
+         means("pos", [f"0{1 + i % 3}:00:00" for i in range(n)]), (), "read"),
+        *((f"error {e}", with_freq([*map(number, freq[:-1]), f'<c t="e"><v>{e}</v></c>']), {},
+           means("freq", [*freq[:-1], None]), (), "any") for e in errors),
+        *((f"error {e} as a sentence", [*xml[:-1], [f'<c t="e"><v>{e}</v></c>', *xml[-1][1:]]], {},
+           truth, ("row 12",), "any") for e in errors[:2]),
+        ("phonetic", with_pos([f'<c t="s"><v>{i % 2}</v></c>' for i in range(n)]),
+        {"strings": shared},
+         means("pos", [("noun", "verb")[i % 2] for i in range(n)]), (), "read"),
+        ("rich", [xml[0], [rich, *xml[1][1:]], *xml[2:]], {},
+         means("sentence", ["the dog", *truth["sentence"][1:]]), (), "read"),
+        ("escapes", [*xml[:-1], [inline("a_x000D_\nb_x00E9_"), *xml[-1][1:]]], {},
+         means("sentence", [*truth["sentence"][:-1], "a\r\nbé"]), (), "any"),
+        ("merged", [xml[0], *([row[0], xml[1][1] if i % 3 == 0 else "<c/>", *row[2:]]
+         for i, row in enumerate(xml[1:]))], {"after": '<mergeCells count="4">' + "".join(
+         f'<mergeCell ref="B{i}:B{i + 2}"/>' for i in range(2, 14, 3)) + "</mergeCells>"},
+         means("pos", [grid[1][1]] * n), ("merge",), "any"),
+        ("hidden column", xml, {"before": '<cols><col min="2" max="2" hidden="1"/></cols>'}, truth,
+         ("hidden",), "any"),
+        ("grouped column", xml,
+        {"before": '<cols><col min="2" max="3" width="0" customWidth="1"/></cols>'},
+         truth, (), "any"),
+        ("hidden row", [], {"rows": "".join([*numbered[:4], numbered[4].replace("<row",
+        '<row hidden="1"', 1),
+         *numbered[5:]])}, truth, ("hidden", "5"), "any"),
+        ("at C5", [], {"rows": at_c5}, truth, (), "read"),
+        ("formats below", [], {"rows": "".join(numbered) + '<row r="40"><c r="Z40" s="1"/></row>',
+         "styles": formats}, truth, (), "read"),
+        ("text behind", [*xml, *[[]] * 3, [inline("note: made in May")]], {}, truth, (), "refused"),
+        ("cells out of order", [], {"rows": "".join([*numbered[:3], "<c ".join(
+         [swapped[0], swapped[2], swapped[1], *swapped[3:]]), *numbered[4:]])}, truth, (), "any"),
+        ("a cell twice", [], {"rows": "".join(numbered).replace('<c r="B4"', '<c r="A4"', 1)},
+        truth, (), "any"),
+        ("rows swapped", [], {"rows": "".join([*numbered[:3], numbered[4], numbered[3],
+        *numbered[5:]])},
+         truth, (), "any"),
+        ("apostrophes", with_freq([inline(f"'{x:g}") for x in freq]), {}, truth, (), "any"),
+        ("texts", with_freq([inline(f"{x:g}") for x in freq]), {}, truth, (), "read"),
+        ("some texts", with_freq([inline(f"{x:g}") if i % 3 else number(x) for i,
+        x in enumerate(freq)]),
+         {}, truth, (), "read"),
+        ("header number", [[*xml[0][:-1], number(2019)], *xml[1:]], {},
+         {("2019" if k == "freq" else k): v for k, v in truth.items()}, (), "read"),
+        ("header day", [[*xml[0][:-1], number(40_000, 1)], *xml[1:]], {"styles": formats},
+         {("2009-07-06" if k == "freq" else k): v for k, v in truth.items()}, (), "read"),
+    ]  # fmt: skip
+    for name, cells, how, meaning, says, fate in everywhere:
+        yield Meant(f"workbook {name}", ".xlsx", by_hand(cells, **how), meaning, says, fate)
+    yield from _sheets(grid, truth)
+
+
+def _sheets(grid: Grid, truth: Truth) -> Iterator[Meant]:
+    """Workbooks of several sheets, of which some are empty or hidden."""
+    import openpyxl
+
+    for name, order in {
+        "empty first": ("", "data"), "notes first": ("note", "data"), "hidden first": ("hidden",
+        "data"),
+        "two": ("data", "other"), "only hidden": ("data hidden",),
+    }.items():  # fmt: skip
+        book, file = openpyxl.Workbook(), io.BytesIO()
+        book.remove(book.active)
+        for i, what in enumerate(order):
+            one = book.create_sheet(f"{what}{i} 'x")
+            if what == "note":
+                one.append(["see the other sheet"])
+            elif what in ("data", "other", "hidden", "data hidden"):
+                for row in grid[: None if "data" in what else 5]:
+                    one.append([typed(c) for c in row])
+            one.sheet_state = "hidden" if "hidden" in what else "visible"
+        if name == "only hidden":
+            book.create_sheet("empty")
+        book.save(file)
+        says = ("sheet",) if name not in ("empty first",) else ()
+        yield Meant(f"sheets {name}", ".xlsx", file.getvalue(), truth, says)
