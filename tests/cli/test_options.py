@@ -65,7 +65,7 @@ def test_no_control_character_of_a_file_reaches_the_terminal(tmp_path, capsys) -
     assert main(["lint", "--stimuli", str(path), "--features", f"no{escape}"]) == BAD_INPUT
     assert main(["stimuli", f"{tmp_path}/no{escape}.csv", "--out", str(tmp_path / "o.csv")]) == 2
     said = "".join(capsys.readouterr())
-    assert said.count(r"\x1b[31mred\x07\x9b2J\u202e") >= 3
+    assert said.count(r"\x1b[31mred\x07\x9b2J") >= 3
     assert not [char for char in said if char != "\n" and not char.isprintable()]
 
 
