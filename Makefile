@@ -1,14 +1,14 @@
-# The whole project from here: `make app` serves it, `make test` tests it; both set up what they need.
+# The whole project from here: `make app` serves it, `make test` tests it; each sets up what it needs.
 
 PORT ?= 8501
 PYTHON := .venv/bin/python
 unexport PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help setup app test faults lint format docs bench gpu validate example lock clean
+.PHONY: help setup app test test-all faults lint format docs bench gpu validate example lock clean
 
 help:  ## what can be made
-	@sed -n 's/^\([a-z]*\):.*##  *\(.*\)/make \1	\2/p' Makefile
+	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/make \1	\2/p' Makefile
 
 setup:  ## make .venv with everything that is needed (nothing to do when it is there)
 	@sh scripts/setup.sh
@@ -16,9 +16,13 @@ setup:  ## make .venv with everything that is needed (nothing to do when it is t
 app: setup  ## serve the app on http://localhost:8501 (PORT=8600: on another port)
 	@exec $(PYTHON) scripts/serve.py --server.port $(PORT)
 
-test: setup  ## run all tests, those in a browser beside the others (ARGS="-k pairs": some of them)
+test: setup  ## run the tests that protect the product, before each change (ARGS="-k pairs": some of them)
 	@$(PYTHON) scripts/find_browser.py
-	@$(PYTHON) -m pytest -n 2 --dist loadscope $(ARGS)
+	@$(PYTHON) -m pytest -n 2 -m "not slow and not faults" $(ARGS)
+
+test-all: setup  ## run the slow tests too: training, gallery, notebook, clusters, all screens in a browser
+	@$(PYTHON) scripts/find_browser.py
+	@$(PYTHON) -m pytest -n 2 $(ARGS)
 
 faults: setup  ## feed it hostile input, kill and damage it: the long tests (ARGS="-k tables": some of them)
 	@$(PYTHON) -m pytest -m faults --timeout 5400 $(ARGS)

@@ -9,11 +9,16 @@ import pytest
 import tiny
 from find_browser import find_browser, launch_arguments
 from hypothesis import HealthCheck, settings
+from inputs import Finished, finished, three_layers, two_systems
 from playwright.sync_api import Browser, sync_playwright
 from xdist.scheduler import LoadScopeScheduling
 
+from mlem_core.analysis.analysis import Analysis
 from mlem_core.models.loaded import LoadedModel
 from mlem_core.models.loading import open_model
+from mlem_core.tasks import examples
+
+pytest_plugins = ("timing",)
 
 # The same examples in every run, and nothing kept of them.
 settings.register_profile(
@@ -56,6 +61,7 @@ class ByGroup(LoadScopeScheduling):
         return group(nodeid)
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ByGroup:
     config.option.loadscopereorder = False
     return ByGroup(config, log)
@@ -93,3 +99,26 @@ def architectures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, LoadedM
     """A tiny model of every architecture, saved and read again."""
     root = tmp_path_factory.mktemp("architectures")
     return {k: open_model(str(tiny.save(k, root / k)), "cpu") for k in tiny.ARCHITECTURES}
+
+
+@pytest.fixture(scope="session")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    """Three layers of one system: two with much of a colour and some of a size, and noise.
+
+    All tests of a process share it: they read it, and compute what they like beside it.
+    """
+    folder = tmp_path_factory.mktemp("planted")
+    return finished(folder, *three_layers(folder))
+
+
+@pytest.fixture(scope="session")
+def systems(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    """Two systems of three layers that turn from noun to position, of 40 sentences of words."""
+    folder = tmp_path_factory.mktemp("systems")
+    return finished(folder, *two_systems(folder))
+
+
+@pytest.fixture(scope="session")
+def example() -> Analysis:
+    """The finished analysis that ships with the program."""
+    return examples.example()

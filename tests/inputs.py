@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import pytest
 from explicit import feature_distances, random_features, random_folds, random_layer
 
+from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.base.errors import InputError
 from mlem_core.data import datasets
 from mlem_core.data.stimulus_csv import write_csv
 from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.tables import PairTables
+from mlem_core.storage.store import Store
 
 WORDS = ["dog", "cat", "sees", "runs", "old", "loud", "a", "the", "never", "here"]
+
+
+@contextlib.contextmanager
+def refused(*facts: object, by: type[Exception] = InputError) -> Iterator[None]:
+    """What stands in the block is refused in one line that has all these facts, in any order."""
+    with pytest.raises(by) as caught:
+        yield
+    said = str(caught.value)
+    assert "\n" not in said and not [fact for fact in facts if str(fact) not in said], said
 
 
 def words(n_sentences: int = 30) -> pd.DataFrame:
@@ -94,6 +109,38 @@ def three_layers(folder: Path) -> tuple[AnalysisSpec, dict[str, np.ndarray]]:
     np.savez(folder / "m.npz", **layers)
     files = (("m", str(folder / "m.npz")),)
     return AnalysisSpec(stimuli=str(folder / "s.csv"), representations=files), layers
+
+
+class Finished(NamedTuple):
+    """A finished analysis, what was asked, and the layers by system and layer name or number."""
+
+    spec: AnalysisSpec
+    analysis: Analysis
+    store: Store
+    layers: Mapping[str, Any]
+
+
+def finished(folder: Path, spec: AnalysisSpec, layers: Mapping[str, Any]) -> Finished:
+    """The analysis, run into a store of its own below the folder."""
+    store = Store(folder / "cache", overlays=())
+    return Finished(spec, run(spec, store, progress=False), store, layers)
+
+
+def two_systems(folder: Path) -> tuple[AnalysisSpec, dict[str, dict[int, np.ndarray]]]:
+    """An analysis of some 140 words: two systems of three layers that turn from noun to position.
+
+    In the first of `one` and of `two` nouns are apart, in the last places are, in the middle both.
+    """
+    table, rng = words(40), np.random.default_rng(0)
+    features = table[["noun", "position"]].to_numpy(float)
+    layers = {
+        system: {
+            k: features * (2.0 - k, 0.5 * k) + 0.5 * rng.standard_normal((len(table), 2))
+            for k in range(3)
+        }
+        for system in ("one", "two")
+    }
+    return in_files(folder, table, layers, folds=3), layers
 
 
 def arguments_of(spec: AnalysisSpec) -> list[str]:
