@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import pytest
-from explicit import feature_distances, random_features, random_folds, random_layer
+from explicit import feature_distances, random_features, random_folds, random_layer, squared
 
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.run import run
@@ -18,9 +18,11 @@ from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.data import datasets
 from mlem_core.data.stimulus_csv import write_csv
+from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.patterns import PairIndex
+from mlem_core.pairs.ranks import pair_ranks
 from mlem_core.pairs.tables import PairTables
 from mlem_core.storage.store import Store
 
@@ -78,6 +80,25 @@ def tables_of(
     """Pair tables of arrays; `more` goes to `pair_tables`."""
     index = PairIndex.build(feature_columns(features), folds)
     return pair_tables(index, [lambda layer=layer: layer for layer in layers], **more)
+
+
+def layer_pairs(
+    features: pd.DataFrame,
+    layers: Sequence[np.ndarray],
+    groups: np.ndarray,
+    folds: np.ndarray,
+    interactions: bool = False,
+    train_ranks: bool = False,
+) -> LayerPairs:
+    """What `LayerPairs.of` makes of an analysis, from arrays."""
+    index = PairIndex.build(feature_columns(features), folds)
+    tables = pair_tables(index, [lambda x=x: x for x in layers], train_ranks=train_ranks)
+    distances = [squared(layer) for layer in layers]
+    ranks = tuple(pair_ranks(own) for own in distances)
+    single = tuple(own.astype(np.float32) for own in distances)
+    names = tuple(("m", n) for n in range(len(layers)))
+    tables = tables.with_interactions(interactions)
+    return LayerPairs(names, tables, ranks, single, index.design, index.cell, groups, folds)
 
 
 def random_case(

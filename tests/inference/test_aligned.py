@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import arguments_of
+from inputs import arguments_of, three_layers
 from scipy.stats import t
-from test_similarity_terms import spec_of
 
 from mlem_core.analysis import similarities
 from mlem_core.analysis.run import run
@@ -84,7 +83,7 @@ def test_few_sentences_are_refused():
 @pytest.fixture(scope="module")
 def analysis(tmp_path_factory):
     folder = tmp_path_factory.mktemp("aligned")
-    spec, _ = spec_of(folder)
+    spec, _ = three_layers(folder)
     store = Store(folder / "cache")
     return run(spec, store), store, folder
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 import explicit
 import numpy as np
 import pytest
+from inputs import layer_pairs
 
 from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.inference.bootstrap import score_replicates, term_replicates
-from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.refits import refitted_scores, replicated_ceilings
 from mlem_core.measures.decomposition import decompose
 from mlem_core.measures.importance import permutation_importance
@@ -16,24 +16,9 @@ from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.crossfit import CrossFit, outside_means
 from mlem_core.pairs.patterns import PairIndex
-from mlem_core.pairs.ranks import pair_ranks
 from mlem_core.pairs.resampling import multinomial
 
 N = 90
-
-
-def layer_pairs(features, layers, groups, folds, interactions=False, train_ranks=False):
-    """What `LayerPairs.of` makes of an analysis, from arrays."""
-    index = PairIndex.build(feature_columns(features), folds)
-    tables = pair_tables(index, [lambda x=x: x for x in layers], train_ranks=train_ranks)
-    squared = [explicit.squared(layer) for layer in layers]
-    ranks = [pair_ranks(own) for own in squared]
-    squared = [own.astype(np.float32) for own in squared]
-    names = tuple(("m", n) for n in range(len(layers)))
-    tables = tables.with_interactions(interactions)
-    return LayerPairs(
-        names, tables, tuple(ranks), tuple(squared), index.design, index.cell, groups, folds
-    )
 
 
 @pytest.fixture(scope="module")

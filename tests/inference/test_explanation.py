@@ -8,9 +8,8 @@ import explicit
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import arguments_of, three_layers
+from inputs import arguments_of, layer_pairs, three_layers
 from scipy.stats import rankdata, spearmanr
-from test_bootstrap import layer_pairs
 
 from mlem_core.analysis.run import run
 from mlem_core.base.errors import InputError

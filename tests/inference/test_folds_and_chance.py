@@ -8,7 +8,7 @@ import explicit
 import numpy as np
 import pandas as pd
 import pytest
-from test_bootstrap import layer_pairs
+from inputs import layer_pairs
 
 from mlem_core.data.folds import fold_pairs, group_folds
 from mlem_core.estimators.ridge import RidgeMLEM

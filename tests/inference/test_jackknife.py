@@ -3,8 +3,8 @@ from __future__ import annotations
 import explicit
 import numpy as np
 import pytest
+from inputs import layer_pairs
 from scipy.stats import t
-from test_bootstrap import layer_pairs
 
 from mlem_core.base.errors import InputError
 from mlem_core.inference.corrections import corrected

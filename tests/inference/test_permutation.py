@@ -5,7 +5,7 @@ from dataclasses import replace
 import explicit
 import numpy as np
 import pytest
-from test_bootstrap import layer_pairs
+from inputs import layer_pairs
 
 from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.inference.corrections import family_of_tests

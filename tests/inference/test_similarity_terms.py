@@ -6,8 +6,7 @@ import explicit
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import arguments_of
-from test_bootstrap import layer_pairs
+from inputs import arguments_of, layer_pairs
 
 from mlem_core.analysis import similarities
 from mlem_core.analysis.run import run

@@ -8,8 +8,8 @@ import explicit
 import numpy as np
 import pandas as pd
 import pytest
+from inputs import layer_pairs
 from scipy.stats import spearmanr
-from test_bootstrap import layer_pairs
 
 from mlem_core.data.stimulus_csv import from_frame
 from mlem_core.estimators.ridge import RidgeMLEM
