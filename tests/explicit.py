@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -133,6 +136,94 @@ def rho_a(prediction: np.ndarray, target: np.ndarray) -> float:
     return float((a - a.mean()) @ (b - b.mean()) / ((n**3 - n) / 12))
 
 
+def cell_sums(
+    target: np.ndarray, pairs: np.ndarray, cell: np.ndarray, n_cells: int
+) -> tuple[np.ndarray, float]:
+    """Ranks of a target among some pairs, less their mean: added up by cell, and their squares."""
+    ranks = rankdata(target[pairs]) - (pairs.sum() + 1) / 2
+    return np.bincount(cell[pairs], ranks, n_cells), float(ranks @ ranks)
+
+
+def hold_sums(
+    tables: Any,
+    layer: int,
+    target: np.ndarray,
+    cell: np.ndarray,
+    folds: np.ndarray,
+    ends: tuple[np.ndarray, np.ndarray] | None = None,
+    rtol: float = 1e-9,
+) -> None:
+    """All that the tables hold of a layer is what its pairs give, ranked by SciPy.
+
+    Parameters
+    ----------
+    tables : the pair tables, with ranks among training pairs
+    target, cell : (n_pairs,) the squared distance and the cell of each pair
+    folds : (n,), or (n, 2) of the sentence and of the item
+    ends : the stimuli of the pairs; all pairs where it is not given
+    """
+    i, j = pairs(len(folds)) if ends is None else ends
+    of, n = folds.reshape(len(folds), -1), len(tables.counts)
+
+    def same(found: np.ndarray, squares: float, among: np.ndarray, own: Any = slice(None)) -> None:
+        expected, own_squares = cell_sums(target, among, cell, n)
+        np.testing.assert_allclose(found[own], expected[own], atol=1e-6)
+        np.testing.assert_allclose(squares, own_squares)
+
+    np.testing.assert_array_equal(tables.counts, np.bincount(cell, minlength=n))
+    np.testing.assert_allclose(tables.target_sums[layer], np.bincount(cell, target, n), rtol=rtol)
+    whole = np.ones(len(target), dtype=bool)
+    same(tables.rank_sums[layer], tables.rank_squares[layer], whole)
+    for fold in range(tables.n_folds):
+        inside = (of[i] == fold).all(axis=1) & (of[j] == fold).all(axis=1)
+        own = tables.held_out(fold)
+        assert tables.counts[own].sum() == inside.sum()
+        within = tables.within_sums[layer], tables.within_squares[layer, fold]
+        same(*within, inside, own)
+        train = tables.training_ranks[layer, fold], tables.train_squares[layer, fold]
+        same(*train, (of[i] != fold).all(axis=1) & (of[j] != fold).all(axis=1))
+    for block in np.unique(tables.cell_block):
+        own = target[tables.cell_block[cell] == block]
+        ends_of = tables.target_low[layer, block], tables.target_high[layer, block]
+        np.testing.assert_allclose(ends_of, (own.min(), own.max()), rtol=max(rtol, 1e-7), atol=1e-9)
+
+
+def coarser_means(
+    x: np.ndarray,
+    values: np.ndarray,
+    order: Sequence[int],
+    inside: np.ndarray,
+    outside: np.ndarray,
+) -> np.ndarray:
+    """For each pair inside, the mean over those outside that the features do not tell from it.
+
+    Where there is none, features are dropped until there is, the last in the order first.
+    """
+    found, others, kept = [], x[outside], list(order)
+    for pair in inside:
+        for size in range(len(kept), -1, -1):
+            same = np.isclose(others[:, kept[:size]], x[pair, kept[:size]]).all(axis=1)
+            if same.any():
+                found.append(values[outside][same].mean())
+                break
+    return np.array(found)
+
+
+def explained_in(
+    x: np.ndarray,
+    ranks: np.ndarray,
+    others: np.ndarray,
+    folds: np.ndarray,
+    fold: int,
+    order: Sequence[int],
+) -> float:
+    """The covariance of one layer's means outside a fold with ranks of another inside it."""
+    inside = np.flatnonzero(held_out(folds, fold))
+    outside = np.flatnonzero(training(folds, fold))
+    means = coarser_means(x, ranks, order, inside, outside) - ranks[outside].mean()
+    return float(np.mean(means * (others[inside] - others[inside].mean())))
+
+
 def cross_fitted(
     x: np.ndarray,
     a: np.ndarray,
@@ -150,22 +241,11 @@ def cross_fitted(
     chosen : the features in S
     priorities : for each layer all features, the one that is dropped last first
     """
-    one_way = []
-    for ranks, others, priority in ((a, b, priorities[0]), (b, a, priorities[1])):
-        kept = [f for f in priority if f in chosen]
-        for fold in sorted(set(folds.ravel().tolist())):
-            inside = np.flatnonzero(held_out(folds, fold))
-            outside = np.flatnonzero(training(folds, fold))
-            mean, own = ranks[outside].mean(), others[inside] - others[inside].mean()
-            total = 0.0
-            for pair, other in zip(inside, own, strict=True):
-                for size in range(len(kept), -1, -1):
-                    same = np.isclose(x[outside][:, kept[:size]], x[pair, kept[:size]])
-                    alike = ranks[outside][same.all(axis=1)]
-                    if len(alike):
-                        total += (alike.mean() - mean) * other
-                        break
-            one_way.append(total / len(inside))
+    one_way = [
+        explained_in(x, ranks, others, folds, fold, [f for f in priority if f in chosen])
+        for ranks, others, priority in ((a, b, priorities[0]), (b, a, priorities[1]))
+        for fold in sorted(set(folds[folds >= 0].tolist()))
+    ]
     return float(np.mean(one_way) / (a.std() * b.std()))
 
 
@@ -174,3 +254,37 @@ def priority(x: np.ndarray, ranks: np.ndarray, folds: np.ndarray) -> list[int]:
     n = x.shape[1]
     alone = [cross_fitted(x, ranks, ranks, folds, [f], [range(n)] * 2) for f in range(n)]
     return sorted(range(n), key=lambda f: -round(alone[f], 9))
+
+
+def ceiling(x: np.ndarray, target: np.ndarray, folds: np.ndarray, fold: int) -> float:
+    """What a function of the features, learnt outside a fold, reaches inside it."""
+    ranks, own = rankdata(target), np.zeros(len(target))
+    inside = held_out(folds, fold)
+    own[inside] = rankdata(target[inside])
+    share = explained_in(x, ranks, own, folds, fold, priority(x, ranks, folds))
+    return float(np.sqrt(max(0.0, share / (ranks.std() * own[inside].std()))))
+
+
+def shapley_values(value: Callable[[tuple[int, ...]], float], n: int) -> np.ndarray:
+    """What each of n features adds to the value of a set, over every order of them."""
+    terms, of = np.zeros(n), lru_cache(value)
+    orders = list(itertools.permutations(range(n)))
+    for order in orders:
+        for at, feature in enumerate(order):
+            before, now = (tuple(sorted(order[: at + more])) for more in (0, 1))
+            terms[feature] += of(now) - of(before)
+    return terms / len(orders)
+
+
+def drop(
+    x: np.ndarray,
+    weights: np.ndarray,
+    target: np.ndarray,
+    permute: Callable[[np.ndarray, np.random.Generator], np.ndarray],
+    n: int = 400,
+) -> tuple[float, float]:
+    """What a score loses where terms are permuted over pairs: the mean, and its standard error."""
+    rng = np.random.default_rng(0)
+    whole = rho(x @ weights, target)
+    drops = [whole - rho(permute(x.copy(), rng) @ weights, target) for _ in range(n)]
+    return float(np.mean(drops)), float(np.std(drops) / np.sqrt(n))

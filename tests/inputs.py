@@ -74,11 +74,27 @@ def in_files(
     return AnalysisSpec(stimuli=str(folder / "words.csv"), representations=files, **more)
 
 
+def index_of(
+    features: Any, folds: np.ndarray | None = None, *, resolved: Sequence[str] = (), **more: Any
+) -> PairIndex:
+    """The index of the pairs of some stimuli, of one fold where none are given."""
+    folds = np.zeros(len(features), dtype=np.int64) if folds is None else folds
+    return PairIndex.build(feature_columns(features, resolved=resolved), folds, **more)
+
+
 def tables_of(
-    features: pd.DataFrame, layers: Sequence[np.ndarray], folds: np.ndarray, **more: Any
+    features: pd.DataFrame,
+    layers: Sequence[np.ndarray],
+    folds: np.ndarray,
+    resolved: Sequence[str] = (),
+    **more: Any,
 ) -> PairTables:
     """Pair tables of arrays; `more` goes to `pair_tables`."""
-    index = PairIndex.build(feature_columns(features), folds)
+    return sums_of(index_of(features, folds, resolved=resolved), layers, **more)
+
+
+def sums_of(index: PairIndex, layers: Sequence[np.ndarray], **more: Any) -> PairTables:
+    """Pair tables of arrays by an index; `more` goes to `pair_tables`."""
     return pair_tables(index, [lambda layer=layer: layer for layer in layers], **more)
 
 

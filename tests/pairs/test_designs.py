@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from inputs import refused
 
-from mlem_core.base.errors import InputError
-from mlem_core.pairs.columns import feature_columns
+from mlem_core.pairs import half_samples as module
 from mlem_core.pairs.designs import PairDesign, n_pairs, places_of
-from mlem_core.pairs.patterns import PairIndex, block_numbers
+from mlem_core.pairs.half_samples import half_samples
+from mlem_core.pairs.patterns import block_numbers
 
 N = 300
 
@@ -36,8 +37,7 @@ def test_all_pairs_where_they_are_within_the_budget(folds):
     for budget in (None, n_pairs(N)):
         design = PairDesign.of(folds, budget)
         assert design.is_complete and design.n_pairs == n_pairs(N)
-        i, j = ends(design)
-        np.testing.assert_array_equal((i, j), np.triu_indices(N, 1))
+        np.testing.assert_array_equal(ends(design), np.triu_indices(N, 1))
 
 
 def test_each_design_is_balanced_and_has_no_pair_twice(folds, design):
@@ -62,13 +62,16 @@ def test_each_design_is_balanced_and_has_no_pair_twice(folds, design):
 def test_designs_are_parts_of_the_whole_and_differ(design):
     i, j = ends(design)
     parts = [ends(design.only(k, k + 1)) for k in range(8)]
-    np.testing.assert_array_equal(np.concatenate([a for a, _ in parts]), i)
-    np.testing.assert_array_equal(np.concatenate([b for _, b in parts]), j)
+    np.testing.assert_array_equal(np.concatenate(parts, axis=1), (i, j))
     first = ends(design.first(3))
     np.testing.assert_array_equal(first[0], i[: len(first[0])])
     sets = [set(places_of(a, b, N).tolist()) for a, b in parts]
     share = len(sets[0]) / n_pairs(N)
     assert len(sets[0] & sets[1]) < 3 * share * len(sets[0]) + 10
+    for n in (1, 3, 7):
+        slices = design.slices(n)
+        assert slices[0][0] == 0 and slices[-1][1] == len(design.stimulus)
+        assert all(a[1] == b[0] for a, b in itertools.pairwise(slices))
 
 
 @pytest.mark.parametrize("budget", [None, 16_000])
@@ -79,21 +82,12 @@ def test_pairs_among_some_stimuli(folds, budget):
     i, j = ends(design)
     inside = np.isin(i, stimuli) & np.isin(j, stimuli)
     np.testing.assert_array_equal(places, np.flatnonzero(inside))
-    a, b = ends(among)
-    np.testing.assert_array_equal(stimuli[a], i[inside])
-    np.testing.assert_array_equal(stimuli[b], j[inside])
+    np.testing.assert_array_equal(stimuli[np.array(ends(among))], (i[inside], j[inside]))
     assert among.n_designs == design.n_designs and among.n_stimuli == len(stimuli)
 
 
-def test_slices_cover_all_rows(design):
-    for n in (1, 3, 7):
-        parts = design.slices(n)
-        assert parts[0][0] == 0 and parts[-1][1] == len(design.stimulus)
-        assert all(a[1] == b[0] for a, b in itertools.pairwise(parts))
-
-
 def test_a_budget_too_small_says_how_many(folds):
-    with pytest.raises(InputError, match="give at least 2,400"):
+    with refused("2,000", "2,400"):
         PairDesign.of(folds, 2_000)
 
 
@@ -115,39 +109,20 @@ def test_any_folds_give_pairs_of_different_stimuli(sizes, seed, times):
     np.testing.assert_array_equal(design.partner, again.partner)
 
 
-@pytest.mark.parametrize("missing", ["ignore", "level"])
-@pytest.mark.parametrize("kept", [0, 2**28])
-def test_the_index_of_a_design_is_that_of_its_pairs(folds, design, missing, kept, monkeypatch):
-    monkeypatch.setattr("mlem_core.pairs.patterns.KEPT", kept)
-    features = explicit.random_features(N)
-    columns = feature_columns(features)
-    index = PairIndex.build(columns, folds, missing, design=design)
-    i, j = ends(design)
-    expected = explicit.feature_distances(features, missing)[places_of(i, j, N)]
-    np.testing.assert_allclose(index.patterns[index.pair_pattern], expected, atol=1e-12)
-    blocks = block_numbers(folds)[1][folds[i], folds[j]]
-    np.testing.assert_array_equal(index.cell_block[index.cell], blocks)
-    np.testing.assert_array_equal(index.counts, np.bincount(index.cell))
-    assert index.counts.min() > 0
+def test_halves_are_balanced(monkeypatch):
+    monkeypatch.setattr(module, "together", list)
+    halves = list(half_samples(range(8)))
+    assert len(halves) == 14 and {len(half) for half in halves} == {4}
+    for half, other in zip(halves[::2], halves[1::2], strict=True):
+        assert sorted(half + other) == list(range(8))
+    for a, b in itertools.combinations(range(8), 2):
+        assert sum(a in half and b in half for half in halves) == 3
 
 
-@pytest.mark.parametrize("kept", [0, 2**28])
-@pytest.mark.parametrize("budget", [None, 16_000])
-def test_the_index_is_the_same_by_any_number_of_threads(folds, budget, kept, monkeypatch):
-    columns = feature_columns(explicit.random_features(len(folds)))
-    design = PairDesign.of(folds, budget)
-    monkeypatch.setattr("mlem_core.pairs.patterns.KEPT", kept)
-    monkeypatch.setattr("mlem_core.pairs.designs.cores", lambda: 3)
-    one = PairIndex.build(columns, folds, design=design)
-    assert len(design.shares()) == 1
-    monkeypatch.setattr("mlem_core.pairs.designs.SHARE", 100)
-    many = PairIndex.build(columns, folds, design=design)
-    assert len(design.shares()) == 3
-    for name in ("codes", "cell", "counts", "cell_block", "cell_pattern"):
-        np.testing.assert_array_equal(getattr(many, name), getattr(one, name))
-    # More patterns than are allowed: in the threads' own counts, and only in all together.
-    n = one.n_patterns
-    for limit in (n // 4, n - 1):
-        binned = PairIndex.build(columns, folds, max_patterns=limit, design=design)
-        assert binned.n_patterns <= limit
-        assert binned.notes
+def test_means_over_halves_vary_as_the_mean_of_all_does(monkeypatch):
+    """The oracle is the variance between designs, over their number."""
+    values = np.random.default_rng(0).standard_normal(8)
+    monkeypatch.setattr(module, "together", np.mean)
+    halves = np.array(list(half_samples(values)))
+    assert ((halves - values.mean()) ** 2).mean() == pytest.approx(values.var(ddof=1) / 8)
+    assert halves.mean() == pytest.approx(values.mean())

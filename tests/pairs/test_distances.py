@@ -1,14 +1,20 @@
+"""Distances between stimuli: those of SciPy, of rows of any size, kind, number and place."""
+
 from __future__ import annotations
 
+import explicit
 import numpy as np
 import pytest
+from inputs import refused
 from scipy.spatial.distance import cdist, pdist, squareform
 
 import mlem_core.pairs.rows as rows_module
-from mlem_core.base.errors import InputError
 from mlem_core.base.scaling import moderate
+from mlem_core.pairs import distances
 from mlem_core.pairs.designs import PairDesign, places_of
 from mlem_core.pairs.distances import (
+    DISTANCES,
+    Distance,
     condensed_from_matrix,
     layer_distances,
     metrics,
@@ -17,25 +23,67 @@ from mlem_core.pairs.distances import (
 )
 from mlem_core.pairs.rows import equal_rows
 
+N = 120
 SCIPY = {"manhattan": "cityblock"}
 
 
-@pytest.mark.parametrize("metric", metrics())
-def test_equals_scipy(metric):
-    rows = np.random.default_rng(0).standard_normal((60, 11))
-    expected = pdist(rows, SCIPY.get(metric, metric)) ** 2
-    np.testing.assert_allclose(squared_distances(rows, metric), expected, rtol=1e-9)
+@pytest.fixture(scope="module")
+def design() -> PairDesign:
+    return PairDesign.of(explicit.random_folds(N), 3_000)
+
+
+def rows_of(dtype: type) -> np.ndarray:
+    """Rows of which several are equal."""
+    rows = np.random.default_rng(0).standard_normal((N, 11)).astype(dtype)
+    rows[[4, 8, 90]] = rows[1]
+    return rows
 
 
 @pytest.mark.parametrize("metric", metrics())
-def test_bands_of_rows_fit_together(metric, monkeypatch):
+def test_distances_are_those_of_scipy_in_bands_and_threads(metric, monkeypatch):
     rows = np.random.default_rng(0).standard_normal((103, 5))
     whole = squared_distances(rows, metric)
+    expected = pdist(rows, SCIPY.get(metric, metric)) ** 2
+    np.testing.assert_allclose(whole, expected, rtol=1e-9)
     monkeypatch.setattr("mlem_core.pairs.tiles.CHUNK_ELEMENTS", 500)
     monkeypatch.setattr("mlem_core.pairs.tiles.CHUNK_ROWS", 5)
     bands = squared_distances(rows, metric)
     np.testing.assert_allclose(bands, whole, rtol=1e-12)
     np.testing.assert_array_equal(squared_distances(rows, metric, threads=3), bands)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("metric", metrics())
+def test_distances_along_a_design_are_those_of_scipy(design, metric, dtype):
+    rows = rows_of(dtype)
+    exact = rows.astype(np.float64)
+    i, j = design.ends(np.arange(design.n_pairs))
+    expected = cdist(exact, exact, SCIPY.get(metric, metric))[i, j] ** 2
+    for threads in (1, 3):
+        found = squared_along(rows, metric, design, threads=threads)
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-12)
+    same, other = (np.isin(end, [1, 4, 8, 90]) for end in (i, j))
+    assert not found[same & other].any()
+    # Equal rows are at exactly the same distance from any third row.
+    for third in range(N):
+        at = ((i == third) & other) | ((j == third) & same)
+        assert len(np.unique(found[at & (found > 0)])) <= 1
+
+
+def test_a_distance_of_ones_own_is_computed_by_pairs_or_not_at_all(design, monkeypatch):
+    whole = Distance("own", condensed=lambda rows: np.zeros(0))
+    monkeypatch.setitem(DISTANCES, "own", whole)
+    with refused("own", "all pairs", "euclidean"):
+        squared_along(rows_of(np.float32), "own", design)
+    pairwise = Distance(
+        "own", tile=lambda *_: None, pairwise=lambda a, b: np.abs(a - b).max(axis=1)
+    )
+    monkeypatch.setitem(DISTANCES, "own", pairwise)
+    monkeypatch.setattr(distances, "PAIR_ELEMENTS", 1_000)
+    rows = rows_of(np.float64)
+    i, j = design.ends(np.arange(design.n_pairs))
+    found = squared_along(rows, "own", design, threads=2)
+    np.testing.assert_allclose(found, cdist(rows, rows, "chebyshev")[i, j] ** 2)
 
 
 def test_distances_hold_where_norms_differ_by_a_factor_of_50():
@@ -77,6 +125,7 @@ def test_equal_rows_have_distance_0_and_equal_distances_to_all_others():
     for copy in copies[1:]:
         np.testing.assert_array_equal(square[copy, others], square[3, others])
     assert (square[np.ix_(others, others)][np.triu_indices(len(others), 1)] > 0).all()
+    assert (squared_distances(np.full((20, 4), 3.5)) == 0).all()
 
 
 def test_equal_rows_names_the_first_of_each_group():
@@ -86,39 +135,37 @@ def test_equal_rows_names_the_first_of_each_group():
     np.testing.assert_array_equal(equal_rows(rows), [0, 1, 2, 3, 1, 5, 6, 0, 1])
 
 
-def test_constant_layer_has_distance_0_everywhere():
-    assert (squared_distances(np.full((20, 4), 3.5)) == 0).all()
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_a_value_that_is_not_finite_is_named(value):
+@pytest.mark.parametrize(
+    ("metric", "value", "facts"),
+    [
+        ("euclidean", np.nan, ("minilm layer 2", "row 4")),
+        ("euclidean", np.inf, ("minilm layer 2", "row 4")),
+        ("cosine", 0.0, ("minilm layer 2", "row 4")),
+        ("euclidian", 1.0, ("euclidian", "euclidean")),
+    ],
+)
+def test_what_has_no_distance_is_named(metric, value, facts):
     rows = np.ones((5, 3))
-    rows[3, 1] = value
-    with pytest.raises(InputError, match="minilm layer 2 holds a value that is not finite in row"):
-        squared_distances(rows, layer="minilm layer 2")
+    rows[3] = value
+    with refused(*facts):
+        squared_distances(rows, metric, layer="minilm layer 2")
 
 
-def test_cosine_of_a_zero_row_is_an_error():
-    rows = np.ones((5, 3))
-    rows[2] = 0
-    with pytest.raises(InputError, match="row 3"):
-        squared_distances(rows, "cosine")
-
-
-def test_unknown_metric_names_the_nearest():
-    with pytest.raises(InputError, match="did you mean euclidean"):
-        squared_distances(np.eye(3), "euclidian")
-
-
-def test_precomputed_matrix():
+def test_a_matrix_of_distances_is_taken_as_it_is(design):
     square = squareform(pdist(np.random.default_rng(0).standard_normal((12, 4))))
     expected = square[np.triu_indices(12, 1)] ** 2
     np.testing.assert_allclose(condensed_from_matrix(square), expected)
     np.testing.assert_array_equal(squared_distances(square, "precomputed"), expected)
+    matrix = cdist(rows_of(np.float64), rows_of(np.float64))
+    i, j = design.ends(np.arange(design.n_pairs))
+    np.testing.assert_array_equal(squared_along(matrix, "precomputed", design), matrix[i, j] ** 2)
+    matrix[3, 5] += 1
+    with refused("not symmetric"):
+        squared_along(matrix, "precomputed", design)
 
 
 @pytest.mark.parametrize(
-    ("damage", "message"),
+    ("damage", "fact"),
     [
         (lambda m: m[:, :-1], "square"),
         (lambda m: m + np.triu(m, 1), "symmetric"),
@@ -126,9 +173,9 @@ def test_precomputed_matrix():
         (lambda m: -m, "negative"),
     ],
 )
-def test_a_matrix_that_is_no_distance_matrix(damage, message):
+def test_a_matrix_that_is_no_distance_matrix(damage, fact):
     square = squareform(pdist(np.random.default_rng(0).standard_normal((12, 4))))
-    with pytest.raises(InputError, match=message):
+    with refused(fact):
         condensed_from_matrix(damage(square))
 
 
@@ -150,8 +197,7 @@ def test_an_offset_of_all_rows_makes_no_rows_equal(kind, offset):
 
 
 def test_rows_that_are_not_far_from_0_are_looked_at_as_they_are():
-    rng = np.random.default_rng(0)
-    rows = rng.normal(size=(2_500, 5))
+    rows = np.random.default_rng(0).normal(size=(2_500, 5))
     for moved in (rows, rows + 1e3, rows * 0, rows * 0 + 7, rows * 1e300, rows * 1e-300):
         assert rows_module._far_centre(moved) is None
     assert rows_module._far_centre(rows + 1e6) is not None

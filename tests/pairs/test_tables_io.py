@@ -42,11 +42,12 @@ def test_ranks_come_back_to_the_last_bit_and_targets_as_closely_as_they_are_know
 ):
     tables_io.save(tables, tmp_path / "tables.npz", compress=compress)
     kept = tables_io.load(tmp_path / "tables.npz")
-    for name in ("rank_sums", "within_sums", "training_ranks", "counts", "codes", "cell_block"):
+    for name in ("rank_sums", "within_sums", "training_ranks", "counts", "codes", "cell_block", "patterns"):
         np.testing.assert_array_equal(getattr(kept, name), getattr(tables, name))
         assert getattr(kept, name).dtype == getattr(tables, name).dtype
     for name in ("within_squares", "train_squares", "rank_squares", "target_low", "target_high"):
         np.testing.assert_array_equal(getattr(kept, name), getattr(tables, name))
+    assert kept.features == tables.features and kept.kinds == tables.kinds
     np.testing.assert_allclose(kept.target_sums, tables.target_sums, rtol=1e-11, atol=0)
     assert tables.within_sums.any() and tables.training_ranks.any()
     tables_io.save(kept, tmp_path / "again.npz", compress=compress)
@@ -92,6 +93,13 @@ def test_a_damaged_file_is_a_plain_error(tables, tmp_path, compress):
     np.savez(path, **{name: array for name, array in arrays.items() if name != "train_03"})
     with pytest.raises(InputError, match="run it again"):
         _ = tables_io.load(path).training_ranks
+
+
+def test_tables_without_ranks_among_training_pairs_have_none_on_the_disk(tables, tmp_path):
+    plain = replace(tables, train_sums=None, train_squares=None)
+    tables_io.save(plain, tmp_path / "plain.npz")
+    assert tables_io.load(tmp_path / "plain.npz").train_sums is None
+    assert plain.of_layers([1]).of_features(["gender"]).train_sums is None
 
 
 def test_sums_that_are_no_ranks_are_not_written(tables, tmp_path):
