@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from inputs import refused
 from scipy.linalg import orthogonal_procrustes
 from scipy.stats import ortho_group
 from sklearn.cross_decomposition import CCA
 from sklearn.decomposition import PCA
 
-from mlem_core.base.errors import InputError
 from mlem_core.pairs.alignments import COMPONENTS, cca, components, every_two, procrustes
 from mlem_core.pairs.similarities import SIMILARITIES
 
@@ -96,7 +96,7 @@ def test_a_layer_is_itself_however_it_is_turned(aligned):
 def test_layers_that_have_nothing_in_common_have_0_on_average(aligned, units):
     found = [
         aligned(components(layer(2 * k, units)), components(layer(2 * k + 1, units)), FOLDS)
-        for k in range(150)
+        for k in range(40)
     ]
     error = np.std(found) / np.sqrt(len(found))
     assert abs(np.mean(found)) < 3 * error
@@ -150,9 +150,7 @@ def test_every_two_layers():
 @pytest.mark.parametrize("name", ["procrustes", "cca"])
 def test_they_have_no_terms_and_say_so(name):
     similarity = SIMILARITIES[name]
-    assert not similarity.divides
-    assert "no terms by feature; RSA, CKA and overlap have some" in similarity.no_terms
-    assert "stimuli that were left out" in similarity.meaning
-    with pytest.raises(InputError, match=f"{name}, which is no sum .* choose rsa, cka or neigh"):
+    assert not similarity.divides and similarity.no_terms and similarity.meaning
+    with refused(name, "no sum", "rsa, cka or neigh"):
         similarity.of(np.ones(10))
     assert SIMILARITIES["cka"].no_terms == ""

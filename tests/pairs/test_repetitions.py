@@ -93,7 +93,7 @@ def test_they_are_those_of_rsatoolbox():
 @pytest.mark.parametrize(
     ("whiten", "n_draws", "slack"),
     # A shrunken covariance is not right on average, and nor is its inverse.
-    [(lambda rows, *_: rows, 150, 0.0), (diagonal, 150, 0.0), (shrunken, 40, 0.1)],
+    [(lambda rows, *_: rows, 150, 0.0), (diagonal, 150, 0.0), (shrunken, 25, 0.1)],
     ids=["plain", "diagonal", "shrunken"],
 )
 def test_noise_alone_is_at_no_distance_and_a_planted_one_is_found_without_bias(

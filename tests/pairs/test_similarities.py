@@ -1,23 +1,23 @@
+"""RSA, CKA and neighbours: explicit matrices, libraries, and no similarity by chance."""
+
 from __future__ import annotations
 
 import itertools
 import warnings
-from functools import lru_cache
 
+import dcor
 import explicit
 import numpy as np
 import pandas as pd
 import pytest
+from inputs import index_of, refused
 from scipy.spatial.distance import squareform
-from scipy.stats import spearmanr
+from scipy.stats import rankdata, spearmanr
 from sklearn.neighbors import NearestNeighbors
 
 import mlem_core.pairs.similarities as similarities
-from mlem_core.base.errors import InputError
 from mlem_core.measures.decomposition import decompose, with_sums
 from mlem_core.pairs.build import tables_without_layers
-from mlem_core.pairs.columns import feature_columns
-from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.similarities import (
     NEIGHBOURS,
     SIMILARITIES,
@@ -28,19 +28,19 @@ from mlem_core.pairs.similarities import (
 
 N = 45
 NAMES = ("rsa", "cka", "neighbours")
+each = pytest.mark.parametrize("name", NAMES)
 
 
 def compared(name, features, layers, folds=None):
     """The sums of some layers, and tables with them."""
-    folds = np.zeros(len(features), dtype=np.int64) if folds is None else folds
-    index = PairIndex.build(feature_columns(features), folds)
+    index = index_of(features, folds)
     squared = [lambda layer=layer: explicit.squared(layer) for layer in layers]
     found = similarity_sums(similarity_named(name), squared, index.cell, index.n_cells)
     return found, with_sums(tables_without_layers(index), found)
 
 
 def numbers(name, layer):
-    """(n_pairs, 2) what a layer gives every pair, of explicit matrices; and their mean."""
+    """(n_pairs, 2) what a layer gives every pair, of explicit matrices."""
     i, j = explicit.pairs(len(layer))
     if name == "neighbours":
         near = NearestNeighbors(n_neighbors=NEIGHBOURS).fit(layer).kneighbors()[1]
@@ -49,18 +49,10 @@ def numbers(name, layer):
         return np.stack((member[i, j], member[j, i]), axis=1) - NEIGHBOURS / (len(layer) - 1)
     squared = explicit.squared(layer)
     if name == "rsa":
-        from scipy.stats import rankdata
-
         one = rankdata(squared) - (len(squared) + 1) / 2
     else:
-        import dcor
-
         one = dcor.u_centered(squareform(squared))[i, j]
     return np.stack((one, one), axis=1)
-
-
-def correlation(a, b):
-    return float((a * b).sum() / np.sqrt((a * a).sum() * (b * b).sum()))
 
 
 @pytest.fixture(scope="module")
@@ -70,53 +62,47 @@ def case():
     return features, layers, explicit.random_folds(N, 3)
 
 
-def test_rsa_is_spearman_s_rho_and_cka_that_of_a_library(case):
-    import dcor
-
-    features, layers, _ = case
-    rsa, cka = (compared(name, features, layers)[0].similarity for name in ("rsa", "cka"))
-    for a, b in itertools.combinations(range(3), 2):
-        distances = explicit.squared(layers[a]), explicit.squared(layers[b])
-        assert rsa[a, b] == pytest.approx(spearmanr(*distances).statistic, abs=1e-12)
-        with warnings.catch_warnings():
-            # Squared distances are asked for on purpose: it is the linear kernel.
-            warnings.simplefilter("ignore", UserWarning)
-            expected = dcor.u_distance_correlation_sqr(layers[a], layers[b], exponent=2)
-        assert cka[a, b] == pytest.approx(expected, abs=1e-9)
+def by_scipy(a, b):
+    return spearmanr(explicit.squared(a), explicit.squared(b)).statistic
 
 
-def test_cka_is_that_of_the_unbiased_estimator_of_song_over_gram_matrices(case):
-    features, layers, _ = case
+def by_dcor(a, b):
+    with warnings.catch_warnings():
+        # Squared distances are asked for on purpose: it is the linear kernel.
+        warnings.simplefilter("ignore", UserWarning)
+        return dcor.u_distance_correlation_sqr(a, b, exponent=2)
+
+
+def by_song(a, b):
+    """Over Gram matrices, of the unbiased estimator of Song et al. 2012, equation 5."""
 
     def hsic(k, m):
-        """Song et al. 2012, equation 5."""
         k, m, n = k.copy(), m.copy(), len(k)
         np.fill_diagonal(k, 0.0)
         np.fill_diagonal(m, 0.0)
         whole = k.sum() * m.sum() / ((n - 1) * (n - 2))
         return (np.trace(k @ m) + whole - 2 / (n - 2) * (k @ m).sum()) / (n * (n - 3))
 
-    grams = [layer @ layer.T for layer in layers]
-    found = compared("cka", features, layers)[0].similarity
-    for a, b in itertools.combinations(range(3), 2):
-        expected = hsic(grams[a], grams[b]) / np.sqrt(
-            hsic(grams[a], grams[a]) * hsic(grams[b], grams[b])
-        )
-        assert found[a, b] == pytest.approx(expected, abs=1e-9)
+    a, b = (layer @ layer.T for layer in (a, b))
+    return hsic(a, b) / np.sqrt(hsic(a, a) * hsic(b, b))
 
 
-def test_the_overlap_of_neighbours_is_that_of_sets(case):
-    features, layers, _ = case
-    found = compared("neighbours", features, layers)[0].similarity
-    near = [
-        [set(own) for own in NearestNeighbors(n_neighbors=NEIGHBOURS).fit(x).kneighbors()[1]]
-        for x in layers
-    ]
+def by_sets(a, b):
+    near = [NearestNeighbors(n_neighbors=NEIGHBOURS).fit(x).kneighbors()[1] for x in (a, b)]
+    both = sum(len(set(one) & set(other)) for one, other in zip(*near, strict=True))
     chance = NEIGHBOURS / (N - 1)
+    return (both / (N * NEIGHBOURS) - chance) / (1 - chance)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("rsa", by_scipy), ("cka", by_dcor), ("cka", by_song), ("neighbours", by_sets)],
+)
+def test_similarities_are_those_of_libraries_and_definitions(case, name, expected):
+    features, layers, _ = case
+    found = compared(name, features, layers)[0].similarity
     for a, b in itertools.combinations(range(3), 2):
-        both = sum(len(one & other) for one, other in zip(near[a], near[b], strict=True))
-        overlap = both / (N * NEIGHBOURS)
-        assert found[a, b] == pytest.approx((overlap - chance) / (1 - chance), abs=1e-9)
+        assert found[a, b] == pytest.approx(expected(layers[a], layers[b]), abs=1e-9)
 
 
 def test_equally_near_stimuli_share_the_places_that_are_left():
@@ -149,7 +135,7 @@ def test_neighbours_with_many_ties_are_those_of_every_row(seed):
         assert found[row].sum() == pytest.approx(NEIGHBOURS)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each
 def test_the_numbers_of_a_layer_add_up_to_0_in_each_row_or_over_all_pairs(case, name):
     features, layers, _ = case
     found, _ = compared(name, features, layers)
@@ -158,7 +144,7 @@ def test_the_numbers_of_a_layer_add_up_to_0_in_each_row_or_over_all_pairs(case, 
         assert own == pytest.approx((numbers(name, layer) ** 2).sum() / 2, rel=1e-9)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each
 def test_terms_equal_those_of_every_order_of_the_features_over_explicit_pairs(case, name):
     features, layers, folds = case
     x = explicit.feature_distances(features)
@@ -172,40 +158,14 @@ def test_terms_equal_those_of_every_order_of_the_features_over_explicit_pairs(ca
         scale = np.prod([half.std() for half in halves]) / spread
         orders = [explicit.priority(x, half, folds) for half in halves]
 
-        @lru_cache
         def value(chosen, halves=halves, orders=orders, scale=scale):
             return scale * explicit.cross_fitted(x, *halves, folds, chosen, orders)
 
-        expected = shapley_values(value, x.shape[1])
+        expected = explicit.shapley_values(value, x.shape[1])
         np.testing.assert_allclose(found.terms[:, a, b], expected, atol=1e-9)
-        whole = correlation(*own)
+        whole = (own[0] * own[1]).mean() / spread
         assert found.rsa[a, b] == pytest.approx(whole, abs=1e-9)
         assert found.values[:, a, b].sum() == pytest.approx(whole, abs=1e-9)
-
-
-def shapley_values(value, n):
-    terms = np.zeros(n)
-    orders = list(itertools.permutations(range(n)))
-    for order in orders:
-        for at, feature in enumerate(order):
-            before, now = (tuple(sorted(order[: at + more])) for more in (0, 1))
-            terms[feature] += value(now) - value(before)
-    return terms / len(orders)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_unrelated_layers_have_0_on_average_and_so_have_features_that_both_ignore(name):
-    values, terms = [], []
-    for seed in range(120):
-        rng = np.random.default_rng(seed)
-        features = pd.DataFrame({f: rng.choice(list("abc"), 60) for f in ("one", "other")})
-        # Many units in the one, few in the other, and outliers: what biases the plain estimators.
-        layers = [rng.standard_normal((60, 40)), rng.standard_t(3, (60, 4))]
-        sums, tables = compared(name, features, layers, explicit.random_folds(60, 3, seed))
-        values.append(sums.similarity[0, 1])
-        terms.append(decompose(tables, sums.similarity).terms[:, 0, 1])
-    within(np.array(values)[:, None], 0.0)
-    within(np.stack(terms), 0.0)
 
 
 def within(draws, truth):
@@ -214,18 +174,25 @@ def within(draws, truth):
     assert (np.abs(draws.mean(axis=0) - truth) < 3.5 * error).all()
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_unrelated_layers_with_many_equal_stimuli_have_0_on_average_too(name):
-    values = []
-    for seed in range(120):
+@each
+def test_unrelated_layers_have_0_on_average_and_so_have_features_that_both_ignore(name):
+    values, terms, equal = [], [], []
+    for seed in range(80):
         rng = np.random.default_rng(seed)
+        features = pd.DataFrame({f: rng.choice(list("abc"), 60) for f in ("one", "other")})
+        # Many units in the one, few in the other, and outliers: what biases the plain estimators.
+        layers = [rng.standard_normal((60, 40)), rng.standard_t(3, (60, 4))]
+        sums, tables = compared(name, features, layers, explicit.random_folds(60, 3, seed))
+        values.append(sums.similarity[0, 1])
+        terms.append(decompose(tables, sums.similarity).terms[:, 0, 1])
         # Each stimulus stands several times, in its order, as words do in embeddings.
         layers = [rng.standard_normal((4, 3))[rng.integers(0, 4, 60)] for _ in range(2)]
-        values.append(compared(name, explicit.random_features(60), layers)[0].similarity[0, 1])
-    within(np.array(values)[:, None], 0.0)
+        equal.append(compared(name, features, layers)[0].similarity[0, 1])
+    within(np.column_stack((values, equal)), 0.0)
+    within(np.stack(terms), 0.0)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each
 def test_layers_that_share_one_feature_have_it_alone_in_their_terms(name):
     found = []
     for seed in range(12):
@@ -245,46 +212,44 @@ def test_layers_that_share_one_feature_have_it_alone_in_their_terms(name):
     assert abs(unexplained) < 0.35 * whole
 
 
-def test_layers_whose_values_go_to_a_file_are_the_same(case, monkeypatch, tmp_path):
+@each
+def test_layers_whose_values_go_to_a_file_are_the_same(case, name, monkeypatch):
     features, layers, _ = case
-    for name in NAMES:
-        here = compared(name, features, layers)[0]
-        with monkeypatch.context() as patch:
-            patch.setattr(similarities, "IN_MEMORY_BYTES", 0)
-            there = compared(name, features, layers)[0]
-        for one, other in zip(here, there, strict=True):
-            np.testing.assert_array_equal(one, other)
+    here = compared(name, features, layers)[0]
+    monkeypatch.setattr(similarities, "IN_MEMORY_BYTES", 0)
+    there = compared(name, features, layers)[0]
+    for one, other in zip(here, there, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each
 def test_some_of_the_stimuli_are_as_if_there_were_no_others(case, name):
     features, layers, folds = case
     kept = np.random.default_rng(0).random(N) < 0.7
-    index = PairIndex.build(feature_columns(features), folds)
+    index = index_of(features, folds)
     squared = [explicit.squared(layer) for layer in layers]
-    similarity = similarity_named(name)
-    counts, found = of_some(similarity, squared, index.cell, index.n_cells, kept)
+    counts, found = of_some(similarity_named(name), squared, index.cell, index.n_cells, kept)
     alone, _ = compared(name, features[kept].reset_index(drop=True), [x[kept] for x in layers])
     np.testing.assert_allclose(found.similarity, alone.similarity, atol=1e-12)
     np.testing.assert_allclose(found.squares, alone.squares, rtol=1e-9)
     assert counts.sum() == kept.sum() * (kept.sum() - 1) / 2
 
 
+@each
 @pytest.mark.parametrize("nothing", (np.zeros((N, 2)), np.eye(N)), ids=("equal", "all apart"))
-def test_a_layer_in_which_all_pairs_are_alike_is_like_none(case, nothing):
+def test_a_layer_in_which_all_pairs_are_alike_is_like_none(case, nothing, name):
     features, layers, _ = case
-    for name in NAMES:
-        found = compared(name, features, [nothing, layers[1]])[0].similarity
-        np.testing.assert_array_equal(found, np.eye(2))
+    found = compared(name, features, [nothing, layers[1]])[0].similarity
+    np.testing.assert_array_equal(found, np.eye(2))
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_too_few_stimuli_and_unknown_names_are_errors_in_a_sentence(name):
+@each
+def test_too_few_stimuli_and_unknown_names_are_refused(name):
     similarity = SIMILARITIES[name]
     few = similarity.fewest - 1
-    with pytest.raises(InputError, match=rf"found {few} stimuli.*at least {few + 1}"):
+    with refused(f"{few} stimuli", f"at least {few + 1}"):
         similarity.of(np.ones(few * (few - 1) // 2))
-    with pytest.raises(InputError, match="choices are rsa, cka, neighbours, procrustes, cca"):
+    with refused("svcca", "rsa, cka, neighbours, procrustes, cca"):
         similarity_named("svcca")
-    with pytest.raises(ValueError, match="already"):
+    with refused("already", by=ValueError):
         similarities.register(similarity)
