@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from math import factorial
 
+import explicit
 import numpy as np
 import pytest
 
@@ -29,7 +29,7 @@ def made(seed=0, sizes=(2, 5, 3, 2), share=0.6):
     return CrossFit(codes, np.concatenate((counts, ranks), axis=2), spread, priority)
 
 
-def explicit(fit, chosen, d):
+def by_patterns(fit, chosen, d):
     """v of a set of features in one draw: (n_layers, n_layers), pattern by pattern."""
     found, used = np.zeros((LAYERS, LAYERS)), 0
     for k in range(FOLDS):
@@ -58,20 +58,17 @@ def test_every_set_of_features_explains_what_loops_over_patterns_find(share):
     found = both_ways(sets.explained(fit.sums), fit.spread)
     for number, members in enumerate(sets.members):
         for d in range(DRAWS):
-            expected = explicit(fit, np.flatnonzero(members).tolist(), d)
+            expected = by_patterns(fit, np.flatnonzero(members).tolist(), d)
             np.testing.assert_allclose(found[d, number], expected, atol=1e-12)
 
 
 def test_its_shares_are_those_of_every_order_of_the_features():
     fit = made()
     sets = Lattice.of(fit.codes, fit.priority)
-    number = {tuple(np.flatnonzero(own).tolist()): s for s, own in enumerate(sets.members)}
-    expected = np.zeros((FEATURES, len(sets.members)))
-    for order in itertools.permutations(range(FEATURES)):
-        for n, f in enumerate(order):
-            expected[f, number[tuple(sorted(order[: n + 1]))]] += 1
-            expected[f, number[tuple(sorted(order[:n]))]] -= 1
-    np.testing.assert_allclose(sets.shares, expected / factorial(FEATURES), atol=1e-15)
+    for s, members in enumerate(sets.members):
+        only = tuple(np.flatnonzero(members).tolist())
+        expected = explicit.shapley_values(lambda chosen, only=only: chosen == only, FEATURES)
+        np.testing.assert_allclose(sets.shares[:, s], expected, atol=1e-15)
 
 
 @pytest.mark.parametrize("share", [0.6, 0.05])

@@ -1,0 +1,289 @@
+"""Ranks by class of distance, tile by tile, in NumPy and torch: near those of explicit pairs."""
+
+from __future__ import annotations
+
+import explicit
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from inputs import index_of, refused, sums_of
+from scipy.stats import rankdata, spearmanr
+
+from mlem_core.data.folds import fold_pairs
+from mlem_core.estimators.ridge import RidgeMLEM
+from mlem_core.pairs import class_passes, distances, patterns, rank_classes, torch_classes
+from mlem_core.pairs.build import PassOptions
+from mlem_core.pairs.class_passes import class_map
+from mlem_core.pairs.distances import Distance, squared_distances
+from mlem_core.pairs.kernels.classes import classes_of
+from mlem_core.pairs.patterns import PairIndex, left_out
+from mlem_core.pairs.rank_store import PairRanks
+from mlem_core.pairs.tables import BY_LAYER, PairTables
+from mlem_core.pairs.torch_classes import TorchMap
+
+N = 140
+SUMS = ("rank_sums", "within_sums", "rank_squares", "within_squares")
+GPU = ["cuda"] if torch.cuda.is_available() else []
+TORCH = ["cpu", *GPU]
+DEVICES = [None, *TORCH]
+EXACT = 2**40  # so much memory that the ranks of pairs fit
+KINDS = (
+    "continuous",
+    "equal rows",
+    "far apart",
+    "all equal",
+    "few distances",
+    "precomputed",
+    "cosine",
+    "correlation",
+    "manhattan",
+)
+
+
+def layer_of(kind: str, dtype: type = np.float32) -> tuple[np.ndarray, str]:
+    """Representations, or distances, and which distance they are for."""
+    rng = np.random.default_rng(0)
+    layer = explicit.random_layer(explicit.random_features(N)).astype(dtype)
+    if kind in ("few distances", "precomputed"):
+        few = kind == "few distances"
+        gaps = np.triu(rng.integers(0, 9, (N, N)) if few else rng.random((N, N)), 1).astype(dtype)
+        return gaps + gaps.T, "precomputed"
+    if kind == "equal rows":
+        layer[::3] = layer[1]
+        layer[1::9] = layer[4]
+    elif kind == "far apart":
+        layer *= np.exp(8 * rng.standard_normal((N, 1))).astype(dtype)
+    elif kind == "all equal":
+        layer[:] = 1.0
+    return layer, kind if kind in ("cosine", "correlation", "manhattan") else "euclidean"
+
+
+def index_with(missing: str = "ignore", n_folds: int = 5, between: bool = False) -> PairIndex:
+    """The index of pairs; some stimuli may stand between two folds."""
+    folds = explicit.random_folds(N, n_folds)
+    if between:
+        folds = np.where(np.arange(N) % 7 == 0, -1 - folds, folds)
+        assert fold_pairs(folds).shape == (N, 2)
+    return index_of(explicit.random_features(N), folds, missing=missing)
+
+
+def in_classes(monkeypatch, n: int = 2**14) -> None:
+    """So many classes, and more than one tile, of the rows and of the stimuli of a band."""
+    monkeypatch.setattr(class_passes, "CLASSES", n)
+    monkeypatch.setattr(class_passes, "FEWEST", n)
+    monkeypatch.setattr(class_passes, "TILE_ELEMENTS", 3000)
+    monkeypatch.setattr(rank_classes, "TILE_ELEMENTS", 2000)
+    monkeypatch.setattr(torch_classes, "FEWEST_PAIRS", 2100)
+
+
+def tables_of(index, layer, distance="euclidean", memory=1, **more) -> tuple[PairTables, dict]:
+    """Tables of one layer, and its classes where there are any."""
+    kept = {}
+    options = PassOptions(memory=memory, keep_classes=kept.__setitem__, **more)
+    tables = sums_of(index, [layer], distance=distance, train_ranks=True, options=options)
+    return tables, kept
+
+
+def hold(found: PairTables, expected: PairTables, names=BY_LAYER, close=0.0) -> None:
+    """The same numbers; sums of distances to the last bits, `close` is of the largest."""
+    for name in (*names, "training_ranks", "train_squares"):
+        a, b = getattr(found, name), getattr(expected, name)
+        of_targets = name.startswith("target")
+        rtol, atol = (1e-10, 1e-12) if of_targets else (0.0, 0.0)
+        np.testing.assert_allclose(
+            a, b, rtol=rtol, atol=max(atol, close * np.abs(b).max()), err_msg=name
+        )
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("n_classes", [64, 2**14])
+@pytest.mark.parametrize("kind", KINDS)
+def test_sums_are_within_the_bound_of_explicit_pairs(kind, n_classes, device, monkeypatch):
+    in_classes(monkeypatch, n_classes)
+    index, (layer, distance) = index_with(), layer_of(kind)
+    found, kept = tables_of(index, layer, distance, device=device)
+    squared = squared_distances(layer, distance)
+    bound, block = kept[0].bound, index.cell_block[index.cell]
+    # Of a fold's 378 pairs, three in a class are off by 1.
+    assert bound <= (0.2 if n_classes == 64 else 2 / 378)
+    expected = np.bincount(index.cell, squared)
+    np.testing.assert_allclose(found.target_sums[0], expected, rtol=1e-7, atol=1e-12)
+    for of in range(index.n_blocks):
+        assert found.target_low[0, of] == pytest.approx(squared[block == of].min())
+        assert found.target_high[0, of] == pytest.approx(squared[block == of].max())
+
+    # What differs by rounding alone is tied.
+    keys = squared.view(np.int64) + 2**12
+    tied = keys - keys % 2**13
+
+    def hold_ranks(sums: np.ndarray, squares: float, pairs: np.ndarray) -> None:
+        n = int(pairs.sum())
+        ranks = rankdata(tied[pairs])
+        ranks -= (n + 1) / 2
+        expected = np.bincount(index.cell[pairs], ranks, index.n_cells)
+        counts = np.bincount(index.cell[pairs], minlength=index.n_cells)
+        assert (np.abs(sums - expected) <= bound * n * counts + 1e-6).all()
+        assert abs(squares - ranks @ ranks) <= 2 * bound * n * np.abs(ranks).sum() + 1e-6
+
+    hold_ranks(found.rank_sums[0], found.rank_squares[0], np.ones(len(squared), dtype=bool))
+    out, tested = left_out(index.n_folds, index.n_blocks), patterns.tested_blocks(index.n_folds)
+    for fold in range(index.n_folds):
+        inside = np.where(index.cell_block == tested[fold], found.within_sums[0], 0.0)
+        hold_ranks(inside, found.within_squares[0, fold], block == tested[fold])
+        train = found.training_ranks[0, fold]
+        hold_ranks(train, found.train_squares[0, fold], ~out[fold, block])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("kind", ["all equal", "few distances"])
+def test_classes_of_one_distance_are_exact(kind, device, monkeypatch):
+    in_classes(monkeypatch)
+    index, (layer, distance) = index_with(), layer_of(kind)
+    found, kept = tables_of(index, layer, distance, device=device)
+    exact, none = tables_of(index, layer, distance, memory=EXACT)
+    assert kept[0].bound == 0.0 and not none
+    hold(found, exact, (*SUMS, "target_low", "target_high"))
+    assert kind != "all equal" or (not found.rank_sums.any() and not found.target_sums.any())
+
+
+@pytest.mark.parametrize("missing", ["ignore", "level"])
+@pytest.mark.parametrize("between", [False, True])
+def test_missing_values_and_folds_over_both(missing, between, monkeypatch):
+    in_classes(monkeypatch, 2**16)
+    index, layer = index_with(missing, 4, between), layer_of("continuous")[0]
+    found, exact = (tables_of(index, layer, memory=m)[0] for m in (1, EXACT))
+    hold(found, exact, (*SUMS, "target_sums", "target_low", "target_high"), close=2e-3)
+    np.testing.assert_array_equal(found.counts, exact.counts)
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+@pytest.mark.parametrize("kind", ["continuous", "equal rows"])
+def test_threads_change_nothing(kind, workers, monkeypatch):
+    in_classes(monkeypatch)
+    # All threads may count.
+    monkeypatch.setattr(class_passes, "FEWEST", 2**10)
+    index, (layer, _) = index_with(), layer_of(kind)
+    one, several = (
+        tables_of(index, layer, memory=2**17, workers=n)[0] for n in (1, workers)
+    )  # fmt: skip
+    for name in (*BY_LAYER, "training_ranks"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(several, name), err_msg=name)
+
+
+@pytest.mark.parametrize("device", TORCH)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", ["equal rows", "few distances", "cosine", "manhattan"])
+def test_sums_in_torch_are_those_of_numpy(kind, dtype, device, monkeypatch):
+    in_classes(monkeypatch, 2**12)
+    index, (layer, metric) = index_with(), layer_of(kind, dtype)
+    found, ours = tables_of(index, layer, metric, device=device)
+    expected, theirs = tables_of(index, layer, metric)
+    hold(found, expected)
+    assert ours[0].bound == theirs[0].bound
+    np.testing.assert_array_equal(ours[0].ranks, theirs[0].ranks)
+
+
+@pytest.mark.parametrize("device", TORCH)
+@pytest.mark.parametrize("missing", ["ignore", "level"])
+@pytest.mark.parametrize("between", [False, True])
+@pytest.mark.parametrize("looked_up", [0, 2**24])
+def test_torch_has_missing_values_folds_over_both_many_types_and_tiles(
+    looked_up, between, missing, device, monkeypatch
+):
+    in_classes(monkeypatch, 2**12)
+    monkeypatch.setattr(torch_classes, "TYPE_PAIRS", looked_up)
+    index, layer = index_with(missing, 3, between), layer_of("equal rows")[0]
+    expected = tables_of(index, layer)[0]
+    for pairs in (2100, 2**12, 2**24):
+        monkeypatch.setattr(torch_classes, "FEWEST_PAIRS", pairs)
+        hold(tables_of(index, layer, device=device)[0], expected)
+
+
+@given(**explicit.CLASSES)
+def test_a_lower_distance_has_no_higher_class_in_numpy_and_torch(
+    sample, values, n_classes, n_pairs
+):
+    to = class_map(np.array(sample), n_classes, n_pairs)
+    values = np.sort(np.concatenate((values, sample, [0.0, -0.0, 1e-300, 1.0, 1e300])))
+    found = np.empty(len(values), dtype=np.int64)
+    classes_of(values.view(np.uint64), to, found)
+    assert (np.diff(found) >= 0).all() and len(set(found[values == 0])) == 1
+    assert found[0] >= 0 and found[-1] < len(to.alone)
+    for device in TORCH:
+        there = torch.from_numpy(values).to(device)
+        own = torch_classes.classes_of(there, TorchMap.of(to, device))
+        np.testing.assert_array_equal(own.cpu().numpy(), found)
+
+
+def test_classes_hold_about_equally_many_pairs():
+    rng = np.random.default_rng(1)
+    every = np.concatenate((rng.chisquare(30, 400_000), 1e-6 * rng.random(40_000), [1e9] * 5000))
+    to = class_map(rng.permutation(every)[:100_000], 2**12, len(every))
+    found = np.empty(len(every), dtype=np.int64)
+    classes_of(every.view(np.uint64), to, found)
+    counts = np.bincount(found, minlength=len(to.alone))
+    assert counts[~to.alone].max() < 12 * len(every) / len(to.alone)
+    assert to.alone[found[-1]]
+
+
+@pytest.mark.parametrize(("device", "reload"), [*((d, False) for d in DEVICES), (None, True)])
+def test_rsa_is_that_of_scipy_within_the_bound(reload, device, monkeypatch):
+    in_classes(monkeypatch, 2**16)
+    monkeypatch.setattr(rank_classes, "RANKS", 9_000 if reload else 2**29)
+    monkeypatch.setattr(rank_classes, "CHUNK", 97)
+    index, features = index_with(), explicit.random_features(N)
+    layers = [explicit.random_layer(features, seed) for seed in range(3)]
+    layers[1][::3] = layers[1][0]
+    layers.append(np.ones((N, 2)))
+    with PairRanks(4, index.design.n_pairs) as ranks:
+        options = PassOptions(memory=1, keep_classes=ranks.put_classes, device=device)
+        sums_of(index, layers, options=options)
+        rsa, bound = ranks.rsa(), ranks.bound
+    expected = spearmanr(np.stack([squared_distances(layer) for layer in layers[:3]], axis=1))
+    assert 0 < bound <= 2 / 378
+    np.testing.assert_allclose(rsa[:3, :3], expected.statistic, atol=14 * bound + 1e-6)
+    np.testing.assert_array_equal(rsa[3], [0, 0, 0, 1])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_planted_metric_is_recovered(device, monkeypatch):
+    in_classes(monkeypatch)
+    features = explicit.random_features(N)[["kind", "frequency"]]
+    layer = 0.3 * np.random.default_rng(0).standard_normal((N, 6))
+    layer[:, 0] += 2.0 * (features["kind"] == "noun")
+    index = index_of(features, explicit.random_folds(N))
+    tables = tables_of(index, layer, device=device)[0], tables_of(index, layer, memory=EXACT)[0]
+    found, exact = (RidgeMLEM().cross_validate(own) for own in tables)
+    kind, frequency = found.weights[0].T
+    assert (kind > 5 * frequency).all() and found.rho.min() > 0.3
+    np.testing.assert_allclose(found.weights, exact.weights, atol=1e-6)
+    np.testing.assert_allclose(found.rho, exact.rho, atol=1e-3)
+
+
+def test_a_distance_that_gives_all_pairs_at_once_is_told_what_it_needs(monkeypatch):
+    whole = Distance("whole", condensed=lambda rows: np.ones(len(rows) * (len(rows) - 1) // 2))
+    monkeypatch.setitem(distances.DISTANCES, "whole", whole)
+    with refused("'whole'", "9,730 pairs", "layer 0"):
+        tables_of(index_with(), layer_of("continuous")[0], "whole")
+
+
+def test_a_matrix_of_distances_may_stay_in_its_file(tmp_path, monkeypatch):
+    in_classes(monkeypatch)
+    index, (matrix, distance) = index_with(), layer_of("precomputed")
+    np.save(tmp_path / "gaps.npy", matrix)
+    kept = np.load(tmp_path / "gaps.npy", mmap_mode="r")
+    one, other = (tables_of(index, own, distance)[0] for own in (matrix, kept))
+    for name in BY_LAYER:
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+
+
+def test_a_layer_without_distances_is_left_out(monkeypatch):
+    in_classes(monkeypatch)
+    good, bad = layer_of("continuous")[0], layer_of("continuous")[0]
+    bad[7, 2] = np.nan
+    failed = {}
+    options = PassOptions(memory=1, failed=failed.__setitem__)
+    found = sums_of(index_with(), [bad, good], options=options)
+    assert found.n_layers == 1 and list(failed) == [0]
+    assert "layer 0" in str(failed[0]) and "row 8" in str(failed[0])
