@@ -77,6 +77,12 @@ def feature_distances(features: pd.DataFrame, missing: str = "ignore") -> np.nda
     return np.array(columns).T
 
 
+def products(distances: np.ndarray) -> np.ndarray:
+    """(n_pairs, F (F + 1) / 2): squares of feature distances, then twice each product."""
+    a, b = np.triu_indices(distances.shape[1], 1)
+    return np.hstack([distances**2, 2 * distances[:, a] * distances[:, b]])
+
+
 def squared(layer: np.ndarray) -> np.ndarray:
     return pdist(layer.astype(np.float64)) ** 2
 

@@ -83,14 +83,15 @@ def index_of(
 
 
 def tables_of(
-    features: pd.DataFrame,
+    features: Any,
     layers: Sequence[np.ndarray],
     folds: np.ndarray,
     resolved: Sequence[str] = (),
+    missing: str = "ignore",
     **more: Any,
 ) -> PairTables:
     """Pair tables of arrays; `more` goes to `pair_tables`."""
-    return sums_of(index_of(features, folds, resolved=resolved), layers, **more)
+    return sums_of(index_of(features, folds, resolved=resolved, missing=missing), layers, **more)
 
 
 def sums_of(index: PairIndex, layers: Sequence[np.ndarray], **more: Any) -> PairTables:

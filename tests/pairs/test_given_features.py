@@ -1,50 +1,48 @@
-from __future__ import annotations
+"""Features that are given as vectors or as distances: patterns, weights and scales."""
 
-from dataclasses import replace
+from __future__ import annotations
 
 import explicit
 import numpy as np
 import pandas as pd
 import pytest
+from inputs import index_of, refused, tables_of
 from scipy.spatial.distance import cdist, squareform
 from scipy.stats import spearmanr
 
-from mlem_core.base.errors import InputError
 from mlem_core.data.given import with_rdm, with_vector
 from mlem_core.data.stimulus_csv import from_frame
 from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.estimators.soft_rank import FeatureDistances
-from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import (
     chosen_to_resolve,
     coding,
     feature_columns,
     principal_coordinates,
 )
-from mlem_core.pairs.patterns import PairIndex
 
 N = 60
 
 
-def frame(n=N):
-    features = explicit.random_features(n)
-    rng = np.random.default_rng(5)
-    vectors = rng.integers(0, 4, (n, 3)).astype(float)
+def frame() -> pd.DataFrame:
+    vectors = np.random.default_rng(5).integers(0, 4, (N, 3)).astype(float)
     named = {f"s{k}": vectors[:, k] for k in range(3)}
-    return features.assign(sentence=[f"number {row}" for row in range(n)], **named)
+    sentences = [f"number {row}" for row in range(N)]
+    return explicit.random_features(N).assign(sentence=sentences, **named)
 
 
-def stimuli(n=N):
-    return from_frame(frame(n), "made up")
-
-
-def given(n=N):
+@pytest.fixture(scope="module")
+def given():
     """A vector with equal and missing values, and distances that no vector has."""
-    table = frame(n)
+    table = frame()
     table.loc[[4, 9], "s1"] = np.nan
-    rng = np.random.default_rng(6)
-    apart = squareform(rng.random(n * (n - 1) // 2))
-    return with_rdm(with_vector(from_frame(table, "made up"), "vec", "s*"), "own", apart), apart
+    apart = squareform(np.random.default_rng(6).random(N * (N - 1) // 2))
+    stimuli = with_vector(from_frame(table, "made up"), "vec", "s*")
+    return with_rdm(stimuli, "own", apart), apart
+
+
+def column_of(stimuli, name, *spans):
+    return next(one for one in feature_columns(stimuli, *spans) if one.name == name)
 
 
 def expected_distances(apart, missing):
@@ -62,36 +60,27 @@ def expected_distances(apart, missing):
 
 
 @pytest.mark.parametrize("missing", ["ignore", "level"])
-def test_patterns_and_sums_are_those_of_the_explicit_pairs(missing):
-    found, apart = given()
-    folds = explicit.random_folds(N)
-    layer = explicit.random_layer(frame())
-    index = PairIndex.build(feature_columns(found), folds, missing)
+def test_patterns_are_those_of_the_explicit_pairs(given, missing):
+    stimuli, apart = given
+    index = index_of(stimuli, explicit.random_folds(N), missing=missing)
     assert index.kinds[-2:] == ("vector", "rdm") and not index.notes
+    assert coding(index.kinds[-1:], []) != coding(index.kinds[:1], [])
     expected = expected_distances(apart, missing)
     np.testing.assert_allclose(index.patterns[index.pair_pattern], expected, atol=1e-11)
-    tables = pair_tables(index, [lambda: layer])
-    sums = np.bincount(index.cell, explicit.squared(layer), index.n_cells)
-    np.testing.assert_allclose(tables.target_sums[0], sums, rtol=1e-9)
-    i, j = explicit.pairs(N)
-    other = FeatureDistances(feature_columns(found), missing).of(i, j)
+    other = FeatureDistances(feature_columns(stimuli), missing).of(*explicit.pairs(N))
     np.testing.assert_allclose(other, expected, atol=1e-11)
 
 
 @pytest.mark.parametrize("interactions", [False, True])
-def test_weights_are_those_of_ridge_on_the_explicit_pairs(interactions):
-    found, apart = given()
+def test_weights_are_those_of_ridge_on_the_explicit_pairs(given, interactions):
+    stimuli, apart = given
     layer = explicit.random_layer(frame())
-    model = RidgeMLEM(alphas=[1.0], interactions=interactions).fit(found, layer)
+    model = RidgeMLEM(alphas=[1.0], interactions=interactions).fit(stimuli, layer)
     x = expected_distances(apart, "ignore")
-    terms = list((x**2).T)
-    if interactions:
-        a, b = np.triu_indices(x.shape[1], 1)
-        terms += list((2 * x[:, a] * x[:, b]).T)
-    y = explicit.scaled(explicit.squared(layer))
-    expected = explicit.ridge(np.array(terms).T, y, 1.0)
+    terms = explicit.products(x) if interactions else x**2
+    expected = explicit.ridge(terms, explicit.scaled(explicit.squared(layer)), 1.0)
     np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-6)
-    np.testing.assert_allclose(model.predict(found), expected.predict(np.array(terms).T), atol=1e-6)
+    np.testing.assert_allclose(model.predict(stimuli), expected.predict(terms), atol=1e-6)
 
 
 @pytest.mark.parametrize("what", ["vector", "rdm"])
@@ -106,10 +95,7 @@ def test_one_dimension_is_the_ordered_column(what, missing):
         values = plain.values("freely")
         other = with_rdm(plain.select(["kind"]), "same", np.abs(values[:, None] - values))
     folds, layer = explicit.random_folds(N), explicit.random_layer(table)
-    tables = [
-        pair_tables(PairIndex.build(feature_columns(one), folds, missing), [lambda: layer])
-        for one in (plain, other)
-    ]
+    tables = [tables_of(one, [layer], folds, missing=missing) for one in (plain, other)]
     np.testing.assert_allclose(tables[0].patterns, tables[1].patterns, atol=1e-9)
     np.testing.assert_allclose(tables[0].rank_sums, tables[1].rank_sums, atol=1e-9)
     fits = [RidgeMLEM(missing=missing).fit(one, layer) for one in (plain, other)]
@@ -122,12 +108,9 @@ def test_distances_that_drive_a_layer_are_recovered_in_stimuli_that_were_not_see
     hidden = rng.standard_normal((200, 4))
     # Ranks of the distances: an RDM that is no distance of vectors.
     apart = cdist(hidden, hidden) ** 1.5
+    sentences = [f"number {row}" for row in range(200)]
     table = pd.DataFrame(
-        {
-            "sentence": [f"number {row}" for row in range(200)],
-            "noise": rng.choice(["a", "b"], 200),
-            "other": rng.random(200),
-        }
+        {"sentence": sentences, "noise": rng.choice(["a", "b"], 200), "other": rng.random(200)}
     )
     found = with_rdm(from_frame(table, "made up"), "own", apart)
     layer = hidden @ rng.standard_normal((4, 30)) + 0.1 * rng.standard_normal((200, 30))
@@ -141,35 +124,28 @@ def test_distances_that_drive_a_layer_are_recovered_in_stimuli_that_were_not_see
     assert abs(RidgeMLEM().fit(found[:150], noise[:150]).score(found[150:], noise[150:])) < 0.15
 
 
-def test_more_patterns_than_there_may_be_are_put_into_bins_and_said():
-    found, apart = given()
-    columns = feature_columns(found.select(["kind", "own"]))
-    index = PairIndex.build(columns, np.zeros(N, dtype=np.int64), max_patterns=300)
+def test_more_patterns_than_there_may_be_are_put_into_bins_and_said(given):
+    stimuli, apart = given
+    index = index_of(stimuli.select(["kind", "own"]), np.zeros(N, dtype=np.int64), max_patterns=300)
     exact = (apart / apart.max())[explicit.pairs(N)]
     off = np.abs(index.patterns[index.pair_pattern][:, 1] - exact).max()
     assert index.n_patterns <= 300 and 0 < off <= 0.5 / 64 + 1e-9
-    assert "'own' were put into bins, which moves each by at most 0.0078" in index.notes[0]
+    assert "'own'" in index.notes[0] and "0.0078" in index.notes[0]
 
 
-def test_a_few_values_can_be_told_apart():
-    table = stimuli().table.assign(item=[f"i{row % 3}" for row in range(N)])
+def test_a_few_values_can_be_told_apart(given):
+    table = from_frame(frame(), "made up").table.assign(item=[f"i{row % 3}" for row in range(N)])
     apart = np.array([[0, 1, 2], [1, 0, 1.5], [2, 1.5, 0]])
     found = with_rdm(from_frame(table, "made up"), "own", apart, ["i0", "i1", "i2"])
-    columns = feature_columns(found.select(["own"]), resolved=["own"])
-    index = PairIndex.build(columns, np.zeros(N, dtype=np.int64))
+    index = index_of(found.select(["own"]), resolved=["own"])
     np.testing.assert_allclose(index.levels[0], [0, 0.5, 1, 0, 0.75, 0])
     assert index.value_names == (("i0", "i1", "i2"),)
-    with pytest.raises(InputError, match="too many to resolve it by value"):
-        chosen_to_resolve(feature_columns(given()[0]), ["own"])
+    with refused("'own'", "too many"):
+        chosen_to_resolve(feature_columns(given[0]), ["own"])
 
 
-def test_they_are_said_to_differ_by_how_much():
-    assert coding(["nominal", "rdm"], []) == "whether and by how much they differ"
-
-
-def test_principal_coordinates_have_the_distances():
-    found, _ = given()
-    column = next(one for one in feature_columns(found) if one.name == "vec")
+def test_principal_coordinates_have_the_distances(given):
+    column = column_of(given[0], "vec")
     points = principal_coordinates(column, 20)
     there = np.array([value is not None for value in column.values])
     assert points.shape == (N, 3) and not points[~there].any()
@@ -179,9 +155,8 @@ def test_principal_coordinates_have_the_distances():
     assert principal_coordinates(column, 2).shape == (N, 2)
 
 
-def test_scales_are_those_of_the_stimuli_that_were_fitted():
-    found, apart = given()
-    fitted = RidgeMLEM().fit(found[:30], explicit.random_layer(frame())[:30])
+def test_scales_are_those_of_the_stimuli_that_were_fitted(given):
+    stimuli, apart = given
+    fitted = RidgeMLEM().fit(stimuli[:30], explicit.random_layer(frame())[:30])
     assert fitted.spans_["own"] == (0.0, apart[:30, :30].max())
-    column = next(one for one in feature_columns(found[30:], fitted.spans_) if one.name == "own")
-    assert column.span == (0.0, apart[:30, :30].max()) and replace(column) == column
+    assert column_of(stimuli[30:], "own", fitted.spans_).span == fitted.spans_["own"]
