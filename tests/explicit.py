@@ -136,6 +136,36 @@ def best_alpha(
     return alphas[int(np.argmax(np.array(means) >= max(means) - 1e-9))]
 
 
+def hold_ridge(
+    fits: Any,
+    layer: int,
+    fold: int,
+    x: np.ndarray,
+    target: np.ndarray,
+    folds: np.ndarray,
+    alphas: Sequence[float],
+    target_of: str,
+) -> None:
+    """A layer's α, weights and scores of a fold are those of nested loops over scikit-learn.
+
+    x : (n_pairs, n_columns) the terms; target_of : "distance" or "rank", what is fitted
+    """
+
+    def y(own: np.ndarray) -> np.ndarray:
+        return scaled(target[own]) if target_of == "distance" else ranks[own]
+
+    use, test = training(folds, fold), held_out(folds, fold)
+    ranks = np.full(len(target), np.nan)
+    ranks[use] = rankdata(target[use]) / use.sum()
+    alpha = best_alpha(x, target, folds, fold, alphas, y)
+    assert fits.alpha[layer, fold] == alpha
+    weights = fits.weights[layer, fold]
+    np.testing.assert_allclose(weights, ridge(x[use], y(use), alpha).coef_, atol=1e-6)
+    scores = (rho(x[test] @ weights, target[test]), rho_a(x[test] @ weights, target[test]))
+    found = (fits.rho[layer, fold], fits.rho_a[layer, fold])
+    np.testing.assert_allclose(found, scores, atol=1e-9)
+
+
 def rho_a(prediction: np.ndarray, target: np.ndarray) -> float:
     a, b = rankdata(np.round(prediction, 12)), rankdata(target)
     n = len(a)

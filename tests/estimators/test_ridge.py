@@ -1,14 +1,15 @@
+"""Ridge metrics: scikit-learn's on the explicit pairs, planted weights, and folds of groups."""
+
 from __future__ import annotations
 
 import explicit
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import random_case, tables_of
-from sklearn.base import clone
+from inputs import random_case, refused, tables_of
+from scipy.stats import rankdata
 from sklearn.model_selection import GroupKFold
 
-from mlem_core.base.errors import InputError
 from mlem_core.data.folds import group_folds
 from mlem_core.estimators.normal_equations import (
     moments,
@@ -23,41 +24,45 @@ N = 75
 
 @pytest.fixture(scope="module")
 def case():
-    folds, layers, tables, distances = random_case(N, 3)
-    return folds, layers, tables, distances**2
+    folds, layers, tables, distances = random_case(N, 3, train_ranks=True)
+    return folds, layers, tables, distances
 
 
 @pytest.mark.parametrize("left_out", [(0,), (1, 3)])
 def test_fit_equals_sklearn_on_the_explicit_pairs(case, left_out):
-    folds, layers, tables, x = case
+    folds, layers, tables, distances = case
     equations = moments(tables, training_blocks(tables, [left_out]))
     fitted = ridge_weights(equations, penalty_matrices(tables, ALPHAS))
     use = explicit.training(folds, *left_out)
     for layer, rows in enumerate(layers):
         y = explicit.scaled(explicit.squared(rows)[use])
         for a, alpha in enumerate(ALPHAS):
-            expected = explicit.ridge(x[use], y, alpha).coef_
+            expected = explicit.ridge(distances[use] ** 2, y, alpha).coef_
             np.testing.assert_allclose(fitted[layer, 0, a], expected, atol=1e-6)
 
 
-def test_nested_cross_validation_equals_the_slow_way(case):
-    folds, layers, tables, x = case
-    fits = RidgeMLEM().cross_validate(tables)
-    for layer in (0, 2):
+@pytest.mark.parametrize("target_of", ["distance", "rank"])
+def test_nested_cross_validation_equals_the_slow_way(case, target_of):
+    folds, layers, tables, distances = case
+    alphas = ALPHAS[::2]
+    fits = RidgeMLEM(alphas, target=target_of).cross_validate(tables)
+    for layer, fold in ((0, 0), (2, 4)):
         target = explicit.squared(layers[layer])
+        explicit.hold_ridge(fits, layer, fold, distances**2, target, folds, alphas, target_of)
 
-        def scaled(use, target=target):
-            return explicit.scaled(target[use])
 
-        for k in range(5):
-            chosen = explicit.best_alpha(x, target, folds, k, ALPHAS, scaled)
-            assert fits.alpha[layer, k] == chosen
-            weights = fits.weights[layer, k]
-            test = explicit.held_out(folds, k)
-            rho = explicit.rho(x[test] @ weights, target[test])
-            assert fits.rho[layer, k] == pytest.approx(rho, abs=1e-9)
-            rho_a = explicit.rho_a(x[test] @ weights, target[test])
-            assert fits.rho_a[layer, k] == pytest.approx(rho_a, abs=1e-9)
+def test_ridge_with_interactions_equals_sklearn(case):
+    _, layers, _, distances = case
+    features, x = explicit.random_features(N), explicit.products(distances)
+    for target in ("distance", "rank"):
+        y = explicit.squared(layers[0])
+        y = rankdata(y) / len(y) - 0.5 / len(y) if target == "rank" else explicit.scaled(y)
+        expected = explicit.ridge(x, y, 1.0)
+        model = RidgeMLEM(alphas=[1.0], interactions=True, target=target).fit(features, layers[0])
+        np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-6)
+        assert model.intercept_ == pytest.approx(expected.intercept_, abs=1e-6)
+        np.testing.assert_allclose(model.predict(features), expected.predict(x), atol=1e-5)
+        np.testing.assert_allclose(model.W_, model.W_.T)
 
 
 def test_the_ceiling_is_what_the_best_function_of_the_pattern_reaches():
@@ -68,12 +73,13 @@ def test_the_ceiling_is_what_the_best_function_of_the_pattern_reaches():
     layer = rng.standard_normal((n, 3))
     layer[:, 0] += 3.0 * ((features["a"] == "x") & (features["b"] == "y"))
     fits = RidgeMLEM().cross_validate(tables_of(features, [layer], folds))
-    x, target = explicit.feature_distances(features), explicit.squared(layer)
+    i, j = explicit.pairs(n)
+    apart = {f: features[f].to_numpy()[i] != features[f].to_numpy()[j] for f in "ab"}
+    target = explicit.squared(layer)
     for fold in range(5):
         test = explicit.held_out(folds, fold)
-        ranks = pd.Series(target[test]).rank()
-        pattern = np.unique(x[test], axis=0, return_inverse=True)[1]
-        best = ranks.groupby(pattern).transform("mean")
+        ranks = pd.Series(rankdata(target[test]))
+        best = ranks.groupby([own[test] for own in apart.values()]).transform("mean")
         # With 4 patterns and 4,950 pairs the best function in hindsight is hardly too good.
         expected = np.corrcoef(best, ranks)[0, 1]
         assert fits.ceiling[0, fold] == pytest.approx(expected, abs=0.03)
@@ -83,40 +89,37 @@ def test_the_ceiling_is_what_the_best_function_of_the_pattern_reaches():
 def test_dropping_a_feature_by_summing_out_equals_refitting_without_it(case):
     folds, layers, tables, _ = case
     keep = ["kind", "length", "frequency"]
-    features = explicit.random_features(N)[keep]
-    expected = RidgeMLEM().cross_validate(tables_of(features, layers, folds))
+    fewer = tables_of(explicit.random_features(N)[keep], layers, folds)
+    expected = RidgeMLEM().cross_validate(fewer)
     found = RidgeMLEM().cross_validate(tables.of_features(keep))
     np.testing.assert_allclose(found.weights, expected.weights, atol=1e-9)
     np.testing.assert_allclose(found.rho, expected.rho, atol=1e-9)
 
 
-def planted(weights, n=200, seed=0):
-    """Stimuli with binary features, represented so that D² = Σ w_f Δ_f² exactly."""
-    rng = np.random.default_rng(seed)
+def planted(n):
+    """Stimuli with binary features, represented so that D² = Σ w_f Δ_f² exactly; and w."""
+    rng, weights = np.random.default_rng(0), np.array([3.0, 0.0, 1.0, 0.5])
     bits = rng.integers(0, 2, (n, len(weights)))
     features = pd.DataFrame(
         {f"f{k}": np.array(["no", "yes"])[bits[:, k]] for k in range(len(weights))}
     )
     turn = np.linalg.qr(rng.standard_normal((20, len(weights))))[0]
-    return features, bits * np.sqrt(weights) @ turn.T + rng.standard_normal(20)
+    return features, bits * np.sqrt(weights) @ turn.T + rng.standard_normal(20), weights
 
 
 def test_planted_weights_come_back():
-    truth = np.array([3.0, 0.0, 1.0, 0.5])
-    features, layer = planted(truth)
+    features, layer, truth = planted(100)
     model = RidgeMLEM(alphas=[1e-8]).fit(features, layer)
     # The target is scaled to [0, 1]: the largest distance has all features different.
     np.testing.assert_allclose(model.coef_, truth / truth.sum(), atol=1e-8)
     assert model.intercept_ == pytest.approx(0, abs=1e-8)
     assert model.score(features, layer) == pytest.approx(1)
-    np.testing.assert_allclose(
-        model.predict(features), explicit.scaled(explicit.squared(layer)), atol=1e-8
-    )
+    expected = explicit.scaled(explicit.squared(layer))
+    np.testing.assert_allclose(model.predict(features), expected, atol=1e-8)
 
 
 def test_estimator_chooses_alpha_and_scores_new_stimuli():
-    truth = np.array([3.0, 0.0, 1.0, 0.5])
-    features, layer = planted(truth, n=300)
+    features, layer, _ = planted(300)
     layer = layer + 0.3 * np.random.default_rng(0).standard_normal(layer.shape)
     model = RidgeMLEM(cv=4).fit(features[:200], layer[:200])
     assert model.alpha_ in ALPHAS
@@ -124,14 +127,6 @@ def test_estimator_chooses_alpha_and_scores_new_stimuli():
     x = explicit.feature_distances(features[200:].reset_index(drop=True)) ** 2
     expected = explicit.rho(x @ model.coef_, explicit.squared(layer[200:]))
     assert model.score(features[200:], layer[200:]) == pytest.approx(expected, abs=1e-9)
-
-
-def test_estimator_follows_scikit_learn():
-    model = RidgeMLEM(alphas=(1.0,), distance="cosine", missing="level", cv=3, random_state=4)
-    copy = clone(model)
-    assert copy.get_params() == model.get_params()
-    assert not hasattr(copy.fit(*planted(np.ones(3))), "coef")
-    assert copy.n_features_in_ == 3 and list(copy.feature_names_in_) == ["f0", "f1", "f2"]
 
 
 def test_ordered_features_keep_the_range_they_were_fitted_with():
@@ -144,33 +139,26 @@ def test_ordered_features_keep_the_range_they_were_fitted_with():
     assert model.predict(near)[0] == pytest.approx(expected)
 
 
-def test_groups_are_never_split():
-    groups = np.repeat(np.arange(40), 3)
-    folds = group_folds(groups, 5, random_state=1)
-    assert all(len(set(folds[groups == g])) == 1 for g in range(40))
-    assert set(folds) == set(range(5))
-    np.testing.assert_array_equal(folds, group_folds(groups, 5, random_state=1))
-    assert (folds != group_folds(groups, 5, random_state=2)).any()
-
-
 @pytest.mark.parametrize("seed", [0, 1, 7])
-def test_folds_are_those_of_scikit_learn(seed):
+def test_folds_split_no_group_and_are_those_of_scikit_learn(seed):
     groups = 3 * np.random.default_rng(seed).integers(0, 40, 200)
     expected = np.empty(200, dtype=np.int64)
     splitter = GroupKFold(5, shuffle=True, random_state=seed)
     for fold, (_, test) in enumerate(splitter.split(groups, groups=groups)):
         expected[test] = fold
-    np.testing.assert_array_equal(group_folds(groups, 5, seed), expected)
+    found = group_folds(groups, 5, seed)
+    np.testing.assert_array_equal(found, expected)
     np.testing.assert_array_equal(group_folds(groups, splitter, None), expected)
+    assert all(len(set(found[groups == group])) == 1 for group in groups)
+    assert (found != group_folds(groups, 5, seed + 1)).any()
 
 
 def test_too_few_groups_or_folds():
-    with pytest.raises(InputError, match="5 folds for 4 sentences"):
+    with refused("5 folds", "4 sentences"):
         group_folds(np.arange(4), 5, 0)
-    with pytest.raises(InputError, match="leave a fold with 2"):
+    with refused("a fold with 2"):
         group_folds(np.arange(10), 5, 0)
     features = explicit.random_features(30)
-    layer = explicit.random_layer(features)
-    tables = tables_of(features, [layer], explicit.random_folds(30, 2))
-    with pytest.raises(InputError, match="at least 3"):
+    tables = tables_of(features, [explicit.random_layer(features)], explicit.random_folds(30, 2))
+    with refused("at least 3"):
         RidgeMLEM().cross_validate(tables)
