@@ -8,7 +8,7 @@ import explicit
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import words
+from inputs import refused, words
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GroupKFold, ShuffleSplit, cross_val_score, train_test_split
@@ -75,7 +75,7 @@ def test_cv_is_a_number_or_a_splitter(stimuli: StimulusSet, rows: np.ndarray) ->
     folds = group_folds(groups, GroupKFold(5), None)
     for fold, (_, test) in enumerate(GroupKFold(5).split(groups, groups=groups)):
         np.testing.assert_array_equal(np.flatnonzero(folds == fold), test)
-    with pytest.raises(InputError, match="not exactly once; choose one whose test sets"):
+    with refused("not exactly once"):
         RidgeMLEM(cv=ShuffleSplit(3, random_state=0)).fit(stimuli, rows)
 
 
@@ -119,17 +119,11 @@ def test_fitted_names(model: MetricModel, stimuli: StimulusSet, rows: np.ndarray
     before = model.get_params()
     assert model.fit(stimuli, rows) is model and model.get_params() == before
     names = model.get_feature_names_out()
-    assert list(names) == [
-        "noun",
-        "length",
-        "position",
-        "noun × length",
-        "noun × position",
-        "length × position",
-    ]
+    plain = ["noun", "length", "position"]
+    assert list(names) == [*plain, "noun × length", "noun × position", "length × position"]
     assert model.coef_.shape == names.shape and model.W_.shape == (3, 3)
     assert model.W_[0, 2] == model.W_[2, 0] == model.coef_[4]
-    frame = pd.DataFrame({name: stimuli.values(name) for name in ("noun", "length", "position")})
+    frame = pd.DataFrame({name: stimuli.values(name) for name in plain})
     np.testing.assert_allclose(model.predict(stimuli), model.predict(frame))
 
 
@@ -166,6 +160,7 @@ def data() -> tuple[pd.DataFrame, np.ndarray]:
 @pytest.mark.parametrize("model", MODELS, ids=named)
 def test_features_are_found_by_name(model: MetricModel, data: Any) -> None:
     table, layer = data
+    assert clone(model).get_params() == model.get_params()
     model = clone(model).fit(table, layer)
     assert list(model.feature_names_in_) == list(table) and model.n_features_in_ == 3
     other = table[["plural", "length", "kind"]]
@@ -180,19 +175,24 @@ def test_features_are_found_by_name(model: MetricModel, data: Any) -> None:
     assert model.score(sets[0], layer) == model.score(sets[1], layer) == model.score(table, layer)
 
 
-WRONG_X: dict[str, tuple[Any, str]] = {
-    "no names": (lambda x: x.to_numpy(), "ndarray"),
-    "a list": (lambda x: x.to_numpy().tolist(), "list"),
-    "a missing column": (lambda x: x.drop(columns="kind"), "lack 'kind'"),
-    "an added column": (lambda x: x.assign(new=1), "add 'new'"),
-    "another name": (lambda x: x.rename(columns={"kind": "Kind"}), "lack 'kind' and add 'Kind'"),
-    "a name twice": (lambda x: pd.concat([x, x[["kind"]]], axis=1), "2 columns called 'kind'"),
-    "codes of categories": (lambda x: x.assign(kind=pd.factorize(x["kind"])[0]), "'kind' is num"),
-    "0 and 1": (lambda x: x.assign(plural=x["plural"].astype(int)), "'plural' is numeric"),
-    "numbers as text": (lambda x: x.assign(length=x["length"].astype(str)), "'length' is categ"),
-    "infinite": (lambda x: x.assign(length=np.inf), "'length' has the infinite .* row 1"),
-    "complex": (lambda x: x.assign(length=1j), "'length' holds complex"),
-    "no row": (lambda x: x[:0], "found 0 stimuli"),
+# What is wrong, the facts that are said of it, and whether a fit refuses it as well.
+WRONG_X: dict[str, tuple[Any, tuple[str, ...], bool]] = {
+    "no names": (lambda x: x.to_numpy(), ("ndarray",), True),
+    "a list": (lambda x: x.to_numpy().tolist(), ("list",), True),
+    "a missing column": (lambda x: x.drop(columns="kind"), ("lack 'kind'",), False),
+    "an added column": (lambda x: x.assign(new=1), ("add 'new'",), False),
+    "another name": (
+        lambda x: x.rename(columns={"kind": "Kind"}),
+        ("lack 'kind'", "add 'Kind'"),
+        False,
+    ),
+    "a name twice": (lambda x: pd.concat([x, x[["kind"]]], axis=1), ("2", "'kind'"), True),
+    "codes": (lambda x: x.assign(kind=pd.factorize(x["kind"])[0]), ("'kind' is num",), False),
+    "0 and 1": (lambda x: x.assign(plural=x["plural"].astype(int)), ("'plural' is num",), False),
+    "as text": (lambda x: x.assign(length=x["length"].astype(str)), ("'length' is cat",), False),
+    "infinite": (lambda x: x.assign(length=np.inf), ("'length'", "infinite", "row 1"), True),
+    "complex": (lambda x: x.assign(length=1j), ("'length'", "complex"), True),
+    "no row": (lambda x: x[:0], ("0 stimuli",), True),
 }
 
 
@@ -201,15 +201,13 @@ WRONG_X: dict[str, tuple[Any, str]] = {
 def test_other_features_than_those_of_the_fit(model: Any, what: str, data: Any) -> None:
     table, layer = data
     model = clone(model).fit(table, layer)
-    change, found = WRONG_X[what]
+    change, facts, of_a_fit = WRONG_X[what]
     wrong = change(table)
-    with pytest.raises(InputError, match=found):
+    with refused(*facts):
         model.predict(wrong)
-    with pytest.raises(InputError, match=found):
-        model.score(wrong, layer[: len(wrong)])
-    if what in ("no names", "a list", "a name twice", "infinite", "complex", "no row"):
-        with pytest.raises(InputError, match=found):
-            clone(model).fit(wrong, layer[: len(wrong)])
+    for call in (model.score, *([clone(model).fit] if of_a_fit else [])):
+        with refused(*facts):
+            call(wrong, layer[: len(wrong)])
 
 
 def test_categories_without_a_fit_differ_like_others(data: Any) -> None:
@@ -217,7 +215,7 @@ def test_categories_without_a_fit_differ_like_others(data: Any) -> None:
     model, upper = RidgeMLEM([1.0]).fit(table, layer), table.assign(kind=table["kind"].str.upper())
     np.testing.assert_array_equal(model.predict(upper), model.predict(table))
     by_value = RidgeMLEM(values=("kind",), betas=[1.0]).fit(table, layer)
-    with pytest.raises(InputError, match=r"value of the feature 'kind' '[ABC]'"):
+    with refused("'kind'", "a, b, c"):
         by_value.predict(upper)
     # A column without any value is of the kind of the fit.
     for name in ("kind", "length"):
@@ -227,16 +225,16 @@ def test_categories_without_a_fit_differ_like_others(data: Any) -> None:
 
 
 WRONG_Y: dict[str, tuple[Any, str]] = {
-    "1 dimension": (lambda y: y[:, 0], r"\(40,\)"),
-    "3 dimensions": (lambda y: y[None], r"\(1, 40, 3\)"),
-    "no unit": (lambda y: y[:, :0], r"\(40, 0\)"),
+    "1 dimension": (lambda y: y[:, 0], "(40,)"),
+    "3 dimensions": (lambda y: y[None], "(1, 40, 3)"),
+    "no unit": (lambda y: y[:, :0], "(40, 0)"),
     "no row": (lambda y: y[:0], "0 rows"),
     "fewer rows": (lambda y: y[1:], "39 rows"),
     "more rows": (lambda y: np.vstack([y, y]), "80 rows"),
-    "nothing": (lambda y: None, r"shape \(\)"),
-    "text": (lambda y: y.astype(str), "no array of real numbers"),
-    "complex": (lambda y: y + 1j, "no array of real numbers"),
-    "ragged": (lambda y: [[1.0], [1.0, 2.0]], "no array of real numbers"),
+    "nothing": (lambda y: None, "shape ()"),
+    "text": (lambda y: y.astype(str), "real numbers"),
+    "complex": (lambda y: y + 1j, "real numbers"),
+    "ragged": (lambda y: [[1.0], [1.0, 2.0]], "real numbers"),
     "masked": (lambda y: np.ma.masked_greater(y, 1.0), "not finite in row"),
     "not finite": (lambda y: np.where(np.arange(N)[:, None] == 4, np.nan, y), "in row 5"),
 }
@@ -249,7 +247,7 @@ def test_neural_data_that_cannot_be_used(model: Any, what: str, data: Any) -> No
     change, found = WRONG_Y[what]
     model, wrong = clone(model).fit(table, layer), change(layer)
     for call in (model.score, clone(model).fit):
-        with pytest.raises(InputError, match=found):
+        with refused(found):
             call(table, wrong)
 
 
@@ -293,7 +291,7 @@ def test_parameters_that_cannot_be_used(name: str, data: Any) -> None:
 @pytest.mark.parametrize("groups", [[], [0] * (N - 1), [[0]] * N, [None] * N, [np.nan] * N, 3, "a"])
 def test_groups_are_one_a_stimulus(groups: Any, data: Any) -> None:
     for model in (RidgeMLEM([1.0]), RidgeMLEM(), SoftRankMLEM(batch_size=50)):
-        with pytest.raises(InputError, match=f"expected {N} numbers or names"):
+        with refused(f"{N} numbers or names"):
             model.fit(*data, groups=groups)
 
 
