@@ -99,6 +99,15 @@ def sums_of(index: PairIndex, layers: Sequence[np.ndarray], **more: Any) -> Pair
     return pair_tables(index, [lambda layer=layer: layer for layer in layers], **more)
 
 
+def tables_of_rows(
+    features: pd.DataFrame, folds: np.ndarray, rows: np.ndarray, layers: Sequence[np.ndarray]
+) -> PairTables:
+    """Pair tables of some stimuli alone, whose features are scaled as among all of them."""
+    spans = {c.name: c.span for c in feature_columns(features) if c.kind == "ordered"}
+    index = PairIndex.build(feature_columns(features.iloc[rows], spans), folds[rows])
+    return pair_tables(index, [lambda x=x[rows]: x for x in layers])
+
+
 def layer_pairs(
     features: pd.DataFrame,
     layers: Sequence[np.ndarray],

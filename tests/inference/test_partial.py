@@ -1,3 +1,5 @@
+"""What two layers share beside their terms, and what their metrics make of each other."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -6,24 +8,19 @@ import explicit
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import arguments_of, layer_pairs, three_layers
+from inputs import layer_pairs, tables_of_rows
 from scipy.stats import rankdata, spearmanr
 
-from mlem_core.analysis.run import run
-from mlem_core.cli.commands import main
 from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.inference.explanation import explain, with_intervals, with_transfer
 from mlem_core.inference.jackknife import REFITS, standard_error
 from mlem_core.inference.partial import PARTS, parts, parts_of, transfers
 from mlem_core.inference.replicates import resampled_terms, resampled_transfers
 from mlem_core.measures.partial import TRANSFERS
-from mlem_core.pairs.build import pair_tables
-from mlem_core.pairs.columns import feature_columns
-from mlem_core.pairs.patterns import PairIndex
-from mlem_core.storage.store import Store
 
 N = 48
 GROUPS = np.arange(N) // 3
+A, B, NOISE = (("m", layer) for layer in range(3))
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +29,7 @@ def case():
     rng = np.random.default_rng(1)
     used = 4.0 * np.column_stack((features["kind"] == "noun", features["length"].fillna(3.0) / 5))
     layers = [np.hstack((used * own, rng.standard_normal((N, 2)))) for own in (1.0, [1.0, 0.7])]
-    return features, layers, layer_pairs(features, layers, GROUPS, GROUPS % 3)
+    return features, layers, layer_pairs(features, layers, GROUPS, GROUPS % 3, train_ranks=True)
 
 
 def test_errors_of_both_parts_are_those_of_a_loop_over_explicit_stimuli(case):
@@ -100,18 +97,15 @@ def test_transfer_in_a_draw_equals_that_of_explicit_copies(case):
 
 def test_its_error_is_that_of_metrics_fitted_without_each_sentence(case):
     features, layers, pairs = case
-    x = explicit.feature_distances(features)
+    x, (i, j) = explicit.feature_distances(features), explicit.pairs(N)
     found = resampled_transfers(pairs, "ridge", 20, seed=4)
     rng = np.random.default_rng(4)
     pairs.bootstrap_weights(20, rng)
     kept = pairs.blocks(REFITS, rng).weights
     assert len(found.left_out) == len(kept) == 16
-    spans = {c.name: c.span for c in feature_columns(features) if c.kind == "ordered"}
-    i, j = explicit.pairs(N)
     for block in (0, 9):
         rows = np.flatnonzero(kept[block])
-        index = PairIndex.build(feature_columns(features.iloc[rows], spans), pairs.folds[rows])
-        tables = pair_tables(index, [lambda own=own[rows]: own for own in layers])
+        tables = tables_of_rows(features, pairs.folds, rows, layers)
         low, high = pairs.tables.target_low, pairs.tables.target_high
         tables = replace(tables, target_low=low, target_high=high)
         weights = RidgeMLEM().cross_validate(tables).weights
@@ -123,23 +117,13 @@ def test_its_error_is_that_of_metrics_fitted_without_each_sentence(case):
 
 
 def test_an_estimator_that_is_not_fitted_anew_keeps_its_weights(case):
-    features, layers, _ = case
-    pairs = layer_pairs(features, layers, GROUPS, GROUPS % 3, train_ranks=True)
-    found = resampled_transfers(pairs, "ridge-rank", 20)
+    found = resampled_transfers(case[2], "ridge-rank", 20)
     assert (found.error > 0).all() and found.left_out.shape == (16, 6)
 
 
-@pytest.fixture(scope="module")
-def analysis(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("partial")
-    spec, _ = three_layers(folder)
-    store = Store(folder / "cache")
-    return run(spec, store), store
-
-
-def test_two_layers_of_an_analysis_have_them_with_intervals(analysis):
-    whole, store = analysis
-    alone = with_transfer(explain(whole, ("m", 1), ("m", 0)), whole)
+def test_two_layers_of_an_analysis_have_them_with_intervals(planted):
+    whole, store = planted.analysis, planted.store
+    alone = with_transfer(explain(whole, B, A), whole)
     assert tuple(alone.partial["quantity"]) == (*PARTS, *TRANSFERS)
     assert list(alone.partial.columns) == ["quantity", "value"]
     why = with_intervals(alone, whole, store, 60)
@@ -154,50 +138,34 @@ def test_two_layers_of_an_analysis_have_them_with_intervals(analysis):
     assert own.loc["score_a", "value"] == pytest.approx(rho[1], abs=1e-9)
     assert own.loc["score_b", "value"] == pytest.approx(rho[0], abs=1e-9)
     # The other way round they are the same numbers under the other names.
-    back = with_transfer(explain(whole, ("m", 0), ("m", 1)), whole).partial.set_index("quantity")
+    back = with_transfer(explain(whole, A, B), whole).partial.set_index("quantity")
     assert back.loc["transfer_ab", "value"] == pytest.approx(own.loc["transfer_ba", "value"])
     assert back.loc["s_rest", "value"] == pytest.approx(own.loc["s_rest", "value"])
 
 
-def test_what_they_say_claims_no_more_than_they_do(analysis):
-    whole, store = analysis
-    why = with_transfer(explain(whole, ("m", 0), ("m", 1)), whole)
+def test_what_they_say_claims_no_more_than_they_do(planted):
+    whole, store = planted.analysis, planted.store
+    why = with_transfer(explain(whole, A, B), whole)
     features, rest, ab, ba = why.beside
-    assert "coded by whether and by how much they differ" in features.sentence
+    assert "whether and by how much they differ" in features.sentence
     assert "between different stimuli" in features.sentence and "another coding" in rest.sentence
     assert ab.name == "Transfer from A to B" and "the ratio" in ab.sentence
-    assert "metric fitted to m layer 0 has with the distances in m layer 1." in ab.sentence
-    assert "metric fitted to m layer 1 has with the distances in m layer 0." in ba.sentence
+    for one, fitted, other in ((ab, "0", "1"), (ba, "1", "0")):
+        assert f"fitted to m layer {fitted} has with the distances in m layer {other}" in (
+            one.sentence
+        )
     own = why.partial.set_index("quantity")["value"]
     assert ab.value == f"{own['transfer_ab']:.2f}" and ba.value == f"{own['transfer_ba']:.2f}"
     high = why.partial.assign(value=[1.04, *why.partial["value"].iloc[1:]])
     assert "at its ceiling" in replace(why, partial=high).beside[0].sentence
     # A layer of noise: no similarity in the features, and none of transfer is a ratio.
-    noise = with_transfer(explain(whole, ("m", 0), ("m", 2)), whole)
-    noise = with_intervals(noise, whole, store, 30)
-    said = noise.beside
-    assert said[0].value == "–" and "not clearly above 0" in said[0].sentence
-    assert "ratio" not in said[2].sentence and "[" in said[1].value
+    noise = with_intervals(with_transfer(explain(whole, A, NOISE), whole), whole, store, 30)
+    features, rest, ab, _ = noise.beside
+    assert features.value == "–" and "not clearly above 0" in features.sentence
+    assert "ratio" not in ab.sentence and "[" in rest.value and "There is no number" in noise.text
     own = noise.partial.set_index("quantity")
     assert own.loc[["s_feat", "ratio_ab"]].isna().all(axis=None)
     assert own.loc[["s_rest", "transfer_ab"]].notna().all(axis=None)
-    assert "There is no number" in noise.text
     nothing = replace(why, partial=high.assign(value=np.nan))
     assert "leave of at least one" in nothing.beside[1].sentence
     assert replace(why, partial=pd.DataFrame()).beside == []
-
-
-def test_the_command_line_prints_and_writes_them(analysis, tmp_path, capsys, monkeypatch):
-    whole = analysis[0]
-    monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "cache"))
-    inputs = arguments_of(whole.spec)
-    arguments = ["why", "m:0", "m:1", *inputs, "--out", str(tmp_path / "why.csv")]
-    assert main(arguments) == 0
-    expected = with_transfer(explain(whole, ("m", 0), ("m", 1)), whole)
-    assert capsys.readouterr().out.strip().endswith(expected.text)
-    written = pd.read_csv(tmp_path / "why_partial.csv")
-    pd.testing.assert_frame_equal(written, expected.partial)
-    assert main([*arguments, "--bootstrap", "30"]) == 0
-    written = pd.read_csv(tmp_path / "why_partial.csv")
-    assert list(written.columns) == ["quantity", "value", "lower", "upper"]
-    assert "Alike in the features (S_feat): 1.0" in capsys.readouterr().out
