@@ -1,54 +1,137 @@
+"""What permuting or leaving out features costs: permutations of the explicit pairs, and refits."""
+
 from __future__ import annotations
 
 import explicit
 import numpy as np
 import pandas as pd
 import pytest
+from inputs import refused, tables_of
 
 from mlem_core.estimators.ridge import RidgeMLEM
+from mlem_core.measures.correlated import (
+    conditional_importance,
+    correlated_features,
+    grouped_importance,
+    importances,
+    loco_importance,
+    warning,
+)
 from mlem_core.measures.importance import fitted, most_important, permutation_importance
-from mlem_core.pairs.build import pair_tables
-from mlem_core.pairs.columns import feature_columns
-from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.tables import joined
 
-N = 150
+N = 120
 
 
 @pytest.fixture(scope="module")
 def case():
-    features = explicit.random_features(N)
-    folds = explicit.random_folds(N)
-    layer = explicit.random_layer(features)
-    index = PairIndex.build(feature_columns(features), folds)
-    tables = pair_tables(index, [lambda: layer])
+    """Features, of which one mostly goes along with kind; folds, a layer, tables and fits."""
+    features, rng = explicit.random_features(N), np.random.default_rng(1)
+    along = rng.random(N) < 0.9
+    noun = np.where(along, features["kind"] == "noun", rng.random(N) < 0.5)
+    features["noun"] = noun.astype(str)
+    folds, layer = explicit.random_folds(N, 3), explicit.random_layer(features)
+    tables = tables_of(features, [layer], folds)
     return features, folds, layer, tables, RidgeMLEM().cross_validate(tables)
 
 
-@pytest.mark.parametrize("fold", [0, 3])
-def test_equals_a_monte_carlo_permutation_of_the_explicit_pairs(case, fold):
-    features, folds, layer, tables, fits = case
-    exact = permutation_importance(tables, fits.weights)[0, fold]
-    rng = np.random.default_rng(0)
+def drop(case, fold, permute, n=200):
+    """Mean drop and its standard error; `permute(x, rng)` changes explicit feature distances."""
+    features, folds, layer, _, fits = case
     test = explicit.held_out(folds, fold)
-    x = explicit.feature_distances(features)[test] ** 2
-    target, weights = explicit.squared(layer)[test], fits.weights[0, fold]
-    whole = explicit.rho(x @ weights, target)
-    for f in range(x.shape[1]):
-        drops = []
-        for _ in range(1000):
-            permuted = x.copy()
-            permuted[:, f] = rng.permutation(permuted[:, f])
-            drops.append(whole - explicit.rho(permuted @ weights, target))
-        error = np.std(drops) / 1000**0.5
-        assert exact[f] == pytest.approx(np.mean(drops), abs=3 * error + 1e-12)
+    x, target = explicit.feature_distances(features)[test], explicit.squared(layer)[test]
+    # To permute distances is to permute their squares.
+    return explicit.drop(x**2, fits.weights[0, fold], target, permute, n)
 
 
-def test_a_feature_without_weight_has_no_importance(case):
+def test_importance_equals_permutations_of_the_explicit_pairs(case):
+    exact = permutation_importance(case[3], case[4].weights)[0, 2]
+    for f in range(5):
+
+        def permute(x, rng, f=f):
+            x[:, f] = rng.permutation(x[:, f])
+            return x
+
+        mean, error = drop(case, 2, permute, 400)
+        assert exact[f] == pytest.approx(mean, abs=3 * error + 1e-12)
+
+
+def test_conditional_importance_equals_permutations_among_pairs_that_agree(case):
+    exact = conditional_importance(case[3], case[4].weights)[0, 1]
+    assert exact.max() > 0.02
+    for f in range(5):
+
+        def permute(x, rng, f=f):
+            _, group = np.unique(np.round(np.delete(x, f, axis=1), 9), axis=0, return_inverse=True)
+            order = np.argsort(group, kind="stable")
+            shuffled = np.lexsort((rng.random(len(x)), group))
+            x[order, f] = x[shuffled, f]
+            return x
+
+        mean, error = drop(case, 1, permute)
+        assert exact[f] == pytest.approx(mean, abs=4 * error + 1e-3)
+
+
+def test_group_importance_equals_permutations_of_the_group(case):
     tables, fits = case[3], case[4]
-    weights = fits.weights.copy()
-    weights[..., 1] = 0
-    assert (permutation_importance(tables, weights)[..., 1] == 0).all()
+    group = [tables.features.index(name) for name in ("kind", "noun")]
+
+    def permute(x, rng):
+        x[:, group] = rng.permutation(x[:, group])
+        return x
+
+    mean, error = drop(case, 0, permute)
+    exact = grouped_importance(tables, fits.weights, ["kind", "noun"])[0, 0]
+    assert exact == pytest.approx(mean, abs=4 * error)
+    alone = permutation_importance(tables, fits.weights)
+    for f, name in enumerate(tables.features):
+        one = grouped_importance(tables, fits.weights, [name])
+        np.testing.assert_allclose(one, alone[..., f], atol=1e-12)
+    everything = grouped_importance(tables, fits.weights, list(tables.features))
+    np.testing.assert_allclose(everything, fits.rho, atol=1e-12)
+
+
+def test_what_the_others_determine_has_no_importance_of_its_own():
+    features = explicit.random_features(150)[["kind", "length"]]
+    features["copy"] = features["kind"]
+    layer = explicit.random_layer(features)
+    tables = tables_of(features, [layer], explicit.random_folds(150, 3))
+    fits = RidgeMLEM().cross_validate(tables)
+    by_name = importances(tables, [("m", 4)], fits, "ridge").set_index("feature")
+    assert by_name.loc[["kind", "copy"], "permuted"].min() > 0.01
+    np.testing.assert_allclose(by_name.loc[["kind", "copy"], "conditional"], 0, atol=1e-12)
+    assert by_name.loc[["kind", "copy"], "left_out"].abs().max() < 0.01
+    assert by_name.loc["length", "left_out"] > 0.05
+    assert by_name["model"].unique() == ["m"] and by_name["layer"].unique() == [4]
+    assert correlated_features(tables)[0] == ("kind", "copy", pytest.approx(1.0))
+    said = warning(correlated_features(tables))
+    assert "kind" in said and "copy" in said and "1.00" in said and warning([]) == ""
+
+
+def test_leaving_a_feature_out_is_a_fit_without_it(case):
+    features, folds, layer, tables, fits = case
+    found = loco_importance(tables, fits.rho, "ridge")
+    fewer = tables_of(features.drop(columns="kind"), [layer], folds)
+    without = RidgeMLEM().cross_validate(fewer).rho
+    f = tables.features.index("kind")
+    np.testing.assert_allclose(found[..., f], fits.rho - without, atol=1e-9)
+
+
+def test_interactions_count_for_their_features(case):
+    tables = case[3].with_interactions()
+    fits = RidgeMLEM().cross_validate(tables)
+    found = importances(tables, [("m", 0)], fits, "ridge")
+    assert found["feature"].tolist() == list(tables.features)
+    assert np.isfinite(found[["permuted", "conditional", "left_out"]].to_numpy()).all()
+
+
+def test_wrong_groups_are_named(case):
+    with refused("knid"):
+        grouped_importance(case[3], case[4].weights, ["knid"])
+    with refused("at least one"):
+        grouped_importance(case[3], case[4].weights, [])
+    with refused("one feature only"):
+        loco_importance(case[3].of_features(["kind"]), case[4].rho, "ridge")
 
 
 def test_what_changes_nothing_has_no_importance_beside_a_layer_in_which_it_does(case):
@@ -60,11 +143,9 @@ def test_what_changes_nothing_has_no_importance_beside_a_layer_in_which_it_does(
     weights[0, :, 2] = 1e-14 * weights[0].max()
     weights[1, :, 1:3] = weights[1].max()
     importance = permutation_importance(both, weights)
+    # Features that change nothing are tied wherever importances are ordered.
     assert (importance[0, :, 1:3] == 0).all() and not np.signbit(importance[0, :, 1:3]).any()
     assert (importance[1, :, 1:3] != 0).all()
-    # Features that change nothing are tied wherever importances are ordered.
-    profile = importance[0].mean(axis=0)
-    assert set(profile[1:3]) == {0.0}
 
 
 def test_bins_of_many_values_move_importance_little(case, monkeypatch):
@@ -81,8 +162,7 @@ def test_importance_follows_what_was_planted():
     layer = np.stack(
         [3.0 * (features["kind"] == "noun"), 1.0 * (features["gender"] == "f"), rng.random(300)], 1
     )
-    index = PairIndex.build(feature_columns(features), explicit.random_folds(300))
-    tables = pair_tables(index, [lambda: layer])
+    tables = tables_of(features, [layer], explicit.random_folds(300))
     fits = RidgeMLEM().cross_validate(tables)
     importance = permutation_importance(tables, fits.weights).mean(axis=(0, 1))
     by_name = dict(zip(tables.features, importance, strict=True))
@@ -91,16 +171,14 @@ def test_importance_follows_what_was_planted():
 
 
 def test_few_values_are_merged_as_many_are_sorted(case, monkeypatch):
-    tables = case[3]
-    weights = RidgeMLEM().cross_validate(tables).weights
+    tables, weights = case[3], case[4].weights
     # Of equal weights, predictions tie.
-    for own in (weights, np.ones_like(weights)):
-        merged = permutation_importance(tables, own)
-        monkeypatch.setattr("mlem_core.measures.importance.MERGED", 0)
-        in_order = permutation_importance(tables, own)
-        monkeypatch.undo()
-        assert merged.any()
-        np.testing.assert_allclose(merged, in_order, atol=1e-12)
+    every = (weights, np.ones_like(weights))
+    merged = [permutation_importance(tables, own) for own in every]
+    monkeypatch.setattr("mlem_core.measures.importance.MERGED", 0)
+    for own, expected in zip(every, merged, strict=True):
+        assert expected.any()
+        np.testing.assert_allclose(permutation_importance(tables, own), expected, atol=1e-12)
 
 
 def test_large_tables_are_shared_out_and_cut_up_with_the_same_numbers(case, monkeypatch):
@@ -126,7 +204,5 @@ def test_large_tables_are_shared_out_and_cut_up_with_the_same_numbers(case, monk
         ([(0.9, 0.1, 0.0), (0.0, 0.1, 0.0)], "a"),
     ],
 )
-def test_what_matters_most_has_the_highest_mean_or_leads_in_most_layers(
-    layers: list[tuple[float, ...]], expected: str
-) -> None:
+def test_what_matters_most_has_the_highest_mean_or_leads_in_most_layers(layers, expected):
     assert most_important(pd.DataFrame(layers, columns=["a", "b", "c"])) == expected
