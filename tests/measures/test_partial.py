@@ -1,13 +1,14 @@
+"""RSA of what features say and of the rest: explicit pairs, and planted likeness in either."""
+
 from __future__ import annotations
 
 import explicit
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import tables_of
+from inputs import refused, tables_of
 from scipy.stats import rankdata, spearmanr, t
 
-from mlem_core.base.errors import InputError
 from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.measures.partial import (
     Explained,
@@ -19,6 +20,7 @@ from mlem_core.measures.partial import (
 )
 
 N = 45
+PARTS = ("features", "rest")
 
 
 def squares_of(layers):
@@ -44,25 +46,15 @@ def case():
     return features, layers, folds, tables_of(features, layers, folds)
 
 
-def explicit_v(case, a, b, only=None):
-    """v of all features over explicit pairs; with `only` in that fold alone."""
+def explicit_v(case, a, b):
+    """v of all features over explicit pairs, and that of the first layer by itself in each fold."""
     features, layers, folds, _ = case
     x = explicit.feature_distances(features)
     ra, rb = (rankdata(explicit.squared(layers[i])) for i in (a, b))
     orders = [explicit.priority(x, ranks, folds) for ranks in (ra, rb)]
-    if only is None:
-        return explicit.cross_fitted(x, ra, rb, folds, range(x.shape[1]), orders)
-    inside = np.flatnonzero(explicit.held_out(folds, only))
-    outside = np.flatnonzero(explicit.training(folds, only))
-    total = 0.0
-    for pair, rank in zip(inside, ra[inside] - ra[inside].mean(), strict=True):
-        for size in range(x.shape[1], -1, -1):
-            same = np.isclose(x[outside][:, orders[0][:size]], x[pair, orders[0][:size]])
-            alike = ra[outside][same.all(axis=1)]
-            if len(alike):
-                total += (alike.mean() - ra[outside].mean()) * rank
-                break
-    return total / len(inside) / ra.var()
+    own = [explicit.explained_in(x, ra, ra, folds, fold, orders[0]) for fold in range(3)]
+    v = explicit.cross_fitted(x, ra, rb, folds, range(x.shape[1]), orders)
+    return v, np.array(own) / ra.var()
 
 
 def test_both_parts_equal_those_of_explicit_pairs(case):
@@ -70,14 +62,15 @@ def test_both_parts_equal_those_of_explicit_pairs(case):
     weights = RidgeMLEM().cross_validate(tables).weights
     found, known = partial_similarity(tables, rsa_of(layers), weights), Explained.of(tables)
     for a, b in ((0, 1), (2, 0)):
-        v_ab, v_aa, v_bb = (explicit_v(case, *at) for at in ((a, b), (a, a), (b, b)))
+        (v_ab, _), (v_aa, by_fold), (v_bb, _) = (
+            explicit_v(case, *at) for at in ((a, b), (a, a), (b, b))
+        )
         assert known.whole[a, b] == pytest.approx(v_ab, abs=1e-9)
         rho = spearmanr(*squares_of([layers[a], layers[b]])).statistic
         expected = (rho - v_ab) / np.sqrt((1 - v_aa) * (1 - v_bb))
         assert found.rest[a, b] == pytest.approx(expected, abs=1e-9)
         of_features = feature_similarity(*(known.whole[at] for at in ((a, b), (a, a), (b, b))))
         assert of_features == pytest.approx(v_ab / np.sqrt(v_aa * v_bb), abs=1e-9)
-        by_fold = [explicit_v(case, a, a, fold) for fold in range(3)]
         np.testing.assert_allclose(known.own[a], by_fold, atol=1e-9)
         assert known.own[a].mean() == pytest.approx(v_aa, abs=1e-9)
         clear = above_zero(known.own)
@@ -92,13 +85,8 @@ def test_transfer_is_the_score_of_one_metric_on_explicit_distances_of_the_other(
     fits = RidgeMLEM().cross_validate(tables)
     found = transfer(tables, fits.weights)
     x = explicit.feature_distances(features)
-    columns = [x[:, f] ** 2 for f in range(x.shape[1])]
-    if interactions:
-        n = x.shape[1]
-        columns += [2 * x[:, f] * x[:, g] for f in range(n) for g in range(f + 1, n)]
-    terms = np.column_stack(columns)
-    names = tables.columns.names
-    assert len(names) == terms.shape[1]
+    terms = explicit.products(x) if interactions else x**2
+    assert len(tables.columns.names) == terms.shape[1]
     for a, b in ((0, 1), (1, 0), (2, 2)):
         for fold in range(3):
             test = explicit.held_out(folds, fold)
@@ -132,7 +120,7 @@ def test_what_is_clearly_above_0_has_an_interval_over_folds_above_it():
 
 def test_one_fold_and_constant_layers_have_no_such_numbers(case):
     features, layers, folds, _ = case
-    with pytest.raises(InputError, match="at least two"):
+    with refused("at least two"):
         Explained.of(tables_of(features, layers, np.zeros(N, dtype=np.int64)))
     tables = tables_of(features, [layers[0], np.ones((N, 2))], folds)
     rsa, weights = np.eye(2), RidgeMLEM().cross_validate(tables).weights
@@ -224,12 +212,7 @@ def test_features_of_pure_noise_leave_the_similarities_where_they_are():
             partial_of(own, layers, seed=seed) for own in (features, features.assign(**noise))
         )
         assert before.features[0, 1] > 0.9
-        changes.append(
-            [
-                after.features[0, 1] - before.features[0, 1],
-                after.rest[0, 1] - before.rest[0, 1],
-            ]
-        )
+        changes.append([getattr(after, k)[0, 1] - getattr(before, k)[0, 1] for k in PARTS])
     # Where the noise leaves S_feat undefined, it is not moved.
     defined = np.isfinite(changes).sum(axis=0)
     error = np.nanstd(changes, axis=0, ddof=1) / np.sqrt(defined)

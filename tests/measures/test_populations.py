@@ -6,9 +6,9 @@ import itertools
 
 import numpy as np
 import pytest
+from inputs import refused
 from scipy import stats
 
-from mlem_core.base.errors import InputError
 from mlem_core.measures.populations import (
     Population,
     group_means,
@@ -74,9 +74,9 @@ def test_similarities_of_models_are_means_over_pairs_of_layers() -> None:
     for each in (depth, best):
         np.testing.assert_allclose(each, np.swapaxes(each, 1, 2))
         assert np.isnan(each[:, range(6), range(6)]).all()
-    with pytest.raises(InputError, match="unknown matching of layers 'first'"):
+    with refused("'first'", "depth", "best"):
         of_members(squares, found, "first")
-    with pytest.raises(InputError, match="expected one as `by`"):
+    with refused("`by`"):
         of_members(squares, found, "best")
 
 

@@ -1,3 +1,5 @@
+"""RSA, τ, maps and trees of layers: SciPy, scikit-learn, and every pair tried."""
+
 from __future__ import annotations
 
 import itertools
@@ -5,6 +7,7 @@ import itertools
 import explicit
 import numpy as np
 import pytest
+from inputs import index_of, sums_of
 from scipy import stats
 from scipy.cluster import hierarchy
 from scipy.spatial.distance import pdist, squareform
@@ -13,22 +16,16 @@ from sklearn.manifold import MDS
 
 from mlem_core.measures import similarity
 from mlem_core.pairs import rank_store
-from mlem_core.pairs.build import PassOptions, pair_tables
-from mlem_core.pairs.columns import feature_columns
+from mlem_core.pairs.build import PassOptions
 from mlem_core.pairs.designs import n_pairs
-from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.rank_store import PairRanks
 
 
-def ranks_of(layers, n):
-    features = explicit.random_features(n)
-    index = PairIndex.build(feature_columns(features), np.zeros(n, dtype=np.int64))
+def ranks_of(layers):
+    n = len(layers[0])
     ranks = PairRanks(len(layers), n_pairs(n))
-    pair_tables(
-        index,
-        [lambda layer=layer: layer for layer in layers],
-        options=PassOptions(keep_ranks=ranks.put),
-    )
+    index = index_of(explicit.random_features(n))
+    sums_of(index, layers, options=PassOptions(keep_ranks=ranks.put))
     return ranks
 
 
@@ -40,25 +37,20 @@ def test_rsa_equals_spearmanr_of_the_condensed_distances(in_memory, monkeypatch)
     rng = np.random.default_rng(0)
     layers = [rng.standard_normal((50, 9)), rng.integers(0, 2, (50, 4)).astype(float)]
     layers.append(layers[0] + rng.standard_normal((50, 9)))
-    with ranks_of(layers, 50) as ranks:
+    with ranks_of(layers) as ranks:
         rsa = ranks.rsa()
-    for a in range(3):
-        for b in range(3):
-            # Squares of whole numbers are exact, so that ties are ties on both sides.
-            expected = spearmanr(pdist(layers[a], "sqeuclidean"), pdist(layers[b], "sqeuclidean"))
-            assert rsa[a, b] == pytest.approx(expected.statistic, abs=1e-9)
+    # Squares of whole numbers are exact, so that ties are ties on both sides.
+    expected = spearmanr(np.transpose([pdist(layer, "sqeuclidean") for layer in layers]))
+    np.testing.assert_allclose(rsa, expected.statistic, atol=1e-9)
 
 
-def test_rsa_does_not_see_rotation_scale_or_shift():
+def test_rsa_sees_no_rotation_scale_or_shift_and_nothing_in_a_constant_layer():
     rng = np.random.default_rng(0)
     layer = rng.standard_normal((40, 6))
     turn = np.linalg.qr(rng.standard_normal((6, 6)))[0]
-    assert ranks_of([layer, 7 * layer @ turn + 3], 40).rsa()[0, 1] == pytest.approx(1, abs=1e-9)
-
-
-def test_a_constant_layer_is_like_none():
-    layers = [np.ones((20, 3)), np.random.default_rng(0).standard_normal((20, 3))]
-    np.testing.assert_array_equal(ranks_of(layers, 20).rsa(), np.eye(2))
+    rsa = ranks_of([layer, 7 * layer @ turn + 3, np.ones((40, 3))]).rsa()
+    assert rsa[0, 1] == pytest.approx(1, abs=1e-9)
+    np.testing.assert_array_equal(rsa[2], [0, 0, 1])
 
 
 def brute_force_tau(x, y):
@@ -79,30 +71,21 @@ def brute_force_tau(x, y):
     return (one(x, y) + one(y, x)) / 2
 
 
-def test_tau_equals_brute_force():
+def test_tau_equals_brute_force_and_with_ties_scipy():
     profiles = np.random.default_rng(0).random((4, 8))
     tau = similarity.weighted_tau(profiles)
-    for a in range(4):
-        for b in range(4):
-            assert tau[a, b] == pytest.approx(brute_force_tau(profiles[a], profiles[b]), abs=1e-12)
-
-
-def test_tau_with_ties_equals_scipy():
+    for a, b in itertools.product(range(4), repeat=2):
+        assert tau[a, b] == pytest.approx(brute_force_tau(profiles[a], profiles[b]), abs=1e-12)
     profiles = np.round(np.random.default_rng(1).normal(size=(9, 6)), 0)
     tau = similarity.weighted_tau(profiles)
-    for a in range(9):
-        for b in range(a):
-            expected = np.nan_to_num(stats.weightedtau(profiles[a], profiles[b]).statistic)
-            assert tau[a, b] == tau[b, a] == pytest.approx(expected, abs=1e-12)
+    for a, b in itertools.combinations(range(9), 2):
+        expected = np.nan_to_num(stats.weightedtau(profiles[a], profiles[b]).statistic)
+        assert tau[a, b] == tau[b, a] == pytest.approx(expected, abs=1e-12)
 
 
-def test_tau_of_a_flat_profile_is_0():
-    tau = similarity.weighted_tau(np.array([[0.0, 0.0, 0.0], [3.0, 1.0, 2.0]]))
-    np.testing.assert_array_equal(tau, np.eye(2))
-
-
-def test_tau_of_one_feature_says_nothing():
-    np.testing.assert_array_equal(similarity.weighted_tau(np.array([[0.1], [0.2]])), np.eye(2))
+@pytest.mark.parametrize("profiles", [[[0.0, 0.0, 0.0], [3.0, 1.0, 2.0]], [[0.1], [0.2]]])
+def test_tau_of_a_flat_profile_or_of_one_feature_is_0(profiles):
+    np.testing.assert_array_equal(similarity.weighted_tau(np.array(profiles)), np.eye(2))
 
 
 def test_agreement():
@@ -122,24 +105,20 @@ def test_a_map_of_points_in_the_plane_keeps_their_distances():
     np.testing.assert_array_equal(found, similarity.mds_map(distances))
 
 
-def test_a_map_is_that_of_scikit_learn():
-    rows = np.random.default_rng(3).standard_normal((30, 6))
-    distances = squareform(pdist(rows))
-    start = similarity._classical_mds(distances)
-    mds = MDS(2, metric="precomputed", init="random", n_init=1, normalized_stress=False)
-    expected = mds.fit_transform(distances, init=start)
-    found = similarity.mds_map(distances)
-    np.testing.assert_allclose(pdist(found), pdist(expected), atol=1e-9)
-
-
-def test_the_stress_of_a_map_is_that_of_scikit_learn():
+def test_a_map_and_its_stress_are_those_of_scikit_learn():
     distances = squareform(pdist(np.random.default_rng(3).standard_normal((30, 6))))
     start = similarity._classical_mds(distances)
-    mds = MDS(2, metric="precomputed", init="random", n_init=1, normalized_stress=True)
-    points = mds.fit_transform(distances, init=start)
-    assert similarity.map_stress(distances, points) == pytest.approx(mds.stress_, rel=1e-9)
-    own = similarity.map_stress(distances, similarity.mds_map(distances))
-    assert own == pytest.approx(mds.stress_, rel=1e-9)
+    found = similarity.mds_map(distances)
+    for normalized in (False, True):
+        mds = MDS(
+            2, metric="precomputed", init="random", n_init=1, normalized_stress=normalized
+        )  # fmt: skip
+        expected = mds.fit_transform(distances, init=start)
+        if not normalized:
+            np.testing.assert_allclose(pdist(found), pdist(expected), atol=1e-9)
+            continue
+        assert similarity.map_stress(distances, expected) == pytest.approx(mds.stress_, rel=1e-9)
+        assert similarity.map_stress(distances, found) == pytest.approx(mds.stress_, rel=1e-9)
 
 
 def test_the_stress_of_a_map_counts_every_pair():
@@ -172,12 +151,11 @@ def test_maps_of_very_few_layers(n):
 
 def test_feature_correlations_equal_pearson_over_pairs():
     features = explicit.random_features(60)
-    x = explicit.feature_distances(features)
-    index = PairIndex.build(feature_columns(features), explicit.random_folds(60))
-    tables = pair_tables(index, [lambda: np.eye(60)])
-    counts = np.bincount(tables.cell_pattern, tables.counts)
-    found = similarity.feature_correlations(tables.patterns, counts)
-    np.testing.assert_allclose(found, np.corrcoef(x.T), atol=1e-12)
+    index = index_of(features, explicit.random_folds(60))
+    counts = np.bincount(index.cell_pattern, index.counts)
+    found = similarity.feature_correlations(index.patterns, counts)
+    expected = np.corrcoef(explicit.feature_distances(features).T)
+    np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
 def test_dissimilarities_that_no_points_have_still_give_a_map():

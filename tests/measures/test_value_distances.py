@@ -8,11 +8,11 @@ import explicit
 import numpy as np
 import pandas as pd
 import pytest
+from inputs import index_of, refused, tables_of
 from scipy.spatial import procrustes
 from scipy.spatial.distance import pdist, squareform
 from scipy.stats import spearmanr
 
-from mlem_core.base.errors import InputError
 from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.measures.importance import fitted
 from mlem_core.measures.value_distances import (
@@ -24,20 +24,15 @@ from mlem_core.measures.value_distances import (
     value_distances,
     value_map,
 )
-from mlem_core.pairs.build import pair_tables
-from mlem_core.pairs.columns import MISSING_NAME, feature_columns
-from mlem_core.pairs.patterns import PairIndex
-from mlem_core.pairs.tables import PairTables
+from mlem_core.pairs.columns import MISSING_NAME
 
 LAYERS = [("m", 0), ("m", 3)]
 CENTRES = np.array([[0.0, 0], [3, 0], [0, 1.5], [4, 4], [1, 5]])
 NAMES = np.array(["noun", "verb", "det", "aux", "pronoun"])
 
 
-def tables_of(features: pd.DataFrame, layers: list[np.ndarray], resolved: tuple) -> PairTables:
-    folds = explicit.random_folds(len(features))
-    index = PairIndex.build(feature_columns(features, resolved=resolved), folds)
-    return pair_tables(index, [lambda rows=rows: rows for rows in layers])
+def resolved_tables(features, layers, resolved=("kind",)):
+    return tables_of(features, layers, explicit.random_folds(len(features)), resolved)
 
 
 def planted(centres: np.ndarray, spread: float = 0.3, n: int = 500, seed: int = 0):
@@ -51,7 +46,7 @@ def planted(centres: np.ndarray, spread: float = 0.3, n: int = 500, seed: int = 
 def case():
     features = explicit.random_features(80)
     layers = [explicit.random_layer(features, seed) for seed in range(2)]
-    tables = tables_of(features, layers, ("kind", "gender"))
+    tables = resolved_tables(features, layers, ("kind", "gender"))
     weights = np.random.default_rng(0).random((2, 5, len(tables.columns)))
     return features, tables, weights
 
@@ -89,13 +84,13 @@ def test_there_are_no_rows_where_nothing_is_resolved(case):
     plain = tables.of_features(["length", "frequency"])
     table = value_distances(plain, np.ones((2, 5, 2)), LAYERS)
     assert table.empty and "separation" in table.columns
-    with pytest.raises(InputError, match="no feature of these pair tables is resolved"):
+    with refused("no feature", "resolved"):
         psd_cost(plain, np.ones((2, 5, 2)))
 
 
 def test_planted_centres_come_back_as_a_map():
     features, layer = planted(CENTRES)
-    tables = tables_of(features, [layer], ("kind",))
+    tables = resolved_tables(features, [layer])
     order = sorted(range(5), key=lambda at: NAMES[at])
     expected = pdist(CENTRES[order])
     # Shrunk as far as the data choose, the distances keep their order.
@@ -119,7 +114,7 @@ def test_two_layers_that_arrange_the_values_differently_are_told_apart():
     features, same = planted(CENTRES)
     moved = CENTRES[[3, 4, 0, 1, 2]]
     _, other = planted(moved)
-    tables = tables_of(features, [same, other], ("kind",))
+    tables = resolved_tables(features, [same, other])
     table = value_distances(tables, fitted(tables)[0].weights, LAYERS)
     found = compare_layers(table, "kind", *LAYERS)
     truth = spearmanr(pdist(CENTRES), pdist(moved)).statistic
@@ -137,16 +132,16 @@ def test_two_layers_that_arrange_the_values_differently_are_told_apart():
 def test_what_is_not_there_is_named(case):
     _, tables, weights = case
     table = value_distances(tables, weights, LAYERS)
-    with pytest.raises(InputError, match=r"'length'.*kind, gender"):
+    with refused("'length'", "kind, gender"):
         of_layer(table, "length", LAYERS[0])
-    with pytest.raises(InputError, match=r"'m:1'.*m:0, m:3"):
+    with refused("'m:1'", "m:0, m:3"):
         of_layer(table, "kind", ("m", 1))
 
 
 def test_a_value_without_pairs_is_counted_so_and_not_compared():
     features, layer = planted(CENTRES, n=120)
     features.loc[0, "kind"] = "wh"
-    tables = tables_of(features, [layer, layer[:, ::-1] ** 2], ("kind",))
+    tables = resolved_tables(features, [layer, layer[:, ::-1] ** 2])
     table = value_distances(tables, fitted(tables)[0].weights, LAYERS)
     rows = of_layer(table, "kind", LAYERS[0])
     assert rows[rows["n_pairs"] == 0][["value_a", "value_b"]].values.tolist() == [["wh", "wh"]]
@@ -169,9 +164,8 @@ def test_the_projection_is_the_nearest_matrix_of_negative_type():
         assert nearest > 0.01
         # No other set of points is nearer.
         for _ in range(200):
-            near = products[1] + 0.05 * rng.standard_normal() * np.outer(
-                *2 * [centre @ rng.random(6)]
-            )
+            along = centre @ rng.random(6)
+            near = products[1] + 0.05 * rng.standard_normal() * np.outer(along, along)
             values, vectors = np.linalg.eigh(near)
             near = (vectors * np.maximum(values, 0)) @ vectors.T
             assert np.linalg.norm(products[0] - near) >= nearest - 1e-12
@@ -182,7 +176,7 @@ def test_the_cost_is_that_of_the_explicit_pairs_and_nothing_for_planted_points(c
     found = psd_cost(tables, weights)
     assert found.shape == (2, 5)
     folds = explicit.random_folds(80)
-    index = PairIndex.build(feature_columns(features, resolved=("kind", "gender")), folds)
+    index = index_of(features, folds, resolved=("kind", "gender"))
     terms = tables.terms[index.pair_pattern]
     test = explicit.held_out(folds, 2)
     for at in range(2):
@@ -191,12 +185,10 @@ def test_the_cost_is_that_of_the_explicit_pairs_and_nothing_for_planted_points(c
         free = explicit.rho(terms[test] @ own, target)
         for f, name in ((0, "kind"), (2, "gender")):
             n = len(tables.value_names[f])
-            columns = [
-                k for k, one in enumerate(tables.columns.names)
-                if one.startswith(f"{name}: ") and "/" in one
-            ]  # fmt: skip
+            names = enumerate(tables.columns.names)
+            columns = [k for k, one in names if one.startswith(f"{name}: ") and "/" in one]
             own[columns] = of_negative_type(own[columns], n)
         assert found[at, 2] == pytest.approx(free - explicit.rho(terms[test] @ own, target))
     features, layer = planted(CENTRES)
-    tables = tables_of(features, [layer], ("kind",))
+    tables = resolved_tables(features, [layer])
     assert np.abs(psd_cost(tables, fitted(tables)[0].weights)).max() < 0.005
