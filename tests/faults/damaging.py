@@ -1,12 +1,48 @@
-"""What happens to files: cut, emptied, a bit of them flipped, removed, a folder in their place."""
+"""What happens to files: bytes changed, cut, emptied, removed, a folder in their place."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+
+
+def damaged_bytes(
+    good: Mapping[str, Sequence[bytes]],
+    seed: int,
+    n: int,
+    pieces: Sequence[bytes] = (),
+    most: int = 3,
+) -> Iterator[tuple[str, str, bytes]]:
+    """Good files of each suffix in turn with up to `most` changes; names, suffixes and bytes.
+
+    Bytes are flipped, cut away, doubled, zeroed, put in (some of `pieces`, or any) or swapped, half
+    of the time near the beginning, where headers are.
+    """
+    rng = np.random.default_rng(seed)
+    for number in range(n):
+        suffix = list(good)[number % len(good)]
+        data = bytearray(good[suffix][int(rng.integers(len(good[suffix])))])
+        for _ in range(int(rng.integers(1, most + 1))):
+            near = 200 if rng.integers(2) else len(data)
+            at, length = int(rng.integers(max(1, min(near, len(data))))), int(rng.integers(1, 40))
+            how = int(rng.integers(6))
+            if how == 0 and data:
+                data[at] ^= 1 << int(rng.integers(8))
+            elif how == 1:
+                del data[at : at + (length if rng.integers(3) else len(data))]
+            elif how == 2:
+                data[at:at] = data[at : at + length] * int(rng.integers(1, 30))
+            elif how == 3:
+                data[at : at + length] = bytes(len(data[at : at + length]))
+            elif how == 4:
+                some = pieces or [rng.bytes(length)]
+                data[at:at] = some[int(rng.integers(len(some)))]
+            else:
+                data[at : at + 2] = data[at : at + 2][::-1]
+        yield f"damage {number}", suffix, bytes(data)
 
 
 def _cut(path: Path, rng: np.random.Generator) -> None:

@@ -1,4 +1,4 @@
-"""Files fed to a reader, one after the other: each ends in a result or in one sentence."""
+"""Files fed to a reader one after the other: read as they are meant, or refused in a sentence."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import pytest
 
@@ -18,62 +18,77 @@ from mlem_core.base.errors import InputError
 MOST_SECONDS, MOST_BYTES = 60.0, 4_000_000_000
 LONGEST = 2_000  # characters of a sentence
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\ufeff\ud800-\udfff]")
+Fate = Literal["read", "or refused", "or said", "refused", "any"]
 
 
 @dataclass(frozen=True)
 class Hostile:
-    """A file: how it is called, how it is written, and what a reader may make of it.
+    """A file and its meaning.
 
-    equals : the result has to be that of the plain file ("plain": nothing else will do, "or
-        refused": a sentence will, too; "or said": so will another one that says something of
-        itself), or may be any ("any"), or has to be a sentence ("refused")
-    expected : what is compared in the place of the plain file's result
+    data : its content, or what writes it at a path
+    holds : what has to be read
+    fate : "read" (just that), "or refused", "or said" (something else, too, if a notice names what
+        differs), "refused" (a result is wrong), or "any" (a sound result or a sentence)
+    says : what a notice has to have where the file is read, even where nothing differs
     """
 
     name: str
     suffix: str
-    write: Callable[[Path], None]
-    equals: str = "any"
-    kind: str = ""
-    expected: Any = None
+    data: bytes | Callable[[Path], None]
+    holds: Any = None
+    fate: Fate = "or said"
+    says: tuple[str, ...] = ()
+
+    def write(self, path: Path) -> Path:
+        if isinstance(self.data, bytes):
+            path.write_bytes(self.data)
+        else:
+            self.data(path)
+        return path
+
+
+class Found(NamedTuple):
+    """What was read: what is said of it, and names of what differs from what a file holds."""
+
+    said: str
+    differs: Callable[[Any], list[str]]
 
 
 @dataclass
 class Fates:
-    """What became of the files: counts of results and sentences, and what should not have been.
+    """How many files came to what, and which should not have.
 
     largest : bytes that a reading took beside what the process had before it
     """
 
-    results: int = 0
-    refused: int = 0
-    failures: list[str] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
     kinds: Counter[str] = field(default_factory=Counter)
+    failures: list[str] = field(default_factory=list)
     slowest: tuple[float, str] = (0.0, "")
     largest: tuple[int, str] = (0, "")
 
-    def line(self) -> str:
+    def __str__(self) -> str:
         return (
-            f"{self.results + self.refused + len(self.failures)} files: {self.results} results, "
-            f"{self.refused} refused in a sentence, {len(self.failures)} failures; slowest "
-            f"{self.slowest[0]:.1f} s ({self.slowest[1]}), most memory {self.largest[0] / 1e9:.2f} "
-            f"GB ({self.largest[1]})"
+            f"{self.counts.total()} files: {dict(self.counts)}; slowest {self.slowest[0]:.1f} s "
+            f"({self.slowest[1]}), most memory {self.largest[0] / 1e9:.2f} GB ({self.largest[1]}); "
+            f"{dict(self.kinds)}"
         )
+
+    def none_fails(self, what: str = "", capsys: pytest.CaptureFixture[str] | None = None) -> None:
+        """Fail where a file did what it should not; say what became of all, where that is asked."""
+        if capsys is not None:
+            with capsys.disabled():
+                print(f"\n{what}: {self}")
+        assert not self.failures, self.failures
 
 
 def feed(
     files: Iterable[Hostile],
-    read: Callable[[Path], Any],
-    plain: Any,
+    read: Callable[[Path], Found],
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Fates:
-    """Have every file read, in a folder of its own.
-
-    Parameters
-    ----------
-    read : what is made of a path; compared with `plain` by ==
-    """
+    """Have every file read, in a folder of its own."""
     fates, temporary = Fates(), folder / "temporary"
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
@@ -81,48 +96,43 @@ def feed(
     for number, file in enumerate(files):
         place = folder / f"{number}"
         place.mkdir()
-        path = place / f"hostile{file.suffix}"
-        file.write(path)
-        there, said = sorted(place.iterdir()), _reset_peak()
-        had = _memory("VmRSS")
-        begun, wrong = time.monotonic(), ""
-        try:
-            found = read(path)
-        except InputError as error:
-            fates.refused += 1
-            wrong = no_sentence(str(error))
-            if file.equals == "plain":
-                wrong = wrong or f"refused: {error}"
-        except Exception as error:
-            wrong = f"{type(error).__name__}: {str(error)[:300]}"
-        else:
-            fates.results += 1
-            expected = plain if file.expected is None else file.expected
-            if file.equals == "refused":
-                wrong = "was read"
-            elif file.equals == "or said" and found.said:
-                pass
-            elif file.equals != "any" and found != expected:
-                wrong = "was read as something else"
-        took, most = time.monotonic() - begun, _memory("VmHWM") - had if said else 0
+        path = file.write(place / f"hostile{file.suffix}")
+        counted, had, begun = _reset_peak(), _memory("VmRSS"), time.monotonic()
+        fate, wrong = _fate_of(file, read, path)
+        took, most = time.monotonic() - begun, _memory("VmHWM") - had if counted else 0
         fates.slowest = max(fates.slowest, (took, file.name))
         fates.largest = max(fates.largest, (most, file.name))
         if took > MOST_SECONDS or most > MOST_BYTES:
             wrong = wrong or f"took {took:.0f} s and {most / 1e9:.1f} GB"
-        if sorted(place.iterdir()) != there or any(temporary.iterdir()):
+        if list(place.iterdir()) != [path] or any(temporary.iterdir()):
             wrong = wrong or "left something behind"
         if wrong:
-            fates.failures.append(f"{number} {file.name}: {wrong}")
-        fates.kinds[file.kind or file.name.split(" ")[0]] += 1
+            fates.failures.append(f"{number} {file.name} {file.suffix}: {wrong}")
+        fates.counts["failure" if wrong else fate] += 1
+        fates.kinds[file.name.split(" ")[0]] += 1
         shutil.rmtree(place)
     return fates
 
 
-def none_fails(fates: Fates, what: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Say what became of all files, and fail where one of them did what it should not."""
-    with capsys.disabled():
-        print(f"\n{what}: {fates.line()}; {dict(fates.kinds)}")
-    assert not fates.failures, fates.failures
+def _fate_of(file: Hostile, read: Callable[[Path], Found], path: Path) -> tuple[str, str]:
+    """What became of a file (result, noticed, refused), and what is wrong with that."""
+    try:
+        found = read(path)
+        differ = [] if file.fate in ("any", "refused") else found.differs(file.holds)
+    except InputError as error:
+        refused = f"refused: {error}" if file.fate == "read" else ""
+        return "refused", no_sentence(str(error)) or refused
+    except Exception as error:
+        return "traceback", f"{type(error).__name__}: {str(error)[:300]}"
+    if file.fate == "refused":
+        return "wrong", f"was read: {found.said}"
+    if differ and file.fate != "or said":
+        return "wrong", f"was read as something else: {differ}; said: {found.said}"
+    named = file.says or tuple(differ)
+    silent = [name for name in named if name.casefold() not in found.said.casefold()]
+    if silent or (named and not found.said):
+        return "silent", f"{silent} of {sorted(named)} are not named; said: {found.said}"
+    return ("noticed" if named else "result"), ""
 
 
 def no_sentence(text: str) -> str:

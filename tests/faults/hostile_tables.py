@@ -1,284 +1,460 @@
-"""Tables, workbooks and treebanks that are damaged, odd, or good in disguise, by seed."""
+"""Tables that are written oddly, mean something else than they seem to, or are damaged."""
 
 from __future__ import annotations
 
 import csv
 import io
-import zipfile
-from collections.abc import Iterator
-from functools import partial
-from pathlib import Path
+import unicodedata
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
-import openpyxl
-from feeding import Hostile
+from damaging import damaged_bytes
+from feeding import Fate, Hostile
+from hostile_workbooks import Grid, Truth, by_hand, by_openpyxl, inline
+from openpyxl.utils.exceptions import IllegalCharacterError
 
-HEADER = ["sentence", "word_index", "pos", "freq", "animate"]
-SENTENCES = ["der Hund bellt laut", "eine Katze schläft", "„Nein“, sagt sie", "zwei, drei, vier"]
-ROWS = [
-    [text, str(i), ("Nomen", "Verb", "")[(i + n) % 3], f"{(7 * n + 3 * i) % 11 / 4:g}", "ja nein"[
-        3 * (n % 2) : 2 + 5 * (n % 2)].strip()]
-    for n, text in enumerate(SENTENCES)
-    for i in range(len(text.split()))
-]  # fmt: skip
-KINDS = (".csv", ".tsv", ".xlsx", ".conllu")
+SENTENCES = [
+    f"{who} {what} {how}"
+    for who, what in (("the dog", "sees"), ("two cats", "hear"), ("élan", "follows"), ("we", "met"))
+    for how in ("them now", "nobody", "us twice")
+]
+LARGE = [1234, 25678, 1234567, 98765, 4321, 1450, 12500, 7654321, 2222, 34567, 8910, 65432]
+SMALL = [0.5, 12.25, -3.125, 7.75, 0.25, -1.5, 2.25, 9.5, 4.75, -6.25, 3.5, 8.125]
 HARD = ("=1+1", "+1", "@x", "-", "TRUE", "5%", "1,000", "NA", "null", "?", "1e400", "-inf", "nan",
         "0x1F", "１２", "\u202eabc", "\u200b", "\ufeff", "é" * 300, "<script>alert(1)</script>",
         "a\nb", 'a"b', "a;b", "a\tb", "'", "\x1b[31m", "\x00", "\ud7ff", "1" * 5_000, "9" * 400,
         " ", "\xa0", "#N/A", "#REF!", "2024-01-01", "1e-400", "-0", "..", "None")  # fmt: skip
 
 
-def dialect(
-    separator: str,
-    *,
-    quoting: int = csv.QUOTE_MINIMAL,
-    end: str = "\n",
-    decimal: str = ".",
-    missing: str = "",
-    order: list[int] | None = None,
-) -> str:
-    """The plain table as another program writes it."""
-    file, order = io.StringIO(), order or list(range(len(HEADER)))
-    writer = csv.writer(file, delimiter=separator, quoting=quoting, lineterminator=end)
-    writer.writerow([HEADER[i] for i in order])
-    for row in ROWS:
-        cells = [cell or missing for cell in row]
-        cells[3] = cells[3].replace(".", decimal)
-        writer.writerow([cells[i] for i in order])
+@dataclass
+class Sheet:
+    """What a change works on: the cells as text, the header first, and their meaning by column.
+
+    Every difference from that meaning must be named in a notice; `says` must be said at any rate.
+    """
+
+    grid: Grid
+    truth: Truth
+    says: tuple[str, ...] = ()
+    fate: Fate = "or said"
+    rng: Any = field(default_factory=lambda: np.random.default_rng(0))
+
+    def put(self, column: str, cells: list[str], meant: list[Any] | None = None) -> None:
+        at = self.grid[0].index(column)
+        for row, cell in zip(self.grid[1:], cells, strict=True):
+            row[at] = cell
+        self.truth[column] = meant or list(cells)
+
+    def cell(self, row: int, column: str, text: str) -> None:
+        self.grid[row][self.grid[0].index(column)] = text
+
+    def some(self) -> int:
+        """A row, from 1, that is not the first or last."""
+        return int(self.rng.integers(2, len(self.grid) - 2))
+
+
+def plain(words: bool, seed: int) -> Sheet:
+    rng = np.random.default_rng(seed)
+    texts = [s for s in SENTENCES for _ in range(2)] if words else list(SENTENCES)
+    index = [1 + i % 2 for i in range(len(texts))]
+    large, small = (list(rng.permutation(c * (2 if words else 1)).tolist()) for c in (LARGE, SMALL))
+    pos = [("noun", "verb", "café")[i % 3] for i in rng.permutation(len(texts)).tolist()]
+    truth: Truth = {"sentence": texts, "pos": pos, "size": large, "freq": small}
+    if words:
+        truth["word"] = [s.split()[i] for s, i in zip(texts, index, strict=True)]
+    columns = {"sentence": texts} | ({"word_index": [str(i) for i in index]} if words else {})
+    columns |= {"pos": pos, "size": [str(n) for n in large], "freq": [f"{x:g}" for x in small]}
+    rows = zip(*columns.values(), strict=True)
+    return Sheet([list(columns), *map(list, rows)], truth, rng=rng)
+
+
+def _written(column: str, how: Callable[[Any], str]) -> Callable[[Sheet], None]:
+    """All numbers of a column in another notation."""
+    return lambda sheet: sheet.put(
+        column, [how(x) for x in sheet.truth[column]], sheet.truth[column]
+    )
+
+
+def _spelled(how: Callable[[str], str]) -> Callable[[Sheet], None]:
+    """One name in one row in another spelling of the same."""
+
+    def change(sheet: Sheet) -> None:
+        row = next(i for i, x in enumerate(sheet.truth["pos"], 1) if x == "café")
+        sheet.cell(row, "pos", how("café"))
+
+    return change
+
+
+def _names(values: str, meant: dict[str, Any] | None = None) -> Callable[[Sheet], None]:
+    """A column of other values, in turn."""
+    own = values.split(" ")
+    means = meant or {}
+
+    def change(sheet: Sheet) -> None:
+        cells = [own[i % len(own)] for i in range(len(sheet.grid) - 1)]
+        sheet.put("pos", cells, [means.get(cell, cell) for cell in cells])
+
+    return change
+
+
+def _sentence(how: Callable[[str], str], says: str = "row {row}") -> Callable[[Sheet], None]:
+    """One sentence with something that nobody sees, which a notice has to show."""
+
+    def change(sheet: Sheet) -> None:
+        row = sheet.some()
+        text = how(sheet.truth["sentence"][row - 1])
+        sheet.cell(row, "sentence", text)
+        sheet.truth["sentence"] = [*sheet.truth["sentence"]]
+        sheet.truth["sentence"][row - 1] = text
+        sheet.says = (says.format(row=row),) if says else ()
+
+    return change
+
+
+def _insert(
+    cells: Callable[[Sheet], list[str]], at: int | None, says: str = "row {row}"
+) -> Callable[[Sheet], None]:
+    """A row that is no stimulus; it is refused or said."""
+
+    def change(sheet: Sheet) -> None:
+        row = sheet.some() if at is None else at % (len(sheet.grid) + 1)
+        sheet.grid.insert(row, cells(sheet))
+        sheet.says = (says.format(row=row),)
+
+    return change
+
+
+def _column(name: str, cells: Callable[[int], str], says: str = "", at: int = 0, kind: str = ""):
+    """A column more, which is no feature unless a notice names it (`kind`: it is one)."""
+
+    def change(sheet: Sheet) -> None:
+        own = [cells(i) for i in range(len(sheet.grid) - 1)]
+        for row, cell in zip(sheet.grid, [name, *own], strict=True):
+            row.insert(at, cell)
+        if kind:
+            sheet.truth[unicodedata.normalize("NFC", name)] = (
+                [float(c) for c in own] if kind == "number" else own
+            )
+        sheet.says = (says,) if says else ()
+
+    return change
+
+
+def _rename(old: str, new: str, name: str | None = None) -> Callable[[Sheet], None]:
+    def change(sheet: Sheet) -> None:
+        sheet.grid[0][sheet.grid[0].index(old)] = new
+        if name:
+            sheet.truth[name] = sheet.truth.pop(old)
+
+    return change
+
+
+def _word_index(how: Callable[[int], str], with_word: str = "") -> Callable[[Sheet], None]:
+    def change(sheet: Sheet) -> None:
+        if "word" not in sheet.truth:
+            return
+        at = sheet.grid[0].index("word_index")
+        for row in sheet.grid[1:]:
+            row[at] = how(int(row[at]))
+        if with_word:
+            _column(with_word, lambda i: sheet.truth["word"][i], at=1)(sheet)
+
+    return change
+
+
+def _ids(how: Callable[[int], str], says: str = "") -> Callable[[Sheet], None]:
+    """Names of sentences in a column, which keep them together or are named in a notice."""
+
+    def change(sheet: Sheet) -> None:
+        of = [SENTENCES.index(s) for s in sheet.truth["sentence"]]
+        _column("sentence_id", lambda i: how(2 * of[i] + (i % 2)), says)(sheet)
+        sheet.truth["sentence_id"] = of
+
+    return change
+
+
+_HARD_SPACE, _ZERO, _SOFT = "\u00a0", "\u200b", "\u00ad"
+CHANGES: dict[str, Callable[[Sheet], None]] = {
+    "nothing": lambda sheet: setattr(sheet, "fate", "read"),
+    **{f"number {n}": _written("size", how) for n, how in {
+        "thousands comma": "{:,}".format, "thousands point": lambda x: f"{x:,}".replace(",", "."),
+        "thousands space": lambda x: f"{x:,}".replace(",", " "), "underscore": "{:_}".format,
+        "thousands hard space": lambda x: f"{x:,}".replace(",", _HARD_SPACE), "hex": hex,
+        "thousands apostrophe": lambda x: f"{x:,}".replace(",", "’"), "euro": "€{}".format,
+        "dollar": "${:,}".format, "percent": "{}%".format, "unit": "{} ms".format,
+        "digits": lambda x: "".join(chr(0x660 + int(c)) for c in str(x)), "plus": "+{}".format,
+        "scientific": "{:.7e}".format, "float": "{}.0".format, "zeros": "{:08d}".format,
+        "bracket": "({})".format, "about": "~{}".format, "capital E": "{:.7E}".format,
+    }.items()},
+    **{f"number {n}": _written("freq", how) for n, how in {
+        "decimal comma": lambda x: f"{x:g}".replace(".", ","), "unicode minus":
+        lambda x: f"{x:g}".replace("-", "−"), "three places": "{:.3f}".format,
+        "all thousands comma":
+        lambda x: f"{x:.3f}".replace(".", ","), "minus behind": lambda x:
+        f"{-x:g}-" if x < 0 else f"{x:g}", "spaces": lambda x: f" {x:g} ", "D": "{:.6e}".format,
+    }.items()},
+    **{f"name {n}": _spelled(how) for n, how in {
+        "capital": str.capitalize, "upper": str.upper,
+        "space inside": lambda s: s[:2] + " " + s[2:],
+        "decomposed": lambda s: unicodedata.normalize("NFD", s), "zero": lambda s: s + _ZERO,
+        "soft": lambda s: s[:2] + _SOFT + s[2:], "mark": lambda s: "\ufeff" + s,
+        "space": lambda s: f" {s} ", "hard space": lambda s: s + _HARD_SPACE, "wide":
+        lambda s: "".join(chr(ord(c) + 0xFEE0) if c.isascii() else c for c in s),
+        "point": lambda s: s + ".", "underscore": lambda s: s + "_", "hyphen": lambda s: s[:2] +
+        "‐" + s[2:], "left to right": lambda s: "\u200e" + s,
+    }.items() if n not in ("space inside", "point", "underscore", "hyphen")},
+    **{f"values {v}": _names(v, meant) for v, meant in {
+        "007 07 7": {}, "01 02 10": {}, "1e5 100000": {}, "NA DE FR": {}, "None One": {},
+        "True TRUE false": {"TRUE": "True"}, "yes Yes no": {"Yes": "yes"}, "null full": {},
+        "nan x": {}, "+ - 0": {}, "- x y": {}, "9007199254740993 9007199254740992 5": {},
+        "0.12345678901234567891 0.12345678901234567892 1": {}, "1e-400 0 1": {}, "1.0 1 2": {
+        "1.0": 1, "1": 1, "2": 2}, "2024-01-02 2024-03-01": {}, "02.01.2024 01.03.2024": {},
+        "1/2/2024 3/1/2024": {}, "12:30 13:45:10": {}, "1-2 3-4": {}, "#1 #2": {}, "inf 1 2": {},
+        "TRUE FALSE": {}, "1 0 true": {}, "@x =1+1": {}, "INF NF": {}, "? !": {}, ". ,": {},
+        "_ x": {}, "00 0": {}, "1. 2.": {"1.": 1, "2.": 2}, "1,2 3,4": {"1,2": 1.2, "3,4": 3.4},
+        "ß ss": {}, "I ı": {}, "½ 1": {}, "x ² 2": {}, "Ⅳ IV": {}, "n. n v": {}, "'a a": {},
+    }.items()},
+    **{f"sentence {n}": _sentence(how) for n, how in {
+        "double space": lambda s: s.replace(" ", "  ", 1), "hard space": lambda s: s.replace(
+        " ", _HARD_SPACE, 1), "zero": lambda s: s.replace(" ", _ZERO + " ", 1), "soft":
+        lambda s: s[0] + _SOFT + s[1:], "tab": lambda s: s.replace(" ", "\t", 1), "before":
+        " {}".format, "after": "{} ".format, "mark": "\ufeff{}".format, "end": "{}\r\n".format,
+        "escape": "{}\x1b[0m".format, "replaced": "{}\ufffd".format, "line": lambda s:
+        s.replace(" ", "\n", 1), "escaped": "{}_x000D_".format, "entity": "{} &amp; co".format,
+        "joiner": lambda s: s[0] + "\u2060" + s[1:], "line separator": "{}\u2028".format,
+        "mojibake": "{} cafÃ©".format, "private": "{}\ue000".format,
+    }.items()},
+    **{f"good {n}": _sentence(how, "") for n, how in {
+        "emoji": "{} 👩‍👩‍👧".format, "marks": "{} x\u0302y".format, "quote": '{} 5" nail'.format,
+        "comma":
+        "{} , and; more\\".format, "apostrophe": "{} 'tis".format, "arabic": "{} مرحبا بكم".format,
+        "hashtag": "#{} ok?".format, "equals": "{} = x".format, "quotes": '{} "so" he said'.format,
+        "error": "#{} N/A!".format,
+    }.items()},
+    "total": _insert(lambda s: ["Total", *[""] * (len(s.grid[0]) - 3), "99", "1.5"], -1),
+    "mean": _insert(lambda s: ["Mean", *[""] * (len(s.grid[0]) - 3), "99", "1.5"], -1),
+    "summe": _insert(lambda s: ["Summe", *["noun"] * (len(s.grid[0]) - 3), "99", "1.5"], -1),
+    "nan sentence": _insert(lambda s: ["nan", *s.grid[3][1:]], None),
+    "NA sentence": _insert(lambda s: ["NA", *s.grid[3][1:]], None),
+    "header again": _insert(lambda s: list(s.grid[0]), None),
+    "header with a mark": _insert(lambda s: ["\ufeff" + s.grid[0][0], *s.grid[0][1:]], None),
+    "header in capitals": _insert(lambda s: [c.upper() for c in s.grid[0]], None),
+    "comment": _insert(lambda s: ["# a comment", *[""] * (len(s.grid[0]) - 1)], None),
+    "title": _insert(lambda s: ["My stimuli", *[""] * (len(s.grid[0]) - 1)], 0, "row"),
+    "units": _insert(lambda s: [*[""] * (len(s.grid[0]) - 1), "per million"], 1),
+    "types": _insert(lambda s: ["text", *["str"] * (len(s.grid[0]) - 1)], 1),
+    "repeated row": _insert(lambda s: list(s.grid[2]), None, "row 2"),
+    "no header": lambda s: (s.grid.pop(0), setattr(s, "says", ("header",)))[0] and None,
+    **{f"index {n!r}": _column(n, lambda i: str(i),
+    "without a name" if "named" in n or not n else n) for n in (
+        "", "Unnamed: 0", "index", "id", "row")},
+    "thousands or decimals": lambda s: s.put("size",
+    [f"{x % 99_999 + 1000:,}" for x in s.truth["size"]],
+        [x % 99_999 + 1000 for x in s.truth["size"]]),
+    "thousands points or decimals": lambda s: (_written("freq", lambda x: f"{x:g}".replace(".",
+    ","))(s),
+        s.put("size", [f"{x % 99_999 + 1000:,}".replace(",", ".") for x in s.truth["size"]],
+        [x % 99_999 + 1000 for x in s.truth["size"]]))[0],
+    "index from 1": _column("nr", lambda i: str(i + 1), "nr"),
+    "duplicate header": _column("freq", lambda i: str(i % 5), "freq_2", 9),
+    "header of case": _column("Freq", lambda i: str(i * i % 7), "", 9, "number"),
+    "header of form": _column("cafe\u0301", lambda i: "ab"[i % 2], "", 9, "name"),
+    "header zero": _column("freq" + _ZERO, lambda i: str(i * i % 7), "freq_2", 9),
+    "header numeric": _column("2019", lambda i: str(i * i % 7), "", 9, "number"),
+    "constant": _column("c", lambda i: "x", "'c'", 9),
+    "all missing": _column("c", lambda i: "", "'c'", 9),
+    "all different": _column("c", lambda i: f"v{i}", "", 9, "name"),
+    "mixed": _column("c", lambda i: "5" if i % 2 else f"v{i % 3}", "", 9, "name"),
+    "spaces around headers": _rename("pos", " pos "), "hard space header": _rename("freq",
+    "freq\xa0"),
+    "capital headers": _rename("sentence", "Sentence "), "no name": lambda s: (_rename("freq",
+    "")(s), setattr(s, "says", ("without a name",)))[0],
+    "header mark": _rename("sentence", "\ufeffsentence"),
+    "line in a header": _rename("freq", "freq\n(ppm)", "freq\n(ppm)"),
+    "word_index 2.0": _word_index("{}.0".format), "word_index from 1":
+    _word_index(lambda i: str(i + 1), "word"), "index from 1, target": _word_index(
+    lambda i: str(i + 1), "target"), "index from 1, token": _word_index(lambda i: str(i + 1),
+    "token"),
+    "index from 1, Word": _word_index(lambda i: str(i + 1), "Word "), "negative":
+    _word_index(lambda i: str(i - 2)), "beyond": _word_index(lambda i: str(i + 9)), "words":
+    _word_index(str, "word"), "word_index 1,0": _word_index("{},0".format), "word_index +1":
+    _word_index("+{}".format), "word_index 01": _word_index("{:02d}".format), "word_index empty":
+    _word_index(lambda i: "" if i == 2 else str(i)),
+    "ids that part a sentence": _ids(str),
+    "ids with spaces": _ids(lambda i: f"s{i // 2}{' ' * (i % 2)}"),
+    "ids of case": _ids(lambda i: f"{'sS'[i % 2]}{i // 2}"), "ids 1 and 1.0": _ids(
+    lambda i: f"{i // 2}{'.0' * (i % 2)}"), "large ids": _ids(lambda i: str(2**60 + i // 2)),
+    "ids with zero": _ids(lambda i: f"s{i // 2}{_ZERO * (i % 2)}"), "same ids": _ids(lambda i: "1",
+    "fold"),
+}  # fmt: skip
+
+
+def text_of(grid: Grid, separator: str, quoting: int = csv.QUOTE_MINIMAL, end: str = "\n") -> str:
+    file = io.StringIO()
+    csv.writer(file, delimiter=separator, quoting=quoting, lineterminator=end).writerows(grid)
     return file.getvalue()
 
 
-PLAIN = dialect(",").encode()
+WAYS: dict[str, tuple[str, Callable[[Grid], bytes]]] = {
+    "commas": (".csv", lambda g: text_of(g, ",").encode()),
+    "semicolons": (".csv", lambda g: text_of(g, ";", end="\r\n").encode("utf-8-sig")),
+    "tabs, UTF-16": (".tsv", lambda g: text_of(g, "\t", csv.QUOTE_ALL).encode("utf-16")),
+    "tabs, UTF-16 without a mark": (".tsv", lambda g: text_of(g, "\t").encode("utf-16-be")),
+    "openpyxl": (".xlsx", by_openpyxl),
+    "by hand": (".xlsx", lambda g: by_hand([[inline(cell) for cell in row] for row in g])),
+}
 
 
-def workbook(rows: list[list[object]], title: str = "Sheet") -> bytes:
-    book, file = openpyxl.Workbook(), io.BytesIO()
-    book.active.title = title
-    for row in rows:
-        book.active.append(row)
-    book.save(file)
-    return file.getvalue()
+def changed(seed: int, times: int = 2) -> Iterator[Hostile]:
+    """Every change, of words or of sentences, written in so many ways."""
+    rng = np.random.default_rng(seed)
+    for n, (name, change) in enumerate(CHANGES.items()):
+        # openpyxl would write 1.234 as a number.
+        ways = [way for way in WAYS if "points" not in name or way != "openpyxl"]
+        for way in rng.permutation(ways)[:times]:
+            only_words = name.startswith(("word", "index from 1,", "negative", "beyond", "ids"))
+            sheet = plain(bool(only_words or rng.integers(2)), seed + n)
+            change(sheet)
+            suffix, write = WAYS[str(way)]
+            try:
+                data = write(sheet.grid)
+            except IllegalCharacterError:  # openpyxl writes no control characters
+                suffix, data = WAYS["commas"][0], WAYS["commas"][1](sheet.grid)
+            yield Hostile(f"{name} ({way})", suffix, data, sheet.truth, sheet.fate, sheet.says)
 
 
-def typed(row: list[str]) -> list[object]:
-    return [row[0], int(row[1]), row[2] or None, float(row[3]), row[4]]
-
-
-def write(data: bytes, path: Path) -> None:
-    path.write_bytes(data)
-
-
-def _file(name: str, suffix: str, data: bytes, equals: str = "any", kind: str = "") -> Hostile:
-    return Hostile(f"{name} {suffix}", suffix, partial(write, data), equals, kind)
+def files(seed: int) -> Iterator[Hostile]:
+    """Files that are written oddly as a whole."""
+    sheet = plain(True, seed)
+    text, truth = text_of(sheet.grid, ","), sheet.truth
+    lines = text.splitlines()
+    quoted = text_of(sheet.grid, ",", csv.QUOTE_ALL)
+    cases: tuple[tuple[Fate, dict[str, str]], ...] = (
+        ("read", {
+            "mixed line ends": "".join(s + ("\n", "\r\n", "\r")[i % 3] for i, s in
+                                       enumerate(lines)),
+            "blank lines": text.replace("\n", "\n\n"), "commas line": text + ",,,,\n",
+            "sep line": "sep=,\n" + text,
+        }),
+        ("refused", {"NUL in a cell": text.replace("noun", "no\0un", 1),
+                     "a cell less in a row": text.replace(",1,", ",", 1)}),
+        ("or said", {
+            "two marks": "\ufeff\ufeff" + text,
+            "mark amid": text.replace("\ntwo", "\n\ufefftwo", 1),
+            "a cell more in each row": "\n".join([lines[0], *(s + "," for s in lines[1:])]),
+            "doubled quotes": quoted.replace('"noun"', '"no""un"'),
+            "lone quote": text.replace("noun", 'no"un'),
+            "space before quotes": quoted.replace(',"', ', "'),
+            "single quotes": quoted.replace('"', "'"), "two files": text + text,
+            "an end cut": text[:-9], "a row cut": text[: text.rindex("\n", 0, -1) + 12],
+            "spaces lines": text + "  \n", "comment above": "# made by\n" + text,
+            "title above": "My stimuli,,,,\n" + text, "form feed": text + "\x0c",
+            "control Z": text + "\x1a", "fixed width": text.replace(",", "    "),
+            "colons": text.replace(",", ":"), "json lines": '{"sentence": "a b"}\n' * 9,
+        }),
+    )  # fmt: skip
+    quotes = {**truth, "pos": [x.replace("noun", 'no"un') for x in truth["pos"]]}
+    for fate, texts in cases:
+        for name, own in texts.items():
+            meant = quotes if name in ("doubled quotes", "lone quote") else truth
+            yield Hostile(f"file {name}", ".csv", own.encode(), meant, fate)
+    bare = {k: [x.replace("é", "e") if isinstance(x, str) else x for x in v]
+            for k, v in truth.items()}  # fmt: skip
+    for encoding in ("latin-1", "cp1252", "mac-roman", "cp850", "utf-16-le", "utf-32", "cp1250"):
+        says = ("Windows-1252",) if encoding[:2] in ("la", "cp") else ()
+        yield Hostile(f"file {encoding} True", ".csv", text.encode(encoding), truth, says=says)
+        data = text.replace("é", "e").encode(encoding)
+        yield Hostile(f"file {encoding} False", ".csv", data, bare)
 
 
 def disguises() -> Iterator[Hostile]:
-    """Files that hold the plain table."""
+    """Files that hold the plain table, and are read as that."""
+    sheet = plain(True, 0)
+    grid, truth = sheet.grid, sheet.truth
+
+    def file(name: str, data: bytes, meant: Truth = truth, suffix: str = ".csv") -> Hostile:
+        return Hostile(f"disguise {name}", suffix, data, meant, "read")
+
+    commas, gaps = ([list(row) for row in grid] for _ in range(2))
+    for row in commas[1:]:
+        row[-1] = row[-1].replace(".", ",")
     for separator in ",;\t|":
         for quoting in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC):
             for end in ("\n", "\r\n", "\r"):
                 for encoding in ("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "cp1252"):
-                    text = dialect(separator, quoting=quoting, end=end)
-                    name = f"disguise {separator!r} {quoting} {end!r} {encoding}"
-                    suffix = ".tsv" if separator == "\t" else ".csv"
-                    yield _file(name, suffix, text.encode(encoding), "plain")
+                    data = text_of(grid, separator, quoting, end).encode(encoding)
+                    name = f"{separator!r} {quoting} {end!r} {encoding}"
+                    yield file(name, data, suffix=".tsv" if separator == "\t" else ".csv")
         if separator != ",":
-            text = dialect(separator, decimal=",")
-            yield _file(f"disguise {separator!r} comma", ".csv", text.encode(), "plain")
+            yield file(f"{separator!r} comma", text_of(commas, separator).encode())
         for missing in ("NA", "NaN", "NULL", "-", "#N/A", "n/a"):
-            text = dialect(separator, missing=missing)
-            yield _file(f"disguise {separator!r} {missing}", ".csv", text.encode(), "plain")
+            pos = [None if i % 5 == 1 else x for i, x in enumerate(truth["pos"])]
+            for row, cell in zip(gaps[1:], pos, strict=True):
+                row[2] = cell or missing
+            data = text_of(gaps, separator).encode()
+            yield file(f"{separator!r} {missing}", data, {**truth, "pos": pos})
     rng = np.random.default_rng(0)
     for number in range(10):
-        order = rng.permutation(len(HEADER)).tolist()
-        yield _file(f"disguise order {number}", ".csv", dialect(",", order=order).encode(), "plain")
-        book = [[row[i] for i in order] for row in [list(HEADER), *map(typed, ROWS)]]
-        yield _file(f"disguise order {number}", ".xlsx", workbook(book), "plain", "workbook")
-    text = dialect(",")
+        order = rng.permutation(len(grid[0])).tolist()
+        own = [[row[i] for i in order] for row in grid]
+        yield file(f"order {number}", text_of(own, ",").encode())
+        yield file(f"order {number}", by_openpyxl(own), suffix=".xlsx")
+    text = text_of(grid, ",")
     for name, other in {
-        "empty lines": text + "\n\n\n",
-        "no last line end": text.rstrip("\n"),
-        "spaces": text.replace(",Nomen,", ", Nomen ,"),
-        "whole numbers": text.replace(",2,ja", ",2.0,ja").replace(",1,ja", ",1e0,ja"),
+        "empty lines": text + "\n\n\n", "no last line end": text.rstrip("\n"),
+        "spaces": text.replace(",noun,", ", noun ,"),
+        "whole numbers": text.replace("4321,", "4321.0,").replace("1450,", "1.45e3,"),
         "empty column": "\n".join(f"{line}," for line in text.splitlines()),
-    }.items():
-        yield _file(f"disguise {name}", ".csv", other.encode(), "plain")
-    for name, rows in {
-        "typed": [list(HEADER), *map(typed, ROWS)],
-        "texts": [list(HEADER), *ROWS],
-        "empty rows": [[], list(HEADER), [], *map(typed, ROWS), [None, None]],
-    }.items():
-        yield _file(f"disguise {name}", ".xlsx", workbook(rows), "plain", "workbook")
+    }.items():  # fmt: skip
+        yield file(name, other.encode())
+    yield file("typed", by_openpyxl(grid), suffix=".xlsx")
+    yield file("texts", by_openpyxl(grid, typed=False), suffix=".xlsx")
+    yield file("empty rows", by_openpyxl([[], grid[0], [], *grid[1:], [""] * 2]), suffix=".xlsx")
 
 
 def odd() -> Iterator[Hostile]:
-    """Tables with odd cells, headers and shapes."""
+    """Tables with odd cells, headers and shapes, of which nobody knows what they mean."""
+    grid = plain(True, 0).grid
     for cell in HARD:
-        for column in range(len(HEADER)):
-            rows = [list(HEADER), *(list(row) for row in ROWS)]
-            for place in ((2, column), (0, column)):
-                changed = [list(row) for row in rows]
-                changed[place[0]][place[1]] = cell
-                file = io.StringIO()
-                csv.writer(file, lineterminator="\n").writerows(changed)
-                data = file.getvalue().encode("utf-8", "surrogatepass")
-                yield _file(f"odd {cell[:10]!r} at {place}", ".csv", data)
+        for column in range(len(grid[0])):
+            for row in (3, 0):
+                own = [list(cells) for cells in grid]
+                own[row][column] = cell
+                data = text_of(own, ",").encode("utf-8", "surrogatepass")
+                yield Hostile(f"odd {cell[:10]!r} at {row, column}", ".csv", data, fate="any")
             if cell.isprintable() and len(cell) < 32_000:
-                yield _file(f"odd {cell[:10]!r}", ".xlsx", workbook(changed), "any", "workbook")
-    text, rows = dialect(","), ROWS
+                data = by_openpyxl(own, typed=False)
+                yield Hostile(f"odd {cell[:10]!r}", ".xlsx", data, fate="any")
+    text = text_of(grid, ",")
+    many = range(3_000)
+    wide = [["sentence", *(f"c{i}" for i in many)],
+            *([f"a b {r}", *(str(r * i % 3) for i in many)] for r in range(20))]  # fmt: skip
+    long = [[f"{row[0]} {i}", *row[1:]] for i in range(3_000) for row in grid[1:]]
     for name, data in {
         "empty": b"", "nul": b"\0" * 900, "header": text.splitlines()[0].encode(), "brace": b"{}",
         "html": b"<html><table><tr><td>sentence</td></tr></table></html>",
         "one": b"sentence\na b\n",
         "ragged": (text + "a,b\n").encode(), "long line": b"a," * 3_000_000, "quote": b'"' * 99_999,
-        "open quote": text.replace("Nomen", '"Nomen', 1).encode(), "pdf": b"%PDF-1.4\n\x00\xff",
+        "open quote": text.replace("noun", '"noun', 1).encode(), "pdf": b"%PDF-1.4\n\x00\xff",
         "cells": ("sentence,x\n" + "a b," * 100_000).encode(), "separators": b",;\t|" * 5_000,
         "long cell": f"sentence,x\n{'a ' * 2_000_000},1\nb c,2\n".encode(), "pickle": b"\x80\x04.",
         "utf-7": text.encode("utf-7"), "utf-32": text.encode("utf-32"),
         "cp037": text.encode("cp037", "replace"),
         "mixed": text.encode() + text.encode("cp1252"), "gzip": b"\x1f\x8b\x08\0\0\0\0\0",
-        "twice": text.replace("freq", "pos").encode(), "many columns": (",".join(
-            ["sentence", *(f"c{i}" for i in range(3_000))]) + "\n" + "\n".join(
-            ",".join(["a b " + str(r), *(str((r * i) % 3) for i in range(3_000))])
-            for r in range(20))).encode(),
-        "many rows": (text + "".join(",".join(
-            [f'"{row[0]} {i}"', *row[1:]]) + "\n" for i in range(4_000) for row in rows)).encode(),
+        "twice": text.replace("freq", "pos").encode(), "many columns": text_of(wide, ",").encode(),
+        "many rows": text_of([*grid, *long], ",").encode(),
     }.items():  # fmt: skip
-        yield _file(f"odd {name}", ".csv", data)
+        yield Hostile(f"odd {name}", ".csv", data, fate="any")
 
 
-def swelling() -> Iterator[Hostile]:
-    """Workbooks that unpack to far more, or whose members lead elsewhere."""
-    good = workbook([list(HEADER), *map(typed, ROWS)])
-
-    def with_member(name: str, data: bytes, how: int = zipfile.ZIP_DEFLATED) -> bytes:
-        file = io.BytesIO()
-        with zipfile.ZipFile(io.BytesIO(good)) as old, zipfile.ZipFile(file, "w", how) as new:
-            for item in old.namelist():
-                if item != name:
-                    new.writestr(item, old.read(item))
-            new.writestr(name, data)
-        return file.getvalue()
-
-    sheet, strings = "xl/worksheets/sheet1.xml", "xl/sharedStrings.xml"
-    laughs = '<!DOCTYPE x [<!ENTITY a "ha">' + "".join(
-        f'<!ENTITY {b} "{f"&{a};" * 10}">' for a, b in zip("abcdefgh", "bcdefghi", strict=True)
-    )
-    head = '<?xml version="1.0"?>'
-    sheets = {
-        "laughs": f"{head}{laughs}]><worksheet><sheetData>&i;</sheetData></worksheet>",
-        "outside": f'{head}<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/passwd">]><sst>&a;</sst>',
-        "blanks": head + " " * 20_000_000 + "<worksheet/>",
-        "deep": head + "<a>" * 200_000,
-        "far cell": f'{head}<worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/'
-        'main"><sheetData><row r="1048576"><c r="XFD1048576"><v>1</v></c></row></sheetData>'
-        "</worksheet>",
-        "no xml": "sentence,x\n",
-        "empty": "",
-    }
-    for name, text in sheets.items():
-        for member in (sheet, strings):
-            data = with_member(member, text.encode())
-            yield _file(f"swelling {name} {member}", ".xlsx", data, "any", "workbook")
-    for name in ("../../../tmp/x", "/tmp/x", "xl/../../x"):
-        yield _file(f"swelling {name}", ".xlsx", with_member(name, b"x"), "refused", "workbook")
-    big = with_member("xl/media/a.bin", bytes(520_000_000))
-    yield _file("swelling 520 MB", ".xlsx", big, "refused", "workbook")
-
-
-BANK = "\n\n".join(
-    f"# sent_id = {n}\n"
-    + "\n".join(
-        f"{i + 1}\t{word}\t{word.lower()}\t{'NOUN' if i else 'DET'}\t_\tNumber={'SP'[n % 2]}ing\t"
-        f"{0 if i == 0 else 1}\t{'root' if i == 0 else 'obj'}\t_\t_"
-        for i, word in enumerate(f"Der Hund {n} bellt {'laut' if n % 3 else 'leise'}".split())
-    )
-    for n in range(8)
-) + "\n\n"  # fmt: skip
-
-
-def treebanks() -> Iterator[Hostile]:
-    """Treebanks with odd lines, and good ones in disguise."""
-    for name, data in {
-        "windows": BANK.replace("\n", "\r\n").encode(),
-        "mark": b"\xef\xbb\xbf" + BANK.encode(),
-        "utf-16": BANK.encode("utf-16"),
-        "more lines": BANK.replace("\n\n", "\n\n\n").encode(),
-        "comments": BANK.replace("# sent_id", "# text = x\n# sent_id").encode(),
-    }.items():
-        yield _file(f"disguise {name}", ".conllu", data, "plain", "treebank")
-    line = BANK.splitlines()[1].split("\t")
-    values = (
-        "",
-        "_",
-        "0",
-        "-1",
-        "99",
-        "1",
-        "2",
-        "x",
-        "1-2",
-        "1.1",
-        "2-1",
-        "9" * 30,
-        "9" * 5_000,
-        "=|=",
-        "A=B|A=C",
-        "a b",
-        "\x00",
-        "1:x|2:y",
-        "\u2028",
-        "\u00a0",
-        "\u200b\u3000",
-        "\x1b",
-        "é" * 999,
-        "|",
-        "=",
-    )
-    for column in range(10):
-        for value in values:
-            cells = [*line]
-            cells[column] = value
-            data = BANK.replace("\t".join(line), "\t".join(cells), 1).encode()
-            yield _file(f"odd {value[:9]!r} in {column}", ".conllu", data, "any", "treebank")
-    for name, text in {
-        "empty": "", "csv": dialect(","), "nine": BANK.replace("\t_\t_", "\t_"), "spaces":
-        BANK.replace("\t", "    "), "no lines": "\n" * 999, "no tree": BANK.replace("\troot", "\tx")
-        .replace("\t0\t", "\t_\t"), "circle": BANK.replace("\t0\t", "\t2\t"), "one": BANK.split(
-        "\n\n")[0], "comment": "# a\n" * 99, "eleven": BANK.replace("\t_\t_", "\t_\t_\t_"),
-        "long": "\n".join(f"{i + 1}\tw{i}\tw\tX\t_\t_\t{i}\tdep\t_\t_" for i in range(5_000)),
-        "longer": "\n".join(f"{i + 1}\tw\tw\tX\t_\t_\t{i}\tdep\t_\t_" for i in range(60_000)),
-        "features": BANK.replace("Num", "|".join(f"F{i}=a" for i in range(99_999)) + "|Num", 1),
-    }.items():  # fmt: skip
-        yield _file(f"odd {name}", ".conllu", text.encode(), "any", "treebank")
-
-
-def damages(seed: int, n: int, kinds: tuple[str, ...] = KINDS) -> Iterator[Hostile]:
-    """Good files with bytes flipped, cut away, doubled, zeroed, put in or swapped."""
-    rng = np.random.default_rng(seed)
+def damages(seed: int, n: int) -> Iterator[Hostile]:
+    """The plain table with bytes changed; a workbook has checksums of its members."""
+    sheet = plain(True, 0)
     good = {
-        ".csv": PLAIN, ".tsv": dialect("\t").encode(), ".conllu": BANK.encode(),
-        ".xlsx": workbook([list(HEADER), *map(typed, ROWS)]),
+        ".csv": [text_of(sheet.grid, ",").encode()], ".tsv": [text_of(sheet.grid, "\t").encode()],
+        ".xlsx": [by_openpyxl(sheet.grid)],
     }  # fmt: skip
-    for number in range(n):
-        suffix = kinds[number % len(kinds)]
-        data = bytearray(good[suffix])
-        for _ in range(int(rng.integers(1, 4))):
-            at, length = int(rng.integers(max(1, len(data)))), int(rng.integers(1, 40))
-            how = int(rng.integers(6))
-            if how == 0 and data:
-                data[at] ^= 1 << int(rng.integers(8))
-            elif how == 1:
-                del data[at : at + (length if rng.integers(4) else len(data))]
-            elif how == 2:
-                data[at:at] = data[at : at + length] * int(rng.integers(1, 30))
-            elif how == 3:
-                data[at : at + length] = bytes(len(data[at : at + length]))
-            elif how == 4:
-                data[at:at] = HARD[int(rng.integers(len(HARD)))].encode()[:60]
-            else:
-                data[at : at + 2] = data[at : at + 2][::-1]
-        kind = {".xlsx": "workbook", ".conllu": "treebank"}.get(suffix, "table")
-        # A workbook has checksums of its members.
-        equals = "or refused" if suffix == ".xlsx" else "any"
-        yield _file(f"damage {number}", suffix, bytes(data), equals, kind)
+    for name, suffix, data in damaged_bytes(good, seed, n, [cell.encode()[:60] for cell in HARD]):
+        yield Hostile(name, suffix, data, sheet.truth, "or refused" if suffix == ".xlsx" else "any")

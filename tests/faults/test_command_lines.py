@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from capsules import small
 from commands import contents, inputs_in
+from hostile_capsules import small
 
 from mlem_core.cli.commands import main
 from mlem_core.cli.options import parser

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from capsules import contents
+from hostile_capsules import contents
 from inputs import noise, words
 from markdown_it import MarkdownIt
 

@@ -1,4 +1,4 @@
-"""Capsules with something else in them and fresh digests; the same for each seed."""
+"""A small capsule of made-up layers, and capsules with something else in them; by seed."""
 
 from __future__ import annotations
 
@@ -8,17 +8,25 @@ import hashlib
 import io
 import json
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from capsules import leaves, sealed
+from feeding import Fate, Hostile
+from inputs import in_files, noise, words
 
+from mlem_core.analysis.run import run
+from mlem_core.base.schema import parsed
+from mlem_core.report import capsule
 from mlem_core.report.alike import INFORMATION
+from mlem_core.report.contents import About, as_json
+from mlem_core.report.figures import Drawing
+from mlem_core.storage.store import Store
 
 Files = dict[str, bytes]
 Rows = list[list[str]]
+Place = tuple[Any, ...]
 # What a user may have chosen in the place of a recorded choice.
 OTHERS = {
     "missing": "level", "estimator": "spearman", "distance": "cosine", "device": "cpu",
@@ -27,6 +35,130 @@ OTHERS = {
 }  # fmt: skip
 # Which a new run is told by the capsule alone, or does without.
 FREE = {*INFORMATION, "by", "sha256", "file", "name", "included"}
+# What may stand in the place of a value.
+VALUES: tuple[Any, ...] = (
+    None, True, 0, -1, 7, 3.5, 1e308, float("nan"), float("inf"), 10**30, "", "x", "\0", "\ud800",
+    "a\nb", "../../etc/passwd", "/dev/zero", "~root", "=1+1", "<b>", [], [1], ["x"], [["x", 1]],
+    [[]], [None], {}, {"x": 1}, {"": None}, {"x": {"x": []}}, [[[[[[[[]]]]]]]], "9" * 5000,
+)  # fmt: skip
+
+
+def small(folder: Path) -> Path:
+    """A capsule of 20 sentences in two layers of a file, its figures as HTML."""
+    table = words(20)
+    spec = in_files(folder, table, {"brain": noise(len(table))}, folds=3)
+    analysis = run(spec, Store(folder / "store"))
+    return capsule.write(analysis, folder / "small.zip", drawing=Drawing(images=False))
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def packed(
+    members: Mapping[str, bytes] | list[tuple[Any, bytes]], how: int = 0, note: bytes = b""
+) -> bytes:
+    """An archive of members by name, or by names of which one may come twice."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", how) as archive:
+        archive.comment = note
+        for name, data in members.items() if isinstance(members, Mapping) else members:
+            archive.writestr(name, data)
+    return file.getvalue()
+
+
+def zipped(files: Mapping[str, bytes], target: Path) -> Path:
+    target.write_bytes(packed(files))
+    return target
+
+
+def sealed(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """The files with fresh digests, freshly sealed."""
+    kept = dict(files)
+    about: dict[str, Any] = json.loads(kept.pop("capsule.json"))
+    about["files"] = {name: hashlib.sha256(data).hexdigest() for name, data in kept.items()}
+    return {
+        **kept,
+        "capsule.json": as_json(parsed(About, json.dumps(about).encode(), "it").sealed()),
+    }
+
+
+def forged(files: Mapping[str, bytes], target: Path, **changed: bytes | None) -> Path:
+    """A copy with other files (`tables__why` is tables/why; None removes it), freshly sealed."""
+    files = {**files, **{name.replace("__", "/"): data for name, data in changed.items()}}
+    return zipped(sealed({name: data for name, data in files.items() if data is not None}), target)
+
+
+def places(value: Any, place: Place = (), leaves: bool = False) -> Iterator[Place]:
+    """Where a document can be changed; leaves: only its values, and what is empty."""
+    inside: list[tuple[Any, Any]] = []
+    if isinstance(value, dict | list):
+        inside = list(value.items() if isinstance(value, dict) else enumerate(value))
+    if (place and not leaves) or (leaves and not inside):
+        yield place
+    for name, one in inside:
+        yield from places(one, (*place, name), leaves)
+
+
+def at(document: Any, place: Place) -> Any:
+    for part in place:
+        document = document[part]
+    return document
+
+
+def with_value(document: Any, place: Place, value: Any) -> Any:
+    """A copy of a document in which one field has another value."""
+    made = copy.deepcopy(document)
+    at(made, place[:-1])[place[-1]] = value
+    return made
+
+
+def edited(document: Any, place: Place) -> Any:
+    """A copy of a document in which one field has another value of its kind."""
+    old = at(document, place)
+    other: dict[type, Any] = {bool: not old, str: f"{old}x", list: ["x"], dict: {"x": "x"}}
+    number = 1 if old is None else 2 * old + 1 if isinstance(old, int | float) else None
+    return with_value(document, place, other.get(type(old), number))
+
+
+def changed_values(files: Files, n: Mapping[str, int], seed: int) -> Iterator[Hostile]:
+    """Capsules in whose documents a value is changed, removed or added, so many of each."""
+    rng = np.random.default_rng(seed)
+    for name, times in n.items():
+        document = json.loads(files[name])
+        where = list(places(document))
+        for _ in range(times):
+            place = where[rng.integers(len(where))]
+            how, value = rng.integers(10), VALUES[rng.integers(len(VALUES))]
+            made = copy.deepcopy(document)
+            inside = at(made, place[:-1])
+            if how == 0:
+                del inside[place[-1]]
+            elif how == 1 and isinstance(inside, dict):
+                inside["x"] = value
+            else:
+                inside[place[-1]] = value
+            what = f"{name} {'.'.join(map(str, place))} {how}: {json.dumps(value)[:40]}"
+            yield _capsule(what, {**files, name: json.dumps(made).encode()}, None)
+
+
+def no_documents(files: Files) -> Iterator[Hostile]:
+    """Capsules whose documents are no JSON."""
+    good = files["capsule.json"]
+    for name in ("capsule.json", "manifest.json"):
+        for data in (
+            b"", b"[", b"{", b"\xff\xfe", b"[" * 100_000, b'{"format":' + b"9" * 5000 + b"}",
+            good[:-40], good.replace(b"3", b"NaN"), good + good, b"\xef\xbb\xbf" + good,
+        ):  # fmt: skip
+            yield _capsule(f"{name} of {data[:40]!r}", {**files, name: data}, None)
+
+
+def _capsule(name: str, files: Files | bytes, found: bool | None) -> Hostile:
+    """A capsule in which something has to be found, or nothing (False), or either (None)."""
+    fates: dict[bool | None, Fate] = {True: "refused", False: "read", None: "any"}
+    data = files if isinstance(files, bytes) else packed(files)
+    return Hostile(name, ".zip", data, fate=fates[found])
 
 
 def _other(value: Any, key: Any) -> Any:
@@ -46,16 +178,15 @@ def _other(value: Any, key: Any) -> Any:
     return {"noun": "x"}
 
 
-def recorded(document: Any) -> Iterator[tuple[str, Any, bool]]:
-    """Copies of a document with one recorded value changed; whether that has to be found."""
-    for place in leaves(document):
-        made = copy.deepcopy(document)
-        inside = made
-        for part in place[:-1]:
-            inside = inside[part]
-        inside[place[-1]] = _other(inside[place[-1]], place[-1])
-        must = not FREE & set(map(str, place))
-        yield ".".join(map(str, place)), made, must
+def recorded(files: Files) -> Iterator[Hostile]:
+    """One value changed of those that are recorded with the pair tables."""
+    name = "pair_tables/analysis.json"
+    document = json.loads(files[name])
+    for place in places(document, leaves=True):
+        made = with_value(document, place, _other(at(document, place), place[-1]))
+        must = True if not FREE & set(map(str, place)) else None
+        changed = sealed({**files, name: json.dumps(made).encode()})
+        yield _capsule(f"recorded {'.'.join(map(str, place))}", changed, must)
 
 
 def _first(rows: Rows, ours: Callable[[str], bool], rng: np.random.Generator) -> tuple[int, int]:
@@ -146,7 +277,7 @@ def _as_text(rows: Rows) -> bytes:
     return file.getvalue().encode()
 
 
-def edited(files: Files, seed: int) -> Iterator[tuple[str, str, bytes, bool | None]]:
+def edited_tables(files: Files, seed: int) -> Iterator[tuple[str, str, bytes, bool | None]]:
     """What was done, a table, its new content, and whether it has to be found."""
     tables = {name: data for name, data in files.items() if name.startswith("tables/")}
     for what, (edit, must) in EDITS.items():
@@ -170,55 +301,49 @@ def edited(files: Files, seed: int) -> Iterator[tuple[str, str, bytes, bool | No
             yield what, name, change(data), must
 
 
-def _zip(
-    members: list[tuple[str | zipfile.ZipInfo, bytes]], how: int = 0, note: bytes = b""
-) -> bytes:
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", how) as archive:
-        archive.comment = note
-        for name, data in members:
-            archive.writestr(name, data)
-    return file.getvalue()
-
-
-def archives(files: Files) -> Iterator[tuple[str, bytes, bool | None]]:
-    """Bytes of a zip, and whether something has to be found."""
+def archives(files: Files) -> Iterator[Hostile]:
+    """Archives that are written oddly, or whose members and digests are others."""
     own = list(files.items())
-    plain, table = _zip(own), files["tables/scores.csv"]
+    plain, table = packed(own), files["tables/scores.csv"]
     other = table.replace(b"0.", b"1.", 1)
     for how in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
-        yield f"packed by {how}", _zip(own, how), False
-    yield "in another order", _zip(own[::-1]), False
-    yield "with a note", _zip(own, note=b"see PK\x05\x06"), None
-    yield "behind a script", b"#!/bin/sh\n" + plain, None
-    yield "behind another", _zip([("a", b"b")]) + plain, None
-    yield "cut", plain[:-40], True
-    yield "a member twice", _zip([*own, ("tables/scores.csv", table)]), True
-    yield "another of one name", _zip([("tables/scores.csv", other), *own]), True
+        yield _capsule(f"packed by {how}", packed(own, how), False)
+    yield _capsule("in another order", packed(own[::-1]), False)
+    yield _capsule("with a note", packed(own, note=b"see PK\x05\x06"), None)
+    yield _capsule("behind a script", b"#!/bin/sh\n" + plain, None)
+    yield _capsule("behind another", packed([("a", b"b")]) + plain, None)
+    yield _capsule("cut", plain[:-40], True)
+    yield _capsule("a member twice", packed([*own, ("tables/scores.csv", table)]), True)
+    yield _capsule("another of one name", packed([("tables/scores.csv", other), *own]), True)
     link = zipfile.ZipInfo("tables/scores.csv")
     link.external_attr = 0o120777 << 16
-    yield "a link", _zip([(link if n == link.filename else n, data) for n, data in own]), None
-    yield "a link out", _zip([(link, b"/etc/passwd") if n == link.filename else (n, data)
-                              for n, data in own]), True  # fmt: skip
+    yield _capsule(
+        "a link", packed([(link if n == link.filename else n, data) for n, data in own]), None
+    )
+    yield _capsule(
+        "a link out",
+        packed([(link, b"/etc/passwd") if n == link.filename else (n, data) for n, data in own]),
+        True,
+    )
     for name in ("/etc/x", "../x", "tables/../../x", "a\\b", "C:/x", "tables/", "tables/Scores.csv",
                  "TABLES/scores.csv", "tables/scores.csv ", "tables//scores.csv",
                  "./tables/scores.csv", "tables/scores.csv.", "tables/new.csv", "new.html",
                  "figures/new.html", "figures/new.svg", "pair_tables/new.npy", "latex/new.tex",
                  "__MACOSX/._README.txt", ".DS_Store", "tables/e\u0301.csv", "stimuli.CSV",
                  "representations/01.npz", "manifest.json\x00x", "a\nb", "rdms.npz"):  # fmt: skip
-        yield f"also {name!r}", _zip([*own, (name, table)]), True
-        yield f"also {name!r}, listed", _zip(list(sealed({**files, name: table}).items())), True
+        yield _capsule(f"also {name!r}", packed([*own, (name, table)]), True)
+        yield _capsule(f"also {name!r}, listed", packed(sealed({**files, name: table})), True)
     for name in files:
         if name != "capsule.json" and "plotly" not in name:
             less = {n: data for n, data in files.items() if n != name}
-            yield f"no {name}", _zip(list(less.items())), True
-            yield f"no {name}, not listed", _zip(list(sealed(less).items())), True
+            yield _capsule(f"no {name}", less, True)
+            yield _capsule(f"no {name}, not listed", sealed(less), True)
     about = json.loads(files["capsule.json"])
     for what, digest in {"stale": "0" * 64, "empty": "", "short": "0", "of another": about["files"][
             "README.txt"]}.items():  # fmt: skip
         told = {**about, "files": {**about["files"], "tables/scores.csv": digest}}
-        yield f"a digest {what}", _zip(list({**files, "capsule.json": json.dumps(told).encode()}
-                                            .items())), True  # fmt: skip
+        made = {**files, "capsule.json": json.dumps(told).encode()}
+        yield _capsule(f"a digest {what}", made, True)
     for name in ("capsule.json", "manifest.json"):
         good = files[name]
         again = json.loads(good)
@@ -234,24 +359,33 @@ def archives(files: Files) -> Iterator[tuple[str, bytes, bool | None]]:
         ):
             made = {**files, name: data}
             made = made if name == "capsule.json" else sealed(made)
-            yield f"{name} {what}", _zip(list(made.items())), must
+            yield _capsule(f"{name} {what}", made, must)
 
 
-def texts(files: Files) -> Iterator[tuple[str, Files]]:
-    """Files with one digit, word or number changed: each has to be found."""
+def _other_file(files: Files, what: str, changed: Files) -> Iterator[Hostile]:
+    if all(files[name] != data for name, data in changed.items()):
+        yield _capsule(what, sealed({**files, **changed}), True)
+
+
+def texts(files: Files) -> Iterator[Hostile]:
+    """Texts with one digit, word or line changed, with fresh digests: each has to be found."""
     for name, data in files.items():
         if not name.endswith((".md", ".tex", ".txt", ".bib")) or name == "versions.txt":
             continue
-        at = next((i for i in range(len(data) // 2, len(data)) if chr(data[i]).isdigit()), None)
-        if at is not None:
-            digit = b"%d" % ((data[at] - 48 + 5) % 10)
-            yield f"{name} a digit at {at}", {name: data[:at] + digit + data[at + 1 :]}
-        yield f"{name} a word", {name: data.replace(b"the ", b"no ", 1)}
-        yield f"{name} a line less", {name: b"".join(data.splitlines(keepends=True)[:-1])}
-        yield f"{name} a line more", {name: data + b"All p < .001.\n"}
+        changes = {
+            "a word": data.replace(b"the ", b"no ", 1),
+            "a line less": b"".join(data.splitlines(keepends=True)[:-1]),
+            "a line more": data + b"All p < .001.\n",
+        }
+        for i in range(len(data) // 2, len(data)):
+            if chr(data[i]).isdigit():
+                changes["a digit"] = data[:i] + b"%d" % ((data[i] - 43) % 10) + data[i + 1 :]
+                break
+        for what, own in changes.items():
+            yield from _other_file(files, f"{name} {what}", {name: own})
 
 
-def inputs(files: Files) -> Iterator[tuple[str, Files]]:
+def inputs(files: Files) -> Iterator[Hostile]:
     """Stimuli and arrays that are others, with fresh digests: each has to be found."""
     stimuli = files["stimuli.csv"]
     lines = stimuli.splitlines(keepends=True)
@@ -263,8 +397,7 @@ def inputs(files: Files) -> Iterator[tuple[str, Files]]:
                                   for i, line in enumerate(lines)),
         "a number": stimuli[::-1].replace(b"1", b"2", 1)[::-1],
     }.items():  # fmt: skip
-        if data != stimuli:
-            yield f"stimuli.csv {what}", {"stimuli.csv": data}
+        yield from _other_file(files, f"stimuli.csv {what}", {"stimuli.csv": data})
     name = "representations/00.npz"
     with np.load(io.BytesIO(files[name])) as kept:
         arrays = {one: kept[one] for one in kept.files}
@@ -278,9 +411,5 @@ def inputs(files: Files) -> Iterator[tuple[str, Files]]:
         digest = hashlib.sha256(file.getvalue()).hexdigest().encode()
         old = hashlib.sha256(files[name]).hexdigest().encode()
         said = {n: data.replace(old, digest) for n, data in files.items() if n.endswith(".json")}
-        yield f"{name} {what}", {**said, name: file.getvalue()}
-
-
-def written(files: Files, path: Path) -> Path:
-    path.write_bytes(_zip(list(files.items())))
-    return path
+        changed = {**said, name: file.getvalue()}
+        yield _capsule(f"{name} {what}", sealed({**files, **changed}), True)

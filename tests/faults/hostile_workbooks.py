@@ -8,11 +8,30 @@ from collections.abc import Iterator
 from typing import Any
 from xml.sax.saxutils import escape
 
-from second_tables import Grid, Meant, Sheet, Truth, typed
+import openpyxl
+from feeding import Fate, Hostile
 
+Truth = dict[str, list[Any]]
+Grid = list[list[str]]
 _NS = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
 _REL = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 _TYPES = "application/vnd.openxmlformats-officedocument.spreadsheetml"
+
+
+def _typed(cell: str) -> Any:
+    number = cell.replace(".", "", 1).lstrip("-")
+    plain = number.isascii() and number.isdecimal() and len(cell) < 15 and cell[0] != "0"
+    return float(cell) if plain else cell or None
+
+
+def by_openpyxl(grid: Grid, typed: bool = True) -> bytes:
+    book, file = openpyxl.Workbook(), io.BytesIO()
+    for row in grid:
+        book.active.append([_typed(cell) if typed else cell or None for cell in row])
+        for cell in book.active[book.active.max_row]:
+            cell.data_type = "s" if isinstance(cell.value, str) else cell.data_type
+    book.save(file)
+    return file.getvalue()
 
 
 def inline(cell: str) -> str:
@@ -55,9 +74,8 @@ def by_hand(
     return file.getvalue()
 
 
-def workbooks(sheet: Sheet) -> Iterator[Meant]:
+def workbooks(grid: Grid, truth: Truth) -> Iterator[Hostile]:
     """Workbooks whose cells are of all kinds, made by hand."""
-    truth, grid = sheet.truth, sheet.grid
     xml = [[inline(c) for c in row] for row in grid]
 
     def number(x: Any, style: int = 0, formula: str = "") -> str:
@@ -102,17 +120,17 @@ def workbooks(sheet: Sheet) -> Iterator[Meant]:
         + "</row>" for i, row in enumerate(xml, 5)
     )  # fmt: skip
     swapped = numbered[3].split("<c ")
-    everywhere = [("plain", with_freq([number(x) for x in freq]), {}, truth, (), "read")]
-    everywhere += [
+    everywhere: list[tuple[str, Any, Any, Truth, tuple[str, ...], Fate]] = [
+        ("plain", with_freq([number(x) for x in freq]), {}, truth, (), "read"),
         ("computed", with_freq([number(x, 0, "A1+1") for x in freq]), {}, truth, (), "read"),
         ("percent", with_freq([number(x, 2) for x in freq]), {"styles": formats}, truth, (),
         "read"),
-        ("styles missing", with_freq([number(x, 2) for x in freq]), {}, truth, (), "any"),
+        ("styles missing", with_freq([number(x, 2) for x in freq]), {}, truth, (), "or said"),
         ("not computed", with_freq([*map(number, freq[:-1]), "<c><f>A1</f></c>"]), {}, truth, (),
         "refused"),
         ("computed empty", with_freq([*map(number, freq[:-1]), '<c t="str"><f>A1</f><v></v></c>']),
         {},
-         means("freq", [*freq[:-1], None]), (), "any"),
+         means("freq", [*freq[:-1], None]), (), "or said"),
         ("scientific", with_freq([number(f"{x:.9E}") for x in freq]), {}, truth, (), "read"),
         ("long", with_freq([number(f"{x:.17f}") for x in freq]), {}, truth, (), "read"),
         ("booleans", with_pos([f'<c t="b"><v>{i % 2}</v></c>' for i in range(n)]), {},
@@ -126,44 +144,45 @@ def workbooks(sheet: Sheet) -> Iterator[Meant]:
          '<workbookPr date1904="true"/>'}, means("pos",
          [f"2013-07-{7 + i % 3:02d}" for i in range(n)]), (), "read"),
         ("one day among numbers", with_freq([*map(number, freq[:-1]), number(40_000, 1)]),
-         {"styles": formats}, means("freq", [*freq[:-1], None]), ("freq",), "any"),
+         {"styles": formats}, means("freq", [*freq[:-1], None]), ("freq",), "or said"),
         ("times", with_pos([number((1 + i % 3) / 24, 4) for i in range(n)]), {"styles": formats},
          means("pos", [f"0{1 + i % 3}:00:00" for i in range(n)]), (), "read"),
         *((f"error {e}", with_freq([*map(number, freq[:-1]), f'<c t="e"><v>{e}</v></c>']), {},
-           means("freq", [*freq[:-1], None]), (), "any") for e in errors),
+           means("freq", [*freq[:-1], None]), (), "or said") for e in errors),
         *((f"error {e} as a sentence", [*xml[:-1], [f'<c t="e"><v>{e}</v></c>', *xml[-1][1:]]], {},
-           truth, ("row 12",), "any") for e in errors[:2]),
+           truth, ("row 12",), "or said") for e in errors[:2]),
         ("phonetic", with_pos([f'<c t="s"><v>{i % 2}</v></c>' for i in range(n)]),
         {"strings": shared},
          means("pos", [("noun", "verb")[i % 2] for i in range(n)]), (), "read"),
         ("rich", [xml[0], [rich, *xml[1][1:]], *xml[2:]], {},
          means("sentence", ["the dog", *truth["sentence"][1:]]), (), "read"),
         ("escapes", [*xml[:-1], [inline("a_x000D_\nb_x00E9_"), *xml[-1][1:]]], {},
-         means("sentence", [*truth["sentence"][:-1], "a\r\nbé"]), (), "any"),
+         means("sentence", [*truth["sentence"][:-1], "a\r\nbé"]), (), "or said"),
         ("merged", [xml[0], *([row[0], xml[1][1] if i % 3 == 0 else "<c/>", *row[2:]]
          for i, row in enumerate(xml[1:]))], {"after": '<mergeCells count="4">' + "".join(
          f'<mergeCell ref="B{i}:B{i + 2}"/>' for i in range(2, 14, 3)) + "</mergeCells>"},
-         means("pos", [grid[1][1]] * n), ("merge",), "any"),
+         means("pos", [grid[1][1]] * n), ("merge",), "or said"),
         ("hidden column", xml, {"before": '<cols><col min="2" max="2" hidden="1"/></cols>'}, truth,
-         ("hidden",), "any"),
+         ("hidden",), "or said"),
         ("grouped column", xml,
         {"before": '<cols><col min="2" max="3" width="0" customWidth="1"/></cols>'},
-         truth, (), "any"),
+         truth, (), "or said"),
         ("hidden row", [], {"rows": "".join([*numbered[:4], numbered[4].replace("<row",
         '<row hidden="1"', 1),
-         *numbered[5:]])}, truth, ("hidden", "5"), "any"),
+         *numbered[5:]])}, truth, ("hidden", "5"), "or said"),
         ("at C5", [], {"rows": at_c5}, truth, (), "read"),
         ("formats below", [], {"rows": "".join(numbered) + '<row r="40"><c r="Z40" s="1"/></row>',
          "styles": formats}, truth, (), "read"),
         ("text behind", [*xml, *[[]] * 3, [inline("note: made in May")]], {}, truth, (), "refused"),
         ("cells out of order", [], {"rows": "".join([*numbered[:3], "<c ".join(
-         [swapped[0], swapped[2], swapped[1], *swapped[3:]]), *numbered[4:]])}, truth, (), "any"),
+         [swapped[0], swapped[2], swapped[1], *swapped[3:]]), *numbered[4:]])},
+         truth, (), "or said"),
         ("a cell twice", [], {"rows": "".join(numbered).replace('<c r="B4"', '<c r="A4"', 1)},
-        truth, (), "any"),
+        truth, (), "or said"),
         ("rows swapped", [], {"rows": "".join([*numbered[:3], numbered[4], numbered[3],
         *numbered[5:]])},
-         truth, (), "any"),
-        ("apostrophes", with_freq([inline(f"'{x:g}") for x in freq]), {}, truth, (), "any"),
+         truth, (), "or said"),
+        ("apostrophes", with_freq([inline(f"'{x:g}") for x in freq]), {}, truth, (), "or said"),
         ("texts", with_freq([inline(f"{x:g}") for x in freq]), {}, truth, (), "read"),
         ("some texts", with_freq([inline(f"{x:g}") if i % 3 else number(x) for i,
         x in enumerate(freq)]),
@@ -174,14 +193,11 @@ def workbooks(sheet: Sheet) -> Iterator[Meant]:
          {("2009-07-06" if k == "freq" else k): v for k, v in truth.items()}, (), "read"),
     ]  # fmt: skip
     for name, cells, how, meaning, says, fate in everywhere:
-        yield Meant(f"workbook {name}", ".xlsx", by_hand(cells, **how), meaning, says, fate)
-    yield from _sheets(grid, truth)
+        yield Hostile(f"workbook {name}", ".xlsx", by_hand(cells, **how), meaning, fate, says)
 
 
-def _sheets(grid: Grid, truth: Truth) -> Iterator[Meant]:
+def sheets(grid: Grid, truth: Truth) -> Iterator[Hostile]:
     """Workbooks of several sheets, of which some are empty or hidden."""
-    import openpyxl
-
     for name, order in {
         "empty first": ("", "data"), "notes first": ("note", "data"), "hidden first": ("hidden",
         "data"),
@@ -195,10 +211,49 @@ def _sheets(grid: Grid, truth: Truth) -> Iterator[Meant]:
                 one.append(["see the other sheet"])
             elif what in ("data", "other", "hidden", "data hidden"):
                 for row in grid[: None if "data" in what else 5]:
-                    one.append([typed(c) for c in row])
+                    one.append([_typed(c) for c in row])
             one.sheet_state = "hidden" if "hidden" in what else "visible"
         if name == "only hidden":
             book.create_sheet("empty")
         book.save(file)
         says = ("sheet",) if name not in ("empty first",) else ()
-        yield Meant(f"sheets {name}", ".xlsx", file.getvalue(), truth, says)
+        yield Hostile(f"sheets {name}", ".xlsx", file.getvalue(), truth, says=says)
+
+
+def swelling(grid: Grid) -> Iterator[Hostile]:
+    """Workbooks that unpack to far more, or whose members lead elsewhere."""
+    good = by_openpyxl(grid)
+
+    def with_member(name: str, data: bytes) -> bytes:
+        file = io.BytesIO()
+        with (
+            zipfile.ZipFile(io.BytesIO(good)) as old,
+            zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as new,
+        ):
+            for item in old.namelist():
+                if item != name:
+                    new.writestr(item, old.read(item))
+            new.writestr(name, data)
+        return file.getvalue()
+
+    laughs = '<!DOCTYPE x [<!ENTITY a "ha">' + "".join(
+        f'<!ENTITY {b} "{f"&{a};" * 10}">' for a, b in zip("abcdefgh", "bcdefghi", strict=True)
+    )
+    head = '<?xml version="1.0"?>'
+    for name, text in {
+        "laughs": f"{head}{laughs}]><worksheet><sheetData>&i;</sheetData></worksheet>",
+        "outside": f'{head}<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/passwd">]><sst>&a;</sst>',
+        "blanks": head + " " * 20_000_000 + "<worksheet/>",
+        "deep": head + "<a>" * 200_000,
+        "far cell": f'{head}<worksheet {_NS}><sheetData><row r="1048576"><c r="XFD1048576"><v>1</v>'
+        "</c></row></sheetData></worksheet>",
+        "no xml": "sentence,x\n",
+        "empty": "",
+    }.items():
+        for member in ("xl/worksheets/sheet1.xml", "xl/sharedStrings.xml"):
+            data = with_member(member, text.encode())
+            yield Hostile(f"swelling {name} {member}", ".xlsx", data, fate="any")
+    for name in ("../../../tmp/x", "/tmp/x", "xl/../../x"):
+        yield Hostile(f"swelling {name}", ".xlsx", with_member(name, b"x"), fate="refused")
+    big = with_member("xl/media/a.bin", bytes(520_000_000))
+    yield Hostile("swelling 520 MB", ".xlsx", big, fate="refused")

@@ -1,4 +1,4 @@
-"""Treebanks with what their annotators mean by them: words, and what must be said."""
+"""Treebanks that are written oddly, mean something else than they seem to, or are damaged."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from second_tables import Meant
+from damaging import damaged_bytes
+from feeding import Fate, Hostile
 
 from mlem_core.data import datasets
 
@@ -57,7 +58,7 @@ class Bank:
     meant: list[Block]
     rng: Any
     says: tuple[str, ...] = ()
-    fate: str = "any"
+    fate: Fate = "or said"
     as_bytes: Callable[[str], bytes] = str.encode
 
     def some(self) -> int:
@@ -66,7 +67,7 @@ class Bank:
 
 
 def _line(
-    column: int, to: str | Callable[[str], str], says: str = "", fate: str = "any", **of: Any
+    column: int, to: str | Callable[[str], str], says: str = "", fate: Fate = "or said", **of: Any
 ):
     """One word's cell as something else; `meant` is what that means, else the line as it was."""
 
@@ -93,12 +94,12 @@ def _every(column: int, to: Callable[[str], str], says: str = "", **of: Any):
                 token[column] = to(token[column])
                 if of.get("meant"):
                     bank.meant[i][1][j][column] = token[column]
-        bank.says, bank.fate = (says,) if says else (), of.get("fate", "any")
+        bank.says, bank.fate = (says,) if says else (), of.get("fate", "or said")
 
     return change
 
 
-def _text(how: Callable[[str], str], fate: str = "read", says: str = ""):
+def _text(how: Callable[[str], str], fate: Fate = "read", says: str = ""):
     def change(bank: Bank) -> None:
         bank.as_bytes = lambda text: how(text).encode()
         bank.fate, bank.says = fate, (says,) if says else ()
@@ -127,8 +128,12 @@ def _comment(how: Callable[[Block], list[str]], says: str = ""):
     return change
 
 
-def _tokens(how: Callable[[list[list[str]]], list[list[str]]], says: str = "", fate: str = "any",
-            gone: bool = False):  # fmt: skip
+def _tokens(
+    how: Callable[[list[list[str]]], list[list[str]]],
+    says: str = "",
+    fate: Fate = "or said",
+    gone: bool = False,
+):
     """The lines of a sentence otherwise."""
 
     def change(bank: Bank) -> None:
@@ -183,7 +188,7 @@ CHANGES: dict[str, Callable[[Bank], None]] = {
     "columns named": _text(lambda s: "# global.columns = ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL "
     "DEPS MISC\n" + s), "other columns named": _text(lambda s: "# global.columns = ID FORM LEMMA "
     "XPOS UPOS FEATS HEAD DEPREL DEPS MISC\n" + s, "refused"), "a mark amid": _text(
-    lambda s: s[:3000] + s[3000:].replace("\n\n# ", "\n\n\ufeff# ", 1), "any"), "NUL": _text(
+    lambda s: s[:3000] + s[3000:].replace("\n\n# ", "\n\n\ufeff# ", 1), "or said"), "NUL": _text(
     lambda s: s.replace("\tVERB", "\tVE\0RB", 1), "refused"),
     **{f"encoding {e}": _encoded(e) for e in ("utf-16", "utf-8-sig", "utf-16-le", "utf-32")},
     "latin-1": _encoded("latin-1", "Windows-1252", "élan"), "cp1252": _encoded(
@@ -213,27 +218,22 @@ CHANGES: dict[str, Callable[[Bank], None]] = {
     "subtypes": _every(DEPREL, lambda c: c + ":sub"), "relation capital": _line(
     DEPREL, str.upper, "relation"), "relation _": _line(DEPREL, "_", "relation"),
     "relation space": _line(DEPREL, " {} ".format),
-    **{f"feats {n}": _line(FEATS, to, says, fate) for n, to, says, fate in (
-        ("repeated", lambda c: "Number=Sing|" + c + "|Number=Plur", "", "refused"),
-        ("unsorted", lambda c: "|".join(reversed(c.split("|"))), "", "read"),
-        ("lower value", lambda c: c.replace("Tense=P", "Tense=p"), "tense", "any"),
-        ("lower name", lambda c: c.replace("Mood=", "mood="), "", "any"),
-        ("spaces", lambda c: c.replace("|", " | "), "", "read"), ("no value", lambda c: c + "|Xyz",
-        "", "refused"), ("semicolons", lambda c: c.replace("|", ";"), "", "any"),
-        ("two equals", lambda c: c + "|A=B=C", "", "any"), ("empty", lambda c: "", "", "any"),
-    )},
+    **{f"feats {n}": _line(FEATS, to, fate="refused") for n, to in {
+        "repeated": lambda c: "Number=Sing|" + c + "|Number=Plur", "no value":
+        lambda c: c + "|Xyz"}.items()},
+    **{f"feats {n}": _line(FEATS, to, fate="read") for n, to in {
+        "unsorted": lambda c: "|".join(reversed(c.split("|"))),
+        "spaces": lambda c: c.replace("|", " | ")}.items()},
+    **{f"feats {n}": _line(FEATS, to) for n, to in {
+        "lower name": lambda c: c.replace("Mood=", "mood="), "two equals": lambda c: c + "|A=B=C",
+        "semicolons": lambda c: c.replace("|", ";"), "empty": lambda c: ""}.items()},
+    "feats lower value": _line(FEATS, lambda c: c.replace("Tense=P", "Tense=p"), "tense"),
     "feats of two values": lambda bank: _two_values(bank),
-    **{f"head {n}": _line(HEAD, to, says, fate, upos=upos, gone=gone) for n, to, says, fate, upos,
-    gone in (
-        ("beyond", "99", "{name}", "any", "VERB", True), ("itself", lambda c: "x", "", "refused",
-        "VERB",
-        False), ("none", "_", "{name}", "any", "NOUN", True), ("+2", "+2", "", "refused", "NOUN",
-        False),
-        ("02", "02", "", "refused", "NOUN", False), ("-1", "-1", "", "refused", "NOUN", False),
-        ("1.1", "1.1", "", "refused", "NOUN", False), ("second root", "0", "{name}", "any", "NOUN",
-        True),
-        ("arabic", "٢", "", "refused", "NOUN", False), ("empty", "", "{name}", "any", "NOUN", True),
-    )},
+    **{f"head {to}": _line(HEAD, to, fate="refused", upos="NOUN") for to in (
+        "x", "+2", "02", "-1", "1.1", "٢")},
+    **{f"head {n}": _line(HEAD, to, "{name}", upos=upos, gone=True) for n, to, upos in (
+        ("beyond", "99", "VERB"), ("none", "_", "NOUN"), ("second root", "0", "NOUN"),
+        ("empty", "", "NOUN"))},
     "circle": _tokens(lambda ts: [_with(t, HEAD="2" if i == 0 else "1" if i == 1 else t[HEAD])
                                   for i, t in enumerate(ts)], "{name}", gone=True),
     "no root": _tokens(lambda ts: [_with(t, HEAD="1" if t[HEAD] == "0" else t[HEAD]) for t in ts],
@@ -291,14 +291,56 @@ def _two_values(bank: Bank) -> None:
     bank.fate = "read"
 
 
-def treebanks(seed: int, source: Path = SHIPPED, times: int = 2) -> Iterator[Meant]:
+def plain(most: int) -> list[Block]:
+    return blocks_of(unicodedata.normalize("NFC", SHIPPED.read_text()), most)
+
+
+def text_of(blocks: list[Block]) -> str:
+    return "".join("\n".join([*c, *map("\t".join, t)]) + "\n\n" for c, t in blocks)
+
+
+def changed(seed: int, times: int = 2) -> Iterator[Hostile]:
     rng = np.random.default_rng(seed)
-    text = unicodedata.normalize("NFC", source.read_text())
     for name, change in CHANGES.items():
         for number in range(times):
-            bank = Bank(blocks_of(text, 60), blocks_of(text, 60), rng)
+            bank = Bank(plain(60), plain(60), rng)
             change(bank)
-            lines = ["\n".join([*c, *map("\t".join, t)]) + "\n\n" for c, t in bank.written]
-            data = bank.as_bytes("".join(lines))
+            data = bank.as_bytes(text_of(bank.written))
             truth = meaning(bank.meant)
-            yield Meant(f"{name} ({number})", ".conllu", data, truth, bank.says, bank.fate)
+            yield Hostile(f"{name} ({number})", ".conllu", data, truth, bank.fate, bank.says)
+
+
+def odd() -> Iterator[Hostile]:
+    """Treebanks with any value in any column, and odd lines, of which nobody knows the meaning."""
+    bank = text_of(plain(8))
+    line = bank.splitlines()[2].split("\t")
+    for column in range(10):
+        for value in (
+            "", "_", "0", "-1", "99", "1", "2", "x", "1-2", "1.1", "2-1", "9" * 30, "9" * 5_000,
+            "=|=", "A=B|A=C", "a b", "\x00", "1:x|2:y", "\u2028", "\u00a0", "\u200b\u3000", "\x1b",
+            "é" * 999, "|", "=",
+        ):  # fmt: skip
+            cells = [*line[:column], value, *line[column + 1 :]]
+            data = bank.replace("\t".join(line), "\t".join(cells), 1).encode()
+            yield Hostile(f"odd {value[:9]!r} in {column}", ".conllu", data, fate="any")
+    rows = [f"w\tw\tX\t_\t_\t{i}\tdep\t_\t_" for i in range(60_000)]
+    for name, text in {
+        "empty": "", "csv": "sentence,x\na b,1\n", "nine": bank.replace("\t_\n", "\n"),
+        "spaces": bank.replace("\t", "    "), "no lines": "\n" * 999,
+        "no tree": bank.replace("\troot", "\tx").replace("\t0\t", "\t_\t"),
+        "circle": bank.replace("\t0\t", "\t2\t"), "one": bank.split("\n\n")[0],
+        "comment": "# a\n" * 99, "eleven": bank.replace("\t_\n", "\t_\t_\n"),
+        "long": "\n".join(f"{i + 1}\tw{i}{row[1:]}" for i, row in enumerate(rows[:5_000])),
+        "longer": "\n".join(f"{i}\t{row}" for i, row in enumerate(rows, 1)),
+        "features": bank.replace("Num", "|".join(f"F{i}=a" for i in range(99_999)) + "|Num", 1),
+    }.items():  # fmt: skip
+        yield Hostile(f"odd {name}", ".conllu", text.encode(), fate="any")
+
+
+def damages(seed: int, n: int) -> Iterator[Hostile]:
+    good, pieces = (
+        {".conllu": [text_of(plain(8)).encode()]},
+        [b"\x00", b"\t", b"1-2", "\u2028".encode()],
+    )
+    for name, suffix, data in damaged_bytes(good, seed, n, pieces):
+        yield Hostile(name, suffix, data, fate="any")

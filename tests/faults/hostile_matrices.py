@@ -5,12 +5,11 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import numpy as np
-from feeding import Hostile
-from hostile_arrays import N, content, write, zipped
+from feeding import Fate, Hostile
+from hostile_arrays import N, content, zipped
 from scipy.spatial.distance import pdist, squareform
 from scipy.stats import spearmanr
 
@@ -24,10 +23,9 @@ class Order:
     """
 
     def __init__(self, distances: np.ndarray, close: float | None = None) -> None:
-        self.distances, self.close, self.said = np.asarray(distances), close, ()
+        self.distances, self.close = np.asarray(distances), close
 
-    def __eq__(self, other: object) -> bool:
-        assert isinstance(other, Order)
+    def same(self, other: Order) -> bool:
         one, two = self.distances, other.distances
         if one.shape != two.shape or not np.isfinite(one).all():
             return False
@@ -36,10 +34,11 @@ class Order:
         return bool(spearmanr(one, two)[0] > 1 - 1e-6)
 
 
-def _file(name: str, suffix: str, data: bytes | str, holds: Order | None, how: str = "") -> Hostile:
+def _file(
+    name: str, suffix: str, data: bytes | str, holds: Order | None, fate: Fate | None = None
+) -> Hostile:
     raw = data.encode() if isinstance(data, str) else data
-    equals = how or ("refused" if holds is None else "plain")
-    return Hostile(f"{name} {suffix}", suffix, partial(write, raw), equals, expected=holds)
+    return Hostile(name, suffix, raw, holds, fate or ("refused" if holds is None else "read"))
 
 
 def _square(rng: np.random.Generator) -> np.ndarray:
@@ -164,7 +163,7 @@ def precomputed(seed: int) -> Iterator[Hostile]:
             array = square * 2.0**power
             data = _text(array) if suffix == ".csv" else content(suffix, {"layer_00": array})
             yield _file(f"precomputed times 2 to {power}", suffix, data, Order(flat), "or refused"
-                        if power else "plain")  # fmt: skip
+                        if power else "read")  # fmt: skip
     for kind in ("<f2", ">f4", "<i4"):
         array = np.asfortranarray((10 * square).astype(kind))
         data = content(".npz", {"layer_00": np.maximum(array, array.T)})
