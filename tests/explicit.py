@@ -173,11 +173,21 @@ def rho_a(prediction: np.ndarray, target: np.ndarray) -> float:
 
 
 def cell_sums(
-    target: np.ndarray, pairs: np.ndarray, cell: np.ndarray, n_cells: int
+    target: np.ndarray,
+    pairs: np.ndarray,
+    cell: np.ndarray,
+    n_cells: int,
+    part: np.ndarray | None = None,
 ) -> tuple[np.ndarray, float]:
-    """Ranks of a target among some pairs, less their mean: added up by cell, and their squares."""
-    ranks = rankdata(target[pairs]) - (pairs.sum() + 1) / 2
-    return np.bincount(cell[pairs], ranks, n_cells), float(ranks @ ranks)
+    """Ranks of a target among some pairs, less their mean: added up by cell, and their squares.
+
+    With `part` they are ranks within each part, as many times as there are pairs in all of them.
+    """
+    part = np.zeros(len(target), dtype=int) if part is None else part
+    ranks = np.zeros(len(target))
+    for own in (pairs & (part == k) for k in np.unique(part[pairs])):
+        ranks[own] = (rankdata(target[own]) - (own.sum() + 1) / 2) * (pairs.sum() / own.sum())
+    return np.bincount(cell[pairs], ranks[pairs], n_cells), float(ranks @ ranks)
 
 
 def hold_sums(
@@ -186,8 +196,9 @@ def hold_sums(
     target: np.ndarray,
     cell: np.ndarray,
     folds: np.ndarray,
-    ends: tuple[np.ndarray, np.ndarray] | None = None,
+    ends: tuple[np.ndarray, ...] | None = None,
     rtol: float = 1e-9,
+    part: np.ndarray | None = None,
 ) -> None:
     """All that the tables hold of a layer is what its pairs give, ranked by SciPy.
 
@@ -197,12 +208,13 @@ def hold_sums(
     target, cell : (n_pairs,) the squared distance and the cell of each pair
     folds : (n,), or (n, 2) of the sentence and of the item
     ends : the stimuli of the pairs; all pairs where it is not given
+    part : (n_pairs,) the part in which each is ranked; all in one where it is not given
     """
     i, j = pairs(len(folds)) if ends is None else ends
     of, n = folds.reshape(len(folds), -1), len(tables.counts)
 
     def same(found: np.ndarray, squares: float, among: np.ndarray, own: Any = slice(None)) -> None:
-        expected, own_squares = cell_sums(target, among, cell, n)
+        expected, own_squares = cell_sums(target, among, cell, n, part)
         np.testing.assert_allclose(found[own], expected[own], atol=1e-6)
         np.testing.assert_allclose(squares, own_squares)
 

@@ -122,26 +122,28 @@ def designed(request):
     return folds, design, index.cell, ends, part, targets, tables, parts, ranks
 
 
-def named(tables):
-    """The cells of tables as numbers that are the same in those of any part."""
-    return tables.cell_block * 10_000 + tables.cell_pattern
+def hold_part(found, case, layer, own):
+    """Sums of a part of the pairs, in which cells without pairs are left out."""
+    folds, _, cell, ends, part, targets, tables, _, _ = case
+    its, its_own = (t.cell_block * t.n_patterns + t.cell_pattern for t in (tables, found))
+    at = np.searchsorted(its_own, its[cell[own]])
+    ends = tuple(end[own] for end in ends)
+    explicit.hold_sums(found, 0, targets[layer][own], at, folds, ends, 1e-5, part[own])
+    assert found.n_layers == 1
 
 
 def test_sums_of_a_design_and_of_its_parts_are_those_of_their_pairs(designed):
     folds, design, cell, ends, part, targets, tables, parts, ranks = designed
     assert tables.n_pairs == design.n_pairs < n_pairs(LARGER)
+    assert [len(own) for own in parts.values()] == [8, 8]
     of_parts = ranks.rsa(design.starts[design.parts])
     whole = [rankdata(target) for target in targets]
     for layer, target in enumerate(targets):
         explicit.hold_sums(tables, layer, target, cell, folds, ends, 1e-5)
-        assert [own.n_layers for own in parts[layer]] == [1] * 8
     for k in range(8):
         own = part == k
-        for layer, target in enumerate(targets):
-            # Cells without pairs are left out of a part.
-            at = np.searchsorted(named(parts[layer][k]), named(tables)[cell[own]])
-            its = tuple(end[own] for end in ends)
-            explicit.hold_sums(parts[layer][k], 0, target[own], at, folds, its, 1e-5)
+        for layer in range(2):
+            hold_part(parts[layer][k], designed, layer, own)
         expected = np.corrcoef(whole[0][own], whole[1][own])[0, 1]
         assert of_parts[k, 0, 1] == pytest.approx(expected)
     np.testing.assert_allclose(ranks.rsa()[0, 1], spearmanr(*targets)[0])
@@ -149,43 +151,11 @@ def test_sums_of_a_design_and_of_its_parts_are_those_of_their_pairs(designed):
 
 @pytest.mark.parametrize("chosen", [[3], [2, 3], [0, 2, 5, 7], list(range(8))])
 def test_sums_of_some_designs_together_are_those_of_their_pairs(designed, chosen):
-    folds, _, cell, (i, j), part, targets, tables, parts, _ = designed
-    found, target = together([parts[1][k] for k in chosen]), targets[1]
-    own = np.isin(part, chosen)
-    counts = np.bincount(cell[own], minlength=len(tables.counts))
-    present = counts > 0
-    np.testing.assert_array_equal(named(found), named(tables)[present])
-    np.testing.assert_array_equal(found.counts, counts[present])
-    by_cell = np.bincount(cell[own], target[own], len(counts))[present]
-    np.testing.assert_allclose(found.target_sums[0], by_cell, rtol=1e-6)
-
-    def ranked(among):
-        """Ranks within each design, as many times as there are pairs in all of those chosen."""
-        ranks = np.zeros(len(target))
-        for k in chosen:
-            pairs = among & (part == k)
-            centred = rankdata(target[pairs]) - (pairs.sum() + 1) / 2
-            ranks[pairs] = centred * (among & own).sum() / pairs.sum()
-        return np.bincount(cell, ranks, len(counts))[present], ranks @ ranks
-
-    sums, squares = ranked(np.ones(len(target), dtype=bool))
-    np.testing.assert_allclose(found.rank_sums[0], sums, atol=1e-6)
-    assert found.rank_squares[0] == pytest.approx(squares)
-    for fold in range(5):
-        sums, squares = ranked((folds[i] == fold) & (folds[j] == fold))
-        at = found.held_out(fold)
-        np.testing.assert_allclose(found.within_sums[0, at], sums[at], atol=1e-6)
-        assert found.within_squares[0, fold] == pytest.approx(squares)
-        sums, squares = ranked((folds[i] != fold) & (folds[j] != fold))
-        np.testing.assert_allclose(found.training_ranks[0, fold], sums, atol=1e-6)
-        assert found.train_squares[0, fold] == pytest.approx(squares)
-    block = tables.cell_block[cell]
-    for number in range(tables.target_low.shape[1]):
-        pairs = target[own & (block == number)]
-        assert found.target_low[0, number] == pytest.approx(pairs.min())
-        assert found.target_high[0, number] == pytest.approx(pairs.max())
-    plain = [replace(parts[1][k], train_sums=None, train_squares=None) for k in chosen]
-    assert together(plain).train_sums is None and together(plain).train_squares is None
+    parts, part = designed[-2], designed[4]
+    own = [parts[1][k] for k in chosen]
+    hold_part(together(own), designed, 1, np.isin(part, chosen))
+    plain = together([replace(one, train_sums=None, train_squares=None) for one in own])
+    assert plain.train_sums is None and plain.train_squares is None
 
 
 SWEPT = 100
