@@ -1,4 +1,4 @@
-"""Folds over sentences or over words: which stimuli a fold's model has not seen."""
+"""Folds over sentences, words or both: which stimuli a fold's model has not seen."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import explicit
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import arguments_of, in_files, tables_of
+from inputs import arguments_of, finished, in_files, refused, tables_of
 from scipy.spatial.distance import pdist
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import RidgeClassifier
@@ -19,7 +19,6 @@ from mlem_core.analysis.baselines import decoding, encoded_features, of_analysis
 from mlem_core.analysis.diagnostics import lint
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
-from mlem_core.base.errors import InputError
 from mlem_core.cli.commands import main
 from mlem_core.data.folds import FOLDS_OVER, in_training, stimulus_folds
 from mlem_core.data.stimulus_csv import from_frame
@@ -27,10 +26,8 @@ from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.inference.all_layers import depends_on, layer_intervals
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.permutation import permuted_labels, score_above_chance
-from mlem_core.report import capsule
-from mlem_core.report.figures import Drawing, basis
+from mlem_core.report.figures import basis
 from mlem_core.report.methods import methods_paragraph
-from mlem_core.report.verify import verify
 from mlem_core.storage.store import Store
 
 N_SENTENCES, N_FORMS = 80, 20
@@ -42,8 +39,11 @@ HELD_OUT = {
 
 
 @pytest.fixture(scope="module")
-def spec(tmp_path_factory):
-    """Words whose layer is their form alone; a feature names the half of the lexicon at random."""
+def analyses(tmp_path_factory):
+    """Words whose layer is their form alone; a feature names the half of the lexicon at random.
+
+    By what the folds are over: finished analyses in one store.
+    """
     folder = tmp_path_factory.mktemp("folds")
     rng = np.random.default_rng(0)
     pairs = np.stack([rng.choice(N_FORMS, 2, replace=False) for _ in range(N_SENTENCES)])
@@ -58,31 +58,28 @@ def spec(tmp_path_factory):
     )
     layer = 3 * rng.standard_normal((N_FORMS, 40))[words]
     layer = layer + 0.1 * rng.standard_normal(layer.shape)
-    return in_files(folder, table, {"m": {0: layer}}, folds=4), Store(folder / "cache")
+    spec = in_files(folder, table, {"m": {0: layer}}, folds=4)
+    return {
+        over: finished(folder, replace(spec, folds_over=over), {("m", 0): layer})
+        for over in FOLDS_OVER
+    }
 
 
-@pytest.fixture(scope="module", params=FOLDS_OVER)
-def analysis(request, spec):
-    own, store = spec
-    return run(replace(own, folds_over=request.param), store), store
+@pytest.mark.parametrize("over", ["sentences", "items"])
+def test_a_fold_holds_whole_units(analyses, over):
+    folds, stimuli = analyses[over].analysis.folds, analyses[over].analysis.stimuli
+    together, apart = stimuli.groups, stimuli.items
+    if over == "items":
+        together, apart = apart, together
+    assert all(len(set(folds[together == unit])) == 1 for unit in np.unique(together))
+    assert any(len(set(folds[apart == unit])) > 1 for unit in np.unique(apart))
 
 
-@pytest.mark.parametrize("analysis", ["sentences", "items"], indirect=True)
-def test_a_fold_holds_whole_units(analysis):
-    whole, _ = analysis
-    items, groups = whole.stimuli.items, whole.stimuli.groups
-    together = items if whole.spec.folds_over == "items" else groups
-    apart = groups if whole.spec.folds_over == "items" else items
-    assert all(len(set(whole.folds[together == unit])) == 1 for unit in np.unique(together))
-    assert any(len(set(whole.folds[apart == unit])) > 1 for unit in np.unique(apart))
-
-
-def test_scores_are_those_of_explicit_held_out_pairs(analysis):
-    whole, _ = analysis
-    table = whole.stimuli.table[["half", "size"]].astype({"size": float})
-    x = explicit.feature_distances(table)
-    with np.load(dict(whole.spec.representations)["m"]) as arrays:
-        squared = explicit.squared(arrays["layer_00"])
+@pytest.mark.parametrize("over", FOLDS_OVER)
+def test_scores_are_those_of_explicit_held_out_pairs(analyses, over):
+    whole = analyses[over].analysis
+    x = explicit.feature_distances(whole.stimuli.table[["half", "size"]].astype({"size": float}))
+    squared = explicit.squared(analyses[over].layers["m", 0])
     results = whole.results()
     weights = results.weights.pivot(index="fold", columns="feature", values="weight")
     for fold, row in results.scores.set_index("fold").iterrows():
@@ -91,32 +88,25 @@ def test_scores_are_those_of_explicit_held_out_pairs(analysis):
         assert row["rho"] == pytest.approx(explicit.rho(predicted, squared[inside]), abs=1e-9)
 
 
-def test_words_that_were_seen_can_be_decoded_and_others_cannot(spec):
+def test_words_that_were_seen_can_be_decoded_and_others_cannot(analyses):
     """The layer knows the word, not its half: only who has seen the word can tell the half."""
-    own, store = spec
     accuracy = {}
-    for over in FOLDS_OVER:
-        whole = run(replace(own, folds_over=over), store)
-        table = of_analysis(whole, "decoding", store).table
+    for over, made in analyses.items():
+        table = of_analysis(made.analysis, "decoding", made.store).table
         accuracy[over] = table[table["feature"] == "half"]["accuracy"].mean()
-        with np.load(dict(own.representations)["m"]) as arrays:
-            rows = {("m", 0): arrays["layer_00"]}
-        again = decoding(whole.stimuli, rows, whole.folds).table
+        again = decoding(made.analysis.stimuli, made.layers, made.analysis.folds).table
         pd.testing.assert_series_equal(table["accuracy"], again["accuracy"])
     assert accuracy["sentences"] > 0.95
     assert accuracy["items"] < 0.75 and accuracy["both"] < 0.75
 
 
-def test_decoding_and_forests_over_both_see_no_sentence_and_no_word_that_they_are_tested_on(spec):
-    own, store = spec
-    whole = run(replace(own, folds_over="both"), store)
-    with np.load(dict(own.representations)["m"]) as arrays:
-        rows = arrays["layer_00"].astype(float)
-    found = decoding(whole.stimuli, {("m", 0): rows}, whole.folds).table
-    forest = random_forest(whole.stimuli, {("m", 0): rows}, whole.folds, n_estimators=3, repeats=1)
-    inputs = encoded_features(whole.stimuli)[0]
-    words, sentences = np.array(whole.stimuli.words), np.array(whole.stimuli.sentences)
-    half = whole.stimuli.values("half")
+def test_decoding_and_forests_over_both_see_nothing_of_what_they_are_tested_on(analyses):
+    made, whole = analyses["both"], analyses["both"].analysis
+    rows, stimuli = made.layers["m", 0], whole.stimuli
+    found = decoding(stimuli, made.layers, whole.folds).table
+    forest = random_forest(stimuli, made.layers, whole.folds, n_estimators=3, repeats=1)
+    inputs, half = encoded_features(stimuli)[0], stimuli.values("half")
+    words, sentences = np.array(stimuli.words), np.array(stimuli.sentences)
     for fold in range(4):
         test = whole.folds == fold
         of_fold = [set(own[test]) for own in (words, sentences)]
@@ -128,9 +118,7 @@ def test_decoding_and_forests_over_both_see_no_sentence_and_no_word_that_they_ar
         row = found[(found["fold"] == fold) & (found["feature"] == "half")].iloc[0]
         assert row["accuracy"] == pytest.approx(fitted.score(rows[test], half[test]))
         trees = RandomForestRegressor(3, random_state=0).fit(inputs[train], rows[train])
-        rho = explicit.rho(
-            pdist(trees.predict(inputs[test])).round(9), pdist(rows[test]).astype(float)
-        )
+        rho = explicit.rho(pdist(trees.predict(inputs[test])).round(9), pdist(rows[test]))
         assert forest[forest["fold"] == fold]["rho"].iloc[0] == pytest.approx(rho, abs=1e-6)
 
 
@@ -140,7 +128,7 @@ def test_what_was_learnt_of_some_words_is_of_no_use_with_others():
     The pairs of one word are left out: any feature of the word tells them from the others.
     """
     scores = {over: [] for over in FOLDS_OVER}
-    for seed in range(30):
+    for seed in range(20):
         rng = np.random.default_rng(seed)
         words = np.concatenate([rng.choice(24, 3, replace=False) for _ in range(90)])
         values = rng.integers(0, 2, (24, 40))[words]
@@ -166,17 +154,17 @@ def test_what_was_learnt_of_some_words_is_of_no_use_with_others():
     assert max(abs(mean["items"]), abs(mean["both"])) < 0.1
 
 
-def test_intervals_and_tests_keep_to_the_folds(analysis):
-    whole, store = analysis
+@pytest.mark.parametrize("over", FOLDS_OVER)
+def test_intervals_and_tests_keep_to_the_folds(analyses, over):
+    whole, store = analyses[over].analysis, analyses[over].store
     pairs = LayerPairs.of(whole, whole.layers, store)
-    over = whole.spec.folds_over
     assert (pairs.fold_units is pairs.groups) == (over == "sentences")
     assert (pairs.fold_units is pairs.items) == (over == "items")
     labels = permuted_labels(pairs.fold_units, pairs.folds, 20, np.random.default_rng(0))
     assert (pairs.folds[labels] == pairs.folds).all() and (labels != np.arange(160)).any()
     chance = score_above_chance(pairs, RidgeMLEM().cross_validate, n_permutations=19)
     assert 0 < chance["p"].iloc[0] <= 1
-    found = layer_intervals(whole, store, n_replicates=50)
+    found = layer_intervals(whole, store, n_replicates=20)
     assert found.sizes == (50, 20, 50)
     rho = whole.results().scores["rho"].mean()
     assert found.scores[0, 0] == pytest.approx(rho, abs=1e-6)
@@ -186,75 +174,55 @@ def test_intervals_and_tests_keep_to_the_folds(analysis):
     assert (weights.sum(axis=1) == N_SENTENCES).all()
 
 
-def test_keys_speak_of_it_only_where_it_is_not_the_default(spec):
-    own, store = spec
-    assert "folds_over" not in own.to_dict() and "folds_over" not in own.pair_choices
-    assert AnalysisSpec.from_dict(own.to_dict()) == own
+def test_keys_and_texts_speak_of_it_only_where_it_is_not_the_default(analyses):
     keys = {}
-    for over in FOLDS_OVER:
-        each = replace(own, folds_over=over)
-        assert each.to_dict().get("folds_over", "sentences") == over
-        assert AnalysisSpec.from_dict(each.to_dict()) == each
-        whole = run(each, store)
+    for over, (spec, whole, *_) in analyses.items():
+        assert spec.to_dict().get("folds_over", "sentences") == over
+        assert ("folds_over" in spec.to_dict()) == (over != "sentences")
+        assert ("folds_over" in spec.pair_choices) == (over != "sentences")
+        assert AnalysisSpec.from_dict(spec.to_dict()) == spec
         keys[over] = depends_on(whole, whole.select())
         assert ("folds_over" in whole.manifest["parameters"]) == (over != "sentences")
-        said = methods_paragraph(whole, whole.results())
-        assert ("over words or other items" in said) == (over == "items")
-        assert ("over both sentences and words or other items" in said) == (over == "both")
-        coded = whole.tables.coding
-        assert HELD_OUT[over] in said
-        assert HELD_OUT[over] in basis(whole, whole.select(), whole.results(), coded)
+        results = whole.results()
+        assert HELD_OUT[over] in methods_paragraph(whole, results)
+        assert HELD_OUT[over] in basis(whole, whole.select(), results, whole.tables.coding)
     assert "folds_over" not in keys["sentences"]
     for over in ("items", "both"):
         assert keys[over] == keys["sentences"] | {"folds_over": over}
 
 
-def test_stimuli_without_recurring_words_have_no_such_folds(spec, tmp_path, capsys, monkeypatch):
-    own, _ = spec
-    monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "cache"))
-    inputs = [*arguments_of(own), "--folds", "4"]
-    assert main(["analyze", *inputs, "--folds-over", "items", "--out", str(tmp_path / "o")]) == 0
-    folds = pd.read_csv(tmp_path / "o" / "folds.csv")["fold"].to_numpy()
-    expected = run(replace(own, folds_over="items"), Store(tmp_path / "cache")).folds
-    np.testing.assert_array_equal(folds, expected)
-    assert main(["analyze", *inputs, "--folds-over", "words", "--out", str(tmp_path / "o")]) == 2
-    assert "sentences, items" in capsys.readouterr().err
-    assert main(["analyze", *inputs, "--folds-over", "both", "--out", str(tmp_path / "o")]) == 0
-    folds = pd.read_csv(tmp_path / "o" / "folds.csv")["fold"].to_numpy()
-    expected = run(replace(own, folds_over="both"), Store(tmp_path / "cache")).folds
-    np.testing.assert_array_equal(folds, np.maximum(expected, -1))
-    assert set(folds) == {-1, 0, 1, 2, 3}
-    assert main(["analyze", *inputs, "--folds-over", "both", "--folds", "9", "--out", "o"]) == 2
-    assert "choose fewer folds, or folds over sentences or items" in capsys.readouterr().err
-    table = pd.DataFrame({"sentence": [f"s {k}" for k in range(30)], "f": np.arange(30) % 4})
-    alone = in_files(tmp_path, table, {"m": {0: np.random.default_rng(0).standard_normal((30, 3))}})
+def test_the_command_line_takes_them(analyses, tmp_path, capsys, monkeypatch):
+    made = analyses["sentences"]
+    monkeypatch.setenv("MLEM_CACHE", str(made.store.root))
+    inputs = ["analyze", *arguments_of(made.spec), "--out", str(tmp_path)]
     for over in ("items", "both"):
-        with pytest.raises(InputError, match="the only choice is sentences"):
-            run(replace(alone, folds_over=over), Store(tmp_path / "cache"))
-        found = lint(alone.load_stimuli(), AnalysisSpec(folds_over=over)).findings
-        assert found[0].severity == "problem" and "only choice is sentences" in found[0].sentence
+        assert main([*inputs, "--folds", "4", "--folds-over", over]) == 0
+        folds = pd.read_csv(tmp_path / "folds.csv")["fold"].to_numpy()
+        np.testing.assert_array_equal(folds, np.maximum(analyses[over].analysis.folds, -1))
+    assert set(folds) == {-1, 0, 1, 2, 3}
+    assert main([*inputs, "--folds-over", "both", "--folds", "9"]) == 2
+    assert "fewer folds" in capsys.readouterr().err
 
 
-def test_how_many_pairs_are_of_one_word_is_said_before_a_run(spec):
-    stimuli = spec[0].load_stimuli()
+@pytest.mark.parametrize("over", ["items", "both"])
+def test_stimuli_without_recurring_words_have_no_such_folds(over, tmp_path):
+    table = pd.DataFrame({"sentence": [f"s {k}" for k in range(30)], "f": np.arange(30) % 4})
+    spec = in_files(tmp_path, table, {"m": {0: np.random.default_rng(0).random((30, 3))}})
+    with refused("the only choice is sentences"):
+        run(replace(spec, folds_over=over), Store(tmp_path / "cache"))
+    first = lint(spec.load_stimuli(), AnalysisSpec(folds_over=over)).findings[0]
+    assert first.severity == "problem" and "only choice is sentences" in first.sentence
+
+
+@pytest.mark.parametrize("over", FOLDS_OVER)
+def test_how_many_pairs_are_of_one_word_is_said_before_a_run(analyses, over):
+    stimuli = analyses[over].analysis.stimuli
     i, j = explicit.pairs(len(stimuli))
     alike = stimuli.items[i] == stimuli.items[j]
-    for over in FOLDS_OVER:
-        said = [
-            one.sentence for one in lint(stimuli, AnalysisSpec(folds=4, folds_over=over)).findings
-        ]
-        said = [sentence for sentence in said if "are of one word" in sentence]
-        assert bool(said) == (over != "sentences")
-        if said:
-            folds = run(replace(spec[0], folds_over=over), spec[1]).folds
-            inside = np.any([explicit.held_out(folds, fold) for fold in range(4)], axis=0)
-            assert f"{alike[inside].mean():.1%} are of one word" in said[0]
-            assert f"of all pairs {alike.mean():.1%}" in said[0]
-            assert ("others help to train" in said[0]) == (over == "both")
-
-
-def test_a_capsule_of_folds_over_both_can_be_verified(spec, tmp_path):
-    own, store = spec
-    whole = run(replace(own, folds_over="both"), store)
-    path = capsule.write(whole, tmp_path / "capsule.zip", drawing=Drawing(images=False))
-    assert verify(path).same
+    findings = lint(stimuli, AnalysisSpec(folds=4, folds_over=over)).findings
+    said = [one.sentence for one in findings if "are of one word" in one.sentence]
+    assert bool(said) == (over != "sentences")
+    if said:
+        folds = analyses[over].analysis.folds
+        inside = np.any([explicit.held_out(folds, fold) for fold in range(4)], axis=0)
+        assert f"{alike[inside].mean():.1%}" in said[0] and f"{alike.mean():.1%}" in said[0]

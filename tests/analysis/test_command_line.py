@@ -1,0 +1,153 @@
+"""`analyze` and `stimuli`: the files of the contract, one line for bad input, and Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from inputs import arguments_of, finished, in_files, noise, probing
+
+from mlem_core.analysis.baselines import decoding
+from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.cli.commands import main
+from mlem_core.data import datasets
+from mlem_core.data.stimulus_csv import read_csv
+
+LAYERS = "layer,brain:0,brain:1"
+FILES = {
+    "scores.csv": "model,layer,fold,rho,rho_a,ceiling,alpha",
+    "importance.csv": "model,layer,fold,feature,importance",
+    "weights.csv": "model,layer,fold,feature,weight",
+    "folds.csv": "stimulus,fold",
+    "similarity_profiles.csv": LAYERS,
+    "similarity_rsa.csv": LAYERS,
+    "layer_map.csv": "measure,model,layer,x,y",
+}
+
+
+def module(*arguments: str, cwd: Path, **more: object) -> subprocess.Popen:
+    """`python -m mlem_core`, which finds nothing of this user's."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "mlem_core", *arguments],
+        cwd=cwd,
+        env={"PATH": "/usr/bin:/bin", "MLEM_CACHE": str(cwd / "c"), "HOME": str(cwd)},
+        stderr=subprocess.PIPE,
+        text=True,
+        **more,
+    )
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder, table = tmp_path_factory.mktemp("input"), probing(30)
+    layers, features = noise(len(table)), ("tense", "number")
+    spec = in_files(folder, table, {"brain": layers}, features=features, folds=3)
+    return finished(folder, spec, layers)
+
+
+def test_it_writes_the_files_of_the_contract_and_baselines(made, tmp_path, monkeypatch):
+    monkeypatch.setenv("MLEM_CACHE", str(made.store.root))
+    command = ["analyze", *arguments_of(made.spec), "--features", "tense,number", "--folds", "3"]
+    baselines = {"decoding": "feature", "random-forest": "feature", "univariate": "unit"}
+    assert main([*command, "--baselines", ",".join(baselines), "--out", str(tmp_path)]) == 0
+    tables = {path.name for path in tmp_path.iterdir()}
+    assert tables == {*FILES, "manifest.json", *(f"{n.replace('-', '_')}.csv" for n in baselines)}
+    for name, header in FILES.items():
+        assert (tmp_path / name).read_text().splitlines()[0] == header
+    for name in ("similarity_profiles.csv", "similarity_rsa.csv"):
+        assert list(pd.read_csv(tmp_path / name)["layer"]) == ["brain:0", "brain:1"]
+    importance = pd.read_csv(tmp_path / "importance.csv")["importance"]
+    np.testing.assert_allclose(importance, made.analysis.results().importance["importance"])
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    assert manifest["stimuli"]["digest"] == made.analysis.stimuli.digest
+    assert manifest["models"]["brain"]["layers"] == [0, 1]
+    again = AnalysisSpec.from_dict(manifest["parameters"])
+    assert again.seed == 0 and again.representations == made.spec.representations
+    stimuli = read_csv(made.spec.stimuli).select(("tense", "number"))
+    folds = pd.read_csv(tmp_path / "folds.csv")["fold"].to_numpy()
+    rows = {("brain", k): layer for k, layer in made.layers.items()}
+    expected = decoding(stimuli, rows, folds).table
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "decoding.csv"), expected)
+    for name, n in (("random_forest", 2), ("univariate", 5)):
+        table = pd.read_csv(tmp_path / f"{name}.csv")
+        assert len(table) == 2 * 3 * n and table["rho"].between(-1, 1).all()
+
+
+ASKED = ["analyze", "--out", "o", "--stimuli"]
+BAD = [
+    ([*ASKED, "probing", "--model", "minilm", "--baselines", "forest"], "random-forest"),
+    ([*ASKED, "probing", "--model", "minilmm"], "did you mean minilm"),
+    ([*ASKED, "none.csv", "--model", "minilm"], "none.csv"),
+    ([*ASKED, "probing", "--layers", "x"], "'x' is not a list"),
+    ([*ASKED, "probing", "--representations", "a"], "NAME=FILE"),
+    ([*ASKED, "probing", "--model", "minilm", "--pairs", "many"], "20000000, or all"),
+    ([*ASKED, "probing", "--model", "minilm", "--folds-over", "words"], "sentences, items"),
+    (["stimuli", "probin", "--out", "o.csv"], "did you mean probing"),
+    (["stimuli", "probing", "--out", "no/such/folder/o.csv"], "no/such/folder"),
+    (["stimuli", "probing", "--sep", "x", "--out", "o"], "','"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "fact"), BAD)
+def test_bad_input_is_one_line_and_exit_code_2(arguments, fact, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "c"))
+    try:
+        code = main(arguments)
+    except SystemExit as ended:
+        code = ended.code
+    said = capsys.readouterr().err
+    assert code == 2 and fact in said and len(said.strip().splitlines()) == 1
+    assert not (tmp_path / "o").exists()
+
+
+def test_a_command_that_there_is_not(tmp_path):
+    running = module("analyse", cwd=tmp_path)
+    _, said = running.communicate(timeout=100)
+    assert running.returncode == 2 and "choose from" in said and said.count("\n") == 1
+
+
+def test_stimuli_writes_a_csv_that_is_read_back(tmp_path, capsys):
+    assert main(["stimuli", "probing", "--out", str(tmp_path / "p.csv")]) == 0
+    assert "--nominal person" in capsys.readouterr().err
+    again = read_csv(tmp_path / "p.csv", nominal=["person"])
+    assert again.digest == datasets.load("probing").digest
+
+
+def test_ctrl_c_while_source_text_runs_is_130():
+    """As in the making of a dataclass, after which Python used to die of the signal."""
+    program = (
+        "import runpy, mlem_core.cli.commands as commands\n"
+        "commands.main = lambda: exec('raise KeyboardInterrupt')\n"
+        "runpy.run_module('mlem_core', run_name='__main__')"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "stopped\n")
+
+
+def test_ctrl_c_leaves_nothing_half_written(tmp_path):
+    # A shell lets what it starts in the background ignore Ctrl-C, and that is inherited.
+    heard = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
+    asked = ["analyze", "--stimuli", "probing", "--model", "smollm2", "--out", "out"]
+    running = module(*asked, cwd=tmp_path, **heard)
+    unfinished = tmp_path / "c" / "unfinished"
+    end = time.monotonic() + 120
+    # Not before it is at work on something that could be left half-written.
+    while time.monotonic() < end and not (unfinished.exists() and os.listdir(unfinished)):
+        assert running.poll() is None
+        time.sleep(0.1)
+    time.sleep(1)
+    running.send_signal(signal.SIGINT)
+    _, error = running.communicate(timeout=30)
+    assert running.returncode == 130
+    assert "Traceback" not in error
+    assert not (tmp_path / "out").exists()
+    assert not list(unfinished.iterdir())
