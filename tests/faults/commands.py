@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from inputs import in_files, noise, words
 
@@ -30,7 +31,7 @@ def command(
     package: Path = ROOT,
     before: Callable[[], None] | None = None,
     through: Sequence[str] = (),
-    **environment: str,
+    **environment: str | None,
 ) -> subprocess.CompletedProcess[bytes]:
     """`python -m mlem_core ARGUMENTS` in a folder, with nothing in the environment but this.
 
@@ -41,12 +42,29 @@ def command(
     return subprocess.run(
         [*through, sys.executable, "-m", "mlem_core", *arguments],
         cwd=folder,
-        env={**least, **environment},
+        env=least | {name: value for name, value in environment.items() if value is not None},
         capture_output=True,
         preexec_fn=before,
         check=False,
         timeout=250,
     )
+
+
+def analyze(
+    folder: Path, *more: str, inputs: Path | None = None, **how: Any
+) -> subprocess.CompletedProcess[bytes]:
+    """Analyse those inputs in `folder`/work into out, the store and temporary files beside it.
+
+    Parameters
+    ----------
+    inputs : the folder in which their own folder is, where that is another
+    how : for `command`; MLEM_CACHE=None for one without a store of its own
+    """
+    for name in ("work", "tmp"):
+        (folder / name).mkdir(exist_ok=True)
+    around = {"MLEM_CACHE": str(folder / "store"), "TMPDIR": str(folder / "tmp")}
+    arguments = ["analyze", *inputs_in((inputs or folder) / "in"), "--out", "out", *more]
+    return command(arguments, folder / "work", **{**around, **how})
 
 
 def contents(folder: Path) -> Mapping[str, bytes]:

@@ -43,7 +43,9 @@ from mlem_core.tasks.runner import carry_out, under_way
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink"}
 CHANGES |= {"os.truncate", "os.chmod", "os.utime", "sync"}
+# Locks are opened to write and stay empty; a log, and no input, is for another process.
 NOT_OURS = (".lock", "/log", os.devnull)
+HALF = (".", "tmp0", "unfinished-")  # how names of what is not yet whole begin
 SECONDS = 60  # a run that takes longer waits for a lock
 
 
@@ -68,12 +70,7 @@ def passing(event: str, details: tuple[Any, ...]) -> None:
     opening = event == "open"
     if opening:
         path, _, flags = details
-        # Locks are opened to write and stay empty; a log, and no input, is for another process.
-        if (
-            isinstance(path, int)
-            or not flags & WRITES
-            or str(path).endswith((".lock", "/log", os.devnull))
-        ):
+        if isinstance(path, int) or not flags & WRITES or str(path).endswith(NOT_OURS):
             return
     elif event not in CHANGES:
         return
@@ -115,30 +112,21 @@ class Scenario:
     result: tuple[str, ...] = ("out",)
 
 
+def _inputs(folder: Path) -> list[str]:
+    """The same files for all work, so that their names are the same."""
+    shared = folder.parent / "in"
+    if not (shared / "options").exists():
+        (shared / "options").write_text(json.dumps(inputs_in(shared)))
+    return list(json.loads((shared / "options").read_text()))
+
+
 def _analyze(*more: str) -> Callable[[Path], Any]:
     def act(folder: Path) -> None:
-        out = str(folder / "out")
-        capsule = ["--capsule", str(folder / "made" / "c.zip")] if "--capsule" in more else []
-        arguments = [each for each in more if each != "--capsule"]
-        status = run_command(
-            ["analyze", *inputs_in_once(folder), *arguments, *capsule, "--out", out]
-        )
-        assert status == 0
+        own = [each.format(folder) for each in more]
+        arguments = ["analyze", *_inputs(folder), *own, "--out", str(folder / "out")]
+        assert run_command(arguments) == 0
 
     return act
-
-
-def inputs_in_once(folder: Path) -> list[str]:
-    """The same files for all, so that their names are the same."""
-    return [*inputs_in_shared(folder.parent / "in")]
-
-
-def inputs_in_shared(folder: Path) -> list[str]:
-    if not (folder / "ready").exists():
-        inputs_in(folder)
-        (folder / "ready").touch()
-    files = ["--stimuli", str(folder / "words.csv"), "--representations", f"m={folder / 'm.npz'}"]
-    return [*files, "--folds", "3"]
 
 
 def _of_another_run(folder: Path) -> None:
@@ -176,7 +164,7 @@ def _whole(folder: Path) -> list[str]:
 
 
 def _spec(folder: Path) -> AnalysisSpec:
-    arguments = ["analyze", *inputs_in_once(folder), "--out", "x"]
+    arguments = ["analyze", *_inputs(folder), "--out", "x"]
     return spec_of(parser(None).parse_args(arguments))
 
 
@@ -281,7 +269,10 @@ SCENARIOS = {
     "bootstrap": Scenario(_analyze("--bootstrap", "20"), amiss=_whole),
     "bootstrap-warm": Scenario(_analyze("--bootstrap", "20"), _of_another_run, _no_mixture),
     "capsule": Scenario(
-        _analyze("--capsule"), lambda f: (f / "made").mkdir(), _whole, ("out", "made")
+        _analyze("--capsule", "{}/made/c.zip"),
+        lambda folder: (folder / "made").mkdir(),
+        _whole,
+        ("out", "made"),
     ),
     "worker": Scenario(_work, result=(JOB,)),
     "start": Scenario(_start, result=("found",)),
@@ -323,35 +314,24 @@ def forked(call: Callable[[Path], Any], folder: Path, point: Point) -> tuple[int
 
 
 def fresh(scenario: Scenario, home: Path) -> Path:
-    """A folder with what is there before."""
-    folder = home / "work"
-    if folder.exists():
-        shutil.rmtree(folder)
-    template = home / "before"
-    if not template.exists():
-        template.mkdir()
-        (template / "tmp").mkdir()
-        template.rename(folder)  # names of paths are kept: all of it is made in one place
-        status, said = forked(scenario.before, folder, Point())
-        assert status == 0, said
-        shutil.copytree(folder, template, symlinks=True)
+    """A folder with what is there before, which is made once, in this same place."""
+    folder, template = home / "work", home / "before"
+    shutil.rmtree(folder, ignore_errors=True)
+    if template.exists():
+        shutil.copytree(template, folder, symlinks=True)
         return folder
-    shutil.copytree(template, folder, symlinks=True)
+    (folder / "tmp").mkdir(parents=True)
+    status, said = forked(scenario.before, folder, Point())
+    assert status == 0, said
+    shutil.copytree(folder, template, symlinks=True)
     return folder
 
 
 def left_over(folder: Path) -> list[str]:
     """Temporary files and folders anywhere."""
-    left = [f"tmp/{path.name}" for path in (folder / "tmp").iterdir()]
-    unfinished = folder / "store" / "unfinished"
-    left += (
-        [f"unfinished/{path.name}" for path in unfinished.iterdir()] if unfinished.is_dir() else []
-    )
-    for path in folder.rglob("*"):
-        name = path.name
-        if name.startswith((".", "tmp0", "unfinished-")):
-            left.append(str(path.relative_to(folder)))
-    return left
+    left = [*(folder / "tmp").iterdir(), *folder.glob("store/unfinished/*")]
+    left += [path for path in folder.rglob("*") if path.name.startswith(HALF)]
+    return [str(path.relative_to(folder)) for path in left]
 
 
 def results(scenario: Scenario, folder: Path) -> dict[str, Mapping[str, bytes]]:
@@ -379,7 +359,6 @@ def tried(scenario: Scenario, home: Path, point: Point, reference: Any) -> list[
 
 def main(name: str, home: Path, most: int) -> dict[str, Any]:
     scenario = SCENARIOS[name]
-    home.mkdir(parents=True, exist_ok=True)
     # Here, so that a fork has it: the imports, and what is compiled.
     warm = home / "work"
     (warm / "tmp").mkdir(parents=True)

@@ -14,20 +14,11 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from commands import command, contents, inputs_in
+from commands import analyze, contents
 
 
 def mount(disk: Path, options: str) -> None:
     subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(disk)], check=True)
-
-
-def analysed(disk: Path, options: list[str]) -> tuple[int, str]:
-    """Analyse; the exit status and what was said of it."""
-    for name in ("tmp", "work"):
-        (disk / name).mkdir(exist_ok=True)
-    around = {"MLEM_CACHE": str(disk / "store"), "TMPDIR": str(disk / "tmp")}
-    done = command(["analyze", *options, "--out", "out"], disk / "work", **around)
-    return done.returncode, done.stderr.decode()
 
 
 def left_over(disk: Path) -> list[str]:
@@ -36,14 +27,12 @@ def left_over(disk: Path) -> list[str]:
     return [f"left {path.relative_to(disk)}" for path in names]
 
 
-def problems(
-    disk: Path, kilobytes: int, options: list[str], expected: Mapping[str, bytes]
-) -> list[str]:
+def problems(disk: Path, kilobytes: int, expected: Mapping[str, bytes]) -> list[str]:
     """What is wrong after both runs; the expected files are those of one with room."""
     mount(disk, f"size={kilobytes}k")
     try:
-        status, said = analysed(disk, options)
-        found = left_over(disk)
+        done = analyze(disk, inputs=disk.parent)
+        status, said, found = done.returncode, done.stderr.decode(), left_over(disk)
         if status not in (0, 2) or "Traceback" in said:
             found.append(f"status {status}: {said[-500:]}")
         if status == 2 and (said.count("\n") != 1 or "free" not in said):
@@ -51,9 +40,9 @@ def problems(
         if status == 2 and (disk / "work" / "out").exists():
             found.append("an output of a run that failed")
         mount(disk, "remount,size=100m")
-        again, said = analysed(disk, options)
-        if again != 0 or contents(disk / "work" / "out") != expected:
-            found.append(f"anew: status {again}: {said[-500:]}")
+        again = analyze(disk, inputs=disk.parent)
+        if again.returncode != 0 or contents(disk / "work" / "out") != expected:
+            found.append(f"anew: status {again.returncode}: {again.stderr.decode()[-500:]}")
         return [*found, *left_over(disk)]
     finally:
         subprocess.run(["umount", str(disk)], check=True)
@@ -62,12 +51,11 @@ def problems(
 def main(folder: Path, sizes: list[int]) -> dict[str, list[str]]:
     disk = folder / "disk"
     disk.mkdir(parents=True)
-    options = inputs_in(folder / "in")
     mount(disk, "size=100m")
-    assert analysed(disk, options)[0] == 0
+    assert analyze(disk, inputs=folder).returncode == 0
     expected = contents(disk / "work" / "out")
     subprocess.run(["umount", str(disk)], check=True)
-    found = {str(size): problems(disk, size, options, expected) for size in sizes}
+    found = {str(size): problems(disk, size, expected) for size in sizes}
     return {size: wrong for size, wrong in found.items() if wrong}
 
 

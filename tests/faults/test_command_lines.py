@@ -15,40 +15,13 @@ from hostile_capsules import small
 from mlem_core.cli.commands import main
 from mlem_core.cli.options import parser
 
-ODD = [
-    "",
-    " ",
-    "-1",
-    "0",
-    "1",
-    "nan",
-    "inf",
-    "1e999",
-    "0.5",
-    "9223372036854775808",
-    "1" * 400,
-    "1" * 5000,
-    "٣",
-    "a\0b",
-    "x\udcff",
-    "a\nb",
-    "../..",
-    "/dev/null",
-    "/",
-    "x" * 300,
-    "=",
-    "m=",
-    "=m",
-    "m:",
-    ":0",
-    "m:-1",
-    "m:99999999999999999999",
-    "0,,1",
-    "-1,0",
-    "all",
-    "none",
-    "%s%n{}",
-]
+ODD = (
+    "", " ", "-1", "0", "1", "nan", "inf", "1e999", "0.5", "9223372036854775808", "1" * 400,
+    "1" * 5000, "٣", "a\0b", "x\udcff", "a\nb", "../..", "/dev/null", "/", "x" * 300, "=", "m=",
+    "=m", "m:", ":0", "m:-1", "m:99999999999999999999", "0,,1", "-1,0", "all", "none", "%s%n{}",
+)  # fmt: skip
+Home = tuple[Path, list[str]]
+Said = pytest.CaptureFixture[str]
 
 
 def options_of(name: str) -> list[str]:
@@ -62,7 +35,7 @@ def options_of(name: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, list[str]]]:
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
     folder = tmp_path_factory.mktemp("odd")
     options = inputs_in(folder / "in")
     (folder / "a" / "b").mkdir(parents=True)
@@ -73,7 +46,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, list[
         yield folder, options
 
 
-def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str | None:
+def wrongly_taken(arguments: list[str], capsys: Said) -> str | None:
     """What is wrong with how a command line was taken; None where nothing is."""
     try:
         status = main(arguments)
@@ -94,51 +67,39 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str | N
     return f"{len(lines)} lines: {said[:300]!r}" if wrong else None
 
 
-def tried(
-    home: tuple[Path, list[str]],
-    command: list[str],
-    capsys: pytest.CaptureFixture[str],
-    every: int = 1,
-) -> dict[str, str]:
+def tried(home: Home, command: list[str], capsys: Said, every: int = 1) -> dict[str, str]:
     """What is wrong, by the option and its value; `every` so many are tried."""
     folder, inputs = home
     inside = contents(folder / "in")
     wrong: dict[str, str] = {}
-    number = 0
-    for option in options_of(command[0]):
-        for value in ODD:
-            number += 1
-            if number % every:
-                continue
-            lacks = "--out" in options_of(command[0]) and option != "--out"
-            needed = ["--out", "out.csv" if command[0] in ("why", "stimuli") else "out"] * lacks
-            given = {"lint": inputs[:2], "stimuli": [], "verify": []}.get(command[0], inputs)
-            arguments = [*command, *given, *needed, f"{option}={value}"]
-            said = refused(arguments, capsys)
-            if said is not None:
-                wrong[f"{option}={value[:20]!a}"] = said
+    lines = [(option, value) for option in options_of(command[0]) for value in ODD]
+    for option, value in lines[every - 1 :: every]:
+        lacks = "--out" in options_of(command[0]) and option != "--out"
+        needed = ["--out", "out.csv" if command[0] in ("why", "stimuli") else "out"] * lacks
+        given = {"lint": inputs[:2], "stimuli": [], "verify": []}.get(command[0], inputs)
+        said = wrongly_taken([*command, *given, *needed, f"{option}={value}"], capsys)
+        if said is not None:
+            wrong[f"{option}={value[:20]!a}"] = said
     assert contents(folder / "in") == inside
     assert stat.S_ISCHR(os.stat(os.devnull).st_mode)
     return wrong
 
 
-@pytest.mark.parametrize("command", ["analyze", "lint"])
-def test_some_odd_values(
-    command: str, home: tuple[Path, list[str]], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert tried(home, [command], capsys, every=17) == {}
+@pytest.mark.parametrize(
+    ("command", "every"), [pytest.param("analyze", 17, marks=pytest.mark.slow), ("lint", 17)]
+)
+def test_some_odd_values(command: str, every: int, home: Home, capsys: Said) -> None:
+    assert tried(home, [command], capsys, every) == {}
 
 
-def test_what_was_found_odd(
-    home: tuple[Path, list[str]], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_was_found_odd(home: Home, capsys: Said) -> None:
     folder, inputs = home
     seeds = [["--seed=-1", "--out=o"], ["--seed=4294967296", "--out=o"], ["--folds=0", "--out=o"]]
     outs = [["--out="], ["--out=/dev/null"], ["--out=a\0b"], ["--out=o", "--capsule=/dev/null"]]
     for arguments in (*seeds, *outs):
         assert main(["analyze", *inputs, *arguments]) == 2
         assert capsys.readouterr().err.count("\n") == 1
-    assert refused(["analyze", *inputs, f"--bootstrap={2**63}", "--out=o"], capsys) is None
+    assert wrongly_taken(["analyze", *inputs, f"--bootstrap={2**63}", "--out=o"], capsys) is None
     for arguments in (["--out="], ["--out", "/dev/null"], ["--out", str(folder)]):
         assert main(["why", "m:0", "m:1", *inputs, *arguments]) == 2
         assert capsys.readouterr().err.count("\n") == 1
@@ -150,9 +111,7 @@ def test_what_was_found_odd(
 @pytest.mark.parametrize(
     "command", ["analyze", "lint", "why", "stimuli", "audit", "multiverse", "verify"]
 )
-def test_odd_values_of_every_option(
-    command: str, home: tuple[Path, list[str]], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_odd_values_of_every_option(command: str, home: Home, capsys: Said) -> None:
     (home[0] / "capsule").mkdir(exist_ok=True)
     before = {
         "why": ["m:0", "m:1"],
@@ -168,9 +127,7 @@ def test_odd_values_of_every_option(
 
 @pytest.mark.faults
 @pytest.mark.parametrize("command", ["why", "stimuli", "multiverse", "verify"])
-def test_odd_values_in_place_of_what_has_no_name(
-    command: str, home: tuple[Path, list[str]], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_odd_values_in_place_of_what_has_no_name(command: str, home: Home, capsys: Said) -> None:
     _, inputs = home
     given = {
         "why": [*inputs],
@@ -180,7 +137,7 @@ def test_odd_values_in_place_of_what_has_no_name(
     wrong = {}
     for value in ODD:
         first = [value, "m:1"] if command == "why" else [value]
-        said = refused([command, *given.get(command, []), "--", *first], capsys)
+        said = wrongly_taken([command, *given.get(command, []), "--", *first], capsys)
         if said is not None:
             wrong[value[:20]] = said
     assert wrong == {}

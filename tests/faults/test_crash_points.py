@@ -11,29 +11,22 @@ from typing import Any
 import pytest
 from commands import SCRIPTED
 
-QUICK = ("analyze-warm", "worker", "upload", "deletion")
-ALL = ("analyze", "bootstrap", "bootstrap-warm", "capsule", "parts", "start", *QUICK)
+LONG = ("analyze-warm", "worker", "deletion")
+ALL = ("analyze", "bootstrap", "bootstrap-warm", "capsule", "parts", "start", "upload", *LONG)
 
 
 def crashed(scenario: str, folder: Path, most: int) -> dict[str, Any]:
-    done = subprocess.run(
-        [
-            sys.executable,
-            str(Path(__file__).with_name("crash.py")),
-            scenario,
-            str(folder),
-            str(most),
-        ],
-        env=SCRIPTED,
-        capture_output=True,
-        text=True,
-    )
+    script = str(Path(__file__).with_name("crash.py"))
+    arguments = [sys.executable, script, scenario, str(folder), str(most)]
+    done = subprocess.run(arguments, env=SCRIPTED, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
-@pytest.mark.parametrize("scenario", QUICK)
+@pytest.mark.parametrize(
+    "scenario", ["upload", *(pytest.param(one, marks=pytest.mark.slow) for one in LONG)]
+)
 def test_killed_at_some_calls(scenario: str, tmp_path: Path) -> None:
     found = crashed(scenario, tmp_path / "crash", 6)
     assert found["amiss"] == {} and found["kills"] == 6

@@ -8,35 +8,32 @@ import sys
 from pathlib import Path
 
 import pytest
-from commands import SCRIPTED, command, contents, inputs_in
+from commands import SCRIPTED, analyze, contents
 from permissions import limited
+from small_disk import left_over
 
 
 def tried(tmp_path: Path, size: int, warm: bool, *more: str) -> int:
-    options = inputs_in(tmp_path / "in")
-    (tmp_path / "work").mkdir()
-    (tmp_path / "tmp").mkdir()
-    store, out = tmp_path / "store", tmp_path / "work" / "out"
-    around = {"MLEM_CACHE": str(store), "TMPDIR": str(tmp_path / "tmp"), "BROWSER_PATH": "none"}
+    around = {"BROWSER_PATH": "none"}
     if warm:
-        first = command(["analyze", *options, "--out", "out"], tmp_path / "work", **around)
+        first = analyze(tmp_path, **around)
         assert first.returncode == 0, first.stderr.decode()
+    (tmp_path / "work").mkdir(exist_ok=True)
     before = contents(tmp_path / "work")
-    arguments = ["analyze", *options, *more, "--out", "out"]
-    done = command(arguments, tmp_path / "work", before=limited("RLIMIT_FSIZE", size), **around)
-    assert done.returncode in (0, 2), done.stderr.decode()
+    done = analyze(tmp_path, *more, before=limited("RLIMIT_FSIZE", size), **around)
+    said = done.stderr.decode()
+    assert done.returncode in (0, 2), said
     if done.returncode == 2:
-        said = done.stderr.decode()
         assert said.count("\n") == 1 and "free" in said and "Traceback" not in said, said
         if "--capsule" not in more:
             assert contents(tmp_path / "work") == before
-    assert not any((tmp_path / "store" / "unfinished").glob("*"))
-    assert not list(out.parent.rglob(".*")) and not any((tmp_path / "tmp").iterdir())
-    again = command(arguments, tmp_path / "work", **around)
+    assert not left_over(tmp_path)
+    again = analyze(tmp_path, *more, **around)
     assert again.returncode == 0, again.stderr.decode()
     return done.returncode
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_full(tmp_path: Path) -> None:
     assert tried(tmp_path, 100, False) == 2
 

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from inputs import in_files, noise, words
+from inputs import in_files, noise, refused, words
 from streamlit import runtime
 from streamlit.runtime.memory_uploaded_file_manager import MemoryUploadedFileManager
 from streamlit.runtime.uploaded_file_manager import UploadedFileRec
@@ -41,8 +41,9 @@ from mlem_core.tasks import (
     trash,
     uploads,
     visitors,
-)  # fmt: skip
+)
 from mlem_core.tasks.runner import Task
+from pages.parts import wording
 
 HERE = Path(__file__).parent
 Settings = Callable[..., None]
@@ -66,11 +67,14 @@ def root(tmp_path: Path) -> Path:
     return Store(tmp_path / "store").root
 
 
+def fresh(root: Path, *address: str) -> Store:
+    """The store of a new visitor."""
+    return visitors.store_of(visitors.new_token(root), root, *address)
+
+
 @pytest.fixture
 def two(settings: Settings, root: Path) -> tuple[Store, Store]:
-    """The stores of two visitors."""
-    first, second = (visitors.store_of(visitors.new_token(root), root) for _ in range(2))
-    return first, second
+    return fresh(root), fresh(root)
 
 
 def finished(store: Store, *, stimuli: bytes = b"sentence,f\na b,1\n") -> str:
@@ -87,37 +91,28 @@ def finished(store: Store, *, stimuli: bytes = b"sentence,f\na b,1\n") -> str:
     return job.name
 
 
-# Settings
-
-
 @pytest.mark.parametrize(
-    ("line", "says"),
+    ("lines", "facts"),
     [
-        ("nonsense = 1", "unknown setting 'nonsense'"),
-        ("upload = 1", "did you mean upload"),
-        ("hub = 1", "expected true or false"),
-        ("models = 'x'", "a list of folders"),
-        ("models = [1]", "a list of folders"),
-        ("models = ['nowhere']", "there is no folder"),
-        ("minutes = 0", "a number above 0"),
-        ("minutes = nan", "a number above 0"),
-        ("minutes = true", "a number above 0"),
-        ("memory_gb = '8'", "a number above 0"),
-        ("runs_at_once = 1.5", "a whole number"),
-        ("runs_each = -1", "a whole number"),
-        ("runs_address = 0", "a whole number"),
-        ("proxies = ['here']", "a list of addresses"),
-        ("proxies = '10.0.0.1'", "a list of addresses"),
-        ("proxies = 1", "a list of addresses"),
-        ("a b", "cannot be read as TOML"),
-        ("[models]", "a list of folders"),
+        (["nonsense = 1"], ["unknown", "'nonsense'"]),
+        (["upload = 1"], ["did you mean upload"]),
+        (["hub = 1"], ["true or false"]),
+        (["models = 'x'", "models = [1]", "[models]"], ["list of folders"]),
+        (["models = ['nowhere']"], ["no folder", "nowhere"]),
+        (["minutes = 0", "minutes = nan", "minutes = true"], ["minutes", "above 0"]),
+        (["memory_gb = '8'"], ["memory_gb", "above 0"]),
+        (["runs_at_once = 1.5", "runs_each = -1", "runs_address = 0"], ["runs_", "whole number"]),
+        (["proxies = ['here']", "proxies = '10.0.0.1'", "proxies = 1"], ["list of addresses"]),
+        (["a b"], ["TOML"]),
     ],
 )
-def test_a_setting_that_cannot_be_is_one_sentence(settings: Settings, line: str, says: str) -> None:
-    settings(line)
-    with pytest.raises(InputError, match=says) as error:
-        shared()
-    assert "\n" not in str(error.value)
+def test_a_setting_that_cannot_be_is_one_sentence(
+    settings: Settings, lines: list[str], facts: list[str]
+) -> None:
+    for line in lines:
+        settings(line)
+        with refused(*facts):
+            shared()
 
 
 def test_settings_are_read_and_the_others_are_as_the_docs_say(settings: Settings) -> None:
@@ -136,9 +131,6 @@ def test_without_the_switch_nothing_is_limited(root: Path) -> None:
     assert analyses.keep_upload(b"x" * 10, "a.csv", store).is_file()
 
 
-# What the field of models tells
-
-
 PATHS = [
     "/", "/etc", "/etc/passwd", "/nowhere", "~", "~root", "~/x", ".", "..", "./x", "../x",
     "../../etc", "a/../../etc", "models/../x/y", "a\\b", "\\\\host\\x", "C:\\x", "file:///etc",
@@ -146,19 +138,17 @@ PATHS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", PATHS)
-@pytest.mark.parametrize("control", ["", "@random", "@random7"])
-def test_a_path_is_one_sentence_whether_it_exists_or_not(
-    settings: Settings, name: str, control: str
-) -> None:
-    with pytest.raises(InputError) as error:
-        locate(name + control)
-    assert str(error.value) == (
-        f"found {name!r} as a model, which is a path; on this server a model has a name: "
-        "expected one of the list, or an id of the Hugging Face hub."
-    )
-    looked = offer.look_up(name + control)
-    assert (looked.where, looked.problem) == ("nowhere", str(error.value))
+def test_a_path_is_one_sentence_whether_it_exists_or_not(settings: Settings) -> None:
+    said = set()
+    for name in PATHS:
+        for control in ("", "@random", "@random7"):
+            with pytest.raises(InputError) as error:
+                locate(name + control)
+            said.add(str(error.value).replace(repr(name), "NAME"))
+            looked = offer.look_up(name + control)
+            assert (looked.where, looked.problem) == ("nowhere", str(error.value))
+    (sentence,) = said
+    assert "NAME" in sentence and "path" in sentence and "\n" not in sentence
 
 
 def test_a_folder_below_the_current_one_is_no_model(
@@ -188,9 +178,6 @@ def test_models_of_the_settings_have_names(settings: Settings, tmp_path: Path) -
     assert places.place_of("no-model-at-all") is None
 
 
-# What is whose
-
-
 def test_a_visitor_finds_nothing_of_another(two: tuple[Store, Store]) -> None:
     first, second = two
     job_id = finished(first)
@@ -201,9 +188,9 @@ def test_a_visitor_finds_nothing_of_another(two: tuple[Store, Store]) -> None:
     for name in (job_id, f"../../{there}/jobs/{job_id}", str(first.root / "jobs" / job_id)):
         assert analyses.find(name, second) is None
     assert notes.read(job_id, second).note == ""
-    with pytest.raises(InputError):
+    with refused():
         notes.read(f"../../{there}/notes/{job_id}", second)
-    with pytest.raises(InputError, match="not in the store"):
+    with refused("not in the store"):
         trash.delete(job_id, "", second)
     assert analyses.find(job_id, first) is not None
     # The same upload of both is kept for each, so that nobody hears that it was there before.
@@ -218,7 +205,7 @@ def test_a_token_cannot_be_guessed_and_is_not_on_the_disk(root: Path, settings: 
     store = visitors.store_of(token, root)
     assert token not in str(store.root)
     for other in ("", "..", "../x", token[:-1], f"{token}a", f"{token[:-1]}/", f"{token}\n"):
-        with pytest.raises(InputError):
+        with refused():
             visitors.store_of(other, root)
     assert [folder.name for folder in (root / "visitors").iterdir()] == [store.root.name]
 
@@ -230,7 +217,7 @@ def test_only_tokens_that_this_server_has_given_are_visitors(root: Path, tmp_pat
     invented = visitors._new_secret()
     for wrong in (other, secret, invented, f"{invented}.{signed}", f"{invented}.{invented}", "ä"):
         assert not visitors.is_given(wrong, root), wrong
-        with pytest.raises(InputError, match="none that this server has given"):
+        with refused("none that this server has given"):
             visitors.store_of(wrong, root)
     assert not (root / "visitors").exists()
     signing._secret.cache_clear()  # as in a process that starts
@@ -265,8 +252,8 @@ def test_a_link_shows_one_analysis_and_none_of_the_notes(
     trash.delete(job_id, "", first)
     trash.purge(first, days=-1)
     assert all(path.is_file() for path in files) and job.result.is_dir()
-    third = visitors.store_of(visitors.new_token(root), root)
-    with pytest.raises(InputError, match="to no analysis"):
+    third = fresh(root)
+    with refused("to no analysis"):
         visitors.take(secret, third)
 
 
@@ -299,23 +286,19 @@ def test_a_link_that_was_taken_back_or_guessed_shows_nothing(two: tuple[Store, S
     job_id = finished(first)
     secret = visitors.share(job_id, first)
     for wrong in ("", job_id, secret[:-1], secret + "x", "../" + secret, visitors._new_secret()):
-        with pytest.raises(InputError, match="to no analysis"):
+        with refused("to no analysis"):
             visitors.take(wrong, second)
     visitors.unshare(job_id, first)
-    with pytest.raises(InputError, match="to no analysis"):
+    with refused("to no analysis"):
         visitors.take(secret, second)
     assert analyses.find(job_id, second) is None
     assert visitors.share(job_id, first) != secret
 
 
 def test_only_what_is_done_is_shown_to_others(two: tuple[Store, Store]) -> None:
-    for job_id in ("example", "0" * 16, "../x"):
-        if job_id != "example":
-            with pytest.raises(InputError, match="only an analysis that is done"):
-                visitors.share(job_id, two[0])
-
-
-# What goes away
+    for job_id in ("0" * 16, "../x"):
+        with refused("is done"):
+            visitors.share(job_id, two[0])
 
 
 def old(path: Path, days: float) -> None:
@@ -345,7 +328,7 @@ def test_uploads_go_with_the_last_analysis_of_them(two: tuple[Store, Store]) -> 
 
 
 def test_a_visitor_who_stays_away_is_forgotten(root: Path, settings: Settings) -> None:
-    stores = {name: visitors.store_of(visitors.new_token(root), root) for name in "abcd"}
+    stores = {name: fresh(root) for name in "abcd"}
     for name in "abc":
         finished(stores[name])
     secret = visitors.share(next((stores["a"].root / "jobs").glob("*/")).name, stores["a"])
@@ -354,24 +337,21 @@ def test_a_visitor_who_stays_away_is_forgotten(root: Path, settings: Settings) -
     visitors.sweep(root, days=30)
     there = {name for name, store in stores.items() if store.root.exists()}
     assert there == {"b", "c"}
-    with pytest.raises(InputError):
+    with refused():
         visitors.take(secret, stores["b"])
     assert not list((root / "links").iterdir()) and not list((root / "unfinished").iterdir())
 
 
-# Limits
-
-
 def test_uploads_are_limited_one_by_one_and_in_all(root: Path, settings: Settings) -> None:
     settings("upload_mb = 0.001", "uploads_mb = 0.0025")
-    store = visitors.store_of(visitors.new_token(root), root)
-    with pytest.raises(InputError, match=r"takes files of up to 0\.001 MB"):
+    store = fresh(root)
+    with refused("0.001 MB"):
         analyses.keep_upload(b"x" * 1001, "a.csv", store)
     for n in range(2):
         analyses.keep_upload(bytes([n]) * 1000, "a.csv", store)
-    with pytest.raises(InputError, match=r"keeps 0\.0025 MB for each visitor"):
+    with refused("0.0025 MB"):
         analyses.keep_upload(b"2" * 1000, "a.csv", store)
-    other = visitors.store_of(visitors.new_token(root), root)
+    other = fresh(root)
     assert analyses.keep_upload(b"2" * 1000, "a.csv", other).is_file()
 
 
@@ -401,12 +381,11 @@ def test_all_visitors_together_fill_so_much_of_the_disk(
     job_id = finished(first)
     secret = visitors.share(job_id, first)
     assert analyses.keep_upload(b"x" * 3000, "a.csv", first).is_file()
-    full = "all visitors' analyses and files take .* this server keeps 3e-06 GB"
-    with pytest.raises(InputError, match=full):
+    with refused("all visitors", "3e-06 GB"):
         analyses.keep_upload(b"y", "b.csv", second)
-    with pytest.raises(InputError, match=full):
+    with refused("all visitors", "3e-06 GB"):
         visitors.take(secret, second)
-    with pytest.raises(InputError, match=full):
+    with refused("all visitors", "3e-06 GB"):
         limits.check_run(second.root, 0, 0)
     shutil.rmtree(first.root / "uploads")
     assert analyses.keep_upload(b"y", "b.csv", second).is_file()
@@ -448,7 +427,7 @@ def test_a_run_that_takes_too_much_ends_with_a_sentence(
     settings: Settings, root: Path, work: Callable, line: str, request_: dict, says: str
 ) -> None:
     settings(line)
-    task = work(visitors.store_of(visitors.new_token(root), root), "greedy", **request_)
+    task = work(fresh(root), "greedy", **request_)
     status = until(task, "failed", "done")
     assert says in status.message and status.message.endswith(".")
     assert processes.gone(task.folder, 10) and not list(task.folder.glob("unfinished-*"))
@@ -466,7 +445,7 @@ def test_visitors_have_their_turns_one_after_the_other(
     first = work(a, "a0", go=str(go))
     until(first, "running")
     later = [work(*one, go=str(go)) for one in ((a, "a1"), (a, "a2"), (b, "b0"), (b, "b1"))]
-    with pytest.raises(InputError, match="3 runs of yours wait or run"):
+    with refused("3 runs of yours wait or run"):
         work(a, "a3")
     assert not (a.root / "jobs" / "a3" / "pid.json").exists()
     end = time.monotonic() + 60
@@ -534,8 +513,8 @@ def test_who_is_new_each_time_waits_behind_who_waits(
         old(store.root / "jobs" / queue._SERVED, minutes / 1440)
     queue.serve(ran.root / "jobs")
     time.sleep(0.02)  # file systems tell times some milliseconds apart
-    fresh = [visitors.store_of(visitors.new_token(root), root) for _ in range(3)]
-    owners = [store.root / "jobs" for store in (*fresh, ran, waits)]
+    others = [fresh(root) for _ in range(3)]
+    owners = [store.root / "jobs" for store in (*others, ran, waits)]
     waiting = [queue.Waiting(own, (at, "run"), own / "run") for at, own in enumerate(owners)]
     served = queue.last_served(queue.owners(waits.root / "jobs"))
     order = [folder.parent for folder in queue.in_turn(waiting, [], served)]
@@ -552,16 +531,16 @@ def test_an_address_has_so_many_runs_whoever_asks(
     settings("runs_address = 2", "runs_at_once = 1")
     go = tmp_path / "go"
     places = ["2001:db8::1", "2001:db8::2:1", "2001:db8::3", "2001:db8:0:1::1", "::ffff:192.0.2.1"]
-    stores = [visitors.store_of(visitors.new_token(root), root, one) for one in places]
+    stores = [fresh(root, one) for one in places]
     told = {(store.root / limits.ADDRESS).read_text() for store in stores}
     assert len(told) == 3 and not any("2001" in one or "192" in one for one in told)
     tasks = [work(store, "run", go=str(go)) for store in stores[:2]]
-    with pytest.raises(InputError, match="2 runs from your network address wait or run"):
+    with refused("2 runs from your network address wait or run"):
         work(stores[2], "run", go=str(go))
     assert not (stores[2].root / "jobs" / "run" / "pid.json").exists()
     tasks.append(work(stores[3], "run", go=str(go)))
     tasks[1].cancel()
-    visitors.store_of(visitors.new_token(root), root, "192.0.2.1")
+    fresh(root, "192.0.2.1")
     assert len(limits.same_address(stores[4].root)) == 2
     tasks.append(work(stores[2], "run", go=str(go)))
     assert [task.status().state == "cancelled" for task in tasks] == [False, True, False, False]
@@ -570,8 +549,6 @@ def test_an_address_has_so_many_runs_whoever_asks(
 def test_no_path_of_the_machine_is_on_a_screen(
     settings: Settings, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pages.parts import wording
-
     monkeypatch.setenv("MLEM_CACHE", str(root))
     wording._paths.cache_clear()
     for path, left in {
