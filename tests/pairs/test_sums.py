@@ -6,7 +6,6 @@ import itertools
 from dataclasses import fields, replace
 
 import explicit
-import numba
 import numpy as np
 import pytest
 from inputs import index_of, refused, sums_of
@@ -15,7 +14,7 @@ from scipy.stats import rankdata, spearmanr
 from mlem_core.pairs.build import PassOptions, tables_without_layers
 from mlem_core.pairs.designs import PairDesign, n_pairs
 from mlem_core.pairs.half_samples import together
-from mlem_core.pairs.kernels.sweep import LANES, add_lanes
+from mlem_core.pairs.kernels.sweep import LANES
 from mlem_core.pairs.layer_sums import layer_sums
 from mlem_core.pairs.patterns import left_out
 from mlem_core.pairs.rank_store import PairRanks
@@ -223,19 +222,6 @@ def test_sums_are_the_same_without_the_ranks_of_pairs(kind, train_ranks, threads
         np.testing.assert_allclose(own.target_sums, sums.target_sums, rtol=1e-12)
         np.testing.assert_array_equal(own.target_low, sums.target_low)
         np.testing.assert_array_equal(own.target_high, sums.target_high)
-
-
-def test_lanes_are_added_row_to_row():
-    @numba.njit
-    def added(target, source):
-        for i in range(len(target)):
-            add_lanes(target, i, source, len(source) - 1 - i)
-
-    rng = np.random.default_rng(0)
-    target, source = rng.integers(-(2**62), 2**62, (2, 7, LANES))
-    expected = target + source[::-1]
-    added(target, source)
-    np.testing.assert_array_equal(target, expected)
 
 
 def test_slices_divide_no_tie():
