@@ -10,13 +10,11 @@ import pandas as pd
 import pytest
 import tiny
 from explicit import rho
-from inputs import in_files, words
+from inputs import Finished, arguments_of, finished, in_files, probing, refused, words
 from scipy.spatial.distance import pdist
 
-from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis import methods
 from mlem_core.analysis.run import run
-from mlem_core.analysis.spec import AnalysisSpec
-from mlem_core.base.errors import InputError
 from mlem_core.base.labels import Names
 from mlem_core.base.typing import Progress
 from mlem_core.cli.commands import main
@@ -26,6 +24,7 @@ from mlem_core.inference.tables import importance_differences
 from mlem_core.models.extraction import ExtractionOptions
 from mlem_core.models.representations import from_model
 from mlem_core.robustness import multiverse as multiverses
+from mlem_core.robustness import noise
 from mlem_core.robustness.claims import Claim, by_choice, curve, over_stimuli, verdict
 from mlem_core.robustness.multiverse import Multiverse, choices_of, multiverse
 from mlem_core.storage.store import Store
@@ -37,83 +36,59 @@ CHOICES = {
     "positions": ("without-first",),
     "estimator": ("ridge", "spearman"),
 }
+TABLE = words(40)
+TABLE["length"] = TABLE["length"].astype(object)
+TABLE.loc[::9, "length"] = None
+AFTER_FIRST = TABLE["word_index"].to_numpy() > 0
 
 
-def table() -> pd.DataFrame:
-    """Words with two features; some lengths are missing."""
-    frame = words(40)
-    frame["length"] = frame["length"].astype(object)
-    frame.loc[::9, "length"] = None
-    return frame
-
-
-def layers() -> dict[tuple[str, int], np.ndarray]:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     """In A and B nouns stand apart; in A words at position 0 are far off besides; C is noise."""
-    frame = table()
-    rng = np.random.default_rng(2)
-    rows = rng.standard_normal((3, len(frame), 10))
-    rows[:2, :, :5] += 1.5 * frame["noun"].to_numpy()[:, None]
-    rows[0, frame["word_index"] == 0, 7] += 30
-    return dict(zip((A, B, C), rows, strict=True))
+    folder = tmp_path_factory.mktemp("claims")
+    rows = np.random.default_rng(2).standard_normal((3, len(TABLE), 10))
+    rows[:2, :, :5] += 1.5 * TABLE["noun"].to_numpy()[:, None]
+    rows[0, ~AFTER_FIRST, 7] += 30
+    a, b, c = rows
+    spec = in_files(folder, TABLE, {"brain": {0: a, 2: b}, "other": {1: c, 3: c}})
+    return finished(folder, spec, {A: a, B: b, C: c})
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("claims")
+def found(made: Finished) -> Multiverse:
+    return multiverse(made.analysis, [A, B, C], made.store, CHOICES)
 
 
-@pytest.fixture(scope="module")
-def store(folder: Path) -> Store:
-    return Store(folder / "store")
-
-
-@pytest.fixture(scope="module")
-def analysis(folder: Path, store: Store) -> Analysis:
-    a, b, c = layers().values()
-    return run(in_files(folder, table(), {"brain": {0: a, 2: b}, "other": {1: c, 3: c}}), store)
-
-
-@pytest.fixture(scope="module")
-def found(analysis: Analysis, store: Store) -> Multiverse:
-    return multiverse(analysis, [A, B, C], store, CHOICES)
-
-
-def test_every_universe_is_a_run_of_its_choices(
-    found: Multiverse, analysis: Analysis, store: Store
-) -> None:
+def test_every_universe_is_a_run_of_its_choices(found: Multiverse, made: Finished) -> None:
     assert found.dimensions == ["distance", "positions", "estimator"]
     assert len(found.universes) == 2 * 2 * 2 and found.universes["own"].sum() == 1
     own = found.universes[found.universes["own"]].iloc[0]
     assert list(own[found.dimensions]) == ["euclidean", "all", "ridge"]
     combinations = found.universes[found.dimensions].drop_duplicates()
     assert len(combinations) == len(found.universes)
-    kept = {"all": slice(None), "without-first": table()["word_index"].to_numpy() > 0}
+    kept = {"all": slice(None), "without-first": AFTER_FIRST}
     metric = {"euclidean": "euclidean", "manhattan": "cityblock"}
-    made = layers()
     for universe in found.universes.itertuples():
-        spec = replace(
-            analysis.spec,
-            distance=universe.distance,
-            positions=universe.positions,
-            estimator=universe.estimator,
-        )
-        expected = run(spec, store).results()
-        own = found.importance[found.importance["universe"] == universe.universe]
+        choices = {name: getattr(universe, name) for name in found.dimensions}
+        expected = run(replace(made.spec, **choices), made.store, progress=False).results()
         means = expected.importance.groupby(["model", "layer", "feature"])["importance"].mean()
-        for row in own.itertuples():
+        importance, similarity, layers = (
+            table[table["universe"] == universe.universe]
+            for table in (found.importance, found.similarity, found.layers)
+        )
+        for row in importance.itertuples():
             mean = means[(row.model, row.layer, row.feature)]
             assert row.importance == pytest.approx(mean, abs=1e-9)
-        similarity = found.similarity[found.similarity["universe"] == universe.universe]
         for row in similarity.itertuples():
             both = [(row.model_a, row.layer_a), (row.model_b, row.layer_b)]
             distances = [
-                pdist(made[layer][kept[universe.positions]], metric[universe.distance])
+                pdist(made.layers[layer][kept[universe.positions]], metric[universe.distance])
                 for layer in both
             ]
             names = [f"{model}:{layer}" for model, layer in both]
             assert row.rsa == pytest.approx(rho(*distances), abs=1e-9)
             assert row.tau == pytest.approx(expected.similarity_profiles.loc[*names], abs=1e-9)
-        for row in found.layers[found.layers["universe"] == universe.universe].itertuples():
+        for row in layers.itertuples():
             profile = means[row.model, row.layer].sort_values(ascending=False)
             assert row.top == profile.index[0] and row.order == " > ".join(profile.index)
 
@@ -135,108 +110,105 @@ def test_a_planted_claim_holds_where_it_was_planted(found: Multiverse) -> None:
 
 
 def test_margins_are_those_of_the_formulas(found: Multiverse) -> None:
-    wide = found.importance.pivot(
-        index="universe", columns=["model", "layer", "feature"], values="importance"
-    )
-    pair = found.similarity.pivot(
-        index="universe",
-        columns=["model_a", "layer_a", "model_b", "layer_b"],
-        values=["rsa", "tau"],
-    )
+    layer, pair = ["model", "layer", "feature"], ["model_a", "layer_a", "model_b", "layer_b"]
+    wide = found.importance.pivot(index="universe", columns=layer, values="importance")
+    both = found.similarity.pivot(index="universe", columns=pair, values=["rsa", "tau"])
     f, g, h = ((*A, name) for name in ("noun", "length", "position"))
     expected = {
         "top noun brain:0": wide[f] - np.maximum(wide[g], wide[h]),
         "above noun length brain:0": wide[f] - wide[g],
         "more-in noun brain:2 brain:0": wide[(*B, "noun")] - wide[f],
-        "closer brain:0 brain:2 other:1": pair[("rsa", *A, *B)] - pair[("rsa", *A, *C)],
-        "closer other:1 brain:2 brain:0 tau": pair[("tau", *B, *C)] - pair[("tau", *A, *C)],
-        "alike brain:2 brain:0 tau 0.25": pair[("tau", *A, *B)] - 0.25,
-        "alike brain:2 brain:0": pair[("rsa", *A, *B)] - 0.5,
+        "closer brain:0 brain:2 other:1": both[("rsa", *A, *B)] - both[("rsa", *A, *C)],
+        "closer other:1 brain:2 brain:0 tau": both[("tau", *B, *C)] - both[("tau", *A, *C)],
+        "alike brain:2 brain:0 tau 0.25": both[("tau", *A, *B)] - 0.25,
+        "alike brain:2 brain:0": both[("rsa", *A, *B)] - 0.5,
     }
     for text, margins in expected.items():
-        own = Claim.parse(text).margins(found)
-        np.testing.assert_allclose(own, margins, atol=1e-12)
-
-
-def test_claims_in_words() -> None:
-    assert (
-        Claim.parse("top 'part of speech' a:b:3").sentence == "part of speech matters most in a:b:3"
-    )
-    names = Names(features={"f": "F"}, models={"a": "A"})
-    assert Claim.parse("top f a:1").named(names) == "F matters most in A layer 1"
-    assert (
-        Claim.parse("closer a:1 b:2 c:3 rsa").named(names).startswith("A layer 1 is more like b ")
-    )
-    assert Claim.parse("above f g a:1").sentence == "f matters more than g in a:1"
-    assert Claim.parse("more-in f a:1 b:2").sentence == "f matters more in a:1 than in b:2"
-    said = Claim.parse("closer a:1 b:2 c:3 tau").sentence
-    assert said == "a:1 is more like b:2 than like c:3 by τ"
-    assert Claim.parse("alike a:1 b:2 .3").sentence == "RSA of a:1 and b:2 is above 0.3"
+        np.testing.assert_allclose(Claim.parse(text).margins(found), margins, atol=1e-12)
 
 
 @pytest.mark.parametrize(
-    "text, says",
+    ("text", "sentence"),
     [
-        ("tpo noun brain:0", "did you mean top"),
-        ("top noun", "names 1 layers .* found 0 and 1"),
-        ("top noun brain:0 length", "found 1 and 2"),
-        ("above noun noun brain:0", "twice"),
-        ("closer brain:0 brain:0 brain:2", "twice"),
-        ("", "is no claim"),
-        ("top 'noun brain:0", "is no claim"),
-        ("top nuon brain:0", "did you mean noun"),
-        ("top noun brain:1", "layer of the multiverse 'brain:1'"),
-        ("alike brain:0 brain:1", "layer of the multiverse 'brain:1'"),
+        ("top 'part of speech' a:b:3", "part of speech matters most in a:b:3"),
+        ("above f g a:1", "f matters more than g in a:1"),
+        ("more-in f a:1 b:2", "f matters more in a:1 than in b:2"),
+        ("closer a:1 b:2 c:3 tau", "a:1 is more like b:2 than like c:3 by τ"),
+        ("alike a:1 b:2 .3", "RSA of a:1 and b:2 is above 0.3"),
     ],
 )
-def test_a_claim_that_is_none_is_one_sentence(found: Multiverse, text: str, says: str) -> None:
-    with pytest.raises(InputError, match=says):
+def test_claims_in_words(text: str, sentence: str) -> None:
+    assert Claim.parse(text).sentence == sentence
+    names = Names(features={"f": "F"}, models={"a": "A"})
+    assert Claim.parse("top f a:1").named(names) == "F matters most in A layer 1"
+
+
+@pytest.mark.parametrize(
+    ("text", "facts"),
+    [
+        ("tpo noun brain:0", ["did you mean top"]),
+        ("top noun", ["1 layers", "0 and 1"]),
+        ("top noun brain:0 length", ["1 and 2"]),
+        ("above noun noun brain:0", ["twice"]),
+        ("closer brain:0 brain:0 brain:2", ["twice"]),
+        ("", ["is no claim"]),
+        ("top 'noun brain:0", ["is no claim"]),
+        ("top nuon brain:0", ["did you mean noun"]),
+        ("top noun brain:1", ["'brain:1'"]),
+        ("alike brain:0 brain:1", ["'brain:1'"]),
+    ],
+)
+def test_a_claim_that_is_none_is_refused(found: Multiverse, text: str, facts: list[str]) -> None:
+    with refused(*facts):
         Claim.parse(text).margins(found)
 
 
-def test_what_varies_by_default_is_what_can_matter(analysis: Analysis, folder: Path) -> None:
-    found = choices_of(analysis)
-    assert set(found) == {"distance", "positions", "missing", "estimator"}
-    complete = analysis.whole.select(["noun"])
-    assert "missing" not in choices_of(replace(analysis, whole=complete))
-    given = replace(analysis, spec=replace(analysis.spec, distance="precomputed"))
-    assert "distance" not in choices_of(given)
-
-
-def test_bad_choices_are_one_sentence(analysis: Analysis, store: Store) -> None:
-    for layers, choices, says in (
+@pytest.mark.parametrize(
+    ("layers", "choices", "fact"),
+    [
         ([("brain", 1)], None, "did you mean brain:2"),
         ([], None, "no layer is chosen"),
         ([A], {"distanze": ("cosine",)}, "did you mean distance"),
         ([A], {"distance": ("cosin",)}, "did you mean cosine"),
-    ):
-        with pytest.raises(InputError, match=says):
-            multiverse(analysis, layers, store, choices)
+    ],
+)
+def test_bad_choices_are_refused(made, layers, choices, fact) -> None:
+    with refused(fact):
+        multiverse(made.analysis, layers, made.store, choices)
 
 
-def test_a_universe_that_cannot_be_is_named(tmp_path: Path) -> None:
-    store, made = Store(tmp_path / "store"), layers()[A]
-    made[4] = 0.0
-    spec = in_files(tmp_path, table(), {"brain": {0: made}})
-    found = multiverse(run(spec, store), [A], store, {"distance": ("cosine",)})
-    assert len(found.universes) == 1 and len(found.notices) == 1
-    assert "no universe with distance cosine: " in found.notices[0]
+def test_what_varies_by_default_is_what_can_matter(made: Finished) -> None:
+    analysis = made.analysis
+    assert set(choices_of(analysis)) == {"distance", "positions", "missing", "estimator"}
+    complete = analysis.whole.select(["noun"])
+    assert "missing" not in choices_of(replace(analysis, whole=complete))
+    given = replace(analysis, spec=replace(analysis.spec, distance="precomputed"))
+    assert "distance" not in choices_of(given)
+    assert multiverses.poolings_of(analysis) == ("standard",)
+
+
+def test_a_universe_that_cannot_be_is_named(made: Finished, tmp_path: Path) -> None:
+    rows = made.layers[A].copy()
+    rows[4] = 0.0
+    one = finished(tmp_path, in_files(tmp_path, TABLE, {"brain": {0: rows}}), {})
+    found = multiverse(one.analysis, [A], one.store, {"distance": ("cosine",)})
+    assert len(found.universes) == 1
+    (notice,) = found.notices
+    assert "no universe with distance cosine: " in notice
     assert verdict(Claim("top", (A,), ("noun",)), found).endswith("of 1.")
 
 
-def test_a_second_look_computes_nothing(
-    found: Multiverse, analysis: Analysis, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_look_computes_nothing(found, made, monkeypatch) -> None:
     monkeypatch.setattr(multiverses, "run", None)
-    seen = multiverses.find(analysis, [A, B, C], store, CHOICES)
+    seen = multiverses.find(made.analysis, [A, B, C], made.store, CHOICES)
     assert seen is not None
     for name in ("universes", "layers", "importance", "similarity"):
         pd.testing.assert_frame_equal(getattr(seen, name), getattr(found, name))
-    assert multiverses.find(analysis, [A, B], store, CHOICES) is None
+    assert multiverses.find(made.analysis, [A, B], made.store, CHOICES) is None
 
 
-def test_it_can_be_stopped(analysis: Analysis, tmp_path: Path) -> None:
-    store, seen = Store(tmp_path), []
+def test_it_can_be_stopped(made: Finished, tmp_path: Path) -> None:
+    store, seen = Store(tmp_path, overlays=()), []
 
     def stop(progress: Progress) -> None:
         seen.append((progress.stage, progress.done, progress.total))
@@ -244,48 +216,36 @@ def test_it_can_be_stopped(analysis: Analysis, tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        multiverse(analysis, [A], store, CHOICES, stop)
+        multiverse(made.analysis, [A], store, CHOICES, stop)
     assert seen == [("multiverse", 0, 4), ("multiverse", 1, 4)]
-    assert multiverses.find(analysis, [A], store, CHOICES) is None
+    assert multiverses.find(made.analysis, [A], store, CHOICES) is None
 
 
-def test_the_command_says_in_how_many(
-    found: Multiverse,
-    folder: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setenv("MLEM_CACHE", str(folder / "store"))
-    asked = ["multiverse", "--stimuli", str(folder / "words.csv")]
-    for name in ("brain", "other"):
-        asked += ["--representations", f"{name}={folder / f'{name}.npz'}"]
-    asked += ["--vary", "distance=euclidean,manhattan", "--vary", "positions=without-first"]
-    asked += ["--vary", "estimator=ridge,spearman"]
+def test_the_command_says_in_how_many(found, made, tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.setenv("MLEM_CACHE", str(made.store.root))
+    asked = ["multiverse", *arguments_of(made.spec), "--out", str(tmp_path)]
+    varied = ("distance=euclidean,manhattan", "positions=without-first", "estimator=ridge,spearman")
+    asked += [word for each in varied for word in ("--vary", each)]
     claims = ["top position brain:0", "closer brain:0 brain:2 other:1"]
-    for claim in claims:
-        asked += ["--claim", claim]
-    assert main([*asked, "--out", str(tmp_path / "out")]) == 0
+    asked += [word for claim in claims for word in ("--claim", claim)]
+    assert main(asked) == 0
     said = capsys.readouterr().out.splitlines()
     assert said == [verdict(Claim.parse(claim), found) for claim in claims]
-    written = pd.read_csv(tmp_path / "out" / "universes.csv")
-    first = curve(Claim.parse(claims[0]), found)
-    np.testing.assert_allclose(
-        written["margin_1"], first.sort_values("universe")["margin"], atol=1e-12
-    )
-    assert main([*asked, "--claim", "tpo noun brain:0", "--out", str(tmp_path / "out")]) == 2
-    assert main([*asked, "--claim", "top noun brian:0", "--out", str(tmp_path / "out")]) == 2
+    written = pd.read_csv(tmp_path / "universes.csv")
+    first = curve(Claim.parse(claims[0]), found).sort_values("universe")
+    np.testing.assert_allclose(written["margin_1"], first["margin"], atol=1e-12)
+    assert main([*asked, "--claim", "tpo noun brain:0"]) == 2
+    assert main([*asked, "--claim", "top noun brian:0"]) == 2
     assert "did you mean brain" in capsys.readouterr().err.splitlines()[-1]
     with pytest.raises(SystemExit):
-        main([*asked, "--vary", "distance", "--out", str(tmp_path / "out")])
-    assert "is not of the form distance=euclidean,cosine" in capsys.readouterr().err
+        main([*asked, "--vary", "distance"])
+    assert "distance=euclidean,cosine" in capsys.readouterr().err
 
 
-def test_in_the_background_it_is_kept_where_it_is_looked_for(
-    analysis: Analysis, store: Store
-) -> None:
+def test_in_the_background_it_is_kept_where_it_is_looked_for(made, tmp_path) -> None:
     choices = {"estimator": ["ridge", "ridge-rank"]}
     options = {"layers": [list(B)], "choices": choices}
+    analysis, store = made.analysis, Store(tmp_path, overlays=())
     assert multiverses.find(analysis, [B], store, choices) is None
     assert followups.work("multiverse", analysis, options, store, lambda progress: None) == {}
     seen = multiverses.find(analysis, [B], store, choices)
@@ -296,10 +256,8 @@ def test_pooling_is_a_dimension_of_models(tmp_path: Path) -> None:
     """Each universe is that of the mean, or of the last, of a word's sub-tokens."""
     names = tuple(str(tiny.save(kind, tmp_path / kind)) for kind in ("bert", "gpt2"))
     frame = tiny.word_stimuli(tiny.SENTENCES).table.assign(length=lambda t: t["length"] % 4)
-    frame.to_csv(tmp_path / "words.csv", index=False)
-    store = Store(tmp_path / "store")
-    spec = AnalysisSpec(stimuli=str(tmp_path / "words.csv"), models=names, layers=(3,), folds=3)
-    analysis = run(spec, store)
+    spec = in_files(tmp_path, frame, {}, models=names, layers=(3,), folds=3)
+    analysis, store = finished(tmp_path, spec, {})[1:3]
     layers = [(name, 3) for name in names]
     assert multiverses.poolings_of(analysis) == ("standard", "mean")
     assert "pooling" not in choices_of(analysis)
@@ -317,38 +275,82 @@ def test_pooling_is_a_dimension_of_models(tmp_path: Path) -> None:
     assert len(no_such.universes) == 1 and "pooling last" in no_such.notices[0]
 
 
-def test_files_have_one_pooling(analysis: Analysis) -> None:
-    assert multiverses.poolings_of(analysis) == ("standard",)
-
-
-def test_a_claim_over_other_sentences(analysis: Analysis, store: Store) -> None:
-    intervals = layer_intervals(analysis, store)
+def test_a_claim_over_other_sentences(made: Finished) -> None:
+    analysis, intervals = made.analysis, layer_intervals(made.analysis, made.store)
     closer = over_stimuli(Claim("closer", (A, B, C)), intervals)
-    assert closer is not None
-    rsa = analysis.rsa
     at = [analysis.layers.index(layer) for layer in (A, B, C)]
-    assert closer.value == pytest.approx(rsa[at[0], at[1]] - rsa[at[0], at[2]], abs=1e-6)
+    expected = analysis.rsa[at[0], at[1]] - analysis.rsa[at[0], at[2]]
+    assert closer.value == pytest.approx(expected, abs=1e-6)
     a, b, c = intervals.places((A, B, C))
     value = intervals.rsa[a, b] - intervals.rsa[a, c]
     without = intervals.rsa_without[:, a, b] - intervals.rsa_without[:, a, c]
-    assert len(intervals.sizes) == 3 and intervals.units.two_way
-    bounds = jackknife_interval(value, without, sizes=intervals.sizes)
-    expected = (value, *bounds, float(p_value(value, without, sizes=intervals.sizes)))
-    assert closer[:4] == pytest.approx(expected)
+    sizes = intervals.sizes
+    assert len(sizes) == 3 and intervals.units.two_way
+    bounds = jackknife_interval(value, without, sizes=sizes)
+    p = float(p_value(value, without, sizes=sizes))
+    assert closer[:4] == pytest.approx((value, *bounds, p))
     assert closer.others == "other sentences and other words"
     alike = over_stimuli(Claim("alike", (A, B), threshold=0.9), intervals)
-    assert alike is not None and alike.upper < 0 and alike.p < 0.001
+    assert alike.upper < 0 and alike.p < 0.001
     assert "p < 0.001" in alike.sentence and "−" in alike.sentence
     top = over_stimuli(Claim("top", (B,), ("noun",)), intervals)
     others = [name for name in intervals.columns if name != "noun"]
     above = [over_stimuli(Claim("above", (B,), ("noun", name)), intervals) for name in others]
-    assert top is not None and top.value == min(own.value for own in above if own is not None)
-    assert top.lower > 0
+    assert top.value == min(own.value for own in above) and top.lower > 0
     more = over_stimuli(Claim("more-in", (B, C), ("noun",)), intervals)
     own = importance_differences(intervals, B, C).table.set_index("feature").loc["noun"]
-    assert more is not None and more[:4] == pytest.approx(
-        tuple(own[["value", "lower", "upper", "p"]])
-    )
+    assert more[:4] == pytest.approx(tuple(own[["value", "lower", "upper", "p"]]))
     assert over_stimuli(Claim("closer", (A, B, C), measure="tau"), intervals) is None
-    with pytest.raises(InputError, match="noun"):
+    with refused("noun"):
         over_stimuli(Claim("top", (B,), ("nuon",)), intervals)
+
+
+# --- two methods on a layer with noise ------------------------------------------------------
+
+CHOSEN = {"folds": 3, "features": ("part_of_speech", "tense", "word_position")}
+
+
+@pytest.fixture(scope="module")
+def spoken(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    """Layer 1 has the parts of speech, and layer 0 those of other words."""
+    folder, table = tmp_path_factory.mktemp("noise"), probing(30)
+    codes = table["part_of_speech"].astype("category").cat.codes.to_numpy()
+    shape = (len(codes), codes.max() + 1)
+    layer = np.eye(shape[1])[codes] + 0.2 * np.random.default_rng(0).standard_normal(shape)
+    layers = {0: np.roll(layer, 3, axis=0), 1: layer}
+    return finished(folder, in_files(folder, table, {"model": layers}, **CHOSEN), layers)
+
+
+@pytest.mark.parametrize("interactions", [False, True])
+def test_the_rows_are_those_of_explicit_noisy_layers(spoken, interactions, monkeypatch, tmp_path):
+    monkeypatch.setattr(noise, "LEVELS", (0.0, 1.5))
+    analysis, store, layer = spoken.analysis, spoken.store, spoken.layers[1]
+    selection, seen = analysis.select(interactions=interactions), []
+    assert noise.find(analysis, store, selection, ("model", 1)) is None
+    found = noise.make(analysis, store, selection, ("model", 1), seen.append)
+    assert (seen[-1].done, seen[-1].total) == (2, 2)
+    added = np.random.default_rng(analysis.spec.seed).standard_normal(layer.shape)
+    layers = {0: layer, 1: layer + 1.5 * added * layer.std(axis=0)}
+    again = finished(tmp_path, in_files(tmp_path, probing(30), {"m": layers}, **CHOSEN), layers)
+    by_method = [
+        again.analysis.results(estimator=name, interactions=interactions)
+        for name in methods.COMPARED
+    ]
+    expected, columns = methods.agreement(*by_method), ["fold", "frobenius", "tau"]
+    pd.testing.assert_frame_equal(found[columns], expected[columns], atol=1e-6)
+    assert list(found["noise"]) == [0.0] * 3 + [1.5] * 3
+    kept = noise.find(analysis, store, selection, ("model", 1))
+    pd.testing.assert_frame_equal(kept, found)
+    assert noise.find(analysis, store, selection, ("model", 0)) is None
+
+
+def test_distances_take_no_noise(spoken, tmp_path):
+    layer = spoken.layers[1]
+    apart = np.linalg.norm(layer[:, None] - layer, axis=-1)
+    spec = in_files(tmp_path, probing(30), {"m": {0: apart}}, precomputed=("m",), **CHOSEN)
+    given = finished(tmp_path, spec, {})
+    assert not noise.can_be_made(given.analysis, given.analysis.select(), ("m", 0))
+    with refused("m layer 0", "units"):
+        noise.make(given.analysis, given.store, given.analysis.select(), ("m", 0))
+    with refused("model:7"):
+        noise.make(spoken.analysis, spoken.store, spoken.analysis.select(), ("model", 7))

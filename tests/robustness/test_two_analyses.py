@@ -44,17 +44,13 @@ def stimuli(n_sentences: int) -> pd.DataFrame:
     return table
 
 
-def layers_of(table: pd.DataFrame, place: float, seed: int) -> dict[int, np.ndarray]:
-    """Two layers in which places are apart by so much, and nouns always are."""
-    rng = np.random.default_rng(seed)
-    planted = np.column_stack((table["noun"], place * table["position"]))
-    return {k: planted + 0.6 * rng.standard_normal((len(table), 2)) for k in range(2)}
-
-
 def analysed(folder: Path, store: Store, table: pd.DataFrame, place: float, **more: object) -> Made:
+    """Of two layers in which places are apart by so much, and nouns always are."""
     folder.mkdir()
-    made = layers_of(table, place, 5)
-    return run(in_files(folder, table, {"m": made}, **more), store), made
+    planted = np.column_stack((table["noun"], place * table["position"]))
+    rng = np.random.default_rng(5)
+    made = {k: planted + 0.6 * rng.standard_normal((len(table), 2)) for k in range(2)}
+    return run(in_files(folder, table, {"m": made}, **more), store, progress=False), made
 
 
 @pytest.fixture(scope="module")
@@ -74,11 +70,13 @@ def intervals(both: tuple[Made, Made], store: Store) -> Paired:
     return paired(both[0][0], both[1][0], store)
 
 
-def test_an_analysis_differs_from_itself_by_nothing_for_sure(
-    both: tuple[Made, Made], store: Store
-) -> None:
-    ((one, _), _) = both
-    twice = (one.results(), one.results())
+@pytest.fixture(scope="module")
+def results(both):
+    return both[0][0].results(), both[1][0].results()
+
+
+def test_an_analysis_differs_from_itself_by_nothing_for_sure(both, results, store) -> None:
+    one, twice = both[0][0], (results[0], results[0])
     made = paired(one, one, store)
     table = importance_differences(twice, made).table
     assert len(table) == 2 * 3
@@ -109,10 +107,8 @@ def by_hand(value: np.ndarray, without: np.ndarray, sizes: tuple[int, ...]) -> n
 
 
 def test_the_interval_of_rsa_is_that_of_explicit_correlations_of_what_is_left(
-    both: tuple[Made, Made], intervals: Paired
+    both, results, intervals
 ) -> None:
-    sizes = intervals.first.sizes
-
     def rsa(rows: np.ndarray) -> float:
         each = []
         for _, layers in both:
@@ -122,16 +118,14 @@ def test_the_interval_of_rsa_is_that_of_explicit_correlations_of_what_is_left(
 
     value = rsa(np.arange(len(both[0][0].stimuli)))
     without = np.array([rsa(rows) for rows in left_out(both)])
-    results = (both[0][0].results(), both[1][0].results())
     (row,) = similarity_differences(results, intervals).table.to_dict("records")
     assert row["rsa_difference"] == pytest.approx(value, abs=1e-6)
-    expected = by_hand(np.array(value), without, sizes)
+    expected = by_hand(np.array(value), without, intervals.first.sizes)
     assert [row["rsa_lower"], row["rsa_upper"]] == pytest.approx(list(expected), abs=1e-4)
 
 
-def test_the_interval_of_an_importance_is_that_of_explicit_refits(
-    both: tuple[Made, Made], intervals: Paired
-) -> None:
+@pytest.mark.slow
+def test_the_interval_of_an_importance_is_that_of_explicit_refits(both, results, intervals) -> None:
     """Tables of the pairs that are left, and models fitted on them, a block after the other."""
 
     def importance(made: Made, rows: np.ndarray) -> np.ndarray:
@@ -140,12 +134,10 @@ def test_the_interval_of_an_importance_is_that_of_explicit_refits(
         # The target is scaled as on all stimuli.
         i, j = np.triu_indices(len(analysis.stimuli), 1)
         kept = np.isin(i, rows) & np.isin(j, rows)
-        stimuli = analysis.stimuli
-        index = PairIndex.build(
-            feature_columns(replace(stimuli, table=stimuli.table.iloc[rows].reset_index(drop=True),
-                            word_index=None, groups=stimuli.groups[rows])),
-            analysis.folds[rows],
-        )  # fmt: skip
+        table = analysis.stimuli.table.iloc[rows].reset_index(drop=True)
+        groups = analysis.stimuli.groups[rows]
+        left = replace(analysis.stimuli, table=table, word_index=None, groups=groups)
+        index = PairIndex.build(feature_columns(left), analysis.folds[rows])
         tables = pair_tables(index, [lambda k=k: layers[k][rows] for k in (0, 1)])
         own = np.array([[one[kept].min(), np.ptp(one[kept])] for one in squared])
         whole = np.array([[one.min(), np.ptp(one)] for one in squared])
@@ -160,7 +152,6 @@ def test_the_interval_of_an_importance_is_that_of_explicit_refits(
 
     value = difference(np.arange(len(both[0][0].stimuli)))
     without = np.array([difference(rows) for rows in left_out(both)])
-    results = (both[0][0].results(), both[1][0].results())
     table = importance_differences(results, intervals).table
     assert table["difference"].to_numpy() == pytest.approx(value.ravel(), abs=1e-6)
     lower, upper = by_hand(value, without, intervals.first.sizes)
@@ -169,29 +160,26 @@ def test_the_interval_of_an_importance_is_that_of_explicit_refits(
 
 
 def test_a_planted_difference_is_found_and_its_interval_holds_the_truth(
-    both: tuple[Made, Made], intervals: Paired, store: Store, tmp_path: Path
+    results, intervals, store, tmp_path
 ) -> None:
-    results = (both[0][0].results(), both[1][0].results())
     table = importance_differences(results, intervals).table.set_index(["layer", "feature"])
     # Of many more stimuli of the same kind.
     many = [
-        analysed(tmp_path / name, store, stimuli(250), place)[0].results()
-        for name, place in (("1", 1.0), ("2", 0.1))
+        analysed(tmp_path / str(place), store, stimuli(250), place)[0].results()
+        for place in (1.0, 0.1)
     ]
     truth = importance_differences((many[0], many[1]), None).table
     assert truth[["lower", "upper", "p"]].isna().all(axis=None)
+    truth = truth.set_index(["layer", "feature"])["difference"]
     for layer in (0, 1):
         row = table.loc[(layer, "position")]
-        expected = truth.set_index(["layer", "feature"]).loc[(layer, "position"), "difference"]
-        assert row["lower"] <= expected <= row["upper"]
+        assert row["lower"] <= truth.loc[layer, "position"] <= row["upper"]
         assert row["lower"] > 0 and row["p_corrected"] < 0.05
 
 
-def test_other_folds_leave_out_the_same_blocks(
-    both: tuple[Made, Made], store: Store, tmp_path: Path
-) -> None:
+def test_other_folds_leave_out_the_same_blocks(both, results, store) -> None:
     one = both[0][0]
-    other = run(replace(one.spec, folds=4), store)
+    other = run(replace(one.spec, folds=4), store, progress=False)
     own = all_layers.blocks_of(other)
     assert not np.array_equal(own.weights, all_layers.blocks_of(one).weights)
     assert find_paired(one, other, store) is None
@@ -199,47 +187,37 @@ def test_other_folds_leave_out_the_same_blocks(
     # RSA has nothing to do with folds: without the same blocks it is the same.
     np.testing.assert_array_equal(made.first.rsa_without, made.second.rsa_without)
     kept = find_paired(one, other, store)
-    assert kept is not None
-    table = similarity_differences((one.results(), other.results()), kept).table
+    table = similarity_differences((results[0], other.results()), kept).table
     assert (table[["rsa_difference", "rsa_lower", "rsa_upper"]] == 0).all(axis=None)
     said = in_a_sentence(differences(one, other))
     assert said == "The first and the second differ in folds (5; 4)."
 
 
-def test_other_stimuli_have_no_interval_and_it_says_why(
-    both: tuple[Made, Made], store: Store, tmp_path: Path
-) -> None:
-    one = both[0][0]
-    other, _ = analysed(tmp_path / "fewer", store, stimuli(25), 1.0, features=("noun", "long"))
+def test_other_stimuli_have_no_interval_and_it_says_why(both, results, store, tmp_path) -> None:
+    one, few = both[0][0], stimuli(25)
+    other, _ = analysed(tmp_path / "fewer", store, few, 1.0, features=("noun", "long"))
     assert "different stimuli" in why_no_intervals(one, other)
     assert find_paired(one, other, store) is None
     assert common(one, other) == two_analyses.Common(tuple(one.layers), ("noun", "long"))
-    table = importance_differences((one.results(), other.results()), None).table
+    table = importance_differences((results[0], other.results()), None).table
     assert len(table) == 4 and table["difference"].notna().all()
     said = in_a_sentence(differences(one, other))
     assert "stimuli (" in said and "features (also position; no others)" in said
-    alone, _ = analysed(tmp_path / "alone", store, stimuli(25), 1.0, layers=(1,))
+    alone, _ = analysed(tmp_path / "alone", store, few, 1.0, layers=(1,))
     assert common(one, alone).layers == (("m", 1),)
-    assert similarity_differences((one.results(), alone.results()), None).table.empty
+    assert similarity_differences((results[0], alone.results()), None).table.empty
+    # What is in another order is not the same.
+    back, _ = analysed(tmp_path / "reversed", store, stimuli(30).iloc[::-1], 1.0)
+    assert not two_analyses.same_stimuli(one, back)
 
 
-def test_features_may_differ_where_stimuli_are_the_same(
-    both: tuple[Made, Made], store: Store
-) -> None:
+def test_features_may_differ_where_stimuli_are_the_same(both, results, store) -> None:
     one = both[0][0]
-    other = run(replace(one.spec, features=("noun", "position"), estimator="frrsa"), store)
+    chosen = replace(one.spec, features=("noun", "position"), estimator="frrsa")
+    other = run(chosen, store, progress=False)
     assert why_no_intervals(one, other) == ""
-    table = importance_differences(
-        (one.results(), other.results()), paired(one, other, store)
-    ).table
+    made = paired(one, other, store)
+    table = importance_differences((results[0], other.results()), made).table
     assert set(table["feature"]) == {"noun", "position"} and table["upper"].notna().all()
     said = in_a_sentence(differences(one, other))
     assert "features (also long; no others)" in said and "estimator (ridge; frrsa)" in said
-
-
-def test_what_is_in_another_order_is_not_the_same_stimuli(
-    both: tuple[Made, Made], store: Store, tmp_path: Path
-) -> None:
-    table = stimuli(30).iloc[::-1].reset_index(drop=True)
-    other, _ = analysed(tmp_path / "reversed", store, table, 1.0)
-    assert not two_analyses.same_stimuli(both[0][0], other)
