@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from xml.sax.saxutils import escape
 
@@ -74,126 +74,128 @@ def by_hand(
     return file.getvalue()
 
 
+FORMATS = (
+    '<numFmts count="1"><numFmt numFmtId="164" formatCode="[h]:mm"/></numFmts><cellXfs '
+    'count="5"><xf numFmtId="0"/><xf numFmtId="14"/><xf numFmtId="10"/><xf numFmtId="164"/>'
+    '<xf numFmtId="20"/></cellXfs>'
+)
+ERRORS = ("#N/A", "#DIV/0!", "#REF!", "#NAME?", "#VALUE!", "#NUM!", "#NULL!", "#SPILL!")
+
+
+def number(x: Any, style: int = 0, formula: str = "") -> str:
+    of = f"<f>{formula}</f>" if formula else ""
+    return f"<c{f' s={chr(34)}{style}{chr(34)}' if style else ''}>{of}<v>{x}</v></c>"
+
+
 def workbooks(grid: Grid, truth: Truth) -> Iterator[Hostile]:
-    """Workbooks whose cells are of all kinds, made by hand."""
-    xml = [[inline(c) for c in row] for row in grid]
+    """Workbooks whose cells and rows are of all kinds, made by hand."""
+    xml, freq, n = [[inline(c) for c in row] for row in grid], truth["freq"], len(grid) - 1
 
-    def number(x: Any, style: int = 0, formula: str = "") -> str:
-        of = f"<f>{formula}</f>" if formula else ""
-        return f"<c{f' s={chr(34)}{style}{chr(34)}' if style else ''}>{of}<v>{x}</v></c>"
+    def file(
+        name: str,
+        cells: list[list[str]],
+        meant: Truth = truth,
+        fate: Fate = "read",
+        says: tuple[str, ...] = (),
+        **how: str,
+    ) -> Hostile:
+        return Hostile(f"workbook {name}", ".xlsx", by_hand(cells, **how), meant, fate, says)
 
-    def with_freq(cells: list[str]) -> list[list[str]]:
+    def with_freq(cells: Iterable[str]) -> list[list[str]]:
         return [xml[0], *([*row[:-1], cell] for row, cell in zip(xml[1:], cells, strict=True))]
 
-    def with_pos(cells: list[str]) -> list[list[str]]:
-        return [
-            xml[0],
-            *([row[0], cell, *row[2:]] for row, cell in zip(xml[1:], cells, strict=True)),
-        ]
+    def with_pos(cells: Iterable[str]) -> list[list[str]]:
+        both = zip(xml[1:], cells, strict=True)
+        return [xml[0], *([row[0], cell, *row[2:]] for row, cell in both)]
 
-    def means(column: str, values: list[Any]) -> Truth:
-        return {**truth, column: values}
+    for name, of in {
+        "plain": number, "computed": lambda x: number(x, 0, "A1+1"),
+        "scientific": lambda x: number(f"{x:.9E}"), "long": lambda x: number(f"{x:.17f}"),
+        "texts": lambda x: inline(f"{x:g}"), "percent": lambda x: number(x, 2),
+        "some texts": lambda x: inline(f"{x:g}") if x > 3 else number(x),
+    }.items():  # fmt: skip
+        yield file(name, with_freq(map(of, freq)), styles=FORMATS)
+    percent = with_freq(number(x, 2) for x in freq)
+    yield file("styles missing", percent, fate="or said")
+    yield file("apostrophes", with_freq(inline(f"'{x:g}") for x in freq), fate="or said")
 
-    freq, n = truth["freq"], len(grid) - 1
-    formats = (
-        '<numFmts count="1"><numFmt numFmtId="164" formatCode="[h]:mm"/></numFmts><cellXfs '
-        'count="5"><xf numFmtId="0"/><xf numFmtId="14"/><xf numFmtId="10"/><xf numFmtId="164"/>'
-        '<xf numFmtId="20"/></cellXfs>'
-    )
-    days = [40_000 + i % 3 for i in range(n)]
-    errors = ["#N/A", "#DIV/0!", "#REF!", "#NAME?", "#VALUE!", "#NUM!", "#NULL!", "#SPILL!"]
-    shared = "".join(
+    lacks_last = {**truth, "freq": [*freq[:-1], None]}
+    for name, cell, says in (
+        ("computed empty", '<c t="str"><f>A1</f><v></v></c>', ()),
+        ("one day among numbers", number(40_000, 1), ("freq",)),
+        *((f"error {e}", f'<c t="e"><v>{e}</v></c>', ()) for e in ERRORS),
+    ):
+        last = with_freq([*map(number, freq[:-1]), cell])
+        yield file(name, last, lacks_last, "or said", says, styles=FORMATS)
+    not_computed = with_freq([*map(number, freq[:-1]), "<c><f>A1</f></c>"])
+    yield file("not computed", not_computed, fate="refused")
+    for e in ERRORS[:2]:
+        last = [*xml[:-1], [f'<c t="e"><v>{e}</v></c>', *xml[-1][1:]]]
+        yield file(f"error {e} as a sentence", last, fate="or said", says=("row 12",))
+
+    phonetic = "".join(
         f"<si><t>{x}</t><rPh sb='0' eb='1'><t>PHON</t></rPh></si>" for x in ("noun", "verb")
     )
+    kinds: tuple[tuple[str, Callable[[int], str], Callable[[int], str], dict[str, str]], ...] = (
+        ("booleans", lambda i: f'<c t="b"><v>{i % 2}</v></c>', lambda i: str(bool(i % 2)), {}),
+        ("phonetic", lambda i: f'<c t="s"><v>{i % 2}</v></c>', lambda i: ("noun", "verb")[i % 2],
+         {"strings": phonetic}),
+        ("times", lambda i: number((1 + i % 3) / 24, 4), lambda i: f"0{1 + i % 3}:00:00", {}),
+        ("days", lambda i: number(40_000 + i % 3, 1), lambda i: f"2009-07-{6 + i % 3:02d}", {}),
+        *((f"days of 1904 {true}", lambda i: number(40_000 + i % 3, 1),
+           lambda i: f"2013-07-{7 + i % 3:02d}", {"book": f'<workbookPr date1904="{true}"/>'})
+          for true in ("1", "true")),
+    )  # fmt: skip
+    for name, kind, means, how in kinds:
+        meant = {**truth, "pos": [means(i) for i in range(n)]}
+        yield file(name, with_pos(map(kind, range(n))), meant, styles=FORMATS, **how)
+    for header, name in ((number(2019), "2019"), (number(40_000, 1), "2009-07-06")):
+        meant = {(name if k == "freq" else k): v for k, v in truth.items()}
+        yield file(f"header {name}", [[*xml[0][:-1], header], *xml[1:]], meant, styles=FORMATS)
+
     rich = (
         "<c t='inlineStr'><is><r><t xml:space='preserve'>the </t></r><r><rPr><b/></rPr><t>dog</t>"
         "</r></is></c>"
     )
-    numbered = [
-        f'<row r="{i}">' + "".join(c.replace("<c", f'<c r="{"ABCD"[j]}{i}"', 1) for j,
-        c in enumerate(row))
-        + "</row>" for i, row in enumerate(xml, 1)
-    ]  # fmt: skip
-    at_c5 = "".join(
-        f'<row r="{i}">' + "".join(c.replace("<c", f'<c r="{"CDEF"[j]}{i}"', 1) for j,
-        c in enumerate(row))
-        + "</row>" for i, row in enumerate(xml, 5)
-    )  # fmt: skip
-    swapped = numbered[3].split("<c ")
-    everywhere: list[tuple[str, Any, Any, Truth, tuple[str, ...], Fate]] = [
-        ("plain", with_freq([number(x) for x in freq]), {}, truth, (), "read"),
-        ("computed", with_freq([number(x, 0, "A1+1") for x in freq]), {}, truth, (), "read"),
-        ("percent", with_freq([number(x, 2) for x in freq]), {"styles": formats}, truth, (),
-        "read"),
-        ("styles missing", with_freq([number(x, 2) for x in freq]), {}, truth, (), "or said"),
-        ("not computed", with_freq([*map(number, freq[:-1]), "<c><f>A1</f></c>"]), {}, truth, (),
-        "refused"),
-        ("computed empty", with_freq([*map(number, freq[:-1]), '<c t="str"><f>A1</f><v></v></c>']),
-        {},
-         means("freq", [*freq[:-1], None]), (), "or said"),
-        ("scientific", with_freq([number(f"{x:.9E}") for x in freq]), {}, truth, (), "read"),
-        ("long", with_freq([number(f"{x:.17f}") for x in freq]), {}, truth, (), "read"),
-        ("booleans", with_pos([f'<c t="b"><v>{i % 2}</v></c>' for i in range(n)]), {},
-         means("pos", [str(bool(i % 2)) for i in range(n)]), (), "read"),
-        ("days", with_pos([number(d, 1) for d in days]), {"styles": formats},
-         means("pos", [f"2009-07-{6 + i % 3:02d}" for i in range(n)]), (), "read"),
-        ("days of 1904", with_pos([number(d, 1) for d in days]), {"styles": formats, "book":
-         '<workbookPr date1904="1"/>'}, means("pos",
-         [f"2013-07-{7 + i % 3:02d}" for i in range(n)]), (), "read"),
-        ("days of 1904 true", with_pos([number(d, 1) for d in days]), {"styles": formats, "book":
-         '<workbookPr date1904="true"/>'}, means("pos",
-         [f"2013-07-{7 + i % 3:02d}" for i in range(n)]), (), "read"),
-        ("one day among numbers", with_freq([*map(number, freq[:-1]), number(40_000, 1)]),
-         {"styles": formats}, means("freq", [*freq[:-1], None]), ("freq",), "or said"),
-        ("times", with_pos([number((1 + i % 3) / 24, 4) for i in range(n)]), {"styles": formats},
-         means("pos", [f"0{1 + i % 3}:00:00" for i in range(n)]), (), "read"),
-        *((f"error {e}", with_freq([*map(number, freq[:-1]), f'<c t="e"><v>{e}</v></c>']), {},
-           means("freq", [*freq[:-1], None]), (), "or said") for e in errors),
-        *((f"error {e} as a sentence", [*xml[:-1], [f'<c t="e"><v>{e}</v></c>', *xml[-1][1:]]], {},
-           truth, ("row 12",), "or said") for e in errors[:2]),
-        ("phonetic", with_pos([f'<c t="s"><v>{i % 2}</v></c>' for i in range(n)]),
-        {"strings": shared},
-         means("pos", [("noun", "verb")[i % 2] for i in range(n)]), (), "read"),
-        ("rich", [xml[0], [rich, *xml[1][1:]], *xml[2:]], {},
-         means("sentence", ["the dog", *truth["sentence"][1:]]), (), "read"),
-        ("escapes", [*xml[:-1], [inline("a_x000D_\nb_x00E9_"), *xml[-1][1:]]], {},
-         means("sentence", [*truth["sentence"][:-1], "a\r\nbé"]), (), "or said"),
-        ("merged", [xml[0], *([row[0], xml[1][1] if i % 3 == 0 else "<c/>", *row[2:]]
-         for i, row in enumerate(xml[1:]))], {"after": '<mergeCells count="4">' + "".join(
-         f'<mergeCell ref="B{i}:B{i + 2}"/>' for i in range(2, 14, 3)) + "</mergeCells>"},
-         means("pos", [grid[1][1]] * n), ("merge",), "or said"),
-        ("hidden column", xml, {"before": '<cols><col min="2" max="2" hidden="1"/></cols>'}, truth,
-         ("hidden",), "or said"),
-        ("grouped column", xml,
-        {"before": '<cols><col min="2" max="3" width="0" customWidth="1"/></cols>'},
-         truth, (), "or said"),
-        ("hidden row", [], {"rows": "".join([*numbered[:4], numbered[4].replace("<row",
-        '<row hidden="1"', 1),
-         *numbered[5:]])}, truth, ("hidden", "5"), "or said"),
-        ("at C5", [], {"rows": at_c5}, truth, (), "read"),
-        ("formats below", [], {"rows": "".join(numbered) + '<row r="40"><c r="Z40" s="1"/></row>',
-         "styles": formats}, truth, (), "read"),
-        ("text behind", [*xml, *[[]] * 3, [inline("note: made in May")]], {}, truth, (), "refused"),
-        ("cells out of order", [], {"rows": "".join([*numbered[:3], "<c ".join(
-         [swapped[0], swapped[2], swapped[1], *swapped[3:]]), *numbered[4:]])},
-         truth, (), "or said"),
-        ("a cell twice", [], {"rows": "".join(numbered).replace('<c r="B4"', '<c r="A4"', 1)},
-        truth, (), "or said"),
-        ("rows swapped", [], {"rows": "".join([*numbered[:3], numbered[4], numbered[3],
-        *numbered[5:]])},
-         truth, (), "or said"),
-        ("apostrophes", with_freq([inline(f"'{x:g}") for x in freq]), {}, truth, (), "or said"),
-        ("texts", with_freq([inline(f"{x:g}") for x in freq]), {}, truth, (), "read"),
-        ("some texts", with_freq([inline(f"{x:g}") if i % 3 else number(x) for i,
-        x in enumerate(freq)]),
-         {}, truth, (), "read"),
-        ("header number", [[*xml[0][:-1], number(2019)], *xml[1:]], {},
-         {("2019" if k == "freq" else k): v for k, v in truth.items()}, (), "read"),
-        ("header day", [[*xml[0][:-1], number(40_000, 1)], *xml[1:]], {"styles": formats},
-         {("2009-07-06" if k == "freq" else k): v for k, v in truth.items()}, (), "read"),
-    ]  # fmt: skip
-    for name, cells, how, meaning, says, fate in everywhere:
-        yield Hostile(f"workbook {name}", ".xlsx", by_hand(cells, **how), meaning, fate, says)
+    meant = {**truth, "sentence": ["the dog", *truth["sentence"][1:]]}
+    yield file("rich", [xml[0], [rich, *xml[1][1:]], *xml[2:]], meant)
+    meant = {**truth, "sentence": [*truth["sentence"][:-1], "a\r\nbé"]}
+    escapes = [*xml[:-1], [inline("a_x000D_\nb_x00E9_"), *xml[-1][1:]]]
+    yield file("escapes", escapes, meant, "or said")
+    yield file("text behind", [*xml, *[[]] * 3, [inline("note: made in May")]], fate="refused")
+
+    merged = with_pos(xml[1][1] if i % 3 == 0 else "<c/>" for i in range(n))
+    areas = "".join(f'<mergeCell ref="B{i}:B{i + 2}"/>' for i in range(2, 14, 3))
+    after = f'<mergeCells count="4">{areas}</mergeCells>'
+    yield file("merged", merged, {**truth, "pos": [grid[1][1]] * n}, "or said", ("merge",),
+               after=after)  # fmt: skip
+    hidden = '<cols><col min="2" max="2" hidden="1"/></cols>'
+    yield file("hidden column", xml, fate="or said", says=("hidden",), before=hidden)
+    narrow = '<cols><col min="2" max="3" width="0" customWidth="1"/></cols>'
+    yield file("grouped column", xml, fate="or said", before=narrow)
+
+    def placed(columns: str, first: int) -> list[str]:
+        """Rows whose cells say where they are."""
+        rows = []
+        for i, row in enumerate(xml, first):
+            own = [c.replace("<c", f'<c r="{columns[j]}{i}"', 1) for j, c in enumerate(row)]
+            rows.append(f'<row r="{i}">{"".join(own)}</row>')
+        return rows
+
+    rows = placed("ABCD", 1)
+    begins, first, second, *more = rows[3].split("<c ")
+    unseen, out_of_order, swapped = [*rows], [*rows], [*rows]
+    unseen[4] = rows[4].replace("<row", '<row hidden="1"', 1)
+    out_of_order[3] = "<c ".join([begins, second, first, *more])
+    swapped[3:5] = rows[4], rows[3]
+    far = '<row r="40"><c r="Z40" s="1"/></row>'
+    yield file("hidden row", [], fate="or said", says=("hidden", "5"), rows="".join(unseen))
+    yield file("at C5", [], rows="".join(placed("CDEF", 5)))
+    yield file("formats below", [], rows="".join([*rows, far]), styles=FORMATS)
+    yield file("cells out of order", [], fate="or said", rows="".join(out_of_order))
+    twice = "".join(rows).replace('<c r="B4"', '<c r="A4"', 1)
+    yield file("a cell twice", [], fate="or said", rows=twice)
+    yield file("rows swapped", [], fate="or said", rows="".join(swapped))
 
 
 def sheets(grid: Grid, truth: Truth) -> Iterator[Hostile]:

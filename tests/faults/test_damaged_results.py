@@ -13,7 +13,6 @@ from inputs import in_files, noise, words
 
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.run import run
-from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.storage.files import write_json
 from mlem_core.storage.sealed import RESULT, seal
@@ -22,14 +21,10 @@ from mlem_core.tasks import analyses, examples, followups, processes, runner
 
 
 @pytest.fixture(scope="module")
-def spec(tmp_path_factory: pytest.TempPathFactory) -> AnalysisSpec:
-    table = words(20)
-    return in_files(tmp_path_factory.mktemp("inputs"), table, {"brain": noise(len(table))}, folds=3)
-
-
-@pytest.fixture(scope="module")
-def analysis(spec: AnalysisSpec, tmp_path_factory: pytest.TempPathFactory) -> Analysis:
-    return run(spec, Store(tmp_path_factory.mktemp("first")))
+def analysis(tmp_path_factory: pytest.TempPathFactory) -> Analysis:
+    folder, table = tmp_path_factory.mktemp("inputs"), words(20)
+    spec = in_files(folder, table, {"brain": noise(len(table))}, folds=3)
+    return run(spec, Store(folder / "first"))
 
 
 @pytest.fixture
@@ -87,17 +82,15 @@ def not_repaired(job: analyses.Job, expected: Analysis, what: str) -> Iterator[s
         yield f"{what}: not made again"
 
 
-def test_a_damaged_result_is_never_shown(job: analyses.Job, analysis: Analysis) -> None:
-    assert same(job.analysis(), analysis)
-    assert not list(problems(job, analysis, seed=0, each=20))
+LONG = [pytest.param(seed, 1, marks=pytest.mark.faults) for seed in range(1, 6)]
 
 
-@pytest.mark.faults
-@pytest.mark.parametrize("seed", range(1, 6))
-def test_every_damaged_result_is_made_again(
-    job: analyses.Job, analysis: Analysis, seed: int
+@pytest.mark.parametrize(("seed", "each"), [(0, 20), *LONG])
+def test_a_damaged_result_is_never_shown_and_made_again(
+    job: analyses.Job, analysis: Analysis, seed: int, each: int
 ) -> None:
-    assert not list(problems(job, analysis, seed, each=1))
+    assert same(job.analysis(), analysis)
+    assert not list(problems(job, analysis, seed, each))
 
 
 def test_a_start_clears_what_stands_in_its_way(
@@ -179,13 +172,10 @@ def example_problems(folder: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -
     examples.example.cache_clear()
 
 
-def test_a_damaged_example_is_never_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not list(example_problems(tmp_path / "example", monkeypatch, seed=0))
-
-
-@pytest.mark.faults
-@pytest.mark.parametrize("seed", range(1, 4))
-def test_every_damaged_example_is_never_shown(
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(n, marks=pytest.mark.faults) for n in (1, 2, 3))]
+)
+def test_a_damaged_example_is_never_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     assert not list(example_problems(tmp_path / "example", monkeypatch, seed))

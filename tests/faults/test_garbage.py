@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from inputs import refused
 from tiny import sentence_stimuli, word_stimuli
 
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
-from mlem_core.base.errors import InputError
 from mlem_core.data.stimulus_csv import from_frame, read_csv
 from mlem_core.models.loading import open_model
 from mlem_core.models.tokens import tokenize
@@ -35,15 +35,15 @@ def test_a_cell_that_makes_a_column_of_numbers_nominal_is_said(cell):
     found = read_csv(table(freq=numbers(r4=cell)))
     assert found.features[0].kind == "nominal"
     (note,) = [note for note in found.notes if "'freq'" in note]
-    assert f"because of {cell!r} in row 5, all its other values are numbers" in note
+    assert repr(cell) in note and "row 5" in note
     assert not read_csv(table(freq=numbers(r4=cell)), nominal=["freq"]).notes
-    with pytest.raises(InputError, match="in row 5; an ordered feature needs a number"):
+    with refused("row 5", "number", repr(cell)):
         read_csv(table(freq=numbers(r4=cell)), ordered=["freq"])
 
 
 def test_several_such_cells_are_counted():
     (note,) = read_csv(table(freq=numbers(r4="TRUE", r7="FALSE", r9="5%"))).notes
-    assert "'TRUE' in row 5 and 2 more cells" in note
+    assert "'TRUE' in row 5 and 2 more" in note
 
 
 def test_columns_of_names_and_of_numbers_with_marks_are_not_doubted():
@@ -57,7 +57,7 @@ def test_a_mark_among_names_is_said_to_count(mark):
     names = ["noun", "verb"] * (N // 2)
     names[6] = names[9] = mark
     (note,) = read_csv(table(pos=names)).notes
-    assert note.startswith(f"In the feature 'pos' {mark!r} (row 7 and 1 more) counts as a value")
+    assert "'pos'" in note and repr(mark) in note and "row 7 and 1 more" in note
 
 
 def test_no_value_among_names_is_said_to_be_missing():
@@ -67,6 +67,7 @@ def test_no_value_among_names_is_said_to_be_missing():
     assert found.values("pos")[6] is None and "'NA' is a missing value" in found.notes[0]
 
 
+@pytest.mark.slow
 def test_words_that_a_model_does_not_know_are_counted(tmp_path):
     known = ["the cat sleeps here", "a dog runs there", "she sees him", "the old man sings"] * 3
     some = [f"{text} {'猫' if i < 5 else 'x'} {i}" for i, text in enumerate(known)]
@@ -74,14 +75,14 @@ def test_words_that_a_model_does_not_know_are_counted(tmp_path):
     spec = AnalysisSpec(models=("mini-bert",), layers=(0,), folds=3)
     found = run(spec, Store(tmp_path, overlays=()), False, stimuli)
     (note,) = [notice for notice in found.notices if "token" in notice]
-    assert note.startswith(f"mini-bert knows no token for 5 of {len(stimuli)} stimuli")
+    assert f"5 of {len(stimuli)} stimuli" in note
 
 
 @pytest.mark.parametrize("make", [word_stimuli, sentence_stimuli])
 def test_stimuli_of_which_a_model_knows_none_are_refused(make):
     texts = ["猫 在 家裏", "狗 在 外面", "她 跑 得 很快"]
     n = len(make(texts))
-    with pytest.raises(InputError, match=rf"mini-bert knows none of the {n} (word|sentence)s: "):
+    with refused("mini-bert", n):
         tokenize(make(texts), open_model("mini-bert", "cpu"))
 
 
@@ -102,6 +103,6 @@ def test_an_offset_that_leaves_hardly_any_digits_is_said(tmp_path, offset, kind,
     notes = [notice for notice in found.notices if notice.startswith(its)]
     assert len(notes) == (said > 0), notes
     if said == 1:
-        assert "has values so far from 0 that" in notes[0] and "subtract" in notes[0]
+        assert "far from 0" in notes[0]
     if said == 2:
-        assert "represents all stimuli alike" in notes[0]
+        assert "alike" in notes[0]

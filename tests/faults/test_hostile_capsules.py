@@ -227,8 +227,13 @@ FORGED = {
 }
 
 
-@pytest.mark.faults
-@pytest.mark.parametrize("name", FORGED)
+def marked(name: str) -> Any:
+    """The figures are drawn nowhere else before each change."""
+    mark = pytest.mark.slow if name.startswith("figures/") else pytest.mark.faults
+    return pytest.param(name, marks=mark)
+
+
+@pytest.mark.parametrize("name", map(marked, FORGED))
 def test_what_was_forged_is_found(drawn: Files, tmp_path: Path, name: str) -> None:
     data = FORGED[name](drawn[name])
     assert data != drawn[name]

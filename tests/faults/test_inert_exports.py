@@ -3,15 +3,19 @@ from __future__ import annotations
 import csv
 import io
 import re
+import zipfile
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from hostile_capsules import contents
 from inputs import noise, words
 from markdown_it import MarkdownIt
 
+from mlem_core import figures
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
@@ -45,9 +49,7 @@ def analysis(tmp_path_factory: pytest.TempPathFactory) -> Analysis:
     table[HOSTILE[3]] = [HOSTILE[n % len(HOSTILE)] for n in range(len(table))]
     path = folder / "<u>[a](javascript:x).csv"
     write_csv(table, path)
-    import numpy as np
-
-    layers = {f"layer_{n:02d}": rows for n, rows in noise(len(table)).items()}
+    layers: dict[str, Any] = {f"layer_{n:02d}": rows for n, rows in noise(len(table)).items()}
     np.savez(folder / "brain.npz", **layers)
     files = ((HOSTILE[5], str(folder / "brain.npz")),)
     spec = AnalysisSpec(stimuli=str(path), representations=files, folds=3)
@@ -111,11 +113,7 @@ def test_a_report_is_text_too(analysis: Analysis) -> None:
     one = drawn["profiles"]
     one = type(one)(one.figure, HOSTILE[1], HOSTILE[0], one.data)
     texts = dict.fromkeys(("methods.md", "methods.tex", "references.bib"), "x")
-    from mlem_core import figures
-
     data = chosen.as_zip(["01-profiles"], [one], figures.Paper(), "html", texts)
-    import zipfile
-
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         assert not active(archive.read("report.md").decode())
 
