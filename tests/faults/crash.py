@@ -217,8 +217,7 @@ def _upload(folder: Path) -> None:
 
 def _deleted(folder: Path) -> None:
     store = Store(folder / "store")
-    (job,) = [path.name for path in (store.root / "jobs").glob("0*/spec.json")] or [None]
-    if job is not None or not trash.in_trash(store):
+    if any((store.root / "jobs").glob("0*/spec.json")) or not trash.in_trash(store):
         trash.delete("0123456789abcdef", "Mine", store)
 
 
@@ -232,24 +231,27 @@ def _job(folder: Path) -> None:
     (more / "spec.json").write_text(json.dumps(about))
 
 
-def _restored(folder: Path) -> None:
-    """Whatever was killed, what is deleted comes back whole."""
-    store = Store(folder / "store")
-    for one in trash.in_trash(store):
-        trash.restore(one, store)
-
-
 def _all_there(folder: Path) -> list[str]:
-    store = Store(folder / "store")
-    found = trash.in_trash(store)
-    there = [*(store.root / "jobs").iterdir(), *(store.root / "notes").iterdir()]
-    names = {path.name for path in there if path.suffix != ".lock"}
-    whole = {"0123456789abcdef", "fits-1", "0123456789abcdef.json"}
-    if len(found) > 1:
-        return [f"{len(found)} deleted of one"]
-    if found and names & whole:
-        return [f"deleted, and still there: {names & whole}"]
-    return [] if found or "0123456789abcdef" in names else ["neither there nor deleted"]
+    """In a copy: what is in the trash comes back whole, and what was half moved is put back."""
+    with tempfile.TemporaryDirectory(dir=folder.parent) as other:
+        store = Store(shutil.copytree(folder / "store", Path(other) / "store"))
+        whole = {"0123456789abcdef", "fits-1", "0123456789abcdef.json"}
+
+        def there() -> set[str]:
+            paths = [*(store.root / "jobs").iterdir(), *(store.root / "notes").iterdir()]
+            return whole & {path.name for path in paths}
+
+        found = trash.in_trash(store)
+        if len(found) > 1:
+            return [f"{len(found)} deleted of one"]
+        if found and there():
+            return [f"deleted, and still there: {there()}"]
+        for path in (store.root / "trash").glob("*"):
+            os.utime(path, (0, 0))
+        trash.purge(store)
+        for one in trash.in_trash(store):
+            trash.restore(one, store)
+        return [] if there() == whole else [f"neither there nor deleted: {whole - there()}"]
 
 
 def _careless(folder: Path) -> None:
