@@ -343,7 +343,7 @@ def test_special_tokens_and_dtype_are_choices_that_the_manifest_records(folder, 
         theirs = other.manifest["models"][str(bert)]
         assert theirs["identity"] != facts["identity"] and theirs[name] != facts[name]
         assert other.manifest["parameters"][name] == getattr(other.spec, name)
-        assert len(stimulus_map(other, str(bert), 2, store)) == len(other.stimuli)
+    assert len(stimulus_map(changed["dtype"], str(bert), 2, store)) == N
     exact, none, bf16 = (one.rsa[0, 1] for one in (first, *changed.values()))
     assert 0 < abs(bf16 - exact) < 0.02 and none != exact
 

@@ -168,7 +168,7 @@ def test_they_are_kept_and_found_for_fewer_layers(planted, intervals, tmp_path):
     whole = planted.analysis
     found = find(whole, planted.store, whole.select(layers=[A, B]))
     assert found is not None and found.layers == (A, B, C)
-    assert find(whole, planted.store, whole.select(estimator="frrsa")) is None
+    assert find(whole, planted.store, whole.select(["size"], estimator="spearman")) is None
     assert find(whole, Store(tmp_path)) is None
     save(intervals, tmp_path)
     again = load(tmp_path)

@@ -252,9 +252,15 @@ def test_in_the_background_it_is_kept_where_it_is_looked_for(made, tmp_path) -> 
     assert seen is not None and list(seen.universes["estimator"]) == ["ridge", "ridge-rank"]
 
 
-def test_pooling_is_a_dimension_of_models(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def tiny_models(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
+    folder = tmp_path_factory.mktemp("models")
+    return tuple(str(tiny.save(kind, folder / kind)) for kind in ("bert", "gpt2"))
+
+
+def test_pooling_is_a_dimension_of_models(tiny_models: tuple[str, ...], tmp_path: Path) -> None:
     """Each universe is that of the mean, or of the last, of a word's sub-tokens."""
-    names = tuple(str(tiny.save(kind, tmp_path / kind)) for kind in ("bert", "gpt2"))
+    names = tiny_models
     frame = tiny.word_stimuli(tiny.SENTENCES).table.assign(length=lambda t: t["length"] % 4)
     spec = in_files(tmp_path, frame, {}, models=names, layers=(3,), folds=3)
     analysis, store = finished(tmp_path, spec, {})[1:3]
