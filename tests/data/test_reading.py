@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 import zipfile
 
 import numpy as np
@@ -13,6 +12,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from inputs import refused
 
 from mlem_core.base.errors import InputError
 from mlem_core.data.columns import missing_marks
@@ -33,46 +33,29 @@ FRENCH = pd.DataFrame(
 )
 
 
-def written(encoding: str, separator: str, decimal: str, missing: str) -> bytes:
-    """The French table as pandas writes it."""
-    text = FRENCH.to_csv(index=False, sep=separator, decimal=decimal, na_rep=missing)
-    return text.encode(encoding)
-
-
-def check_french(stimuli):
-    assert stimuli.sentences == FRENCH["sentence"].tolist()
-    assert stimuli.words == ["l'été,", "mère", "garçon"]
-    np.testing.assert_array_equal(stimuli.values("fréquence"), FRENCH["fréquence"])
-    assert stimuli.values("genre").tolist() == ["masc", "fém", None]
-
-
-ENCODINGS = ("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "cp1252")
-
-
-@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize(
+    "encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "cp1252"]
+)
 @pytest.mark.parametrize("signs", [",.", ";,", "\t,", "|."])
 @pytest.mark.parametrize("missing", ["", "NA", "-"])
 def test_encodings_separators_decimals_and_marks_are_detected(encoding, signs, missing):
     separator, decimal = signs
-    data = written(encoding, separator, decimal, missing)
+    text = FRENCH.to_csv(index=False, sep=separator, decimal=decimal, na_rep=missing)
+    data = text.encode(encoding)
     table = read_table(data, "mine.csv")
     found = table.read_as
     codec = {"utf-8-sig": "utf-8", "utf-16": "utf-16-le"}.get(encoding, encoding)
     assert (found.separator, found.encoding, found.decimal) == (separator, codec, decimal)
     stimuli = apply_roles(table)
-    check_french(stimuli)
+    assert stimuli.sentences == FRENCH["sentence"].tolist()
+    assert stimuli.words == ["l'été,", "mère", "garçon"]
+    np.testing.assert_array_equal(stimuli.values("fréquence"), FRENCH["fréquence"])
+    assert stimuli.values("genre").tolist() == ["masc", "fém", None]
     plain = (separator, decimal, missing) == (",", ".", "") and codec == "utf-8"
     assert bool(stimuli.notes) == (not plain)
     # What was found can be given back, and reads the same.
     again = read_csv(data, read_as=found)
     assert again.digest == stimuli.digest == read_csv(as_csv(stimuli)).digest
-
-
-def test_latin_1_is_read_as_the_windows_encoding_that_has_all_of_it():
-    data = FRENCH.replace({"sentence": {"œ": "oe"}}, regex=True).to_csv(index=False)
-    stimuli = read_csv(data.encode("latin-1"), name="mine.csv")
-    assert stimuli.sentences[2] == "le garçon a mangé"
-    assert "read as Windows-1252 text separated by commas" in stimuli.notes[0]
 
 
 @pytest.mark.parametrize(
@@ -88,7 +71,7 @@ def test_latin_1_is_read_as_the_windows_encoding_that_has_all_of_it():
 )
 def test_other_encodings_are_not_guessed_but_can_be_chosen(text, encoding):
     data = f"sentence;f\n{text};1\n{text} x;2\n".encode(encoding)
-    with pytest.raises(InputError, match=r"is not UTF-8.*choose its encoding"):
+    with refused("UTF-8", "choose its encoding"):
         read_csv(data)
     stimuli = read_csv(data, read_as=ReadAs(encoding=encoding))
     assert stimuli.sentences == [text, f"{text} x"]
@@ -107,19 +90,11 @@ def test_western_text_is_windows_1252(text):
     assert decode(f"sentence;f\n{text};1\n".encode("cp1252"), "x")[1] == "cp1252"
 
 
-@pytest.mark.parametrize("name", ["klingon", "base64", "undefined"])
-def test_an_encoding_that_is_none(name):
-    with pytest.raises(InputError, match=f"unknown encoding '{name}'"):
-        read_table(b"sentence,f\na,1\n", read_as=ReadAs(encoding=name))
-
-
-@pytest.mark.parametrize("name", ["idna", "punycode"])
-def test_an_encoding_that_says_no_place(name):
-    with pytest.raises(InputError, match=f"^x is not {name} "):
-        decode(b"xn--" + b"a" * 70 + b"\n", "x", name)
-
-
-# --- separators ------------------------------------------------------------------------------
+def test_accents_are_counted_as_they_stand_in_windows_1252():
+    text = "word,f\n" + "fiancée,1\ncafé,2\n" * 3
+    assert decode(text.encode("cp1252"), "t") == (text, "cp1252")
+    # Latin-1 is a part of it.
+    assert decode("le garçon a mangé\n".encode("latin-1"), "t")[0] == "le garçon a mangé\n"
 
 
 def test_the_header_and_most_rows_decide_the_separator():
@@ -131,10 +106,9 @@ def test_the_header_and_most_rows_decide_the_separator():
 
 
 def test_tables_with_tabs_may_have_quotation_marks_as_they_are():
-    data = b'sentence\tword\tf\n" said he\t"\t1\nno "x" here\tno\t2\n'
-    table = read_table(data)
+    table = read_table(b'sentence\tword\tf\n" said he\t"\t1\nno "x" here\tno\t2\n')
     assert table.frame["sentence"].tolist() == ['" said he', 'no "x" here']
-    assert table.read_as.literal and "quotation marks are characters" in table.read_as.sentence
+    assert table.read_as.literal and "quotation marks" in table.read_as.sentence
     quoted = read_table(b'sentence\tf\n"a\tb"\t1\nc\t2\n')
     assert quoted.frame["sentence"].tolist() == ["a\tb", "c"] and not quoted.read_as.literal
 
@@ -144,7 +118,14 @@ def test_rows_and_columns_without_a_cell_do_not_count():
     assert stimuli.sentences == ["a b", "c d"] and list(stimuli.table) == ["sentence", "f"]
 
 
-# --- numbers and missing values --------------------------------------------------------------
+def test_names_of_columns_are_made_different_without_what_nobody_sees():
+    table = read_table(
+        "Unnamed: 0,\ufefftext ,f,f\u200b,cafe\u0301,\n0,a b,1,2,3,\n1,c d,2,1,4,\n".encode()
+    )
+    assert list(table.frame) == ["column_1", "text", "f", "f_2", "café"]
+    assert list(read_table(b"f,f,f_2,text\n1,2,3,a\n", "x").frame) == ["f", "f_3", "f_2", "text"]
+    many = read_table(f"{','.join(['a'] * 2000)}\n{','.join(['x'] * 2000)}\n".encode()).frame
+    assert many.columns.tolist() == ["a", *(f"a_{n}" for n in range(2, 2001))]
 
 
 def test_thousands_are_understood_where_a_comma_shows_what_points_are():
@@ -175,20 +156,25 @@ def test_a_mark_is_missing_only_where_it_can_be_no_value(values, expected):
     assert missing_marks(values, ()) == set()
 
 
-def test_marks_do_not_touch_sentences_and_items():
-    data = b"sentence,item,word,f,g\nNA,NA,x,1,u\n- b,b,y,2,v\nc d,c,z,NA,w\n"
-    stimuli = read_csv(data)
-    assert stimuli.sentences[:2] == ["NA", "- b"]
-    assert stimuli.table["item"][0] == "NA"
+def test_marks_can_be_chosen_and_do_not_touch_sentences_and_items():
+    stimuli = read_csv(b"sentence,item,word,f,g\nNA,NA,x,1,u\n- b,b,y,2,v\nc d,c,z,NA,w\n")
+    assert stimuli.sentences[:2] == ["NA", "- b"] and stimuli.table["item"][0] == "NA"
     assert np.isnan(stimuli.values("f")[2])
-
-
-def test_marks_can_be_chosen():
     data = b"sentence,f,g\na,1,x\nb,-99,NA\nc,3,y\n"
-    stimuli = read_csv(data, read_as=ReadAs(missing=("-99",)))
-    np.testing.assert_array_equal(stimuli.values("f"), [1, np.nan, 3])
-    assert stimuli.values("g")[1] == "NA"
-    assert "'-99' is a missing value" in stimuli.notes[0]
+    chosen = read_csv(data, read_as=ReadAs(missing=("-99",)))
+    np.testing.assert_array_equal(chosen.values("f"), [1, np.nan, 3])
+    assert chosen.values("g")[1] == "NA" and "'-99'" in chosen.notes[0]
+
+
+def test_separators_decimals_and_marks_by_name():
+    names = ("comma", "semicolons", "tab", "\\t", "pipe", ";")
+    assert [parse_separator(name) for name in names] == [",", ";", "\t", "\t", "|", ";"]
+    assert [parse_decimal(name) for name in ("point", "Comma", ",")] == [".", ",", ","]
+    assert parse_marks("NA, -") == ("NA", "-") and parse_marks("") == ()
+    with refused("','", "commas"):
+        parse_separator("x")
+    with refused("';'"):
+        parse_decimal(";")
 
 
 # --- workbooks -------------------------------------------------------------------------------
@@ -214,48 +200,55 @@ ROWS = [
     ["do men sing", 1.0, "#N/A", True, "present"],
     ["do men sing", 2, 2, True, "present"],
 ]
+SMALL = workbook(("D", [["sentence", "f"], ["a b", 1]]))
+SHEET = "xl/worksheets/sheet1.xml"
+NAMESPACE = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
 
 
-def test_a_workbook_is_read_by_its_values(tmp_path):
+def zipped(parts: dict[str, bytes]) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in parts.items():
+            archive.writestr(name, data)
+    return file.getvalue()
+
+
+def with_part(part: str, data: bytes | None = None) -> bytes:
+    """A workbook with one part replaced; without `data` the second half of the part is gone."""
+    whole = zipfile.ZipFile(io.BytesIO(SMALL))
+    parts = {entry: whole.read(entry) for entry in whole.namelist()}
+    return zipped({**parts, part: parts[part][: len(parts[part]) // 2] if data is None else data})
+
+
+def of_rows(*rows: tuple[int, list[str]]) -> bytes:
+    """A workbook of rows, each its number and its cells' places, as they stand in its XML."""
+    text = ""
+    for number, places in rows:
+        cells = "".join(f'<c r="{place}"><v>{n}</v></c>' for n, place in enumerate(places))
+        text += f'<row r="{number}">{cells}</row>'
+    text = f"<worksheet {NAMESPACE}><sheetData>{text}</sheetData></worksheet>"
+    return with_part(SHEET, text.encode())
+
+
+def test_a_workbook_is_read_by_its_values_as_pandas_reads_them(tmp_path):
     path = tmp_path / "mine.xlsx"
     path.write_bytes(workbook(("Notes", []), ("Data", ROWS), ("More", [["a"], ["b"]])))
     stimuli = read_csv(path)
     assert stimuli.words == ["woman", "plays", "men", "sing"]
-    np.testing.assert_array_equal(stimuli.values("freq"), [1.5, np.nan, np.nan, 2])
     assert stimuli.values("asked").tolist() == ["False", "False", "True", "True"]
     assert stimuli.values("tense").tolist() == ["past", None, "present", "present"]
-    assert stimuli.notes == (
-        "mine.xlsx was read as a workbook: its sheet 'Data' (the others are 'Notes' and 'More'); "
-        "'#N/A' and 'NA' are missing values.",
-    )
-    for sheet in ("Data", "2"):
-        assert read_csv(path, read_as=ReadAs(sheet=sheet)).digest == stimuli.digest
-    with pytest.raises(InputError, match=r"unknown sheet of mine\.xlsx 'data': did you mean Data"):
-        read_csv(path, read_as=ReadAs(sheet="data"))
-    with pytest.raises(InputError, match="sheet 'Notes' has no cell"):
-        read_csv(path, read_as=ReadAs(sheet="Notes"))
-    with pytest.raises(InputError, match="is no workbook"):
-        read_csv(b"sentence,f\na,1\n", read_as=ReadAs(sheet="Data"))
-
-
-def test_pandas_reads_the_same_workbook(tmp_path):
-    path = tmp_path / "mine.xlsx"
-    path.write_bytes(workbook(("Data", [row[:5] for row in ROWS])))
-    expected = pd.read_excel(path).dropna(how="all")
-    stimuli = read_csv(path)
+    expected = pd.read_excel(path, sheet_name="Data").dropna(how="all")
     np.testing.assert_array_equal(stimuli.values("freq"), expected["freq"].astype(float))
     assert stimuli.sentences == expected["sentence"].tolist()
-
-
-def test_a_formula_that_was_never_computed_and_an_error_are_said():
-    formula = workbook(("D", [["sentence", "f"], ["a", 1], ["b", "=1+1"]]))
-    with pytest.raises(InputError, match=r"cell B3 of the sheet 'D' .* never computed"):
-        read_table(formula, "mine.xlsx")
-    error = workbook(("D", [["sentence", "f"], ["a", 1], ["b", "#DIV/0!"]]))
-    with pytest.raises(
-        InputError, match=r"cell B3 of the sheet 'D' of mine.xlsx is the error #DIV/0!"
-    ):
-        read_table(error, "mine.xlsx")
+    said = ("mine.xlsx", "'Data'", "'Notes'", "'More'", "'#N/A'", "'NA'")
+    assert all(fact in stimuli.notes[0] for fact in said)
+    for sheet in ("Data", "2"):
+        assert read_csv(path, read_as=ReadAs(sheet=sheet)).digest == stimuli.digest
+    for asked, facts in (("data", ("'data'", "Data")), ("4", ("'4'",)), ("Notes", ("'Notes'",))):
+        with refused("mine.xlsx", *facts):
+            read_csv(path, read_as=ReadAs(sheet=asked))
+    with refused("no workbook"):
+        read_csv(b"sentence,f\na,1\n", read_as=ReadAs(sheet="Data"))
 
 
 def test_cells_of_a_workbook_that_are_no_plain_values():
@@ -272,73 +265,12 @@ def test_cells_of_a_workbook_that_are_no_plain_values():
     assert "merged" in note and "B3:B5" in note
 
 
-def test_what_is_no_workbook_is_said():
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w") as archive:
-        archive.writestr("a.txt", "x")
-    with pytest.raises(InputError, match="is a zip file and no Excel workbook"):
-        read_table(file.getvalue())
-    with pytest.raises(InputError, match="of before 2007"):
-        read_table(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(100))
-    whole = zipfile.ZipFile(io.BytesIO(workbook(("D", [["sentence", "f"], ["a", 1]]))))
-    for part in ("xl/workbook.xml", "xl/worksheets/sheet1.xml"):
-        file = io.BytesIO()
-        with zipfile.ZipFile(file, "w") as archive:
-            for entry in whole.namelist():
-                data = whole.read(entry)
-                archive.writestr(entry, data[: len(data) // 2] if entry == part else data)
-        with pytest.raises(InputError, match="cannot be read as an Excel workbook"):
-            read_table(file.getvalue(), "mine.xlsx")
-
-
-SHEET = "xl/worksheets/sheet1.xml"
-NAMESPACE = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
-
-
-def with_part(part: str, data: bytes) -> bytes:
-    """A workbook with one part replaced."""
-    whole = zipfile.ZipFile(io.BytesIO(workbook(("D", [["sentence", "f"], ["a b", 1]]))))
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        for entry in whole.namelist():
-            archive.writestr(entry, data if entry == part else whole.read(entry))
-    return file.getvalue()
-
-
-def of_rows(*rows: tuple[int, list[str]]) -> bytes:
-    """A workbook of rows, each its number and its cells' places, as they stand in its XML."""
-    text = ""
-    for number, places in rows:
-        cells = "".join(f'<c r="{place}"><v>{n}</v></c>' for n, place in enumerate(places))
-        text += f'<row r="{number}">{cells}</row>'
-    text = f"<worksheet {NAMESPACE}><sheetData>{text}</sheetData></worksheet>"
-    return with_part(SHEET, text.encode())
-
-
-@pytest.mark.parametrize(
-    ("rows", "says"),
-    [
-        ([(1, ["A1"]), (3, ["A3"]), (2, ["A2"])], "row 2 of the sheet 'D' .* after row 3"),
-        ([(1, ["A1"]), (2, ["A2"]), (2, ["A2"])], "row 2 of .* after row 2"),
-        ([(0, ["A0"])], "row 0 of"),
-        ([(1, ["B1", "A1"])], "row 1, column 1 of .* not in its place in row 1"),
-        ([(1, ["A1", "A1"])], "row 1, column 1 of .* not in its place"),
-        ([(1, ["A1", "B2"])], "row 2, column 2 of .* not in its place in row 1"),
-        ([(1, ["A1"]), (10**9, [f"A{10**9}"])], "row 1,000,000,000; .* 1,048,576"),
-        ([(1_048_577, [])], "row 1,048,577"),
-    ],
-)
-def test_rows_and_cells_out_of_order_and_too_many_are_refused(rows, says):
-    with pytest.raises(InputError, match=says):
-        read_table(of_rows(*rows), "mine.xlsx")
-
-
 def test_rows_with_gaps_are_those_that_have_values():
     table = read_table(of_rows((2, ["B2", "D2"]), (5, []), (1_048_576, ["B1048576", "C1048576"])))
     assert table.frame.to_dict("list") == {"0": ["0"], "column_3": ["1"], "1": [None]}
 
 
-def test_hidden_rows_columns_and_sheets_are_said():
+def test_hidden_rows_columns_and_sheets_count_and_are_said():
     book = openpyxl.Workbook()
     sheet = book.active
     for row in [["sentence", "f", "g", "h"], *([f"a {n}", n, n, n % 2] for n in range(1, 9))]:
@@ -346,9 +278,8 @@ def test_hidden_rows_columns_and_sheets_are_said():
     hidden = book.create_sheet("Other", 0)
     hidden.append(["sentence"])
     hidden.sheet_state = "hidden"
-    for row in (3, 4, 8):
+    for row in (3, 4, 8, 40):  # the last one without a value
         sheet.row_dimensions[row].hidden = True
-    sheet.row_dimensions[40].hidden = True  # without a value
     sheet.column_dimensions["C"].hidden = True
     file = io.BytesIO()
     book.save(file)
@@ -363,67 +294,87 @@ def test_hidden_rows_columns_and_sheets_are_said():
     assert read_table(workbook(("D", ROWS))).notes == ()
 
 
-@pytest.mark.parametrize(
-    ("part", "data", "says"),
-    [
-        ("xl/theme/theme1.xml", bytes(2_000_001), "'xl/theme/theme1.xml' unpacks to .* 2 MB"),
-        ("xl/styles.xml", b"<xf/>" * 300_001, "more formats of cells"),
-    ],
-)
-def test_a_part_that_unpacks_to_too_much_is_refused(part, data, says, monkeypatch):
-    monkeypatch.setattr(workbooks, "MAX_PART", 2_000_000)
-    with pytest.raises(InputError, match=says):
-        read_table(with_part(part, data), "mine.xlsx")
-
-
-def test_a_text_that_many_cells_share_counts_in_each(monkeypatch):
-    monkeypatch.setattr(workbooks, "MAX_BYTES", 1_000)
-    shared = workbook(("D", [["sentence", "f"], *([["a b" * 100, n] for n in range(5)])]))
-    with pytest.raises(InputError, match="more than 1,000 characters"):
-        read_table(shared, "mine.xlsx")
-
-
-def test_what_a_zip_claims_of_its_size_does_not_count():
+def test_a_theme_may_claim_any_size():
     data = bytearray(with_part("xl/theme/theme1.xml", b"<a/>"))
     at = data.index(b"xl/theme/theme1.xml", data.index(b"PK\x01\x02")) - 46
     data[at + 24 : at + 28] = (400_000_000).to_bytes(4, "little")
     assert read_table(bytes(data)).frame["f"].tolist() == ["1"]
 
 
+SHARED = workbook(("D", [["sentence", "f"], *([["a b" * 100, n] for n in range(5)])]))
+WIDE = ",".join(["sentence", *(f"c{i}" for i in range(2_000))])
+REFUSED: dict[str, tuple[bytes, tuple[str, ...]]] = {
+    "formula never computed": (
+        workbook(("D", [["sentence", "f"], ["a", 1], ["b", "=1+1"]])),
+        ("B3", "'D' of mine.xlsx", "never computed"),
+    ),
+    "error": (
+        workbook(("D", [["sentence", "f"], ["a", 1], ["b", "#DIV/0!"]])),
+        ("B3", "'D' of mine.xlsx", "#DIV/0!"),
+    ),
+    "rows back": (of_rows((1, ["A1"]), (3, ["A3"]), (2, ["A2"])), ("row 2", "'D'", "row 3")),
+    "row twice": (of_rows((1, ["A1"]), (2, ["A2"]), (2, ["A2"])), ("row 2 of", "row 2;")),
+    "row 0": (of_rows((0, ["A0"])), ("row 0 of",)),
+    "cells back": (of_rows((1, ["B1", "A1"])), ("row 1, column 1", "in row 1;")),
+    "cell twice": (of_rows((1, ["A1", "A1"])), ("row 1, column 1 of",)),
+    "cell of another row": (of_rows((1, ["A1", "B2"])), ("row 2, column 2", "in row 1;")),
+    "far": (of_rows((1, ["A1"]), (10**9, [f"A{10**9}"])), ("1,000,000,000", "1,048,576")),
+    "behind the last": (of_rows((1_048_577, [])), ("1,048,577",)),
+    "large part": (with_part("xl/theme/theme1.xml", bytes(2_000_001)), ("theme1.xml'", "2 MB")),
+    "formats": (with_part("xl/styles.xml", b"<xf/>" * 300_001), ("formats",)),
+    "shared text": (SHARED, ("1,000 characters",)),
+    "half a book": (with_part("xl/workbook.xml"), ("mine.xlsx cannot be read",)),
+    "half a sheet": (with_part(SHEET), ("mine.xlsx cannot be read",)),
+    "a part outside": (
+        zipped({"xl/workbook.xml": b"", "../outside.xml": b""}),
+        ("'../outside.xml'",),
+    ),
+    "another zip": (zipped({"a.txt": b"x"}), ("zip", "no Excel workbook")),
+    "of before 2007": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(100), ("2007", ".xlsx")),
+    "2,001 columns": (f"{WIDE}\n{WIDE}\n{WIDE}\n".encode(), ("2,001 columns", "commas", "2,000")),
+    "as many with tabs": (f"{WIDE}\n{WIDE}".replace(",", "\t").encode(), ("2,001", "tabs")),
+    "Russian": ("a\nПривет мир\n".encode("cp1251"), ("in row 1", "choose its encoding")),
+    "a header again": (
+        b"sentence,pos\na b,n\nSentence,POS\nc d,v\n",
+        ("row 2 of mine.xlsx", "header again"),
+    ),
+    "quoted names": (
+        b'sentence, "pos", "f"\na b, "n", "1"\nc d, "v", "2"\n',
+        ("quotation marks", "'\"pos\"'"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_read_is_refused_with_its_place(case, monkeypatch):
+    data, facts = REFUSED[case]
+    if case == "large part":
+        monkeypatch.setattr(workbooks, "MAX_PART", 2_000_000)
+    if case == "shared text":
+        monkeypatch.setattr(workbooks, "MAX_BYTES", 1_000)
+    with refused(*facts):
+        read_table(data, "mine.xlsx")
+
+
+@pytest.mark.parametrize("name", ["klingon", "base64", "undefined", "idna", "punycode"])
+def test_an_encoding_that_is_none_or_says_no_place(name):
+    with refused(name, "encoding"):
+        decode(b"xn--" + b"a" * 70 + b"\n", "x", name)
+
+
 def test_a_flipped_bit_in_a_header_of_a_workbook_is_one_sentence():
-    good = workbook(("D", [["sentence", "f"], ["a b", 1], ["c d", 2]]))
-    plain = read_table(good).frame
-    end, listed = len(good) - 22, good.index(b"PK\x01\x02")
-    places = [*range(30), *range(listed, listed + 46), *range(end, len(good))]
-    refused = 0
-    for place in places:
-        data = bytearray(good)
+    plain = read_table(SMALL).frame
+    end, listed = len(SMALL) - 22, SMALL.index(b"PK\x01\x02")
+    n_refused = 0
+    for place in [*range(30), *range(listed, listed + 46), *range(end, len(SMALL))]:
+        data = bytearray(SMALL)
         data[place] ^= 1 << place % 8
         try:
             pd.testing.assert_frame_equal(read_table(bytes(data), "mine.xlsx").frame, plain)
         except InputError as error:
             assert "workbook" in str(error), place
-            refused += 1
-    assert refused > 20
-
-
-def test_a_header_of_2_000_equal_names_is_numbered():
-    names = read_table(f"{','.join(['a'] * 2000)}\n{','.join(['x'] * 2000)}\n".encode()).frame
-    assert names.columns.tolist() == ["a", *(f"a_{n}" for n in range(2, 2001))]
-
-
-# --- what a user names -----------------------------------------------------------------------
-
-
-def test_separators_decimals_and_marks_by_name():
-    names = ("comma", "semicolons", "tab", "\\t", "pipe", ";")
-    assert [parse_separator(name) for name in names] == [",", ";", "\t", "\t", "|", ";"]
-    assert [parse_decimal(name) for name in ("point", "Comma", ",")] == [".", ",", ","]
-    assert parse_marks("NA, -") == ("NA", "-") and parse_marks("") == ()
-    with pytest.raises(InputError, match="expected ',' \\(commas\\)"):
-        parse_separator("x")
-    with pytest.raises(InputError, match="found the decimal sign ';'"):
-        parse_decimal(";")
+            n_refused += 1
+    assert n_refused > 20
 
 
 # --- any table -------------------------------------------------------------------------------
@@ -432,7 +383,7 @@ CELL = st.text(st.characters(codec="utf-8", exclude_characters="\0\r\n"), max_si
 ROW = st.tuples(CELL, CELL, st.floats(-1e6, 1e6, width=32))
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(
     rows=st.lists(ROW, min_size=2, max_size=6),
     separator=st.sampled_from(",;\t|"),
@@ -459,7 +410,7 @@ def test_whatever_is_in_the_cells_is_read_back(rows, separator, comma, encoding)
 MARK = st.sampled_from(["NA", "-", ".", "null", "None", "1", "2,5", "2.5", "past", "+", "", "?"])
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(cells=st.lists(st.tuples(MARK, MARK), min_size=2, max_size=6), comma=st.booleans())
 def test_stimuli_that_were_written_are_read_to_the_same(cells, comma):
     """What one reading takes for missing, or for a number, the next one does too."""
@@ -469,7 +420,7 @@ def test_stimuli_that_were_written_are_read_to_the_same(cells, comma):
     try:
         stimuli = read_csv(text.encode())
     except InputError as error:
-        assert re.fullmatch(r"[^\n]+[.)]", str(error))
+        assert "\n" not in str(error)
         return
     nominal = [f.name for f in stimuli.features if f.kind == "nominal"]
     ordered = [f.name for f in stimuli.features if f.kind == "ordered"]
@@ -477,7 +428,7 @@ def test_stimuli_that_were_written_are_read_to_the_same(cells, comma):
     assert again.digest == stimuli.digest
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(data=st.binary(max_size=200))
 def test_any_bytes_are_read_or_refused_in_one_sentence(data):
     for content in (data, b"PK\x03\x04" + data, b"sentence,f\n" + data, b"\xff\xfe" + data):
@@ -485,20 +436,3 @@ def test_any_bytes_are_read_or_refused_in_one_sentence(data):
             read_csv(content)
         except InputError as error:
             assert "\n" not in str(error)
-
-
-@pytest.mark.parametrize("separator", [",", "\t"])
-def test_more_columns_than_can_be_looked_at_are_refused(separator):
-    names = separator.join(["sentence", *(f"c{i}" for i in range(2_000))])
-    row = separator.join(["a b", *"x" * 2_000])
-    with pytest.raises(InputError, match=r"the CSV has 2,001 columns .* expected at most 2,000"):
-        read_table(f"{names}\n{row}\n{row}\n".encode())
-
-
-def test_a_workbook_with_a_part_that_leads_out_of_it_is_refused():
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w") as archive:
-        archive.writestr("xl/workbook.xml", b"")
-        archive.writestr("../outside.xml", b"")
-    with pytest.raises(InputError, match=r"has a part named '\.\./outside.xml', which leads out"):
-        read_table(file.getvalue())
