@@ -1,3 +1,5 @@
+"""What a table of stimuli becomes, what is refused of it, and what is written and read again."""
+
 from __future__ import annotations
 
 import csv
@@ -7,6 +9,7 @@ import tracemalloc
 import numpy as np
 import pandas as pd
 import pytest
+from inputs import refused
 
 from mlem_core.base.errors import InputError
 from mlem_core.data.csvfile import write_table
@@ -30,18 +33,9 @@ def good(old: str = "", new: str = "") -> bytes:
     return GOOD.replace(old, new, 1).encode() if old else GOOD.encode()
 
 
-def refusal(data: bytes, **options) -> str:
-    with pytest.raises(InputError) as caught:
-        read_csv(data, name="mine.csv", **options)
-    message = str(caught.value)
-    assert "\n" not in message and message.endswith((".", ")."))
-    return message
-
-
 def test_reads_the_columns_as_the_contract_says():
     stimuli = read_csv(good(), name="mine.csv")
-    assert stimuli.name == "mine.csv"
-    assert stimuli.level == "word" and len(stimuli) == 4
+    assert (stimuli.name, stimuli.level, len(stimuli)) == ("mine.csv", "word", 4)
     assert stimuli.features == (
         Feature("length", "ordered"),
         Feature("gender", "nominal"),
@@ -72,7 +66,24 @@ def test_sentence_id_makes_the_groups():
     stimuli = read_csv(b"sentence,sentence_id,f\na,x,1\nb,y,2\nc,x,3\na,z,4\n")
     assert stimuli.groups.tolist() == [0, 1, 0, 2]
     assert stimuli.groups.dtype == np.int64
-    assert "row 2" in refusal(b"sentence,sentence_id,f\na,x,1\nb,,2\n")
+
+
+def test_items_are_words_that_recur_or_what_a_column_says():
+    stimuli = read_csv(
+        b"sentence,word_index,f\nThe dog runs,0,1\nThe dog runs,1,2\na dog. sits,1,3\nthe end,0,4\n"
+    )
+    assert stimuli.item_name == "word"
+    np.testing.assert_array_equal(stimuli.items, [0, 1, 1, 0])
+    np.testing.assert_array_equal(stimuli.take(np.array([2, 1])).items, [0, 0])
+    # No word of these is in two sentences: each sentence has words of its own.
+    assert stimuli.take(np.array([0, 1])).items is None
+    twice = read_csv(b"sentence,word_index,f\nthe or the,0,1\nthe or the,2,2\nan end,0,3\n")
+    assert twice.items is None
+    assert read_csv(b"sentence,f\nthe dog,1\nthe cat,2\n").items is None
+    given = read_csv(b"sentence,item,f\na b,x,1\nb c,y,2\nc d,x,3\n")
+    assert given.item_name == "item" and given.features == (Feature("f", "ordered"),)
+    for one in (given, apply_roles(given, {})):
+        np.testing.assert_array_equal(one.items, [0, 1, 0])
 
 
 def test_path_bytes_and_file_give_the_same(tmp_path):
@@ -94,14 +105,17 @@ def test_kinds_can_be_overridden():
     assert stimuli.values("length").tolist() == ["5", "5", "4", "3"]
     assert stimuli.table["length"].tolist() == ["5", "5", "4", "3"]
     again = stimuli.with_kinds(ordered=["length"])
-    assert again.digest == read_csv(good()).digest
+    assert again.digest == read_csv(good()).digest != stimuli.digest
     assert again.values("length").tolist() == [5.0, 5.0, 4.0, 3.0]
     assert read_csv(good()).with_kinds(nominal=["length"]).digest == stimuli.digest
+    with refused("'genderr'", "gender"):
+        again.with_kinds(nominal=["genderr"])
+    with refused("'asked'", "'False'", "row 1"):
+        again.with_kinds(ordered=["asked"])
 
 
 def test_all_kinds_of_numbers_are_ordered_and_missing_stays_missing():
-    data = b"sentence,f,g\na,-1.5,x\nb,+2,y\nc,1e3,\nd,.5,\ne,,x\nf,-0,\n"
-    stimuli = read_csv(data)
+    stimuli = read_csv(b"sentence,f,g\na,-1.5,x\nb,+2,y\nc,1e3,\nd,.5,\ne,,x\nf,-0,\n")
     assert stimuli.features[0] == Feature("f", "ordered")
     np.testing.assert_array_equal(stimuli.values("f"), [-1.5, 2, 1000, 0.5, np.nan, 0])
     nominal = stimuli.with_kinds(nominal=["f"])
@@ -120,22 +134,14 @@ def test_what_only_looks_like_a_number_is_nominal(text):
     assert read_csv(data).features == (Feature("f", "nominal"),)
 
 
-def test_override_of_an_unknown_feature_names_the_nearest():
-    message = refusal(good(), nominal=["gendre"])
-    assert "'gendre'" in message and "did you mean gender?" in message
-    assert "length, gender, asked" in refusal(good(), ordered=["word_index"])
-    with pytest.raises(InputError, match="did you mean gender"):
-        read_csv(good()).with_kinds(nominal=["genderr"])
-
-
-def test_ordered_on_words_names_the_first_row_and_value():
-    assert "'gender' has 'female' in row 1" in refusal(good(), ordered=["gender"])
-    with pytest.raises(InputError, match="'asked' has 'False' in row 1"):
-        read_csv(good()).with_kinds(ordered=["asked"])
-
-
-def test_one_feature_cannot_be_both():
-    assert "'length'" in refusal(good(), ordered=["length"], nominal=["length"])
+@pytest.mark.parametrize("text", ["NaN", "NA", "null", "None", ".", "-"])
+def test_words_for_missing_among_numbers(text):
+    data = good("Mary,4", f"Mary,{text}")
+    stimuli = read_csv(data)
+    assert stimuli.features[0] == Feature("length", "ordered")
+    np.testing.assert_array_equal(stimuli.values("length"), [5, 5, np.nan, 3])
+    with refused("'length'", "row 3", "empty cell"):
+        read_written(data)
 
 
 def test_select_keeps_the_stimuli_and_drops_features():
@@ -144,218 +150,174 @@ def test_select_keeps_the_stimuli_and_drops_features():
     assert [f.name for f in one.features] == ["length", "asked"]
     assert one.table is stimuli.table and one.digest != stimuli.digest
     assert stimuli.select(None).digest == stimuli.digest
-    with pytest.raises(InputError, match="did you mean length"):
-        stimuli.select(["lenght"])
-    with pytest.raises(InputError, match="no feature is chosen"):
-        stimuli.select([])
-    with pytest.raises(InputError, match="unknown feature 'word'"):
+    for names, facts in ((["lenght"], ("'lenght'", "length")), ([], ("no feature",))):
+        with refused(*facts):
+            stimuli.select(names)
+    with refused("'word'"):
         stimuli.values("word")
+
+
+@pytest.mark.parametrize("value", ["3.0", "3", "3.00", ""])
+def test_a_feature_with_one_value_or_none_is_left_out_and_said(value):
+    first = "3" if value else ""
+    rows = f"sentence,f,g\na,{first},1\nb,{value},2\nc,,3\n".encode()
+    with refused("'f'", *(["'3'", "underscore"] if value else ["no value"])):
+        read_csv(rows, roles={"f": "ordered"})
+    stimuli = read_csv(rows, name="mine.csv")
+    assert stimuli.features == (Feature("g", "ordered"),) and "_f" in stimuli.table
+    (note,) = stimuli.notes
+    assert "mine.csv" in note and "'f'" in note
+
+
+def test_word_index_and_word_may_be_written_otherwise():
+    assert read_csv(good("plays,2", "plays,2.0")).word_index.tolist() == [1, 2, 1, 1]
+    for word in ("mary", '"""Mary"""', "Mary.", ""):
+        assert read_csv(good("1,Mary", f"1,{word}")).words[2] == "Mary"
 
 
 # --- digest ----------------------------------------------------------------------------------
 
 
 def test_digest_does_not_depend_on_how_the_file_is_written():
-    plain = read_csv(good()).digest
-    assert read_csv(good(), name="other.csv").digest == plain
-    assert read_csv(b"\xef\xbb\xbf" + good()).digest == plain
-    assert read_csv(good().replace(b"\n", b"\r\n")).digest == plain
-    assert read_csv(good().rstrip(b"\n") + b"\n\n\n").digest == plain
-    assert read_csv(good(",5,female", ", 5.0 , female ")).digest == plain
     quoted = io.StringIO()
     csv.writer(quoted, quoting=csv.QUOTE_ALL).writerows(csv.reader(io.StringIO(GOOD)))
-    assert read_csv(quoted.getvalue().encode()).digest == plain
+    same = [
+        b"\xef\xbb\xbf" + good(),
+        good().replace(b"\n", b"\r\n"),
+        good().rstrip(b"\n") + b"\n\n\n",
+        good(",5,female", ", 5.0 , female "),
+        quoted.getvalue().encode(),
+    ]
+    assert {read_csv(data, name="other.csv").digest for data in same} == {read_csv(good()).digest}
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
+def test_digest_depends_on_the_content():
+    changes = [
         ("the woman", "The woman"),
         (",5,female", ",6,female"),
         ("5,,", "5,female,"),
         (",d", ",e"),
         ("gender", "sex"),
-    ],
-)
-def test_digest_depends_on_the_content(old, new):
-    assert read_csv(good(old, new)).digest != read_csv(good()).digest
-
-
-def test_digest_depends_on_the_kinds():
-    assert read_csv(good(), nominal=["length"]).digest != read_csv(good()).digest
+    ]
+    digests = {read_csv(good(old, new)).digest for old, new in [("", ""), *changes]}
+    assert len(digests) == 6
 
 
 # --- bad files -------------------------------------------------------------------------------
 
-
-def test_not_utf8_names_byte_and_row():
-    data = good("Mary", "Märy").decode().encode("latin-1")
-    message = refusal(data, read_as=ReadAs(encoding="utf-8"))
-    position = data.index(b"\xe4")
-    assert f"byte {position + 1} (in row 3)" in message and "0xe4" in message
-    assert "not utf-8" in message and "choose its encoding" in message
-    header = refusal(b"sentence,f\xfc\na,1\n", read_as=ReadAs(encoding="utf-8"))
-    assert "in the header" in header
-
-
-def test_not_a_csv():
-    assert "damaged workbook or zip" in refusal(b"PK\x03\x04" + bytes(100))
-    assert "null character" in refusal(b"sentence,f\na,1\x00\n")
-    assert "has the role of the sentence" in refusal(b'{"sentence": ["a", "b"]}\n')
-    message = refusal(good('"Look, Mary fell"', '"Look, Mary fell'))
-    assert "row 3" in message and "closing quotation mark" in message
-    assert "row 1" in refusal(b'sentence,f\n"a"b,1\nc,2\n')
-
-
-@pytest.mark.parametrize("data", [b"", b" \n\n", b"\xef\xbb\xbf"])
-def test_empty_file(data):
-    message = refusal(data)
-    assert "mine.csv" in message and ("empty" in message or "sentence" in message)
-
-
-def test_header_only_and_one_row():
-    assert "a header and no rows" in refusal(b"sentence,f\n")
-    assert "one row" in refusal(b"sentence,f\na,1\n")
-
-
-def test_no_sentence_column():
-    def refused(data: bytes) -> str:
-        with pytest.raises(InputError) as caught:
-            read_written(data, name="mine.csv")
-        return str(caught.value)
-
-    message = refused(good("sentence,", "text,"))
-    assert "no column 'sentence'" in message and "did you mean 'text'" in message
-    assert "'word_index', 'word', 'length'" in message
-    assert "'Sentence'" in refused(good("sentence,", "Sentence,"))
-    assert "has the role of the sentence" in refusal(b"a,b\nx,1\ny,2\n")
+MANY = ",".join(f"c{i}" for i in range(2000)).encode() + b"\n"
+LONG = b'sentence,f\n"' + b"a" * 1_000_000 + b'",1\nb,2\n'
+PLAIN = "sentence,f\n"
+REFUSED: list[tuple[bytes, tuple[str, ...]]] = [
+    (b"PK\x03\x04" + bytes(100), ("zip",)),
+    (b"sentence,f\na,1\x00\n", ("null character", "row 1")),
+    (b'{"sentence": ["a", "b"]}\n', ("sentence",)),
+    (good('"Look, Mary fell"', '"Look, Mary fell'), ("row 3", "closing quotation mark")),
+    (b'sentence,f\n"a"b,1\nc,2\n', ("row 1",)),
+    (b"", ("mine.csv", "empty")),
+    (b" \n\n", ("mine.csv", "empty")),
+    (b"\xef\xbb\xbf", ("mine.csv", "empty")),
+    (b"sentence,f\n", ("header", "no rows")),
+    (b"sentence,f\na,1\n", ("one row",)),
+    (b"a,b\nx,1\ny,2\n", ("sentence",)),
+    (MANY, ("1980 more",)),
+    (LONG, ("row 1",)),
+    (bytes(MAX_BYTES + 1), ("500 MB",)),
+    (b"sentence,sentence_id,f\na,x,1\nb,,2\n", ("sentence_id", "row 2")),
+    (b"sentence,item,f\na b,x,1\nb c,,2\nc d,x,3\n", ("item", "row 2")),
+    (good("1,Mary", "1,fell"), ("row 3", "'fell'", "'Mary'")),
+    (b"sentence,f,g,_n\na,1,x,\nb,,,z\nc,2,y,\n", ("row 2", "'f', 'g'")),
+    (b"sentence,word_index,_a\na b,0,1\nb c,1,2\n", ("no feature", "'_a'")),
+    (good(",male,True,d", ",male,True,d,e"), ("row 4", "8 cells", "7")),
+    (good(",False,a", ",False"), ("row 1", "6 cells", "7")),
+    (good("do men sing", ""), ("sentence", "row 4")),
+    (good("do men sing", "   "), ("sentence", "row 4")),
+]
 
 
-def test_many_columns_are_not_all_listed():
-    message = refusal(",".join(f"c{i}" for i in range(2000)).encode() + b"\n")
-    assert "1980 more" in message and len(message) < 500
+@pytest.mark.parametrize(("data", "facts"), REFUSED)
+def test_a_file_that_cannot_be_used_is_refused_with_its_place(data, facts):
+    with refused(*facts):
+        try:
+            read_csv(data, name="mine.csv")
+        except InputError as error:
+            assert len(str(error)) < 500
+            raise
 
 
-@pytest.mark.parametrize(
-    ("index", "found"),
-    [("3", "'3', outside"), ("-1", "'-1', outside"), ("1.5", "'1.5'"), ("two", "'two'")]
-    + [("", "empty"), ("1e400", "'1e400'"), ("nan", "'nan'"), ("9" * 400, "999")],
-)
-def test_word_index_that_is_no_word_of_the_sentence(index, found):
-    message = refusal(good("plays,2", f"plays,{index}"))
-    assert "word_index in row 2" in message and found in message
-    assert "0 to 2" in message and "the woman plays" in message
-
-
-def test_word_index_may_be_written_with_a_decimal_point():
-    assert read_csv(good("plays,2", "plays,2.0")).word_index.tolist() == [1, 2, 1, 1]
-
-
-def test_word_that_is_not_at_word_index():
-    message = refusal(good("1,Mary", "1,fell"))
-    assert "row 3" in message and "'fell'" in message and "'Mary'" in message
-
-
-@pytest.mark.parametrize("word", ["mary", '"""Mary"""', "Mary.", ""])
-def test_word_may_differ_in_case_and_surrounding_punctuation(word):
-    assert read_csv(good("1,Mary", f"1,{word}")).words[2] == "Mary"
-
-
-@pytest.mark.parametrize("value", ["3.0", "3", "3.00"])
-def test_feature_with_one_value(value):
-    rows = f"sentence,f,g\na,3,1\nb,{value},2\nc,,3\n".encode()
-    message = refusal(rows, roles={"f": "ordered"})
-    assert "'f'" in message and "'3'" in message and "underscore" in message
-    stimuli = read_csv(rows, name="mine.csv")
-    assert stimuli.features == (Feature("g", "ordered"),) and "_f" in stimuli.table
-    assert stimuli.notes == ("In mine.csv 'f' has one value only and is no feature.",)
-
-
-def test_feature_with_no_value():
-    rows = b"sentence,f,g\na,,1\nb, ,2\n"
-    assert "'f' has no value" in refusal(rows, roles={"f": "nominal"})
-    assert "'f' has no value and is no feature" in read_csv(rows).notes[0]
-
-
-def test_all_features_missing_in_a_row():
-    message = refusal(b"sentence,f,g,_n\na,1,x,\nb,,,z\nc,2,y,\n")
-    assert "row 2" in message and "'f', 'g'" in message
-
-
-def test_no_feature_at_all():
-    message = refusal(b"sentence,word_index,_a\na b,0,1\nb c,1,2\n")
-    assert "no feature" in message and "'_a'" in message
-
-
-def test_duplicate_and_nameless_columns_of_what_is_made_in_python():
-    frame = pd.DataFrame([["a", 1, 2, 3]], columns=["sentence", "f", "g", "f"])
-    with pytest.raises(InputError, match=r"two columns named 'f' \(columns 2 and 4\)"):
-        from_frame(frame, "mine")
-    with pytest.raises(InputError, match="column 4 of mine has no name"):
-        from_frame(frame.set_axis(["sentence", "f", "g", ""], axis=1), "mine")
-
-
-def test_ragged_rows():
-    message = refusal(good(",male,True,d", ",male,True,d,e"))
-    assert "row 4" in message and "8 cells" in message and "7" in message
-    assert "row 1" in refusal(good(",False,a", ",False"))
+@pytest.mark.parametrize("index", ["3", "-1", "1.5", "two", "", "1e400", "nan", "9" * 400])
+def test_word_index_that_is_no_word_of_the_sentence(index):
+    found = f"'{index}'" if 0 < len(index) < 9 else index[:9]
+    with refused("word_index", "row 2", found, "0 to 2", "the woman plays"):
+        read_csv(good("plays,2", f"plays,{index}"))
 
 
 @pytest.mark.parametrize("text", ["inf", "-Infinity", "1e999", "-1e308"])
 def test_infinite_values(text):
-    message = refusal(good("Mary,4", f"Mary,{text}"))
-    assert "'length'" in message and "infinite" in message and "row 3" in message
+    with refused("'length'", "infinite", "row 3"):
+        read_csv(good("Mary,4", f"Mary,{text}"))
 
 
-@pytest.mark.parametrize("text", ["NaN", "NA", "null", "None", ".", "-"])
-def test_words_for_missing_among_numbers(text):
-    data = good("Mary,4", f"Mary,{text}")
-    stimuli = read_csv(data)
-    assert stimuli.features[0] == Feature("length", "ordered")
-    np.testing.assert_array_equal(stimuli.values("length"), [5, 5, np.nan, 3])
-    with pytest.raises(InputError, match=r"'length' has .* in row 3; .*empty cell"):
-        read_written(data)
+@pytest.mark.parametrize(
+    ("options", "facts"),
+    [
+        ({"nominal": ["gendre"]}, ("'gendre'", "length, gender, asked")),
+        ({"ordered": ["word_index"]}, ("'word_index'", "length, gender, asked")),
+        ({"ordered": ["gender"]}, ("'gender'", "'female'", "row 1")),
+        ({"ordered": ["length"], "nominal": ["length"]}, ("'length'",)),
+    ],
+)
+def test_kinds_that_cannot_be(options, facts):
+    with refused(*facts):
+        read_csv(good(), **options)
 
 
-def test_what_write_csv_wrote_is_read_to_the_letter():
+def test_not_utf8_names_byte_and_row():
+    data = good("Mary", "Märy").decode().encode("latin-1")
+    with refused(f"byte {data.index(0xE4) + 1}", "row 3", "0xe4", "utf-8"):
+        read_csv(data, read_as=ReadAs(encoding="utf-8"))
+    with refused("in the header", "0xfc"):
+        read_csv(b"sentence,f\xfc\na,1\n", read_as=ReadAs(encoding="utf-8"))
+
+
+def test_what_was_written_needs_its_sentence_column():
+    with refused("'sentence'", "'text'", "'word_index', 'word', 'length'"):
+        read_written(good("sentence,", "text,"), name="mine.csv")
+    with refused("'Sentence'"):
+        read_written(good("sentence,", "Sentence,"), name="mine.csv")
+
+
+def test_what_was_written_is_read_to_the_letter():
     data = good(",5,,", ",5,NA,")
     assert read_csv(data).values("gender")[1] is None
     assert read_written(data).values("gender")[1] == "NA"
-    with pytest.raises(InputError, match="'gender' has 'NaN' in row 4"):
+    with refused("'gender'", "'NaN'", "row 4"):
         read_written(good(",male", ",NaN"))
 
 
-@pytest.mark.parametrize("sentence", ["", "   "])
-def test_empty_sentence(sentence):
-    assert "the sentence in row 4 is empty" in refusal(good("do men sing", sentence))
+def test_duplicate_and_nameless_columns_of_what_is_made_in_python():
+    frame = pd.DataFrame([["a", 1, 2, 3]], columns=["sentence", "f", "g", "f"])
+    with refused("'f'", "2 and 4"):
+        from_frame(frame, "mine")
+    with refused("column 4"):
+        from_frame(frame.set_axis(["sentence", "f", "g", ""], axis=1), "mine")
 
 
-def test_a_file_of_600_mb_is_refused_before_it_is_read(tmp_path):
+def test_a_large_file_is_refused_before_it_is_read_and_one_that_is_not_there(tmp_path):
     path = tmp_path / "large.csv"
     with path.open("wb") as file:
         file.truncate(600_000_000)
     tracemalloc.start()
-    with pytest.raises(InputError, match=r"large\.csv is larger than the limit of 500 MB"):
+    with refused("large.csv", "500 MB"):
         read_csv(path)
     assert tracemalloc.get_traced_memory()[1] < 1_000_000
     tracemalloc.stop()
-    with path.open("rb") as file, pytest.raises(InputError, match="the limit of 1 MB for a CSV"):
+    with path.open("rb") as file, refused("1 MB"):
         content(file, most=1_000_000)
-    assert "500 MB" in refusal(bytes(MAX_BYTES + 1))
-
-
-def test_a_missing_file_and_a_folder(tmp_path):
-    with pytest.raises(InputError, match="No such file"):
+    with refused("none.csv", "No such file"):
         read_csv(tmp_path / "none.csv")
-    with pytest.raises(InputError, match="directory"):
+    with refused("directory"):
         read_csv(tmp_path)
-
-
-def test_one_very_long_cell():
-    message = refusal(b'sentence,f\n"' + b"a" * 1_000_000 + b'",1\nb,2\n')
-    assert "row 1" in message and len(message) < 400
-    long = "x" * 10_000
-    assert len(refusal(good("Mary,4", f"Mary,{long}"), ordered=["length"])) < 400
 
 
 # --- writing ---------------------------------------------------------------------------------
@@ -365,22 +327,19 @@ NASTY = [
     "<b>bold</b>", "<script>alert(1)</script>", 'say "hi", you', "two\r\nlines", "-5", "+1e3", "-",
     "' =", "é ☃", "'-5",
 ]  # fmt: skip
+FRAME = pd.DataFrame(
+    {
+        "sentence": [text + " end" for text in NASTY],
+        "=cmd": [f"{text}|" for text in NASTY],
+        "_raw": NASTY,
+        "number": np.linspace(-1, 1, len(NASTY)) / 3,
+        "gaps": [None if i % 2 else -i for i in range(len(NASTY))],
+    }
+)
 
 
-def nasty_frame() -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "sentence": [text + " end" for text in NASTY],
-            "=cmd": [f"{text}|" for text in NASTY],
-            "_raw": NASTY,
-            "number": np.linspace(-1, 1, len(NASTY)) / 3,
-            "gaps": [None if i % 2 else -i for i in range(len(NASTY))],
-        }
-    )
-
-
-def test_round_trip_is_exact():
-    stimuli = from_frame(nasty_frame(), "nasty")
+def test_round_trip_is_exact_and_a_spreadsheet_runs_no_cell():
+    stimuli = from_frame(FRAME, "nasty")
     file = io.BytesIO()
     write_csv(stimuli, file)
     again = read_csv(file.getvalue())
@@ -388,24 +347,17 @@ def test_round_trip_is_exact():
     assert again.digest == stimuli.digest and again.features == stimuli.features
     assert again.table["_raw"].tolist() == NASTY
     assert [f.name for f in again.features] == ["=cmd", "number", "gaps"]
-
-
-def test_a_spreadsheet_runs_no_cell():
-    file = io.BytesIO()
-    write_csv(nasty_frame(), file)
     rows = list(csv.reader(io.StringIO(file.getvalue().decode(), newline="")))
     assert rows[0][1] == "'=cmd"
     cells = [cell for row in rows for cell in row]
-    assert "'=1+1" in cells and "'@SUM(A1)" in cells and "-5" in cells
+    assert {"'=1+1", "'@SUM(A1)", "-5", "<script>alert(1)</script>"} <= set(cells)
     for cell in cells:
         if cell[:1] in tuple("=+-@\t\r\n＝＋－＠"):
             float(cell)  # only plain numbers may begin like that
-    assert "<script>alert(1)</script>" in cells
 
 
 def test_html_and_formulas_in_a_file_are_text():
-    data = b"sentence,f,_n\n<b>a</b> =x,=1+1,+x\n=a,<i>,-y\n"
-    stimuli = read_csv(data)
+    stimuli = read_csv(b"sentence,f,_n\n<b>a</b> =x,=1+1,+x\n=a,<i>,-y\n")
     assert stimuli.sentences == ["<b>a</b> =x", "=a"]
     assert stimuli.values("f").tolist() == ["=1+1", "<i>"]
 
@@ -415,8 +367,6 @@ def test_write_csv_to_a_path_replaces_it_whole(tmp_path):
     path.write_text("what was there")
     write_csv(read_csv(good()), path)
     assert read_csv(path).digest == read_csv(good()).digest
-    (tmp_path / "other").touch()
-    assert path.stat().st_mode == (tmp_path / "other").stat().st_mode
     before = path.read_bytes()
 
     class Broken:
@@ -425,8 +375,7 @@ def test_write_csv_to_a_path_replaces_it_whole(tmp_path):
 
     with pytest.raises(RuntimeError):
         write_csv(pd.DataFrame({"a": [Broken()]}, dtype=object), path)
-    assert path.read_bytes() == before
-    assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".")] == []
+    assert path.read_bytes() == before and [p.name for p in tmp_path.iterdir()] == ["out.csv"]
 
 
 def test_write_table_writes_any_table(tmp_path):
@@ -440,27 +389,3 @@ def test_write_table_writes_any_table(tmp_path):
     text = io.StringIO()
     write_table(pd.DataFrame({"rho": [-0.5], "ok": [True], "model": ["m"], "n": [3]}), text)
     assert text.getvalue() == "rho,ok,model,n\n-0.5,True,m,3\n"
-
-
-def test_items_are_words_that_recur():
-    stimuli = read_csv(
-        b"sentence,word_index,f\nThe dog runs,0,1\nThe dog runs,1,2\na dog. sits,1,3\nthe end,0,4\n"
-    )
-    assert stimuli.item_name == "word"
-    np.testing.assert_array_equal(stimuli.items, [0, 1, 1, 0])
-    np.testing.assert_array_equal(stimuli.take(np.array([2, 1])).items, [0, 0])
-    # No word of these is in two sentences: each sentence has words of its own.
-    assert stimuli.take(np.array([0, 1])).items is None
-    twice = read_csv(b"sentence,word_index,f\nthe or the,0,1\nthe or the,2,2\nan end,0,3\n")
-    assert twice.items is None
-    assert read_csv(b"sentence,f\nthe dog,1\nthe cat,2\n").items is None
-
-
-def test_a_column_says_what_the_items_are():
-    rows = b"sentence,item,f\na b,x,1\nb c,y,2\nc d,x,3\n"
-    stimuli = read_csv(rows)
-    assert stimuli.item_name == "item" and stimuli.features == (Feature("f", "ordered"),)
-    np.testing.assert_array_equal(stimuli.items, [0, 1, 0])
-    again = apply_roles(stimuli, {})
-    np.testing.assert_array_equal(again.items, stimuli.items)
-    assert "item in row 2 is empty" in refusal(rows.replace(b",y,", b",,"))
