@@ -9,7 +9,9 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cache
+from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pypdfium2
@@ -21,6 +23,7 @@ from pypdfium2.raw import FPDF_PAGEOBJ_TEXT
 
 from mlem_core import figures
 from mlem_core.analysis import methods, published
+from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.baselines import BASELINES, of_analysis
 from mlem_core.analysis.maps import stimulus_map
 from mlem_core.analysis.run import run
@@ -36,94 +39,110 @@ WIDTHS = tuple(figures.WIDTHS_MM[name] for name in ("one column", "two columns")
 OF_VALUES = tuple(n for n in FIGURES if n.startswith(("values", "baseline", "unit_scores")))
 # Of some layers of the example, by estimators that take a while.
 OF_METHODS = ("methods", "method_agreement")
-# Nor does it have the models of the first paper, and the maps of a whole model take a while.
-OF_VALUES += ("published", "map_panels")
+# Nor does it have the models of the first paper.
+OF_VALUES += ("published",)
+# The maps of a whole model take a while, and noise is put upon one analysis.
+OF_THEIR_OWN = ("map_panels", "noise_agreement")
 # Its models are one of each kind, and none is a checkpoint of a training.
 OF_GROUPS = ("group_profiles", "group_similarity", "universality", "trajectories")
 # Nor has it other similarities.
 OF_VALUES += tuple(OF_SIMILARITIES)
+CHOSEN = {"folds": 3, "features": ("part_of_speech", "tense", "word_position")}
+# Drawn by `make test`; all others by `make test-all`.
+QUICK = ("profiles", "similarity", "why", "feature_counts")
 TALLEST = 250  # mm; of what a journal's page has
 Box = np.ndarray  # (4, 2) corners of a letter, in points
 
 Draw = Callable[[str, float], Drawn]
 
 
+class Sources:
+    """What the figures are drawn from, each made when the first figure needs it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.store = folder, Store(folder / "store")
+        self.table, self.rng = probing(60), np.random.default_rng(0)
+        self.codes = self.table["part_of_speech"].astype("category").cat.codes.to_numpy()
+        (folder / "state-spaces").mkdir()  # a part of a published model's name
+
+    def of(self, name: str) -> Shown:
+        kind = "values" if name in OF_VALUES else "groups" if name in OF_GROUPS else "example"
+        return getattr(self, name if name in (*OF_METHODS, *OF_THEIR_OWN) else kind)
+
+    def layers(self, n: int, rows: np.ndarray | None = None) -> dict[int, np.ndarray]:
+        """Parts of speech that stand further apart from layer to layer."""
+        rows = np.eye(9)[self.codes] if rows is None else rows
+        return {k: rows * k + self.rng.standard_normal(rows.shape) for k in range(n)}
+
+    def shown(self, analysis: Analysis, **drawing: Any) -> Shown:
+        drawn = Drawing(**{"store": self.store, **drawing})
+        return Shown(analysis, analysis.select(), analysis.results(), drawn)
+
+    @cached_property
+    def example(self) -> Shown:
+        return self.shown(examples.example(), store=Store(self.folder / "empty"))
+
+    @cached_property
+    def values(self) -> Shown:
+        layers = dict.fromkeys(published.MODELS, self.layers(4))
+        spec = in_files(self.folder, self.table, layers, values=("part_of_speech",), **CHOSEN)
+        small = run(spec, self.store)
+        for name in BASELINES:
+            of_analysis(small, name, self.store)
+        for name in SIMILARITIES:
+            compared(small, name, self.store)
+        for layer in small.layers:
+            stimulus_map(small, *layer, self.store)
+        return self.shown(small)
+
+    @cached_property
+    def groups(self) -> Shown:
+        kinds = ("mini-bert", "mini-gpt2", "mini-mamba", "mini-bert-causal", "mini-mamba-masked")
+        groups = {kind: [f"{kind}{seed}" for seed in ("", "-s1", "-s2")] for kind in kinds[1:]}
+        steps = [0, 500, 1000, 2000, 4000, 8000, 16_000, 143_000]
+        run_of = [f"mini-bert@step{step}" for step in steps]
+        second = [f"mini-bert-s1@step{step}" for step in (500, 1000)]
+        members = [*run_of, *second, *itertools.chain.from_iterable(groups.values())]
+        groups |= {kinds[0]: ["mini-bert@step143000"]}
+        trajectories = {"mini-bert": run_of, "mini-bert, twice": run_of[1:3] + second}
+        layers = {member: self.layers(3) for member in members}
+        of_groups = {"groups": groups, "trajectories": trajectories}
+        spec = in_files(self.folder, self.table, layers, **of_groups, **CHOSEN)
+        return self.shown(run(spec, self.store))
+
+    @cached_property
+    def noise_agreement(self) -> Shown:
+        two = ("tense", "word_position")
+        layers = {"model": self.layers(4)}
+        spec = in_files(self.folder, self.table, layers, folds=3, features=two)
+        plain = run(spec, self.store)
+        noise.make(plain, self.store, plain.select(), plain.layers[1])
+        return self.shown(plain)
+
+    @cached_property
+    def methods(self) -> Shown:
+        example = examples.example()
+        few = example.select(layers=[(m, n) for m, n in example.layers if n in (0, 6)])
+        methods.make(example, self.store, few)
+        return Shown(example, few, example.results_of(few), Drawing(store=self.store))
+
+    @cached_property
+    def method_agreement(self) -> Shown:
+        return self.methods
+
+    @cached_property
+    def map_panels(self) -> Shown:
+        drawing = Drawing(store=self.store, options={"mapped": published.MODELS[0]})
+        return replace(self.values, drawing=drawing)
+
+
 @pytest.fixture(scope="module")
 def draw(tmp_path_factory: pytest.TempPathFactory, chromium_path: str) -> Iterator[Draw]:
     """Draws a figure by its name for a width in mm, with one browser for all."""
-    folder = tmp_path_factory.mktemp("exports")
-    table = probing(60)
-    rng = np.random.default_rng(0)
-    codes = table["part_of_speech"].astype("category").cat.codes.to_numpy()
-    layers = {
-        n: np.eye(9)[codes] * n + rng.standard_normal((len(table), 9)) for n in range(4)
-    }  # fmt: skip
-    store = Store(folder / "store")
-    (folder / "state-spaces").mkdir()  # a part of a published model's name
-    small = run(
-        in_files(
-            folder, table, dict.fromkeys(published.MODELS, layers), folds=3,
-            values=("part_of_speech",), features=("part_of_speech", "tense", "word_position"),
-        ),
-        store,
-    )  # fmt: skip
-    for name in BASELINES:
-        of_analysis(small, name, store)
-    for name in SIMILARITIES:
-        compared(small, name, store)
-    for layer in small.layers:
-        stimulus_map(small, *layer, store)
-    kinds = ("mini-bert", "mini-gpt2", "mini-mamba", "mini-bert-causal", "mini-mamba-masked")
-    groups = {kind: [f"{kind}{seed}" for seed in ("", "-s1", "-s2")] for kind in kinds[1:]}
-    steps = [0, 500, 1000, 2000, 4000, 8000, 16_000, 143_000]
-    run_of = [f"mini-bert@step{step}" for step in steps]
-    members = [
-        *run_of,
-        "mini-bert-s1@step500",
-        "mini-bert-s1@step1000",
-        *itertools.chain.from_iterable(groups.values()),
-    ]
-    groups |= {kinds[0]: ["mini-bert@step143000"]}
-    signal = {n: np.eye(9)[codes] * n for n in range(3)}
-    grouped = run(
-        in_files(
-            folder, table,
-            {
-                one: {n: rows + rng.standard_normal(rows.shape) for n, rows in signal.items()}
-                for one in members
-            },
-            folds=3, features=("part_of_speech", "tense", "word_position"), groups=groups,
-            trajectories={"mini-bert": run_of, "mini-bert, twice": members[1:3] + members[8:10]},
-        ),
-        store,
-    )  # fmt: skip
-    example = examples.example()
-    sources = {
-        kind: Shown(one, one.select(), one.results(), Drawing(store=where))
-        for kind, one, where in (
-            ("example", example, Store(folder / "empty")),
-            ("values", small, store),
-            ("groups", grouped, store),
-        )
-    }
-    two = ("tense", "word_position")
-    plain = run(in_files(folder, table, {"model": layers}, folds=3, features=two), store)
-    noise.make(plain, store, plain.select(), plain.layers[1])
-    drawing = Drawing(store=store)
-    sources["noise_agreement"] = Shown(plain, plain.select(), plain.results(), drawing)
-    few = example.select(layers=[(m, n) for m, n in example.layers if n in (0, 6)])
-    methods.make(example, store, few)
-    sources["methods"] = Shown(example, few, example.results_of(few), Drawing(store=store))
+    sources = Sources(tmp_path_factory.mktemp("exports"))
 
-    of_one = Drawing(store=store, options={"mapped": published.MODELS[0]})
-    sources["map_panels"] = replace(sources["values"], drawing=of_one)
-
-    @cache
     def drawn(name: str, mm: float) -> Drawn:
-        kind = "values" if name in OF_VALUES else "groups" if name in OF_GROUPS else "example"
-        kind = name if name in sources else kind
-        source = sources["methods" if name in OF_METHODS else kind]
-        narrow = figures.Paper(width_mm=mm).narrow
+        source, narrow = sources.of(name), figures.Paper(width_mm=mm).narrow
         made = FIGURES[name](replace(source, drawing=replace(source.drawing, narrow=narrow)))
         assert made is not None, f"there is no figure {name}"
         return made
@@ -139,8 +158,14 @@ def page(browser: Browser) -> Iterator[Page]:
     context.close()
 
 
-@pytest.mark.parametrize("mm", WIDTHS)
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize(
+    ("name", "mm"),
+    [
+        pytest.param(name, mm, marks=() if name in QUICK and mm == WIDTHS[0] else pytest.mark.slow)
+        for name in FIGURES
+        for mm in WIDTHS
+    ],
+)
 def test_no_text_is_cut_or_covers_another(name: str, mm: float, draw: Draw, page: Page) -> None:
     made, paper = draw(name, mm), figures.Paper(width_mm=mm)
     pdf, svg = (

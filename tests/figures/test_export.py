@@ -191,3 +191,35 @@ def test_the_browser_is_looked_for_once_a_drawing(
     monkeypatch.setattr(export, "_sharing", False)
     assert figures.image(figure_of(), "svg").startswith(b"<svg")
     assert len(looked) == 1
+
+
+def lines(**layout: object) -> go.Figure:
+    drawn = [go.Scatter(x=[0, 1], y=[0, n], name=f"feature {n}") for n in range(6)]
+    return go.Figure(drawn, {"height": 300, **layout})
+
+
+def test_in_a_narrow_window_legends_are_below_and_the_figure_is_as_much_higher() -> None:
+    figure = lines()
+    narrow = figures.in_narrow_window(figure)
+    assert narrow.layout.legend.orientation == "h" and narrow.layout.legend.yanchor == "bottom"
+    added = narrow.layout.height - figure.layout.height
+    assert added > 0 and narrow.layout.margin.b == 48 + added
+    assert narrow.layout.width is None and figure.layout.height == 300
+    # One without a legend stays as it is.
+    assert figures.in_narrow_window(lines(showlegend=False)) == lines(showlegend=False)
+    heat = go.Figure(go.Heatmap(z=[[1]]), {"height": 200})
+    assert figures.in_narrow_window(heat).layout.height == 200
+
+
+def test_forty_features_have_their_legend_below_the_panels_in_print() -> None:
+    names = [f"feature_{i}" for i in range(40)]
+    table = pd.DataFrame(
+        [("m", n, 0, f, 0.1) for n in (0, 1) for f in names],
+        columns=["model", "layer", "fold", "feature", "importance"],
+    )
+    scores = table[["model", "layer", "fold"]].drop_duplicates()
+    few, many = (
+        figures.on_paper(figures.profiles(table, scores, kept), Paper())
+        for kept in (names[:5], names)
+    )
+    assert few.layout.legend.orientation is None and many.layout.legend.orientation == "h"
