@@ -11,12 +11,16 @@ import pandas as pd
 import pytest
 from inputs import arguments_of, in_files, words
 
+from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.cli.commands import main
 from mlem_core.inference.all_layers import layer_intervals, stimuli_left
 from mlem_core.inference.recipes import recipes
 from mlem_core.measures.decomposition import decompose
+from mlem_core.report import capsule
+from mlem_core.report.figures import Drawing
+from mlem_core.report.verify import verify
 from mlem_core.storage.store import Store
 
 GROUPS = {name: tuple(f"{name}{seed}" for seed in range(3)) for name in ("f", "g", "h")}
@@ -47,6 +51,16 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> AnalysisSpec:
     return in_files(folder, words(), seeds(), groups=GROUPS, labels=labels)
 
 
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return Store(tmp_path_factory.mktemp("groups"))
+
+
+@pytest.fixture(scope="module")
+def analysis(given: AnalysisSpec, store: Store) -> Analysis:
+    return run(given, store, progress=False)
+
+
 def command(spec: AnalysisSpec, out: Path) -> list[str]:
     given = ["analyze", *arguments_of(spec), "--out", str(out)]
     for name, members in spec.groups:
@@ -64,9 +78,8 @@ def test_tables_and_closing_lines(
     asked = [*command(given, tmp_path / "out"), "--label", "f=kind:x", "--label", "g=kind:x"]
     assert main([*asked, "--label", "h=kind:y", "--bootstrap", "20"]) == 0
     said = capsys.readouterr().out
-    assert "Groups: f (3 members), g (3 members) and h (3 members)." in said
-    assert "95 % intervals are over models, and sentences" in said
-    assert "3 groups are too few to test kind: p cannot be below" in said
+    assert all(f"{group} (3 members)" in said for group in GROUPS)
+    assert "over models, and sentences" in said and "too few to test kind" in said
     read = {
         name: pd.read_csv(tmp_path / "out" / f"{name}.csv")
         for name in ("groups", "group_similarity", "universality", "group_tests")
@@ -82,8 +95,7 @@ def test_tables_and_closing_lines(
     assert list(read["group_tests"]["factor"]) == ["group", "kind"]
 
 
-def test_universality_is_of_terms_pair_by_pair(given: AnalysisSpec, tmp_path: Path) -> None:
-    analysis = run(given, Store(tmp_path), progress=False)
+def test_universality_is_of_terms_pair_by_pair(analysis: Analysis) -> None:
     found = recipes(analysis, analysis.results())
     terms = decompose(analysis.tables, analysis.rsa)
     place = {layer: at for at, layer in enumerate(analysis.layers)}
@@ -102,10 +114,9 @@ def test_universality_is_of_terms_pair_by_pair(given: AnalysisSpec, tmp_path: Pa
     assert rows.loc["length", "between"] < 0.7 * rows.loc["length", "within"]
 
 
-def test_without_each_block_is_what_the_rest_gives(given: AnalysisSpec, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_without_each_block_is_what_the_rest_gives(analysis: Analysis, store: Store) -> None:
     """The deviations are those of the intervals of RSA that are there for all layers."""
-    store = Store(tmp_path)
-    analysis = run(given, store, progress=False)
     left = stimuli_left(analysis, store, report=lambda _: None)
     bounds = layer_intervals(analysis, store, n_replicates=20)
     # Blocks are drawn with as many replicates as intervals have by default.
@@ -120,22 +131,18 @@ def test_a_group_of_one_speaks_of_no_other_model(given: AnalysisSpec, tmp_path: 
     analysis = run(spec, Store(tmp_path), progress=False)
     found = recipes(analysis, analysis.results())
     (line,) = found.lines()
-    assert "One model of each group" in line and "says nothing of other models" in line
+    assert "nothing of other models" in line
     assert found.profiles["lower"].isna().all() and not found.tests
 
 
-def test_a_capsule_has_the_groups_and_is_verified(given: AnalysisSpec, tmp_path: Path) -> None:
-    from mlem_core.report import capsule
-    from mlem_core.report.figures import Drawing
-    from mlem_core.report.verify import verify
-
-    analysis = run(given, Store(tmp_path / "store"), progress=False)
+@pytest.mark.slow
+def test_a_capsule_has_the_groups_and_is_verified(analysis: Analysis, tmp_path: Path) -> None:
     path = capsule.write(analysis, tmp_path / "c.zip", drawing=Drawing(images=False))
     with zipfile.ZipFile(path) as archive:
         names, methods = archive.namelist(), archive.read("methods.md").decode()
     tables = ("groups", "group_similarity", "universality", "group_tests")
     assert {f"tables/{name}.csv" for name in tables} <= {*names}
-    assert "f (f0, f1 and f2)" in methods and "Whether kind makes models alike" in methods
+    assert "f (f0, f1 and f2)" in methods and "kind" in methods
     verified = verify(path, models={})
     assert verified.same, verified.lines()
 

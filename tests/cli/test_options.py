@@ -6,10 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from inputs import arguments_of, in_files, noise, words
+from inputs import arguments_of, in_files, noise, refused, words
 
 from mlem_core.analysis.spec import AnalysisSpec, parameters
-from mlem_core.base.errors import InputError
 from mlem_core.cli import streams
 from mlem_core.cli.commands import main
 from mlem_core.cli.options import BAD_INPUT, parser, spec_of
@@ -30,16 +29,12 @@ def test_every_option_is_explained() -> None:
     for name, command in commands().items():
         assert not [action.dest for action in command._actions if not action.help], name
         assert command.format_help()
-
-
-def test_the_built_in_sets_are_named() -> None:
-    said = commands()["stimuli"].format_help()
-    assert all(name in said for name in SETS)
+    assert all(name in commands()["stimuli"].format_help() for name in SETS)
 
 
 def test_what_is_registered_from_outside_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     spec = AnalysisSpec(models=("minilm",), estimator="toy")
-    with pytest.raises(InputError, match="unknown estimator 'toy'"):
+    with refused("'toy'"):
         spec.check()
     monkeypatch.setitem(ESTIMATORS, "toy", ESTIMATORS["ridge"])
     monkeypatch.setitem(MODELS, "toy-model", BuiltInModel("toy-model", "a toy", "mlem_core"))

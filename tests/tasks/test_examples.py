@@ -1,3 +1,5 @@
+"""The packaged example: what it has on a machine that ran nothing, and how it is made."""
+
 from __future__ import annotations
 
 import hashlib
@@ -6,17 +8,19 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from inputs import refused
 
 from mlem_core.analysis import files
 from mlem_core.analysis.maps import stimulus_map
 from mlem_core.analysis.run import run
-from mlem_core.base.errors import InputError
+from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.inference import all_layers
 from mlem_core.inference.behind import behind, is_kept
 from mlem_core.inference.caveats import HARDLY
 from mlem_core.inference.explanation import explain
 from mlem_core.inference.tables import terms_and_whole
 from mlem_core.measures.decomposition import UNEXPLAINED
+from mlem_core.models.registry import defaults
 from mlem_core.robustness import audit, multiverse
 from mlem_core.robustness.variants import SAYS
 from mlem_core.storage.store import Store
@@ -24,11 +28,6 @@ from mlem_core.tasks import analyses, examples
 
 LAYER = ("minilm", 3)
 ALONE = replace(examples.SPEC, models=LAYER[:1], groups=(), labels=())
-
-
-@pytest.fixture(scope="module")
-def example():
-    return examples.example()
 
 
 def test_it_is_what_its_constants_say(example, tmp_path):
@@ -86,6 +85,7 @@ def test_its_intervals_and_audit_are_there_on_a_machine_that_ran_nothing(example
     assert all_layers.find(example, store, example.select(["tense", "number"])) is None
 
 
+@pytest.mark.slow
 def test_a_layer_computed_again_gives_the_same_tables(example, tmp_path):
     store = Store(tmp_path)
     again = run(replace(ALONE, layers=LAYER[1:]), store)
@@ -117,7 +117,7 @@ def test_every_map_is_there_on_a_machine_that_ran_nothing(example, tmp_path):
     for model, layer in example.layers:
         points = stimulus_map(example, model, layer, store)
         assert len(points) == 1000 and np.isfinite(points).all(axis=None)
-    with pytest.raises(InputError, match="unknown layer"):
+    with refused("unknown layer"):
         stimulus_map(example, "minilm", 33, store)
 
 
@@ -139,6 +139,7 @@ def test_it_is_a_job_of_every_store(tmp_path):
     assert sorted(examples.FOLDER.rglob("*")) == before and job.status().state == "done"
 
 
+@pytest.mark.slow
 def test_making_it_replaces_what_was_there(tmp_path):
     spec = replace(ALONE, layers=(0, 1), folds=3)
     path = tmp_path / "words.csv"
@@ -159,3 +160,46 @@ def test_making_it_replaces_what_was_there(tmp_path):
     assert not (folder / "result" / "old").exists()
     assert loaded.layers == made.layers and set(loaded.maps) == {("minilm", 0), ("minilm", 1)}
     np.testing.assert_allclose(loaded.maps["minilm", 1], made.maps["minilm", 1], rtol=1e-6)
+
+
+SEEDS = ("mini-bert", "mini-bert-s1", "mini-bert-s2")
+
+
+def with_seeds(**more: examples.Kind) -> dict[str, examples.Kind]:
+    kinds = {**examples.KINDS, **more}
+    return kinds | {"mini-bert": kinds["mini-bert"]._replace(models=SEEDS)}
+
+
+def test_every_model_that_an_analysis_begins_with_is_in_one_kind() -> None:
+    named = [model for kind in examples.KINDS.values() for model in kind.models]
+    assert set(defaults()) <= set(named) and len(set(named)) == len(named)
+    factors = {
+        tuple(label.partition(":")[0] for label in kind.labels) for kind in examples.KINDS.values()
+    }
+    assert len(factors) == 1
+
+
+def test_one_model_of_each_kind_is_no_group() -> None:
+    ones = {name: kind._replace(models=kind.models[:1]) for name, kind in examples.KINDS.items()}
+    models = tuple(sorted(kind.models[0] for kind in ones.values()))
+    plain = AnalysisSpec(stimuli="probing", models=models, layers=examples.LAYERS)
+    assert examples.of_kinds(ones) == plain
+
+
+def test_seeds_make_groups_with_the_labels_of_their_kind() -> None:
+    causal = examples.Kind(("a", "a-s1"), ("objective:causal", "family:transformer"))
+    spec = examples.of_kinds(with_seeds(causal=causal))
+    spec.check()
+    groups = dict(spec.groups)
+    assert spec.has_seeds and (groups["mini-bert"], groups["causal"]) == (SEEDS, ("a", "a-s1"))
+    assert dict(spec.labels)["causal"] == causal.labels
+    assert {*SEEDS, "a", "a-s1", *defaults()} <= {*spec.models} and "causal" not in spec.models
+
+
+def test_checkpoints_are_models_with_the_labels_of_their_run() -> None:
+    steps = {"mini-bert": ("mini-bert@step500", "mini-bert@step1000")}
+    for kinds in (examples.KINDS, with_seeds()):
+        spec = examples.of_kinds(kinds, steps)
+        spec.check()
+        assert dict(spec.trajectories) == steps and {*steps["mini-bert"]} <= {*spec.models}
+    assert dict(spec.labels)["mini-bert@step500"] == examples.KINDS["mini-bert"].labels

@@ -12,14 +12,16 @@ import numpy as np
 import pandas as pd
 import psutil
 import pytest
+from inputs import refused
 
 from mlem_core.analysis.source import StimulusSource
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import stopped_by
+from mlem_core.data.datasets import SETS
 from mlem_core.data.reading.read_as import ReadAs
 from mlem_core.data.reading.table import read_table
 from mlem_core.storage.store import Store
-from mlem_core.tasks import reading
+from mlem_core.tasks import reading, uploads
 
 FRAME = pd.DataFrame(
     {
@@ -88,7 +90,7 @@ def test_what_another_process_reads_is_what_is_read_here(tmp_path: Path, root: P
     asked = {"path": str(tmp_path / "r.npz"), "of_distances": False, "repeated": False}
     arrays = reading.read("arrays", {**asked, "n_stimuli": 5}, root)
     assert set(arrays.names.values()) == {"V1"} and "IT" in arrays.notes[0]
-    with pytest.raises(InputError, match=r"has 5 rows; expected one for each of 6 stimuli"):
+    with refused("5 rows", "6 stimuli"):
         reading.read("arrays", {**asked, "n_stimuli": 6}, root)
     np.savez(tmp_path / "o.npz", layer_00=np.eye(5) + 1, V1=np.eye(5))
     (note,) = reading.read("arrays", {"path": str(tmp_path / "o.npz"), "n_stimuli": 5}, root).notes
@@ -126,7 +128,7 @@ def test_small_text_needs_no_process_and_other_files_do(
     (tmp_path / "named.csv").write_bytes(book.read_bytes())
     (tmp_path / "bank.conllu").write_bytes(b"")
     for name in ("large.csv", "named.csv", "bank.conllu", "my.xlsx"):
-        with pytest.raises(InputError, match="another process"):
+        with refused("another process"):
             stimuli(tmp_path / name, root)
 
 
@@ -140,7 +142,7 @@ def test_a_file_that_takes_too_much_is_a_sentence_and_its_process_ends(
     (large.parent / "shared.toml").write_text(line)
     monkeypatch.setenv("MLEM_SHARED", str(large.parent / "shared.toml"))
     visitor = Store(root / "visitors" / "one")
-    with pytest.raises(InputError, match=f"reading the file .*{says}.* upload a smaller file"):
+    with refused(says):
         stimuli(large, visitor.root)
     assert not children()
     # One's own server has other limits.
@@ -169,7 +171,7 @@ def test_a_process_that_is_killed_is_a_sentence_and_the_next_one_reads(root: Pat
             child.kill()
             child.wait(10)
 
-    with stopped_by(look), pytest.raises(reading.Broken, match="ended without an answer"):
+    with stopped_by(look), refused(by=reading.Broken):
         stimuli(book, root)
     assert len(stimuli(book, root)) == 5
     look()  # one that waits for the next file
@@ -183,3 +185,29 @@ def children() -> list[psutil.Process]:
         for child in psutil.Process().children()
         if child.status() != psutil.STATUS_ZOMBIE and "mlem_core.tasks.reading" in child.cmdline()
     ]
+
+
+def test_several_files_are_a_folder_that_is_read_as_one_treebank(tmp_path):
+    store = Store(tmp_path)
+    sentences = SETS["treebank"].file.read_text("utf-8").split("\n\n")[:20]
+    parts = [("\n\n".join(sentences[k::2]) + "\n\n").encode() for k in (0, 1)]
+    files = [("a.conllu", parts[0]), ("b.conllu", parts[1])]
+    folder = uploads.keep(files, store)
+    assert sorted(path.name for path in folder.iterdir()) == ["a.conllu", "b.conllu"]
+    assert uploads.keep(files[::-1], store) == folder
+    assert folder.name == "a_and_1_more"
+    both = StimulusSource(str(folder)).load_stimuli()
+    alone = [StimulusSource(str(uploads.keep([one], store))).load_stimuli() for one in files]
+    assert len(both) == sum(map(len, alone))
+    assert uploads.keep([files[0], ("b.conllu", parts[0])], store) != folder
+
+
+def test_files_of_one_name_are_both_kept(tmp_path):
+    store = Store(tmp_path)
+    folder = uploads.keep([("a.conllu", b"1"), ("a.conllu", b"2")], store)
+    assert sorted(path.read_bytes() for path in folder.iterdir()) == [b"1", b"2"]
+
+
+def test_one_file_is_a_file(tmp_path):
+    path = uploads.keep([("a.csv", b"x")], Store(tmp_path))
+    assert path.is_file() and path.read_bytes() == b"x"
