@@ -1,11 +1,11 @@
 """Kill work at each call that opens a file to write, renames, removes, makes or syncs.
 
-    python crash.py SCENARIO FOLDER MOST
+    python crash.py SCENARIO,SCENARIO... FOLDER MOST
 
-does a scenario of `SCENARIOS` in FOLDER once, which counts those calls, and then again for each of
-them (for MOST of them, evenly, if it is not 0): killed there, and, where a file is opened, once
+does each scenario of `SCENARIOS` in FOLDER once, which counts those calls, and then again for each
+of them (for MOST of them, evenly, if it is not 0): killed there, and, where a file is opened, once
 more in the midst of what is written into it. After each kill it is done anew. Prints a JSON object:
-how often it was killed, and what was amiss afterwards.
+by scenario, how often it was killed, and what was amiss afterwards.
 
 Each time it is a fork of this process, which has done all of it before and so has everything
 imported and compiled.
@@ -383,8 +383,11 @@ def main(name: str, home: Path, most: int) -> dict[str, Any]:
         found = tried(scenario, home, point, reference)
         if found:
             amiss[f"{point.at}{' midway' if point.midway else ''}"] = found
-    return {"scenario": name, "calls": passed, "kills": len(points), "amiss": amiss}
+    return {"calls": passed, "kills": len(points), "amiss": amiss}
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(sys.argv[1], Path(sys.argv[2]).resolve(), int(sys.argv[3]))))
+    place, most_kills = Path(sys.argv[2]).resolve(), int(sys.argv[3])
+    print(
+        json.dumps({name: main(name, place / name, most_kills) for name in sys.argv[1].split(",")})
+    )

@@ -137,11 +137,12 @@ def test_under_low_limits(tmp_path: Path, name: str, most: int, more: tuple[str,
     assert done.returncode == 0, done.stderr.decode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "environment",
     [
         {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
-        pytest.param({"PYTHONIOENCODING": "latin-1"}, marks=pytest.mark.slow),
+        {"PYTHONIOENCODING": "latin-1"},
     ],
     ids=["ascii", "latin-1"],
 )

@@ -78,6 +78,7 @@ def test_words_that_a_model_does_not_know_are_counted(tmp_path):
     assert f"5 of {len(stimuli)} stimuli" in note
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [word_stimuli, sentence_stimuli])
 def test_stimuli_of_which_a_model_knows_none_are_refused(make):
     texts = ["猫 在 家裏", "狗 在 外面", "她 跑 得 很快"]

@@ -89,7 +89,7 @@ def test_each_change_of_a_capsule(what, files, tmp_path, monkeypatch, capsys):
 
 def test_some_changes_of_a_capsule(files, tmp_path, monkeypatch):
     every = chain.from_iterable(make(files) for make in MAKERS.values())
-    feed(islice(every, 3, None, 45), verified, tmp_path, monkeypatch).none_fails()
+    feed(islice(every, 3, None, 90), verified, tmp_path, monkeypatch).none_fails()
 
 
 def wrongly_compared(files: Files, every: int) -> list[str]:

@@ -92,7 +92,7 @@ def files(what: str, seed: int, n_damaged: int) -> Iterator[Hostile]:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("what", "step"), [("tables", 17), ("treebanks", 19)])
+@pytest.mark.parametrize(("what", "step"), [("tables", 23), ("treebanks", 19)])
 def test_some_files(what, step, tmp_path, monkeypatch):
     fates = feed(islice(files(what, 1, 80), 0, None, step), read, tmp_path, monkeypatch)
     fates.none_fails()
