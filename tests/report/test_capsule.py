@@ -26,7 +26,6 @@ from mlem_core.report import alike, capsule, opened, portable
 from mlem_core.report.figures import Drawing
 from mlem_core.report.verify import verify as verify_anywhere
 from mlem_core.storage.store import Store
-from mlem_core.tasks import examples
 
 HTML = Drawing(images=False)
 
@@ -85,6 +84,10 @@ def changed(path, target, **files):
     return target
 
 
+def as_bytes(table):
+    return table.to_csv(index=False).encode()
+
+
 def test_it_holds_all_that_was_made(path, analysis, folder):
     files = contents(path)
     results = analysis.results()
@@ -120,6 +123,7 @@ def test_it_names_no_path_of_the_machine_it_was_made_on(path, analysis, folder):
             assert str(folder.name).encode() not in part, name
 
 
+@pytest.mark.slow
 def test_the_same_analysis_gives_the_same_bytes(path, analysis, folder):
     again = capsule.write(analysis, folder / "again.zip", drawing=HTML)
     assert again.read_bytes() == path.read_bytes()
@@ -140,67 +144,58 @@ def test_running_it_again_gives_the_same(path, bert, capsys, tmp_path, monkeypat
 
 
 def test_a_number_that_was_tampered_with_is_found_and_named(path, bert, tmp_path, capsys):
-    table = pd.read_csv(io.BytesIO(contents(path)["tables/importance.csv"]))
-    at = table.query("model == 'brain' and layer == 1 and fold == 2 and feature == 'tense'").index
-    value = float(table.loc[at[0], "importance"])
-    table.loc[at, "importance"] = value + 0.25
+    """Of a fit, of why two layers are alike, and of similarity in the features and the rest."""
+    files = contents(path)
+    names = ("importance", "why", "similarity_partial")
+    tables = {name: pd.read_csv(io.BytesIO(files[f"tables/{name}.csv"])) for name in names}
+    importance = tables["importance"]
+    where = "model == 'brain' and layer == 1 and fold == 2 and feature == 'tense'"
+    at = importance.query(where).index
+    value = float(importance.loc[at[0], "importance"])
+    importance.loc[at, "importance"] = value + 0.25
+    tables["why"].loc[tables["why"]["term"] == "tense", "value"] += 0.5
+    tables["similarity_partial"]["s_rest"] += 0.2
     tampered = changed(
         path,
         tmp_path / "x.zip",
-        **{"tables__importance.csv": table.to_csv(index=False).encode()},
+        **{f"tables__{name}.csv": as_bytes(table) for name, table in tables.items()},
     )
     assert main(["verify", str(tampered), *bert]) == 1
-    told = capsys.readouterr().out
-    assert (
-        "importance.csv: 1 of 36 numbers differ by more than 0.0001, most (by 0.25) importance, "
-        "model brain, layer 1, fold 2, feature tense: " in told
-    )
-    assert f"{value + 0.25:.6g} in the capsule, {value:.6g} now" in told
-    assert "tables/importance.csv: its content is not what was written" in told
-    assert "scores.csv: the same" in told
+    told = capsys.readouterr().out.splitlines()
+    (line,) = [one for one in told if one.startswith("importance.csv: ")]
+    worst = "importance, model brain, layer 1, fold 2, feature tense: "
+    values = f"{value + 0.25:.6g} in the capsule, {value:.6g} now"
+    assert all(fact in line for fact in ("1 of 36", "0.0001", "0.25", worst, values))
+    (why,) = [one for one in told if one.startswith("why.csv: ")]
+    assert "1 of 4" in why and "term tense" in why
+    assert [one for one in told if one.startswith("similarity_partial.csv: 6 of")]
+    assert any(one.startswith("tables/importance.csv: ") for one in told)
+    assert any(one.startswith("scores.csv: the same") for one in told)
 
 
-def test_why_two_layers_are_alike_is_in_it_and_computed_again(path, analysis, verify, tmp_path):
+def test_why_layers_are_alike_is_in_it(path, analysis):
     files = contents(path)
     pair = [tuple(layer) for layer in json.loads(files["capsule.json"])["pair"]]
     most = list(analysis.most_alike())
     assert pair == [("bert" if model.endswith("bert") else model, n) for model, n in most]
+    why = explain(analysis, *most)
     table = pd.read_csv(io.BytesIO(files["tables/why.csv"]))
-    expected = explain(analysis, *most).terms
-    pd.testing.assert_frame_equal(table, expected, check_dtype=False)
+    pd.testing.assert_frame_equal(table, why.terms, check_dtype=False)
     every = pd.read_csv(io.BytesIO(files["tables/why_layers.csv"]))
     assert len(every) == 6 * 4 and every.groupby(["layer_a", "model_a"]).ngroups == 3
-    table.loc[table["term"] == "tense", "value"] += 0.5
-    other = changed(
-        path, tmp_path / "x.zip", **{"tables__why.csv": table.to_csv(index=False).encode()}
-    )
-    found = verify(other)
-    (why,) = [one for one in found.tables if one.name == "why.csv"]
-    assert why.n_different == 1 and "term tense" in why.worst
-
-
-def test_similarity_in_the_features_and_in_the_rest_is_in_it_too(path, analysis, verify, tmp_path):
-    files = contents(path)
     two = pd.read_csv(io.BytesIO(files["tables/why_partial.csv"]))
-    expected = with_transfer(explain(analysis, *analysis.most_alike()), analysis).partial
-    pd.testing.assert_frame_equal(two, expected)
+    pd.testing.assert_frame_equal(two, with_transfer(why, analysis).partial)
     every = pd.read_csv(io.BytesIO(files["tables/similarity_partial.csv"]))
-    own, rsa = analysis.subset(analysis.select())
-    whole = of_layers(own, rsa, "ridge")
-    assert len(every) == 6
-    np.testing.assert_allclose(every["s_rest"], whole.rest[np.triu_indices(4, 1)])
-    np.testing.assert_allclose(every["transfer_ba"], whole.transfer.T[np.triu_indices(4, 1)])
-    every["s_rest"] += 0.2
-    other = changed(
-        path,
-        tmp_path / "x.zip",
-        **{"tables__similarity_partial.csv": every.to_csv(index=False).encode()},
-    )
-    (found,) = [one for one in verify(other).tables if one.name == "similarity_partial.csv"]
-    assert found.n_different == 6
-    # A capsule of before has no such tables, and lacks nothing.
+    whole = of_layers(*analysis.subset(analysis.select()), "ridge")
+    above = np.triu_indices(4, 1)
+    np.testing.assert_allclose(every["s_rest"], whole.rest[above])
+    np.testing.assert_allclose(every["transfer_ba"], whole.transfer.T[above])
+
+
+@pytest.mark.slow
+def test_a_capsule_of_before_lacks_later_tables_and_is_the_same(path, verify, tmp_path):
     gone = ("tables/why_partial.csv", "tables/similarity_partial.csv")
-    about = {**json.loads(files["capsule.json"]), "seal": ""}
+    about = {**json.loads(contents(path)["capsule.json"]), "seal": ""}
     about["files"] = {name: at for name, at in about["files"].items() if name not in gone}
     earlier = changed(
         path,
@@ -212,10 +207,16 @@ def test_similarity_in_the_features_and_in_the_rest_is_in_it_too(path, analysis,
     assert found.same and not {one.name for one in found.tables} & {"why_partial.csv"}
 
 
+@pytest.mark.slow
 def test_what_was_made_beside_the_results_is_in_it_and_said(analysis, folder, tmp_path):
+    """Intervals are computed again; other methods and similarities take long, and are not."""
     store = Store(folder / "cache")
-    analysis = run(replace(analysis.spec, models=()), store)
+    layers = ("part_of_speech", "tense")
+    analysis = run(replace(analysis.spec, models=(), features=layers, nominal=()), store)
     intervals = layer_intervals(analysis, store, n_replicates=100)
+    compared(analysis, "cka", store)
+    methods.make(analysis, store, analysis.select())
+    of_analysis(analysis, "univariate", store)
     drawing = replace(HTML, store=store, replicates=100)
     path = capsule.write(analysis, tmp_path / "c.zip", drawing=drawing)
     files = contents(path)
@@ -225,29 +226,24 @@ def test_what_was_made_beside_the_results_is_in_it_and_said(analysis, folder, tm
         table.loc[table["quantity"] == "rho", "lower"], intervals.scores_lower[:, 0]
     )
     assert {"tables/similarity_intervals.csv", "tables/why_intervals.csv"} < set(files)
-    assert about["replicates"] == 100 and not about["derived"]
-    # Intervals are computed again: one that is another is found.
+    assert about["replicates"] == 100
+    names = {"methods", "method_agreement", "unit_scores", "baseline_univariate"}
+    assert {f"figures/{name}.html" for name in names} < set(files)
+    # An interval that is another is found.
     table["lower"] -= 0.01
-    made = {"tables__intervals.csv": table.to_csv(index=False).encode()}
-    found = verify_anywhere(changed(path, tmp_path / "x.zip", **made))
+    found = verify_anywhere(
+        changed(path, tmp_path / "x.zip", **{"tables__intervals.csv": as_bytes(table)})
+    )
     assert [one.name for one in found.tables if not one.same] == ["intervals.csv"]
     assert found.changed == ["tables/intervals.csv"] and not found.findings
+    assert "similarity_cka.csv" in found.derived
 
 
-def test_what_takes_long_is_said_and_not_made_again(analysis, folder, tmp_path):
-    store = Store(folder / "cache")
-    analysis = run(replace(analysis.spec, models=()), store)
-    compared(analysis, "cka", store)
-    path = capsule.write(analysis, tmp_path / "c.zip", drawing=replace(HTML, store=store))
-    found = verify_anywhere(path)
-    assert found.same and "similarity_cka.csv" in found.derived
-    assert any(line.startswith("not computed again, as they take") for line in found.lines())
-
-
-def test_the_example_has_its_audit_and_its_claim_too(tmp_path):
+@pytest.mark.slow
+def test_the_example_has_its_audit_and_its_claim_too(example, tmp_path):
     store = Store(tmp_path / "store")
     drawing = replace(HTML, store=store)
-    files = contents(capsule.write(examples.example(), tmp_path / "c.zip", drawing=drawing))
+    files = contents(capsule.write(example, tmp_path / "c.zip", drawing=drawing))
     claim = pd.read_csv(io.BytesIO(files["tables/claim.csv"]))
     assert claim["verdict"][0].startswith(claim["claim"][0] + ": holds in ")
     assert len(pd.read_csv(io.BytesIO(files["tables/claim_margins.csv"]))) == 64
@@ -262,6 +258,7 @@ def test_the_example_has_its_audit_and_its_claim_too(tmp_path):
     assert "\u25b2" not in captions and two in captions
 
 
+@pytest.mark.slow
 def test_other_stimuli_and_other_files_make_a_difference(path, verify, tmp_path):
     rng = np.random.default_rng(5)
     buffer = io.BytesIO()
@@ -283,6 +280,7 @@ def test_a_model_that_was_a_folder_is_said(path, bert, tmp_path, capsys):
     assert "unknown model that was a folder 'brain'" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_large_file_is_named_by_its_digest(analysis, verify, tmp_path, monkeypatch):
     monkeypatch.setattr(portable, "LARGEST_FILE", 10)
     path = capsule.write(analysis, tmp_path / "capsule.zip", drawing=HTML)
@@ -304,21 +302,6 @@ def test_what_is_shown_is_what_is_written_and_verified(analysis, verify, tmp_pat
     assert set(table["feature"]) == {"part_of_speech", "tense", "part_of_speech × tense"}
     assert set(table["model"]) == {"brain"}
     assert verify(path).same
-
-
-def test_figures_of_other_methods_are_in_it_and_not_made_again(tmp_path):
-    table, store = probing(30), Store(tmp_path / "cache")
-    features = ("part_of_speech", "tense")
-    spec = in_files(tmp_path, table, {"brain": noise(len(table))}, features=features, folds=3)
-    analysis = run(spec, store)
-    methods.make(analysis, store, analysis.select())
-    of_analysis(analysis, "univariate", store)
-    drawing = replace(HTML, store=store)
-    path = capsule.write(analysis, tmp_path / "capsule.zip", drawing=drawing)
-    names = {"methods", "method_agreement", "unit_scores", "baseline_univariate"}
-    drawn = {name for name in names if f"figures/{name}.html" in contents(path)}
-    assert drawn == names
-    assert verify_anywhere(path).same
 
 
 @pytest.mark.parametrize("when", ["before", "meanwhile"])
@@ -396,6 +379,7 @@ def test_a_zip_that_unpacks_to_too_much_is_not_unpacked(path, tmp_path, monkeypa
         verify_anywhere(bomb)
 
 
+@pytest.mark.slow
 def test_figures_are_vector_graphics_where_there_is_a_browser(analysis, tmp_path, chromium_path):
     chosen = analysis.select(layers=[("brain", 0)])
     first = capsule.write(analysis, tmp_path / "a.zip", chosen)

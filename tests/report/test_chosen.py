@@ -10,24 +10,18 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from inputs import refused
 from pypdf import PdfReader
 
-from mlem_core import Analysis, InputError, Store
+from mlem_core import Analysis, Store
 from mlem_core.base.labels import Names
 from mlem_core.figures import Paper
-from mlem_core.pairs.units import Units
-from mlem_core.report import lines
 from mlem_core.report.chosen import Chosen, as_latex, as_zip, file_names
 from mlem_core.report.figures import FIGURES, Drawing
 from mlem_core.report.lines import LINES, line, title
 from mlem_core.tasks import examples
 
 PAIR = (("mini-gpt2", 6), ("mini-mamba", 11))
-
-
-@pytest.fixture
-def example() -> Analysis:
-    return examples.example()
 
 
 def kept(example: Analysis, figure: str, **more: object) -> Chosen:
@@ -38,7 +32,7 @@ def kept(example: Analysis, figure: str, **more: object) -> Chosen:
 
 def test_it_is_drawn_again_as_it_was(example: Analysis, tmp_path: Path) -> None:
     drawing = Drawing(store=Store(tmp_path))
-    for figure in ("two_layers", "why", "profiles", "audit"):
+    for figure in ("two_layers", "why", "audit"):
         chosen = Chosen(figure, examples.ID, example.select(), PAIR)
         first = chosen.drawn(example, example.results(), drawing)
         again = kept(example, figure).drawn(example, example.results(), drawing)
@@ -78,18 +72,19 @@ def test_words_and_names_are_the_users(example: Analysis, tmp_path: Path) -> Non
 
 def test_what_cannot_be_drawn_says_why(example: Analysis, tmp_path: Path) -> None:
     chosen = kept(example, "two_layers")
-    with pytest.raises(InputError, match=r"two layers cannot be drawn.*remove it"):
+    with refused("two layers"):
         chosen.drawn(example, example.results(), Drawing())
     gone = replace(chosen, selection=replace(chosen.selection, features=("mood",)))
-    with pytest.raises(InputError, match="'mood'"):
+    with refused("'mood'"):
         gone.drawn(example, example.results(), Drawing(store=Store(tmp_path)))
     for broken in ({}, {**chosen.to_dict(), "selection": 3}, {**chosen.to_dict(), "pair": [1]}):
-        with pytest.raises(InputError, match=r"of the report .remove it and add it again"):
+        with refused("report"):
             Chosen.from_dict(broken)
-    with pytest.raises(InputError, match="'pie' that this version does not draw"):
+    with refused("'pie'"):
         Chosen.from_dict({**chosen.to_dict(), "figure": "pie"})
 
 
+@pytest.mark.slow
 def test_the_zip_has_all_of_it_in_order(
     example: Analysis, tmp_path: Path, chromium_path: str
 ) -> None:
@@ -123,11 +118,3 @@ def test_every_figure_has_a_line_for_the_screen() -> None:
     assert line("why_score_b") == LINES["why_score"] and line("why") == LINES["why"]
     assert line("baseline-random-forest") == LINES["baseline"] and line("pie") == ""
     assert max(map(len, LINES.values())) < 140
-
-
-def test_the_line_below_profiles_says_what_is_tested() -> None:
-    units = Units(n_sentences=600, n_items=40)
-    said = [lines.profiles(units.held_out(over)) for over in ("sentences", "items", "both")]
-    assert "(ρ on unseen sentences made of these words)" in said[0]
-    assert "(ρ on unseen words, in sentences that may have been seen)" in said[1]
-    assert "(ρ on unseen sentences made of unseen words)" in said[2]

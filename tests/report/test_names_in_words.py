@@ -20,7 +20,6 @@ from mlem_core.report.latex import table as as_latex
 from mlem_core.report.methods import methods_paragraph
 from mlem_core.robustness.audit_tables import Audit
 from mlem_core.robustness.flags import summary
-from mlem_core.tasks import examples
 
 IDS = ("part_of_speech", "word_position", "word_length", "model_a1", "model_b2")
 NAMES = Names({"part_of_speech": "word class"}, {"model_a1": "Anna", "model_b2": "Berta"})
@@ -42,6 +41,7 @@ def told_apart(tmp_path_factory: pytest.TempPathFactory) -> tuple[Analysis, Stor
     return run(spec, store), store
 
 
+@pytest.mark.slow
 def test_no_identifier_is_left_in_words(told_apart: tuple[Analysis, Store]) -> None:
     analysis, store = told_apart
     shown = Shown(
@@ -88,8 +88,7 @@ def test_sentences_have_the_names(told_apart: tuple[Analysis, Store]) -> None:
     assert "part_of_speech" not in said and "word_position" not in said
 
 
-def test_an_audit_names_layers_and_features(tmp_path: Path) -> None:
-    example = examples.example()
+def test_an_audit_names_layers_and_features(tmp_path: Path, example: Analysis) -> None:
     names = Names({"part_of_speech": "word class"}, {"smollm2": "Smol"})
     shown = Shown(
         example, example.select(), example.results(), Drawing(store=Store(tmp_path), names=names)

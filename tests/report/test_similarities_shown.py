@@ -7,12 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import in_files, noise, words
+from inputs import in_files, noise, refused, words
 from scipy.spatial.distance import squareform
 
 from mlem_core import Store, explain, run
 from mlem_core.analysis import similarities
-from mlem_core.base.errors import InputError
 from mlem_core.cli.commands import main
 from mlem_core.measures.similarity import agreement
 from mlem_core.report import capsule
@@ -92,7 +91,7 @@ def test_a_similarity_without_terms_has_its_matrix_alone_and_says_so(made, name,
     assert f"similarity_{name}" in OF_SIMILARITIES and f"why_{name}" not in OF_SIMILARITIES
     assert list(found.written()) == [f"similarity_{name}.csv"]
     for of_terms in (found.decomposed, lambda: explain(analysis, "a:0", "a:1", compared=found)):
-        with pytest.raises(InputError, match=f"similarity {name}, which .* no terms by feature"):
+        with refused(name, "no terms"):
             of_terms()
     tables = how_sure(replace(shown, drawing=Drawing(store=store)))
     assert f"similarity_{name}.csv" in tables and f"why_{name}.csv" not in tables
@@ -105,7 +104,7 @@ def test_an_alignment_needs_representations(made, tmp_path):
     np.savez(tmp_path / "rated.npz", layer_00=square + np.diag(np.zeros(len(square))))
     files = (*analysis.spec.representations, ("rated", str(tmp_path / "rated.npz")))
     beside = run(replace(spec, representations=files, precomputed=("rated",)), store)
-    with pytest.raises(InputError, match="rated:0 has distances only; the held-out Proc"):
+    with refused("rated:0", "distances", "Procrustes"):
         similarities.compared(beside, "procrustes", store)
 
 
@@ -121,10 +120,10 @@ def test_the_command_line_writes_a_similarity_without_terms_and_says_so(
     assert main(["analyze", *given, "--similarities=cca,cka", f"--out={out}"]) == 0
     assert (out / "similarity_cca.csv").exists() and not (out / "why_layers_cca.csv").exists()
     assert (out / "why_layers_cka.csv").exists()
-    said = " ".join(capsys.readouterr().err.split())
-    assert "is no sum over pairs of stimuli, so it has no terms by feature; RSA, CKA and" in said
+    said = capsys.readouterr().err
+    assert "RSA" in said and "CKA" in said
     assert main(["why", "a:0", "a:1", *given, "--similarity=cca"]) == 0
-    assert capsys.readouterr().out.startswith("The held-out mean canonical correlation of a layer")
+    assert "canonical correlation" in capsys.readouterr().out
 
 
 def test_without_a_store_or_for_rsa_the_figures_are_what_they_were(made):
@@ -135,6 +134,7 @@ def test_without_a_store_or_for_rsa_the_figures_are_what_they_were(made):
         assert "rsa" in draw("why_layers", shown).data
 
 
+@pytest.mark.slow
 def test_a_capsule_has_the_tables_of_what_was_computed_and_verify_names_them(
     made, tmp_path, monkeypatch
 ):

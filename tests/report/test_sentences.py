@@ -1,0 +1,85 @@
+"""Sentences of a report that would mislead if they were wrong: what is said, and of what."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from mlem_core.pairs.units import Units
+from mlem_core.report import captions, lines
+
+WHETHER, HOW_MUCH = "whether they differ", "whether and by how much they differ"
+OF_VALUES = "which values of pos differ (others: whether they differ)"
+BASIS = captions.computed_on(1_200, 719_400, 5)
+TESTED = partial(captions.profiles, BASIS, HOW_MUCH, "9 tests", "sentences and words", flagged=True)
+UNITS = Units(n_sentences=600, n_items=40)
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (BASIS, "Computed on 1,200 stimuli, 719,400 pairs, 5 folds."),
+        (captions.computed_on(1_200, 719_400), "Computed on 1,200 stimuli and 719,400 pairs."),
+        (
+            captions.computed_on(1_200, held_out="unseen sentences"),
+            "Computed on 1,200 stimuli; tested on unseen sentences.",
+        ),
+        (
+            captions.fitted("ridge", False, None, WHETHER),
+            "Fitted with ridge. Features are coded by whether they differ.",
+        ),
+        (captions.fitted("x", True, "ignore", WHETHER), "Fitted with x with interactions"),
+        (
+            captions.fitted("x", True, "ignore", WHETHER),
+            "missing values are at no distance to any value. Features",
+        ),
+        (
+            captions.fitted("ridge", False, "ignore", "which values of pos differ"),
+            "to any value (a value of their own where values are told apart).",
+        ),
+        (captions.fitted("ridge", False, "ignore", OF_VALUES), f"are coded by {OF_VALUES}"),
+        (captions.profiles(BASIS, HOW_MUCH), captions.FOLDS),
+        (captions.profiles(BASIS, HOW_MUCH), f"coded by {HOW_MUCH}; it"),
+        (TESTED(), "95 % confidence intervals over sentences and words;"),
+        (TESTED(), "family of 9 tests"),
+        (TESTED(), "Triangles"),
+        (TESTED(warning="a and b correlate."), "a and b correlate. Computed on"),
+        (captions.similarity(BASIS, "9 tests", "sentences"), "over sentences,"),
+        (captions.similarity(BASIS, agreement=0.634), "two upper triangles, here 0.63."),
+        (captions.compare(BASIS, "sentences"), "over sentences;"),
+        (captions.compare(BASIS), captions.FOLDS),
+        (captions.stimulus_map(1_000, 1_200), "seeded sample of 1,000"),
+        (captions.ceiling(HOW_MUCH), "knows nothing of which values differ"),
+        (captions.ceiling(OF_VALUES), f"coded by {OF_VALUES}"),
+        (captions.scores(HOW_MUCH), "ridge penalty α"),
+        (captions.scores(OF_VALUES), "strength β"),
+        (captions.scores(OF_VALUES), "1e+12"),
+        (
+            lines.profiles(UNITS.held_out("sentences")),
+            "ρ on unseen sentences made of these words",
+        ),
+        (
+            lines.profiles(UNITS.held_out("items")),
+            "ρ on unseen words, in sentences that may have been seen",
+        ),
+        (lines.profiles(UNITS.held_out("both")), "ρ on unseen sentences made of unseen words"),
+    ],
+)
+def test_what_is_said(said: str, expected: str) -> None:
+    assert expected in said
+
+
+@pytest.mark.parametrize(
+    ("said", "not_there"),
+    [
+        (captions.profiles(BASIS, HOW_MUCH), ("95 %", "Triangles")),
+        (TESTED(), (captions.FOLDS,)),
+        (captions.stimulus_map(1_000, 1_000), ("sample",)),
+        (captions.similarity(BASIS), ("here",)),
+        (captions.ceiling_of("first", OF_VALUES), ("knows nothing",)),
+        (captions.scores(HOW_MUCH), ("β",)),
+    ],
+)
+def test_what_is_not_said_of_what_is_not_there(said: str, not_there: tuple[str, ...]) -> None:
+    assert not [words for words in not_there if words in said]
