@@ -32,7 +32,7 @@ def kept(example: Analysis, figure: str, **more: object) -> Chosen:
 
 def test_it_is_drawn_again_as_it_was(example: Analysis, tmp_path: Path) -> None:
     drawing = Drawing(store=Store(tmp_path))
-    for figure in ("two_layers", "why", "audit"):
+    for figure in ("why", "audit"):
         chosen = Chosen(figure, examples.ID, example.select(), PAIR)
         first = chosen.drawn(example, example.results(), drawing)
         again = kept(example, figure).drawn(example, example.results(), drawing)

