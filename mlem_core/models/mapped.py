@@ -16,6 +16,9 @@ _BLOCK = 4_000_000  # numbers that are looked at a time
 _SOME_ROWS = 1_000
 _EXACT = 2.0**53  # the whole numbers up to it are floats of 64 bits
 _LONGEST_HEADER = 2**16  # bytes of an array's header; of numbers it takes some 100
+# Where two threads read Python at once, CPython 3.11 can mix up how deep each is: a SystemError,
+# whatever was read (AST constructor recursion depth mismatch).
+_TRIES = 5
 # Of safetensors, as NumPy calls them; it has no bfloat16.
 _TYPES = {
     "F16": "<f2", "F32": "<f4", "F64": "<f8", "BOOL": "?",
@@ -36,15 +39,19 @@ def npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     length = int.from_bytes(file.read(2 * version[0]), "little")
     if length > _LONGEST_HEADER:
         raise ValueError(f"a header of {length} bytes")
-    file.seek(start)
-    np.lib.format.read_magic(file)
     header = getattr(np.lib.format, f"read_array_header_{version[0]}_0")
-    try:
-        shape, fortran, dtype = header(file)
-    except OSError:
-        raise
-    except Exception as error:  # NumPy evaluates it as Python: whatever a damaged one leads to
-        raise ValueError(f"its header cannot be read: {error}") from error
+    for tries_left in reversed(range(_TRIES)):
+        file.seek(start)
+        np.lib.format.read_magic(file)
+        try:
+            shape, fortran, dtype = header(file)
+            break
+        except OSError:
+            raise
+        except Exception as error:  # NumPy evaluates it as Python: whatever a damaged one leads to
+            if isinstance(error, SystemError) and tries_left:
+                continue
+            raise ValueError(f"its header cannot be read: {error}") from error
     if not all(type(side) is int and 0 <= side < 2**62 for side in shape):
         raise ValueError(f"the shape {shape}")
     return shape, bool(fortran), dtype
