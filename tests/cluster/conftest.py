@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
+from dataclasses import replace
 
 import dask
 import numpy as np
@@ -11,7 +11,11 @@ import pytest
 from distributed import LocalCluster
 from inputs import in_files, words
 
+from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.base import cluster as clusters
+from mlem_core.storage.store import Store
 
 
 @pytest.fixture(scope="session")
@@ -26,24 +30,31 @@ def cluster() -> Iterator[LocalCluster]:
         yield made
 
 
+@pytest.fixture(params=[True, False], ids=["shared store", "own store"])
+def shared(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether the workers see the store of this process."""
+    if not request.param:
+        monkeypatch.setattr(clusters, "sees", lambda token: False)
+    return request.param
+
+
 @pytest.fixture(scope="session")
-def made_up(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[int, np.ndarray]]:
+def files_only(tmp_path_factory: pytest.TempPathFactory) -> AnalysisSpec:
+    """Five layers in a file, which need no model."""
     table, rng = words(40), np.random.default_rng(1)
     layers = {
         k: rng.standard_normal((len(table), 8)) @ rng.standard_normal((8, 12)) for k in range(5)
     }
-    return tmp_path_factory.mktemp("made_up"), layers
+    return in_files(tmp_path_factory.mktemp("made_up"), table, {"file": layers})
 
 
 @pytest.fixture(scope="session")
-def spec(made_up: tuple[Path, dict[int, np.ndarray]]) -> AnalysisSpec:
-    """A packaged model, whose representations lie in the store, and a file, whose do not."""
-    folder, layers = made_up
-    return in_files(folder, words(40), {"file": layers}, models=("mini-gpt2",))
+def spec(files_only: AnalysisSpec) -> AnalysisSpec:
+    """A packaged model, whose representations lie in the store, and the file, whose do not."""
+    return replace(files_only, models=("mini-gpt2",))
 
 
 @pytest.fixture(scope="session")
-def files_only(made_up: tuple[Path, dict[int, np.ndarray]], spec: AnalysisSpec) -> AnalysisSpec:
-    """The file alone, which needs no model."""
-    folder, layers = made_up
-    return in_files(folder, words(40), {"file": layers})
+def embedded(files_only: AnalysisSpec, tmp_path_factory: pytest.TempPathFactory) -> Analysis:
+    """What this process alone finds of the file."""
+    return run(files_only, Store(tmp_path_factory.mktemp("embedded")), progress=False)

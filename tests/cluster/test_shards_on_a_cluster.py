@@ -9,12 +9,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import words
-from tiny import told
+from inputs import refused, words
 
 from mlem_core.analysis.model_units import extracted_there
 from mlem_core.analysis.spec import AnalysisSpec
-from mlem_core.base.errors import InputError
 from mlem_core.base.executor import computing_on
 from mlem_core.base.typing import Progress
 from mlem_core.data.stimuli import StimulusSet
@@ -29,19 +27,14 @@ SPEC = AnalysisSpec(stimuli="", models=(NAME,), device="cpu")
 OPTIONS = SPEC.extraction
 
 
-def made(folder: Path) -> set[str]:
-    """The kinds of entries in a store."""
-    return {path.name for path in folder.iterdir() if path.is_dir() and any(path.iterdir())}
-
-
 def sharded(stimuli: StimulusSet, n_shards: int) -> ShardedModel:
     return ShardedModel(NAME, n_shards, representations.depends_on(stimuli, NAME, OPTIONS))
 
 
-def same(ours: representations.Representations, theirs: representations.Representations) -> None:
-    assert ours.facts == theirs.facts and ours.identity == theirs.identity
-    for layer in theirs.layers:
-        np.testing.assert_array_equal(ours[layer], theirs[layer])
+def in_shards(monkeypatch: pytest.MonkeyPatch, stimuli: StimulusSet, n_shards: int) -> None:
+    """Workers divide the sentences into so many shards."""
+    text = sum(map(len, set(stimuli.sentences)))
+    monkeypatch.setattr(shards, "CHARACTERS", -(-text // n_shards))
 
 
 @pytest.fixture(scope="module")
@@ -53,32 +46,41 @@ def stimuli() -> StimulusSet:
 
 
 @pytest.fixture(scope="module")
-def whole(stimuli, tmp_path_factory):
-    store = Store(tmp_path_factory.mktemp("whole"))
-    return representations.from_model(stimuli, NAME, store, OPTIONS)
+def as_one(stimuli, tmp_path_factory):
+    """Asserts that a store has, and has only, what one process finds of the model."""
+    whole = Store(tmp_path_factory.mktemp("whole"))
+    theirs = representations.from_model(stimuli, NAME, whole, OPTIONS)
+
+    def check(store: Store) -> None:
+        ours = representations.find(stimuli, NAME, store, OPTIONS)
+        assert ours is not None
+        assert ours.facts == theirs.facts and ours.identity == theirs.identity
+        for layer in theirs.layers:
+            np.testing.assert_array_equal(ours[layer], theirs[layer])
+        kept = {path.name for path in Path(store.root).iterdir() if any(path.iterdir())}
+        assert kept - {"locks"} == {"representations"}
+
+    return check
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_shards", [1, 5])
 def test_workers_that_share_a_model_give_what_one_process_does(
-    stimuli, whole, cluster, tmp_path, monkeypatch, n_shards
+    stimuli, as_one, cluster, tmp_path, monkeypatch, n_shards
 ):
-    text = sum(map(len, set(stimuli.sentences)))
-    monkeypatch.setattr(shards, "CHARACTERS", -(-text // n_shards))
+    in_shards(monkeypatch, stimuli, n_shards)
     seen: list[Progress] = []
-    store = Store(tmp_path)
     with computing_on(cluster):
-        assert not extracted_there(SPEC, stimuli, store, seen.append)
-    ours = representations.find(stimuli, NAME, store, OPTIONS)
-    assert ours is not None
-    same(ours, whole)
-    assert made(tmp_path) - {"locks"} == {"representations"}
+        assert not extracted_there(SPEC, stimuli, Store(tmp_path), seen.append)
+    as_one(Store(tmp_path))
     counts = [one.done for one in seen]
     assert counts == sorted(counts) and counts[0] == 0 and counts[-1] == n_shards
     assert {one.total for one in seen} == {n_shards}
 
 
+@pytest.mark.slow
 def test_work_goes_on_from_the_shards_that_are_there(
-    stimuli, whole, cluster, tmp_path, monkeypatch
+    stimuli, as_one, cluster, tmp_path, monkeypatch
 ):
     store, model = Store(tmp_path), sharded(stimuli, 5)
     written = shards.write_rows
@@ -92,18 +94,15 @@ def test_work_goes_on_from_the_shards_that_are_there(
     with pytest.raises(KeyboardInterrupt):
         take_part(stimuli, OPTIONS, store, model)
     assert model.there(store) == (0, 1)
-    text = sum(map(len, set(stimuli.sentences)))
-    monkeypatch.setattr(shards, "CHARACTERS", -(-text // 5))
+    in_shards(monkeypatch, stimuli, 5)
     seen: list[Progress] = []
     with computing_on(cluster):
         assert not extracted_there(SPEC, stimuli, store, seen.append)
     assert seen[0].done == 2
-    found = representations.find(stimuli, NAME, store, OPTIONS)
-    assert found is not None
-    same(found, whole)
+    as_one(store)
 
 
-def test_what_another_worker_makes_is_left_to_it(stimuli, whole, tmp_path):
+def test_what_another_worker_makes_is_left_to_it(stimuli, as_one, tmp_path):
     store, model = Store(tmp_path), sharded(stimuli, 4)
     with store._locked(store.key(shards.SHARDS, shards.VERSION, **model.shard_key(2)), None):
         assert take_part(stimuli, OPTIONS, store, model).done == (0, 1, 3)
@@ -112,20 +111,14 @@ def test_what_another_worker_makes_is_left_to_it(stimuli, whole, tmp_path):
     (model.folder(store, 1) / "layer_01.npy").write_bytes(b"")
     assert take_part(stimuli, OPTIONS, store, model).done == (0, 1, 2, 3)
     assert opened is not None and shards._kept.loaded is opened
-    found = representations.find(stimuli, NAME, store, OPTIONS)
-    assert found is not None
-    same(found, whole)
-    assert made(tmp_path) - {"locks"} == {"representations"}
+    as_one(store)
     # Who comes later finds all done.
     assert take_part(stimuli, OPTIONS, store, model).done == (0, 1, 2, 3)
 
 
-def test_more_shards_than_batches(stimuli, whole, tmp_path):
-    store, model = Store(tmp_path), sharded(stimuli, 40)
-    take_part(stimuli, OPTIONS, store, model)
-    found = representations.find(stimuli, NAME, store, OPTIONS)
-    assert found is not None
-    same(found, whole)
+def test_more_shards_than_batches(stimuli, as_one, tmp_path):
+    take_part(stimuli, OPTIONS, Store(tmp_path), sharded(stimuli, 40))
+    as_one(Store(tmp_path))
 
 
 def test_shards_are_whole_batches_in_their_order():
@@ -138,16 +131,15 @@ def test_shards_are_whole_batches_in_their_order():
     assert shard(plan[:1], lengths, 0, 3) == plan[:1] and shard(plan[:1], lengths, 2, 3) == []
 
 
+@pytest.mark.slow
 def test_what_is_wrong_with_a_sentence_is_one_sentence(cluster, tmp_path, monkeypatch):
     table = pd.DataFrame({"sentence": ["A cat.", "dog " * 3000, "She runs."], "length": [1, 2, 3]})
-    long = from_frame(table, "long")
     monkeypatch.setattr(shards, "CHARACTERS", 4000)
     seen: list[Progress] = []
     with computing_on(cluster):
-        errors = extracted_there(SPEC, long, Store(tmp_path), seen.append)
-    with pytest.raises(InputError, match=r"row 2: the sentence has \d+ tokens") as error:
+        errors = extracted_there(SPEC, from_frame(table, "long"), Store(tmp_path), seen.append)
+    with refused(f"on {platform.node()}, ", "row 2", "the sentence has", "tokens"):
         raise errors[NAME]
-    assert told(error).startswith(f"on {platform.node()}, ")
     assert seen[-1].done == seen[-1].total == 3
 
 
@@ -156,6 +148,5 @@ def test_a_worker_with_other_files_of_a_model_says_so(stimuli, tmp_path):
     other = dataclasses.replace(model, depends_on={**model.depends_on, "model": "0" * 64})
     part = take_part(stimuli, OPTIONS, Store(tmp_path), other)
     assert part.failed is not None
-    with pytest.raises(InputError, match="the model mini-gpt2 is another one") as error:
+    with refused("the model mini-gpt2 is another one"):
         raise part.failed[1]
-    told(error)
