@@ -10,38 +10,36 @@ import numpy as np
 import pandas as pd
 import pytest
 from explicit import feature_distances, scaled, squared, training
-from inputs import in_files, noise, words
+from inputs import arguments_of, in_files, noise, probing, refused, tables_of, words
+from scipy.spatial.distance import pdist
+from scipy.stats import spearmanr
 
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
-from mlem_core.base.errors import InputError
 from mlem_core.cli.commands import main
 from mlem_core.cli.options import parser
 from mlem_core.estimators.base import Solution, TableModel
 from mlem_core.estimators.normal_equations import moments, training_blocks
-from mlem_core.estimators.registry import ESTIMATORS, EstimatorSpec, estimator_named, register
+from mlem_core.estimators.registry import ESTIMATORS, EstimatorSpec, estimator_named
+from mlem_core.estimators.registry import register as register_estimator
+from mlem_core.estimators.spearman import SpearmanMLEM
+from mlem_core.pairs.distances import (
+    DISTANCES,
+    Distance,
+    distance_named,
+    metrics,
+    pair_distances,
+    register,
+    squared_distances,
+)
 from mlem_core.pairs.tables import PairTables
 from mlem_core.report import capsule
 from mlem_core.report.figures import Drawing
-from mlem_core.report.verify import verify
-from mlem_core.robustness.multiverse import multiverse
+from mlem_core.report.methods import methods_paragraph
+from mlem_core.robustness.multiverse import choices_of, multiverse
 from mlem_core.storage.store import Store
 
 LAYERS = noise(len(words()), n_layers=2)
-
-
-@pytest.fixture
-def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AnalysisSpec:
-    """A CSV and a representations file, with a store of their own."""
-    monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "cache"))
-    return in_files(tmp_path, words(), {"brain": LAYERS}, folds=3)
-
-
-def analyze(spec: AnalysisSpec, out: Path, *options: str) -> int:
-    """The exit code of `python -m mlem_core analyze` on the files of the analysis."""
-    files = [f"--representations={name}={path}" for name, path in spec.representations]
-    folds = f"--folds={spec.folds}"
-    return main(["analyze", f"--stimuli={spec.stimuli}", *files, folds, f"--out={out}", *options])
 
 
 class ClippedLeastSquares(TableModel):
@@ -54,26 +52,53 @@ class ClippedLeastSquares(TableModel):
         return Solution(np.maximum(solved, 0.0))
 
 
+def chebyshev(rows: np.ndarray) -> np.ndarray:
+    return pdist(rows, "chebyshev")
+
+
 @pytest.fixture
-def clipped() -> Iterator[EstimatorSpec]:
+def clipped() -> Iterator[None]:
     """The toy estimator, known as "clipped" while a test runs."""
-    entry = EstimatorSpec(
-        name="clipped",
-        model=ClippedLeastSquares,
-        label="clipped: 100 % least squares",
-        caption="clipped least squares",
-        sentence="least squares with negative weights set to 0",
-        refitted=True,
+    register_estimator(
+        EstimatorSpec(
+            name="clipped",
+            model=ClippedLeastSquares,
+            label="clipped: 100 % least squares",
+            caption="clipped least squares",
+            sentence="least squares with negative weights set to 0",
+            refitted=True,
+        )
     )
-    register(entry)
-    yield entry
+    yield
     del ESTIMATORS["clipped"]
 
 
-@pytest.mark.usefixtures("clipped")
-def test_a_registered_estimator_runs_from_the_command_line(
-    spec: AnalysisSpec, tmp_path: Path
-) -> None:
+@pytest.fixture
+def distances() -> Iterator[None]:
+    """The toy distance, known as "chebyshev"; all that are registered in a test go after it."""
+    known = set(metrics())
+    register(Distance("chebyshev", chebyshev, phrase="the Chebyshev distance"))
+    yield
+    for name in set(metrics()) - known:
+        del DISTANCES[name]
+
+
+@pytest.fixture
+def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AnalysisSpec:
+    """A CSV and a representations file, with a store of their own."""
+    monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "cache"))
+    return in_files(tmp_path, words(), {"brain": LAYERS}, folds=3)
+
+
+def analyze(spec: AnalysisSpec, out: Path, *options: str) -> int:
+    """The exit code of `python -m mlem_core analyze` on the files of the analysis."""
+    return main(["analyze", *arguments_of(spec), "--folds=3", f"--out={out}", *options])
+
+
+# --- an estimator ---------------------------------------------------------------------------
+
+
+def test_a_registered_estimator_runs_from_the_command_line(spec, tmp_path, clipped) -> None:
     out = tmp_path / "out"
     assert analyze(spec, out, "--estimator=clipped") == 0
     weights = pd.read_csv(out / "weights.csv")
@@ -87,30 +112,91 @@ def test_a_registered_estimator_runs_from_the_command_line(
         expected = np.linalg.lstsq(centred, y - y.mean(), rcond=None)[0]
         np.testing.assert_allclose(rows["weight"], np.maximum(expected, 0), atol=1e-6)
     assert pd.read_csv(out / "scores.csv")["alpha"].isna().all()
-    sub_commands = parser(None)._subparsers
-    assert sub_commands is not None
-    text = sub_commands._group_actions[0].choices["analyze"].format_help()  # type: ignore[index]
-    assert "|clipped" in text and "100 % least squares" in re.sub(r"\s+", " ", text)
+    commands = parser(None)._subparsers._group_actions[0].choices
+    text = re.sub(r"\s+", " ", commands["analyze"].format_help())
+    assert "|clipped" in text and "100 % least squares" in text
 
 
-@pytest.mark.usefixtures("clipped")
-def test_a_registered_estimator_goes_into_a_capsule_and_is_verified(
-    spec: AnalysisSpec, tmp_path: Path
+def test_a_registered_estimator_and_distance_are_universes_and_go_into_a_capsule(
+    spec, tmp_path, clipped, distances, capsys
 ) -> None:
-    analysis = run(spec, Store())
+    asked = in_files(tmp_path, words(), {"brain": LAYERS}, folds=3, distance="chebyshev")
+    analysis, store = run(asked, Store(), progress=False), Store()
+    assert choices_of(analysis)["distance"] == metrics() and "chebyshev" in metrics()
+    choices = {"estimator": ["clipped"], "distance": ["euclidean"]}
+    seen = multiverse(analysis, [("brain", 0)], store, choices).universes
+    assert {*zip(seen["estimator"], seen["distance"], strict=True)} == {
+        (estimator, distance)
+        for estimator in ("ridge", "clipped")
+        for distance in ("chebyshev", "euclidean")
+    }
     shown = analysis.select(estimator="clipped")
     path = capsule.write(analysis, tmp_path / "capsule.zip", shown, drawing=Drawing(images=False))
-    assert verify(path).same
-    text = capsule.methods_paragraph(analysis, analysis.results_of(shown), estimator="clipped")
-    assert "was fitted by least squares with negative weights set to 0, in 3-fold" in text
-    seen = multiverse(analysis, analysis.layers, Store(), {"estimator": ["clipped"]})
-    assert list(seen.universes["estimator"]) == ["ridge", "clipped"]
+    assert main(["verify", str(path)]) == 0 and "nothing differs" in capsys.readouterr().out
+    text = methods_paragraph(analysis, analysis.results_of(shown), estimator="clipped")
+    assert "least squares with negative weights set to 0, in 3-fold" in text
+    assert "was the Chebyshev distance of their representations" in text
 
 
-def test_an_estimator_that_is_not_registered_is_unknown(
-    spec: AnalysisSpec, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_estimator_that_is_not_registered_is_unknown(spec, tmp_path, capsys) -> None:
     assert analyze(spec, tmp_path / "out", "--estimator=clipped") == 2
     assert "unknown estimator 'clipped'" in capsys.readouterr().err
-    with pytest.raises(InputError, match="the choices are ridge, ridge-rank, spearman, frrsa"):
+    with refused("ridge, ridge-rank, spearman, frrsa"):
         estimator_named("clipped")
+
+
+# --- a distance: a plain function is enough --------------------------------------------------
+
+
+def test_a_distance_gives_what_its_function_gives(distances) -> None:
+    rows = np.random.default_rng(0).standard_normal((30, 7))
+    expected = pdist(rows, "chebyshev") ** 2
+    np.testing.assert_array_equal(squared_distances(rows, "chebyshev"), expected)
+    np.testing.assert_array_equal(squared_distances(rows, "chebyshev", device="cpu"), expected)
+    i, j = np.array([0, 5, 29]), np.array([1, 2, 3])
+    apart = np.abs(rows[i] - rows[j]).max(axis=1)
+    np.testing.assert_allclose(pair_distances(rows, "chebyshev")(i, j), apart**2)
+    # The function sees rows that are equal as one.
+    rows[[4, 9]] = rows[2]
+    np.testing.assert_allclose(squared_distances(rows, "chebyshev"), pdist(rows, "chebyshev") ** 2)
+    with pytest.raises(ValueError, match="already"):
+        register(DISTANCES["chebyshev"])
+    with pytest.raises(ValueError, match="no function"):
+        Distance("empty")
+
+
+def test_a_distance_is_squared_only_once_and_its_zero_rows_are_named(distances) -> None:
+    rows = np.ones((4, 3)) * np.arange(4)[:, None]
+    register(Distance("twice", lambda rows: chebyshev(rows) ** 2, squared=True))
+    register(Distance("nowhere", chebyshev, prepare=np.abs, undefined="nothing"))
+    np.testing.assert_allclose(squared_distances(rows, "twice"), chebyshev(rows) ** 2)
+    with refused("holds nothing for row 1", "nowhere distance"):
+        squared_distances(rows, "nowhere")
+
+
+@pytest.mark.parametrize("wrong", [lambda rows: np.ones(3), lambda rows: -chebyshev(rows)])
+def test_a_function_that_gives_no_distances_is_refused(wrong, distances) -> None:
+    register(Distance("wrong", wrong))
+    with refused("'wrong'", "array of shape"):
+        squared_distances(np.eye(5), "wrong")
+
+
+def test_a_registered_distance_goes_through_the_command_line(spec, tmp_path, distances) -> None:
+    assert analyze(spec, tmp_path / "out", "--distance=chebyshev") == 0
+    rsa = pd.read_csv(tmp_path / "out" / "similarity_rsa.csv", index_col=0)
+    expected = spearmanr(*(chebyshev(LAYERS[layer]) for layer in (0, 1)))[0]
+    assert rsa.loc["brain:0", "brain:1"] == pytest.approx(expected, abs=1e-9)
+
+
+def test_an_unknown_distance_is_refused_everywhere() -> None:
+    rows, features = np.eye(12), probing(12).head(12)[["part_of_speech", "tense"]]
+    for call in (
+        lambda: distance_named("chebyshev"),
+        lambda: squared_distances(rows, "chebyshev"),
+        lambda: pair_distances(rows, "chebyshev"),
+        lambda: tables_of(features, [rows], np.arange(12) % 3, distance="chebyshev"),
+        lambda: SpearmanMLEM(distance="chebyshev").fit(features, rows),
+        lambda: AnalysisSpec(models=("minilm",), distance="chebyshev").check(),
+    ):
+        with refused("unknown distance 'chebyshev'"):
+            call()

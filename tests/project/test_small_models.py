@@ -1,33 +1,104 @@
-"""The recipe from the text to models that open, and the small models that it made."""
+"""The small models that are shipped, the recipe that made them, and what they learnt from."""
 
 from __future__ import annotations
 
 import csv
+import itertools
 import json
+import math
+import struct
+import zlib
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tiny
 import torch
-from untrained import small_tokenizer
 
+from grammars import probing
 from mlem_core.models import registry
 from mlem_core.models.forward import hidden_states
 from mlem_core.models.loading import open_model
 from mlem_core.models.packed import unpack
-from training import evaluate, recipe, train
+from training import evaluate, ngram, recipe, text, train
 from training.cards import TRIED, card, goals
 from training.networks import MASKED, NAMES, OBJECTIVES, Shape
-from training.pairs import PHENOMENA
-from training.vocabulary import END, START, wrap
+from training.pairs import PHENOMENA, pairs
+from training.vocabulary import START
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 HERE = Path(__file__).resolve().parents[2]
+RESULTS = json.loads((HERE / "training" / "results.json").read_text())
+KINDS = [name for name in NAMES if name in registry.MODELS]
+SHIPPED = [(name, seed) for name in KINDS for seed in registry.variants(name, "seed")]
+TRIO = HERE / "mlem_core" / "models" / "trio"
 
 
-# --- the whole -----------------------------------------------------------------------------
+# --- what is shipped -------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("name", KINDS)
+def test_a_small_model_opens_by_name(name):
+    loaded = tiny.opened(name)
+    assert loaded.n_layers == (11 if name == "mini-mamba" else 6)
+    assert loaded.causal == (OBJECTIVES[name] != MASKED) == registry.MODELS[name].causal
+    states = hidden_states(loaded.model, loaded.n_layers, torch.tensor([[START, 20, 30]]))
+    assert len(states) == loaded.n_layers + 1 and states[0].shape == (1, 3, 128)
+    ids = loaded.tokenizer("the woman plays")["input_ids"]
+    assert ids[0] == START and ids.count(1) == 0
+
+
+def test_the_small_models_are_small_and_have_one_vocabulary_and_cards():
+    assert [name for name, model in registry.MODELS.items() if model.packed] == KINDS
+    assert sum(file.stat().st_size for file in TRIO.rglob("*") if file.is_file()) < 60e6
+    vocabularies = [tiny.opened(name).tokenizer.get_vocab() for name in KINDS]
+    assert all(vocabulary == vocabularies[0] for vocabulary in vocabularies)
+    assert list(RESULTS) == [recipe.model_name(name, seed) for name, seed in SHIPPED]
+    for name in KINDS:
+        told = {model: found for model, found in RESULTS.items() if recipe.kind_of(model) == name}
+        assert (TRIO / name / "README.md").read_text() == card(name, told)
+        # What falls short is said, and so is what was done about it.
+        short = any("short" in said for found in told.values() for said in goals(name, found))
+        assert (name in TRIED) == short
+        for seed in registry.variants(name, "seed"):
+            file = HERE / "training" / "curves" / f"{name}-s{seed}.csv"
+            bits = [float(row["dev_bits_per_token"]) for row in csv.DictReader(file.open())]
+            assert bits[-1] < 0.8 * bits[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "seed"), SHIPPED)
+def test_a_small_model_does_on_the_minimal_pairs_what_its_card_says(name, seed):
+    made = recipe.read_pairs(HERE / "training" / "pairs.csv")
+    assert all(n >= 200 for n in Counter(pair.phenomenon for pair in made).values())
+    told = RESULTS[recipe.model_name(name, seed)]
+    packed = TRIO / name / f"seed-{seed}.safetensors"
+    model = recipe.reopen(name, packed, recipe.SIZES["full"].shape)
+    tokenizer = tiny.opened(name).tokenizer.backend_tokenizer
+    found = evaluate.prefer(name, model, tokenizer, made)
+    for phenomenon in PHENOMENA:
+        # Sums in another order can turn a pair that is nearly even.
+        assert abs(found[phenomenon]["share"] - told["pairs"][phenomenon]["share"]) < 0.01
+
+
+@pytest.mark.parametrize("name", recipe.STEPS_OF)
+def test_the_steps_of_training_that_are_kept_open_by_name(name):
+    steps = registry.variants(name, "step")
+    assert steps[0] == 0 and 8 <= len(steps) <= 12
+    loaded = open_model(f"{name}@step{steps[-1]}", "cpu")
+    assert "4-bit" in loaded.note and loaded.identity != tiny.opened(name).identity
+    last, whole = (
+        unpack(TRIO / name / file)
+        for file in (f"step-{steps[-1]}.safetensors", "seed-0.safetensors")
+    )
+    assert last.keys() == whole.keys()
+
+
+# --- the recipe ------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
 def test_the_recipe_from_the_text_to_models_that_open(tmp_path, monkeypatch):
     plans = {name: train.Plan(steps=4, rows=2, check=2, keep=(0, 2)) for name in NAMES}
     size = recipe.Size(
@@ -61,72 +132,127 @@ def test_the_recipe_from_the_text_to_models_that_open(tmp_path, monkeypatch):
         assert steps == (kept if name in recipe.STEPS_OF else [])
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_tokenizer_puts_each_model_s_own_start_and_end(name):
-    masked = OBJECTIVES[name] == MASKED
-    ids = wrap(small_tokenizer(), masked, 16)("The cat sees")["input_ids"]
-    assert ids[0] == START and (ids[-1] == END) == masked
+# --- minimal pairs ---------------------------------------------------------------------------
 
 
-# --- what is shipped -----------------------------------------------------------------------
-
-RESULTS = json.loads((HERE / "training" / "results.json").read_text())
-KINDS = [name for name in NAMES if name in registry.MODELS]
-SHIPPED = [(name, seed) for name in KINDS for seed in registry.variants(name, "seed")]
-TRIO = HERE / "mlem_core" / "models" / "trio"
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_a_small_model_opens_by_name(name):
-    loaded = tiny.opened(name)
-    assert loaded.n_layers == (11 if name == "mini-mamba" else 6)
-    assert loaded.causal == (OBJECTIVES[name] != MASKED) == registry.MODELS[name].causal
-    states = hidden_states(loaded.model, loaded.n_layers, torch.tensor([[START, 20, 30]]))
-    assert len(states) == loaded.n_layers + 1 and states[0].shape == (1, 3, 128)
-    ids = loaded.tokenizer("the woman plays")["input_ids"]
-    assert ids[0] == START and ids.count(1) == 0
-
-
-def test_the_small_models_are_small_and_have_one_vocabulary_and_cards():
-    assert [name for name, model in registry.MODELS.items() if model.packed] == KINDS
-    assert sum(file.stat().st_size for file in TRIO.rglob("*") if file.is_file()) < 60e6
-    vocabularies = [tiny.opened(name).tokenizer.get_vocab() for name in KINDS]
-    assert all(vocabulary == vocabularies[0] for vocabulary in vocabularies)
-    assert list(RESULTS) == [recipe.model_name(name, seed) for name, seed in SHIPPED]
-    for name in KINDS:
-        told = {model: found for model, found in RESULTS.items() if recipe.kind_of(model) == name}
-        assert (TRIO / name / "README.md").read_text() == card(name, told)
-        # What falls short is said, and so is what was done about it.
-        short = any("short" in said for found in told.values() for said in goals(name, found))
-        assert (name in TRIED) == short
-        for seed in registry.variants(name, "seed"):
-            file = HERE / "training" / "curves" / f"{name}-s{seed}.csv"
-            bits = [float(row["dev_bits_per_token"]) for row in csv.DictReader(file.open())]
-            assert bits[-1] < 0.8 * bits[0]
-
-
-@pytest.mark.parametrize(("name", "seed"), SHIPPED)
-def test_a_small_model_does_on_the_minimal_pairs_what_its_card_says(name, seed):
-    made = recipe.read_pairs(HERE / "training" / "pairs.csv")
-    assert all(n >= 200 for n in Counter(pair.phenomenon for pair in made).values())
-    told = RESULTS[recipe.model_name(name, seed)]
-    packed = TRIO / name / f"seed-{seed}.safetensors"
-    model = recipe.reopen(name, packed, recipe.SIZES["full"].shape)
-    tokenizer = tiny.opened(name).tokenizer.backend_tokenizer
-    found = evaluate.prefer(name, model, tokenizer, made)
+def test_minimal_pairs_are_balanced_and_differ_in_one_known_word():
+    words = [*probing.NOUNS, *(plural for plural, _ in probing.NOUNS.values())]
+    for verbs in (probing.INTRANSITIVE, probing.TRANSITIVE):
+        words += [form for verb in verbs.values() for form in verb]
+    known = " ".join(word for word in words if word not in ("nun", "sneezes"))
+    made = pairs([known] * 5, n=200)
     for phenomenon in PHENOMENA:
-        # Sums in another order can turn a pair that is nearly even.
-        assert abs(found[phenomenon]["share"] - told["pairs"][phenomenon]["share"]) < 0.01
+        cases = Counter(pair.case for pair in made if pair.phenomenon == phenomenon)
+        assert len(cases) == 2 and set(cases.values()) == {100}
+    for pair in made:
+        right, wrong = pair.right.split(), pair.wrong.split()
+        assert sum(a != b for a, b in zip(right, wrong, strict=True)) == 1
+        assert not {"nun", "nuns", "sneeze", "sneeze.", "sneezes."} & {*right, *wrong}
+    assert len(set(made)) == len(made)
+    by_hand = {pair.right: pair.wrong for pair in made}
+    for right, wrong in by_hand.items():
+        assert wrong not in by_hand, right
 
 
-@pytest.mark.parametrize("name", recipe.STEPS_OF)
-def test_the_steps_of_training_that_are_kept_open_by_name(name):
-    steps = registry.variants(name, "step")
-    assert steps[0] == 0 and 8 <= len(steps) <= 12
-    loaded = open_model(f"{name}@step{steps[-1]}", "cpu")
-    assert "4-bit" in loaded.note and loaded.identity != tiny.opened(name).identity
-    last, whole = (
-        unpack(TRIO / name / file)
-        for file in (f"step-{steps[-1]}.safetensors", "seed-0.safetensors")
-    )
-    assert last.keys() == whole.keys()
+@pytest.mark.parametrize("which", ["pairs.csv", "harder.csv"])
+def test_the_pairs_of_the_repository_come_out_again(which):
+    kept = recipe.read_pairs(HERE / "training" / which)
+    told = {word.strip(".") for pair in kept for word in f"{pair.right} {pair.wrong}".split()}
+    verbs = [*probing.INTRANSITIVE.values(), *probing.TRANSITIVE.values()]
+    forms = [form for verb in verbs if told & {*verb} for form in verb]
+    for singular, (plural, _) in probing.NOUNS.items():
+        forms += [singular, plural] * (singular in told)
+    assert pairs([" ".join(forms)] * 5) == kept
+
+
+# --- baselines -------------------------------------------------------------------------------
+
+
+def chain(n: int) -> list[list[int]]:
+    rng = np.random.default_rng(0)
+    return [list(rng.integers(0, 6, rng.integers(1, 9))) for _ in range(n)]
+
+
+def test_kneser_ney_is_a_distribution_in_every_context():
+    model = ngram.KneserNey(chain(60), size=8)
+    units = [*range(7), -2]  # 6 comes nowhere
+    for context in [(-1, -1), (-1, 3), (2, 5), (0, 0), (6, 6), (1, 6)]:
+        assert math.isclose(sum(model.probability(context, u) for u in units), 1.0)
+
+
+def test_kneser_ney_by_hand():
+    # One document "a b": each trigram once, so that discounts are those of counts of one.
+    model = ngram.KneserNey([["a", "b"]], size=4)
+    d = model.discounts[2][1]
+    lower = model.probability(("z", "a"), "b")  # an unseen history: the bigram's answer
+    assert math.isclose(model.probability((-1, "a"), "b"), (1 - d) + d * lower)
+
+
+def test_jelinek_mercer_finds_the_best_weights():
+    documents, dev = chain(60), chain(80)[60:]
+    model = ngram.JelinekMercer(documents, dev, size=7)
+    best = sum(model.bits(document).sum() for document in dev)
+    assert math.isclose(model.weights.sum(), 1.0)
+    fitted = model.weights
+    for move in itertools.permutations(range(4), 2):
+        weights = fitted.copy()
+        step = min(0.01, weights[move[0]])
+        weights[move[0]] -= step
+        weights[move[1]] += step
+        model.weights = weights
+        assert sum(model.bits(document).sum() for document in dev) >= best * (1 - 1e-4)
+
+
+def test_an_unknown_word_costs_its_letters():
+    vocabulary = ngram.Vocabulary([["the", "cat"], ["the", "dog"]])
+    assert vocabulary.known == {"the"}
+    assert vocabulary.units(["the", "cow"]) == ["the", "<unk>"]
+    assert vocabulary.spelling_bits(["the"]) == 0
+    assert vocabulary.spelling_bits(["cow"]) > vocabulary.spelling_bits(["cat"]) > 0
+
+
+def test_the_unigram_baseline_is_the_entropy_of_its_own_text():
+    bits = evaluate.unigrams([[5] * 999_999, [6] * 999_999], 7)
+    assert math.isfinite(bits[1])  # a letter that the training text lacks
+    assert np.allclose(bits[5:], 1.0, atol=1e-5) and np.isinf(bits[[0, 2, 3, 4]]).all()
+
+
+# --- text ------------------------------------------------------------------------------------
+
+
+def test_text_becomes_plain():
+    assert text.clean("“_You_ can’t—can\nyou?”") == '"You can\'t-can you?"'
+    assert text.clean("to-morrow--perhaps") == "to-morrow - perhaps"
+
+
+def test_loops_copies_chatter_and_cut_sentences_of_the_writer_are_dropped(tmp_path):
+    told = [
+        ("The king sees a dog. He smiles and", False),
+        ("The king sees a dog.", True),
+        ("He was sad. " * 9, True),
+        ("I wrote this sentence in the present tense.", True),
+        ("No.", True),
+    ]
+    file = tmp_path / "written.jsonl"
+    file.write_text("".join(json.dumps({"text": t, "done": d}) + "\n" for t, d in told))
+    assert text.tidy_stories([file]) == ["The king sees a dog."]
+
+
+def test_the_character_vectors_of_an_r_database():
+    vectors = [["EMMA", "", "By Jane Austen"], ["café"]]
+    database = b""
+    for lines in vectors:
+        strings = [line.encode() for line in lines]
+        block = b"X\n\x00\x00\x00\x03\x00\x00\x00\x10" + b"".join(
+            b"\x00\x04\x00\x09" + struct.pack(">i", len(s)) + s for s in strings
+        )
+        database += struct.pack(">I", len(block)) + zlib.compress(block)
+    assert text._character_vectors(database) == vectors
+
+
+def test_the_parts_of_the_text_share_no_story(tmp_path):
+    told = text.load(tmp_path, ("stories",))
+    parts = [set(told.documents(part)) for part in text.PARTS]
+    assert not (parts[0] & parts[1] or parts[0] & parts[2] or parts[1] & parts[2])
+    shares = [len(part) / sum(map(len, parts)) for part in parts]
+    assert shares[0] > 0.9 and min(shares) > 0.005

@@ -1,42 +1,67 @@
-"""The training of the small models: loops in C, Muon, batches, rates, going on after a stop."""
+"""The training of the small models: loops in C, Muon, products, batches, rates, evaluation."""
 
 from __future__ import annotations
 
 import csv
 import math
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from untrained import SMALL
+import transformers as hf
+from functorch.compile import make_boxed_func
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
+from torch._dynamo.backends.common import aot_autograd
 
 from mlem_core.models.loaded import quiet
-from training import loss, muon, recipe, scan, train
+from training import evaluate, loss, muon, products, recipe, scan, train, writer
 from training.networks import (
     MASKED,
     NAMES,
     OBJECTIVES,
+    Shape,
     build,
     causal_losses,
     for_training,
     mask,
     masked_losses,
 )
-from training.vocabulary import END, MASK, START
+from training.pairs import PHENOMENA, Pair
+from training.vocabulary import END, MASK, START, as_before, fit, wrap
 
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
+SMALL = Shape(vocabulary=64, width=32, layers=2, mamba_layers=2, heads=2, states=4, longest=16)
 DOCUMENTS = [[[5 + (i * j) % 50 for j in range(3, 9)]] for i in range(40)]
+ROUNDING = 2**-8  # of a bfloat16, relative
 
 
-# --- the scan ------------------------------------------------------------------------------
+@pytest.fixture(autouse=True)
+def _the_same_numbers() -> None:
+    torch.manual_seed(0)
+
+
+def small_tokenizer() -> Any:
+    """A tokenizer of forty tokens."""
+    return fit(["the dogs see the cat", "a cat sees dogs", "they see it"] * 5, 40)
+
+
+def compiled_or_plain(kind: str, module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module with its loops in C, or without a compiler."""
+    if kind == "plain":
+        monkeypatch.setattr(module, "library", lambda name: None)
+    elif module.library(module.__name__.rpartition(".")[2]) is None:
+        pytest.skip("no C compiler here")
+
+
+# --- loops in C, Muon, the loss --------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["compiled", "plain"])
 def test_the_scan_gives_the_outputs_and_gradients_of_transformers(kind, monkeypatch):
-    if kind == "plain":
-        monkeypatch.setattr(scan, "library", lambda name: None)
-    elif scan.library("scan") is None:
-        pytest.skip("no C compiler here")
+    compiled_or_plain(kind, scan, monkeypatch)
     model = build("mini-mamba", SMALL, 1)
     with torch.no_grad():  # away from the initial values
         for parameter in model.parameters():
@@ -58,11 +83,7 @@ def test_the_scan_gives_the_outputs_and_gradients_of_transformers(kind, monkeypa
     assert np.float64(1e-308) * np.float64(0.1) > 0
 
 
-# --- Muon ----------------------------------------------------------------------------------
-
-
 def test_muon_of_many_matrices_is_that_of_each():
-    torch.manual_seed(0)
     shapes = [(6, 4), (4, 6), (6, 4), (3, 3), (6, 4)]
     start, settings = [torch.randn(shape) for shape in shapes], {"momentum": 0.9, "lr": 0.1}
     made = []
@@ -83,17 +104,10 @@ def test_muon_of_many_matrices_is_that_of_each():
         assert (ours - first).abs().max() > 0.05
 
 
-# --- the loss ------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", ["compiled", "plain"])
 @pytest.mark.parametrize("biased", [True, False])
 def test_the_loss_and_its_gradients_are_those_of_torch(kind, biased, monkeypatch):
-    if kind == "plain":
-        monkeypatch.setattr(loss, "library", lambda name: None)
-    elif loss.library("loss") is None:
-        pytest.skip("no C compiler here")
-    torch.manual_seed(0)
+    compiled_or_plain(kind, loss, monkeypatch)
     # Numbers that bfloat16 has, so that only sums are rounded.
     states = torch.randn(70, 16).bfloat16().float().requires_grad_()
     words = torch.randn(90, 16).bfloat16().float().requires_grad_()
@@ -123,7 +137,103 @@ def test_the_loss_of_a_step_is_the_mean_of_those_that_are_evaluated(name):
     assert math.isclose(found, float(expected), rel_tol=0.01)  # bfloat16 against float32
 
 
-# --- training ------------------------------------------------------------------------------
+# --- products of bfloat16 by way of float32, for processors without --------------------------
+
+
+@pytest.fixture
+def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A processor that does not multiply bfloat16."""
+    monkeypatch.setattr(products, "native", lambda: False)
+
+
+def test_products_are_the_exact_ones_of_rounded_numbers_rounded_once(narrow):
+    a, b = torch.randn(3, 20, 40).bfloat16(), torch.randn(3, 40, 30).bfloat16()
+    exact = a.double() @ b.double()
+    for autocast in (False, True):  # which would round before the product is wide
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            found = products.matmul(a, b)
+            assert found.dtype == torch.bfloat16
+            torch.testing.assert_close(found.double(), exact, rtol=ROUNDING, atol=1e-5)
+            x = torch.randn(3, 20, 30).bfloat16()
+            found = products.baddbmm(x, a, b, beta=0.5, alpha=2)
+            expected = 0.5 * x.double() + 2 * exact
+            torch.testing.assert_close(found.double(), expected, rtol=ROUNDING, atol=1e-5)
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_the_loss_and_muon_do_the_same_on_both_kinds_of_processors(native, monkeypatch):
+    monkeypatch.setattr(products, "native", lambda: native)
+    states, words = torch.randn(7, 16, requires_grad=True), torch.randn(50, 16)
+    targets = torch.arange(7)
+    expected = torch.nn.functional.cross_entropy(states @ words.T, targets)
+    found = loss.mean_nats(states, words, None, targets)
+    torch.testing.assert_close(found, expected, rtol=0.02, atol=0)
+    stack = torch.randn(4, 12, 30)
+    found = muon.orthogonal(stack, (3.4445, -4.7750, 2.0315), 5, 1e-7).float()
+    u, _, v = torch.linalg.svd(stack, full_matrices=False)
+    overlap = (found * (u @ v)).sum((1, 2)) / found.norm(dim=(1, 2)) / 12**0.5
+    assert (overlap > 0.95).all()
+
+
+def test_a_compiled_network_has_no_product_of_bfloat16_left(narrow):
+    graphs: list[Any] = []
+
+    def keep(graph: Any, inputs: Any) -> Any:
+        graphs.append(graph)
+        return make_boxed_func(graph.forward)
+
+    backend = aot_autograd(
+        fw_compiler=keep, bw_compiler=keep, decompositions=products.decompositions()
+    )
+    layer = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Linear(16, 4, bias=False))
+    rows = torch.randn(5, 8)
+
+    def gradients(function: Any) -> list[torch.Tensor]:
+        layer.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16):
+            function(rows).float().pow(2).sum().backward()
+        return [p.grad.clone() for p in layer.parameters()]
+
+    theirs = gradients(layer)
+    ours = gradients(torch.compile(layer, backend=backend, fullgraph=True))
+    for found, expected in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(found, expected, rtol=0.05, atol=0.1)
+    multiplied = [
+        node.args[-1].meta["val"].dtype
+        for graph in graphs
+        for node in graph.graph.nodes
+        if node.target in (torch.ops.aten.mm.default, torch.ops.aten.addmm.default)
+    ]
+    assert len(multiplied) >= 4 and set(multiplied) == {torch.float32}
+
+
+# --- tokenizers ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_tokenizer_puts_each_model_s_own_start_and_end(name):
+    masked = OBJECTIVES[name] == MASKED
+    ids = wrap(small_tokenizer(), masked, 16)("The cat sees")["input_ids"]
+    assert ids[0] == START and (ids[-1] == END) == masked
+
+
+def test_a_tokenizer_of_the_same_tokens_keeps_their_numbers(tmp_path):
+    text = ["the cat sees the dogs", "a dog sat on the mat with the cat"] * 3
+    again = fit(text, 40)
+    numbers = again.get_vocab()
+    numbers |= {"cat": numbers["dog"], "dog": numbers["cat"]}
+    earlier = Tokenizer.from_str(again.to_str())
+    earlier.model = WordPiece(vocab=numbers, unk_token="<unk>")
+    wrap(earlier, True, 16).save_pretrained(tmp_path)
+    kept = as_before(again, tmp_path / "tokenizer.json")
+    assert kept.get_vocab() == numbers != again.get_vocab()
+    assert kept.encode("the cat").tokens == ["the", "cat"]  # without start and end
+    other = fit(["quite another text"], 40)
+    assert as_before(other, tmp_path / "tokenizer.json") is other
+    assert as_before(other, tmp_path / "none.json") is other
+
+
+# --- training --------------------------------------------------------------------------------
 
 
 def test_packing_keeps_every_document_and_its_order_in_a_group():
@@ -222,3 +332,78 @@ def test_the_kinds_have_about_as_many_parameters():
     shape = recipe.SIZES["full"].shape
     counts = [sum(p.numel() for p in build(name, shape, 0).parameters()) for name in NAMES]
     assert max(counts) / min(counts) < 1.02
+
+
+# --- evaluation ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [9, 16, 17, 24, 70])
+def test_every_token_of_a_stream_is_counted_once(n):
+    model = build("mini-gpt2", SMALL, 0).eval()
+    torch.nn.init.zeros_(model.transformer.wte.weight)  # all tokens are as likely
+    ids = [START, *([7, 8, END, START] * 20)][:n]
+    expected = 6 * sum(token != START for token in ids[1:])
+    assert math.isclose(evaluate.causal_bits("mini-gpt2", model, ids, 16), expected, rel_tol=1e-5)
+
+
+def test_causal_bits_are_those_of_the_whole_text_where_it_fits():
+    model = build("mini-gpt2", SMALL, 3).eval()
+    ids = [START, 9, 30, 12, 40, END]
+    with torch.no_grad():
+        shares = torch.log_softmax(model(torch.tensor([ids])).logits[0].double(), 1)
+    expected = -sum(float(shares[i, ids[i + 1]]) for i in range(5)) / math.log(2)
+    assert math.isclose(evaluate.causal_bits("mini-gpt2", model, ids, 16), expected, rel_tol=1e-5)
+
+
+def test_a_masked_model_is_asked_for_each_token_with_the_rest_of_its_word_masked():
+    tokenizer, model = small_tokenizer(), build("mini-bert", SMALL, 2).eval()
+    sentence = "the dogsees see"
+    encoding = tokenizer.encode(sentence)
+    assert len(encoding.ids) > len(set(encoding.word_ids)) > 1
+    ids, expected = torch.tensor([[START, *encoding.ids, END]]), 0.0
+    for i, word in enumerate(encoding.word_ids):
+        shown = ids.clone()
+        for j in range(i, len(encoding.ids)):
+            if encoding.word_ids[j] == word:
+                shown[0, j + 1] = MASK
+        at = (torch.tensor([0]), torch.tensor([i + 1]))
+        with torch.no_grad():
+            expected += float(masked_losses("mini-bert", model, ids, shown, at)) / math.log(2)
+    found = evaluate.sentence_bits("mini-bert", model, tokenizer, ["see it", sentence, "a cat"])[1]
+    assert math.isclose(found, expected, rel_tol=1e-5)
+
+
+def test_preferences_count_draws_as_one_half():
+    tokenizer, model = small_tokenizer(), build("mini-gpt2", SMALL, 2).eval()
+    a, b = "the cat see", "the cat sees"
+    bits = evaluate.sentence_bits("mini-gpt2", model, tokenizer, [a, b])
+    good, bad = (a, b) if bits[0] < bits[1] else (b, a)
+    made = [
+        Pair(PHENOMENA[0], "singular", good, bad),
+        Pair(PHENOMENA[0], "plural", bad, good),
+        Pair(PHENOMENA[0], "plural", a, a),
+    ]
+    found = evaluate.prefer("mini-gpt2", model, tokenizer, made)
+    assert found == {PHENOMENA[0]: {"share": 0.5, "n": 3.0, "plural": 0.25, "singular": 1.0}}
+
+
+def test_the_writer_reads_as_transformers_does_also_after_a_restart():
+    config = hf.LlamaConfig(
+        vocab_size=50,
+        hidden_size=24,
+        intermediate_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=6,
+        num_key_value_heads=2,
+        tie_word_embeddings=True,
+    )
+    model = hf.LlamaForCausalLM(config).eval()
+    ids = torch.randint(0, 50, (1, 6))
+    decoder = writer.Decoder(model, 2, window=8)
+    with torch.inference_mode():
+        expected = model(ids).logits[0]
+        for _ in range(5):  # the other text of this row, over whose places in the ring it goes on
+            decoder(torch.tensor([3, 4]))
+        decoder.restart(1)
+        ours = torch.stack([decoder(torch.tensor([9, int(token)]))[1] for token in ids[0]])
+    torch.testing.assert_close(ours, expected, atol=1e-5, rtol=1e-4)
