@@ -271,8 +271,8 @@ class _Work:
             try:
                 sent = Sent(value)
                 return self._client.scatter(sent, broadcast=everywhere, direct=True, hash=False)
-            except (OSError, TimeoutError):
-                # The worker may just have died.
+            except (OSError, TimeoutError, KeyError):
+                # The worker may just have died (a KeyError: the scheduler still counted on it).
                 time.sleep(_LOOK)
                 if self._client.status != "running":
                     break

@@ -19,7 +19,7 @@ from mlem_core.storage.store import Store
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[LocalCluster]:
+def processes() -> Iterator[LocalCluster]:
     """Two workers of one core each; a piece of work that kills two of them is given up."""
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 1}),
@@ -28,6 +28,13 @@ def cluster() -> Iterator[LocalCluster]:
         ) as made,
     ):
         yield made
+
+
+@pytest.fixture
+def cluster(processes: LocalCluster) -> LocalCluster:
+    """The cluster with both workers, of which a test before may have killed some."""
+    processes.wait_for_workers(2, timeout=60)
+    return processes
 
 
 @pytest.fixture(params=[True, False], ids=["shared store", "own store"])

@@ -331,7 +331,6 @@ def test_an_error_of_the_input_is_given_and_others_go_on(cluster):
 @slow
 def test_a_client_is_taken_and_left_open(cluster):
     with Client(cluster, set_as_default=False) as client:
-        client.wait_for_workers(2, timeout=60)  # tests before this one kill some
         with mlem_core.computing_on(client) as there:
             assert there.n_workers == 2
         assert client.status == "running"
