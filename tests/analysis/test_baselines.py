@@ -128,7 +128,7 @@ def test_forest_finds_the_planted_features(written):
 def test_forest_importance_is_a_drop_of_the_distances_rho(written):
     # One whole tree learns the mean of each combination of levels: no library's importance needed.
     features, layer, folds = written
-    features, repeats = features[["kind", "noise"]], 100
+    features, repeats = features[["kind", "noise"]], 60
     table = random_forest(
         features, {("net", 0): layer}, folds, repeats=repeats, n_estimators=1, bootstrap=False
     )
