@@ -1,0 +1,106 @@
+"""The app in this process: a store for each test, and what it runs is done when a click returns."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import pytest
+from inputs import in_files, words
+from screens import in_this_process, ran
+
+from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.storage.store import Store
+from mlem_core.tasks import analyses, examples, runner
+from mlem_core.tasks.analyses import Job
+from pages.parts import prefetch, stored
+
+
+@pytest.fixture(autouse=True)
+def window(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No process and no thread outlives a click, and nothing of another test is known."""
+    monkeypatch.setattr(runner, "start_process", in_this_process)
+    monkeypatch.setattr(prefetch, "prepare", lambda calls: None)
+    monkeypatch.delenv("MLEM_SHARED", raising=False)
+    stored._stores.clear()
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """The store of this server: it has the example, and nothing else."""
+    monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "cache"))
+    return Store(tmp_path / "cache")
+
+
+@pytest.fixture
+def nothing(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """A store of a program without its example."""
+    monkeypatch.setattr(examples, "FOLDER", tmp_path / "none")
+    return store
+
+
+class Own(NamedTuple):
+    """A store, the analyses in it, and the folder of the files that they are of."""
+
+    store: Store
+    jobs: list[Job]
+    files: Path
+
+
+def asked(folder: Path) -> AnalysisSpec:
+    """Words with a noun, a kind that some lack, and a position, and two systems of three layers.
+
+    In the first of their layers nouns are apart, in the last places are; kinds are in all, and of
+    the three kinds two lie close together.
+    """
+    table, rng = words(40).drop(columns="length"), np.random.default_rng(0)
+    kinds = rng.choice(["act", "fact", "tool"], len(table))
+    seen = np.column_stack((table["noun"], table["position"], kinds == "tool", kinds == "act"))
+    weights = [np.array([2.0 - k, 0.5 * k, 1.5, 0.5]) for k in range(3)]
+    layers = {
+        system: {k: seen * weights[k] + 0.5 * rng.standard_normal(seen.shape) for k in range(3)}
+        for system in ("one", "two")
+    }
+    table["kind"] = pd.Series(kinds).where(rng.random(len(table)) > 0.1)
+    return in_files(folder, table, layers, folds=3)
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Own:
+    """Three analyses of one upload: one with other folds, one with a model that is not there."""
+    folder = tmp_path_factory.mktemp("own")
+    store = Store(folder / "cache")
+    spec = asked(folder)
+
+    def kept(path: str) -> str:
+        return str(analyses.keep_upload(Path(path).read_bytes(), Path(path).name, store))
+
+    files = tuple((name, kept(path)) for name, path in spec.representations)
+    spec = replace(spec, stimuli=kept(spec.stimuli), representations=files)
+    others = [replace(spec, folds=4), replace(spec, seed=7, models=("/not/there",))]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runner, "start_process", in_this_process)
+        return Own(store, [ran(one, store) for one in (spec, *others)], folder)
+
+
+@pytest.fixture
+def own(made: Own, monkeypatch: pytest.MonkeyPatch) -> Own:
+    """The analyses that were run yesterday, to be looked at: nothing in their store may change."""
+    monkeypatch.setenv("MLEM_CACHE", str(made.store.root))
+    return made
+
+
+@pytest.fixture
+def mine(made: Own, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Own]:
+    """The same in a store of one's own, to be changed."""
+    root = tmp_path / "cache"
+    shutil.copytree(made.store.root, root)
+    monkeypatch.setenv("MLEM_CACHE", str(root))
+    store = Store(root)
+    found = [analyses.find(job.id, store) for job in made.jobs]
+    return Own(store, [job for job in found if job is not None], made.files)

@@ -1,0 +1,181 @@
+"""Screens without a browser: the app is run in this process, as a server runs it for a window."""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from streamlit.testing.v1 import AppTest
+from streamlit.util import calc_hash
+
+from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.storage.store import Store
+from mlem_core.tasks import analyses, runner
+from mlem_core.tasks.analyses import Job
+from pages.parts.screens import SCREENS
+
+APP = Path(__file__).parents[2] / "app.py"
+
+
+class Screen:
+    """A window of the app: what stands in it, and what one does there.
+
+    Widgets are found by their label or key, figures by their name; both stay as they are when the
+    prose is rewritten.
+    """
+
+    def __init__(self, page: str = "", /, **query: str | Sequence[str]) -> None:
+        self.app = AppTest.from_file(APP, default_timeout=240)
+        for name, values in query.items():
+            self.app.query_params[name] = values
+        if page:
+            self.app._page_hash = calc_hash(page)
+        self.run()
+
+    def run(self) -> Screen:
+        """Draw it again; no script may end in an exception, or in what is not expected."""
+        self.app.run()
+        assert not self.app.exception, self.app.exception[0].stack_trace
+        assert "unexpected happened" not in self.said, self.said
+        return self
+
+    def go(self, page: str) -> Screen:
+        """To another screen by the navigation: the address says nothing of the choices."""
+        self.app.query_params.clear()
+        self.app.switch_page(SCREENS[page].file)
+        return self.run()
+
+    @property
+    def title(self) -> str:
+        return self.app.title[0].value
+
+    @property
+    def address(self) -> dict[str, list[str]]:
+        """What the address says, by name."""
+        said = self.app.query_params.items()
+        return {name: [one] if isinstance(one, str) else list(one) for name, one in said}
+
+    @property
+    def said(self) -> str:
+        """All texts of the screen, without the signs that keep names from being markup."""
+        kinds = ("title", "header", "subheader", "markdown", "caption", "info", "warning", "error")
+        texts = [str(one.value) for kind in kinds for one in self.app.get(kind)]
+        texts += [f"{one.label} {one.value}" for one in self.app.metric]
+        texts += [one.label for one in self.app.expander]
+        return re.sub(r"\\(\W|_)", r"\1", "\n".join(texts))
+
+    @property
+    def errors(self) -> list[str]:
+        """What is refused; the form's word on a file that the browser refuses is always there."""
+        said = [re.sub(r"\\(\W|_)", r"\1", one.value) for one in self.app.error]
+        return [one for one in said if not one.startswith("The browser has refused")]
+
+    @property
+    def buttons(self) -> dict[str, Any]:
+        """All buttons by label, and by key where there is one."""
+        found: dict[str, Any] = {}
+        for one in self.app.button:
+            found.setdefault(re.sub(r"\\(\W|_)", r"\1", one.label), one)
+        return found | {one.key: one for one in self.app.button if one.key}
+
+    def press(self, name: str) -> Screen:
+        """A button by its label or key."""
+        assert not self.buttons[name].disabled, name
+        self.buttons[name].click()
+        return self.run()
+
+    def widget(self, kind: str, name: str) -> Any:
+        """The widget of a kind ("selectbox" ...) with this label, or whose key begins so."""
+        found = self.app.get(kind)
+        own = [one for one in found if name == one.label or (one.key or "").startswith(name)]
+        assert own, (kind, name, [(one.label, one.key) for one in found])
+        return own[0]
+
+    def choose(self, name: str, value: Any, kind: str = "selectbox") -> Screen:
+        self.widget(kind, name).set_value(value)
+        return self.run()
+
+    def tick_off(self, *names: str, among: str = "choice features") -> Screen:
+        """Features or models, in the sidebar."""
+        for name in names:
+            self.widget("button_group", among).unselect(name)
+        return self.run()
+
+    def tab(self, name: str, of: str = "tab") -> Screen:
+        """A tab of Explore ("profiles"), or of its pair (of="look": "features")."""
+        return self.choose(f"choice {of}", name, "button_group")
+
+    def unfold(self, *keys: str) -> Screen:
+        """What is drawn only once it is opened: "folded NAME", "export NAME", "more ID"."""
+        for key in keys:
+            self.app.session_state[key] = True
+        return self.run()
+
+    def upload(self, *files: Path, to: str = "stimuli") -> Screen:
+        """Into the uploader whose key begins with `to`."""
+        given = [(one.name, one.read_bytes(), "") for one in files]
+        uploader = self.widget("file_uploader", f"form {to}" if to == "rdm" else to)
+        uploader.set_value(given if uploader.accept_multiple_files else given[0])
+        return self.run()
+
+    @property
+    def figures(self) -> dict[str, dict[str, Any]]:
+        """Data and layout of each figure, by its name."""
+        return {
+            one.key.removeprefix("figure "): {
+                **json.loads(one.proto.spec, object_hook=_unpacked),
+                "alt": one.proto.alt,
+            }
+            for one in self.app.get("plotly_chart")
+        }
+
+    def traces(self, figure: str) -> set[str]:
+        """The names of a figure's traces."""
+        return {one.get("name", "") for one in self.figures[figure]["data"]}
+
+    @property
+    def job(self) -> str:
+        """The id of the analysis in the address."""
+        return self.address["analysis"][0]
+
+    def spec(self, store: Store) -> AnalysisSpec:
+        """What the analysis in the address was asked for."""
+        job = analyses.find(self.job, store)
+        assert job is not None
+        return job.spec
+
+
+def _unpacked(found: dict[str, Any]) -> Any:
+    """Long arrays of a figure are packed."""
+    if "bdata" not in found:
+        return found
+    array = np.frombuffer(base64.b64decode(found["bdata"]), found["dtype"])
+    shape = [int(n) for n in str(found.get("shape", len(array))).split(",")]
+    return array.reshape(shape).tolist()
+
+
+def in_this_process(
+    command: Sequence[str], folder: Path, held: int, environment: Mapping[str, str]
+) -> None:
+    """Instead of `processes.start_process`: the work is done when this returns."""
+    module = importlib.import_module(command[command.index("-m") + 1])
+    runner.carry_out(folder, module.make)
+    (folder / "pid.json").unlink()
+
+
+def ran(spec: AnalysisSpec, store: Store) -> Job:
+    """The job of an analysis that has been run to its end."""
+    job = analyses.start(spec, store)
+    assert job.status().state == "done", job.status().message
+    return job
+
+
+def jobs_in(store: Store) -> set[str]:
+    """The ids of the store's own analyses, the example not among them."""
+    return {job.id for job in analyses.recent(store)} - {"example"}

@@ -1,0 +1,294 @@
+"""The form of a new analysis: what is read of a file, what is chosen, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from huggingface_hub import constants
+from inputs import probing, words
+from scipy.spatial.distance import pdist, squareform
+from screens import Screen, jobs_in
+
+from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.data import datasets
+from mlem_core.data.added import frequency
+from mlem_core.data.stimulus_csv import write_csv
+from mlem_core.models import hub
+from mlem_core.storage.store import Store
+
+
+@pytest.fixture(autouse=True)
+def _no_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(hub, "answers", lambda: False)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+
+
+@pytest.fixture
+def csv(tmp_path: Path) -> Path:
+    write_csv(words(20), tmp_path / "mine.csv")
+    return tmp_path / "mine.csv"
+
+
+def npz(folder: Path, name: str, **arrays: np.ndarray) -> Path:
+    np.savez(folder / f"{name}.npz", **arrays)
+    return folder / f"{name}.npz"
+
+
+def detected(screen: Screen) -> dict[str, str]:
+    """What each choice of how a table is read was detected as, by its label."""
+    boxes = [one for one in screen.app.selectbox if one.options[0].startswith("detected: ")]
+    return {one.label: one.options[0].removeprefix("detected: ") for one in boxes}
+
+
+def can_run(screen: Screen) -> bool:
+    return not screen.buttons["Run"].disabled
+
+
+def test_an_excel_file_is_read_as_it_is_and_run(store: Store, tmp_path: Path) -> None:
+    """Sentences as a German Excel writes them: semicolons, decimal commas, Latin-1, `NA`."""
+    table = probing(20)
+    common = pd.Series(frequency(datasets.load("probing"))[: len(table)])
+    numbers = common.map(lambda x: "NA" if np.isnan(x) else f"{x:.2f}")
+    table = table.assign(Häufigkeit=numbers.str.replace(".", ","))
+    names = ["sentence", "word_index", "Häufigkeit", "part_of_speech", "tense"]
+    path = tmp_path / "Wörter.csv"
+    text = table[names].to_csv(sep=";", index=False, na_rep="NA", lineterminator="\r\n")
+    path.write_bytes(text.encode("latin-1"))
+    screen = Screen().press("Analyse your own").upload(path)
+    assert screen.errors == [] and detected(screen) == {
+        "Separator": "semicolons",
+        "Encoding": "Windows-1252",
+        "Decimal sign": "comma",
+        "Missing-value marks": "NA",
+    }
+    screen.press("Next: Roles")
+    assert screen.widget("selectbox", "Role of Häufigkeit").value == "ordered"
+    assert "'tense' has no value in" in screen.said
+    screen.press("Next: Models").choose("form models", ["mini-bert"], "multiselect")
+    screen.choose("choice layers", "0,6", "text_input").press("Run")
+    spec = screen.spec(store)
+    # The upload itself is what was analysed, read as the command line reads it.
+    assert Path(spec.stimuli).read_bytes() == path.read_bytes()
+    assert spec.load_stimuli().digest == AnalysisSpec(str(path)).load_stimuli().digest
+    screen.press(f"look {screen.job}")
+    assert set(screen.figures) == {"home-why", "home"} and screen.errors == []
+    assert "mini-bert layer 0 and mini-bert layer 6" in screen.said
+
+
+def test_several_treebank_files_are_one_set(store: Store, tmp_path: Path) -> None:
+    sentences = datasets.SETS["treebank"].file.read_text("utf-8").split("\n\n")[:24]
+    files = [tmp_path / f"part-{k}.conllu" for k in (1, 2)]
+    for k, path in enumerate(files):
+        path.write_text("\n\n".join(sentences[k * 12 : k * 12 + 12]) + "\n\n", "utf-8")
+    screen = Screen("new").upload(*files)
+    assert screen.errors == []
+    assert "part-1.conllu and 1 more" in screen.said and "features: upos, " in screen.said
+    screen.press("step models").press("Controlled trio")
+    assert screen.address["models"] == ["mini-bert", "mini-gpt2", "mini-mamba"] and can_run(screen)
+    screen.choose("form models", ["mini-bert"], "multiselect")
+    screen.choose("choice layers", "0", "text_input").press("Run")
+    spec = screen.spec(store)
+    assert [path.read_bytes() for path in spec.stimulus_files] == [
+        path.read_bytes() for path in files
+    ]
+
+
+def test_how_a_file_is_read_can_be_changed_and_goes_along(store: Store, tmp_path: Path) -> None:
+    frame = pd.DataFrame({"text": [f"dogs bark {n}" for n in range(20)]})
+    frame = frame.assign(kind=list("ab?cd") * 4, size=list("xyzz") * 5)
+    with pd.ExcelWriter(tmp_path / "book.xlsx") as book:
+        pd.DataFrame({"note": ["nothing here"]}).to_excel(book, sheet_name="About", index=False)
+        frame.to_excel(book, sheet_name="Data", index=False)
+    screen = Screen("new").upload(tmp_path / "book.xlsx")
+    assert "step 2" in screen.said and not can_run(screen)
+    screen.choose("Sheet", "Data")
+    assert "20 stimuli" in screen.said and "2 features: kind, size" in screen.said
+    # What one types into a list stands in the address.
+    screen = Screen("new", **screen.address, na="?").press("step roles")
+    said = "'kind' has no value in 4 of 20"
+    assert said in screen.said
+    # An address opens the same form, and other pages lose nothing of it.
+    assert said in Screen("new", **screen.address).said
+    assert said in screen.go("home").go("new").said
+
+
+def test_roles_and_free_features_go_into_the_analysis(store: Store, csv: Path) -> None:
+    screen = Screen("new", models="mini-bert", layers="0").upload(csv).press("step roles")
+    screen.choose("Role of position", "ignore")
+    screen.choose("form add", ["frequency", "position_from_end"], "button_group")
+    screen.press("step models").press("step roles")
+    assert screen.said.count("(added)") == 2
+    screen.press("Run")
+    spec = screen.spec(store)
+    assert spec.roles == (("position", "ignore"),)
+    assert spec.add == ("frequency", "position_from_end")
+    names = [feature.name for feature in spec.load_stimuli().features]
+    assert names == ["noun", "length", "frequency", "position_from_end"]
+
+
+def test_columns_become_a_vector_and_a_file_a_feature(store: Store, tmp_path: Path) -> None:
+    rng, table = np.random.default_rng(0), words(20)
+    vectors, hidden = rng.standard_normal((len(table), 2)), rng.standard_normal((len(table), 3))
+    write_csv(table.assign(s1=vectors[:, 0], s2=vectors[:, 1]), tmp_path / "with vectors.csv")
+    np.save(tmp_path / "ratings.npy", squareform(pdist(hidden)))
+    np.save(tmp_path / "wrong.npy", np.zeros((3, 4)))
+    np.save(tmp_path / "brain.npy", hidden @ rng.standard_normal((3, 8)))
+    screen = Screen("new", models="none", step="roles").upload(tmp_path / "with vectors.csv")
+    screen.widget("multiselect", "Ordered columns that are one vector").set_value(["s1", "s2"])
+    screen.widget("text_input", "Name of the vector").set_value("semantics")
+    screen.press("Make one feature")
+    assert screen.said.count("the vector semantics") == 2
+    screen.upload(tmp_path / "wrong.npy", to="rdm")
+    assert len(screen.errors) == 1
+    assert "wrong.npy" in screen.errors[0] and "3 × 4" in screen.errors[0]
+    screen.press("form rdms away wrong").upload(tmp_path / "ratings.npy", to="rdm")
+    assert screen.errors == []
+    assert "RDM :gray[(added)]" in screen.said and "vector :gray[(added)]" in screen.said
+    screen.press("step models").upload(tmp_path / "brain.npy", to="representations").press("Run")
+    spec = screen.spec(store)
+    assert spec.vectors == (("semantics", ("s1", "s2")),)
+    assert [name for name, _ in spec.rdms] == ["ratings"]
+    profiles = Screen("explore", analysis=screen.job, tab="profiles")
+    assert {"semantics", "ratings"} <= profiles.traces("profiles")
+    assert Screen("explore", analysis=screen.job, tab="stimuli").figures
+
+
+def test_distances_and_named_layers_beside_a_model(store: Store, csv: Path, tmp_path: Path) -> None:
+    n, rng = len(words(20)), np.random.default_rng(0)
+    points = rng.normal(size=(n, 3))
+    square = squareform(pdist(points))
+    brain = npz(tmp_path, "brain", V1=rng.normal(size=(n, 4)), IT=points)
+    ratings = npz(tmp_path, "ratings", rated=square)
+    short = npz(tmp_path, "short", V1=np.zeros((3, 2)))
+    screen = Screen("new", models="mini-bert", layers="0,1").upload(csv).press("step models")
+    screen.upload(brain, ratings, short, to="representations")
+    assert "layers V1, IT" in screen.said and screen.address["precomputed"] == ["ratings"]
+    (error,) = screen.errors
+    assert "array V1 of short.npz has 3 rows" in error and not can_run(screen)
+    screen.press("file away short")
+    assert screen.errors == [] and can_run(screen)
+    screen.choose("file name brain", "cortex", "text_input").press("Run")
+    spec = screen.spec(store)
+    assert spec.precomputed == ("ratings",)
+    assert [name for name, _ in spec.representations] == ["cortex", "ratings"]
+    drawn = Screen("explore", analysis=screen.job, tab="profiles").figures["profiles"]
+    panels = {one["text"] for one in drawn["layout"]["annotations"]}
+    assert {"mini-bert", "cortex", "ratings"} <= panels
+
+
+def test_precomputed_distances_go_with_files_only(store: Store, csv: Path, tmp_path: Path) -> None:
+    points = np.random.default_rng(0).normal(size=(len(words(20)), 3))
+    np.savetxt(tmp_path / "apart.csv", squareform(pdist(points)), delimiter=",")
+    asked = {"distance": "precomputed", "special_tokens": "none", "models": "minilm"}
+    screen = Screen("new", step="models", **asked).upload(csv)
+    screen.upload(tmp_path / "apart.csv", to="representations")
+    assert not can_run(screen) and "representations files only" in screen.errors[0]
+    screen.choose("form models", [], "multiselect")
+    assert screen.errors == [] and can_run(screen)
+    screen.press("Run")
+    assert Screen("explore", analysis=screen.job, tab="profiles").figures
+    assert screen.spec(store).special_tokens == "none"
+
+
+BAD_INDEX = b"sentence,word_index,kind\nthe cat sleeps,0,a\nthe dog barks,7,b\n"
+BAD_WORD = b"text,target,kind\ncats sleep,cats,a\ndogs bark,fish,b\n"
+PHOTO = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(range(256))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "step", "facts"),
+    [
+        ("bad.csv", BAD_INDEX, "roles", ("word_index", "row 2", "7")),
+        ("bad.csv", BAD_WORD, "roles", ("fish", "row 2")),
+        ("photo.xls", PHOTO, "read", ("photo.xls",)),
+    ],
+    ids=["index", "word", "photo"],
+)
+def test_a_bad_file_loses_nothing_and_nothing_else_is_run(
+    store: Store, csv: Path, tmp_path: Path, name: str, content: bytes, step: str, facts: list[str]
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    screen = Screen("new", models="mini-bert").upload(csv)
+    assert "mini-bert on mine.csv" in screen.said and can_run(screen)
+    screen.upload(tmp_path / name)
+    for here in ("models", "roles", "read"):
+        screen.press(f"step {here}")
+        assert len(screen.errors) == (here == step) and not can_run(screen)
+        assert here == "roles" != step or all(fact in screen.said for fact in facts)
+    screen.press("Back to mine.csv")
+    assert "mini-bert on mine.csv" in screen.said and can_run(screen)
+    assert jobs_in(store) == set()
+
+
+def test_two_tables_at_once_are_refused(store: Store, csv: Path, tmp_path: Path) -> None:
+    (tmp_path / "other.csv").write_bytes(csv.read_bytes())
+    screen = Screen("new", models="mini-bert").upload(csv, tmp_path / "other.csv")
+    assert "2 files" in screen.errors[0] and not can_run(screen)
+    assert can_run(screen.press("Go on with probing")) and screen.errors == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "facts"),
+    [
+        ({"layers": "three"}, ("'three'",)),
+        ({"models": "mini-brt"}, ("'mini-brt'", "mini-bert")),
+        ({"stimuli": f"{'0' * 64}/gone.csv"}, ("gone.csv", "not on this machine")),
+        ({"models": "none"}, ("no model",)),
+        ({"estimator": "spearman", "values": "tense"}, ("spearman", "tense")),
+    ],
+)
+def test_what_cannot_be_is_said_in_an_address_too(
+    store: Store, asked: dict[str, str], facts: tuple[str, ...]
+) -> None:
+    screen = Screen("new", **{"step": "models", "models": "mini-bert", **asked})
+    said = " ".join(screen.errors) or screen.said
+    assert all(fact in said for fact in facts), said
+    assert not can_run(screen)
+
+
+def test_models_are_checked_when_they_are_added(store: Store) -> None:
+    screen = Screen("new", step="models", models="mini-bert")
+    # The trio's own steps of training are here; those of a model of the hub are not.
+    screen.press("training add")
+    assert "mini-gpt2@step512" in screen.address["models"]
+    assert "cannot be reached" not in screen.said
+    screen.choose("training base", "EleutherAI/pythia-70m", "text_input")
+    screen.choose("training steps", "step1000, step143000", "text_input").press("training add")
+    assert "EleutherAI/pythia-70m@step1000" in screen.address["models"] and can_run(screen)
+    assert screen.said.count("pythia-70m@step") == screen.said.count("cannot be reached") == 2
+    screen.press("Seeds of each kind")
+    assert "mini-gpt2@seed2" in screen.address["models"]
+    assert screen.address["groups"][0].startswith("mini-bert=mini-bert,mini-bert@seed1")
+    screen.press("The paper's three")
+    assert "548 MB" in screen.said and "groups" not in screen.address
+
+
+def test_sets_and_models_that_come_with_the_program_are_offered(store: Store) -> None:
+    screen = Screen("new")
+    assert "2,040 stimuli" in screen.said and can_run(screen)
+    given = {one.label for one in screen.app.get("download_button")}
+    assert given == {"Template", *datasets.SETS}
+    screen.choose("form stimuli", "relative-clauses")
+    assert "whole sentences" in screen.said
+    screen.press("step models")
+    for name in ("mini-bert", "mini-gpt2", "mini-mamba", "minilm", "smollm2"):
+        assert f"{name}: " in screen.said
+
+
+def test_a_model_that_cannot_be_reached_is_left_out(store: Store, csv: Path) -> None:
+    asked = {"models": ["mini-bert", "gpt2"], "layers": "0", "step": "models"}
+    screen = Screen("new", **asked).upload(csv)
+    assert "cannot be reached" in screen.said
+    screen.press("Run")
+    assert any("gpt2 was left out" in one.value for one in screen.app.warning)
+
+
+def test_a_run_that_fails_loses_nothing(store: Store, csv: Path) -> None:
+    screen = Screen("new", models="mini-bert", layers="99").upload(csv).press("Run")
+    assert len(screen.errors) == 1 and "layers 99" in screen.errors[0]
+    screen.go("explore")
+    assert screen.figures == {}
+    assert screen.go("new").address["layers"] == ["99"] and "mine.csv" in screen.said

@@ -1,0 +1,158 @@
+"""What leaves the app: figures, tables, a report, and everything in one zip."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from conftest import Own
+from pypdf import PdfReader
+from screens import Screen
+from streamlit.elements.widgets.button import ButtonMixin
+
+from mlem_core import figures
+from mlem_core.cli.commands import main
+from mlem_core.tasks import notes
+
+Files = dict[str, Callable[[], bytes]]
+
+
+@pytest.fixture
+def offered(monkeypatch: pytest.MonkeyPatch) -> Files:
+    """What download buttons give, by file name, as they were drawn last."""
+    given: Files = {}
+    draw = ButtonMixin._download_button
+
+    def drawn(self: Any, label: str, data: Any, file_name: str = "", **more: Any) -> bool:
+        given[file_name] = data if callable(data) else lambda: data
+        return draw(self, label, data, file_name, **more)
+
+    monkeypatch.setattr(ButtonMixin, "_download_button", drawn)
+    return given
+
+
+def profiles(own: Own) -> Screen:
+    return Screen("explore", analysis=own.jobs[0].id, tab="profiles")
+
+
+def test_the_numbers_behind_a_figure(own: Own, offered: Files) -> None:
+    screen = profiles(own).tick_off("kind").unfold("export profiles")
+    starts = {
+        "CSV": ("profiles.csv", b"model,layer,fold,feature,importance"),
+        "LaTeX": ("profiles.tex", rb"\begin{table}"),
+        "HTML": ("profiles.html", b"<"),
+    }
+    for form, (name, start) in starts.items():
+        screen.choose("export format", form, "button_group")
+        content = offered[name]()
+        assert content.lstrip().startswith(start)
+        assert b"position" in content and b"kind" not in content.partition(b"<script")[0]
+
+
+def test_a_picture_has_the_size_that_is_chosen(
+    own: Own, offered: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(figures, "can_write_images", lambda: True)
+    monkeypatch.setattr(figures, "as_file", lambda *given, **more: asked.append(given) or b"")
+    screen = profiles(own).unfold("export profiles")
+    screen.choose("export width", "one column, 89 mm", "button_group")
+    offered["profiles.pdf"]()
+    ((_, form, paper),) = asked
+    assert form == "pdf" and paper.width_mm == 89
+
+
+def test_without_chrome_on_the_server_the_browser_saves_pictures(
+    own: Own, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(figures, "can_write_images", lambda: False)
+    screen = profiles(own).unfold("export profiles")
+    assert any("BROWSER_PATH" in one.value for one in screen.app.info)
+    for form in ("SVG", "PNG"):
+        screen.choose("export format", form, "button_group")
+        (preview,) = [one for one in screen.app.get("plotly_chart") if one.key[:7] == "preview"]
+        assert f'"format": "{form.lower()}"' in preview.proto.config
+        assert '"filename": "profiles"' in preview.proto.config
+
+
+def titles(screen: Screen) -> list[Any]:
+    return [one for one in screen.app.text_input if one.label == "Title"]
+
+
+def test_a_report_is_chosen_worded_and_put_in_order(mine: Own, offered: Files) -> None:
+    screen = Screen("explore", analysis=mine.jobs[0].id, features=["noun", "position"])
+    screen.unfold("export why").press("add why").go("report").press("report add similarity")
+    why, similarity = (one.value for one in titles(screen))
+    assert "one:2" in why and "one:2" not in similarity
+    screen.press("report Down 01-why")
+    assert [one.value for one in titles(screen)] == [similarity, why]
+    titles(screen)[1].set_value("Why both are alike")
+    screen.run()
+    tex = offered["words-report.tex"]().decode()
+    assert tex.index("01-similarity") < tex.index("02-why")
+    assert r"\caption[{Why both are alike}]" in tex
+    screen.unfold("report texts")
+    assert any(r"\citep{salle2024" in one.value for one in screen.app.code)
+    # As it was when it was added, in another window too.
+    csv = offered["02-why.csv"]()
+    assert b"noun" in csv and b"kind" not in csv
+    assert titles(Screen("report", analysis=mine.jobs[0].id))[1].value == "Why both are alike"
+    assert len(titles(screen.press("report Remove 01-similarity"))) == 1
+
+
+def test_names_of_one_s_own_stand_in_figures_and_files(mine: Own, offered: Files) -> None:
+    job = mine.jobs[0].id
+    Screen("report", analysis=job).press("report add compare")
+    # What the table of names writes; its cells are painted, so no test can find them.
+    notes.change(job, mine.store, lambda own: own.showing("position", "place"))
+    screen = Screen("report", analysis=job)
+    (drawn,) = [figure for name, figure in screen.figures.items() if "compare" in name]
+    assert "place" in {one.get("name") for one in drawn["data"]}
+    assert b"place & " in offered["01-compare.tex"]()
+    assert (
+        b"position" in offered["01-compare.csv"]() and b"place" not in offered["01-compare.csv"]()
+    )
+    assert "place" in profiles(mine).traces("profiles")
+
+
+@pytest.mark.slow
+def test_figure_4_of_the_paper_takes_four_clicks(
+    mine: Own, offered: Files, chromium_path: str
+) -> None:
+    """Report, Add a figure, its name, PDF: a page of 183 mm with the scatter and both maps."""
+    screen = Screen(analysis=mine.jobs[0].id).go("report").press("report add two_layers")
+    reader = PdfReader(io.BytesIO(offered["01-two-layers.pdf"]()))
+    (page,) = reader.pages
+    assert float(page.mediabox.width) / 72 * 25.4 == pytest.approx(183, abs=0.5)
+    text = page.extract_text()
+    assert "one layer 2" in text and "two layer 2" in text
+    assert "weighted Kendall" in text and "position" in text
+    assert reader.metadata is not None and "two:2" in reader.metadata.title
+    with zipfile.ZipFile(io.BytesIO(offered["words-report.zip"]())) as archive:
+        assert {"figures/01-two-layers.pdf", "report.tex"} <= {*archive.namelist()}
+    explore = Screen("explore", analysis=screen.job).unfold("export why")
+    explore.choose("export whole", "figure 4: scatter and both maps", "button_group")
+    assert "figure-4.pdf" in offered
+
+
+@pytest.mark.slow
+def test_everything_in_one_zip_and_verified(
+    mine: Own, offered: Files, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    screen = profiles(mine).tick_off("kind").unfold("capsule")
+    assert "2 features" in screen.said and "6 layers" in screen.said
+    screen.press("Make the capsule").run()
+    capsule = tmp_path / "capsule.zip"
+    capsule.write_bytes(offered["words-capsule.zip"]())
+    with zipfile.ZipFile(capsule) as archive:
+        assert {"methods.md", "references.bib"} <= {*archive.namelist()}
+        importance = pd.read_csv(archive.open("tables/importance.csv"))
+    assert set(importance["feature"]) == {"noun", "position"}
+
+    assert main(["verify", str(capsule)]) == 0, capsys.readouterr()
+    assert "nothing differs" in capsys.readouterr().out
