@@ -31,12 +31,12 @@ settings.register_profile(
 settings.load_profile("same")
 
 
-# The tests of the app that share no analysis with the others may run beside them.
-ON_THEIR_OWN = ("extremes", "large", "my_analyses", "new_analysis", "visitors")
+# The tests of the app that have a server of their own may run beside those that share one.
+ON_THEIR_OWN = ("read_only", "visitors")
 
 
 def group(nodeid: str) -> str:
-    """What runs in one process: a file, and all files of the app that share an analysis."""
+    """What runs in one process: a file, and all files of the app that share a server."""
     file = nodeid.split("::")[0]
     shared = file.startswith("tests/browser/") and not file.endswith(
         tuple(f"test_{name}.py" for name in ON_THEIR_OWN)

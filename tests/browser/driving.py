@@ -1,10 +1,12 @@
-"""What the browser tests share: the app as they see it, and what they do with a page."""
+"""What the browser tests share: the app as they see it, and what they do with a page.
+
+Elements are found by role, test id or key, which stay as they are when the prose is rewritten.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import re
 import socket
 import subprocess
 import sys
@@ -13,19 +15,22 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from playwright.sync_api import Browser, ElementHandle, Page, expect
-
-from mlem_core.analysis.spec import AnalysisSpec
-from mlem_core.storage.store import Store
-from mlem_core.tasks import analyses
+from playwright.sync_api import Browser, ElementHandle, Locator, Page
 
 ROOT = Path(__file__).resolve().parents[2]
 START = 120_000  # ms: importing torch takes a while on a busy machine
+SIZE: Any = {"width": 1280, "height": 800}
 TAG = "<b>bold</b>"
 SCRIPT = "<img src=x onerror='window.hacked = 1'>"
-SMALL = {"word_length", "part_of_speech", "tense", "word_position"}
-SHOWN = {name.replace("_", " ") for name in SMALL}  # as the screens call them
+TAG = "<b>bold</b>"
+SCRIPT = "<img src=x onerror='window.hacked = 1'>"
+
+# What has the focus, by its names.
+FOCUSED = """() => { const at = document.activeElement; return [
+  at.getAttribute('aria-label'), at.innerText, at.value, at.getAttribute('role'),
+  at.closest('label') && at.closest('label').innerText ].filter(Boolean).join(' | ') }"""
 
 
 @dataclass
@@ -110,20 +115,43 @@ def run(page: Page) -> None:
     page.get_by_role("button", name="Run", exact=True).click()
 
 
-def explore(page: Page, tab: str) -> None:
-    """Go to Explore by the navigation, and there to a tab."""
-    page.get_by_role("link", name="Explore", exact=True).click()
-    page.get_by_role("radio", name=tab).click()
-    # Until then the figures of the tab before are there.
-    settled(page)
-
-
-def how_computed(page: Page, figure: int, says: str) -> None:
-    """Unfold how a figure of the page was computed, see what it says, and fold it again."""
-    settled(page)
-    page.get_by_role("button", name="How computed").nth(figure).click()
-    expect(page.get_by_text(re.compile(says)).first).to_be_visible()
+def at_rest(page: Page, app: App) -> None:
+    """Bring a window to Home with nothing chosen: by the app's own links, if it shows the app."""
     page.keyboard.press("Escape")
+    page.emulate_media(color_scheme="light")
+    page.set_viewport_size(SIZE)
+    if not page.url.startswith(app.url):
+        page.goto(app.url)
+    settled(page)
+    go(page, "Explore")
+    undo = page.get_by_role("button", name="Reset", exact=True)
+    if undo.count() and undo.is_enabled():
+        undo.click()
+        settled(page)
+    go(page, "Home")
+
+
+def sound(page: Page, app: App) -> None:
+    """What a window shows at the end is no traceback."""
+    assert page.locator('[data-testid="stException"]').count() == 0
+    body = page.inner_text("body")
+    assert "Traceback" not in body and "Page not found" not in body
+    assert "unexpected happened" not in body, app.log.read_text()
+
+
+def go(page: Page, screen: str, tab: str = "") -> None:
+    """To a screen by the navigation, and there to a tab."""
+    page.get_by_test_id("stSidebarNav").get_by_role("link", name=screen, exact=True).click()
+    settled(page)
+    if tab:
+        page.get_by_role("radio", name=tab).first.click()
+        settled(page)
+
+
+def keyed(page: Page, key: str) -> Locator:
+    """The button with this key."""
+    # With a help it stands there twice: in its tooltip too.
+    return page.locator(f".st-key-{key} button").first
 
 
 def settled(page: Page) -> None:
@@ -151,24 +179,25 @@ def traces(page: Page, figure: int = 0) -> list[dict]:
     return found.json_value()
 
 
-def fresh_page(browser: Browser) -> Page:
+def fresh_page(browser: Browser, **more: Any) -> Page:
     """A page of somebody else: a browser without this one's cookies and session."""
-    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    context = browser.new_context(**{"viewport": SIZE, **more})
     context.set_default_timeout(START)
     return context.new_page()
 
 
-def picture(page: Page, name: str) -> None:
-    """Leave a screenshot under screenshots/, to be looked at."""
-    folder = ROOT / "screenshots"
-    folder.mkdir(exist_ok=True)
-    page.screenshot(path=folder / f"{name}.png")
+def names(page: Page, figure: int = 0) -> set[str]:
+    """The names of the traces of a figure."""
+    return {trace["name"] for trace in traces(page, figure)}
 
 
-def ran(spec: AnalysisSpec, app: App) -> analyses.Job:
-    """The job of an analysis that has been run to its end."""
-    job = analyses.start(spec, Store(app.cache))
-    while job.status().state in ("queued", "running"):
-        time.sleep(0.2)
-    assert job.status().state == "done", job.status().message
-    return job
+def until_shown(page: Page, there: set[str], gone: set[str]) -> None:
+    """Wait until the first figure has these traces, and none of those."""
+    page.wait_for_function(
+        """([there, gone]) => {
+            const plot = document.querySelector('.js-plotly-plot');
+            const now = plot && plot.data ? plot.data.map(t => t.name) : [];
+            return there.every(n => now.includes(n)) && !gone.some(n => now.includes(n));
+        }""",
+        arg=[list(there), list(gone)],
+    )

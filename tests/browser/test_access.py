@@ -1,15 +1,16 @@
-"""All of it without a mouse, and at twice the size."""
+"""All of it at twice the size, for a screen reader, and with the focus in sight."""
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from driving import START, App, picture, settled, traces
+from driving import FOCUSED, App, fresh_page, settled, sound
 from playwright.sync_api import Browser, Page, expect
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 # What goes out of the window on the right or on the left, once it has been scrolled to.
 OUTSIDE = """() => {
@@ -30,10 +31,6 @@ OUTSIDE = """() => {
     outside.push(`the page: ${main.scrollWidth} of ${main.clientWidth}`);
   return outside;
 }"""
-FOCUSED = """() => { const at = document.activeElement; return [
-  at.getAttribute('aria-label'), at.innerText, at.value, at.getAttribute('role'),
-  at.closest('label') && at.closest('label').innerText ].filter(Boolean).join(' | ') }"""
-
 # What the browser tells a screen reader of a control that has no name.
 NAMELESS = re.compile(
     r"^\s*- (button|checkbox|combobox|link|radio|slider|tab|textbox)( \[.*\])?:?$"
@@ -59,33 +56,19 @@ COMPLETE = """() => !document.querySelector('[data-testid=stSkeleton]')
 AT_ONCE = "* { transition: none !important; animation: none !important; }"
 
 
-def tab_to(page: Page, what: str, most: int = 80) -> None:
-    """Press Tab until the focus is on a control whose name matches."""
-    seen = []
-    for _ in range(most):
-        page.keyboard.press("Tab")
-        seen.append(page.evaluate(FOCUSED))
-        if re.search(what, seen[-1]):
-            return
-    came = [one[:40] for one in seen]
-    raise AssertionError(f"Tab does not come to {what!r}; it came to {came}")
+@pytest.fixture
+def zoomed(browser: Browser) -> Iterator[Page]:
+    """A window of 1280 × 800 at 200 %: one of 640 × 400 with twice the pixels."""
+    size: Any = {"width": 640, "height": 400}
+    page = fresh_page(browser, viewport=size, device_scale_factor=2, reduced_motion="reduce")
+    yield page
+    page.context.close()
 
 
 @pytest.mark.parametrize("view", ["", "new", "profiles", "explore", "compare", "trust"])
-def test_at_200_percent_nothing_is_out_of_reach(app: App, browser: Browser, view: str) -> None:
-    # A window of 1280 × 800 at 200 % is one of 640 × 400 with twice the pixels.
-    context = browser.new_context(
-        viewport={"width": 640, "height": 400}, device_scale_factor=2, reduced_motion="reduce"
-    )
-    context.set_default_timeout(START)
-    page = context.new_page()
-    page.goto(f"{app.url}/{view}?analysis=example")
-    if view != "new":
-        traces(page)
-    else:
-        expect(page.get_by_role("button", name="Run", exact=True)).to_be_enabled()
-    settled(page)
-    picture(page, f"zoom-{view or 'home'}")
+def test_at_200_percent_nothing_is_out_of_reach(app: App, zoomed: Page, view: str) -> None:
+    page = zoomed
+    opened(page, app, view)
     assert page.evaluate(OUTSIDE) == []
     # The sidebar is folded away and comes over the page.
     page.get_by_test_id("stExpandSidebarButton").click()
@@ -98,67 +81,7 @@ def test_at_200_percent_nothing_is_out_of_reach(app: App, browser: Browser, view
         box = control.bounding_box()
         if box is not None:  # it is not in what is folded away
             assert box["x"] >= 0 and box["x"] + box["width"] <= 640
-    picture(page, f"zoom-{view or 'home'}-sidebar")
-    context.close()
-
-
-def test_a_narrow_window_has_fewer_panels_a_row(app: App, page: Page) -> None:
-    across = """n => { const plot = document.querySelector('.js-plotly-plot');
-      const axes = Object.entries(plot && plot._fullLayout || {}).filter(([k]) => /^xaxis/.test(k));
-      return new Set(axes.map(([, axis]) => axis.domain[0].toFixed(2))).size === n }"""
-    page.set_viewport_size({"width": 600, "height": 900})
-    page.goto(f"{app.url}/profiles?analysis=example")
-    page.wait_for_function(across, arg=2)
-    page.set_viewport_size({"width": 1280, "height": 800})
-    page.wait_for_function(across, arg=3)
-
-
-def test_features_layers_and_export_by_keyboard(app: App, page: Page) -> None:
-    page.goto(f"{app.url}/profiles?analysis=example")
-    traces(page)
-    settled(page)
-    tab_to(page, "^word length")
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("Space")
-    page.wait_for_function(
-        "() => !document.querySelector('.js-plotly-plot').data.some(t => t.name === 'gender')"
-    )
-    settled(page)
-    assert "gender" in page.evaluate(FOCUSED)  # the focus stays where it was
-    tab_to(page, r"^download\s+Export")
-    page.keyboard.press("Enter")
-    expect(page.get_by_role("radio", name="CSV", exact=True)).to_be_visible()
-    settled(page)
-    tab_to(page, "^PDF")
-    for _ in range(4):
-        page.keyboard.press("ArrowRight")
-    page.keyboard.press("Space")
-    expect(page.get_by_role("button", name="Download CSV")).to_be_visible()
-    settled(page)
-    picture(page, "keyboard-export")
-    tab_to(page, r"^download\s+Download CSV")
-    with page.expect_download() as waiting:
-        page.keyboard.press("Enter")
-    text = Path(waiting.value.path()).read_text()
-    assert "part_of_speech" in text and "gender" not in text
-
-
-def test_a_pair_of_layers_by_keyboard(app: App, page: Page) -> None:
-    page.goto(f"{app.url}/compare?analysis=example")
-    traces(page)
-    settled(page)
-    tab_to(page, "First layer.*combobox")
-    page.keyboard.type("mini-bert layer 1")
-    page.keyboard.press("Enter")
-    page.wait_for_url(re.compile("a=mini-bert%3A1"))
-    settled(page)
-    tab_to(page, "Second layer.*combobox")
-    page.keyboard.press("ArrowDown")
-    page.keyboard.press("ArrowDown")
-    page.keyboard.press("Enter")
-    page.wait_for_url(re.compile("b="))
-    expect(page.get_by_text("FI in mini-bert layer 1")).to_be_visible()
-    picture(page, "keyboard-pair")
+    sound(page, app)
 
 
 def opened(page: Page, app: App, view: str) -> None:

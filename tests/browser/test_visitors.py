@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 import pytest
-from driving import START, App, fresh_page, run, served, settled, upload
+from driving import START, App, fresh_page, keyed, run, served, settled, upload
 from playwright.sync_api import Browser, expect
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
@@ -137,6 +137,7 @@ def test_uploads_are_counted_as_they_come(app: App) -> None:
         assert 8 < [put(again, 0, f"{n}") for n in range(20)].index(413) < 18
 
 
+@pytest.mark.slow
 def test_visitors_see_what_is_theirs_and_what_they_are_shown(
     browser: Browser, app: App, small_csv: Path
 ) -> None:
@@ -148,24 +149,22 @@ def test_visitors_see_what_is_theirs_and_what_they_are_shown(
     ]
     assert set(listens) <= {"127.0.0.1", "::1"} and listens
     first, second = fresh_page(browser), fresh_page(browser)
-    first.goto(app.url + "/new?models=mini-bert")
+    first.goto(app.url + "/new?models=mini-bert&layers=0")
     upload(first, small_csv)
     run(first)
-    expect(first.get_by_text("Done:")).to_be_visible(timeout=START)
+    expect(first.get_by_role("button", name="Look", exact=True)).to_be_visible(timeout=START)
     assert str(tmp_path) not in first.content()
     job = first.url.rpartition("analysis=")[2]
     asked = first.url.partition("?")[2]
     for address in (f"/explore?analysis={job}", f"/new?{asked}"):
         second.goto(app.url + address)
-        expect(second.get_by_text("is not on this machine").first).to_be_visible()
+        expect(second.get_by_text("not on this machine").first).to_be_visible()
     second.goto(app.url)
-    expect(second.get_by_text("My analyses")).to_be_visible()
     lines = second.locator('[class*="st-key-line-of-"]')
     expect(lines).to_have_count(1)
     first.goto(f"{app.url}/?analysis={job}")
-    first.get_by_role("button", name="More").first.click()
-    first.get_by_role("button", name="Show to others").click()
-    expect(first.get_by_text("Whoever has this link")).to_be_visible()
+    keyed(first, f"more-{job}").click()
+    keyed(first, f"share-{job}").click()
     link = first.locator('[data-testid="stCode"]').last.inner_text().strip()
     second.goto(link)
     expect(lines).to_have_count(2)

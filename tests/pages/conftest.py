@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
-import numpy as np
-import pandas as pd
 import pytest
-from inputs import in_files, words
-from screens import in_this_process, ran
+from screens import Own, asked, in_this_process, ran
 
-from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, examples, runner
-from mlem_core.tasks.analyses import Job
 from pages.parts import prefetch, stored
 
 
@@ -42,32 +35,6 @@ def nothing(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> St
     """A store of a program without its example."""
     monkeypatch.setattr(examples, "FOLDER", tmp_path / "none")
     return store
-
-
-class Own(NamedTuple):
-    """A store, the analyses in it, and the folder of the files that they are of."""
-
-    store: Store
-    jobs: list[Job]
-    files: Path
-
-
-def asked(folder: Path) -> AnalysisSpec:
-    """Words with a noun, a kind that some lack, and a position, and two systems of three layers.
-
-    In the first of their layers nouns are apart, in the last places are; kinds are in all, and of
-    the three kinds two lie close together.
-    """
-    table, rng = words(40).drop(columns="length"), np.random.default_rng(0)
-    kinds = rng.choice(["act", "fact", "tool"], len(table))
-    seen = np.column_stack((table["noun"], table["position"], kinds == "tool", kinds == "act"))
-    weights = [np.array([2.0 - k, 0.5 * k, 1.5, 0.5]) for k in range(3)]
-    layers = {
-        system: {k: seen * weights[k] + 0.5 * rng.standard_normal(seen.shape) for k in range(3)}
-        for system in ("one", "two")
-    }
-    table["kind"] = pd.Series(kinds).where(rng.random(len(table)) > 0.1)
-    return in_files(folder, table, layers, folds=3)
 
 
 @pytest.fixture(scope="session")
@@ -96,7 +63,7 @@ def own(made: Own, monkeypatch: pytest.MonkeyPatch) -> Own:
 
 
 @pytest.fixture
-def mine(made: Own, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Own]:
+def mine(made: Own, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Own:
     """The same in a store of one's own, to be changed."""
     root = tmp_path / "cache"
     shutil.copytree(made.store.root, root)

@@ -8,9 +8,11 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
+from inputs import in_files, words
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
@@ -179,3 +181,29 @@ def ran(spec: AnalysisSpec, store: Store) -> Job:
 def jobs_in(store: Store) -> set[str]:
     """The ids of the store's own analyses, the example not among them."""
     return {job.id for job in analyses.recent(store)} - {"example"}
+
+
+class Own(NamedTuple):
+    """A store, the analyses in it, and the folder of the files that they are of."""
+
+    store: Store
+    jobs: list[Job]
+    files: Path
+
+
+def asked(folder: Path) -> AnalysisSpec:
+    """Words with a noun, a kind that some lack, and a position, and two systems of three layers.
+
+    In the first of their layers nouns are apart, in the last places are; kinds are in all, and of
+    the three kinds two lie close together.
+    """
+    table, rng = words(40).drop(columns="length"), np.random.default_rng(0)
+    kinds = rng.choice(["act", "fact", "tool"], len(table))
+    seen = np.column_stack((table["noun"], table["position"], kinds == "tool", kinds == "act"))
+    weights = [np.array([2.0 - k, 0.5 * k, 1.5, 0.5]) for k in range(3)]
+    layers = {
+        system: {k: seen * weights[k] + 0.5 * rng.standard_normal(seen.shape) for k in range(3)}
+        for system in ("one", "two")
+    }
+    table["kind"] = pd.Series(kinds).where(rng.random(len(table)) > 0.1)
+    return in_files(folder, table, layers, folds=3)

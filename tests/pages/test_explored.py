@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import Own
 from inputs import in_files, words
-from screens import Screen, jobs_in, ran
+from screens import Own, Screen, jobs_in, ran
 
 from mlem_core.analysis.published import MODELS
 from mlem_core.analysis.spec import AnalysisSpec

@@ -6,8 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from conftest import Own
-from screens import Screen, jobs_in
+from screens import Own, Screen, jobs_in
 
 from mlem_core.tasks import notes
 

@@ -10,9 +10,8 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from conftest import Own
 from pypdf import PdfReader
-from screens import Screen
+from screens import Own, Screen
 from streamlit.elements.widgets.button import ButtonMixin
 
 from mlem_core import figures

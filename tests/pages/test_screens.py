@@ -8,8 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from conftest import Own
-from screens import Screen, in_this_process
+from screens import Own, Screen, in_this_process
 
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.base.typing import layer_name

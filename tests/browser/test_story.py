@@ -1,0 +1,300 @@
+"""What only a browser shows: a story from upload to a saved file, clicks, Back, keys, windows."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from driving import (
+    FOCUSED,
+    START,
+    App,
+    fresh_page,
+    go,
+    keyed,
+    names,
+    run,
+    settled,
+    sound,
+    traces,
+    until_shown,
+    upload,
+)
+from inputs import words
+from playwright.sync_api import Browser, Page, expect
+
+from mlem_core.base.typing import Layer
+from mlem_core.figures.matrix import grid
+from mlem_core.storage.store import Store
+from mlem_core.tasks import analyses
+from mlem_core.tasks.examples import example
+
+pytestmark = pytest.mark.browser
+
+
+def test_from_an_upload_over_why_to_a_saved_file(
+    app: App, page: Page, small_csv: Path, tmp_path: Path
+) -> None:
+    rng, table = np.random.default_rng(0), words(20)
+    coded = table[["noun", "length"]].to_numpy(float) * [3.0, 1.0]
+    layers = {f"layer_{k:02d}": coded + rng.standard_normal(coded.shape) for k in range(2)}
+    np.savez(tmp_path / "brain.npz", **layers)
+    page.get_by_role("button", name="Analyse your own").click()
+    expect(page.get_by_role("button", name="Run", exact=True)).to_be_enabled()
+    upload(page, small_csv)
+    keyed(page, "step-models").click()
+    settled(page)
+    # By keys: the five models that are chosen go, one after the other.
+    models = page.get_by_role("combobox", name="Models").first
+    for _ in range(5):
+        models.press("Backspace")
+        settled(page)
+    models.press("Escape")
+    upload(page, tmp_path / "brain.npz")
+    run(page)
+    look = page.get_by_role("button", name="Look", exact=True)
+    expect(look).to_be_visible(timeout=START)
+    look.click()
+    traces(page, 1)
+    settled(page)
+    job = page.url.partition("analysis=")[2].partition("&")[0]
+    assert analyses.find(job, Store(app.cache)) is not None
+    keyed(page, "home-explore").click()
+    page.wait_for_url(re.compile("/explore.*a=brain%3A0.*b=brain%3A1"))
+    traces(page, 1)
+    go(page, "Explore", "Stimuli")
+    assert {"noun", "length", "note"} <= names(page)
+    # What stands in the cells is text.
+    assert page.evaluate("window.hacked") is None
+    assert page.locator('img[src="x"]').count() == 0
+    go(page, "Explore", "Profiles")
+    keyed(page, "export-profiles").click()
+    page.get_by_role("radio", name="CSV", exact=True).click()
+    download = keyed(page, "download-profiles")
+    expect(download).to_contain_text("CSV")
+    settled(page)
+    with page.expect_download() as waiting:
+        download.click()
+    assert waiting.value.suggested_filename == "profiles.csv"
+    lines = Path(waiting.value.path()).read_text().splitlines()
+    assert lines[0] == "model,layer,fold,feature,importance"
+    assert {line.split(",")[0] for line in lines[1:]} == {"brain"}
+    # The server has loaded no model: that is for the processes of the runs.
+    maps = Path(f"/proc/{app.process}/maps")
+    if maps.exists():  # only Linux tells
+        assert "numpy" in maps.read_text() and "libtorch" not in maps.read_text()
+
+
+def cell(page: Page, figure: int, row: Layer, column: Layer) -> tuple[float, float]:
+    """Where the cell of two layers of the example is in the window."""
+    made = example()
+    placed = grid(made.layers, "model", made.rsa)
+    low, high = placed.span
+    at = [made.layers.index(layer) for layer in (column, row)]
+    x, y = (placed.centres[at] - low) / (high - low)
+    plot = page.locator(".js-plotly-plot").nth(figure)
+    plot.scroll_into_view_if_needed()
+    box = plot.locator(".nsewdrag").first.bounding_box()
+    assert box is not None
+    return box["x"] + float(x) * box["width"], box["y"] + float(y) * box["height"]
+
+
+def click_cell(page: Page, figure: int, row: Layer, column: Layer) -> None:
+    """Click the cell as one does: the mouse rests before."""
+    at = cell(page, figure, row, column)
+    page.mouse.move(*at)
+    page.wait_for_timeout(500)
+    page.mouse.click(*at)
+
+
+def test_a_click_on_a_cell_chooses_its_two_layers(app: App, page: Page) -> None:
+    page.set_viewport_size({"width": 1440, "height": 1000})
+    choose_example(page)
+    traces(page, 1)
+    click_cell(page, 1, ("mini-mamba", 3), ("mini-gpt2", 3))
+    page.wait_for_url(re.compile("analysis=example.*a=mini-mamba%3A3.*b=mini-gpt2%3A3"))
+    settled(page)
+    go(page, "Explore", "Pairs of layers")
+    traces(page, 1)
+    settled(page)
+    click_cell(page, 0, ("minilm", 1), ("mini-bert", 3))
+    page.wait_for_url(re.compile("a=minilm%3A1.*b=mini-bert%3A3"))
+
+
+def test_back_forward_and_reload_show_what_the_address_showed(app: App, page: Page) -> None:
+    """One press a step: whether a choice, a link or a button led there."""
+    show_example(page)
+    addresses = [page.url]
+    for name, shown in (("tense", "number"), ("question", "number")):
+        page.get_by_role("button", name=name, exact=True).click()
+        until_shown(page, {shown}, {name})
+        page.wait_for_url(lambda url: url not in addresses)
+        settled(page)
+        addresses.append(page.url)
+    for screen, there in (("Trust", r"/trust\?.*analysis="), ("Home", r"/\?.*analysis=")):
+        go(page, screen)
+        page.wait_for_url(re.compile(there))
+        addresses.append(page.url)
+    assert len({*addresses}) == 5
+    for address in reversed(addresses[:-1]):
+        page.go_back()
+        page.wait_for_url(address)
+        settled(page)
+    until_shown(page, {"tense", "question"}, set())
+    page.go_forward()
+    until_shown(page, {"question"}, {"tense"})
+    settled(page)
+    assert page.url == addresses[1]
+    page.reload()
+    until_shown(page, {"question"}, {"tense"})
+    # The widgets too: what is ticked off can be ticked on again.
+    settled(page)
+    page.get_by_role("button", name="tense", exact=True).click()
+    until_shown(page, {"tense", "question"}, set())
+
+
+def choose_example(page: Page) -> None:
+    """On Home, where another test may have chosen what it had run."""
+    if keyed(page, "open-example").is_enabled():
+        keyed(page, "open-example").click()
+        settled(page)
+
+
+def show_example(page: Page) -> None:
+    """The profiles of the example, with all its features."""
+    choose_example(page)
+    go(page, "Explore", "Profiles")
+    until_shown(page, {"tense", "question", "number"}, set())
+    settled(page)
+
+
+def tab_to(page: Page, what: str, most: int = 80) -> None:
+    """Press Tab until the focus is on a control whose name matches."""
+    seen = []
+    for _ in range(most):
+        page.keyboard.press("Tab")
+        seen.append(page.evaluate(FOCUSED))
+        if re.search(what, seen[-1]):
+            return
+    raise AssertionError(f"Tab does not come to {what!r}; it came to {[s[:40] for s in seen]}")
+
+
+def test_features_a_pair_and_export_by_keyboard(app: App, page: Page) -> None:
+    show_example(page)
+    tab_to(page, "^word length")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Space")
+    until_shown(page, {"tense"}, {"gender"})
+    settled(page)
+    assert "gender" in page.evaluate(FOCUSED)  # the focus stays where it was
+    tab_to(page, r"^download\s+Export")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("radio", name="CSV", exact=True)).to_be_visible()
+    settled(page)
+    tab_to(page, "^PDF")
+    for _ in range(4):
+        page.keyboard.press("ArrowRight")
+    page.keyboard.press("Space")
+    expect(keyed(page, "download-profiles")).to_contain_text("CSV")
+    settled(page)
+    tab_to(page, r"^download\s+Download CSV")
+    with page.expect_download() as waiting:
+        page.keyboard.press("Enter")
+    text = Path(waiting.value.path()).read_text()
+    assert "part_of_speech" in text and "gender" not in text
+    page.keyboard.press("Escape")
+    go(page, "Explore", "Pairs of layers")
+    tab_to(page, "First layer.*combobox")
+    page.keyboard.type("mini-bert layer 1")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("a=mini-bert%3A1"))
+
+
+LIGHTNESS = """selector => { const s = getComputedStyle(document.querySelector(selector));
+  return [s.backgroundColor, s.color].map(c =>
+    c.match(/[0-9.]+/g).slice(0, 3).reduce((sum, n) => sum + Number(n), 0) / 3) }"""
+
+
+def test_a_narrow_and_dark_window(app: App, browser: Browser) -> None:
+    """Panels stand below each other, and are drawn in light on dark."""
+    page = fresh_page(browser, color_scheme="dark", viewport={"width": 600, "height": 900})
+    page.goto(f"{app.url}/profiles?analysis=example")
+    across = """n => { const plot = document.querySelector('.js-plotly-plot');
+      const axes = Object.entries(plot && plot._fullLayout || {}).filter(([k]) => /^xaxis/.test(k));
+      return new Set(axes.map(([, axis]) => axis.domain[0].toFixed(2))).size === n }"""
+    page.wait_for_function(across, arg=2)
+    settled(page)
+    behind, text = page.evaluate(LIGHTNESS, '[data-testid="stApp"]')
+    assert behind < 60 and text > 180
+    drawn = page.evaluate("() => document.querySelector('.js-plotly-plot .xtick text').style.fill")
+    assert sum(map(int, re.findall(r"\d+", drawn)[:3])) / 3 > 140, drawn
+    wide = "document.querySelector('[data-testid=stMain]')"
+    assert page.evaluate(f"() => {{ const e = {wide}; return e.scrollWidth <= e.clientWidth + 1 }}")
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.wait_for_function(across, arg=3)
+    sound(page, app)
+    page.context.close()
+
+
+@pytest.mark.slow
+def test_stimuli_that_are_marked_in_one_map_are_marked_in_both(app: App, page: Page) -> None:
+    show_example(page)
+    page.goto(f"{app.url}/explore?analysis=example&look=maps")
+    traces(page, 2)
+    settled(page)
+    plot = page.locator(".js-plotly-plot").nth(1)
+    plot.scroll_into_view_if_needed()
+    box = plot.locator(".nsewdrag").first.bounding_box()
+    assert box is not None
+    corners = [(0.3, 0.3), (0.7, 0.3), (0.7, 0.7), (0.3, 0.7), (0.3, 0.32)]
+    for number, (x, y) in enumerate(corners):
+        page.mouse.move(box["x"] + x * box["width"], box["y"] + y * box["height"], steps=6)
+        if not number:
+            page.mouse.down()
+    page.mouse.up()
+    page.wait_for_function(
+        "() => [1, 2].every(n => document.querySelectorAll('.js-plotly-plot')[n]"
+        ".data.some(trace => typeof trace.marker.opacity === 'object'))"
+    )
+
+
+@pytest.mark.slow
+def test_a_run_is_cancelled_and_run_again(app: App, page: Page, small_csv: Path) -> None:
+    """That it was cancelled is a fact of the store; what the screen says of it passes by."""
+    page.goto(f"{app.url}/new?models=mini-bert&layers=0&seed=11")
+    upload(page, small_csv)
+    there = {job.id for job in analyses.recent(Store(app.cache))}
+    run(page)
+    page.get_by_role("button", name="Cancel", exact=True).click()
+    until = time.monotonic() + START / 1000
+    while time.monotonic() < until:
+        (job,) = [job for job in analyses.recent(Store(app.cache)) if job.id not in there]
+        if job.status().state not in ("queued", "running"):
+            break
+        time.sleep(0.1)
+    assert job.status().state == "cancelled"
+    expect(keyed(page, f"dismiss-{job.id}")).to_be_visible()
+    run(page)
+    expect(keyed(page, f"look-{job.id}")).to_be_visible()
+    assert job.status().state == "done"
+
+
+@pytest.mark.slow
+def test_another_browser_sees_the_same(app: App, page: Page, browser: Browser) -> None:
+    """The address that is copied opens what the page shows, and two users have their own."""
+    show_example(page)
+    page.get_by_role("button", name="tense", exact=True).click()
+    until_shown(page, {"number"}, {"tense"})
+    page.wait_for_url(re.compile("features="))
+    other = fresh_page(browser)
+    other.goto(page.url)
+    until_shown(other, {"number"}, {"tense"})
+    settled(other)
+    other.get_by_role("button", name="number", exact=True).click()
+    until_shown(other, {"question"}, {"tense", "number"})
+    settled(page)
+    until_shown(page, {"number"}, {"tense"})
+    other.context.close()
