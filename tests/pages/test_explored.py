@@ -113,6 +113,7 @@ def test_what_the_two_similarities_mix_is_a_matrix_of_its_own(own: Own) -> None:
     assert sum("Transfer" in one.label for one in screen.app.metric) == 2
 
 
+@pytest.mark.slow
 def test_a_surprise_is_a_click_away(store: Store) -> None:
     screen = Screen("explore", analysis="example").unfold("folded surprises")
     name = next(key for key in screen.buttons if key.startswith("surprise distances "))
