@@ -1,4 +1,4 @@
-"""What looks at each distinct cell once, against what looks at every row; and 10^5 rows."""
+"""What looks at each distinct cell once, against what looks at every row; and 60,000 rows."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from inputs import refused
 
-from mlem_core.base.errors import InputError
 from mlem_core.data import datasets
 from mlem_core.data.added import ADDED, count_words
 from mlem_core.data.columns import coded, text_of, texts
 from mlem_core.data.csvfile import _BLOCK, _FORMULA, write_table
 from mlem_core.data.folds import stimulus_folds
 from mlem_core.data.reading import delimited
-from mlem_core.data.reading.content import decode
 from mlem_core.data.reading.delimited import parse
 from mlem_core.data.reading.table import read_table
 from mlem_core.data.roles import apply_roles
@@ -29,7 +28,7 @@ from mlem_core.data.stimulus_table import from_frame, read_written, write_csv
 from mlem_core.data.words import bare, places, words_at, words_in
 from mlem_core.models.representations import _digest
 
-MANY = 100_000
+MANY = 60_000
 WORD = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=6)
 SENTENCE = st.lists(st.sampled_from(["The", "the", "cat,", "cat", "–", "'s", "dog"])).map(" ".join)
 
@@ -120,18 +119,17 @@ def test_cells_are_read_as_row_by_row_whatever_the_block(rows):
 
 @pytest.mark.parametrize("block", [1, 3, 50_000])
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "facts"),
     [
-        ('a,b\n1,2\n\n3\n4,"5', "row 2 of t has 1 cells; the header has 2 (a cell with commas"),
-        ('a,b\n1,2\n\n3,3\n4,"5', "row 3 of t cannot be read as CSV"),
-        ('a,"b', "the header of t cannot be read as CSV"),
+        ('a,b\n1,2\n\n3\n4,"5', ("row 2 of t", "1 cells", "2")),
+        ('a,b\n1,2\n\n3,3\n4,"5', ("row 3 of t",)),
+        ('a,"b', ("header of t",)),
     ],
 )
-def test_the_first_wrong_row_is_named_whatever_the_block(monkeypatch, block, text, message):
+def test_the_first_wrong_row_is_named_whatever_the_block(monkeypatch, block, text, facts):
     monkeypatch.setattr(delimited, "_BLOCK", block)
-    with pytest.raises(InputError) as caught:
+    with refused(*facts):
         parse(text, "t")
-    assert str(caught.value).startswith(message)
 
 
 def write_by_row(frame: pd.DataFrame) -> str:
@@ -170,13 +168,6 @@ def test_equal_cells_of_several_kinds_are_written_each_in_its_way():
     file = io.StringIO(newline="")
     write_table(frame, file)
     assert file.getvalue() == 'f\n1\nTrue\n1.0\n0.0\n-0.0\n""\n\'=1\n'
-
-
-def test_accents_are_counted_as_they_stand_in_windows_1252():
-    text = "word,f\n" + "fiancée,1\ncafé,2\n" * 3
-    assert decode(text.encode("cp1252"), "t") == (text, "cp1252")
-    with pytest.raises(InputError, match=r"in row 1: .*choose its encoding"):
-        decode("a\nПривет мир\n".encode("cp1251"), "t")
 
 
 def many_words() -> pd.DataFrame:
@@ -223,15 +214,14 @@ def test_many_rows_go_from_the_file_to_folds_and_back(tmp_path):
 
 def test_the_first_wrong_of_many_rows_is_named():
     frame = many_words()
-    wrong = {"word_index": (70_000, 10), "word": (70_000, "w"), "length": (70_001, "x")}
-    messages = {
-        "word_index": "word_index in row 70001 is '10', outside the sentence; expected 0 to 9",
-        "word": "the word in row 70001 is 'w', but word_index 0 of",
-        "length": "column 'length' has 'x' in row 70002",
+    wrong = {"word_index": (40_000, 10), "word": (40_000, "w"), "length": (40_001, "x")}
+    facts = {
+        "word_index": ("word_index", "row 40001", "'10'", "0 to 9"),
+        "word": ("row 40001", "'w'", "word_index 0"),
+        "length": ("'length'", "'x'", "row 40002"),
     }
     for column, (row, value) in wrong.items():
         cells = frame[column].astype(object)
         cells[[row, row + 5]] = value
-        with pytest.raises(InputError) as caught:
+        with refused(*facts[column]):
             from_frame(frame.assign(**{column: cells}), "many", ordered=["length"])
-        assert str(caught.value).startswith(messages[column])

@@ -4,10 +4,10 @@ import io
 
 import numpy as np
 import pytest
+from inputs import refused
 
 from mlem_core.analysis.diagnostics import lint
 from mlem_core.analysis.spec import AnalysisSpec
-from mlem_core.base.errors import InputError
 from mlem_core.data import datasets
 from mlem_core.data.reading.table import read_table
 from mlem_core.data.roles import (
@@ -48,12 +48,7 @@ def test_a_table_of_other_names_is_recognised():
     np.testing.assert_array_equal(stimuli.groups, [0, 0, 1])
     assert list(stimuli.table["_note"].fillna("")) == ["x", "y", ""]
     assert "_constant" in stimuli.table
-
-
-def test_stimuli_written_with_their_roles_are_read_back():
-    table = read_table(OTHER.encode(), "other.csv")
-    stimuli = apply_roles(table, {"freq": "nominal"})
-    again = read_csv(as_csv(stimuli), name="other.csv", nominal=("freq",))
+    again = read_csv(as_csv(stimuli), name="other.csv")
     assert again.digest == stimuli.digest
 
 
@@ -75,42 +70,42 @@ def test_a_sentence_without_a_telling_name_is_the_longest_text():
 
 
 @pytest.mark.parametrize(
-    ("roles", "message"),
+    ("roles", "facts"),
     [
-        ({"Text": "nominal"}, "no column of other.csv has the role of the sentence"),
-        ({"note": "sentence"}, "'Text', 'note' of other.csv are all said to be the sentence"),
-        ({"colour": "nominal"}, "unknown column 'colour'"),
-        ({"note": "feature"}, "unknown role of a column 'feature'"),
-        ({"Case": "ordered"}, "'subject' in row 1; an ordered feature needs a number"),
-        (
-            {"target": "ignore", "Case": "word_index"},
-            "'subject' in row 1 of the column 'Case' does not",
-        ),
-        ({"constant": "nominal"}, "only the value '1'"),
+        ({"Text": "nominal"}, ("other.csv", "sentence")),
+        ({"note": "sentence"}, ("'Text', 'note'", "sentence")),
+        ({"colour": "nominal"}, ("'colour'",)),
+        ({"note": "feature"}, ("'feature'",)),
+        ({"Case": "ordered"}, ("'subject' in row 1", "number")),
+        ({"target": "ignore", "Case": "word_index"}, ("'subject' in row 1", "'Case'")),
+        ({"constant": "nominal"}, ("'1'",)),
     ],
 )
-def test_roles_that_cannot_be_are_said_in_a_sentence(roles, message):
-    with pytest.raises(InputError) as error:
+def test_roles_that_cannot_be_are_refused(roles, facts):
+    with refused(*facts):
         apply_roles(read_table(OTHER.encode(), "other.csv"), roles)
-    assert message in str(error.value) and "\n" not in str(error.value)
 
 
-def test_a_word_that_is_there_twice_needs_its_number():
-    table = read_table(b"text,word,f\nthe dog and the cat,the,a\na cat,cat,b\n")
-    with pytest.raises(InputError, match="'the' in row 1 of the column 'word' occurs 2 times"):
-        apply_roles(table, {})
+@pytest.mark.parametrize(
+    ("text", "facts"),
+    [
+        ("text,word,f\nthe dog and the cat,the,a\na cat,cat,b\n", ("'the' in row 1", "2 times")),
+        ("sentence,target,word_index,f\nthe dog,the,1,1\na cat,cat,1,2\n", ("word in row 1",)),
+    ],
+)
+def test_words_that_do_not_say_which_are_refused(text, facts):
+    with refused(*facts):
+        apply_roles(read_table(text.encode()), {})
 
 
 def test_columns_without_a_name_of_their_own_get_one_and_it_is_said():
     table = read_table(b",text,f,f,\n0,a b,1,x,\n1,c d,2,y,\n", "x")
     assert list(table.frame) == ["column_1", "text", "f", "f_2"]  # the empty one is left out
-    assert "column 4, the second 'f', is called 'f_2'" in table.read_as.sentence
+    assert "column 4" in table.read_as.sentence and "'f_2'" in table.read_as.sentence
     assert guess_roles(table)["column_1"] == "ignore"
     stimuli = apply_roles(table)
     assert [feature.name for feature in stimuli.features] == ["f", "f_2"]
-    assert "'column_1' has no name and is no feature" in " ".join(stimuli.notes)
-    taken = read_table(b"f,f,f_2,text\n1,2,3,a\n", "x")
-    assert list(taken.frame) == ["f", "f_3", "f_2", "text"]
+    assert "'column_1'" in " ".join(stimuli.notes)
 
 
 def test_the_template_is_read_and_every_role_is_explained():
@@ -133,27 +128,17 @@ def test_a_column_of_words_says_which_is_the_stimulus_if_it_holds_words_of_the_s
     assert guess_roles(other)["word"] == "word"
     assert apply_roles(other).level == "sentence"
     both = read_table(b"sentence,word_index,word,f\nthe dog,1,dog,1\na cat,1,dog,2\n")
-    with pytest.raises(InputError, match="the word in row 2 is 'dog', but word_index 1"):
+    with refused("row 2", "'dog'", "word_index 1"):
         apply_roles(both)
     assert apply_roles(both, {"word": "ignore"}).words == ["dog", "cat"]
-
-
-def test_what_was_guessed_is_said():
-    stimuli = apply_roles(read_table(OTHER.encode(), "other.csv"))
-    (said,) = stimuli.notes
-    assert said == (
-        "In other.csv 'Text' is the sentence, 'target' says which word is the stimulus and "
-        "'constant' has one value only and is no feature."
-    )
-    assert apply_roles(read_table(TEMPLATE)).notes == ()
 
 
 def test_a_role_of_the_command_line():
     assert parse_role("a=b=ordered") == ("a=b", "ordered")
     for text in ("ordered", "=ordered"):
-        with pytest.raises(InputError, match="expected COLUMN=ROLE"):
+        with refused("COLUMN=ROLE"):
             parse_role(text)
-    with pytest.raises(InputError, match="did you mean ordered"):
+    with refused("'orderd'", "ordered"):
         parse_role("freq=orderd")
 
 
@@ -215,32 +200,9 @@ def test_what_may_be_meant_otherwise_is_said_with_its_row(changed, says):
     assert all(part in " ".join(notes) for part in says), notes
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("sentence,pos\na b,n\nSentence,POS\nc d,v\n", "row 2 of .* is the header again"),
-        ('sentence, "pos", "f"\na b, "n", "1"\nc d, "v", "2"\n', "quotation marks in '\"pos\"'"),
-        ("sentence,target,word_index,f\nthe dog,the,1,1\na cat,cat,1,2\n", "the word in row 1"),
-    ],
-)
-def test_tables_that_would_give_other_stimuli_are_refused(text, says):
-    with pytest.raises(InputError, match=says):
-        read_csv(text.encode())
-
-
-def test_names_of_columns_without_what_nobody_sees():
-    table = read_table(
-        "Unnamed: 0,\ufefftext ,f,f\u200b,cafe\u0301\n0,a b,1,2,3\n1,c d,2,1,4\n".encode()
-    )
-    assert list(table.frame) == ["column_1", "text", "f", "f_2", "café"]
-    assert guess_roles(table)["column_1"] == "ignore"
-
-
 def test_a_table_without_a_header_is_said():
     notes = read_csv(b"the dog runs,5,noun\na cat sits,6,verb\nmy bird,9,noun\n").notes
-    assert "The first row of the CSV counts as its header, though '5' is a number" in " ".join(
-        notes
-    )
+    assert any("header" in note and "'5'" in note for note in notes)
 
 
 def test_thousands_among_decimal_commas_are_said():
