@@ -56,7 +56,6 @@ def test_an_unknown_set_names_the_nearest():
         datasets.load("probin")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", ["1", "2"])
 def test_what_ships_is_what_its_grammar_makes_in_every_process_and_needs_no_torch(seed):
     run = subprocess.run(
