@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
+from inputs import refused
 
-from mlem_core.base.errors import InputError
 from mlem_core.base.registry import Registry
 from mlem_core.estimators.registry import ESTIMATORS
 from mlem_core.pairs.distances import DISTANCES
@@ -25,7 +25,7 @@ def test_what_is_registered_is_found_by_its_name_in_order() -> None:
         colours.register(Colour(name))
     assert list(colours) == ["red", "blue"]
     assert colours.named("blue") == Colour("blue")
-    with pytest.raises(InputError, match=r"^unknown colour 'bleu': did you mean blue\?.*red, blue"):
+    with refused("colour 'bleu'", "blue?", "red, blue"):
         colours.named("bleu")
 
 

@@ -1,12 +1,38 @@
-"""Work that is shared out has matrix products use one thread, and gives the others back."""
+"""Work of several threads: in the order given, and one thread each for matrix products."""
 
 from __future__ import annotations
+
+import threading
 
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from mlem_core.base.parallel import each, in_order
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_results_come_in_the_order_of_the_items(threads):
+    later = threading.Event()
+
+    def call(item: int) -> int:
+        # With several threads the first item is done after the second.
+        if item == 0 and threads > 1:
+            assert later.wait(60)
+        if item == 1:
+            later.set()
+        return 2 * item
+
+    assert list(in_order(call, range(40), threads)) == list(range(0, 80, 2))
+
+
+def test_few_results_wait():
+    begun = []
+    results = in_order(lambda item: begun.append(item), range(100), 2)
+    next(results)
+    assert len(begun) <= 6
+    results.close()
+    assert len(begun) <= 6
 
 
 def threads() -> set[int]:
