@@ -8,15 +8,18 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import tiny
 import torch
-from tiny import close, sentence_stimuli, told, word_stimuli
+from inputs import refused
+from tiny import close, sentence_stimuli, word_stimuli
 
-from mlem_core.base.errors import InputError
+from mlem_core.data.stimuli import StimulusSet
 from mlem_core.models import registry, representations
 from mlem_core.models.extraction import ExtractionOptions, input_batches
 from mlem_core.models.forward import hidden_states
@@ -27,6 +30,10 @@ from mlem_core.models.tokens import tokenize
 from mlem_core.storage.store import Store
 
 ROOT = Path(__file__).parents[2]
+
+
+# What takes positions from outside.
+COUNTED = ("llama", "gpt2", "gpt_neox", "bert")
 
 
 def first_token(loaded: LoadedModel) -> int:
@@ -43,8 +50,21 @@ def last_token(loaded: LoadedModel, sentence: str, word: int) -> int:
     return first_token(loaded) + len(tokenizer(until, add_special_tokens=False)["input_ids"]) - 1
 
 
+def state_of(loaded: LoadedModel, ids: Any) -> torch.Tensor:
+    """transformers' last hidden state (tokens, units) of a text or of the numbers of its tokens."""
+    if isinstance(ids, str):
+        ids = loaded.tokenizer(ids)["input_ids"]
+    with torch.inference_mode():
+        return loaded.model(torch.as_tensor(ids)[None]).last_hidden_state[0]
+
+
+def places_of(stimuli: StimulusSet) -> Iterator[tuple[int, str, int]]:
+    """Of each stimulus its row, its sentence and its place in it."""
+    return zip(range(len(stimuli)), stimuli.sentences, stimuli.word_index, strict=True)
+
+
 def padded_states(
-    loaded: LoadedModel, sentences: list[str], side: str, masked: bool
+    loaded: LoadedModel, sentences: list[str], side: str
 ) -> tuple[list[np.ndarray], np.ndarray]:
     """transformers' hidden states of one padded batch, and where each sentence begins in it."""
     loaded.tokenizer.padding_side = side
@@ -52,20 +72,26 @@ def padded_states(
         loaded.tokenizer.pad_token = loaded.tokenizer.eos_token
     encoded = loaded.tokenizer(sentences, padding=True, return_tensors="pt")
     mask = encoded["attention_mask"]
-    inputs = {"input_ids": encoded["input_ids"]}
-    if masked:
-        inputs["attention_mask"] = mask
-        if side == "left" and loaded.model.config.model_type in (
-            "llama",
-            "gpt2",
-            "gpt_neox",
-            "bert",
-        ):
-            inputs["position_ids"] = (mask.cumsum(1) - 1).clamp(min=0)
+    inputs = {"input_ids": encoded["input_ids"], "attention_mask": mask}
+    if side == "left" and loaded.model.config.model_type in COUNTED:
+        inputs["position_ids"] = (mask.cumsum(1) - 1).clamp(min=0)
     with torch.inference_mode():
         states = loaded.model(**inputs, output_hidden_states=True).hidden_states
     starts = np.zeros(len(sentences), int) if side == "right" else (1 - mask).sum(1).numpy()
     return [state.numpy() for state in states], starts
+
+
+def check_padded(loaded: LoadedModel, side: str, folder: Path, every: bool) -> None:
+    """The last layer, or every one, is transformers' of a padded batch."""
+    stimuli = word_stimuli()
+    ours = from_model(stimuli, loaded, Store(folder))
+    states, starts = padded_states(loaded, tiny.SENTENCES, side)
+    sentences = [tiny.SENTENCES.index(sentence) for sentence in stimuli.sentences]
+    tokens = [last_token(loaded, sentence, word) for _, sentence, word in places_of(stimuli)]
+    for layer in range(len(states)) if every else [-1]:
+        close(ours[ours.layers[layer]], states[layer][sentences, starts[sentences] + tokens])
+        assert ours[ours.layers[layer]].dtype == np.float32
+    assert not every or len(ours.layers) == len(states)
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
@@ -73,53 +99,33 @@ def padded_states(
 # reads from both sides would read the padding too.
 @pytest.mark.parametrize("name", [name for name in registry.packaged() if "mamba" not in name])
 def test_a_packaged_model_gives_what_a_padded_batch_gives(name, side, tmp_path):
-    loaded = tiny.opened(name)
-    stimuli = word_stimuli()
-    ours = from_model(stimuli, loaded, Store(tmp_path))
-    states, starts = padded_states(loaded, tiny.SENTENCES, side, masked=True)
-    assert ours.layers == tuple(range(len(states)))
-    rows = list(zip(stimuli.sentences, stimuli.word_index, strict=True))
-    for layer, state in enumerate(states):
-        at = [tiny.SENTENCES.index(s) for s, _ in rows]
-        theirs = [
-            state[i, starts[i] + last_token(loaded, s, w)]
-            for i, (s, w) in zip(at, rows, strict=True)
-        ]
-        assert ours[layer].dtype == np.float32
-        close(ours[layer], np.array(theirs))
+    check_padded(tiny.opened(name), side, tmp_path, every=True)
+
+
+def check_batched(loaded: LoadedModel, sentences: list[str], side: str, folder: Path) -> None:
+    """Two sentences that share a batch, and a third, have what each has alone."""
+    tokenizer = copy.copy(loaded.tokenizer)
+    tokenizer.padding_side = side
+    loaded, store = dataclasses.replace(loaded, tokenizer=tokenizer), Store(folder)
+    together = from_model(word_stimuli(sentences), loaded, store)
+    assert [len(batch) for batch in input_batches(word_stimuli(sentences), loaded)] == [2, 1]
+    alone = [from_model(word_stimuli([sentence]), loaded, store) for sentence in sentences]
+    for layer in together.layers:
+        close(together[layer], np.concatenate([one[layer] for one in alone]))
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("name", registry.packaged())
 def test_a_batch_gives_what_single_sentences_give(name, side, tmp_path):
-    loaded = tiny.opened(name)
-    loaded.tokenizer.padding_side = side
     sentences = ["The old dog sees a cat.", "One new man hears a car.", "She runs."]
-    together = from_model(word_stimuli(sentences), loaded, Store(tmp_path))
-    batched = input_batches(word_stimuli(sentences), loaded)
-    assert len(batched) == 2  # the first two share a batch
-    begin = 0
-    for sentence in sentences:
-        alone = from_model(word_stimuli([sentence]), loaded, Store(tmp_path))
-        rows = slice(begin, begin + alone.n_stimuli)
-        for layer in together.layers:
-            close(together[layer][rows], alone[layer])
-        begin += alone.n_stimuli
+    check_batched(tiny.opened(name), sentences, side, tmp_path)
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("kind", tiny.ARCHITECTURES)
 def test_a_tiny_batch_gives_what_single_sentences_give(kind, side, architectures, tmp_path):
-    tokenizer = copy.copy(architectures[kind].tokenizer)
-    tokenizer.padding_side = side
-    loaded, store = dataclasses.replace(architectures[kind], tokenizer=tokenizer), Store(tmp_path)
     sentences = ["the dog sees the cat too", "the cat sees the dog too", "a cat"]
-    together = from_model(word_stimuli(sentences), loaded, store)
-    made = input_batches(word_stimuli(sentences), loaded)
-    assert [len(batch) for batch in made] == [2, 1]
-    alone = [from_model(word_stimuli([sentence]), loaded, store) for sentence in sentences]
-    for layer in together.layers:
-        close(together[layer], np.concatenate([one[layer] for one in alone]))
+    check_batched(architectures[kind], sentences, side, tmp_path)
 
 
 # Where each architecture keeps its blocks and the norm after the last one.
@@ -198,15 +204,14 @@ def test_other_poolings_are_means_and_last_tokens_of_transformers_states(
     ours = from_model(stimuli, loaded, store, ExtractionOptions(pooling="mean"))
     last = from_model(stimuli, loaded, store)
     pieces = []
-    for row, (sentence, word) in enumerate(zip(stimuli.sentences, stimuli.word_index, strict=True)):
-        ids = loaded.tokenizer(sentence, return_tensors="pt")["input_ids"]
-        with torch.inference_mode():
-            state = loaded.model(ids, output_hidden_states=True).last_hidden_state[0]
+    for row, sentence, word in places_of(stimuli):
+        ids = loaded.tokenizer(sentence)["input_ids"]
+        state = state_of(loaded, ids)
         # All words are stimuli: a word begins where the one before it ends.
         begin = last_token(loaded, sentence, word - 1) + 1 if word else first_token(loaded)
         end = last_token(loaded, sentence, word) + 1
         # A token that is only the space before the word has nothing of the word.
-        while loaded.tokenizer.convert_ids_to_tokens(ids[0, begin].item()) in ("Ġ", "▁"):
+        while loaded.tokenizer.convert_ids_to_tokens(ids[begin]) in ("Ġ", "▁"):
             begin += 1
         pieces.append(end - begin)
         close(ours[3][[row]], state[begin:end].mean(dim=0, keepdim=True).numpy())
@@ -215,12 +220,9 @@ def test_other_poolings_are_means_and_last_tokens_of_transformers_states(
     sentences = sentence_stimuli(["Did they see it?", "The old dogs and cats run."])
     found = from_model(sentences, loaded, store, ExtractionOptions(pooling="last"))
     for row, sentence in enumerate(sentences.sentences):
-        ids = loaded.tokenizer(sentence, return_tensors="pt")["input_ids"]
-        with torch.inference_mode():
-            state = loaded.model(ids, output_hidden_states=True).last_hidden_state[0]
         at = last_token(loaded, sentence, len(sentence.split()) - 1)
-        close(found[3][[row]], state[[at]].numpy())
-    with pytest.raises(InputError, match="pooling of a sentence"):
+        close(found[3][[row]], state_of(loaded, sentence)[[at]].numpy())
+    with refused("pooling of a sentence"):
         from_model(sentences, loaded, store, ExtractionOptions(pooling="mean"))
 
 
@@ -231,7 +233,7 @@ def test_every_architecture_gives_what_it_gives_alone(kind, architectures, tmp_p
     stimuli = word_stimuli()
     ours = from_model(stimuli, loaded, Store(tmp_path))
     assert ours.layers == (0, 1, 2, 3)
-    for row, (sentence, word) in enumerate(zip(stimuli.sentences, stimuli.word_index, strict=True)):
+    for row, sentence, word in places_of(stimuli):
         ids = loaded.tokenizer(sentence, return_tensors="pt")["input_ids"]
         with torch.inference_mode():
             output = loaded.model(ids, output_hidden_states=True)
@@ -253,17 +255,9 @@ def test_every_architecture_gives_what_it_gives_alone(kind, architectures, tmp_p
 @pytest.mark.parametrize("kind", tiny.ARCHITECTURES)
 def test_padding_on_either_side_changes_nothing(kind, side, architectures, tmp_path):
     """Against transformers' states of a padded batch, where it knows what padding is."""
-    loaded = architectures[kind]
     if kind == "rwkv" and side == "left":
         pytest.skip("transformers' RWKV has no mask: padding before a sentence changes its states")
-    stimuli = word_stimuli()
-    ours = from_model(stimuli, loaded, Store(tmp_path))
-    states, starts = padded_states(loaded, tiny.SENTENCES, side, masked=True)
-    theirs = []
-    for sentence, word in zip(stimuli.sentences, stimuli.word_index, strict=True):
-        i = tiny.SENTENCES.index(sentence)
-        theirs.append(states[-1][i, starts[i] + last_token(loaded, sentence, word)])
-    close(ours[3], np.array(theirs))
+    check_padded(architectures[kind], side, tmp_path, every=False)
 
 
 # What the tokenizer of each family adds, before and after a sentence.
@@ -278,9 +272,7 @@ def test_a_sentence_is_the_mean_over_its_own_tokens(kind, architectures, tmp_pat
     ours = from_model(sentence_stimuli(sentences), loaded, Store(tmp_path))
     before, after = ADDED.get(kind, (0, 0))
     for row, sentence in enumerate(sentences):
-        ids = loaded.tokenizer(sentence, return_tensors="pt")["input_ids"]
-        with torch.inference_mode():
-            state = loaded.model(ids).last_hidden_state[0].numpy()
+        state = state_of(loaded, sentence).numpy()
         close(ours[3][[row]], state[before : len(state) - after].mean(axis=0, keepdims=True))
     special = ours.facts["special_tokens"]
     assert special["choice"] == "as the tokenizer adds them"
@@ -293,16 +285,15 @@ def test_start_and_end_tokens_are_a_choice(kind, choice, architectures, tmp_path
     loaded, store, stimuli = architectures[kind], Store(tmp_path), word_stimuli()
     before, after = ADDED.get(kind, (0, 0))
     if choice == "start" and kind == "t5":
-        with pytest.raises(InputError, match=r"names no start token; the choices.*model and none"):
+        with refused("start token", "model and none"):
             from_model(stimuli, loaded, store, ExtractionOptions(special_tokens=choice))
         return
     ours = from_model(stimuli, loaded, store, ExtractionOptions(special_tokens=choice))
     start = [] if choice == "none" else [loaded.tokenizer.convert_tokens_to_ids("[CLS]")]
     end = [loaded.tokenizer.convert_tokens_to_ids("[SEP]")] * (after if choice == "start" else 0)
-    for row, (sentence, word) in enumerate(zip(stimuli.sentences, stimuli.word_index, strict=True)):
+    for row, sentence, word in places_of(stimuli):
         own = loaded.tokenizer(sentence, add_special_tokens=False)["input_ids"]
-        with torch.inference_mode():
-            state = loaded.model(torch.tensor([[*start, *own, *end]])).last_hidden_state[0]
+        state = state_of(loaded, [*start, *own, *end])
         token = last_token(loaded, sentence, word) - before + len(start)
         close(ours[3][[row]], state[[token]].numpy())
     special = ours.facts["special_tokens"]
@@ -314,20 +305,16 @@ def test_start_and_end_tokens_are_a_choice(kind, choice, architectures, tmp_path
     # A sentence is the mean over its own tokens whatever is around them.
     means = from_model(sentence_stimuli(), loaded, store, ExtractionOptions(special_tokens=choice))
     own = loaded.tokenizer(tiny.SENTENCES[0], add_special_tokens=False)["input_ids"]
-    with torch.inference_mode():
-        state = loaded.model(torch.tensor([[*start, *own, *end]])).last_hidden_state[0].numpy()
-    close(means[3][[0]], state[len(start) : len(start) + len(own)].mean(axis=0, keepdims=True))
+    state = state_of(loaded, [*start, *own, *end])[len(start) : len(start) + len(own)].numpy()
+    close(means[3][[0]], state.mean(axis=0, keepdims=True))
 
 
-def test_an_unknown_choice_of_special_tokens(architectures, tmp_path):
-    with pytest.raises(InputError, match="choices are model, none, start") as error:
-        from_model(
-            word_stimuli(),
-            architectures["gpt2"],
-            Store(tmp_path),
-            ExtractionOptions(special_tokens="bos"),
-        )
-    told(error)
+def test_an_unknown_choice_of_special_tokens_or_of_numbers(architectures, tmp_path):
+    options = ExtractionOptions(special_tokens="bos")
+    with refused("model, none, start"):
+        from_model(word_stimuli(), architectures["gpt2"], Store(tmp_path), options)
+    with refused("float32, bfloat16"):
+        open_model("minilm", "cpu", "float16")
 
 
 def test_a_tokenizer_that_does_not_tell_where_its_tokens_are(tmp_path):
@@ -341,20 +328,13 @@ def test_a_tokenizer_that_does_not_tell_where_its_tokens_are(tmp_path):
         transformers.ByT5Tokenizer().save_pretrained(folder)
     loaded = open_model(str(folder), "cpu")
     assert not loaded.tokenizer.is_fast
-    ours = from_model(word_stimuli(["The naïve cat."]), loaded, Store(tmp_path))
-    ids = loaded.tokenizer("The naïve cat.", return_tensors="pt")["input_ids"]
-    with torch.inference_mode():
-        state = loaded.model(ids).last_hidden_state[0].numpy()
-    close(ours[3], state[[2, 9, 14]])  # ï has two bytes
-    bare = from_model(
-        word_stimuli(["The naïve cat."]),
-        loaded,
-        Store(tmp_path),
-        ExtractionOptions(special_tokens="none"),
-    )
-    with torch.inference_mode():
-        state = loaded.model(ids[:, :-1]).last_hidden_state[0].numpy()
-    close(bare[3], state[[2, 9, 14]])
+    stimuli = word_stimuli(["The naïve cat."])
+    ids = loaded.tokenizer("The naïve cat.")["input_ids"]
+    for choice, tokens in (("model", ids), ("none", ids[:-1])):
+        ours = from_model(
+            stimuli, loaded, Store(tmp_path), ExtractionOptions(special_tokens=choice)
+        )
+        close(ours[3], state_of(loaded, tokens)[[2, 9, 14]].numpy())  # ï has two bytes
 
 
 def test_real_differences_are_larger_than_noise(tmp_path):
@@ -428,12 +408,6 @@ def test_one_left_context_is_one_representation(kind, dtype, architectures, tmp_
         assert np.linalg.norm(a[2] - c[2]) > 0.01 * np.linalg.norm(a[2])
 
 
-def test_an_unknown_dtype():
-    with pytest.raises(InputError, match="choices are float32, bfloat16") as error:
-        open_model("minilm", "cpu", "float16")
-    told(error)
-
-
 # --- the fast kernels ----------------------------------------------------------------------
 
 KERNEL = """
@@ -450,6 +424,7 @@ def causal_conv1d_fn(x, weight, bias=None, activation=None):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broken", [False, True])
 def test_installed_kernels_are_used(broken, tmp_path):
     """With a package of that name in place, transformers calls it; it says so where it cannot."""
