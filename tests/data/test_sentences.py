@@ -33,8 +33,8 @@ WORDS = from_frame(
         ),
         (
             lambda: read_csv(MARKED, name="mine.csv").notes,
-            "mine.csv was read as Windows-1252 text separated by semicolons; numbers have a decimal "
-            "comma; '-' is a missing value.",
+            "mine.csv was read as Windows-1252 text separated by semicolons; numbers have a "
+            "decimal comma; '-' is a missing value.",
         ),
         (
             lambda: add_feature(WORDS, "frequency").notes,
