@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 import pytest
-from tables import layer_map_of
+from figure_tables import layer_map_of
 
 from mlem_core import figures
 from mlem_core.base.labels import Names

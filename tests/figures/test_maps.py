@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
-from tables import FEATURES, importance_of, layer_map_of, named
+from figure_tables import FEATURES, importance_of, layer_map_of, named
 
 from mlem_core import figures
 from mlem_core.measures.nested import nested_groups, outlines

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 import pytest
+from figure_tables import FEATURES, named, of_type, square_of
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
-from tables import FEATURES, named, of_type, square_of
 
 from mlem_core import figures
 from mlem_core.base.labels import Names

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
-from tables import FEATURES, importance_of, named, of_type, scores_of
+from figure_tables import FEATURES, importance_of, named, of_type, scores_of
 
 from mlem_core import figures
 from mlem_core.figures.trajectories import step_places

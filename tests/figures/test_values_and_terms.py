@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 import pytest
-from tables import FEATURES, named, of_type
+from figure_tables import FEATURES, named, of_type
 
 from mlem_core import figures
 from mlem_core.analysis.published import MODELS, PUBLISHED

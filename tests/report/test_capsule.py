@@ -10,14 +10,13 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import in_files, noise, probing
+from inputs import in_files, noise, probing, refused
 
 from mlem_core.analysis import methods
 from mlem_core.analysis.baselines import of_analysis
 from mlem_core.analysis.files import load
 from mlem_core.analysis.run import run
 from mlem_core.analysis.similarities import compared
-from mlem_core.base.errors import InputError
 from mlem_core.cli.commands import main
 from mlem_core.inference.all_layers import layer_intervals
 from mlem_core.inference.explanation import explain, with_transfer
@@ -76,8 +75,8 @@ def contents(path):
 
 def changed(path, target, **files):
     """A copy with other files; a digest is mended where `digests` says so."""
-    kept = {**contents(path), **{name.replace("__", "/"): data for name, data in files.items()}}
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+    kept = {**contents(path), **files}
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for name, data in kept.items():
             if data is not None:
                 archive.writestr(name, data)
@@ -158,7 +157,7 @@ def test_a_number_that_was_tampered_with_is_found_and_named(path, bert, tmp_path
     tampered = changed(
         path,
         tmp_path / "x.zip",
-        **{f"tables__{name}.csv": as_bytes(table) for name, table in tables.items()},
+        **{f"tables/{name}.csv": as_bytes(table) for name, table in tables.items()},
     )
     assert main(["verify", str(tampered), *bert]) == 1
     told = capsys.readouterr().out.splitlines()
@@ -232,7 +231,7 @@ def test_what_was_made_beside_the_results_is_in_it_and_said(analysis, folder, tm
     # An interval that is another is found.
     table["lower"] -= 0.01
     found = verify_anywhere(
-        changed(path, tmp_path / "x.zip", **{"tables__intervals.csv": as_bytes(table)})
+        changed(path, tmp_path / "x.zip", **{"tables/intervals.csv": as_bytes(table)})
     )
     assert [one.name for one in found.tables if not one.same] == ["intervals.csv"]
     assert found.changed == ["tables/intervals.csv"] and not found.findings
@@ -264,20 +263,20 @@ def test_other_stimuli_and_other_files_make_a_difference(path, verify, tmp_path)
     buffer = io.BytesIO()
     n = len(pd.read_csv(io.BytesIO(contents(path)["stimuli.csv"])))
     np.savez(buffer, **{f"layer_{k:02d}": rng.standard_normal((n, 5)) for k in range(2)})
-    other = changed(path, tmp_path / "x.zip", **{"representations__00.npz": buffer.getvalue()})
+    other = changed(path, tmp_path / "x.zip", **{"representations/00.npz": buffer.getvalue()})
     found = verify(other)
     assert not found.same and "representations/00.npz" in found.changed
     scores = next(table for table in found.tables if table.name == "scores.csv")
     assert scores.n_different and "model brain" in scores.worst
-    assert any("file of brain is not the one of the run" in line for line in found.lines())
+    assert any("file of brain" in line for line in found.lines())
 
 
 def test_a_model_that_was_a_folder_is_said(path, bert, tmp_path, capsys):
     found = verify_anywhere(path)
-    assert not found.same and any("--model bert=FOLDER names" in line for line in found.findings)
+    assert not found.same and any("--model bert=FOLDER" in line for line in found.findings)
     assert any(table.n_missing for table in found.tables)
     assert main(["verify", str(path), "--model", "brain=x"]) == 2
-    assert "unknown model that was a folder 'brain'" in capsys.readouterr().err
+    assert "'brain'" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -287,7 +286,7 @@ def test_a_large_file_is_named_by_its_digest(analysis, verify, tmp_path, monkeyp
     assert not [name for name in contents(path) if name.startswith("representations/")]
     found = verify(path)
     digest = analysis.manifest["models"]["brain"]["sha256"][:12]
-    assert any(f"SHA-256 {digest}) is too large" in line for line in found.findings)
+    assert any(digest in line for line in found.findings)
 
 
 def test_what_is_shown_is_what_is_written_and_verified(analysis, verify, tmp_path):
@@ -317,7 +316,7 @@ def test_a_file_that_has_changed_since_is_not_put_in(analysis, folder, tmp_path,
     try:
         if when == "before":
             brain.write_bytes(data + b"x")
-        with pytest.raises(InputError, match=r"gone or changed|was changed"):
+        with refused("changed"):
             capsule.write(analysis, tmp_path / "capsule.zip", drawing=HTML)
     finally:
         brain.write_bytes(data)
@@ -325,28 +324,31 @@ def test_a_file_that_has_changed_since_is_not_put_in(analysis, folder, tmp_path,
 
 
 def broken(path, tmp_path):
+    """Files that are no capsules, each with what is said of it."""
     data = path.read_bytes()
-    good = contents(path)["capsule.json"].decode()
+    other = contents(path)["capsule.json"].replace(b'"format": 2', b'"format": 99')
     target = tmp_path / "x.zip"
-    yield "nothing.zip", "there is no capsule"
-    for content in (b"", b"hello", data[: len(data) // 2]):
-        target.write_bytes(content)
-        yield target, "damaged or no zip"
     at = data.index(b"tables/scores.csv") + 60
-    target.write_bytes(data[:at] + bytes(40) + data[at + 40 :])
-    yield target, "damaged or no zip"
-    yield changed(path, target, **{"stimuli.csv": None}), "it has no stimuli.csv"
-    yield changed(path, target, **{"tables__scores.csv": None}), "it has no 'tables/scores.csv'"
-    yield (
-        changed(path, target, **{"tables__scores.csv": b'a,b\n"1'}),
-        "table 'scores.csv' cannot be read",
-    )
-    yield changed(path, target, **{"capsule.json": b"[1]"}), "is [1]; expected an object"
-    yield changed(path, target, **{"capsule.json": b"\xff{"}), "is no JSON"
-    other = re.sub(r'"format": 2', '"format": 99', good)
-    yield changed(path, target, **{"capsule.json": other.encode()}), "has the format 99"
-    yield changed(path, target, **{"..__..__evil.txt": b"x"}), "outside of itself"
-    yield changed(path, target, **{"__evil.txt": b"x"}), "outside of itself"
+    yield "nothing.zip", "no capsule"
+    for content in (
+        b"",
+        b"hello",
+        data[: len(data) // 2],
+        data[:at] + bytes(40) + data[at + 40 :],
+    ):
+        target.write_bytes(content)
+        yield target, "damaged"
+    for name, content, said in (
+        ("stimuli.csv", None, "no stimuli.csv"),
+        ("tables/scores.csv", None, "no 'tables/scores.csv'"),
+        ("tables/scores.csv", b'a,b\n"1', "'scores.csv'"),
+        ("capsule.json", b"[1]", "[1]"),
+        ("capsule.json", b"\xff{", "JSON"),
+        ("capsule.json", other, "99"),
+        ("../../evil.txt", b"x", "outside"),
+        ("/evil.txt", b"x", "outside"),
+    ):
+        yield changed(path, target, **{name: content}), said
 
 
 def test_a_bad_zip_is_one_sentence(path, bert, tmp_path, capsys):
@@ -367,15 +369,15 @@ def test_a_zip_that_unpacks_to_too_much_is_not_unpacked(path, tmp_path, monkeypa
     for name, data in (("stimuli.csv", bytes(5_000_000)), ("manifest.json", b"[" * 2_000_000)):
         bomb = changed(path, tmp_path / "x.zip", **{name: data})
         monkeypatch.setitem(opened.LARGEST_READ, name, 1_000_000)
-        with pytest.raises(InputError, match=rf"its {name} is over 1 MB"):
+        with refused(name, "1 MB"):
             verify_anywhere(bomb)
     monkeypatch.setattr(opened, "LARGEST", 3_000_000)
-    with pytest.raises(InputError, match=r"unpacks to over 3 MB"):
+    with refused("3 MB"):
         verify_anywhere(bomb)
     monkeypatch.undo()
     monkeypatch.setattr(opened, "SMALLEST", 3_000_000)
     monkeypatch.setattr(opened, "TIMES_PACKED", 1)
-    with pytest.raises(InputError, match=r"unpacks to over \d MB"):
+    with refused(" MB"):
         verify_anywhere(bomb)
 
 
