@@ -13,6 +13,7 @@ from mlem_core.models.registry import locate
 OWN = gguf.GGUFReader, gguf.get_tensor_name_map
 
 
+@pytest.mark.slow
 def test_the_header_is_read_once(monkeypatch):
     read = []
     fields = gguf.GGUFReader._build_fields
@@ -28,6 +29,7 @@ def test_the_header_is_read_once(monkeypatch):
     assert ours.n_layers == 30
 
 
+@pytest.mark.slow
 def test_the_reader_gives_what_the_package_s_gives():
     files = locate("smollm2")
     assert files.gguf is not None
