@@ -86,16 +86,10 @@ def tests(
     title: str,
     caption: str,
 ) -> None:
-    """A table of intervals and tests, with the choice of how its p-values are corrected."""
+    """A table of intervals and tests, folded away."""
     from mlem_core.inference.caveats import ZERO, generalises, how_computed
 
-    used = chosen_correction()
-
     def body() -> None:
-        _correction()
-        if chosen_correction() != used:
-            # This part is drawn alone, but figures and captions say the correction too.
-            st.rerun()
         how = how_computed(intervals.estimator, intervals.units)
         claimed = generalises(intervals.units, seeds=view.analysis.spec.has_seeds)
         _tests(family, name, f"{caption} {how} {ZERO} {claimed}")
@@ -157,8 +151,9 @@ def _chance(view: View) -> None:
     )
 
 
-def _correction() -> None:
-    choices.choose_one(
+def choose_correction() -> str:
+    """The choice of how p-values are corrected, drawn once for all tables of a page."""
+    return choices.choose_one(
         "Correction for many tests",
         list(CORRECTION_NAMES),
         "correction",

@@ -27,7 +27,7 @@ def show(view: View) -> None:
         drawn = caveats.drawn_of(len(view.analysis.stimuli), view.analysis.tables.n_pairs)
         if drawn:
             st.caption(drawn)
-        correction = uncertainty.chosen_correction()
+        correction = uncertainty.choose_correction()
         uncertainty.tests(
             view,
             intervals,

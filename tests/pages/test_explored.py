@@ -204,8 +204,8 @@ def test_other_methods_stand_beside_the_profiles_and_are_kept(mine: Own) -> None
 def test_intervals_and_tests_are_corrected_as_one_chooses(mine: Own) -> None:
     screen = Screen("trust", analysis=mine.jobs[0].id)
     screen.press("Add confidence intervals and tests")
-    screen.unfold("folded importance-tests")
-    assert "Benjamini-Hochberg" in screen.said and len(screen.app.dataframe) == 1
+    screen.unfold("folded importance-tests", "folded similarity-tests")
+    assert "Benjamini-Hochberg" in screen.said and len(screen.app.dataframe) == 2
     screen.choose("choice correction", "bonferroni")
     assert screen.address["correction"] == ["bonferroni"] and "Bonferroni" in screen.said
     profiles = Screen("explore", **screen.address, tab="profiles")
