@@ -1,7 +1,5 @@
 """One cluster of processes for all tests, and what is analysed on it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 
