@@ -1,20 +1,14 @@
 """Tidy tables of random numbers, as the figures are drawn from."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
 from itertools import product
 
 import numpy as np
 import pandas as pd
-import plotly.graph_objects as go
 
 FEATURES = ("pos", "tense", "number")
 
 
-def importance_of(
-    features: Sequence[str] = FEATURES, layers: Mapping[str, int] | None = None
-) -> pd.DataFrame:
+def importance_of(features=FEATURES, layers=None):
     """A row a layer, fold and feature; `layers` says how many each model has."""
     rng = np.random.default_rng(0)
     rows = [
@@ -25,27 +19,23 @@ def importance_of(
     return pd.DataFrame(rows, columns=["model", "layer", "fold", "feature", "importance"])
 
 
-def scores_of(importance: pd.DataFrame) -> pd.DataFrame:
+def scores_of(importance):
     """A row a layer and fold."""
     scores = importance[["model", "layer", "fold"]].drop_duplicates().reset_index(drop=True)
     rng = np.random.default_rng(1)
     return scores.assign(rho=rng.uniform(size=len(scores)), ceiling=rng.uniform(size=len(scores)))
 
 
-def square_of(layers: Mapping[str, int | list[int]], seed: int = 2) -> pd.DataFrame:
+def square_of(layers, seed=2):
     """A similarity of every two layers, 1 of each with itself."""
-    names = [
-        f"{model}:{layer}"
-        for model, chosen in layers.items()
-        for layer in (range(chosen) if isinstance(chosen, int) else chosen)
-    ]
+    names = [f"{model}:{layer}" for model, n in layers.items() for layer in range(n)]
     values = np.random.default_rng(seed).uniform(-0.4, 1, (len(names), len(names)))
     values = (values + values.T) / 2
     np.fill_diagonal(values, 1)
     return pd.DataFrame(values, index=names, columns=names)
 
 
-def layer_map_of(layers: Mapping[str, Sequence[int]]) -> pd.DataFrame:
+def layer_map_of(layers):
     """A point a layer on each of the two maps."""
     rng = np.random.default_rng(0)
     rows = [
@@ -57,9 +47,9 @@ def layer_map_of(layers: Mapping[str, Sequence[int]]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["measure", "model", "layer", "x", "y"])
 
 
-def named(figure: go.Figure, name: str) -> list[go.Scatter]:
+def named(figure, name):
     return [trace for trace in figure.data if trace.name == name]
 
 
-def of_type(figure: go.Figure, kind: str) -> list[go.Scatter]:
+def of_type(figure, kind):
     return [trace for trace in figure.data if trace.type == kind]

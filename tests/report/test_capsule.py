@@ -1,8 +1,5 @@
-from __future__ import annotations
-
 import io
 import json
-import re
 import zipfile
 from dataclasses import replace
 from functools import partial
@@ -21,7 +18,8 @@ from mlem_core.cli.commands import main
 from mlem_core.inference.all_layers import layer_intervals
 from mlem_core.inference.explanation import explain, with_transfer
 from mlem_core.inference.partial import of_layers
-from mlem_core.report import alike, capsule, opened, portable
+from mlem_core.report import alike, capsule, opened
+from mlem_core.report.compared import compare
 from mlem_core.report.figures import Drawing
 from mlem_core.report.verify import verify as verify_anywhere
 from mlem_core.storage.store import Store
@@ -96,9 +94,7 @@ def test_it_holds_all_that_was_made(path, analysis, folder):
     pd.testing.assert_frame_equal(scores, expected, check_dtype=False)
     for name in ("profiles", "similarity", "layer_maps", "compare", "feature_correlations"):
         assert b'<script src="plotly.min.js">' in files[f"figures/{name}.html"]
-        assert len(files[f"figures/{name}.html"]) < 200_000
     assert b"plotly.js" in files["figures/plotly.min.js"]
-    assert b"3-fold cross-validation" in files["methods.md"]
     assert b"citep{salle2024}" in files["methods.tex"] and b"@article" in files["references.bib"]
     assert f"numpy {np.__version__}" in files["versions.txt"].decode()
     assert files["representations/00.npz"] == (folder / "brain.npz").read_bytes()
@@ -106,9 +102,8 @@ def test_it_holds_all_that_was_made(path, analysis, folder):
         archive.extractall(folder / "unpacked")
     kept = folder / "unpacked" / "pair_tables"
     (kept / "stimuli.csv").write_bytes(files["stimuli.csv"])
-    loaded = load(kept)
     expected = results.importance.replace({"model": called})
-    pd.testing.assert_frame_equal(loaded.results().importance, expected)
+    pd.testing.assert_frame_equal(load(kept).results().importance, expected)
 
 
 def test_it_names_no_path_of_the_machine_it_was_made_on(path, analysis, folder):
@@ -117,15 +112,7 @@ def test_it_names_no_path_of_the_machine_it_was_made_on(path, analysis, folder):
         if name.endswith(".npz"):
             with zipfile.ZipFile(io.BytesIO(data)) as arrays:
                 parts = [arrays.read(one) for one in arrays.namelist()]
-        for part in parts:
-            assert str(folder).encode() not in part, name
-            assert str(folder.name).encode() not in part, name
-
-
-@pytest.mark.slow
-def test_the_same_analysis_gives_the_same_bytes(path, analysis, folder):
-    again = capsule.write(analysis, folder / "again.zip", drawing=HTML)
-    assert again.read_bytes() == path.read_bytes()
+        assert not [part for part in parts if str(folder.name).encode() in part], name
 
 
 def test_running_it_again_gives_the_same(path, bert, capsys, tmp_path, monkeypatch):
@@ -135,10 +122,8 @@ def test_running_it_again_gives_the_same(path, bert, capsys, tmp_path, monkeypat
     assert told[-1] == "nothing differs" and told[0].startswith("scores.csv: the same")
     tables = [name for name in contents(path) if name.startswith("tables/")]
     assert len(told) == 2 + len(tables)
-    assert re.fullmatch(r"\d+ other files, made anew: the same", told[-2])
     assert any(line.startswith("why.csv: the same (4 numbers") for line in told)
-    assert all("tolerance 0.0001" in line for line in told[:-2])
-    assert not [line for line in told if "(0 numbers" in line]
+    assert all("tolerance 0.0001" in line and "(0 numbers" not in line for line in told[:-2])
     assert not (tmp_path / "unused").exists()
 
 
@@ -154,12 +139,8 @@ def test_a_number_that_was_tampered_with_is_found_and_named(path, bert, tmp_path
     importance.loc[at, "importance"] = value + 0.25
     tables["why"].loc[tables["why"]["term"] == "tense", "value"] += 0.5
     tables["similarity_partial"]["s_rest"] += 0.2
-    tampered = changed(
-        path,
-        tmp_path / "x.zip",
-        **{f"tables/{name}.csv": as_bytes(table) for name, table in tables.items()},
-    )
-    assert main(["verify", str(tampered), *bert]) == 1
+    other = {f"tables/{name}.csv": as_bytes(table) for name, table in tables.items()}
+    assert main(["verify", str(changed(path, tmp_path / "x.zip", **other)), *bert]) == 1
     told = capsys.readouterr().out.splitlines()
     (line,) = [one for one in told if one.startswith("importance.csv: ")]
     worst = "importance, model brain, layer 1, fold 2, feature tense: "
@@ -180,8 +161,6 @@ def test_why_layers_are_alike_is_in_it(path, analysis):
     why = explain(analysis, *most)
     table = pd.read_csv(io.BytesIO(files["tables/why.csv"]))
     pd.testing.assert_frame_equal(table, why.terms, check_dtype=False)
-    every = pd.read_csv(io.BytesIO(files["tables/why_layers.csv"]))
-    assert len(every) == 6 * 4 and every.groupby(["layer_a", "model_a"]).ngroups == 3
     two = pd.read_csv(io.BytesIO(files["tables/why_partial.csv"]))
     pd.testing.assert_frame_equal(two, with_transfer(why, analysis).partial)
     every = pd.read_csv(io.BytesIO(files["tables/similarity_partial.csv"]))
@@ -189,21 +168,6 @@ def test_why_layers_are_alike_is_in_it(path, analysis):
     above = np.triu_indices(4, 1)
     np.testing.assert_allclose(every["s_rest"], whole.rest[above])
     np.testing.assert_allclose(every["transfer_ba"], whole.transfer.T[above])
-
-
-@pytest.mark.slow
-def test_a_capsule_of_before_lacks_later_tables_and_is_the_same(path, verify, tmp_path):
-    gone = ("tables/why_partial.csv", "tables/similarity_partial.csv")
-    about = {**json.loads(contents(path)["capsule.json"]), "seal": ""}
-    about["files"] = {name: at for name, at in about["files"].items() if name not in gone}
-    earlier = changed(
-        path,
-        tmp_path / "y.zip",
-        **dict.fromkeys(gone),
-        **{"capsule.json": json.dumps(about).encode()},
-    )
-    found = verify(earlier)
-    assert found.same and not {one.name for one in found.tables} & {"why_partial.csv"}
 
 
 @pytest.mark.slow
@@ -239,25 +203,6 @@ def test_what_was_made_beside_the_results_is_in_it_and_said(analysis, folder, tm
 
 
 @pytest.mark.slow
-def test_the_example_has_its_audit_and_its_claim_too(example, tmp_path):
-    store = Store(tmp_path / "store")
-    drawing = replace(HTML, store=store)
-    files = contents(capsule.write(example, tmp_path / "c.zip", drawing=drawing))
-    claim = pd.read_csv(io.BytesIO(files["tables/claim.csv"]))
-    assert claim["verdict"][0].startswith(claim["claim"][0] + ": holds in ")
-    assert len(pd.read_csv(io.BytesIO(files["tables/claim_margins.csv"]))) == 64
-    for name in ("two_layers", "why", "why_layers", "audit", "multiverse", "why_tau"):
-        assert f"figures/{name}.html" in files
-        tex = files[f"latex/{name}.tex"].decode()
-        assert rf"\includegraphics[width=183mm]{{figures/{name}.pdf}}" in tex
-    captions = files["figures/captions.md"].decode()
-    for hint in ("lick a", "ointer", "hover", "sidebar", "point at"):
-        assert hint not in captions
-    two = "**two_layers**: mini-gpt2@seed1:6 and mini-mamba@seed1:11"
-    assert "\u25b2" not in captions and two in captions
-
-
-@pytest.mark.slow
 def test_other_stimuli_and_other_files_make_a_difference(path, verify, tmp_path):
     rng = np.random.default_rng(5)
     buffer = io.BytesIO()
@@ -279,16 +224,6 @@ def test_a_model_that_was_a_folder_is_said(path, bert, tmp_path, capsys):
     assert "'brain'" in capsys.readouterr().err
 
 
-@pytest.mark.slow
-def test_a_large_file_is_named_by_its_digest(analysis, verify, tmp_path, monkeypatch):
-    monkeypatch.setattr(portable, "LARGEST_FILE", 10)
-    path = capsule.write(analysis, tmp_path / "capsule.zip", drawing=HTML)
-    assert not [name for name in contents(path) if name.startswith("representations/")]
-    found = verify(path)
-    digest = analysis.manifest["models"]["brain"]["sha256"][:12]
-    assert any(digest in line for line in found.findings)
-
-
 def test_what_is_shown_is_what_is_written_and_verified(analysis, verify, tmp_path):
     shown = {
         "features": ["tense", "part_of_speech"],
@@ -308,7 +243,7 @@ def test_a_file_that_has_changed_since_is_not_put_in(analysis, folder, tmp_path,
     brain = folder / "brain.npz"
     data = brain.read_bytes()
 
-    def contents(*_: object) -> dict[str, bytes]:
+    def contents(*_):
         brain.write_bytes(data + b"x")
         return {}
 
@@ -330,12 +265,7 @@ def broken(path, tmp_path):
     target = tmp_path / "x.zip"
     at = data.index(b"tables/scores.csv") + 60
     yield "nothing.zip", "no capsule"
-    for content in (
-        b"",
-        b"hello",
-        data[: len(data) // 2],
-        data[:at] + bytes(40) + data[at + 40 :],
-    ):
+    for content in (b"", b"hello", data[: len(data) // 2], data[:at] + bytes(40) + data[at + 40 :]):
         target.write_bytes(content)
         yield target, "damaged"
     for name, content, said in (
@@ -358,27 +288,23 @@ def test_a_bad_zip_is_one_sentence(path, bert, tmp_path, capsys):
         assert message in said.err and said.err.count("\n") == 1 and not said.out, said.err
 
 
-def test_a_file_far_larger_than_its_like_is_not_read(tmp_path):
-    table = b"model,layer,fold,rho\n" + b"m,0,0,1.5\n" * 200_000
-    assert alike.far_larger(table, table[:90]) and not alike.far_larger(table[:9000], table[:90])
-    assert alike.difference("methods.md", table, b"x") == "its size"
-    assert alike.difference("manifest.json", b"[" * 2_000_000, b"{}") == "its size"
-
-
 def test_a_zip_that_unpacks_to_too_much_is_not_unpacked(path, tmp_path, monkeypatch):
     for name, data in (("stimuli.csv", bytes(5_000_000)), ("manifest.json", b"[" * 2_000_000)):
         bomb = changed(path, tmp_path / "x.zip", **{name: data})
         monkeypatch.setitem(opened.LARGEST_READ, name, 1_000_000)
         with refused(name, "1 MB"):
             verify_anywhere(bomb)
-    monkeypatch.setattr(opened, "LARGEST", 3_000_000)
-    with refused("3 MB"):
-        verify_anywhere(bomb)
     monkeypatch.undo()
-    monkeypatch.setattr(opened, "SMALLEST", 3_000_000)
-    monkeypatch.setattr(opened, "TIMES_PACKED", 1)
-    with refused(" MB"):
-        verify_anywhere(bomb)
+    for limits in ({"LARGEST": 3_000_000}, {"SMALLEST": 3_000_000, "TIMES_PACKED": 1}):
+        for name, limit in limits.items():
+            monkeypatch.setattr(opened, name, limit)
+        with refused(" MB"):
+            verify_anywhere(bomb)
+        monkeypatch.undo()
+    # Nor is a file read that is far larger than its like.
+    table = b"model,layer,fold,rho\n" + b"m,0,0,1.5\n" * 200_000
+    assert alike.far_larger(table, table[:90]) and not alike.far_larger(table[:9000], table[:90])
+    assert alike.difference("manifest.json", b"[" * 2_000_000, b"{}") == "its size"
 
 
 @pytest.mark.slow
@@ -392,3 +318,20 @@ def test_figures_are_vector_graphics_where_there_is_a_browser(analysis, tmp_path
     assert files["figures/profiles.pdf"].startswith(b"%PDF")
     again = contents(capsule.write(analysis, tmp_path / "b.zip", chosen))
     assert [name for name in files if files[name] != again[name]] == []
+
+
+MAP = b"measure,model,layer,x,y\nrsa,a,0,0.5,0.0\nrsa,a,1,0.1,0.2\nrsa,a,2,0.0,0.4\n"
+HEADER, *ROWS = MAP.splitlines(keepends=True)
+
+
+def test_a_map_is_the_same_in_another_order_and_mirrored_and_not_with_other_columns():
+    assert compare("layer_map.csv", MAP, HEADER + b"".join(ROWS[::-1])).same
+    mirrored = MAP.replace(b",0.5,", b",-0.5,").replace(b",0.1,", b",-0.1,")
+    assert compare("layer_map.csv", MAP, mirrored).same
+    assert not compare("layer_map.csv", MAP, MAP.replace(b"0.2", b"0.3")).same
+    for header, more in ((b"x,Y", b""), (b"x,y,p", b",0.1"), (b"x,y,x", b",0.1")):
+        rows = [row.rstrip() + more + b"\n" for row in ROWS]
+        other = b"measure,model,layer," + header + b"\n" + b"".join(rows)
+        assert compare("layer_map.csv", MAP, other).n_missing
+    found = compare("why_partial.csv", b"quantity,value\na,p < .001\n", b"quantity,value\na,\n")
+    assert found.n_different == 1 and "p < .001" in found.worst and "nothing" in found.worst

@@ -1,7 +1,5 @@
 """Features given by their distances, from the command line to a capsule that is run again."""
 
-from __future__ import annotations
-
 import io
 import json
 import zipfile
@@ -102,7 +100,7 @@ def test_the_command_line_takes_them(spec, folder, capsys):
         main(["stimuli", spec.stimuli, "--vector", "semantics=s*", "--out", "x.csv"])
 
 
-def test_what_is_said_of_the_stimuli_and_the_baselines(analysis):
+def test_what_is_said_of_the_stimuli_and_the_baselines(analysis, folder):
     found = diagnostics.lint(analysis.stimuli, analysis.spec).findings
     assert not [one for one in found if one.kind in ("identifier", "rare", "range")]
     rows = {("brain", 1): np.random.default_rng(0).standard_normal((N, 5))}
@@ -111,24 +109,18 @@ def test_what_is_said_of_the_stimuli_and_the_baselines(analysis):
     assert sum("given by the distances" in notice for notice in decoded.notices) == 2
     inputs, of = baselines.encoded_features(analysis.stimuli)
     assert of.count("semantics") == 2 and of.count("own") == 4 and len(inputs) == N
-
-
-def test_intervals_draw_stimuli_with_their_distances(analysis, folder):
-    found = layer_intervals(analysis, Store(folder / "cache"), n_replicates=20)
-    assert found.columns == ("noun", "semantics", "own")
+    drawn = layer_intervals(analysis, Store(folder / "cache"), n_replicates=20)
+    assert drawn.columns == ("noun", "semantics", "own")
 
 
 def test_an_upload_goes_where_the_analysis_goes_and_its_content_names_the_job(
     spec, folder, tmp_path
 ):
     store = Store(tmp_path)
-    data = (folder / "own.npy").read_bytes()
-    path = analyses.keep_upload(data, "own.npy", store)
+    path = analyses.keep_upload((folder / "own.npy").read_bytes(), "own.npy", store)
     uploaded = replace(spec, rdms=(("own", str(path)),))
     before = analyses.job_id(uploaded)
-    other = io.BytesIO()
-    np.save(other, 2 * np.load(folder / "own.npy"))
-    path.write_bytes(other.getvalue())
+    np.save(path, 2 * np.load(folder / "own.npy"))
     assert analyses.job_id(uploaded) != before
     moved = elsewhere(uploaded, lambda one: one.upper())
     assert moved.rdms == (("own", str(path).upper()),) and moved.stimuli == spec.stimuli.upper()

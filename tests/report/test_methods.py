@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 
@@ -8,7 +6,7 @@ import pytest
 from inputs import in_files, noise, probing
 
 from mlem_core.analysis.run import run
-from mlem_core.report.methods import methods_paragraph, versions_text
+from mlem_core.report.methods import methods_paragraph
 from mlem_core.report.references import KEYS, bibtex
 from mlem_core.storage.store import Store
 
@@ -82,7 +80,3 @@ def test_latex_is_escaped_and_every_citation_is_in_the_bibliography(analysis):
 def test_what_a_user_wrote_is_no_citation(analysis):
     other = replace(analysis, notices=["[@nobody] was left out."])
     assert r"\[@nobody\] was left out" in methods_paragraph(other, analysis.results())
-
-
-def test_versions(analysis):
-    assert f"numpy {np.__version__}\n" in versions_text(analysis.manifest)

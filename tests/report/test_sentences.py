@@ -1,14 +1,16 @@
 """Sentences of a report that would mislead if they were wrong: what is said, and of what."""
 
-from __future__ import annotations
-
+import re
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 from mlem_core.pairs.units import Units
 from mlem_core.report import captions, lines
+from mlem_core.report.glossary import NAMES, glosses
 
+GLOSSARY = Path(__file__).resolve().parents[2] / "docs" / "glossary.md"
 WHETHER, HOW_MUCH = "whether they differ", "whether and by how much they differ"
 OF_VALUES = "which values of pos differ (others: whether they differ)"
 BASIS = captions.computed_on(1_200, 719_400, 5)
@@ -21,19 +23,10 @@ UNITS = Units(n_sentences=600, n_items=40)
     [
         (BASIS, "Computed on 1,200 stimuli, 719,400 pairs, 5 folds."),
         (captions.computed_on(1_200, 719_400), "Computed on 1,200 stimuli and 719,400 pairs."),
-        (
-            captions.computed_on(1_200, held_out="unseen sentences"),
-            "Computed on 1,200 stimuli; tested on unseen sentences.",
-        ),
-        (
-            captions.fitted("ridge", False, None, WHETHER),
-            "Fitted with ridge. Features are coded by whether they differ.",
-        ),
-        (captions.fitted("x", True, "ignore", WHETHER), "Fitted with x with interactions"),
-        (
-            captions.fitted("x", True, "ignore", WHETHER),
-            "missing values are at no distance to any value. Features",
-        ),
+        (captions.computed_on(1_200, held_out="unseen sentences"), "tested on unseen sentences."),
+        (captions.fitted("ridge", False, None, WHETHER), "are coded by whether they differ."),
+        (captions.fitted("x", True, "ignore", WHETHER), "with x with interactions"),
+        (captions.fitted("x", True, "ignore", WHETHER), "at no distance to any value. Features"),
         (
             captions.fitted("ridge", False, "ignore", "which values of pos differ"),
             "to any value (a value of their own where values are told apart).",
@@ -55,18 +48,12 @@ UNITS = Units(n_sentences=600, n_items=40)
         (captions.scores(HOW_MUCH), "ridge penalty α"),
         (captions.scores(OF_VALUES), "strength β"),
         (captions.scores(OF_VALUES), "1e+12"),
-        (
-            lines.profiles(UNITS.held_out("sentences")),
-            "ρ on unseen sentences made of these words",
-        ),
-        (
-            lines.profiles(UNITS.held_out("items")),
-            "ρ on unseen words, in sentences that may have been seen",
-        ),
+        (lines.profiles(UNITS.held_out("sentences")), "unseen sentences made of these words"),
+        (lines.profiles(UNITS.held_out("items")), "in sentences that may have been seen"),
         (lines.profiles(UNITS.held_out("both")), "ρ on unseen sentences made of unseen words"),
     ],
 )
-def test_what_is_said(said: str, expected: str) -> None:
+def test_what_is_said(said, expected):
     assert expected in said
 
 
@@ -81,5 +68,19 @@ def test_what_is_said(said: str, expected: str) -> None:
         (captions.scores(HOW_MUCH), ("β",)),
     ],
 )
-def test_what_is_not_said_of_what_is_not_there(said: str, not_there: tuple[str, ...]) -> None:
+def test_what_is_not_said_of_what_is_not_there(said, not_there):
     assert not [words for words in not_there if words in said]
+
+
+def test_every_gloss_has_its_entry_in_the_glossary():
+    entries = re.findall(r"\*\*(.+?)\.?\*\*", GLOSSARY.read_text("utf-8"))
+    assert set(NAMES) <= {entry.rstrip(".") for entry in entries}
+
+
+def test_terms_are_found_as_words():
+    for text, names in (
+        ("weighted Kendall τ and RSA", ["τ, weighted Kendall τ", "RSA"]),
+        ("determined, MDSX", []),
+        ("95 % intervals", ["95 % interval"]),
+    ):
+        assert re.findall(r"\*\*(.+?)\*\*", glosses(text)) == names

