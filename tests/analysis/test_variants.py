@@ -1,29 +1,38 @@
-"""Views of stored representations, and values told apart: as a run on the changed arrays."""
+"""Choices: units, positions, what folds are over; as on changed arrays, and run again."""
 
-from __future__ import annotations
-
+import zipfile
 from dataclasses import replace
 
+import explicit
 import numpy as np
 import pandas as pd
 import pytest
 from explicit import rho
-from inputs import Finished, finished, in_files, noise, probing, refused, words
+from inputs import arguments_of, finished, in_files, probing, refused, words
 from scipy.spatial.distance import pdist
 from scipy.stats import zscore
-from tiny import sentence_stimuli, word_stimuli
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.linear_model import RidgeClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from mlem_core.analysis import files
-from mlem_core.analysis.maps import stimulus_map
+from mlem_core.analysis.baselines import decoding, encoded_features, random_forest
+from mlem_core.analysis.diagnostics import lint
 from mlem_core.analysis.run import run
-from mlem_core.analysis.transforms import changed_units, kept_stimuli, outlier_units, variances
-from mlem_core.estimators.ridge import BETAS
-from mlem_core.report.methods import methods_paragraph
+from mlem_core.analysis.source import as_written
+from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.analysis.transforms import changed_units
+from mlem_core.cli.commands import main
+from mlem_core.data.folds import FOLDS_OVER, in_training
+from mlem_core.report import capsule
+from mlem_core.report.figures import Drawing
+from mlem_core.report.verify import verify
 from mlem_core.storage.store import Store
 
 
 @pytest.fixture(scope="module")
-def brain(tmp_path_factory) -> Finished:
+def brain(tmp_path_factory):
     """Words and two layers of a made-up brain, the second with one huge unit."""
     folder, table = tmp_path_factory.mktemp("brain"), words()
     layers = np.random.default_rng(1).standard_normal((2, len(table), 12))
@@ -33,19 +42,7 @@ def brain(tmp_path_factory) -> Finished:
     return finished(folder, in_files(folder, table, {"brain": made}), made)
 
 
-def test_planted_outlier_units_are_found_and_no_others() -> None:
-    rows = np.random.default_rng(0).standard_normal((400, 50))
-    rows *= np.exp(np.random.default_rng(1).normal(0, 0.4, 50))
-    assert list(outlier_units(variances(rows))) == []
-    rows[:, 7] *= 100
-    rows[:, 30] *= 300
-    rows[:, 5] = 3.0
-    assert list(outlier_units(variances(rows))) == [30, 7]
-    assert list(outlier_units(np.zeros(4))) == []
-    assert list(outlier_units(np.array([1.0, 1.0, 1.0, 1.5, 2.0]))) == [4]
-
-
-def test_changed_units_are_those_of_the_definition() -> None:
+def test_changed_units_are_those_of_the_definition():
     rows = np.random.default_rng(0).normal(3, 2, (60, 8)).astype(np.float32)
     rows[:, 2] *= 500
     rows[:, 5] = 0.1
@@ -63,7 +60,7 @@ def test_changed_units_are_those_of_the_definition() -> None:
 @pytest.mark.parametrize("units", ["raw", "standardised", "without-outliers"])
 @pytest.mark.parametrize("distance", ["euclidean", "cosine"])
 @pytest.mark.parametrize("positions", ["all", "without-first"])
-def test_a_variant_is_a_run_on_the_changed_arrays(brain, positions, units, distance) -> None:
+def test_a_variant_is_a_run_on_the_changed_arrays(brain, positions, units, distance):
     chosen = replace(brain.spec, positions=positions, units=units, distance=distance)
     analysis = run(chosen, brain.store, progress=False)
     kept = np.flatnonzero((positions == "all") | (words()["word_index"] > 0))
@@ -80,53 +77,152 @@ def test_a_variant_is_a_run_on_the_changed_arrays(brain, positions, units, dista
     assert analysis.manifest["parameters"].get("units", "raw") == units
 
 
-def test_leaving_out_the_first_words_equals_a_csv_without_them(brain, tmp_path) -> None:
-    kept = words()["word_index"].to_numpy() > 0
-    fewer = {n: rows[kept] for n, rows in brain.layers.items()}
-    spec = in_files(tmp_path, words()[kept], {"brain": fewer})
-    expected = finished(tmp_path, spec, fewer).analysis.results()
-    analysis = run(replace(brain.spec, positions="without-first"), brain.store, progress=False)
-    found = analysis.results()
-    for name in ("scores", "importance", "weights", "similarity_rsa", "feature_correlations"):
-        pd.testing.assert_frame_equal(getattr(found, name), getattr(expected, name))
-    assert "30 of" in analysis.notices[0]
-    whole = brain.analysis
-    assert (analysis.folds == whole.folds[analysis.rows]).all()
-    own, others = (one.manifest for one in (analysis, whole))
-    assert own["stimuli"]["digest"] == others["stimuli"]["digest"]
-    assert own["models"]["brain"]["identity"] != others["models"]["brain"]["identity"]
-    files.save(analysis, tmp_path)
-    loaded = files.load(tmp_path)
-    assert loaded.stimuli.digest == analysis.stimuli.digest
-    pd.testing.assert_frame_equal(loaded.results().folds, found.folds)
-    assert len(stimulus_map(loaded, "brain", 1, brain.store)) == kept.sum()
+VALUES = ("values", "values_layers", "values_map_a", "values_map_b", "values_compared")
 
 
-@pytest.mark.parametrize(
-    ("stimuli", "fact"),
-    [(sentence_stimuli(), "whole sentences"), (word_stimuli(["one", "three"]), "0 stimuli")],
-)
-def test_stimuli_that_have_nothing_but_first_words(stimuli, fact) -> None:
-    with refused(fact):
-        kept_stimuli(stimuli, "without-first")
+def of_arrays(folder, table, **choices):
+    rng = np.random.default_rng(0)
+    layers = {k: rng.standard_normal((len(table), 5)) for k in range(2)}
+    return in_files(folder, table, {"m": layers}, **choices)
 
 
-def test_values_that_are_told_apart_are_said_and_kept(tmp_path) -> None:
-    table = probing(30)
+def of_values(folder):
     chosen = {"values": ("all",), "features": ("part_of_speech", "tense")}
-    made = finished(tmp_path, in_files(tmp_path, table, {"brain": noise(len(table))}, **chosen), {})
-    assert made.analysis.manifest["parameters"]["values"] == ["part_of_speech", "tense"]
-    assert made.analysis.manifest["alphas"] == list(BETAS)
-    results = made.analysis.results()
-    assert results.resolved == ("part_of_speech", "tense") and "which values" in results.coding
-    assert "value_distances.csv" in results.tables()
-    assert made.analysis.results(["tense"]).resolved == ("tense",)
-    text = methods_paragraph(made.analysis, results)
-    assert "which values of part of speech and tense differ" in text
-    assert "among 5 values from 1 to 10000" in text and "ridge penalty α" not in text
-    # Without values nothing speaks of them.
-    plain = run(replace(made.spec, values=()), Store(tmp_path / "cache"), progress=False)
-    results = plain.results()
-    assert results.resolved == () and results.coding == "whether they differ"
-    assert "value_distances.csv" not in results.tables()
-    assert "w_ab" not in methods_paragraph(plain, results)
+    return of_arrays(folder, probing(30), **chosen)
+
+
+def repetitions(folder):
+    spec = of_arrays(folder, words(), folds=3, distance="crossnobis")
+    rows = np.random.default_rng(0).standard_normal((2, 4, len(words()), 6))
+    np.savez(folder / "m.npz", V1=rows[0], V2=rows[1])
+    return spec
+
+
+def as_excel_writes(folder):
+    """Semicolons, decimal commas and another encoding, with roles, added features and marks."""
+    rows = [f"né{i} b{i} x;b{i};{i % 5},5;{'Nom' if i % 3 else 'NA'};y" for i in range(24)]
+    text = "\n".join(["Text;target;Häufigkeit;Kasus;note", *rows])
+    (folder / "excel.csv").write_bytes(text.encode("cp1252"))
+    np.savez(folder / "r.npz", layer_00=np.random.default_rng(0).normal(size=(24, 4)))
+    sources = (("r", str(folder / "r.npz")),)
+    read = {"roles": (("note", "ignore"),), "add": ("word_length",), "na": ("NA",)}
+    spec = AnalysisSpec(str(folder / "excel.csv"), representations=sources, folds=3, **read)
+    assert as_written(spec, "x") == AnalysisSpec(stimuli="x", representations=sources, folds=3)
+    return spec
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("asked", "holds"),
+    [
+        (lambda folder: of_arrays(folder, words(40), pairs=8_000), ["tables/pair_errors.csv"]),
+        (lambda folder: of_arrays(folder, words(60), folds=3, folds_over="both"), []),
+        (
+            of_values,
+            ["tables/value_distances.csv", *(f"figures/{name}.html" for name in VALUES)],
+        ),
+        (repetitions, []),
+        (as_excel_writes, []),
+    ],
+)
+def test_a_capsule_is_the_same_when_run_again(asked, holds, tmp_path):
+    made = finished(tmp_path, asked(tmp_path), {})
+    (tmp_path / "kept").mkdir()
+    files.save(made.analysis, tmp_path / "kept")
+    assert files.load(tmp_path / "kept").stimuli.digest == made.analysis.stimuli.digest
+    path = capsule.write(made.analysis, tmp_path / "c.zip", drawing=Drawing(images=False))
+    with zipfile.ZipFile(path) as archive:
+        assert set(holds) <= set(archive.namelist())
+    found = verify(path)
+    assert found.same, found.lines()
+    assert {name.partition("/")[2] for name in holds if name.endswith(".csv")} <= {
+        table.name for table in found.tables
+    }
+
+
+N_SENTENCES, N_FORMS = 80, 20
+
+
+@pytest.fixture(scope="module")
+def analyses(tmp_path_factory):
+    """Words whose layer is their form alone; a feature names the half of the lexicon at random.
+
+    By what the folds are over: finished analyses in one store.
+    """
+    folder = tmp_path_factory.mktemp("folds")
+    rng = np.random.default_rng(0)
+    pairs = np.stack([rng.choice(N_FORMS, 2, replace=False) for _ in range(N_SENTENCES)])
+    words = pairs.ravel()
+    table = pd.DataFrame(
+        {
+            "sentence": np.repeat([f"w{a} and w{b} in {k}" for k, (a, b) in enumerate(pairs)], 2),
+            "word_index": np.tile([0, 2], N_SENTENCES),
+            "half": np.where(rng.permutation(N_FORMS)[words] < N_FORMS // 2, "x", "y"),
+            "size": rng.integers(0, 5, len(words)),
+        }
+    )
+    layer = 3 * rng.standard_normal((N_FORMS, 40))[words]
+    layer = layer + 0.1 * rng.standard_normal(layer.shape)
+    spec = in_files(folder, table, {"m": {0: layer}}, folds=4)
+    return {
+        over: finished(folder, replace(spec, folds_over=over), {("m", 0): layer})
+        for over in FOLDS_OVER
+    }
+
+
+@pytest.mark.parametrize("over", FOLDS_OVER)
+def test_scores_are_those_of_explicit_held_out_pairs(analyses, over):
+    whole = analyses[over].analysis
+    x = explicit.feature_distances(whole.stimuli.table[["half", "size"]].astype({"size": float}))
+    squared = explicit.squared(analyses[over].layers["m", 0])
+    results = whole.results()
+    weights = results.weights.pivot(index="fold", columns="feature", values="weight")
+    for fold, row in results.scores.set_index("fold").iterrows():
+        inside = explicit.held_out(whole.folds, fold)
+        predicted = x[inside] ** 2 @ weights.loc[fold, ["half", "size"]].to_numpy()
+        assert row["rho"] == pytest.approx(explicit.rho(predicted, squared[inside]), abs=1e-9)
+
+
+def test_decoding_and_forests_over_both_see_nothing_of_what_they_are_tested_on(analyses):
+    made, whole = analyses["both"], analyses["both"].analysis
+    rows, stimuli = made.layers["m", 0], whole.stimuli
+    found = decoding(stimuli, made.layers, whole.folds).table
+    forest = random_forest(stimuli, made.layers, whole.folds, n_estimators=3, repeats=1)
+    inputs, half = encoded_features(stimuli)[0], stimuli.values("half")
+    words, sentences = np.array(stimuli.words), np.array(stimuli.sentences)
+    for fold in range(4):
+        test = whole.folds == fold
+        of_fold = [set(own[test]) for own in (words, sentences)]
+        shares = np.isin(words, list(of_fold[0])) | np.isin(sentences, list(of_fold[1]))
+        # Not only those that share something with a tested stimulus: all that could have.
+        train = in_training(whole.folds, fold)
+        assert not (train & shares).any() and train.sum() > 40
+        fitted = make_pipeline(StandardScaler(), RidgeClassifier()).fit(rows[train], half[train])
+        row = found[(found["fold"] == fold) & (found["feature"] == "half")].iloc[0]
+        assert row["accuracy"] == pytest.approx(fitted.score(rows[test], half[test]))
+        trees = RandomForestRegressor(3, random_state=0).fit(inputs[train], rows[train])
+        rho = explicit.rho(pdist(trees.predict(inputs[test])).round(9), pdist(rows[test]))
+        assert forest[forest["fold"] == fold]["rho"].iloc[0] == pytest.approx(rho, abs=1e-6)
+
+
+def test_the_command_line_takes_them(analyses, tmp_path, capsys, monkeypatch):
+    made = analyses["sentences"]
+    monkeypatch.setenv("MLEM_CACHE", str(made.store.root))
+    inputs = ["analyze", *arguments_of(made.spec), "--out", str(tmp_path)]
+    for over in ("items", "both"):
+        assert main([*inputs, "--folds", "4", "--folds-over", over]) == 0
+        folds = pd.read_csv(tmp_path / "folds.csv")["fold"].to_numpy()
+        np.testing.assert_array_equal(folds, np.maximum(analyses[over].analysis.folds, -1))
+    assert set(folds) == {-1, 0, 1, 2, 3}
+    assert main([*inputs, "--folds-over", "both", "--folds", "9"]) == 2
+    assert "fewer folds" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("over", ["items", "both"])
+def test_stimuli_without_recurring_words_have_no_such_folds(over, tmp_path):
+    table = pd.DataFrame({"sentence": [f"s {k}" for k in range(30)], "f": np.arange(30) % 4})
+    spec = in_files(tmp_path, table, {"m": {0: np.random.default_rng(0).random((30, 3))}})
+    with refused("the only choice is sentences"):
+        run(replace(spec, folds_over=over), Store(tmp_path / "cache"))
+    first = lint(spec.load_stimuli(), AnalysisSpec(folds_over=over)).findings[0]
+    assert first.severity == "problem" and "only choice is sentences" in first.sentence

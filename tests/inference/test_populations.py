@@ -1,16 +1,21 @@
-"""Kinds of models: planted truths, levels, and intervals over members and stimuli by hand."""
+"""Kinds, likeness and trajectories of models: planted truths, levels, and formulas by hand."""
 
-from __future__ import annotations
+import itertools
+from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
-from inputs import finished, in_files, words
+from inputs import arguments_of, finished, in_files, refused, words
 from scipy.stats import t, ttest_1samp
 
 from mlem_core.base.labels import Names
+from mlem_core.cli.commands import main
 from mlem_core.cli.found import found
+from mlem_core.inference.all_layers import layer_intervals
 from mlem_core.inference.jackknife import standard_error
 from mlem_core.inference.kinds import Kinds, kind_of, kinds
+from mlem_core.inference.mrqap import mrqap, same_label, table_of, too_few
 from mlem_core.inference.populations import (
     Left,
     by_groups,
@@ -18,24 +23,28 @@ from mlem_core.inference.populations import (
     profile_interval,
     within_and_between,
 )
+from mlem_core.inference.trajectories import trajectories
+from mlem_core.measures.trajectories import nearest_depth
+from mlem_core.storage.store import Store
+from validation.mrqap import labelled, similarities, symmetric
 from validation.populations import TRUTH, drawn
 
 COLUMNS = ("pos", "tense", "length")
 
 
-def members(n: int, truth: tuple[float, ...], spread: float, seed: int) -> np.ndarray:
+def members(n, truth, spread, seed):
     """(n, 4) ρ of 0.5 and importances about the truth."""
     noise = np.random.default_rng(seed).standard_normal((n, len(truth))) * spread
     return np.column_stack((np.full(n, 0.5), np.array(truth) + noise))
 
 
-def said(*groups: np.ndarray) -> Kinds:
+def said(*groups):
     n = len(groups)
     known = [kind_of(f"k{i}", own, COLUMNS, None, n) for i, own in enumerate(groups)]
     return Kinds(tuple(known), "models", Names())
 
 
-def test_the_differences_are_those_of_members_by_t() -> None:
+def test_the_differences_are_those_of_members_by_t():
     for seed in range(50):
         own = members(3, (0.2, 0.15, 0.0), 0.02, seed)
         top = int(own[:, 1:].mean(axis=0).argmax())
@@ -47,7 +56,7 @@ def test_the_differences_are_those_of_members_by_t() -> None:
         assert kind.surely == sure  # one kind
 
 
-def test_one_kind_that_is_unsure_makes_the_others_be_corrected() -> None:
+def test_one_kind_that_is_unsure_makes_the_others_be_corrected():
     rng = np.random.default_rng(0)
     sure = alone = 0
     for _ in range(200):
@@ -58,7 +67,7 @@ def test_one_kind_that_is_unsure_makes_the_others_be_corrected() -> None:
 
 
 @pytest.mark.parametrize("n", [2, 3, 5])
-def test_features_that_matter_alike_are_seldom_told_apart(n: int) -> None:
+def test_features_that_matter_alike_are_seldom_told_apart(n):
     """Of 400 analyses whose features all have one importance, 5 % may be wrong, and few are."""
     rng, wrong = np.random.default_rng(n), 0
     for _ in range(400):
@@ -69,17 +78,7 @@ def test_features_that_matter_alike_are_seldom_told_apart(n: int) -> None:
     assert wrong <= 0.05 * 400
 
 
-def test_two_features_that_matter_alike_in_one_kind_are_no_claim_of_each() -> None:
-    """The other kinds are as sure as can be: all hangs on the one that is not."""
-    rng, wrong = np.random.default_rng(0), 0
-    sure = members(3, (0.3, 0.0, 0.0), 0.001, 0)
-    for _ in range(400):
-        tied = np.column_stack((np.full(3, 0.5), rng.normal((0.3, 0.3, 0.0), 0.05, (3, 3))))
-        wrong += "most in each" in said(sure, tied, sure).headline
-    assert wrong <= 0.05 * 400
-
-
-def test_noise_that_all_members_share_is_seen_over_the_stimuli() -> None:
+def test_noise_that_all_members_share_is_seen_over_the_stimuli():
     """Labels that are permuted fit the stimuli by chance, the same in every member."""
     own = members(3, (0.2, 0.19, 0.0), 1e-4, 0)
     assert kind_of("k", own, COLUMNS).sure
@@ -88,12 +87,12 @@ def test_noise_that_all_members_share_is_seen_over_the_stimuli() -> None:
     assert not kind.sure and kind.rivals == ("tense",)
 
 
-def test_copies_of_a_member_are_one() -> None:
+def test_copies_of_a_member_are_one():
     kind = kind_of("k", members(1, (0.3, 0.1, 0.0), 0.01, 0).repeat(3, axis=0), COLUMNS)
     assert kind.members == 1 and not kind.sure
 
 
-def test_kinds_of_an_analysis_are_means_of_their_members(tmp_path) -> None:
+def test_kinds_of_an_analysis_are_means_of_their_members(tmp_path):
     table, rng = words(), np.random.default_rng(0)
     noun = (table["noun"].to_numpy() - 0.5)[:, None] * 4
     names = {group: [f"{group}{seed}" for seed in range(3)] for group in ("f", "g")}
@@ -116,7 +115,7 @@ def test_kinds_of_an_analysis_are_means_of_their_members(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("n_members", [3, 5])
-def test_intervals_hold_the_planted_truth(n_members: int) -> None:
+def test_intervals_hold_the_planted_truth(n_members):
     """Of within, between and universality, in at least 9 of 10."""
     rng, hits, n = np.random.default_rng(0), np.zeros(3), 80
     for _ in range(n):
@@ -126,7 +125,7 @@ def test_intervals_hold_the_planted_truth(n_members: int) -> None:
     assert (hits / n >= 0.9).all()
 
 
-def test_the_size_is_that_of_members_and_blocks_left_out() -> None:
+def test_the_size_is_that_of_members_and_blocks_left_out():
     """By t with Welch's degrees of freedom, written out, where draws are symmetric enough."""
     matrix, stimuli, group_of = drawn(np.random.default_rng(1), 4)
     whole = estimate(within_and_between, matrix, group_of, stimuli, n_replicates=2000)
@@ -134,7 +133,7 @@ def test_the_size_is_that_of_members_and_blocks_left_out() -> None:
     kinds_of_pairs = [(g, h) for g in range(3) for h in range(g, 3)]
     same = np.array([g == h for g, h in kinds_of_pairs])
 
-    def without(member: int) -> tuple[float, float]:
+    def without(member):
         """Means within and between groups of all pairs that do not have the member."""
         means = []
         for pair in kinds_of_pairs:
@@ -160,7 +159,7 @@ def test_the_size_is_that_of_members_and_blocks_left_out() -> None:
     np.testing.assert_allclose(width, 2 * np.sqrt(total) * t.ppf(0.975, degrees), rtol=0.1)
 
 
-def test_over_members_alone_it_is_narrower_and_the_value_the_same() -> None:
+def test_over_members_alone_it_is_narrower_and_the_value_the_same():
     matrix, stimuli, group_of = drawn(np.random.default_rng(2), 4)
     both = estimate(by_groups, matrix, group_of, stimuli)
     alone = estimate(by_groups, matrix, group_of)
@@ -168,7 +167,7 @@ def test_over_members_alone_it_is_narrower_and_the_value_the_same() -> None:
     assert ((both.upper - both.lower).mean()) > (alone.upper - alone.lower).mean()
 
 
-def test_without_enough_members_there_is_no_interval() -> None:
+def test_without_enough_members_there_is_no_interval():
     matrix, _, _ = drawn(np.random.default_rng(3), 2)
     two = estimate(within_and_between, matrix, np.repeat(np.arange(3), 2))
     assert np.isfinite(two.value).all() and np.isnan(two.lower[0, 0])
@@ -177,7 +176,7 @@ def test_without_enough_members_there_is_no_interval() -> None:
     assert np.isnan(one.lower).all() and np.isnan(one.value[0, [0, 2]]).all()
 
 
-def test_the_interval_of_a_mean_profile() -> None:
+def test_the_interval_of_a_mean_profile():
     rng = np.random.default_rng(4)
     values = rng.standard_normal((4, 3))
     alone = profile_interval(values)
@@ -188,3 +187,206 @@ def test_the_interval_of_a_mean_profile() -> None:
     moved = values + rng.standard_normal((20, 1, 3))
     assert (profile_interval(values, Left(moved, (20,))).upper > alone.upper).all()
     assert np.isnan(profile_interval(values[:1]).lower).all()
+
+
+def least_squares(y, columns):
+    """The first column's coefficient and its t, by NumPy's least squares."""
+    x = np.column_stack([*columns, np.ones(len(y))])
+    solved = np.linalg.lstsq(x, y, rcond=None)[0]
+    variance = ((y - x @ solved) ** 2).sum() / (len(y) - x.shape[1])
+    return solved[0], solved[0] / np.sqrt(variance * np.linalg.inv(x.T @ x)[0, 0])
+
+
+def brute_force(similarity, factors, name, units):
+    """Coefficient, t and p, one permutation after the other, on whole matrices."""
+    n = len(similarity)
+    upper = np.triu_indices(n, 1)
+    others = [same_label(labels)[upper] for key, labels in factors.items() if key != name]
+    own = same_label(factors[name])
+    x = np.column_stack([*others, np.ones(len(upper[0]))])
+    rest = own[upper] - x @ np.linalg.lstsq(x, own[upper], rcond=None)[0]
+    residual = np.zeros((n, n))
+    residual[upper] = rest
+    residual += residual.T
+    value, t = least_squares(similarity[upper], [rest, *others])
+    found = []
+    for order in itertools.permutations(range(max(units) + 1)):
+        moved = np.zeros((n, n))
+        for i, j in zip(*upper, strict=True):
+            a, b = order[units[i]], order[units[j]]
+            # Any two different models of these units: all have the same residual.
+            k, m = next(
+                (k, m)
+                for k, m in itertools.permutations(range(n), 2)
+                if (units[k], units[m]) == (a, b)
+            )
+            moved[i, j] = residual[k, m]
+        found.append(abs(least_squares(similarity[upper], [moved[upper], *others])[1]))
+    return value, t, float(np.mean(np.array(found) >= abs(t) - 1e-9))
+
+
+def test_groups_permuted_as_a_whole():
+    group_of = np.repeat(np.arange(5), 2)
+    factors = {"group": [str(g) for g in group_of], "objective": list("xxyyxxyyyy")}
+    similarity = symmetric(np.random.default_rng(1), 10)
+    recipe, objective = mrqap(similarity, factors, group_of, n_permutations=99)
+    value, t, p = brute_force(similarity, factors, "objective", list(group_of))
+    assert (objective.value, objective.t, objective.p) == pytest.approx((value, t, p))
+    assert (objective.permuted, objective.n) == ("groups", 5)
+    # 5 of 10 ways to say which two groups are the x: p cannot be below 1/10.
+    assert objective.smallest == pytest.approx(0.1)
+    assert (recipe.permuted, recipe.n, recipe.n_permutations) == ("models", 10, 100)
+
+
+def test_random_orders_come_near_to_all_of_them(monkeypatch):
+    factors = {"family": list("aaabbbcc"), "objective": list("xyxyyxyx")}
+    similarity = symmetric(np.random.default_rng(2), 8) + 0.3 * same_label(factors["family"])
+    exact = mrqap(similarity, factors)
+    monkeypatch.setattr("mlem_core.inference.mrqap.EXACT", 3)
+    drawn = mrqap(similarity, factors)
+    assert [test.n_permutations for test in (*exact, *drawn)] == [40320] * 2 + [10000] * 2
+    for one, other in zip(exact, drawn, strict=True):
+        assert other.p == pytest.approx(one.p, abs=0.02)
+        assert other.smallest == pytest.approx(one.smallest, abs=0.005)
+
+
+@pytest.mark.parametrize(
+    ("labels", "smallest", "few"),
+    # 3! 3! 2 of 6! orders leave the labels as they are.
+    [("xxxyyy", 0.1, True), ("xxxxyyyy", 2 / 70, False)],
+)
+def test_too_few_models_are_said_to_be(labels, smallest, few):
+    similarity = symmetric(np.random.default_rng(3), len(labels))
+    (test,) = mrqap(similarity, {"objective": list(labels)})
+    assert test.smallest == pytest.approx(smallest) and bool(too_few(test)) == few
+    assert table_of([test]).loc[0, "p"] == test.p
+
+
+@pytest.mark.parametrize(
+    ("labels", "facts"),
+    [
+        ({"f": "xxxxx"}, ["'f'", "the same label"]),
+        ({"f": "abcde"}, ["'f'", "another label"]),
+        ({"f": "xxyyy", "g": "aabbb"}, ["f and g", "told apart"]),
+        ({"f": "xyy"}, ["3 models"]),
+    ],
+)
+def test_what_cannot_be_tested_is_refused(labels, facts):
+    similarity = symmetric(np.random.default_rng(0), len(labels["f"]))
+    with refused(*facts):
+        mrqap(similarity, {name: list(each) for name, each in labels.items()})
+
+
+def rejected(effect, *, nested, n):
+    """How often the objective is found beside a family that has an effect."""
+    rng, count = np.random.default_rng(0), 0
+    factors, group_of = labelled("nested" if nested else "crossed")
+    for _ in range(n):
+        similarity = similarities(rng, factors, group_of, effect)
+        tests = mrqap(similarity, factors, group_of, n_permutations=199)
+        count += tests[list(factors).index("objective")].p <= 0.05
+    return count / n
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_the_level_holds_beside_a_planted_family_and_an_objective_is_found(nested):
+    assert 0.025 <= rejected(0.0, nested=nested, n=600) <= 0.075
+    assert rejected(0.3, nested=nested, n=60) > 0.8
+
+
+SEEDS = ("s0", "s1", "s2")
+MEMBERS = tuple(f"{seed}@step{step}" for step in (0, 10, 100) for seed in SEEDS)
+
+
+@pytest.fixture(scope="module")
+def analysis(tmp_path_factory):
+    """Three seeds at three steps: `noun` is learned between the last two, `length` at once.
+
+    A seed has a layer more than the others.
+    """
+    folder, table, rng = tmp_path_factory.mktemp("steps"), words(), np.random.default_rng(0)
+    noun = (table["noun"].to_numpy() - 0.5) * 3
+    length = table["length"].to_numpy(dtype=float)
+    made = {}
+    for name in MEMBERS:
+        step = int(name.rpartition("step")[2])
+        coded = np.column_stack([noun * (step > 10), length * (step > 0)])
+        layers = 3 if name.startswith("s2") else 2
+        made[name] = {n: coded + rng.standard_normal(coded.shape) for n in range(layers)}
+    named = {"three": MEMBERS, "one": [name for name in MEMBERS if name.startswith("s0")]}
+    return finished(folder, in_files(folder, table, made, trajectories=named), made).analysis
+
+
+def explicit(analysis, step, feature):
+    """(3 seeds, 3) importance in the first layer, the last, and their mean; loops alone."""
+    table = analysis.results().importance
+    rows = []
+    for seed in SEEDS:
+        own = table[(table["model"] == f"{seed}@step{step}") & (table["feature"] == feature)]
+        by = own.groupby("layer")["importance"].mean()
+        # Depths 0 and 1: the first and the last layer of each.
+        two = [by.iloc[0], by.iloc[-1]]
+        rows.append([*two, sum(two) / 2])
+    return np.array(rows)
+
+
+def test_means_and_intervals_are_those_of_the_seeds(analysis):
+    table = trajectories(analysis, analysis.results()).table
+    three = table[(table["trajectory"] == "three") & (table["quantity"] == "importance")]
+    assert len(three) == 3 * 3 * 3 and (three["seeds"] == 3).all()
+    for (step, feature), own in three.groupby(["step", "feature"]):
+        values = explicit(analysis, int(step), str(feature))
+        np.testing.assert_allclose(own["value"], values.mean(axis=0))
+        np.testing.assert_allclose(own["sd"], values.std(axis=0, ddof=1))
+        for column, (low, high) in enumerate(zip(own["lower"], own["upper"], strict=True)):
+            mean, sd = values[:, column].mean(), values[:, column].std(ddof=1)
+            bounds = mean + np.array([-1, 1]) * t.ppf(0.975, 2) * sd / 3**0.5
+            np.testing.assert_allclose((low, high), bounds, atol=1e-12)
+        assert list(own["layer"].fillna(-1)) == [0, 1, -1]
+    one = table[table["trajectory"] == "one"]
+    assert one[["sd", "lower", "upper"]].isna().all(axis=None) and (one["seeds"] == 1).all()
+
+
+def test_a_depth_is_the_layer_nearest_to_it(analysis):
+    table = trajectories(analysis, analysis.results()).table
+    assert set(nearest_depth(table, 0.9)["layer"]) == {1}
+    assert set(nearest_depth(table, 0.5)["layer"]) == {0}
+    assert nearest_depth(table, None)["layer"].isna().all()
+
+
+def test_stimuli_make_intervals_wider_and_leave_one_seed_without(analysis, tmp_path):
+    bounds = layer_intervals(analysis, Store(tmp_path), n_replicates=20)
+    results = analysis.results()
+    seeds, both = (trajectories(analysis, results, bounds=b) for b in (None, bounds))
+    assert seeds.over == "seeds" and both.over == "seeds, and sentences and words"
+    width = [one.table["upper"] - one.table["lower"] for one in (seeds, both)]
+    known = seeds.table["seeds"] > 1
+    # Degrees of freedom of both together are more than those of three seeds.
+    assert width[1][known].notna().all() and width[1][~known].isna().all()
+    variance = seeds.table["sd"] ** 2 / 3
+    freedom_of_all = t.ppf(0.975, 1000)
+    assert (width[1][known] / 2 >= freedom_of_all * variance[known] ** 0.5).all()
+
+
+def test_what_is_too_little_for_a_trajectory_or_an_interval(analysis):
+    layers = [layer for layer in analysis.layers if layer[0].endswith("step0")]
+    selection = analysis.select(layers=layers)
+    found = trajectories(analysis, analysis.results_of(selection), selection)
+    assert not found.members and found.table.empty
+    # Seeds are counted step by step.
+    own = replace(analysis.spec, trajectories={"x": (*MEMBERS[:3], "s1@step10", "s0@step100")})
+    table = trajectories(replace(analysis, spec=own), analysis.results()).table
+    assert list(table.groupby("step")["seeds"].first()) == [3, 1, 1]
+    assert set(table.loc[table["lower"].notna(), "step"]) == {0}
+
+
+def test_the_command_line_writes_the_table(analysis, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "store"))
+    given = ["analyze", *arguments_of(analysis.spec), "--out", str(tmp_path / "out")]
+    assert main([*given, "--trajectory", f"three={','.join(MEMBERS)}"]) == 0
+    assert "three: 3 steps of training (0 to 100), 3 seeds" in capsys.readouterr().out
+    read = pd.read_csv(tmp_path / "out" / "trajectories.csv")
+    table = trajectories(analysis, analysis.results()).table
+    pd.testing.assert_frame_equal(
+        read[["value", "lower"]], table.loc[table["trajectory"] == "three", ["value", "lower"]]
+    )

@@ -1,7 +1,5 @@
 """Resampling: a draw, or what is left of the stimuli, gives what an analysis of these gives."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -20,7 +18,6 @@ from mlem_core.measures.decomposition import decompose
 from mlem_core.measures.importance import permutation_importance
 from mlem_core.pairs.crossfit import CrossFit, outside_means
 from mlem_core.pairs.resampling import multinomial
-from mlem_core.pairs.tables import PairTables
 
 FIT = RidgeMLEM().cross_validate
 
@@ -33,11 +30,11 @@ class Case(NamedTuple):
     pairs: LayerPairs
 
     @property
-    def two(self) -> LayerPairs:
+    def two(self):
         """The pairs of the first two layers."""
         return layer_pairs(self.features, self.layers[:2], self.pairs.groups, self.pairs.folds)
 
-    def without(self, weights: np.ndarray) -> PairTables:
+    def without(self, weights):
         """Tables of the stimuli that stay; how targets are scaled does not change.
 
         With one α another scale would be another penalty.
@@ -48,7 +45,7 @@ class Case(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def case() -> Case:
+def case():
     features = explicit.random_features(90)
     layers = [explicit.random_layer(features, seed) for seed in range(3)]
     groups = np.arange(90) // 2
@@ -56,7 +53,7 @@ def case() -> Case:
 
 
 @pytest.fixture(scope="module")
-def over_both() -> Case:
+def over_both():
     """Words in sentences, with folds over both words and sentences."""
     rng = np.random.default_rng(0)
     items = np.concatenate([rng.choice(15, 3, replace=False) for _ in range(40)])
@@ -68,23 +65,6 @@ def over_both() -> Case:
     folds = np.where(low == high, low, -1 - (high * (high - 1) // 2 + low))
     pairs = layer_pairs(features, layers, groups, folds, train_ranks=True)
     return Case(features, layers, replace(pairs, items=items))
-
-
-def test_every_sentence_once_gives_what_the_tables_give(case):
-    fits = FIT(case.pairs.tables)
-    ones = np.ones((1, case.pairs.n_groups))
-    rsa = next(case.pairs.whole.draw(ones, products=True)).rsa()[0]
-    expected = decompose(case.pairs.tables, rsa)
-    found = term_replicates(case.two.whole, case.two.tables, ones)
-    np.testing.assert_allclose(found.values[0], expected.values[:, 0, 1], atol=1e-12)
-    assert found.rsa[0] == pytest.approx(rsa[0, 1])
-    own = np.diagonal(expected.terms.sum(axis=0))[:2]
-    np.testing.assert_allclose(found.ceilings[0], np.sqrt(np.maximum(own, 0)), atol=1e-12)
-    scores = score_replicates(case.pairs, fits.weights, ones)
-    np.testing.assert_allclose(scores.rho[0], fits.rho.mean(axis=1), atol=1e-12)
-    np.testing.assert_allclose(scores.ceiling[0], fits.ceiling.mean(axis=1), atol=1e-12)
-    importance = permutation_importance(case.pairs.tables, fits.weights).mean(axis=1)
-    np.testing.assert_allclose(scores.importance[0], importance, atol=1e-12)
 
 
 def test_a_draw_of_some_sentences_is_an_analysis_of_these(case):

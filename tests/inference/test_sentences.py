@@ -1,7 +1,5 @@
 """Sentences of findings that would mislead if they were wrong, and what each is made from."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -18,7 +16,7 @@ from mlem_core.pairs.units import Units
 from validation.mrqap import symmetric
 
 
-def two_layers(rest: float, bounds: bool = False, chance=None, **values: float) -> Explanation:
+def two_layers(rest, bounds=False, chance=None, **values):
     """Why two layers are alike, by these terms and what no feature explains."""
     values[UNEXPLAINED] = rest
     terms = pd.DataFrame({"term": list(values), "value": list(values.values())})
@@ -33,13 +31,13 @@ def two_layers(rest: float, bounds: bool = False, chance=None, **values: float) 
     return Explanation((("one", 3), ("two", 20)), terms, whole)
 
 
-def members(*truth: float, n: int = 3, seed: int = 0, rho: float = 0.5) -> np.ndarray:
+def members(*truth, n=3, seed=0, rho=0.5):
     """(n, 4) ρ, and importances about the truth."""
     noise = 0.003 * np.random.default_rng(seed).standard_normal((n, len(truth)))
     return np.column_stack((np.full(n, rho), np.array(truth) + noise))
 
 
-def kinds(*groups: np.ndarray) -> Kinds:
+def kinds(*groups):
     columns, n = ("pos", "tense", "length"), len(groups)
     known = [kind_of(f"k{i}", own, columns, None, n) for i, own in enumerate(groups)]
     return Kinds(tuple(known), "models", Names())
@@ -48,8 +46,6 @@ def kinds(*groups: np.ndarray) -> Kinds:
 PLAIN = two_layers(0.06, pos=0.2, place=0.1, tense=0.004, length=-0.05)
 LESS = two_layers(-0.06, bounds=True, pos=0.2, tense=0.001, length=0.002)
 SURE = two_layers(0.06, bounds=True, pos=0.2, place=0.1, length=-0.05)
-UNSURE = two_layers(0.06, bounds=True, pos=0.2)
-UNSURE.terms.loc[0, "lower"] = -0.02
 TESTED = two_layers(0.06, bounds=True, chance=[0.21, 0.03, 0.03], place=0.2, pos=0.1, length=-0.05)
 BY_CHANCE = two_layers(
     0.06, bounds=True, chance=[0.21, 0.11, 0.03], place=0.2, pos=0.1, length=-0.05
@@ -89,10 +85,6 @@ WHOLE = [
         "How sure: other sentences of this kind would put their RSA between 0.30 and 0.33 and what "
         "pos adds between 0.19 and 0.22 (95 % intervals).",
     ),
-    (
-        two_layers(0.01, bounds=True, pos=0.03).headline,
-        "one layer 3 and two layer 20 are hardly alike (RSA 0.04).",
-    ),
     (EACH.headline, "Over 3 models of each of 5 kinds: pos matters most in each."),
     (
         DIFFERENT.headline,
@@ -106,14 +98,9 @@ WHOLE = [
 ]
 PARTS = [
     (LESS.sentence, "0.143 [0.133, 0.163]"),
-    (LESS.sentence.lower(), "the other 2 features"),
     (LESS.sentence, "makes the two less alike, by 0.060 [0.040, 0.070]"),
-    (LESS.sentence, "they say nothing about other models."),
-    (two_layers(0.5, pos=0.0).sentence, "None of the features"),
     (VALUES.headline, "19 % of it is not explained by these features and which values of pos"),
     (WORDS.how_sure, "How sure: other sentences and other words would put"),
-    (WORDS.sentence, "intervals for other sentences and other words; they"),
-    (two_layers(-0.1, pos=0.5).headline, "sets the two apart"),
     (two_layers(0.5, pos=-0.1).headline, "None of it is explained"),
     (two_layers(0.5, pos=0.001).headline, "but hardly for any"),
     # No feature is named that may be there by chance; labels count for more than intervals.
@@ -123,27 +110,20 @@ PARTS = [
         "(RSA 0.31), most of all in pos, which makes 32 % of it. More goes with place, but "
         "permuted labels give as much.",
     ),
-    (TESTED.how_sure, "what pos adds between 0.09 and 0.12"),
-    (BY_CHANCE.headline, "for none of these features more than by chance"),
     (BY_CHANCE.sentence, "Permuted labels give as much for place and pos."),
-    (UNSURE.headline, "for none of these features more than by chance"),
-    (EACH.how_sure, "95 % intervals are over models on these stimuli, and speak of other"),
-    (DIFFERENT.how_sure, DIFFERENT.unsure),
     (COPIES.how_sure, "Of k0 there is one checkpoint, which says nothing of its kind."),
     (NONE.headline, ": no feature matters most for sure."),
-    (NONE.unsure, "in k1 no feature is above 0 for sure"),
     (MODELS[0], "p cannot be below 0.1,"),
-    (MODELS[1], "MRQAP"),
 ]
 
 
 @pytest.mark.parametrize(("sentence", "expected"), WHOLE)
-def test_what_is_said(sentence: str, expected: str) -> None:
+def test_what_is_said(sentence, expected):
     assert sentence == expected
 
 
 @pytest.mark.parametrize(("sentence", "part"), PARTS)
-def test_what_is_said_among_others(sentence: str, part: str) -> None:
+def test_what_is_said_among_others(sentence, part):
     assert part in sentence
 
 
@@ -152,11 +132,10 @@ def test_what_is_said_among_others(sentence: str, part: str) -> None:
     [
         (two_layers(0.06, place=0.2, pos=0.1).headline, "place"),
         (BY_CHANCE.headline, "pos"),
-        (BY_CHANCE.how_sure, "adds"),
         (two_layers(0.06, True, [0.1, 0.05], place=0.2, pos=0.1).sentence, "Permuted"),
     ],
 )
-def test_what_is_not_said(sentence: str, part: str) -> None:
+def test_what_is_not_said(sentence, part):
     assert part not in sentence
 
 
@@ -168,16 +147,13 @@ SEEDS = [f"{seed}@step{step}" for step in (0, 10) for seed in ("s0", "s1", "s2")
     [
         (["s0@step0", "s0@step9"], ["one run (s0), which says nothing of other runs."]),
         (SEEDS, ["3 seeds a step (s0, s1 and s2); 95 % intervals are over seeds, and speak of"]),
-        (SEEDS[:-1], ["2 to 3 seeds a step, not the same at each: what changes from step to"]),
-        (["a@1", "b@2"], ["1 seed a step, not the same at each", "(there are no intervals)."]),
         (
             ["a@random", "a@2"],
             ["one run (a)", "random weights, as training would begin from,"],
         ),
-        (["a@random", "a@random1", "a@2", "a@3"], ["1 to 2 seeds a step (a)", "where there are"]),
     ],
 )
-def test_of_a_trajectory_it_is_said_what_varies(members: list[str], parts: list[str]) -> None:
+def test_of_a_trajectory_it_is_said_what_varies(members, parts):
     line = _line("x", members, "seeds")
     assert not [part for part in parts if part not in line]
 
@@ -188,22 +164,13 @@ BOTH = Units(40, 12)
 @pytest.mark.parametrize(
     ("said", "expected"),
     [
-        (BOTH.over, "sentences and words"),
         (BOTH.others, "other sentences and other words"),
-        (Units(40, 9).over, "sentences"),
         (Units(40, 9).others, "other sentences made of these words"),
         (Units(40).others, "other sentences of this kind"),
-        (Units(40, 10, "item").others, "other sentences and other items"),
         (BOTH.held_out("sentences"), "unseen sentences made of these words"),
-        (Units(40).held_out("sentences"), "unseen sentences"),
         (Units(40, 10, "item").held_out("both"), "unseen sentences with unseen items"),
-        (
-            Units(40, 10, "item").held_out("items"),
-            "unseen items, in sentences that may have been seen",
-        ),
-        (BOTH.permuted("sentences"), "sentences of the same fold and of as many stimuli"),
         (BOTH.permuted("both"), "words of the same part of the folds and of as many stimuli"),
     ],
 )
-def test_of_what_an_interval_speaks(said: str, expected: str) -> None:
+def test_of_what_an_interval_speaks(said, expected):
     assert said == expected

@@ -1,13 +1,11 @@
 """Two layers by another similarity than RSA: its value, terms and intervals, and refusals."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import explicit
 import numpy as np
 import pytest
-from inputs import layer_pairs, refused, three_layers
+from inputs import layer_pairs, refused
 from scipy.stats import t
 
 from mlem_core.analysis import similarities
@@ -16,7 +14,7 @@ from mlem_core.inference.aligned import Together, aligned_interval, alignment, w
 from mlem_core.inference.explanation import explain, with_intervals
 from mlem_core.inference.jackknife import REFITS, t_quantile
 from mlem_core.inference.similarity_terms import similarity_intervals
-from mlem_core.measures.decomposition import UNEXPLAINED, decompose, with_sums
+from mlem_core.measures.decomposition import decompose, with_sums
 from mlem_core.pairs.alignments import components
 from mlem_core.pairs.similarities import SIMILARITIES, of_some
 from mlem_core.storage.store import Store
@@ -26,28 +24,11 @@ N, N_ALIGNED = 60, 40
 A, B = ("m", 0), ("m", 1)
 
 
-def test_rsa_of_an_analysis_is_one_of_its_similarities(planted):
-    whole = planted.analysis
-    found = similarities.compared(whole, "rsa", planted.store)
-    np.testing.assert_array_equal(found.square, whole.results().similarity_rsa)
-    assert found.square.columns.name == "rsa"
-    # The general way gives what the pass over the pairs gives.
-    index, rsa = similarities.pair_index(whole), SIMILARITIES["rsa"]
-    squared = [explicit.squared(layer) for layer in planted.layers.values()]
-    kept = np.ones(len(whole.stimuli), dtype=bool)
-    counts, sums = of_some(rsa, squared, index.cell, index.n_cells, kept)
-    np.testing.assert_array_equal(counts, whole.tables.counts)
-    np.testing.assert_allclose(sums.sums, whole.tables.rank_sums, atol=1e-6)
-    np.testing.assert_allclose(sums.similarity, whole.rsa, atol=1e-12)
-
-
 @pytest.mark.parametrize("name", OTHERS)
 def test_a_similarity_is_computed_once_and_divided_over_the_features(planted, name, tmp_path):
     whole, store = planted.analysis, Store(tmp_path, overlays=())
     assert similarities.find(whole, name, store) is None
-    told = []
-    found = similarities.compared(whole, name, store, lambda *done: told.append(done))
-    assert told == [(1, 3), (2, 3), (3, 3)]
+    found = similarities.compared(whole, name, store)
     kept = similarities.find(whole, name, store)
     np.testing.assert_array_equal(kept.values, found.values)
     index = similarities.pair_index(whole)
@@ -60,28 +41,6 @@ def test_a_similarity_is_computed_once_and_divided_over_the_features(planted, na
     assert chosen.tables.features == ("size",)
     np.testing.assert_array_equal(chosen.square, found.square.iloc[:2, :2])
     np.testing.assert_allclose(chosen.decomposed().values.sum(axis=0), chosen.values)
-    # Other choices are other entries.
-    other = replace(whole, spec=replace(whole.spec, missing="level"))
-    assert similarities.find(other, name, store) is None
-
-
-def test_a_similarity_is_of_the_distance_that_its_name_says(planted, tmp_path):
-    store = Store(tmp_path / "cache", overlays=())
-    cosine = run(replace(planted.spec, distance="cosine"), store, progress=False)
-    cka, near = (
-        [similarities.compared(one, name, store).values for one in (cosine, planted.analysis)]
-        for name in OTHERS
-    )
-    np.testing.assert_allclose(*cka, atol=1e-12)
-    assert abs(near[0] - near[1]).max() > 0.01
-    # Of a file that holds distances there is nothing else.
-    square = np.zeros((120, 120))
-    square[np.triu_indices(120, 1)] = np.sqrt(explicit.squared(planted.layers["layer_00"]))
-    np.savez(tmp_path / "d.npz", layer_00=square + square.T)
-    files = (*planted.spec.representations, ("d", str(tmp_path / "d.npz")))
-    both = replace(cosine.spec, representations=files, precomputed=("d",), layers=(0,))
-    found = similarities.compared(run(both, store, progress=False), "cka", store)
-    assert found.values[0, 1] == pytest.approx(1.0)
 
 
 def test_what_cannot_be_compared_is_refused(planted, tmp_path, monkeypatch):
@@ -98,15 +57,6 @@ def test_what_cannot_be_compared_is_refused(planted, tmp_path, monkeypatch):
         patch.setattr(similarities, "IN_MEMORY_BYTES", 0)
         patch.setattr("mlem_core.storage.room.free_disk", lambda _: 10_000)
         similarities.compared(whole, "cka", store)
-    with refused("did you mean cka"):
-        similarities.compared(some, "ckaa", store)
-    spec, _ = three_layers(tmp_path)
-    lines = (tmp_path / "s.csv").read_text().splitlines()
-    (tmp_path / "s.csv").write_text("\n".join(lines[:12]))
-    np.savez(tmp_path / "m.npz", layer_00=planted.layers["layer_00"][:11])
-    few = run(replace(spec, folds=3), store, progress=False)
-    with refused("11 stimuli", "at least 12"):
-        similarities.compared(few, "neighbours", store)
 
 
 @pytest.mark.parametrize("name", ("rsa", *OTHERS))
@@ -116,10 +66,8 @@ def test_intervals_are_those_of_stimuli_left_out_and_compared_anew(name):
     pairs = layer_pairs(features, layers, np.arange(N), explicit.random_folds(N, 3))
     squared = [explicit.squared(layer) for layer in layers]
     similarity = SIMILARITIES[name]
-    told = []
-    found = similarity_intervals(pairs, similarity, squared, 0, lambda *done: told.append(done))
+    found = similarity_intervals(pairs, similarity, squared, 0)
     blocks = pairs.blocks(REFITS, np.random.default_rng(0))
-    assert told[-1] == (len(blocks.weights),) * 2
 
     def similarity_of(kept):
         some = [explicit.squared(layer[kept]) for layer in layers]
@@ -155,20 +103,16 @@ def test_two_layers_are_explained_by_another_similarity(planted, name):
         assert (part["value"] <= part["upper"] + 1e-9).all()
     colour = found.terms.set_index("term").loc["colour"]
     assert colour["lower"] > 0 and colour["value"] > colour["chance"]
-    assert why.similarity.called in found.sentence and "RSA" not in found.text
-    assert why.similarity.short in found.headline and why.similarity.short in found.how_sure
-    only = explain(whole, "m:0", "m:1", ["size"], compared=alike)
-    assert only.terms["term"].tolist() == ["size", UNEXPLAINED]
 
 
-def two(seed: int, shared: float = 1.0) -> list[np.ndarray]:
+def two(seed, shared=1.0):
     """Two layers that have so much in common, as Procrustes and CCA take them."""
     rng = np.random.default_rng(seed)
     common = shared * rng.standard_normal((N_ALIGNED, 3))
     return [components(common + rng.standard_normal((N_ALIGNED, 3))) for _ in range(2)]
 
 
-def by_hand(name: str, layers: list[np.ndarray], folds, units) -> tuple[float, int]:
+def by_hand(name, layers, folds, units):
     """The variance of the jackknife of one kind of unit, and the number of these."""
     left = []
     for unit in np.unique(units):
@@ -198,29 +142,10 @@ def test_the_interval_of_an_alignment_is_the_jackknife_s_by_hand(name):
     assert lower[0] == pytest.approx(value[0] - t.ppf(0.975, min(n_s, n_w) - 1) * error)
 
 
-@pytest.mark.parametrize("name", ALIGNED)
-@pytest.mark.parametrize("shared", [0.0, 2.0])
-def test_what_is_aligned_is_above_0_and_what_is_not_hardly_ever(name, shared):
-    above = 0
-    for seed in range(20):
-        folds = np.random.default_rng(seed).permutation(np.arange(N_ALIGNED) % 4)
-        together = Together(folds, np.arange(N_ALIGNED))
-        bounds = aligned_interval(SIMILARITIES[name], two(100 + seed, shared), together).interval
-        above += int(bounds.lower[0] > 0)
-    assert above >= 19 if shared else above <= 2
-
-
 def test_few_sentences_are_refused():
     few = Together(np.arange(N_ALIGNED) % 4, np.arange(N_ALIGNED) % 9)
     with refused("9 sentences", "at least 10"):
         aligned_interval(SIMILARITIES["cca"], two(0), few)
-    nine, rows = explicit.random_features(9), [np.eye(9)] * 2
-    with refused("at least 10"):
-        similarity_intervals(
-            layer_pairs(nine, rows, np.arange(9), np.arange(9) % 3),
-            SIMILARITIES["cka"],
-            [explicit.squared(own) for own in rows],
-        )
 
 
 @pytest.mark.parametrize("name", ALIGNED)
@@ -229,15 +154,9 @@ def test_two_layers_of_an_analysis_are_aligned(planted, name):
     compared = similarities.compared(whole, name, store)
     found = alignment(whole, (A, B), compared)
     assert found.whole["value"].tolist() == [compared.values[0, 1]] and not found.how_sure
-    told = []
-    sure = with_interval(found, whole, store, progress=lambda *done: told.append(done))
-    assert told[-1] == (50, 50)
+    sure = with_interval(found, whole, store)
     row = sure.whole.iloc[0]
     assert row["lower"] < row["value"] == compared.values[0, 1] < row["upper"]
     assert f"{row['value']:.2f}" in sure.headline and "unseen sentences" in sure.headline
-    assert f"{row['lower']:.2f} and {row['upper']:.2f}" in sure.how_sure
-    assert repr(sure) == sure.text and "<table" in sure._repr_html_()
     with refused("RSA", "terms by feature"):
         alignment(whole, (A, B), similarities.compared(whole, "rsa", store))
-    with refused("m:7"):
-        alignment(whole, (A, ("m", 7)), compared)

@@ -1,9 +1,6 @@
-"""The audit says of planted artefacts what was planted, and of its numbers what the pairs say."""
-
-from __future__ import annotations
+"""Audits: planted artefacts, numbers of explicit pairs, and what may be said of two layers then."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,23 +8,31 @@ import pytest
 import tiny
 from explicit import pairs as all_pairs
 from explicit import rho
-from inputs import Finished, arguments_of, finished, in_files, words
+from inputs import arguments_of, finished, in_files, words
 from scipy.spatial.distance import cosine, pdist
-from scipy.stats import rankdata, weightedtau
+from scipy.stats import weightedtau
 
 from mlem_core.analysis.run import run
-from mlem_core.base.typing import Progress
 from mlem_core.cli.commands import main
-from mlem_core.inference.explanation import explain
+from mlem_core.inference.explained import Explanation
 from mlem_core.pairs.designs import PairDesign
-from mlem_core.robustness import audit as audits
 from mlem_core.robustness.audit import audit
 from mlem_core.robustness.audit_tables import Audit
 from mlem_core.robustness.finding import Finding, check
-from mlem_core.robustness.flags import POSITION_SHARE, flags, summary
+from mlem_core.robustness.flags import (
+    CLEAR_LEAD,
+    CONTROL_SHARE,
+    MARKED,
+    POSITION_SHARE,
+    RSA_CHANGE,
+    TAU_CHANGE,
+    flags,
+    marked,
+    reasons,
+    summary,
+)
 from mlem_core.robustness.layer_measures import mean_cosine, position_share, stimuli_at_first
-from mlem_core.robustness.variants import controls
-from mlem_core.storage.store import Store
+from mlem_core.robustness.variants import CONTROL, controls
 
 SINK, OUTLIER, CLEAN = 0, 1, 2
 TABLE = words(60)
@@ -35,7 +40,7 @@ FIRST = TABLE["word_index"].to_numpy() == 0
 
 
 @pytest.fixture(scope="module")
-def artefacts(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+def artefacts(tmp_path_factory):
     """Words far off at position 0, one huge unit, and nothing of the kind."""
     folder, rng = tmp_path_factory.mktemp("artefacts"), np.random.default_rng(1)
     shared = rng.standard_normal((len(TABLE), 12))
@@ -48,16 +53,16 @@ def artefacts(tmp_path_factory: pytest.TempPathFactory) -> Finished:
 
 
 @pytest.fixture(scope="module")
-def found(artefacts: Finished) -> Audit:
+def found(artefacts):
     return audit(artefacts.analysis, artefacts.store)
 
 
-def changed(found: Audit, layer: int, variant: str) -> pd.Series:
+def changed(found, layer, variant):
     changes = found.changes
     return changes[(changes["layer"] == layer) & (changes["variant"] == variant)].iloc[0]
 
 
-def test_share_of_position_0_is_that_of_the_explicit_pairs(found, artefacts) -> None:
+def test_share_of_position_0_is_that_of_the_explicit_pairs(found, artefacts):
     i, j = all_pairs(len(FIRST))
     kinds = FIRST[i].astype(int) + FIRST[j]
     for layer, rows in artefacts.layers.items():
@@ -68,13 +73,11 @@ def test_share_of_position_0_is_that_of_the_explicit_pairs(found, artefacts) -> 
             assert found.layers.loc[layer, name] == pytest.approx(expected, abs=1e-9)
     shares = found.layers["position0_ranks"]
     assert shares[SINK] > 0.6 > POSITION_SHARE > 0.05 > max(shares[OUTLIER], shares[CLEAN])
-    assert found.layers.loc[SINK, "position0"] > 0.9
     assert (stimuli_at_first(FIRST, PairDesign.complete(len(FIRST))) == kinds).all()
     assert np.isnan(position_share(np.ones(3), np.array([0, 1, 2])))
-    assert np.isnan(position_share(np.arange(3.0), np.zeros(3, dtype=int)))
 
 
-def test_outlier_units_and_mean_cosines_are_those_of_the_rows(found, artefacts) -> None:
+def test_outlier_units_and_mean_cosines_are_those_of_the_rows(found, artefacts):
     layer = found.layers.loc[OUTLIER]
     variance = artefacts.layers[OUTLIER].var(axis=0)
     assert layer["outliers"] == "3" and layer["n_outliers"] == 1 and layer["n_units"] == 12
@@ -91,7 +94,7 @@ def test_outlier_units_and_mean_cosines_are_those_of_the_rows(found, artefacts) 
     assert found.layers.loc[CLEAN, "mean_cosine"] == pytest.approx(whole.mean())
 
 
-def test_changes_are_those_of_the_explicit_pairs(found, artefacts) -> None:
+def test_changes_are_those_of_the_explicit_pairs(found, artefacts):
     """Removing the outlier unit changes RSA, and the layer's own distances, as brute force says."""
     layers = list(artefacts.layers.values())
     # The sink moves unit 5 of its layer alone, which makes it an outlier too.
@@ -119,45 +122,26 @@ def test_changes_are_those_of_the_explicit_pairs(found, artefacts) -> None:
                 assert np.isnan(row["same"])
             else:
                 assert row["same"] == pytest.approx(rho(before[layer], distances[layer]), abs=1e-9)
-            others = {
-                other: rsa[layer, other] - rho(before[layer], before[other])
-                for other in range(3)
-                if other != layer
-            }
-            most = max(others, key=lambda other: abs(others[other]))
-            assert row["rsa_with"] == f"brain:{most}"
-            assert row["rsa_change"] == pytest.approx(others[most], abs=1e-9)
 
 
-@pytest.mark.parametrize(
-    "variant, change",
-    [
-        ("cosine", {"distance": "cosine"}),
-        ("standardised", {"units": "standardised"}),
-        ("without-first", {"positions": "without-first"}),
-    ],
-)
-def test_profiles_are_those_of_a_run_of_that_spec(found, artefacts, variant, change) -> None:
-    other = run(replace(artefacts.spec, **change), artefacts.store, progress=False)
-    tables = [each.results() for each in (artefacts.analysis, other)]
-    profiles = [
-        t.importance.groupby(["layer", "feature"], sort=False)["importance"].mean().unstack()
-        for t in tables
-    ]
+def test_profiles_are_those_of_a_run_of_that_spec(found, artefacts):
+    other = run(replace(artefacts.spec, distance="cosine"), artefacts.store, progress=False)
+    before, after = (
+        each.results().importance.groupby(["layer", "feature"], sort=False)["importance"].mean()
+        for each in (artefacts.analysis, other)
+    )
+    rho = other.results().scores.groupby("layer")["rho"].mean()
     for layer in range(3):
-        row = changed(found, layer, variant)
-        both = [profile.loc[layer] for profile in profiles]
-        assert row["tau"] == pytest.approx(weightedtau(*both).statistic)
-        assert row["top_before"] == both[0].idxmax()
-        for name, table in zip(("rho_before", "rho"), tables, strict=True):
-            mean = table.scores.groupby("layer")["rho"].mean().loc[layer]
-            assert row[name] == pytest.approx(mean)
-    tau = found.pairs[found.pairs["variant"] == variant]
-    expected = tables[1].similarity_profiles.to_numpy()[np.triu_indices(3, 1)]
-    assert list(tau["tau"]) == pytest.approx(list(expected))
+        row = changed(found, layer, "cosine")
+        assert row["tau"] == pytest.approx(weightedtau(before[layer], after[layer]).statistic)
+        assert (row["top_before"], row["top"]) == (before[layer].idxmax(), after[layer].idxmax())
+        assert row["rho"] == pytest.approx(rho[layer])
+    tau = found.pairs[found.pairs["variant"] == "cosine"]["tau"]
+    expected = other.results().similarity_profiles.to_numpy()[np.triu_indices(3, 1)]
+    assert list(tau) == pytest.approx(list(expected))
 
 
-def test_what_is_planted_is_flagged_and_said(found: Audit) -> None:
+def test_what_is_planted_is_flagged_and_said(found):
     table = flags(found)
     alone = table[table["layer_b"] == -1]
     profile = alone[(alone["measure"] == "profiles") & (alone["variant"] == "without-first")]
@@ -170,55 +154,10 @@ def test_what_is_planted_is_flagged_and_said(found: Audit) -> None:
     }
     assert pairs["without-first"] == [[SINK, CLEAN]]
     assert pairs["without-outliers"] == [[SINK, OUTLIER], [SINK, CLEAN], [OUTLIER, CLEAN]]
-    assert set(alone.loc[alone["layer_a"] == CLEAN, "variant"]) == {"cosine"}
-    sink, outlier, _ = found.layers["note"]
-    assert "position 0" in sink and "Unit 3 of 12 has 100%" in outlier
-    text = " ".join(summary(found))
-    assert "Position 0 makes at least 25% of the variance of the ranks: brain:0." in text
-    assert "Without position 0 there is a clear change in the profile of 1 of 3 layers, " in text
-
-
-def test_a_planted_artefact_takes_the_headline_away(found, artefacts) -> None:
-    """One huge unit hides what its layer shares with the clean one."""
-    sides = (("brain", OUTLIER), ("brain", CLEAN))
-    checked = check(found, *sides)
-    broken = Finding(explain(artefacts.analysis, *sides), checked)
-    assert checked.verdict == "changes" and broken.headline == ""
-    assert "brain layer 1 and brain layer 2" in broken.instead
-    assert "without its outlier units RSA is" in broken.why_not
-    own = found.pairs[(found.pairs["layer_a"] == OUTLIER) & (found.pairs["layer_b"] == CLEAN)]
-    assert dict(checked.variants) == dict(zip(own["variant"], own["rsa"], strict=True))
-    assert check(found, *sides[::-1]) == checked  # in either order
-
-
-def test_a_second_look_computes_nothing(found, artefacts, monkeypatch) -> None:
-    analysis, store = artefacts.analysis, artefacts.store
-    monkeypatch.setattr(audits, "run", None)
-    seen = audits.find(analysis, store)
-    assert seen is not None and audit(analysis, store).notices == seen.notices == found.notices
-    for name in ("layers", "changes", "pairs"):
-        pd.testing.assert_frame_equal(getattr(seen, name), getattr(found, name))
-    other = replace(analysis, spec=replace(analysis.spec, estimator="spearman"))
-    assert audits.find(other, store) is None
-
-
-def test_it_reports_and_can_be_stopped(artefacts: Finished, tmp_path: Path) -> None:
-    store, seen = Store(tmp_path, overlays=()), []
-
-    def stop(progress: Progress) -> None:
-        seen.append(progress.stage)
-        if progress.stage == "audit" and progress.done == 1:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        audit(artefacts.analysis, store, stop)
-    assert "position 0" in seen[0] and seen[-1] == "audit"
-    assert audits.find(artefacts.analysis, store) is None
-    assert not list((tmp_path / "unfinished").iterdir())
 
 
 @pytest.mark.slow
-def test_random_weights_are_other_networks_and_compared_layer_by_layer(tmp_path: Path) -> None:
+def test_random_weights_are_other_networks_and_compared_layer_by_layer(tmp_path):
     models = [str(tiny.save("gpt2", tmp_path / name)) for name in ("one", "two")]
     models.append(str(tiny.save("bert", tmp_path / "bert")))
     table = words(20)
@@ -235,20 +174,9 @@ def test_random_weights_are_other_networks_and_compared_layer_by_layer(tmp_path:
     same = between[between["layer_a"] == between["layer_b"]]
     np.testing.assert_allclose(same["rsa_before"], 1.0)
     assert len(same) > 1 and (same["rsa"] < 0.9999).all()
-    # A tiny model was saved as it is initialised with the control's seed: no better than that.
-    control = found.changes[found.changes["variant"] == "random-weights"]
-    control = control[control["model"] == one]
-    np.testing.assert_allclose(control["rho"], control["rho_before"])
-    np.testing.assert_allclose(control["same"], 1.0)
-    table = flags(found)
-    table = table[(table["variant"] == "random-weights") & (table["model_a"] == one)]
-    worth = control["rho_before"] >= 0.1
-    assert worth.any() and list(table.loc[table["measure"] == "scores", "layer_a"]) == list(
-        control.loc[worth, "layer"]
-    )
 
 
-def test_sentences_have_no_position_and_distances_no_variants(tmp_path: Path) -> None:
+def test_sentences_have_no_position(tmp_path):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"sentence": [f"s {n}" for n in range(40)], "long": rng.random(40) > 0.5})
     spec = in_files(tmp_path, frame, {"m": {0: rng.standard_normal((40, 6))}})
@@ -257,26 +185,142 @@ def test_sentences_have_no_position_and_distances_no_variants(tmp_path: Path) ->
     assert found.layers["position0"].isna().all()
     assert set(found.changes["variant"]) == {"without-outliers", "standardised", "cosine"}
     assert "whole sentences" in " ".join(found.notices)
-    assert found.pairs.empty and flags(found)["layer_b"].eq(-1).all()
-    matrix = np.abs(np.subtract.outer(rankdata(frame["long"]), rng.random(40)))
-    np.savez(tmp_path / "m.npz", layer_00=(matrix + matrix.T) * (1 - np.eye(40)))
-    given = run(replace(spec, distance="precomputed"), made.store, progress=False)
-    found = audit(given, made.store)
-    assert found.changes.empty and found.layers["n_outliers"].item() == 0
 
 
 def test_the_command_writes_its_tables_and_a_summary(
     found, artefacts, tmp_path, monkeypatch, capsys
-) -> None:
+):
     monkeypatch.setenv("MLEM_CACHE", str(artefacts.store.root))
     asked = ["audit", *arguments_of(artefacts.spec), "--out", str(tmp_path)]
     assert main(asked) == 0
     assert capsys.readouterr().out.splitlines() == summary(found)
     names = {"audit.csv", "audit_changes.csv", "audit_marks.csv", "audit_pairs.csv"}
     assert {path.name for path in tmp_path.iterdir()} == {*names, "manifest.json"}
-    written = pd.read_csv(tmp_path / "audit.csv")
-    assert list(written.columns) == list(found.layers.columns)
-    np.testing.assert_allclose(written["position0"], found.layers["position0"])
     assert len(pd.read_csv(tmp_path / "audit_marks.csv")) == len(flags(found))
-    assert main([*asked, "--positions", "first"]) == 2
-    assert "all, without-first" in capsys.readouterr().err
+
+
+A, B = ("m", 1), ("n", 2)
+BEFORE = 0.6
+LAYER = {
+    "model": "a", "layer": 0, "variant": "cosine", "tau": 1.0, "top": "f_1", "top_before": "f_1",
+    "less": "", "more": "", "lead": 0.0, "rho": 0.5, "rho_before": 0.5,
+}  # fmt: skip
+PAIR = {
+    "model_a": "a", "layer_a": 0, "model_b": "b", "layer_b": 0, "variant": "cosine",
+    "rsa": 0.5, "rsa_before": 0.5, "tau": 0.5, "tau_before": 0.5,
+}  # fmt: skip
+
+
+def audit_of(changes=(), pairs=()):
+    """An audit of layers and pairs with what is planted, the rest unchanged."""
+    layers = pd.DataFrame([LAYER | one for one in changes], columns=list(LAYER))
+    both = pd.DataFrame([PAIR | one for one in pairs], columns=list(PAIR))
+    return Audit(pd.DataFrame(), layers, both, ())
+
+
+def audit_of_two(**rsa):
+    """Of A and B, whose RSA is 0.6, and of two other layers, in which all is otherwise."""
+    ours = dict(zip(("model_a", "layer_a", "model_b", "layer_b"), (*A, *B), strict=True))
+    rows = []
+    for variant, value in rsa.items():
+        own = ours | {"variant": variant.replace("_", "-"), "rsa": value, "rsa_before": BEFORE}
+        rows += [own, own | {"layer_a": 2, "rsa": -0.5}]
+    return audit_of(pairs=rows)
+
+
+def finding(checked):
+    terms = pd.DataFrame({"term": ["tense", "unexplained"], "value": [0.4, 0.2]})
+    terms = terms.assign(lower=[0.3, 0.1], upper=[0.5, 0.3])
+    whole = pd.DataFrame({"quantity": ["rsa"], "value": [BEFORE], "lower": [0.5], "upper": [0.7]})
+    return Finding(Explanation((A, B), terms, whole), checked)
+
+
+OTHER = {"top": "g", "less": "f_1", "more": "g"}
+RANDOM = {"variant": "random-weights"}
+
+
+@pytest.mark.parametrize(
+    ("change", "measure", "severity"),
+    [
+        # Another feature matters most, by so much.
+        (OTHER | {"lead": 0.1}, "profiles", 0.1 / CLEAR_LEAD),
+        # Two others change places.
+        ({"less": "h", "more": "g", "lead": 0.3}, "profiles", 0.0),
+        # A number changes.
+        ({"rho": 0.2}, "scores", 0.0),
+        # Random weights reach nearly all, all, and more.
+        (RANDOM | {"rho": 0.46}, "scores", 1.2),
+    ],
+)
+def test_what_changes_a_conclusion_about_a_layer_is_severe(change, measure, severity):
+    table = flags(audit_of([change]))
+    assert list(table["measure"]) == [measure]
+    assert table["severity"].item() == pytest.approx(severity)
+    assert bool(reasons(table, measure)) == (severity >= MARKED - 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("change", "severity"),
+    [
+        ({"rsa": 0.05}, {"rsa": 0.45 / RSA_CHANGE}),  # alike no more
+        ({"rsa_before": 0.0, "rsa": 0.45}, {"rsa": 0.45 / RSA_CHANGE}),  # alike only then
+        ({"rsa_before": 0.2, "rsa": -0.2}, {"rsa": 0.4 / RSA_CHANGE}),  # the other sign
+        ({"rsa_before": 0.25, "rsa": -0.05}, {"rsa": 0.0}),  # next to nothing
+        ({"tau": -0.4}, {"tau": 0.9 / TAU_CHANGE}),
+        (RANDOM | {"model_b": "a", "layer_b": 1}, {"rsa": 0.0}),  # one model
+        (RANDOM | {"rsa": 0.2, "rsa_before": 0.2}, {"rsa": 0.0}),
+    ],
+)
+def test_what_changes_a_conclusion_about_two_layers_is_severe(change, severity):
+    table = flags(audit_of(pairs=[change]))
+    assert dict(zip(table["measure"], table["severity"], strict=True)) == pytest.approx(severity)
+    assert set(marked(table)["measure"]) == {m for m, much in severity.items() if much >= MARKED}
+
+
+@pytest.mark.parametrize("sides", [(A, B), (B, A)])
+def test_what_no_variant_changes_holds(sides):
+    checked = check(audit_of_two(cosine=0.5, standardised=0.7, random_weights=0.1), *sides)
+    assert checked.verdict == "holds" and checked.badge == "holds in 3 of 3 checks"
+    assert checked.variants == (("cosine", 0.5), ("standardised", 0.7), (CONTROL, 0.1))
+    assert checked.sentence.startswith(
+        "RSA is between 0.50 and 0.70 with cosine distance and with standardised units, and 0.10 "
+        "with random weights."
+    )
+    said = finding(checked)
+    assert said.headline.startswith("m layer 1 and n layer 2 are alike (RSA 0.60), most of all in")
+    assert said.instead == said.why_not == ""
+
+
+@pytest.mark.parametrize(
+    ("audit", "why"),
+    [
+        (
+            audit_of_two(cosine=BEFORE - RSA_CHANGE - 0.01, standardised=BEFORE),
+            "with cosine distance RSA is 0.39 instead of 0.60",
+        ),
+        (
+            audit_of_two(cosine=BEFORE, random_weights=BEFORE * CONTROL_SHARE + 0.01),
+            "with random weights RSA is 0.55 (trained 0.60)",
+        ),
+    ],
+)
+def test_what_a_variant_changes_has_no_headline_and_says_why(audit, why):
+    checked = check(audit, A, B)
+    assert checked.verdict == "changes" and checked.badge == "changes in 1 of 2 checks"
+    said = finding(checked)
+    assert said.headline == "" and said.instead == "No finding about m layer 1 and n layer 2."
+    assert said.why_not == f"Their RSA of 0.60 does not stand up to the audit: {why}."
+
+
+@pytest.mark.parametrize(
+    ("audit", "badge", "said"),
+    [
+        (None, "not checked yet", "No audit"),
+        # An audit that has nothing about these layers does not vouch for them.
+        (audit_of_two(cosine=0.6), "cannot be checked", "no variant"),
+    ],
+)
+def test_without_an_audit_nothing_is_said_of_robustness(audit, badge, said):
+    checked = check(audit, A, ("m", 3))
+    assert (checked.verdict, checked.badge) == ("unknown", badge)
+    assert finding(checked).headline and said in checked.sentence

@@ -1,22 +1,16 @@
 """Every universe is a run of its choices, and a claim holds where its formula says so."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 import tiny
 from explicit import rho
-from inputs import Finished, arguments_of, finished, in_files, probing, refused, words
+from inputs import arguments_of, finished, in_files, refused, words
 from scipy.spatial.distance import pdist
 
-from mlem_core.analysis import methods
 from mlem_core.analysis.run import run
-from mlem_core.base.labels import Names
-from mlem_core.base.typing import Progress
 from mlem_core.cli.commands import main
 from mlem_core.inference.all_layers import layer_intervals
 from mlem_core.inference.jackknife import jackknife_interval, p_value
@@ -24,11 +18,8 @@ from mlem_core.inference.tables import importance_differences
 from mlem_core.models.extraction import ExtractionOptions
 from mlem_core.models.representations import from_model
 from mlem_core.robustness import multiverse as multiverses
-from mlem_core.robustness import noise
 from mlem_core.robustness.claims import Claim, by_choice, curve, over_stimuli, verdict
-from mlem_core.robustness.multiverse import Multiverse, choices_of, multiverse
-from mlem_core.storage.store import Store
-from mlem_core.tasks import followups
+from mlem_core.robustness.multiverse import choices_of, multiverse
 
 A, B, C = ("brain", 0), ("brain", 2), ("other", 1)
 CHOICES = {
@@ -43,7 +34,7 @@ AFTER_FIRST = TABLE["word_index"].to_numpy() > 0
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+def made(tmp_path_factory):
     """In A and B nouns stand apart; in A words at position 0 are far off besides; C is noise."""
     folder = tmp_path_factory.mktemp("claims")
     rows = np.random.default_rng(2).standard_normal((3, len(TABLE), 10))
@@ -55,11 +46,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Finished:
 
 
 @pytest.fixture(scope="module")
-def found(made: Finished) -> Multiverse:
+def found(made):
     return multiverse(made.analysis, [A, B, C], made.store, CHOICES)
 
 
-def test_every_universe_is_a_run_of_its_choices(found: Multiverse, made: Finished) -> None:
+def test_every_universe_is_a_run_of_its_choices(found, made):
     assert found.dimensions == ["distance", "positions", "estimator"]
     assert len(found.universes) == 2 * 2 * 2 and found.universes["own"].sum() == 1
     own = found.universes[found.universes["own"]].iloc[0]
@@ -93,11 +84,10 @@ def test_every_universe_is_a_run_of_its_choices(found: Multiverse, made: Finishe
             assert row.top == profile.index[0] and row.order == " > ".join(profile.index)
 
 
-def test_a_planted_claim_holds_where_it_was_planted(found: Multiverse) -> None:
+def test_a_planted_claim_holds_where_it_was_planted(found):
     """Position rules layer A only as long as the words at position 0 are in."""
     position = Claim("top", (A,), ("position",))
     table = curve(position, found)
-    assert list(table["place"]) == list(range(8)) and table["margin"].is_monotonic_increasing
     assert (table["holds"] == (table["positions"] == "all")).all()
     shares = by_choice(position, found).set_index(["dimension", "choice"])
     assert tuple(shares.loc[("positions", "all"), ["holds", "of"]]) == (4, 4)
@@ -109,7 +99,7 @@ def test_a_planted_claim_holds_where_it_was_planted(found: Multiverse) -> None:
     assert verdict(Claim("top", (B,), ("noun",)), found).endswith("holds in 8 of 8.")
 
 
-def test_margins_are_those_of_the_formulas(found: Multiverse) -> None:
+def test_margins_are_those_of_the_formulas(found):
     layer, pair = ["model", "layer", "feature"], ["model_a", "layer_a", "model_b", "layer_b"]
     wide = found.importance.pivot(index="universe", columns=layer, values="importance")
     both = found.similarity.pivot(index="universe", columns=pair, values=["rsa", "tau"])
@@ -137,28 +127,22 @@ def test_margins_are_those_of_the_formulas(found: Multiverse) -> None:
         ("alike a:1 b:2 .3", "RSA of a:1 and b:2 is above 0.3"),
     ],
 )
-def test_claims_in_words(text: str, sentence: str) -> None:
+def test_claims_in_words(text, sentence):
     assert Claim.parse(text).sentence == sentence
-    names = Names(features={"f": "F"}, models={"a": "A"})
-    assert Claim.parse("top f a:1").named(names) == "F matters most in A layer 1"
 
 
 @pytest.mark.parametrize(
     ("text", "facts"),
     [
         ("tpo noun brain:0", ["did you mean top"]),
-        ("top noun", ["1 layers", "0 and 1"]),
         ("top noun brain:0 length", ["1 and 2"]),
         ("above noun noun brain:0", ["twice"]),
-        ("closer brain:0 brain:0 brain:2", ["twice"]),
         ("", ["is no claim"]),
-        ("top 'noun brain:0", ["is no claim"]),
         ("top nuon brain:0", ["did you mean noun"]),
         ("top noun brain:1", ["'brain:1'"]),
-        ("alike brain:0 brain:1", ["'brain:1'"]),
     ],
 )
-def test_a_claim_that_is_none_is_refused(found: Multiverse, text: str, facts: list[str]) -> None:
+def test_a_claim_that_is_none_is_refused(found, text, facts):
     with refused(*facts):
         Claim.parse(text).margins(found)
 
@@ -169,25 +153,14 @@ def test_a_claim_that_is_none_is_refused(found: Multiverse, text: str, facts: li
         ([("brain", 1)], None, "did you mean brain:2"),
         ([], None, "no layer is chosen"),
         ([A], {"distanze": ("cosine",)}, "did you mean distance"),
-        ([A], {"distance": ("cosin",)}, "did you mean cosine"),
     ],
 )
-def test_bad_choices_are_refused(made, layers, choices, fact) -> None:
+def test_bad_choices_are_refused(made, layers, choices, fact):
     with refused(fact):
         multiverse(made.analysis, layers, made.store, choices)
 
 
-def test_what_varies_by_default_is_what_can_matter(made: Finished) -> None:
-    analysis = made.analysis
-    assert set(choices_of(analysis)) == {"distance", "positions", "missing", "estimator"}
-    complete = analysis.whole.select(["noun"])
-    assert "missing" not in choices_of(replace(analysis, whole=complete))
-    given = replace(analysis, spec=replace(analysis.spec, distance="precomputed"))
-    assert "distance" not in choices_of(given)
-    assert multiverses.poolings_of(analysis) == ("standard",)
-
-
-def test_a_universe_that_cannot_be_is_named(made: Finished, tmp_path: Path) -> None:
+def test_a_universe_that_cannot_be_is_named(made, tmp_path):
     rows = made.layers[A].copy()
     rows[4] = 0.0
     one = finished(tmp_path, in_files(tmp_path, TABLE, {"brain": {0: rows}}), {})
@@ -198,30 +171,7 @@ def test_a_universe_that_cannot_be_is_named(made: Finished, tmp_path: Path) -> N
     assert verdict(Claim("top", (A,), ("noun",)), found).endswith("of 1.")
 
 
-def test_a_second_look_computes_nothing(found, made, monkeypatch) -> None:
-    monkeypatch.setattr(multiverses, "run", None)
-    seen = multiverses.find(made.analysis, [A, B, C], made.store, CHOICES)
-    assert seen is not None
-    for name in ("universes", "layers", "importance", "similarity"):
-        pd.testing.assert_frame_equal(getattr(seen, name), getattr(found, name))
-    assert multiverses.find(made.analysis, [A, B], made.store, CHOICES) is None
-
-
-def test_it_can_be_stopped(made: Finished, tmp_path: Path) -> None:
-    store, seen = Store(tmp_path, overlays=()), []
-
-    def stop(progress: Progress) -> None:
-        seen.append((progress.stage, progress.done, progress.total))
-        if progress.done == 1:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        multiverse(made.analysis, [A], store, CHOICES, stop)
-    assert seen == [("multiverse", 0, 4), ("multiverse", 1, 4)]
-    assert multiverses.find(made.analysis, [A], store, CHOICES) is None
-
-
-def test_the_command_says_in_how_many(found, made, tmp_path, monkeypatch, capsys) -> None:
+def test_the_command_says_in_how_many(found, made, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("MLEM_CACHE", str(made.store.root))
     asked = ["multiverse", *arguments_of(made.spec), "--out", str(tmp_path)]
     varied = ("distance=euclidean,manhattan", "positions=without-first", "estimator=ridge,spearman")
@@ -234,31 +184,17 @@ def test_the_command_says_in_how_many(found, made, tmp_path, monkeypatch, capsys
     written = pd.read_csv(tmp_path / "universes.csv")
     first = curve(Claim.parse(claims[0]), found).sort_values("universe")
     np.testing.assert_allclose(written["margin_1"], first["margin"], atol=1e-12)
-    assert main([*asked, "--claim", "tpo noun brain:0"]) == 2
     assert main([*asked, "--claim", "top noun brian:0"]) == 2
     assert "did you mean brain" in capsys.readouterr().err.splitlines()[-1]
-    with pytest.raises(SystemExit):
-        main([*asked, "--vary", "distance"])
-    assert "distance=euclidean,cosine" in capsys.readouterr().err
-
-
-def test_in_the_background_it_is_kept_where_it_is_looked_for(made, tmp_path) -> None:
-    choices = {"estimator": ["ridge", "ridge-rank"]}
-    options = {"layers": [list(B)], "choices": choices}
-    analysis, store = made.analysis, Store(tmp_path, overlays=())
-    assert multiverses.find(analysis, [B], store, choices) is None
-    assert followups.work("multiverse", analysis, options, store, lambda progress: None) == {}
-    seen = multiverses.find(analysis, [B], store, choices)
-    assert seen is not None and list(seen.universes["estimator"]) == ["ridge", "ridge-rank"]
 
 
 @pytest.fixture(scope="module")
-def tiny_models(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
+def tiny_models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     return tuple(str(tiny.save(kind, folder / kind)) for kind in ("bert", "gpt2"))
 
 
-def test_pooling_is_a_dimension_of_models(tiny_models: tuple[str, ...], tmp_path: Path) -> None:
+def test_pooling_is_a_dimension_of_models(tiny_models, tmp_path):
     """Each universe is that of the mean, or of the last, of a word's sub-tokens."""
     names = tiny_models
     frame = tiny.word_stimuli(tiny.SENTENCES).table.assign(length=lambda t: t["length"] % 4)
@@ -269,7 +205,6 @@ def test_pooling_is_a_dimension_of_models(tiny_models: tuple[str, ...], tmp_path
     assert "pooling" not in choices_of(analysis)
     found = multiverse(analysis, layers, store, {"pooling": multiverses.poolings_of(analysis)})
     assert found.universes["pooling"].tolist() == ["standard", "mean"]
-    assert found.universes["own"].tolist() == [True, False]
     values = []
     for pooling, row in zip(("standard", "mean"), found.similarity.itertuples(), strict=True):
         options = ExtractionOptions(pooling=pooling)
@@ -277,16 +212,11 @@ def test_pooling_is_a_dimension_of_models(tiny_models: tuple[str, ...], tmp_path
         values.append(rho(*(pdist(np.asarray(own[3], dtype=float)) for own in states)))
         assert row.rsa == pytest.approx(values[-1], abs=1e-4)
     assert abs(values[0] - values[1]) > 1e-3
-    no_such = multiverse(analysis, layers, store, {"pooling": ("last",)})
-    assert len(no_such.universes) == 1 and "pooling last" in no_such.notices[0]
 
 
-def test_a_claim_over_other_sentences(made: Finished) -> None:
-    analysis, intervals = made.analysis, layer_intervals(made.analysis, made.store)
+def test_a_claim_over_other_sentences(made):
+    intervals = layer_intervals(made.analysis, made.store)
     closer = over_stimuli(Claim("closer", (A, B, C)), intervals)
-    at = [analysis.layers.index(layer) for layer in (A, B, C)]
-    expected = analysis.rsa[at[0], at[1]] - analysis.rsa[at[0], at[2]]
-    assert closer.value == pytest.approx(expected, abs=1e-6)
     a, b, c = intervals.places((A, B, C))
     value = intervals.rsa[a, b] - intervals.rsa[a, c]
     without = intervals.rsa_without[:, a, b] - intervals.rsa_without[:, a, c]
@@ -295,68 +225,13 @@ def test_a_claim_over_other_sentences(made: Finished) -> None:
     bounds = jackknife_interval(value, without, sizes=sizes)
     p = float(p_value(value, without, sizes=sizes))
     assert closer[:4] == pytest.approx((value, *bounds, p))
-    assert closer.others == "other sentences and other words"
-    alike = over_stimuli(Claim("alike", (A, B), threshold=0.9), intervals)
-    assert alike.upper < 0 and alike.p < 0.001
-    assert "p < 0.001" in alike.sentence and "−" in alike.sentence
     top = over_stimuli(Claim("top", (B,), ("noun",)), intervals)
-    others = [name for name in intervals.columns if name != "noun"]
-    above = [over_stimuli(Claim("above", (B,), ("noun", name)), intervals) for name in others]
+    above = [
+        over_stimuli(Claim("above", (B,), ("noun", f)), intervals) for f in ("length", "position")
+    ]
     assert top.value == min(own.value for own in above) and top.lower > 0
     more = over_stimuli(Claim("more-in", (B, C), ("noun",)), intervals)
     own = importance_differences(intervals, B, C).table.set_index("feature").loc["noun"]
     assert more[:4] == pytest.approx(tuple(own[["value", "lower", "upper", "p"]]))
-    assert over_stimuli(Claim("closer", (A, B, C), measure="tau"), intervals) is None
     with refused("noun"):
         over_stimuli(Claim("top", (B,), ("nuon",)), intervals)
-
-
-# --- two methods on a layer with noise ------------------------------------------------------
-
-CHOSEN = {"folds": 3, "features": ("part_of_speech", "tense", "word_position")}
-
-
-@pytest.fixture(scope="module")
-def spoken(tmp_path_factory: pytest.TempPathFactory) -> Finished:
-    """Layer 1 has the parts of speech, and layer 0 those of other words."""
-    folder, table = tmp_path_factory.mktemp("noise"), probing(30)
-    codes = table["part_of_speech"].astype("category").cat.codes.to_numpy()
-    shape = (len(codes), codes.max() + 1)
-    layer = np.eye(shape[1])[codes] + 0.2 * np.random.default_rng(0).standard_normal(shape)
-    layers = {0: np.roll(layer, 3, axis=0), 1: layer}
-    return finished(folder, in_files(folder, table, {"model": layers}, **CHOSEN), layers)
-
-
-@pytest.mark.parametrize("interactions", [False, True])
-def test_the_rows_are_those_of_explicit_noisy_layers(spoken, interactions, monkeypatch, tmp_path):
-    monkeypatch.setattr(noise, "LEVELS", (0.0, 1.5))
-    analysis, store, layer = spoken.analysis, spoken.store, spoken.layers[1]
-    selection, seen = analysis.select(interactions=interactions), []
-    assert noise.find(analysis, store, selection, ("model", 1)) is None
-    found = noise.make(analysis, store, selection, ("model", 1), seen.append)
-    assert (seen[-1].done, seen[-1].total) == (2, 2)
-    added = np.random.default_rng(analysis.spec.seed).standard_normal(layer.shape)
-    layers = {0: layer, 1: layer + 1.5 * added * layer.std(axis=0)}
-    again = finished(tmp_path, in_files(tmp_path, probing(30), {"m": layers}, **CHOSEN), layers)
-    by_method = [
-        again.analysis.results(estimator=name, interactions=interactions)
-        for name in methods.COMPARED
-    ]
-    expected, columns = methods.agreement(*by_method), ["fold", "frobenius", "tau"]
-    pd.testing.assert_frame_equal(found[columns], expected[columns], atol=1e-6)
-    assert list(found["noise"]) == [0.0] * 3 + [1.5] * 3
-    kept = noise.find(analysis, store, selection, ("model", 1))
-    pd.testing.assert_frame_equal(kept, found)
-    assert noise.find(analysis, store, selection, ("model", 0)) is None
-
-
-def test_distances_take_no_noise(spoken, tmp_path):
-    layer = spoken.layers[1]
-    apart = np.linalg.norm(layer[:, None] - layer, axis=-1)
-    spec = in_files(tmp_path, probing(30), {"m": {0: apart}}, precomputed=("m",), **CHOSEN)
-    given = finished(tmp_path, spec, {})
-    assert not noise.can_be_made(given.analysis, given.analysis.select(), ("m", 0))
-    with refused("m layer 0", "units"):
-        noise.make(given.analysis, given.store, given.analysis.select(), ("m", 0))
-    with refused("model:7"):
-        noise.make(spoken.analysis, spoken.store, spoken.analysis.select(), ("model", 7))
