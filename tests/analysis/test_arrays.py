@@ -222,7 +222,7 @@ def test_a_file_that_cannot_be_used_is_left_out(folder, store, tmp_path, write, 
         run(replace(good, representations=(both[0], ("worse", "no.npz"))), store)
 
 
-def test_the_command_line_has_the_choices(folder, bert, store, tmp_path, monkeypatch, capsys):
+def test_the_command_line_has_the_choices(folder, bert, store, tmp_path, monkeypatch):
     monkeypatch.setenv("MLEM_CACHE", str(store.root))
     common = ["analyze", "--stimuli", str(folder / "words.csv"), "--folds", "4"]
     distances = ["--representations", f"apart={folder / 'distances.csv'}"]
@@ -236,7 +236,6 @@ def test_the_command_line_has_the_choices(folder, bert, store, tmp_path, monkeyp
     manifest = json.loads((tmp_path / "b" / "manifest.json").read_text())
     facts = manifest["models"][str(bert)]
     assert (facts["dtype"], facts["special_tokens"]["start"]) == ("bfloat16", [])
-    scores = pd.read_csv(tmp_path / "c" / "scores.csv")
 
 
 # --- files that change ---------------------------------------------------------------------

@@ -76,7 +76,6 @@ BAD = [
     ([*ASKED, "probing", "--model", "minilmm"], "did you mean minilm"),
     ([*ASKED, "none.csv", "--model", "minilm"], "none.csv"),
     ([*ASKED, "probing", "--layers", "x"], "'x' is not a list"),
-    ([*ASKED, "probing", "--representations", "a"], "NAME=FILE"),
     ([*ASKED, "probing", "--model", "minilm", "--pairs", "many"], "20000000, or all"),
     (["stimuli", "probin", "--out", "o.csv"], "did you mean probing"),
     (["stimuli", "probing", "--out", "no/such/folder/o.csv"], "no/such/folder"),

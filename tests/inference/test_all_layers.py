@@ -208,7 +208,7 @@ def of_words(tmp_path_factory):
     return made, layer_intervals(made.analysis, made.store)
 
 
-def test_words_are_drawn_too_where_they_recur(of_words, tmp_path):
+def test_words_are_drawn_too_where_they_recur(of_words):
     _, intervals = of_words
     assert intervals.units == Units(60, 15, "word") and intervals.sizes == (50, 15, 50)
     assert len(intervals.rsa_without) == len(intervals.scores_without) == 115

@@ -10,6 +10,7 @@ from scipy.stats import rankdata, spearmanr
 from mlem_core.analysis import similarities
 from mlem_core.cli.commands import main
 from mlem_core.data.stimulus_csv import from_frame
+from mlem_core.inference.aligned import alignment
 from mlem_core.inference.behind import behind, contributing_pairs, contributions, is_kept
 from mlem_core.inference.explanation import explain, with_intervals, with_transfer
 from mlem_core.inference.layer_pairs import LayerPairs
@@ -90,7 +91,7 @@ def test_two_layers_of_an_analysis_are_explained(planted):
         with_intervals(alone, whole, store, 3)
 
 
-@pytest.mark.parametrize("name", ["rsa", "cka"])
+@pytest.mark.parametrize("name", ["rsa", "cka", "procrustes"])
 def test_the_command_line_prints_and_writes_them(planted, name, tmp_path, capsys, monkeypatch):
     whole, store = planted.analysis, planted.store
     monkeypatch.setenv("MLEM_CACHE", str(store.root))
@@ -98,8 +99,11 @@ def test_the_command_line_prints_and_writes_them(planted, name, tmp_path, capsys
     command = ["why", "m:0", "m:1", *arguments_of(whole.spec), "--similarity", name]
     command += ["--out", str(out)]
     compared = None if name == "rsa" else similarities.compared(whole, name, store)
-    found = with_transfer(explain(whole, A, B, compared=compared), whole)
     assert main(command) == 0
+    if name == "procrustes":
+        assert alignment(whole, (A, B), compared).headline in capsys.readouterr().out
+        return
+    found = with_transfer(explain(whole, A, B, compared=compared), whole)
     assert found.sentence in capsys.readouterr().out
     np.testing.assert_allclose(pd.read_csv(out)["value"], found.terms["value"])
     assert main([*command, "--bootstrap", "30"]) == 0
@@ -137,7 +141,7 @@ def test_an_analysis_is_written_with_intervals(planted, tmp_path, monkeypatch, c
     assert "similarity_intervals.csv are a family: 1 RSA" in capsys.readouterr().err
 
 
-def test_an_analysis_is_written_with_its_other_similarities(planted, tmp_path, monkeypatch, capsys):
+def test_an_analysis_is_written_with_its_other_similarities(planted, tmp_path, monkeypatch):
     whole, store = planted.analysis, planted.store
     monkeypatch.setenv("MLEM_CACHE", str(store.root))
     command = ["analyze", *arguments_of(planted.spec), "--out", str(tmp_path), "--similarities"]

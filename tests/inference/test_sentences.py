@@ -102,7 +102,6 @@ PARTS = [
     (VALUES.headline, "19 % of it is not explained by these features and which values of pos"),
     (WORDS.how_sure, "How sure: other sentences and other words would put"),
     (two_layers(0.5, pos=-0.1).headline, "None of it is explained"),
-    (two_layers(0.5, pos=0.001).headline, "but hardly for any"),
     # No feature is named that may be there by chance; labels count for more than intervals.
     (two_layers(0.06, place=0.2, pos=0.1).headline, "Add confidence intervals"),
     (
