@@ -31,16 +31,11 @@ settings.register_profile(
 settings.load_profile("same")
 
 
-# The tests of the app that have a server of their own may run beside those that share one.
-ON_THEIR_OWN = ("read_only", "visitors")
-
-
 def group(nodeid: str) -> str:
     """What runs in one process: a file, and all files of the app that share a server."""
     file = nodeid.split("::")[0]
-    shared = file.startswith("tests/browser/") and not file.endswith(
-        tuple(f"test_{name}.py" for name in ON_THEIR_OWN)
-    )
+    # Those that have servers of their own may run beside those that share one.
+    shared = file.startswith("tests/browser/") and not file.endswith("test_visitors.py")
     return "app" if shared else file
 
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
-from driving import SCRIPT, START, TAG, App, at_rest, fresh_page, served, sound
+from driving import SCRIPT, START, TAG, at_rest, fresh_page, served, sound
 from inputs import words
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import expect
 
 from mlem_core.data.stimulus_csv import write_csv
 
@@ -16,14 +13,14 @@ expect.set_options(timeout=START)
 
 
 @pytest.fixture(scope="session")
-def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
+def app(tmp_path_factory):
     """A server of one's own, with the example and what the tests run."""
     with served(tmp_path_factory.mktemp("app")) as app:
         yield app
 
 
 @pytest.fixture(scope="session")
-def long_lived(app: App, browser: Browser) -> Iterator[Page]:
+def long_lived(app, browser):
     """A window that stays open, as loading one takes longer than most tests."""
     page = fresh_page(browser)
     page.goto(app.url)
@@ -32,7 +29,7 @@ def long_lived(app: App, browser: Browser) -> Iterator[Page]:
 
 
 @pytest.fixture
-def page(app: App, long_lived: Page) -> Iterator[Page]:
+def page(app, long_lived):
     """The long-lived window, whatever was done in it before: Home, with nothing chosen."""
     at_rest(long_lived, app)
     yield long_lived
@@ -40,7 +37,7 @@ def page(app: App, long_lived: Page) -> Iterator[Page]:
 
 
 @pytest.fixture(scope="session")
-def small_csv(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def small_csv(tmp_path_factory):
     """Words of 20 sentences with cells that a careless page would run."""
     table = words(20)
     table["note"] = [TAG if row % 2 else SCRIPT for row in range(len(table))]

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,8 +21,6 @@ from playwright.sync_api import Browser, ElementHandle, Locator, Page
 ROOT = Path(__file__).resolve().parents[2]
 START = 120_000  # ms: importing torch takes a while on a busy machine
 SIZE: Any = {"width": 1280, "height": 800}
-TAG = "<b>bold</b>"
-SCRIPT = "<img src=x onerror='window.hacked = 1'>"
 TAG = "<b>bold</b>"
 SCRIPT = "<img src=x onerror='window.hacked = 1'>"
 
@@ -42,9 +39,7 @@ class App:
 
 
 @contextlib.contextmanager
-def served(
-    folder: Path, before: Callable[[], None] | None = None, **environment: str
-) -> Iterator[App]:
+def served(folder, before=None, **environment):
     """The app on a free port with a store of its own; the hub cannot be reached.
 
     `before` is called in its process before it starts.
@@ -62,14 +57,8 @@ def served(
     log = folder / "log"
     command = [sys.executable, "scripts/serve.py", "--server.port", str(port)]
     with log.open("wb") as output:
-        server = subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env=environment,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            preexec_fn=before,
-        )
+        both = {"stdout": output, "stderr": subprocess.STDOUT}
+        server = subprocess.Popen(command, cwd=ROOT, env=environment, preexec_fn=before, **both)
     try:
         began = time.monotonic()
         while True:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from driving import FOCUSED, App, fresh_page, settled, sound
-from playwright.sync_api import Browser, Page, expect
+from driving import FOCUSED, fresh_page, settled, sound
+from playwright.sync_api import expect
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -57,7 +56,7 @@ AT_ONCE = "* { transition: none !important; animation: none !important; }"
 
 
 @pytest.fixture
-def zoomed(browser: Browser) -> Iterator[Page]:
+def zoomed(browser):
     """A window of 1280 × 800 at 200 %: one of 640 × 400 with twice the pixels."""
     size: Any = {"width": 640, "height": 400}
     page = fresh_page(browser, viewport=size, device_scale_factor=2, reduced_motion="reduce")
@@ -66,7 +65,7 @@ def zoomed(browser: Browser) -> Iterator[Page]:
 
 
 @pytest.mark.parametrize("view", ["", "new", "profiles", "explore", "compare", "trust"])
-def test_at_200_percent_nothing_is_out_of_reach(app: App, zoomed: Page, view: str) -> None:
+def test_at_200_percent_nothing_is_out_of_reach(app, zoomed, view):
     page = zoomed
     opened(page, app, view)
     assert page.evaluate(OUTSIDE) == []
@@ -84,14 +83,14 @@ def test_at_200_percent_nothing_is_out_of_reach(app: App, zoomed: Page, view: st
     sound(page, app)
 
 
-def opened(page: Page, app: App, view: str) -> None:
+def opened(page, app, view):
     page.goto(f"{app.url}/{view}{'&' if '?' in view else '?'}analysis=example")
     page.locator("h1").first.wait_for()
     settled(page)
     page.wait_for_function(COMPLETE)
 
 
-def test_every_control_has_a_name(app: App, page: Page) -> None:
+def test_every_control_has_a_name(app, page):
     for view in ("", "new", "new?step=roles", "new?step=models", "profiles", "explore", "report"):
         opened(page, app, view)
         said = page.locator("body").aria_snapshot().splitlines()
@@ -99,7 +98,7 @@ def test_every_control_has_a_name(app: App, page: Page) -> None:
 
 
 @pytest.mark.parametrize("view", ["", "new?step=models", "profiles"])
-def test_what_has_the_focus_looks_like_it(app: App, page: Page, view: str) -> None:
+def test_what_has_the_focus_looks_like_it(app, page, view):
     opened(page, app, view)
     page.add_style_tag(content=AT_ONCE)
     unseen = []

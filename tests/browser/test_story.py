@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import io
 import re
-import time
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,6 @@ import pytest
 from driving import (
     FOCUSED,
     START,
-    App,
     fresh_page,
     go,
     keyed,
@@ -24,9 +23,9 @@ from driving import (
     upload,
 )
 from inputs import words
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Route, expect
+from pypdf import PdfReader
 
-from mlem_core.base.typing import Layer
 from mlem_core.figures.matrix import grid
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses
@@ -35,9 +34,7 @@ from mlem_core.tasks.examples import example
 pytestmark = pytest.mark.browser
 
 
-def test_from_an_upload_over_why_to_a_saved_file(
-    app: App, page: Page, small_csv: Path, tmp_path: Path
-) -> None:
+def test_from_an_upload_over_why_to_a_saved_file(app, page, small_csv, tmp_path):
     rng, table = np.random.default_rng(0), words(20)
     coded = table[["noun", "length"]].to_numpy(float) * [3.0, 1.0]
     layers = {f"layer_{k:02d}": coded + rng.standard_normal(coded.shape) for k in range(2)}
@@ -88,7 +85,7 @@ def test_from_an_upload_over_why_to_a_saved_file(
         assert "numpy" in maps.read_text() and "libtorch" not in maps.read_text()
 
 
-def cell(page: Page, figure: int, row: Layer, column: Layer) -> tuple[float, float]:
+def cell(page, figure, row, column):
     """Where the cell of two layers of the example is in the window."""
     made = example()
     placed = grid(made.layers, "model", made.rsa)
@@ -102,7 +99,7 @@ def cell(page: Page, figure: int, row: Layer, column: Layer) -> tuple[float, flo
     return box["x"] + float(x) * box["width"], box["y"] + float(y) * box["height"]
 
 
-def click_cell(page: Page, figure: int, row: Layer, column: Layer) -> None:
+def click_cell(page, figure, row, column):
     """Click the cell as one does: the mouse rests before."""
     at = cell(page, figure, row, column)
     page.mouse.move(*at)
@@ -110,7 +107,7 @@ def click_cell(page: Page, figure: int, row: Layer, column: Layer) -> None:
     page.mouse.click(*at)
 
 
-def test_a_click_on_a_cell_chooses_its_two_layers(app: App, page: Page) -> None:
+def test_a_click_on_a_cell_chooses_its_two_layers(app, page):
     page.set_viewport_size({"width": 1440, "height": 1000})
     choose_example(page)
     traces(page, 1)
@@ -124,7 +121,7 @@ def test_a_click_on_a_cell_chooses_its_two_layers(app: App, page: Page) -> None:
     page.wait_for_url(re.compile("a=minilm%3A1.*b=mini-bert%3A3"))
 
 
-def test_back_forward_and_reload_show_what_the_address_showed(app: App, page: Page) -> None:
+def test_back_forward_and_reload_show_what_the_address_showed(app, page):
     """One press a step: whether a choice, a link or a button led there."""
     show_example(page)
     addresses = [page.url]
@@ -156,14 +153,14 @@ def test_back_forward_and_reload_show_what_the_address_showed(app: App, page: Pa
     until_shown(page, {"tense", "question"}, set())
 
 
-def choose_example(page: Page) -> None:
+def choose_example(page):
     """On Home, where another test may have chosen what it had run."""
     if keyed(page, "open-example").is_enabled():
         keyed(page, "open-example").click()
         settled(page)
 
 
-def show_example(page: Page) -> None:
+def show_example(page):
     """The profiles of the example, with all its features."""
     choose_example(page)
     go(page, "Explore", "Profiles")
@@ -171,7 +168,7 @@ def show_example(page: Page) -> None:
     settled(page)
 
 
-def tab_to(page: Page, what: str, most: int = 80) -> None:
+def tab_to(page, what, most=80):
     """Press Tab until the focus is on a control whose name matches."""
     seen = []
     for _ in range(most):
@@ -182,7 +179,7 @@ def tab_to(page: Page, what: str, most: int = 80) -> None:
     raise AssertionError(f"Tab does not come to {what!r}; it came to {[s[:40] for s in seen]}")
 
 
-def test_features_a_pair_and_export_by_keyboard(app: App, page: Page) -> None:
+def test_features_a_pair_and_export_by_keyboard(app, page):
     show_example(page)
     tab_to(page, "^word length")
     page.keyboard.press("ArrowRight")
@@ -218,7 +215,7 @@ LIGHTNESS = """selector => { const s = getComputedStyle(document.querySelector(s
     c.match(/[0-9.]+/g).slice(0, 3).reduce((sum, n) => sum + Number(n), 0) / 3) }"""
 
 
-def test_a_narrow_and_dark_window(app: App, browser: Browser) -> None:
+def test_a_narrow_and_dark_window(app, browser):
     """Panels stand below each other, and are drawn in light on dark."""
     page = fresh_page(browser, color_scheme="dark", viewport={"width": 600, "height": 900})
     page.goto(f"{app.url}/profiles?analysis=example")
@@ -240,61 +237,65 @@ def test_a_narrow_and_dark_window(app: App, browser: Browser) -> None:
 
 
 @pytest.mark.slow
-def test_stimuli_that_are_marked_in_one_map_are_marked_in_both(app: App, page: Page) -> None:
-    show_example(page)
-    page.goto(f"{app.url}/explore?analysis=example&look=maps")
-    traces(page, 2)
+def test_a_pdf_for_a_paper(app, page):
+    page.goto(f"{app.url}/explore?analysis=example&tab=profiles")
+    traces(page)
     settled(page)
-    plot = page.locator(".js-plotly-plot").nth(1)
-    plot.scroll_into_view_if_needed()
-    box = plot.locator(".nsewdrag").first.bounding_box()
-    assert box is not None
-    corners = [(0.3, 0.3), (0.7, 0.3), (0.7, 0.7), (0.3, 0.7), (0.3, 0.32)]
-    for number, (x, y) in enumerate(corners):
-        page.mouse.move(box["x"] + x * box["width"], box["y"] + y * box["height"], steps=6)
-        if not number:
-            page.mouse.down()
-    page.mouse.up()
-    page.wait_for_function(
-        "() => [1, 2].every(n => document.querySelectorAll('.js-plotly-plot')[n]"
-        ".data.some(trace => typeof trace.marker.opacity === 'object'))"
-    )
+    keyed(page, "export-profiles").click()
+    page.get_by_role("radio", name="89 mm").click()
+    settled(page)
+    with page.expect_download() as waiting:
+        keyed(page, "download-profiles").click()
+    assert waiting.value.suggested_filename == "profiles.pdf"
+    (drawn,) = PdfReader(io.BytesIO(Path(waiting.value.path()).read_bytes())).pages
+    assert float(drawn.mediabox.width) / 72 * 25.4 == pytest.approx(89, abs=0.5)
+    assert "part of speech" in drawn.extract_text()
+    for font in drawn["/Resources"]["/Font"].values():
+        (inner,) = font.get_object()["/DescendantFonts"]
+        assert "/FontFile2" in inner.get_object()["/FontDescriptor"]
 
 
 @pytest.mark.slow
-def test_a_run_is_cancelled_and_run_again(app: App, page: Page, small_csv: Path) -> None:
-    """That it was cancelled is a fact of the store; what the screen says of it passes by."""
-    page.goto(f"{app.url}/new?models=mini-bert&layers=0&seed=11")
-    upload(page, small_csv)
-    there = {job.id for job in analyses.recent(Store(app.cache))}
-    run(page)
-    page.get_by_role("button", name="Cancel", exact=True).click()
-    until = time.monotonic() + START / 1000
-    while time.monotonic() < until:
-        (job,) = [job for job in analyses.recent(Store(app.cache)) if job.id not in there]
-        if job.status().state not in ("queued", "running"):
-            break
-        time.sleep(0.1)
-    assert job.status().state == "cancelled"
-    expect(keyed(page, f"dismiss-{job.id}")).to_be_visible()
-    run(page)
-    expect(keyed(page, f"look-{job.id}")).to_be_visible()
-    assert job.status().state == "done"
+def test_a_file_on_its_way_is_lost_by_no_step_and_waited_for(app, browser, small_csv):
+    """A slow line: each file arrives when the test lets it."""
+    held: list[Route] = []
+    page = fresh_page(browser)
+    page.route("**/_stcore/upload_file/**", lambda route: held.append(route))
+
+    def let_go():
+        # The page says that a file is coming before the browser asks to send it.
+        while not held:
+            page.wait_for_timeout(50)
+        held.pop().continue_()
+
+    page.goto(f"{app.url}/new?models=mini-bert")
+    run_button = page.get_by_role("button", name="Run", exact=True)
+    expect(run_button).to_be_enabled()
+    page.locator('input[type="file"]').set_input_files(small_csv)
+    # The click comes before the browser shows the file.
+    keyed(page, "step-roles").click()
+    expect(page.get_by_role("combobox", name="Role of tense")).to_be_visible()
+    coming = page.locator(".st-key-form-coming")
+    expect(coming).to_be_visible()
+    expect(run_button).to_have_count(0)
+    settled(page)
+    let_go()
+    expect(page.get_by_role("combobox", name="Role of note")).to_be_visible()
+    expect(coming).to_be_hidden()
+    sound(page, app)
+    page.context.close()
 
 
 @pytest.mark.slow
-def test_another_browser_sees_the_same(app: App, page: Page, browser: Browser) -> None:
-    """The address that is copied opens what the page shows, and two users have their own."""
-    show_example(page)
-    page.get_by_role("button", name="tense", exact=True).click()
-    until_shown(page, {"number"}, {"tense"})
-    page.wait_for_url(re.compile("features="))
-    other = fresh_page(browser)
-    other.goto(page.url)
-    until_shown(other, {"number"}, {"tense"})
-    settled(other)
-    other.get_by_role("button", name="number", exact=True).click()
-    until_shown(other, {"question"}, {"tense", "number"})
-    settled(page)
-    until_shown(page, {"number"}, {"tense"})
-    other.context.close()
+def test_a_file_that_the_browser_refuses_never_lets_run_go_on(app, page, tmp_path):
+    page.goto(f"{app.url}/new?models=mini-bert")
+    run_button = page.get_by_role("button", name="Run", exact=True)
+    expect(run_button).to_be_enabled()
+    huge = tmp_path / "huge.csv"
+    with huge.open("wb") as file:
+        file.truncate(501_000_000)  # takes no room on the disk
+    upload(page, huge)
+    expect(page.locator(".st-key-form-refused")).to_be_visible()
+    expect(run_button).to_have_count(0)
+    page.get_by_role("button", name="Remove huge.csv").click()
+    expect(run_button).to_be_enabled()

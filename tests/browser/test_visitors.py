@@ -1,30 +1,36 @@
-"""Visitors of a shared server: two in two browsers, and who speaks to it without one."""
+"""Servers of their own: one that is shared, by browsers and without, and one that cannot write."""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import random
+import re
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-from driving import START, App, fresh_page, keyed, run, served, settled, upload
-from playwright.sync_api import Browser, expect
+from driving import START, fresh_page, go, keyed, run, served, settled, sound, upload
+from permissions import heed_permissions
+from playwright.sync_api import Error as PlaywrightError
+from playwright.sync_api import expect
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from websockets.exceptions import InvalidStatus
-from websockets.sync.client import ClientConnection, connect
+from websockets.sync.client import connect
 
 from mlem_core.tasks import visitors
 from mlem_core.tasks.signing import signature
 
+TEXTS = ("", "x" * 300, "<b>bold</b>", "=1+1", "-1", "1e9", "nan", "عربي 中文", "../..", "a,b")
+CONTROLS = "[data-testid=stMain] :is(button, summary, [role=radio], [role=combobox], [role=option])"
+
 
 @pytest.fixture(scope="module")
-def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
+def app(tmp_path_factory):
     """A shared server for all tests of this file."""
     folder = tmp_path_factory.mktemp("server")
     settings = folder / "shared.toml"
@@ -33,7 +39,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
         yield app
 
 
-def asked(url: str, **more: Any) -> tuple[int, str, str]:
+def asked(url, **more):
     """The status of an answer, its text, and the cookie that it gives."""
     try:
         with urllib.request.urlopen(urllib.request.Request(url, **more), timeout=30) as answer:
@@ -44,7 +50,7 @@ def asked(url: str, **more: Any) -> tuple[int, str, str]:
 
 
 @contextlib.contextmanager
-def window(app: App, cookie: str, **headers: str) -> Iterator[tuple[ClientConnection, str]]:
+def window(app, cookie, **headers):
     """The connection of a page that a browser with a cookie shows, and its session."""
     host = app.url.removeprefix("http://")
     headers = {"Origin": app.url, "Cookie": cookie, **headers}
@@ -61,7 +67,7 @@ def window(app: App, cookie: str, **headers: str) -> Iterator[tuple[ClientConnec
         yield page, said.new_session.initialize.session_id
 
 
-def until(holds: Callable[[], object]) -> None:
+def until(holds):
     end = time.monotonic() + 60
     while not holds():
         assert time.monotonic() < end
@@ -73,13 +79,12 @@ def until(holds: Callable[[], object]) -> None:
     [
         ("{}", True),
         ("http://localhost:9", False),  # a browser sends the cookie of a host to all its ports
-        ("http://localhost", False),
         ("http://127.0.0.1:{port}", False),
         ("http://other.org", False),
         ("null", False),
     ],
 )
-def test_only_pages_of_the_server_open_a_session(app: App, origin: str, opens: bool) -> None:
+def test_only_pages_of_the_server_open_a_session(app, origin, opens):
     _, _, cookie = asked(app.url)
     origin = origin.format(app.url, port=app.url.rpartition(":")[2])
     with contextlib.ExitStack() as stack:
@@ -92,7 +97,7 @@ def test_only_pages_of_the_server_open_a_session(app: App, origin: str, opens: b
     assert status == 403 and ("another origin" in text) is not opens
 
 
-def test_a_token_that_no_server_has_given_is_nobody_s(app: App) -> None:
+def test_a_token_that_no_server_has_given_is_nobody_s(app):
     root = app.cache.absolute()
     name, _, token = asked(app.url)[2].partition("=")
     given = [token, visitors.new_token(root)]
@@ -109,11 +114,11 @@ def test_a_token_that_no_server_has_given_is_nobody_s(app: App) -> None:
         assert (again == f"{name}={one}") is (one in given)
 
 
-def test_uploads_are_counted_as_they_come(app: App) -> None:
+def test_uploads_are_counted_as_they_come(app):
     cookie, other = (asked(app.url)[2] for _ in range(2))
     xsrf = asked(f"{app.url}/_stcore/health")[2]
 
-    def put(session: str, n_bytes: int, name: str) -> int:
+    def put(session, n_bytes, name):
         head = b'--x\r\nContent-Disposition: form-data; name="f"; filename="a.csv"\r\n\r\n'
         headers = {
             "Content-Type": "multipart/form-data; boundary=x",
@@ -138,9 +143,7 @@ def test_uploads_are_counted_as_they_come(app: App) -> None:
 
 
 @pytest.mark.slow
-def test_visitors_see_what_is_theirs_and_what_they_are_shown(
-    browser: Browser, app: App, small_csv: Path
-) -> None:
+def test_visitors_see_what_is_theirs_and_what_they_are_shown(browser, app, small_csv):
     tmp_path = app.cache.parent
     listens = [
         one.laddr.ip
@@ -178,3 +181,65 @@ def test_visitors_see_what_is_theirs_and_what_they_are_shown(
         assert str(tmp_path) not in page.content()
         page.context.close()
     assert "Traceback" not in app.log.read_text()
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_a_server_that_may_write_nothing_shows_all_and_keeps_nothing(tmp_path, browser, small_csv):
+    closed = [tmp_path / name for name in ("home", "cache")]
+    for folder in closed:
+        folder.mkdir(mode=0o555)
+    page = fresh_page(browser)
+    with served(tmp_path, before=heed_permissions, HOME=str(tmp_path / "home")) as shut:
+        page.goto(f"{shut.url}/?analysis=example")
+        for screen in ("Home", "Explore", "Trust", "Report", "New analysis"):
+            go(page, screen)
+            sound(page, shut)
+        refused = page.get_by_test_id("stMain").get_by_text(re.compile("cannot be written")).first
+        run(page)
+        expect(refused).to_be_visible()
+        page.reload()
+        settled(page)
+        expect(refused).to_have_count(0)
+        page.locator('input[type="file"]').first.set_input_files(small_csv)
+        expect(refused).to_be_visible()
+        sound(page, shut)
+        page.context.close()
+    assert not any(one for folder in closed for one in folder.iterdir())
+
+
+@pytest.mark.faults
+def test_made_up_use(browser, app, small_csv, tmp_path):
+    """Two who click, type, upload, run and leave at random for `MINUTES`: each sees its own."""
+    rng = random.Random(int(os.environ.get("SEED", "0")))
+    pages = {}
+    for name in ("first-visitor", "second-visitor"):
+        (tmp_path / f"{name}.csv").write_bytes(small_csv.read_bytes())
+        pages[name] = fresh_page(browser)
+        pages[name].goto(app.url)
+    end = time.monotonic() + 60 * float(os.environ.get("MINUTES", "3"))
+    while time.monotonic() < end:
+        name, other = rng.sample([*pages], 2)
+        page, way = pages[name], rng.choice(["go", "run", "back", "type", *["click"] * 6])
+        # What was to be clicked may be gone or covered by then: that is use, too.
+        with contextlib.suppress(PlaywrightError):
+            if way == "go":
+                page.goto(f"{app.url}/{rng.choice(['', 'new', 'explore', 'trust', 'report'])}")
+            elif way == "run":
+                page.goto(f"{app.url}/new?models=mini-bert&layers=0")
+                upload(page, tmp_path / f"{name}.csv")
+                run(page)
+            elif way == "back":
+                page.go_back()
+            elif way == "type":
+                page.locator("input[type=text]").last.fill(rng.choice(TEXTS), timeout=5_000)
+                page.keyboard.press("Enter")
+            else:
+                there = [one for one in page.locator(CONTROLS).all() if one.is_visible()]
+                rng.choice(there or [page.locator("h1")]).click(timeout=5_000)
+        page.wait_for_timeout(rng.randint(50, 1_500))
+        sound(page, app)
+        assert other not in page.content() and str(app.cache) not in page.content(), way
+        assert "Traceback" not in app.log.read_text(), way
+    for page in pages.values():
+        page.context.close()

@@ -15,7 +15,7 @@ from pages.parts import prefetch, stored
 
 
 @pytest.fixture(autouse=True)
-def window(monkeypatch: pytest.MonkeyPatch) -> None:
+def window(monkeypatch):
     """No process and no thread outlives a click, and nothing of another test is known."""
     monkeypatch.setattr(runner, "start_process", in_this_process)
     monkeypatch.setattr(prefetch, "prepare", lambda calls: None)
@@ -24,27 +24,27 @@ def window(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+def store(tmp_path, monkeypatch):
     """The store of this server: it has the example, and nothing else."""
     monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "cache"))
     return Store(tmp_path / "cache")
 
 
 @pytest.fixture
-def nothing(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+def nothing(store, tmp_path, monkeypatch):
     """A store of a program without its example."""
     monkeypatch.setattr(examples, "FOLDER", tmp_path / "none")
     return store
 
 
 @pytest.fixture(scope="session")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Own:
+def made(tmp_path_factory):
     """Three analyses of one upload: one with other folds, one with a model that is not there."""
     folder = tmp_path_factory.mktemp("own")
     store = Store(folder / "cache")
     spec = asked(folder)
 
-    def kept(path: str) -> str:
+    def kept(path):
         return str(analyses.keep_upload(Path(path).read_bytes(), Path(path).name, store))
 
     files = tuple((name, kept(path)) for name, path in spec.representations)
@@ -56,14 +56,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Own:
 
 
 @pytest.fixture
-def own(made: Own, monkeypatch: pytest.MonkeyPatch) -> Own:
+def own(made, monkeypatch):
     """The analyses that were run yesterday, to be looked at: nothing in their store may change."""
     monkeypatch.setenv("MLEM_CACHE", str(made.store.root))
     return made
 
 
 @pytest.fixture
-def mine(made: Own, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Own:
+def mine(made, tmp_path, monkeypatch):
     """The same in a store of one's own, to be changed."""
     root = tmp_path / "cache"
     shutil.copytree(made.store.root, root)

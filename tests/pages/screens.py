@@ -6,7 +6,7 @@ import base64
 import importlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -162,9 +162,7 @@ def _unpacked(found: dict[str, Any]) -> Any:
     return array.reshape(shape).tolist()
 
 
-def in_this_process(
-    command: Sequence[str], folder: Path, held: int, environment: Mapping[str, str]
-) -> None:
+def in_this_process(command, folder, held, environment):
     """Instead of `processes.start_process`: the work is done when this returns."""
     module = importlib.import_module(command[command.index("-m") + 1])
     runner.carry_out(folder, module.make)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
@@ -10,8 +9,7 @@ import numpy as np
 import pytest
 from inputs import in_files, noise, words
 
-from mlem_core.analysis.spec import AnalysisSpec, parameters
-from mlem_core.base.parameters import in_text
+from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.data import datasets
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses
@@ -19,25 +17,6 @@ from pages.form import models, options
 from pages.form.draft import draft
 from pages.parts import choices, stored
 from pages.parts.duplicate import form_of
-
-
-def test_groups_and_labels_are_a_text_each_that_is_read_again() -> None:
-    groups = {"g": ["minilm", "a@r2"], "h": ["b"]}
-    labels = {"g": ["objective:mlm", "size:small"], "h": ["objective:causal"]}
-    spec = AnalysisSpec(models=("minilm", "a@r2", "b"), groups=groups, labels=labels)
-    form = form_of(spec)
-    assert form["groups"] == ["g=minilm,a@r2; h=b"]
-    for name in ("groups", "labels"):
-        (text,) = form[name] or []
-        parse = parameters()[name].parse
-        assert tuple(parse(one.strip()) for one in text.split(";")) == getattr(spec, name)
-    assert form_of(AnalysisSpec(models=("minilm",)))["groups"] is None
-
-
-def test_a_value_is_written_as_the_command_line_reads_it() -> None:
-    assert in_text(("brain", "brain.npz")) == "brain=brain.npz"
-    assert in_text(("g", ("a", "b"))) == "g=a,b" and in_text(3) == "3"
-
 
 TABLE = words(20).assign(tense=["past", "present"] * 34 + ["past"] * (len(words(20)) - 68))
 BANK = "bank.conllu"
@@ -83,7 +62,10 @@ ASKED: dict[str, tuple[Any, dict[str, Any]]] = {
     "pooling": ("mean", {}),
     "positions": ("without-first", {}),
     "units": ("standardised", {}),
-    "groups": ((("g", ("mini-bert",)),), {"models": ("mini-bert", "mini-gpt2")}),
+    "groups": (
+        (("g", ("mini-bert",)), ("h", ("mini-gpt2",))),
+        {"models": ("mini-bert", "mini-gpt2")},
+    ),
     "labels": (
         (("mini-bert", ("size:small",)), ("mini-gpt2", ("size:small",))),
         {"models": ("mini-bert", "mini-gpt2")},
@@ -96,7 +78,7 @@ ASKED: dict[str, tuple[Any, dict[str, Any]]] = {
 
 
 @pytest.fixture(scope="module")
-def upload(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Any], Any]:
+def upload(tmp_path_factory):
     """Gives a value with the names of files in it as uploads of a store."""
     import pandas as pd
 
@@ -111,7 +93,7 @@ def upload(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Any], Any]:
     np.save(folder / "rdm.npy", distances)
     store = Store(folder / "store")
 
-    def kept(value: Any) -> Any:
+    def kept(value):
         if isinstance(value, tuple):
             return tuple(map(kept, value))
         path = folder / value if isinstance(value, str) and "." in value else folder / "none"
@@ -124,9 +106,7 @@ def upload(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Any], Any]:
 
 
 @pytest.mark.parametrize("name", [each.name for each in fields(AnalysisSpec)])
-def test_a_duplicate_asks_for_what_the_analysis_had(
-    name: str, upload: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_duplicate_asks_for_what_the_analysis_had(name, upload, monkeypatch):
     value, more = ASKED[name]  # a new field has to stand there
     asked = {"stimuli": "words.csv", "models": ("mini-gpt2",), **more, name: value}
     spec = AnalysisSpec(**{key: upload(one) for key, one in asked.items()})

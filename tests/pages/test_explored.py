@@ -3,41 +3,35 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from inputs import in_files, words
-from screens import Own, Screen, jobs_in, ran
+from screens import Screen, jobs_in, ran
 
 from mlem_core.analysis.published import MODELS
-from mlem_core.analysis.spec import AnalysisSpec
-from mlem_core.data.stimulus_csv import write_csv
-from mlem_core.storage.store import Store
 
 SCORES = {"prediction accuracy<br>(held-out ρ)", "best possible<br>(ceiling)"}
 FEATURES = {"noun", "position", "kind"}
 
 
-def seen(own: Own, **query: str | list[str]) -> Screen:
+def seen(own, **query):
     """Explore with an analysis of one's own."""
     return Screen("explore", analysis=own.jobs[0].id, **query)
 
 
-def how(screen: Screen, figure: str) -> str:
+def how(screen, figure):
     """How a figure was computed: its caption in print."""
     return str(screen.figures[figure]["alt"])
 
 
-def panels(screen: Screen) -> set[str]:
+def panels(screen):
     """The models that have a panel among the profiles."""
     texts = {one["text"] for one in screen.figures["profiles"]["layout"]["annotations"]}
     return {text for text in texts if not text.startswith("<b>")}
 
 
-def test_profiles_draw_what_was_run(own: Own) -> None:
+def test_profiles_draw_what_was_run(own):
     screen = seen(own, tab="profiles")
     assert screen.traces("profiles") == {*FEATURES, *SCORES, "band"}
     drawn = screen.figures["profiles"]
@@ -50,7 +44,7 @@ def test_profiles_draw_what_was_run(own: Own) -> None:
     assert panels(screen) == {"one", "two"}
 
 
-def test_dropping_a_feature_needs_no_run_and_goes_along(own: Own) -> None:
+def test_dropping_a_feature_needs_no_run_and_goes_along(own):
     screen, before = seen(own, tab="profiles"), jobs_in(own.store)
     screen.tick_off("kind")
     assert screen.traces("profiles") == {"noun", "position", *SCORES, "band"}
@@ -69,15 +63,7 @@ def test_dropping_a_feature_needs_no_run_and_goes_along(own: Own) -> None:
     assert other.figures == {} and len(other.app.info) == 1
 
 
-def test_two_windows_are_two(own: Own) -> None:
-    one, other = seen(own, tab="profiles"), seen(own, tab="profiles")
-    one.tick_off("kind")
-    other.tick_off("noun")
-    assert one.run().traces("profiles") & FEATURES == {"noun", "position"}
-    assert other.run().traces("profiles") & FEATURES == {"kind", "position"}
-
-
-def test_a_pair_is_the_same_in_every_tab(own: Own) -> None:
+def test_a_pair_is_the_same_in_every_tab(own):
     screen = seen(own, a="one:0", b="two:1", look="features")
     for tab in ("profiles", "all", "stimuli", "pairs"):
         assert screen.tab(tab).errors == [] and screen.figures
@@ -94,7 +80,7 @@ def test_a_pair_is_the_same_in_every_tab(own: Own) -> None:
     assert screen.traces("stimuli-a") >= {"act", "fact", "tool"}
 
 
-def test_both_similarities_of_every_two_layers_are_drawn(own: Own) -> None:
+def test_both_similarities_of_every_two_layers_are_drawn(own):
     screen = seen(own)
     squares = [one for one in screen.figures["similarity"]["data"] if one["type"] == "heatmap"]
     # Of three layers of two systems, with a gap between the two.
@@ -106,32 +92,21 @@ def test_both_similarities_of_every_two_layers_are_drawn(own: Own) -> None:
     assert screen.address["order"] == ["clustering"] and screen.errors == []
 
 
-def test_what_the_two_similarities_mix_is_a_matrix_of_its_own(own: Own) -> None:
+def test_what_the_two_similarities_mix_is_a_matrix_of_its_own(own):
     screen = seen(own, partial="ratio").unfold("folded similar in")
     assert "similar-in" in screen.figures and screen.errors == []
     assert "S_feat" in screen.said and "S_rest" in screen.said
     assert sum("Transfer" in one.label for one in screen.app.metric) == 2
 
 
-@pytest.mark.slow
-def test_a_surprise_is_a_click_away(store: Store) -> None:
-    screen = Screen("explore", analysis="example").unfold("folded surprises")
-    name = next(key for key in screen.buttons if key.startswith("surprise distances "))
-    a, b = name.split()[2:]
-    screen.press(name)
-    assert (screen.address["a"], screen.address["b"]) == ([a], [b])
-    said = " and ".join(one.replace(":", " layer ") for one in (a, b))
-    assert said in screen.said
-
-
-def test_the_example_shows_the_pairs_of_stimuli_behind_its_finding(store: Store) -> None:
+def test_the_example_shows_the_pairs_of_stimuli_behind_its_finding(store):
     screen = Screen("explore", analysis="example").unfold("folded pairs behind")
     (table,) = [one.value for one in screen.app.dataframe if len(one.value) == 8]
     assert "contribution" in table.columns
 
 
 @pytest.mark.slow
-def test_a_similarity_with_terms_stands_beside_rsa(mine: Own) -> None:
+def test_a_similarity_with_terms_stands_beside_rsa(mine):
     screen = seen(mine, a="one:0", b="one:1", similarity="cka").press("Compute CKA")
     assert "cells by squared distances" in screen.traces("similarity")
     assert "(CKA 0." in screen.said and screen.errors == []
@@ -145,7 +120,7 @@ def test_a_similarity_with_terms_stands_beside_rsa(mine: Own) -> None:
 
 
 @pytest.mark.slow
-def test_a_similarity_without_terms_says_so_where_those_of_rsa_stand(mine: Own) -> None:
+def test_a_similarity_without_terms_says_so_where_those_of_rsa_stand(mine):
     asked = {"a": "one:0", "b": "one:1", "similarity": "procrustes"}
     screen = seen(mine, **asked).press("Compute Procrustes")
     assert "has no terms by feature" in screen.said and "(RSA" in screen.said
@@ -154,7 +129,7 @@ def test_a_similarity_without_terms_says_so_where_those_of_rsa_stand(mine: Own) 
     assert re.search(r"would put it between [\d.]+ and [\d.]+", screen.said)
 
 
-def test_values_are_told_apart_where_that_is_chosen(mine: Own) -> None:
+def test_values_are_told_apart_where_that_is_chosen(mine):
     """Of three kinds two lie close together, and one far from both."""
     screen = seen(mine, tab="profiles").unfold("folded values")
     screen.press("Tell apart the values of kind")
@@ -171,7 +146,7 @@ def test_values_are_told_apart_where_that_is_chosen(mine: Own) -> None:
     assert "values of kind" in refused.errors[0] and refused.figures == {}
 
 
-def test_missing_values_are_treated_otherwise(mine: Own) -> None:
+def test_missing_values_are_treated_otherwise(mine):
     screen = seen(mine, tab="profiles")
     before = how(screen, "profiles")
     there = jobs_in(mine.store)
@@ -180,14 +155,7 @@ def test_missing_values_are_treated_otherwise(mine: Own) -> None:
     assert how(screen, "profiles") != before and "value of their own" in how(screen, "profiles")
 
 
-def test_a_slow_estimator_is_computed_once(mine: Own) -> None:
-    screen = seen(mine, tab="profiles", fit="spearman", show_layers="0")
-    first = screen.run()
-    assert first.traces("profiles") >= FEATURES and "spearman" in how(first, "profiles")
-    assert Screen("explore", **screen.address).traces("profiles") >= FEATURES
-
-
-def test_other_methods_stand_beside_the_profiles_and_are_kept(mine: Own) -> None:
+def test_other_methods_stand_beside_the_profiles_and_are_kept(mine):
     screen = seen(mine, tab="profiles").unfold("folded baselines", "folded methods")
     assert {"MLEM, ridge"} <= screen.traces("methods")
     screen.press("Compute it")
@@ -201,7 +169,7 @@ def test_other_methods_stand_beside_the_profiles_and_are_kept(mine: Own) -> None
     assert "baseline-decoding" in again.figures and "Compute it" not in again.buttons
 
 
-def test_intervals_and_tests_are_corrected_as_one_chooses(mine: Own) -> None:
+def test_intervals_and_tests_are_corrected_as_one_chooses(mine):
     screen = Screen("trust", analysis=mine.jobs[0].id)
     screen.press("Add confidence intervals and tests")
     screen.unfold("folded importance-tests", "folded similarity-tests")
@@ -216,15 +184,7 @@ def test_intervals_and_tests_are_corrected_as_one_chooses(mine: Own) -> None:
     assert "Add confidence intervals and tests" in profiles.buttons
 
 
-def test_the_example_s_tests_are_those_of_its_intervals(store: Store) -> None:
-    screen = Screen("trust", analysis="example").unfold("folded difference-tests")
-    assert re.search(r"family of 8 \w+", screen.said)
-    profiles = Screen("explore", analysis="example", tab="profiles")
-    assert "family of 400" in how(profiles, "profiles")
-    assert re.search(r"95 %", Screen("explore", analysis="example", look="why").said)
-
-
-def systems(folder: Path, names: list[str], layers: tuple[int, ...] = (0, 1), **more: Any) -> Any:
+def systems(folder, names, layers=(0, 1), **more):
     """An analysis of words by systems that know what a noun is and, less, how long it is."""
     table, rng = words(), np.random.default_rng(0)
     coded = table[["noun", "length"]].to_numpy(float) * [3.0, 1.0]
@@ -237,7 +197,7 @@ def systems(folder: Path, names: list[str], layers: tuple[int, ...] = (0, 1), **
     return in_files(folder, table, made_up, **more)
 
 
-def test_groups_have_their_profiles_and_universality(store: Store, tmp_path: Path) -> None:
+def test_groups_have_their_profiles_and_universality(store, tmp_path):
     members = {name: [f"{name}{seed}" for seed in range(3)] for name in ("f", "g")}
     spec = systems(tmp_path, [*members["f"], *members["g"]], groups=members)
     screen = Screen("explore", analysis=ran(spec, store).id, tab="all")
@@ -248,7 +208,7 @@ def test_groups_have_their_profiles_and_universality(store: Store, tmp_path: Pat
     assert kinds["group-similarity"] == {"heatmap"} and kinds["universality"] == {"bar"}
 
 
-def test_training_is_drawn_over_its_steps(store: Store, tmp_path: Path) -> None:
+def test_training_is_drawn_over_its_steps(store, tmp_path):
     members = [f"s{seed}@step{step}" for seed in range(2) for step in (0, 10, 100)]
     spec = systems(tmp_path, members, trajectories={"run": members})
     screen = Screen("explore", analysis=ran(spec, store).id, tab="all", depth="1")
@@ -259,7 +219,7 @@ def test_training_is_drawn_over_its_steps(store: Store, tmp_path: Path) -> None:
     assert screen.widget("selectbox", "Depth").value == "1"
 
 
-def test_published_numbers_stand_beside_ours(store: Store, tmp_path: Path) -> None:
+def test_published_numbers_stand_beside_ours(store, tmp_path):
     job = ran(systems(tmp_path, list(MODELS), (4, 8)), store)
     tau, ours = job.analysis().results().similarity_profiles, job.analysis().results().agreement
     screen = Screen("explore", analysis=job.id)
@@ -268,80 +228,3 @@ def test_published_numbers_stand_beside_ours(store: Store, tmp_path: Path) -> No
     assert published == [0.69, 0.77, -0.24] and here == pytest.approx(
         [ours, tau.loc["gpt2:8", f"{MODELS[0]}:4"], tau.loc[f"{MODELS[2]}:8", f"{MODELS[0]}:4"]]
     )
-
-
-ARABIC, CHINESE = "الكلب الكبير يجري في الحديقة", "大狗在公园里跑步"
-LONG = [f"a_feature_with_quite_a_long_name_that_differs_at_its_end_{k:02d}" for k in range(38)]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("names", [["colour"], [*LONG, "الجنس", "词类"]], ids=["one", "forty"])
-def test_one_feature_and_forty_with_long_names_in_two_scripts(
-    store: Store, tmp_path: Path, names: list[str]
-) -> None:
-    rng, n = np.random.default_rng(0), 60
-    features = {name: rng.choice(["yes", "no"], n) for name in names}
-    sentences = [f"{(ARABIC, CHINESE)[row % 2]} {row}" for row in range(n)]
-    table = pd.DataFrame({"sentence": sentences, **features})
-    write_csv(table, tmp_path / "scripts.csv")
-    signal = pd.get_dummies(table[names]).to_numpy(float) @ rng.standard_normal((2 * len(names), 8))
-    files = []
-    for number, model in enumerate(("a-laboratory/a-model-with-a-long-name-of-one-epoch", "模型")):
-        path = tmp_path / f"{number}.npz"
-        np.savez(
-            path,
-            **{f"layer_{k:02d}": signal + k * rng.standard_normal(signal.shape) for k in (0, 2)},
-        )
-        files.append((model, str(path)))
-    spec = AnalysisSpec(str(tmp_path / "scripts.csv"), representations=tuple(files), folds=3)
-    job = ran(spec, store).id
-    for page, place in (
-        ("", {}),
-        ("explore", {}),
-        ("explore", {"tab": "profiles"}),
-        ("explore", {"tab": "all"}),
-        ("explore", {"tab": "stimuli"}),
-        ("explore", {"look": "features"}),
-        ("explore", {"look": "maps"}),
-        ("trust", {}),
-        ("report", {}),
-    ):
-        screen = Screen(page, analysis=job, **place)
-        assert screen.errors == [] and bool(screen.figures) is (page not in ("trust", "report"))
-    counted = Screen("explore", analysis=job, tab="stimuli").traces("feature-counts")
-    assert len(counted) >= len(names)
-    assert "词类" not in names or any("词类" in name for name in counted)
-
-
-@pytest.mark.slow
-def test_many_stimuli_are_drawn_with_points_that_can_be_told_apart(
-    store: Store, tmp_path: Path
-) -> None:
-    """100,000 words with a file of representations, of which 10 million pairs are drawn."""
-    n, rng = 100_000, np.random.default_rng(0)
-    vocabulary = np.array([f"w{k}" for k in range(3_000)])
-    drawn = rng.integers(0, len(vocabulary), (n // 10, 10))
-    kind = rng.choice(["noun", "verb", "other"], len(vocabulary))[drawn.ravel()]
-    table = pd.DataFrame(
-        {
-            "sentence": np.repeat([" ".join(row) for row in vocabulary[drawn]], 10),
-            "word_index": np.tile(np.arange(10), len(drawn)),
-            "kind": kind,
-            "length": rng.integers(2, 12, n),
-        }
-    )
-    table.to_csv(tmp_path / "story.csv", index=False)
-    rows = rng.standard_normal((n, 16)).astype(np.float32)
-    rows[:, 0] += 3 * (kind == "noun")
-    rows[:, 1] += table["length"] / 4
-    np.savez(tmp_path / "brain.npz", layer_00=rows, layer_01=rows[:, ::-1])
-    screen = Screen("new", models="none", pairs="10000000").upload(tmp_path / "story.csv")
-    assert "100,000 stimuli" in screen.said and "2 features: kind, length" in screen.said
-    screen.press("step models").upload(tmp_path / "brain.npz", to="representations").press("Run")
-    screen = Screen("explore", analysis=screen.job, tab="profiles")
-    assert screen.traces("profiles") >= {"kind", "length"}
-    assert re.search(r"100,000 stimuli, [\d,]+ of 4,999,950,000 pairs", how(screen, "profiles"))
-    for place in ({"tab": "stimuli"}, {"look": "maps"}):
-        figures = Screen("explore", analysis=screen.job, **place).figures
-        points = [one.get("x", []) for figure in figures.values() for one in figure["data"]]
-        assert points and max(map(len, points)) <= 5_000

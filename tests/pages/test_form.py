@@ -17,37 +17,36 @@ from mlem_core.data import datasets
 from mlem_core.data.added import frequency
 from mlem_core.data.stimulus_csv import write_csv
 from mlem_core.models import hub
-from mlem_core.storage.store import Store
 
 
 @pytest.fixture(autouse=True)
-def _no_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _no_hub(monkeypatch, tmp_path):
     monkeypatch.setattr(hub, "answers", lambda: False)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
 
 
 @pytest.fixture
-def csv(tmp_path: Path) -> Path:
+def csv(tmp_path):
     write_csv(words(20), tmp_path / "mine.csv")
     return tmp_path / "mine.csv"
 
 
-def npz(folder: Path, name: str, **arrays: np.ndarray) -> Path:
+def npz(folder, name, **arrays):
     np.savez(folder / f"{name}.npz", **arrays)
     return folder / f"{name}.npz"
 
 
-def detected(screen: Screen) -> dict[str, str]:
+def detected(screen):
     """What each choice of how a table is read was detected as, by its label."""
     boxes = [one for one in screen.app.selectbox if one.options[0].startswith("detected: ")]
     return {one.label: one.options[0].removeprefix("detected: ") for one in boxes}
 
 
-def can_run(screen: Screen) -> bool:
+def can_run(screen):
     return not screen.buttons["Run"].disabled
 
 
-def test_an_excel_file_is_read_as_it_is_and_run(store: Store, tmp_path: Path) -> None:
+def test_an_excel_file_is_read_as_it_is_and_run(store, tmp_path):
     """Sentences as a German Excel writes them: semicolons, decimal commas, Latin-1, `NA`."""
     table = probing(20)
     common = pd.Series(frequency(datasets.load("probing"))[: len(table)])
@@ -78,7 +77,7 @@ def test_an_excel_file_is_read_as_it_is_and_run(store: Store, tmp_path: Path) ->
     assert "mini-bert layer 0 and mini-bert layer 6" in screen.said
 
 
-def test_several_treebank_files_are_one_set(store: Store, tmp_path: Path) -> None:
+def test_several_treebank_files_are_one_set(store, tmp_path):
     sentences = datasets.SETS["treebank"].file.read_text("utf-8").split("\n\n")[:24]
     files = [tmp_path / f"part-{k}.conllu" for k in (1, 2)]
     for k, path in enumerate(files):
@@ -96,7 +95,7 @@ def test_several_treebank_files_are_one_set(store: Store, tmp_path: Path) -> Non
     ]
 
 
-def test_how_a_file_is_read_can_be_changed_and_goes_along(store: Store, tmp_path: Path) -> None:
+def test_how_a_file_is_read_can_be_changed_and_goes_along(store, tmp_path):
     frame = pd.DataFrame({"text": [f"dogs bark {n}" for n in range(20)]})
     frame = frame.assign(kind=list("ab?cd") * 4, size=list("xyzz") * 5)
     with pd.ExcelWriter(tmp_path / "book.xlsx") as book:
@@ -115,7 +114,7 @@ def test_how_a_file_is_read_can_be_changed_and_goes_along(store: Store, tmp_path
     assert said in screen.go("home").go("new").said
 
 
-def test_roles_and_free_features_go_into_the_analysis(store: Store, csv: Path) -> None:
+def test_roles_and_free_features_go_into_the_analysis(store, csv):
     screen = Screen("new", models="mini-bert", layers="0").upload(csv).press("step roles")
     screen.choose("Role of position", "ignore")
     screen.choose("form add", ["frequency", "position_from_end"], "button_group")
@@ -129,7 +128,7 @@ def test_roles_and_free_features_go_into_the_analysis(store: Store, csv: Path) -
     assert names == ["noun", "length", "frequency", "position_from_end"]
 
 
-def test_columns_become_a_vector_and_a_file_a_feature(store: Store, tmp_path: Path) -> None:
+def test_columns_become_a_vector_and_a_file_a_feature(store, tmp_path):
     rng, table = np.random.default_rng(0), words(20)
     vectors, hidden = rng.standard_normal((len(table), 2)), rng.standard_normal((len(table), 3))
     write_csv(table.assign(s1=vectors[:, 0], s2=vectors[:, 1]), tmp_path / "with vectors.csv")
@@ -156,7 +155,7 @@ def test_columns_become_a_vector_and_a_file_a_feature(store: Store, tmp_path: Pa
     assert Screen("explore", analysis=screen.job, tab="stimuli").figures
 
 
-def test_distances_and_named_layers_beside_a_model(store: Store, csv: Path, tmp_path: Path) -> None:
+def test_distances_and_named_layers_beside_a_model(store, csv, tmp_path):
     n, rng = len(words(20)), np.random.default_rng(0)
     points = rng.normal(size=(n, 3))
     square = squareform(pdist(points))
@@ -179,20 +178,6 @@ def test_distances_and_named_layers_beside_a_model(store: Store, csv: Path, tmp_
     assert {"mini-bert", "cortex", "ratings"} <= panels
 
 
-def test_precomputed_distances_go_with_files_only(store: Store, csv: Path, tmp_path: Path) -> None:
-    points = np.random.default_rng(0).normal(size=(len(words(20)), 3))
-    np.savetxt(tmp_path / "apart.csv", squareform(pdist(points)), delimiter=",")
-    asked = {"distance": "precomputed", "special_tokens": "none", "models": "minilm"}
-    screen = Screen("new", step="models", **asked).upload(csv)
-    screen.upload(tmp_path / "apart.csv", to="representations")
-    assert not can_run(screen) and "representations files only" in screen.errors[0]
-    screen.choose("form models", [], "multiselect")
-    assert screen.errors == [] and can_run(screen)
-    screen.press("Run")
-    assert Screen("explore", analysis=screen.job, tab="profiles").figures
-    assert screen.spec(store).special_tokens == "none"
-
-
 BAD_INDEX = b"sentence,word_index,kind\nthe cat sleeps,0,a\nthe dog barks,7,b\n"
 BAD_WORD = b"text,target,kind\ncats sleep,cats,a\ndogs bark,fish,b\n"
 PHOTO = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(range(256))
@@ -208,8 +193,8 @@ PHOTO = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(range(256))
     ids=["index", "word", "photo"],
 )
 def test_a_bad_file_loses_nothing_and_nothing_else_is_run(
-    store: Store, csv: Path, tmp_path: Path, name: str, content: bytes, step: str, facts: list[str]
-) -> None:
+    store, csv, tmp_path, name, content, step, facts
+):
     (tmp_path / name).write_bytes(content)
     screen = Screen("new", models="mini-bert").upload(csv)
     assert "mini-bert on mine.csv" in screen.said and can_run(screen)
@@ -223,7 +208,7 @@ def test_a_bad_file_loses_nothing_and_nothing_else_is_run(
     assert jobs_in(store) == set()
 
 
-def test_two_tables_at_once_are_refused(store: Store, csv: Path, tmp_path: Path) -> None:
+def test_two_tables_at_once_are_refused(store, csv, tmp_path):
     (tmp_path / "other.csv").write_bytes(csv.read_bytes())
     screen = Screen("new", models="mini-bert").upload(csv, tmp_path / "other.csv")
     assert "2 files" in screen.errors[0] and not can_run(screen)
@@ -240,16 +225,14 @@ def test_two_tables_at_once_are_refused(store: Store, csv: Path, tmp_path: Path)
         ({"estimator": "spearman", "values": "tense"}, ("spearman", "tense")),
     ],
 )
-def test_what_cannot_be_is_said_in_an_address_too(
-    store: Store, asked: dict[str, str], facts: tuple[str, ...]
-) -> None:
+def test_what_cannot_be_is_said_in_an_address_too(store, asked, facts):
     screen = Screen("new", **{"step": "models", "models": "mini-bert", **asked})
     said = " ".join(screen.errors) or screen.said
     assert all(fact in said for fact in facts), said
     assert not can_run(screen)
 
 
-def test_models_are_checked_when_they_are_added(store: Store) -> None:
+def test_models_are_checked_when_they_are_added(store):
     screen = Screen("new", step="models", models="mini-bert")
     # The trio's own steps of training are here; those of a model of the hub are not.
     screen.press("training add")
@@ -266,29 +249,9 @@ def test_models_are_checked_when_they_are_added(store: Store) -> None:
     assert "548 MB" in screen.said and "groups" not in screen.address
 
 
-def test_sets_and_models_that_come_with_the_program_are_offered(store: Store) -> None:
-    screen = Screen("new")
-    assert "2,040 stimuli" in screen.said and can_run(screen)
-    given = {one.label for one in screen.app.get("download_button")}
-    assert given == {"Template", *datasets.SETS}
-    screen.choose("form stimuli", "relative-clauses")
-    assert "whole sentences" in screen.said
-    screen.press("step models")
-    for name in ("mini-bert", "mini-gpt2", "mini-mamba", "minilm", "smollm2"):
-        assert f"{name}: " in screen.said
-
-
-def test_a_model_that_cannot_be_reached_is_left_out(store: Store, csv: Path) -> None:
+def test_a_model_that_cannot_be_reached_is_left_out(store, csv):
     asked = {"models": ["mini-bert", "gpt2"], "layers": "0", "step": "models"}
     screen = Screen("new", **asked).upload(csv)
     assert "cannot be reached" in screen.said
     screen.press("Run")
     assert any("gpt2 was left out" in one.value for one in screen.app.warning)
-
-
-def test_a_run_that_fails_loses_nothing(store: Store, csv: Path) -> None:
-    screen = Screen("new", models="mini-bert", layers="99").upload(csv).press("Run")
-    assert len(screen.errors) == 1 and "layers 99" in screen.errors[0]
-    screen.go("explore")
-    assert screen.figures == {}
-    assert screen.go("new").address["layers"] == ["99"] and "mine.csv" in screen.said

@@ -6,12 +6,12 @@ import re
 from pathlib import Path
 
 import pytest
-from screens import Own, Screen, jobs_in
+from screens import Screen, jobs_in
 
 from mlem_core.tasks import notes
 
 
-def line(screen: Screen, job: str) -> str:
+def line(screen, job):
     """What the list says of an analysis."""
     (row,) = [one for one in screen.app.container if one.key == f"line of {job}"]
     kinds = ("markdown", "caption")
@@ -19,7 +19,7 @@ def line(screen: Screen, job: str) -> str:
     return re.sub(r"\\(\W|_)", r"\1", said)
 
 
-def test_each_analysis_is_told_from_the_others(mine: Own) -> None:
+def test_each_analysis_is_told_from_the_others(mine):
     screen = Screen()
     first, folds, seed = (line(screen, job.id) for job in mine.jobs)
     assert "folds 4" in folds and "seed 7" in seed
@@ -28,7 +28,7 @@ def test_each_analysis_is_told_from_the_others(mine: Own) -> None:
     assert "/not/there" in seed and "/not/there" not in first
 
 
-def test_a_name_and_a_note_stand_wherever_the_analysis_does(mine: Own) -> None:
+def test_a_name_and_a_note_stand_wherever_the_analysis_does(mine):
     job, other = mine.jobs[1].id, mine.jobs[0].id
     screen = Screen().unfold(f"more {job}")
     screen.choose(f"name {job}", "My words <b>*bold*</b>", "text_input")
@@ -47,7 +47,7 @@ def test_a_name_and_a_note_stand_wherever_the_analysis_does(mine: Own) -> None:
     assert "folds 4" in line(Screen(), job)
 
 
-def test_two_are_compared_side_by_side(own: Own) -> None:
+def test_two_are_compared_side_by_side(own):
     first, second = own.jobs[1].id, own.jobs[0].id
     screen = Screen().unfold(f"more {first}").choose(f"compare {first}", second)
     assert screen.title == "Two analyses" and screen.address["versus"] == [first, second]
@@ -59,17 +59,7 @@ def test_two_are_compared_side_by_side(own: Own) -> None:
     assert "folds (3; 4)" in screen.said
 
 
-@pytest.mark.slow
-def test_intervals_of_the_differences_are_kept(mine: Own) -> None:
-    screen = Screen("versus", versus=[mine.jobs[1].id, mine.jobs[0].id])
-    before = screen.figures["importance-differences"]
-    after = screen.press("Add intervals of the differences").figures["importance-differences"]
-    assert after["data"] != before["data"]
-    again = Screen("versus", versus=[mine.jobs[1].id, mine.jobs[0].id])
-    assert again.figures["importance-differences"] == after
-
-
-def test_what_is_deleted_is_brought_back_with_its_notes(mine: Own) -> None:
+def test_what_is_deleted_is_brought_back_with_its_notes(mine):
     job = mine.jobs[1].id
     notes.change(job, mine.store, lambda old: old.named("Four folds").noted("a note"))
     screen = Screen(analysis=job).unfold(f"more {job}").press(f"delete {job}")
@@ -83,15 +73,7 @@ def test_what_is_deleted_is_brought_back_with_its_notes(mine: Own) -> None:
     assert Screen("explore", analysis=job).figures
 
 
-def test_what_was_deleted_and_dismissed_is_below_the_list(mine: Own) -> None:
-    job = mine.jobs[2].id
-    screen = Screen().unfold(f"more {job}").press(f"delete {job}").press("Dismiss")
-    assert "Undo" not in screen.buttons
-    screen.unfold("folded deleted analyses").press("Undo")
-    assert job in jobs_in(mine.store)
-
-
-def test_a_duplicate_is_a_form_with_all_choices(own: Own) -> None:
+def test_a_duplicate_is_a_form_with_all_choices(own):
     job, before = own.jobs[0], jobs_in(own.store)
     screen = Screen().unfold(f"more {job.id}").press(f"duplicate {job.id}")
     assert screen.title == "New analysis"
@@ -104,7 +86,7 @@ def test_a_duplicate_is_a_form_with_all_choices(own: Own) -> None:
 
 
 @pytest.mark.parametrize("page", ["explore", "trust"])
-def test_undo_and_reset_take_back_what_was_chosen(own: Own, page: str) -> None:
+def test_undo_and_reset_take_back_what_was_chosen(own, page):
     screen = Screen(page, analysis=own.jobs[0].id)
     assert screen.buttons["undo"].disabled and screen.buttons["reset"].disabled
     screen.tick_off("kind").tick_off("noun")

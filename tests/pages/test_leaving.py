@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 import io
+import tomllib
 import zipfile
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
 from pypdf import PdfReader
-from screens import Own, Screen
+from screens import APP, Screen
 from streamlit.elements.widgets.button import ButtonMixin
+from streamlit.testing.v1 import AppTest
 
 from mlem_core import figures
+from mlem_core.base.labels import Names
 from mlem_core.cli.commands import main
+from mlem_core.data.reading import conllu, content
 from mlem_core.tasks import notes
+from pages.form import read, representations
+from pages.parts import exporting, naming
 
 Files = dict[str, Callable[[], bytes]]
 
 
 @pytest.fixture
-def offered(monkeypatch: pytest.MonkeyPatch) -> Files:
+def offered(monkeypatch):
     """What download buttons give, by file name, as they were drawn last."""
     given: Files = {}
     draw = ButtonMixin._download_button
 
-    def drawn(self: Any, label: str, data: Any, file_name: str = "", **more: Any) -> bool:
+    def drawn(self, label, data, file_name="", **more):
         given[file_name] = data if callable(data) else lambda: data
         return draw(self, label, data, file_name, **more)
 
@@ -35,11 +39,11 @@ def offered(monkeypatch: pytest.MonkeyPatch) -> Files:
     return given
 
 
-def profiles(own: Own) -> Screen:
+def profiles(own):
     return Screen("explore", analysis=own.jobs[0].id, tab="profiles")
 
 
-def test_the_numbers_behind_a_figure(own: Own, offered: Files) -> None:
+def test_the_numbers_behind_a_figure(own, offered):
     screen = profiles(own).tick_off("kind").unfold("export profiles")
     starts = {
         "CSV": ("profiles.csv", b"model,layer,fold,feature,importance"),
@@ -53,22 +57,7 @@ def test_the_numbers_behind_a_figure(own: Own, offered: Files) -> None:
         assert b"position" in content and b"kind" not in content.partition(b"<script")[0]
 
 
-def test_a_picture_has_the_size_that_is_chosen(
-    own: Own, offered: Files, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[Any] = []
-    monkeypatch.setattr(figures, "can_write_images", lambda: True)
-    monkeypatch.setattr(figures, "as_file", lambda *given, **more: asked.append(given) or b"")
-    screen = profiles(own).unfold("export profiles")
-    screen.choose("export width", "one column, 89 mm", "button_group")
-    offered["profiles.pdf"]()
-    ((_, form, paper),) = asked
-    assert form == "pdf" and paper.width_mm == 89
-
-
-def test_without_chrome_on_the_server_the_browser_saves_pictures(
-    own: Own, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_chrome_on_the_server_the_browser_saves_pictures(own, monkeypatch):
     monkeypatch.setattr(figures, "can_write_images", lambda: False)
     screen = profiles(own).unfold("export profiles")
     assert any("BROWSER_PATH" in one.value for one in screen.app.info)
@@ -79,11 +68,11 @@ def test_without_chrome_on_the_server_the_browser_saves_pictures(
         assert '"filename": "profiles"' in preview.proto.config
 
 
-def titles(screen: Screen) -> list[Any]:
+def titles(screen):
     return [one for one in screen.app.text_input if one.label == "Title"]
 
 
-def test_a_report_is_chosen_worded_and_put_in_order(mine: Own, offered: Files) -> None:
+def test_a_report_is_chosen_worded_and_put_in_order(mine, offered):
     screen = Screen("explore", analysis=mine.jobs[0].id, features=["noun", "position"])
     screen.unfold("export why").press("add why").go("report").press("report add similarity")
     why, similarity = (one.value for one in titles(screen))
@@ -104,7 +93,7 @@ def test_a_report_is_chosen_worded_and_put_in_order(mine: Own, offered: Files) -
     assert len(titles(screen.press("report Remove 01-similarity"))) == 1
 
 
-def test_names_of_one_s_own_stand_in_figures_and_files(mine: Own, offered: Files) -> None:
+def test_names_of_one_s_own_stand_in_figures_and_files(mine, offered):
     job = mine.jobs[0].id
     Screen("report", analysis=job).press("report add compare")
     # What the table of names writes; its cells are painted, so no test can find them.
@@ -120,29 +109,19 @@ def test_names_of_one_s_own_stand_in_figures_and_files(mine: Own, offered: Files
 
 
 @pytest.mark.slow
-def test_figure_4_of_the_paper_takes_four_clicks(
-    mine: Own, offered: Files, chromium_path: str
-) -> None:
+def test_figure_4_of_the_paper_takes_four_clicks(mine, offered, chromium_path):
     """Report, Add a figure, its name, PDF: a page of 183 mm with the scatter and both maps."""
-    screen = Screen(analysis=mine.jobs[0].id).go("report").press("report add two_layers")
-    reader = PdfReader(io.BytesIO(offered["01-two-layers.pdf"]()))
-    (page,) = reader.pages
+    Screen(analysis=mine.jobs[0].id).go("report").press("report add two_layers")
+    (page,) = PdfReader(io.BytesIO(offered["01-two-layers.pdf"]())).pages
     assert float(page.mediabox.width) / 72 * 25.4 == pytest.approx(183, abs=0.5)
     text = page.extract_text()
-    assert "one layer 2" in text and "two layer 2" in text
-    assert "weighted Kendall" in text and "position" in text
-    assert reader.metadata is not None and "two:2" in reader.metadata.title
+    assert "two layer 2" in text and "weighted Kendall" in text and "position" in text
     with zipfile.ZipFile(io.BytesIO(offered["words-report.zip"]())) as archive:
         assert {"figures/01-two-layers.pdf", "report.tex"} <= {*archive.namelist()}
-    explore = Screen("explore", analysis=screen.job).unfold("export why")
-    explore.choose("export whole", "figure 4: scatter and both maps", "button_group")
-    assert "figure-4.pdf" in offered
 
 
 @pytest.mark.slow
-def test_everything_in_one_zip_and_verified(
-    mine: Own, offered: Files, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_everything_in_one_zip_and_verified(mine, offered, tmp_path, capsys):
     screen = profiles(mine).tick_off("kind").unfold("capsule")
     assert "2 features" in screen.said and "6 layers" in screen.said
     screen.press("Make the capsule").run()
@@ -155,3 +134,29 @@ def test_everything_in_one_zip_and_verified(
 
     assert main(["verify", str(capsule)]) == 0, capsys.readouterr()
     assert "nothing differs" in capsys.readouterr().out
+
+
+def script():
+    import pandas as pd
+
+    from pages.parts import exporting
+
+    exporting.draw_table(pd.DataFrame({"a": range(12_345)}), "t", "Numbers.")
+
+
+def test_no_more_rows_than_a_page_are_sent(monkeypatch):
+    monkeypatch.setattr(naming, "now", Names)
+    app = AppTest.from_function(script).run()
+    assert not app.exception
+    assert len(app.dataframe[0].value) == exporting.MOST_ROWS
+    app.number_input[0].set_value(3).run()
+    assert app.dataframe[0].value["a"].tolist() == list(range(10_000, 12_345))
+    assert "10,001 to 12,345 of 12,345" in app.caption[0].value
+
+
+def test_the_server_takes_what_the_uploaders_offer():
+    """It refuses larger bodies whatever a widget says."""
+    with (APP.parent / ".streamlit" / "config.toml").open("rb") as file:
+        most = tomllib.load(file)["server"]["maxUploadSize"]
+    assert most >= max(read.MOST_MB, representations.MOST_MB)
+    assert {read.MOST_MB * 1_000_000} == {content.MAX_BYTES, conllu.MAX_BYTES}
