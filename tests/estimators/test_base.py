@@ -1,7 +1,5 @@
 """Estimators and stimulus sets in scikit-learn's hands."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import explicit
@@ -24,12 +22,12 @@ from mlem_core.estimators.spearman import FRRSA, SpearmanMLEM
 
 
 @pytest.fixture(scope="module")
-def stimuli() -> StimulusSet:
+def stimuli():
     return from_frame(words(), "words")
 
 
 @pytest.fixture(scope="module")
-def rows(stimuli: StimulusSet) -> np.ndarray:
+def rows(stimuli):
     """Representations that follow the features."""
     values = np.stack([stimuli.values(name) == "True" for name in ("noun",)], axis=1)
     lengths = np.stack([stimuli.values(name) for name in ("length", "position")], axis=1)
@@ -38,21 +36,7 @@ def rows(stimuli: StimulusSet) -> np.ndarray:
     return np.hstack([values, lengths.astype(float)]) + 0.5 * noise
 
 
-def test_a_stimulus_set_is_indexed_like_an_array(stimuli: StimulusSet) -> None:
-    n = len(stimuli)
-    assert stimuli.shape == (n, 3)
-    for at in (np.array([4, 1, 7]), slice(3, 9), [0, 2], 5, np.arange(n) % 2 == 0):
-        part = stimuli[at]
-        expected = np.atleast_1d(np.arange(n)[at])
-        assert part.sentences == [stimuli.sentences[i] for i in expected]
-        assert part.digest == stimuli.take(expected).digest
-    with pytest.raises(IndexError):
-        stimuli[n]
-
-
-def test_cross_val_score_splits_stimulus_sets_by_groups(
-    stimuli: StimulusSet, rows: np.ndarray
-) -> None:
+def test_cross_val_score_splits_stimulus_sets_by_groups(stimuli, rows):
     for model in (RidgeMLEM(cv=3), SpearmanMLEM()):
         scores = cross_val_score(model, stimuli, rows, groups=stimuli.groups, cv=GroupKFold(4))
         expected = []
@@ -65,7 +49,7 @@ def test_cross_val_score_splits_stimulus_sets_by_groups(
     assert isinstance(train, StimulusSet) and len(train) + len(test) == len(stimuli)
 
 
-def test_cv_is_a_number_or_a_splitter(stimuli: StimulusSet, rows: np.ndarray) -> None:
+def test_cv_is_a_number_or_a_splitter(stimuli, rows):
     number = RidgeMLEM(cv=4, random_state=3).fit(stimuli, rows)
     splitter = GroupKFold(4, shuffle=True, random_state=3)
     same = RidgeMLEM(cv=splitter).fit(stimuli, rows)
@@ -79,7 +63,7 @@ def test_cv_is_a_number_or_a_splitter(stimuli: StimulusSet, rows: np.ndarray) ->
         RidgeMLEM(cv=ShuffleSplit(3, random_state=0)).fit(stimuli, rows)
 
 
-def test_alpha_has_the_highest_mean_score_over_the_splits() -> None:
+def test_alpha_has_the_highest_mean_score_over_the_splits():
     features = explicit.random_features(60)
     layer = explicit.random_layer(features)
     # Ordered features would keep their range over all stimuli in one and in the other not.
@@ -110,7 +94,7 @@ def test_alpha_has_the_highest_mean_score_over_the_splits() -> None:
         SoftRankMLEM(interactions=True, batch_size=200),
     ],
 )
-def test_fitted_names(model: MetricModel, stimuli: StimulusSet, rows: np.ndarray) -> None:
+def test_fitted_names(model, stimuli, rows):
     calls: list[Any] = [lambda: model.W_, model.get_feature_names_out]
     calls += [lambda: model.predict(stimuli), lambda: model.score(stimuli, rows)]
     for call in calls:
@@ -138,12 +122,12 @@ MODELS = [
 ]
 
 
-def named(model: MetricModel) -> str:
+def named(model):
     return f"{type(model).__name__}-{model.values}-{model.interactions}"
 
 
 @pytest.fixture(scope="module")
-def data() -> tuple[pd.DataFrame, np.ndarray]:
+def data():
     rng = np.random.default_rng(0)
     table = pd.DataFrame(
         {
@@ -158,7 +142,7 @@ def data() -> tuple[pd.DataFrame, np.ndarray]:
 
 
 @pytest.mark.parametrize("model", MODELS, ids=named)
-def test_features_are_found_by_name(model: MetricModel, data: Any) -> None:
+def test_features_are_found_by_name(model, data):
     table, layer = data
     assert clone(model).get_params() == model.get_params()
     model = clone(model).fit(table, layer)
@@ -178,27 +162,19 @@ def test_features_are_found_by_name(model: MetricModel, data: Any) -> None:
 # What is wrong, the facts that are said of it, and whether a fit refuses it as well.
 WRONG_X: dict[str, tuple[Any, tuple[str, ...], bool]] = {
     "no names": (lambda x: x.to_numpy(), ("ndarray",), True),
-    "a list": (lambda x: x.to_numpy().tolist(), ("list",), True),
     "a missing column": (lambda x: x.drop(columns="kind"), ("lack 'kind'",), False),
     "an added column": (lambda x: x.assign(new=1), ("add 'new'",), False),
-    "another name": (
-        lambda x: x.rename(columns={"kind": "Kind"}),
-        ("lack 'kind'", "add 'Kind'"),
-        False,
-    ),
     "a name twice": (lambda x: pd.concat([x, x[["kind"]]], axis=1), ("2", "'kind'"), True),
     "codes": (lambda x: x.assign(kind=pd.factorize(x["kind"])[0]), ("'kind' is num",), False),
     "0 and 1": (lambda x: x.assign(plural=x["plural"].astype(int)), ("'plural' is num",), False),
-    "as text": (lambda x: x.assign(length=x["length"].astype(str)), ("'length' is cat",), False),
     "infinite": (lambda x: x.assign(length=np.inf), ("'length'", "infinite", "row 1"), True),
-    "complex": (lambda x: x.assign(length=1j), ("'length'", "complex"), True),
     "no row": (lambda x: x[:0], ("0 stimuli",), True),
 }
 
 
 @pytest.mark.parametrize("model", [MODELS[0], MODELS[2], MODELS[5]], ids=named)
 @pytest.mark.parametrize("what", WRONG_X)
-def test_other_features_than_those_of_the_fit(model: Any, what: str, data: Any) -> None:
+def test_other_features_than_those_of_the_fit(model, what, data):
     table, layer = data
     model = clone(model).fit(table, layer)
     change, facts, of_a_fit = WRONG_X[what]
@@ -210,30 +186,20 @@ def test_other_features_than_those_of_the_fit(model: Any, what: str, data: Any) 
             call(wrong, layer[: len(wrong)])
 
 
-def test_categories_without_a_fit_differ_like_others(data: Any) -> None:
+def test_categories_without_a_fit_differ_like_others(data):
     table, layer = data
     model, upper = RidgeMLEM([1.0]).fit(table, layer), table.assign(kind=table["kind"].str.upper())
     np.testing.assert_array_equal(model.predict(upper), model.predict(table))
     by_value = RidgeMLEM(values=("kind",), betas=[1.0]).fit(table, layer)
     with refused("'kind'", "a, b, c"):
         by_value.predict(upper)
-    # A column without any value is of the kind of the fit.
-    for name in ("kind", "length"):
-        gone = [model.predict(table.assign(**{name: nothing})) for nothing in (None, np.nan)]
-        np.testing.assert_array_equal(gone[0], gone[1])
-        assert not np.array_equal(gone[0], model.predict(table))
 
 
 WRONG_Y: dict[str, tuple[Any, str]] = {
     "1 dimension": (lambda y: y[:, 0], "(40,)"),
-    "3 dimensions": (lambda y: y[None], "(1, 40, 3)"),
     "no unit": (lambda y: y[:, :0], "(40, 0)"),
-    "no row": (lambda y: y[:0], "0 rows"),
     "fewer rows": (lambda y: y[1:], "39 rows"),
-    "more rows": (lambda y: np.vstack([y, y]), "80 rows"),
-    "nothing": (lambda y: None, "shape ()"),
     "text": (lambda y: y.astype(str), "real numbers"),
-    "complex": (lambda y: y + 1j, "real numbers"),
     "ragged": (lambda y: [[1.0], [1.0, 2.0]], "real numbers"),
     "masked": (lambda y: np.ma.masked_greater(y, 1.0), "not finite in row"),
     "not finite": (lambda y: np.where(np.arange(N)[:, None] == 4, np.nan, y), "in row 5"),
@@ -242,23 +208,13 @@ WRONG_Y: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("model", [MODELS[0], MODELS[3], MODELS[5]], ids=named)
 @pytest.mark.parametrize("what", WRONG_Y)
-def test_neural_data_that_cannot_be_used(model: Any, what: str, data: Any) -> None:
+def test_neural_data_that_cannot_be_used(model, what, data):
     table, layer = data
     change, found = WRONG_Y[what]
     model, wrong = clone(model).fit(table, layer), change(layer)
     for call in (model.score, clone(model).fit):
         with refused(found):
             call(table, wrong)
-
-
-def test_a_fit_that_fails_leaves_the_model_as_it_was(data: Any) -> None:
-    table, layer = data
-    model = RidgeMLEM([1.0]).fit(table, layer)
-    expected = model.predict(table)
-    with pytest.raises(InputError):
-        model.fit(table[["plural", "length", "kind"]], layer[:, :0])
-    assert list(model.feature_names_in_) == list(table)
-    np.testing.assert_array_equal(model.predict(table), expected)
 
 
 NUMBERS = ([], [-1.0], [1.0, -1.0], [np.nan], [np.inf], [1e12], ["a"], [None], [True], [[1.0]])
@@ -280,7 +236,7 @@ WRONG_PARAMETERS: dict[str, tuple[MetricModel, tuple[Any, ...]]] = {
 
 
 @pytest.mark.parametrize("name", WRONG_PARAMETERS)
-def test_parameters_that_cannot_be_used(name: str, data: Any) -> None:
+def test_parameters_that_cannot_be_used(name, data):
     model, values = WRONG_PARAMETERS[name]
     assert {p for one in MODELS for p in one.get_params()} == set(WRONG_PARAMETERS)
     for value in values:
@@ -289,14 +245,7 @@ def test_parameters_that_cannot_be_used(name: str, data: Any) -> None:
 
 
 @pytest.mark.parametrize("groups", [[], [0] * (N - 1), [[0]] * N, [None] * N, [np.nan] * N, 3, "a"])
-def test_groups_are_one_a_stimulus(groups: Any, data: Any) -> None:
+def test_groups_are_one_a_stimulus(groups, data):
     for model in (RidgeMLEM([1.0]), RidgeMLEM(), SoftRankMLEM(batch_size=50)):
         with refused(f"{N} numbers or names"):
             model.fit(*data, groups=groups)
-
-
-def test_values_that_no_feature_has_leave_alpha_to_be_chosen(data: Any) -> None:
-    plain = RidgeMLEM().fit(*data)
-    none = RidgeMLEM(values=("none",), betas=[1.0]).fit(*data)
-    assert none.alpha_ == plain.alpha_
-    np.testing.assert_array_equal(none.coef_, plain.coef_)

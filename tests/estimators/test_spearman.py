@@ -1,7 +1,5 @@
 """Metrics of the highest rank correlation: the explicit pairs, chance, and planted metrics."""
 
-from __future__ import annotations
-
 import explicit
 import numpy as np
 import pandas as pd
@@ -45,43 +43,22 @@ def test_objective_is_the_correlation_on_the_training_pairs(case, name, interact
 
 
 @pytest.mark.parametrize("interactions", [False, True])
-def test_training_beats_ridge_and_chance_and_is_scored_on_held_out_pairs(case, interactions):
+def test_training_beats_ridge_and_is_scored_on_held_out_pairs(case, interactions):
     folds, layers, tables, distances = case
     x = explicit.products(distances) if interactions else distances**2
     tables = tables.with_interactions(interactions)
     fits = SpearmanMLEM().cross_validate(tables)
     ridge = RidgeMLEM().cross_validate(tables)
-    rng = np.random.default_rng(0)
     for layer, rows in enumerate(layers):
         objective = training_objective(tables, layer)
         found = objective.exact(fits.weights[layer][:, None])[:, 0]
         assert (found > objective.exact(ridge.weights[layer][:, None])[:, 0] - 1e-9).all()
-        if not interactions:
-            tries = rng.exponential(size=(5, 2000, 4)) ** 2
-            assert (found > objective.exact(tries).max(axis=1) - 2e-4).all()
         target = explicit.squared(rows)
         for k in range(5):
             test = explicit.held_out(folds, k)
             rho = explicit.rho(x[test] @ fits.weights[layer, k], target[test])
             assert fits.rho[layer, k] == pytest.approx(rho, abs=1e-9)
     assert np.isnan(fits.alpha).all()
-
-
-def test_held_out_distances_have_no_part_in_training(case):
-    folds, layers, tables, _ = case
-    changed = layers[0].copy()
-    changed[folds == 3] *= 10
-    other = tables_of(explicit.random_features(N), [changed], folds, train_ranks=True)
-    for fit in (SpearmanMLEM().cross_validate, RidgeMLEM(target="rank").cross_validate):
-        before, after = fit(tables.of_layers([0])), fit(other)
-        np.testing.assert_array_equal(before.weights[0, 3], after.weights[0, 3])
-        assert (before.weights[0, 2] != after.weights[0, 2]).any()
-
-
-def test_a_layer_s_weights_do_not_depend_on_the_other_layers(case):
-    tables = case[2].with_interactions()
-    both, one = (SpearmanMLEM().cross_validate(t) for t in (tables, tables.of_layers([1])))
-    np.testing.assert_array_equal(both.weights[1], one.weights[0])
 
 
 @pytest.mark.parametrize("constraint", ["metric", "none"])
@@ -107,16 +84,14 @@ def test_importance_of_interactions_equals_monte_carlo(case, constraint):
     assert np.abs(exact).max() > 10 * error.max()
 
 
-def planted(w, n=150, power=3.0, noise=0.0, seed=0):
-    """Ordered features and distances that are a monotone function of Δᵀ W Δ, and noise."""
-    rng = np.random.default_rng(seed)
+def planted(w, n=150, power=3.0):
+    """Ordered features and distances that are a monotone function of Δᵀ W Δ."""
+    rng = np.random.default_rng(0)
     features = pd.DataFrame(rng.integers(0, 8, (n, len(w))) / 7, columns=list("abcd")[: len(w)])
     values = features.to_numpy()
     apart = np.abs(values[:, None] - values[None])
     apart /= apart.max(axis=(0, 1))
     matrix = np.einsum("ijf,fg,ijg->ij", apart, w, apart) ** power
-    extra = rng.random(matrix.shape) * noise * matrix.mean()
-    matrix = matrix + extra + extra.T
     np.fill_diagonal(matrix, 0.0)
     return features, matrix
 
@@ -130,21 +105,6 @@ def test_planted_metric_comes_back_with_interactions():
     assert np.linalg.eigvalsh(model.W_).min() > 0
     assert model.score(features, matrix) > 0.999
     assert tuple(model.get_feature_names_out()) == ("a", "b", "c", "a × b", "a × c", "b × c")
-    again = SpearmanMLEM(interactions=True, distance="precomputed").fit(features, matrix)
-    np.testing.assert_array_equal(model.coef_, again.coef_)
-
-
-def test_no_worse_than_ridge_on_new_stimuli_where_distances_are_distorted():
-    gains = []
-    for seed in range(4):
-        features, matrix = planted(np.diag([1.0, 0.3, 0.1]), 240, 4.0, 0.2, seed)
-        train, test = np.arange(160), np.arange(160, 240)
-        scores = []
-        for model in (RidgeMLEM(distance="precomputed"), SpearmanMLEM(distance="precomputed")):
-            model.fit(features.iloc[train], matrix[np.ix_(train, train)])
-            scores.append(model.score(features.iloc[test], matrix[np.ix_(test, test)]))
-        gains.append(scores[1] - scores[0])
-    assert min(gains) > 0
 
 
 def test_fr_rsa_finds_a_negative_weight():
@@ -199,20 +159,6 @@ def problems(columns, truth, noise=0.0, n_problems=2, n_pairs=4000, seed=0, name
     return RankObjective(terms, counts, sums, squares, name), pairs
 
 
-@pytest.mark.parametrize("name", ["rho_a", "rho"])
-def test_exact_objective_equals_the_explicit_pairs(name):
-    objective, pairs = problems(Columns(NAMES), np.array([1.0, 0.5, 0.2]), 5.0, name=name)
-    tries = np.random.default_rng(1).random((2, 4, 3))
-    # Weights that are equal or zero tie patterns.
-    tries[:, 1, 2], tries[:, 2, 0], tries[:, 3] = 0.0, tries[:, 2, 1], 0.0
-    found = objective.exact(tries)
-    score = {"rho": explicit.rho, "rho_a": explicit.rho_a}[name]
-    for k, (terms, target) in enumerate(pairs):
-        for t in range(3):
-            assert found[k, t] == pytest.approx(score(terms @ tries[k, t], target), abs=1e-9)
-        assert found[k, 3] == 0
-
-
 def test_slope_is_the_gradient_of_the_objective_over_a_window():
     objective, _ = problems(Columns(NAMES), np.array([1.0, 0.5, 0.2]), 5.0)
     weights = np.array([[0.5, 0.5, 0.4], [0.9, 0.1, 0.3]])
@@ -243,29 +189,6 @@ def test_maximum_of_two_features_is_the_best_of_all_angles():
     best = objective.exact(np.stack([every, every])).max(axis=1)
     found = objective.exact(maximise(objective, Shape(columns))[:, None])[:, 0]
     np.testing.assert_allclose(found, best, atol=2e-5)
-
-
-@pytest.mark.parametrize(
-    ("interactions", "constraint", "name"),
-    [
-        (False, "metric", "rho_a"),
-        (False, "none", "rho"),
-        (True, "metric", "rho"),
-        (True, "metric", "rho_a"),
-        (True, "none", "rho_a"),
-    ],
-)
-def test_planted_truth_is_recovered_from_distorted_distances(interactions, constraint, name):
-    columns = Columns(NAMES, interactions)
-    w = make_spd_matrix(3, random_state=1) if interactions else np.diag([1.0, 0.5, 0.2])
-    truth = columns.unit(columns.weights(w))
-    shape = Shape(columns, constraint)
-    objective, _ = problems(columns, truth, name=name)
-    found = maximise(objective, shape)
-    assert np.linalg.norm(columns.matrix(found - truth), axis=(1, 2)).max() < 0.05
-    np.testing.assert_allclose(np.linalg.norm(columns.matrix(found), axis=(1, 2)), 1)
-    ceiling = objective.exact(np.broadcast_to(truth, (2, 1, len(columns))))[:, 0]
-    assert (objective.exact(found[:, None])[:, 0] > ceiling - 2e-4).all()
 
 
 def test_a_metric_is_positive_definite_and_fr_rsa_need_not_be():

@@ -1,7 +1,5 @@
 """Features resolved by value: against explicit designs, planted distances and the 0/1 metric."""
 
-from __future__ import annotations
-
 import itertools
 
 import explicit
@@ -43,7 +41,7 @@ def case():
     return features, layers, folds, resolved_tables(features, layers, folds)
 
 
-def explicit_design(features: pd.DataFrame) -> tuple[np.ndarray, list[str], np.ndarray]:
+def explicit_design(features):
     """Terms (n_pairs, n_columns), pair by pair; their names; what each is shrunk towards."""
     distances = explicit.feature_distances(features)
     columns, names, aims = [], [], []
@@ -110,24 +108,6 @@ def test_weights_equal_bounded_least_squares_on_the_explicit_pairs(case, beta):
         target = np.concatenate((y - y.mean(), np.zeros(len(rows))))
         expected = lsq_linear(design, target, (0, np.inf), tol=1e-14, method="bvls").x[:n]
         np.testing.assert_allclose(found[layer], expected, atol=1e-7)
-
-
-@pytest.mark.parametrize("target", ["distance", "rank"])
-def test_without_freedom_values_are_not_told_apart(case, target):
-    features, layers, folds, tables = case
-    plain = resolved_tables(features, layers, folds, ())
-    expected = RidgeMLEM(target=target, alphas=[LEAST]).cross_validate(plain)
-    found = RidgeMLEM(target=target, betas=[1e8]).cross_validate(tables)
-    names = tables.columns.names
-    for place, feature in ((0, "kind"), (2, "gender")):
-        for k, name in enumerate(names):
-            if name.startswith(f"{feature}:"):
-                apart = "/" in name and MISSING_NAME not in name
-                aim = expected.weights[..., place] if apart else 0.0
-                np.testing.assert_allclose(found.weights[..., k], aim, atol=1e-4)
-    for place, feature in ((1, "length"), (3, "frequency")):
-        own = found.weights[..., names.index(feature)]
-        np.testing.assert_allclose(own, expected.weights[..., place], atol=1e-4)
 
 
 def test_the_strength_is_chosen_by_the_correlation_with_held_out_ranks(case, monkeypatch):

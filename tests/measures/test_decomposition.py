@@ -1,7 +1,5 @@
 """RSA divided among features: explicit pairs in every order of them, planted terms, and noise."""
 
-from __future__ import annotations
-
 import itertools
 
 import explicit
@@ -11,7 +9,6 @@ import pytest
 from inputs import index_of, refused, sums_of
 from scipy.stats import rankdata, spearmanr
 
-import mlem_core.measures.shapley as shapley_module
 from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.measures import similarity
 from mlem_core.measures.decomposition import (
@@ -22,9 +19,8 @@ from mlem_core.measures.decomposition import (
     tau_terms,
 )
 from mlem_core.pairs.build import PassOptions
-from mlem_core.pairs.crossfit import CrossFit, fold_ceilings
+from mlem_core.pairs.crossfit import fold_ceilings
 from mlem_core.pairs.designs import n_pairs
-from mlem_core.pairs.groups import group_rows, summed
 from mlem_core.pairs.rank_store import PairRanks
 
 N = 45
@@ -56,44 +52,6 @@ def test_terms_equal_those_of_every_order_of_the_features_over_explicit_pairs(ca
 
         expected = explicit.shapley_values(value, x.shape[1])
         np.testing.assert_allclose(found.terms[:, a, b], expected, atol=1e-9)
-
-
-def test_patterns_that_no_other_stimuli_have_fall_back_on_coarser_ones():
-    rng = np.random.default_rng(3)
-    n, folds = 36, explicit.random_folds(36, 3)
-    # Hardly a pattern has pairs both inside and outside a fold; the layers have other features.
-    features = pd.DataFrame(
-        {
-            "fine": rng.normal(size=n).round(2),
-            "kind": rng.choice(list("abcd"), n),
-            "size": rng.integers(0, 5, n).astype(float),
-            "odd": [None if i % 5 == 0 else str(i % 7) for i in range(n)],
-        }
-    )
-    layers = [rng.standard_normal((n, 3)) for _ in range(2)]
-    layers[0][:, 0] += 3.0 * (features["kind"] == "a")
-    layers[1][:, 0] += 1.5 * features["size"]
-    x = explicit.feature_distances(features)
-    ra, rb = (rankdata(explicit.squared(layer)) for layer in layers)
-    orders = [explicit.priority(x, ranks, folds) for ranks in (ra, rb)]
-    assert orders[0][0] == 1 and orders[1][0] == 2
-    tables, _ = made(features, layers, folds)
-    fit = CrossFit.of(tables)
-    np.testing.assert_array_equal(np.argsort(fit.priority, axis=1), orders)
-    for chosen in ((0, 1, 2, 3), (0, 3), (0, 2, 3), (1, 2)):
-        first, group = group_rows(tables.codes[:, chosen])
-        own = fit.explained(
-            np.array(chosen), tables.codes[first][:, chosen], summed(group, fit.flat)
-        )[0, 0, 1]
-        expected = explicit.cross_fitted(x, ra, rb, folds, chosen, orders)
-        assert own == pytest.approx(expected, abs=1e-9)
-
-
-def test_a_layer_s_terms_do_not_depend_on_the_other_layers(case):
-    _, _, tables, rsa = case
-    whole, two = decompose(tables, rsa), decompose(tables.of_layers([2, 0]), rsa[:2, :2])
-    np.testing.assert_allclose(two.terms[:, 0, 1], whole.terms[:, 2, 0], atol=1e-12)
-    np.testing.assert_allclose(fold_ceilings(tables)[[2]], fold_ceilings(tables.of_layers([2])))
 
 
 def test_one_fold_cannot_be_cross_fitted(case):
@@ -169,40 +127,12 @@ def test_a_feature_that_two_layers_share_is_given_everything():
     assert found.drop("a").abs().max() < 0.02
 
 
-def test_copies_of_a_feature_share_equally():
-    features, rng = planted()
-    layers = [
-        4.0 * (features[["a", "b"]] == "x").to_numpy() + rng.standard_normal((len(features), 2))
-        for _ in range(2)
-    ]
-    found, _ = divided(features, layers)
-    alone, _ = divided(features.drop(columns="copy"), layers)
-    assert found["a"] == pytest.approx(found["copy"], abs=1e-12)
-    assert found["a"] + found["copy"] > 0.2
-    assert alone.sum() == pytest.approx(found.sum(), abs=1e-12)
-
-
-def test_a_feature_in_one_layer_only_gives_nothing():
-    features, rng = planted()
-    a, b = (2.0 * (features[[name]] == "x").to_numpy() for name in "ab")
-    noise = rng.standard_normal((2, len(features), 3))
-    layers = [np.hstack((a, b, noise[0])), np.hstack((a, noise[1]))]
-    found, _ = divided(features[["a", "b", "c"]], layers)
-    assert abs(found["b"]) < 0.01 and found["a"] > 0.15
-
-
 def test_what_is_common_but_no_feature_is_unexplained():
     features, rng = planted()
     common = rng.standard_normal((len(features), 4))
     layers = [common + 0.3 * rng.standard_normal(common.shape) for _ in range(2)]
     found, rsa = divided(features, layers)
     assert found[UNEXPLAINED] == pytest.approx(rsa, abs=0.02) and rsa > 0.7
-
-
-def test_a_constant_layer_has_no_terms(case):
-    features, layers, *_ = case
-    found = decompose(*in_folds(features, [layers[0], np.ones((N, 2))]))
-    assert (found.terms[:, 0, 1] == 0).all() and (found.terms[:, 1, 1] == 0).all()
 
 
 def test_score_terms_add_up_to_rho_and_equal_every_order_over_explicit_pairs(case):
@@ -250,9 +180,6 @@ NOISE = {
     "a normal number with three decimals": (
         450, lambda rng, n: {"noise": rng.normal(size=n).round(3)}, 1, 0.03,
     ),
-    "five nominal features": (
-        300, lambda rng, n: {f"n{k}": rng.choice(list("abc"), n) for k in range(5)}, 1, 0.0,
-    ),
     "forty nominal features of 60 stimuli": (
         60, lambda rng, n: {f"n{k}": rng.choice(list("abc"), n) for k in range(40)}, 5, 0.2,
     ),
@@ -285,15 +212,6 @@ def test_features_of_pure_noise_leave_terms_ceilings_and_the_unexplained_as_they
     assert (error < 0.02).all()
 
 
-def test_noise_that_tells_all_pairs_apart_has_no_part_in_a_score():
-    _, noisy, layers = with_noise(450, lambda rng, n: {"noise": rng.normal(size=n).round(3)})
-    tables, _ = in_folds(noisy, layers)
-    fits = RidgeMLEM().cross_validate(tables)
-    terms = score_terms(tables, fits.weights).mean(axis=1)
-    np.testing.assert_allclose(terms.sum(axis=1), fits.rho.mean(axis=1), atol=1e-9)
-    assert np.abs(terms[:, 1]).max() < 0.01 and terms[:, 0].min() > 0.3
-
-
 def test_tau_terms_add_up_to_tau_and_show_what_is_ranked_differently():
     rng = np.random.default_rng(0)
     profiles = np.vstack((rng.random((3, 6)), [[0.3, 0.3, 0.1, 0.2, 0.0, 0.0]]))
@@ -320,22 +238,3 @@ def test_tables_of_all_layers(case):
     assert summary.loc[("one", "two"), "share"].sum() == pytest.approx(1.0)
     with refused("knd", "kind"):
         found.matrix("knd", layers)
-
-
-def test_many_patterns_of_many_features_are_divided_in_fewer_orders(monkeypatch):
-    rng = np.random.default_rng(0)
-    codes = np.unique(rng.integers(0, 2, (60, 14)), axis=0)
-    sums, gain = rng.normal(size=(len(codes), 1)), rng.normal(size=14)
-    looked_at = []
-
-    def value(chosen):
-        looked_at.append(len(chosen.features))
-        return gain[chosen.features].sum()
-
-    for work, orders in ((1e9, 100), (20 * codes.size * 14, 20), (0, shapley_module.FEWEST_ORDERS)):
-        monkeypatch.setattr(shapley_module, "MOST_WORK", work)
-        looked_at.clear()
-        found = shapley_module.shapley(codes, sums, value)
-        # Sets of 14, 1 and 0 features are looked at once; each order has 12 more, and its reverse.
-        assert len([size for size in looked_at if 1 < size < 14]) == 2 * orders * 12
-        np.testing.assert_allclose(found.terms, gain, atol=1e-12)

@@ -1,7 +1,5 @@
 """What permuting or leaving out features costs: permutations of the explicit pairs, and refits."""
 
-from __future__ import annotations
-
 import explicit
 import numpy as np
 import pandas as pd
@@ -117,14 +115,6 @@ def test_leaving_a_feature_out_is_a_fit_without_it(case):
     np.testing.assert_allclose(found[..., f], fits.rho - without, atol=1e-9)
 
 
-def test_interactions_count_for_their_features(case):
-    tables = case[3].with_interactions()
-    fits = RidgeMLEM().cross_validate(tables)
-    found = importances(tables, [("m", 0)], fits, "ridge")
-    assert found["feature"].tolist() == list(tables.features)
-    assert np.isfinite(found[["permuted", "conditional", "left_out"]].to_numpy()).all()
-
-
 def test_wrong_groups_are_named(case):
     with refused("knid"):
         grouped_importance(case[3], case[4].weights, ["knid"])
@@ -146,28 +136,6 @@ def test_what_changes_nothing_has_no_importance_beside_a_layer_in_which_it_does(
     # Features that change nothing are tied wherever importances are ordered.
     assert (importance[0, :, 1:3] == 0).all() and not np.signbit(importance[0, :, 1:3]).any()
     assert (importance[1, :, 1:3] != 0).all()
-
-
-def test_bins_of_many_values_move_importance_little(case, monkeypatch):
-    tables, fits = case[3], case[4]
-    exact = permutation_importance(tables, fits.weights)
-    monkeypatch.setattr("mlem_core.measures.importance.MAX_CELLS", 1)
-    coarse = permutation_importance(tables, fits.weights)
-    assert 0 < np.abs(coarse - exact).max() < 0.1
-
-
-def test_importance_follows_what_was_planted():
-    features = explicit.random_features(300, seed=5)
-    rng = np.random.default_rng(0)
-    layer = np.stack(
-        [3.0 * (features["kind"] == "noun"), 1.0 * (features["gender"] == "f"), rng.random(300)], 1
-    )
-    tables = tables_of(features, [layer], explicit.random_folds(300))
-    fits = RidgeMLEM().cross_validate(tables)
-    importance = permutation_importance(tables, fits.weights).mean(axis=(0, 1))
-    by_name = dict(zip(tables.features, importance, strict=True))
-    assert by_name["kind"] > 3 * by_name["gender"] > 0.1
-    assert abs(by_name["frequency"]) < 0.01 and abs(by_name["length"]) < 0.01
 
 
 def test_few_values_are_merged_as_many_are_sorted(case, monkeypatch):

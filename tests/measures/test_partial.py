@@ -1,7 +1,5 @@
 """RSA of what features say and of the rest: explicit pairs, and planted likeness in either."""
 
-from __future__ import annotations
-
 import explicit
 import numpy as np
 import pandas as pd
@@ -20,7 +18,6 @@ from mlem_core.measures.partial import (
 )
 
 N = 45
-PARTS = ("features", "rest")
 
 
 def squares_of(layers):
@@ -160,64 +157,6 @@ def test_layers_of_different_features_are_unlike_in_them():
     found = partial_of(features, layers)
     assert found.features[0, 1] == pytest.approx(0.0, abs=0.05)
     assert found.rest[0, 1] == pytest.approx(0.0, abs=0.03)
-    # A metric without any weight on the other's features; fitted ones have a little, and ρ is of
-    # ranks, in which little weights order what is else tied.
-    weights = np.repeat(np.array([[[3.0, 2.0, 0, 0]], [[0, 0, 3.0, 2.0]]]), 5, axis=1)
-    tables = tables_of(features, layers, explicit.random_folds(600))
-    scores = transfer(tables, weights).mean(axis=-1)
-    assert abs(scores[0, 1]) < 0.05 and abs(scores[1, 0]) < 0.05 and scores[0, 0] > 0.4
-    assert found.ratio[0, 1] < 0.5
-    # Weights the other way round: alike in part.
-    one, other = np.array([3.0, 1.5, 0, 0]), np.array([1.5, 3.0, 0, 0])
-    layers = [np.hstack((x * own, more)) for own, more in zip((one, other), noise, strict=True)]
-    assert 0.3 < partial_of(features, layers).features[0, 1] < 0.9
-
-
-def test_what_layers_share_beside_the_features_is_in_the_rest():
-    features, x, rng = planted(600, 2)
-    common, noise = rng.standard_normal((600, 4)), rng.standard_normal((2, 600, 4))
-    layers = [np.hstack((2.0 * x[:, [0]], common, own)) for own in noise]
-    found = partial_of(features, layers)
-    # The right size: the RSA of the layers without what the features say.
-    alone = rsa_of([np.hstack((common, own)) for own in noise])[0, 1]
-    assert found.rest[0, 1] == pytest.approx(alone, abs=0.04) and alone > 0.3
-    assert found.features[0, 1] == pytest.approx(1.0, abs=0.05)
-    without = partial_of(features, [layer[:, 1:] for layer in layers])
-    assert without.rest[0, 1] == pytest.approx(alone, abs=0.02)
-
-
-def test_transfer_is_not_symmetric():
-    features, x, rng = planted(400, 3)
-    noise = rng.standard_normal((2, 400, 2))
-    layers = [
-        np.hstack((x * own, more))
-        for own, more in zip(([3.0, 0, 0, 0], [3.0] * 4), noise, strict=True)
-    ]
-    found = partial_of(features, layers)
-    # One feature of four says little of a layer that has all; the four say more of the one.
-    assert found.transfer[0, 1] < 0.6 < found.transfer[1, 1]
-    assert found.ratio[0, 1] < 0.75
-    assert abs(found.ratio[0, 1] - found.ratio[1, 0]) > 0.02
-
-
-def test_features_of_pure_noise_leave_the_similarities_where_they_are():
-    changes = []
-    for seed in range(12):
-        rng = np.random.default_rng(seed)
-        features = pd.DataFrame({"true": np.array(list("xy"))[np.arange(60) % 2]})
-        shared, common = 3.0 * (features == "x").to_numpy(), rng.standard_normal((60, 2))
-        layers = [np.hstack((shared, common, rng.standard_normal((60, 2)))) for _ in range(2)]
-        noise = {f"n{k}": rng.choice(list("abc"), 60) for k in range(40)}
-        before, after = (
-            partial_of(own, layers, seed=seed) for own in (features, features.assign(**noise))
-        )
-        assert before.features[0, 1] > 0.9
-        changes.append([getattr(after, k)[0, 1] - getattr(before, k)[0, 1] for k in PARTS])
-    # Where the noise leaves S_feat undefined, it is not moved.
-    defined = np.isfinite(changes).sum(axis=0)
-    error = np.nanstd(changes, axis=0, ddof=1) / np.sqrt(defined)
-    assert defined.min() >= 8 and (error < 0.05).all()
-    assert (np.abs(np.nanmean(changes, axis=0)) < np.maximum(0.02, 3 * error)).all()
 
 
 def test_noise_features_and_permuted_labels_give_no_similarity_in_the_features():

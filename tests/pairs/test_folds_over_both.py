@@ -1,9 +1,5 @@
 """Folds over sentences and words at once, held against explicit pairs of sentences and words."""
 
-from __future__ import annotations
-
-from itertools import combinations
-
 import explicit
 import numpy as np
 import pandas as pd
@@ -13,7 +9,6 @@ from scipy.stats import rankdata
 from sklearn.model_selection import GroupKFold
 
 from mlem_core.data.folds import FOLDS_OVER, fold_pairs, in_training, stimulus_folds
-from mlem_core.data.stimuli import StimulusSet
 from mlem_core.data.stimulus_csv import from_frame
 from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.estimators.spearman import training_objective
@@ -25,7 +20,7 @@ N = N_SENTENCES * LENGTH
 ALPHAS = (1e-3, 1.0, 100.0)
 
 
-def made_up() -> StimulusSet:
+def made_up():
     rng = np.random.default_rng(0)
     forms = [rng.choice(N_FORMS, LENGTH, replace=False) for _ in range(N_SENTENCES)]
     sentences = [" ".join([*(f"w{w}" for w in own), f"x{k}"]) for k, own in enumerate(forms)]
@@ -66,12 +61,6 @@ def test_held_out_pairs_have_no_sentence_and_no_word_of_training(case):
         assert not set(sentences[test]) & set(sentences[train])
     np.testing.assert_array_equal(fold_pairs(folds), np.sort(apart, axis=1))
     assert (folds < 0).any() and folds.max() == K - 1
-
-
-def test_numbers_below_zero_stand_for_every_two_folds():
-    found = fold_pairs(-1 - np.arange(45))
-    assert sorted(map(tuple, found)) == list(combinations(range(10), 2))
-    np.testing.assert_array_equal(fold_pairs(np.arange(4)), np.arange(4).repeat(2).reshape(4, 2))
 
 
 def test_sums_and_objectives_are_those_of_the_explicit_pairs(case):

@@ -1,14 +1,10 @@
 """Features that are given as vectors or as distances: patterns, weights and scales."""
 
-from __future__ import annotations
-
 import explicit
 import numpy as np
-import pandas as pd
 import pytest
-from inputs import index_of, refused, tables_of
+from inputs import index_of, refused
 from scipy.spatial.distance import cdist, squareform
-from scipy.stats import spearmanr
 
 from mlem_core.data.given import with_rdm, with_vector
 from mlem_core.data.stimulus_csv import from_frame
@@ -24,7 +20,7 @@ from mlem_core.pairs.columns import (
 N = 60
 
 
-def frame() -> pd.DataFrame:
+def frame():
     vectors = np.random.default_rng(5).integers(0, 4, (N, 3)).astype(float)
     named = {f"s{k}": vectors[:, k] for k in range(3)}
     sentences = [f"number {row}" for row in range(N)]
@@ -81,47 +77,6 @@ def test_weights_are_those_of_ridge_on_the_explicit_pairs(given, interactions):
     expected = explicit.ridge(terms, explicit.scaled(explicit.squared(layer)), 1.0)
     np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-6)
     np.testing.assert_allclose(model.predict(stimuli), expected.predict(terms), atol=1e-6)
-
-
-@pytest.mark.parametrize("what", ["vector", "rdm"])
-@pytest.mark.parametrize("missing", ["ignore", "level"])
-def test_one_dimension_is_the_ordered_column(what, missing):
-    table = frame()
-    table["freely"] = np.random.default_rng(7).lognormal(size=N)
-    plain = from_frame(table, "made up").select(["kind", "freely"])
-    if what == "vector":
-        other = with_vector(plain, "same", ["freely"])
-    else:
-        values = plain.values("freely")
-        other = with_rdm(plain.select(["kind"]), "same", np.abs(values[:, None] - values))
-    folds, layer = explicit.random_folds(N), explicit.random_layer(table)
-    tables = [tables_of(one, [layer], folds, missing=missing) for one in (plain, other)]
-    np.testing.assert_allclose(tables[0].patterns, tables[1].patterns, atol=1e-9)
-    np.testing.assert_allclose(tables[0].rank_sums, tables[1].rank_sums, atol=1e-9)
-    fits = [RidgeMLEM(missing=missing).fit(one, layer) for one in (plain, other)]
-    np.testing.assert_allclose(fits[0].coef_, fits[1].coef_, atol=1e-9)
-    assert fits[0].score(plain, layer) == pytest.approx(fits[1].score(other, layer), abs=1e-9)
-
-
-def test_distances_that_drive_a_layer_are_recovered_in_stimuli_that_were_not_seen():
-    rng = np.random.default_rng(8)
-    hidden = rng.standard_normal((200, 4))
-    # Ranks of the distances: an RDM that is no distance of vectors.
-    apart = cdist(hidden, hidden) ** 1.5
-    sentences = [f"number {row}" for row in range(200)]
-    table = pd.DataFrame(
-        {"sentence": sentences, "noise": rng.choice(["a", "b"], 200), "other": rng.random(200)}
-    )
-    found = with_rdm(from_frame(table, "made up"), "own", apart)
-    layer = hidden @ rng.standard_normal((4, 30)) + 0.1 * rng.standard_normal((200, 30))
-    fitted = RidgeMLEM().fit(found[:150], layer[:150])
-    weights = dict(zip(fitted.get_feature_names_out(), fitted.coef_, strict=True))
-    assert weights["own"] > 20 * max(weights["noise"], weights["other"])
-    i, j = explicit.pairs(50)
-    alone = spearmanr(apart[150:, 150:][i, j], explicit.squared(layer[150:])).statistic
-    assert fitted.score(found[150:], layer[150:]) == pytest.approx(alone, abs=0.02)
-    noise = rng.standard_normal((200, 30))
-    assert abs(RidgeMLEM().fit(found[:150], noise[:150]).score(found[150:], noise[150:])) < 0.15
 
 
 def test_more_patterns_than_there_may_be_are_put_into_bins_and_said(given):

@@ -1,23 +1,16 @@
 """The index of pairs: each has the distances of its stimuli; many patterns are put into bins."""
 
-from __future__ import annotations
-
 import explicit
 import numpy as np
 import pandas as pd
 import pytest
 from inputs import index_of, refused
 
-from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.designs import PairDesign, places_of
-from mlem_core.pairs.patterns import PairIndex, block_numbers
+from mlem_core.pairs.patterns import block_numbers
 
 N = 200
 BUDGET = 8_000
-
-
-def one_fold(n: int) -> np.ndarray:
-    return np.zeros(n, dtype=np.int64)
 
 
 @pytest.mark.parametrize("missing", ["ignore", "level"])
@@ -55,12 +48,6 @@ def test_the_index_is_the_same_by_any_number_of_threads(budget, kept, monkeypatc
     for limit in (one.n_patterns // 4, one.n_patterns - 1):
         binned = index_of(features, folds, max_patterns=limit, design=design)
         assert binned.n_patterns <= limit and binned.notes
-
-
-def test_a_span_from_the_whole_set_is_not_refitted():
-    features = pd.DataFrame({"x": [0.0, 1.0, 2.0], "y": ["a", "b", "a"]})
-    index = PairIndex.build(feature_columns(features, {"x": (0.0, 10.0)}), one_fold(3))
-    np.testing.assert_allclose(sorted(index.levels[0]), [0.0, 0.1, 0.2])
 
 
 def test_many_patterns_are_binned_and_said():

@@ -1,22 +1,16 @@
 """Distances over repetitions: explicit pairs, rsatoolbox, and a planted truth without bias."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
 import pytest
 from inputs import refused
-from scipy.spatial.distance import pdist, squareform
 
-from mlem_core.pairs.distances import distance_named, layer_distances, metrics, squared_distances
+from mlem_core.pairs.distances import distance_named, metrics, squared_distances
 from mlem_core.pairs.repetitions import cross_validated, diagonal, raised, shrunken
-from mlem_core.pairs.similarities import SIMILARITIES
-
-Array = np.ndarray
 
 
-def measured(n_repetitions: int = 3, n_stimuli: int = 12, n_units: int = 6, seed: int = 0) -> Array:
+def measured(n_repetitions=3, n_stimuli=12, n_units=6, seed=0):
     """Repetitions with noise that is correlated over units, and a level of each repetition."""
     rng = np.random.default_rng(seed)
     mixed = np.eye(n_units) + 0.4 * rng.standard_normal((n_units, n_units))
@@ -25,7 +19,7 @@ def measured(n_repetitions: int = 3, n_stimuli: int = 12, n_units: int = 6, seed
     return rng.standard_normal((n_stimuli, n_units)) + noise + level
 
 
-def by_pairs(given: Array, precision: Array | None = None, shrink: bool = False) -> Array:
+def by_pairs(given, precision=None, shrink=False):
     """The mean over ordered pairs of different repetitions, one product at a time."""
     found = []
     for i, j in itertools.combinations(range(given.shape[1]), 2):
@@ -44,7 +38,7 @@ def by_pairs(given: Array, precision: Array | None = None, shrink: bool = False)
     return np.array(found)
 
 
-def covariance(given: Array, shrink: bool) -> Array:
+def covariance(given, shrink):
     """The covariance of the noise by its definition, shrunk by scikit-learn or its diagonal."""
     from sklearn.covariance import LedoitWolf
 
@@ -90,57 +84,6 @@ def test_they_are_those_of_rsatoolbox():
         np.testing.assert_allclose(found / n_units, expected, rtol=1e-8, atol=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("whiten", "n_draws", "slack"),
-    # A shrunken covariance is not right on average, and nor is its inverse.
-    [(lambda rows, *_: rows, 150, 0.0), (diagonal, 150, 0.0), (shrunken, 25, 0.1)],
-    ids=["plain", "diagonal", "shrunken"],
-)
-def test_noise_alone_is_at_no_distance_and_a_planted_one_is_found_without_bias(
-    whiten, n_draws, slack
-):
-    rng = np.random.default_rng(1)
-    n_units = 8
-    truth = np.zeros((10, n_units))
-    truth[5:] = rng.standard_normal(n_units)
-    between, planted = pdist(truth) > 0, (truth[5] ** 2).sum()
-    plain, means = [], []
-    for _ in range(n_draws):
-        given = truth + rng.standard_normal((4, 10, n_units))
-        plain.append(((given[:, 0] - given[:, 1]).mean(axis=0) ** 2).sum())
-        found = cross_validated(given, whiten)
-        means.append([found[~between].mean(), found[between].mean()])
-    # The distance of means is too large by the noise, by as much for all pairs.
-    assert np.mean(plain) > 0.8 * 2 * n_units / 4
-    (same, apart), error = np.mean(means, axis=0), np.std(means, axis=0) / np.sqrt(n_draws)
-    assert abs(same) < 3 * error[0]
-    assert abs(apart - planted) < 3 * error[1] + slack * planted
-
-
-def test_the_order_of_repetitions_and_the_level_of_each_say_nothing():
-    given = measured()
-    expected = cross_validated(given)
-    np.testing.assert_allclose(cross_validated(given[::-1]), expected, atol=1e-9)
-    levels = np.arange(3)[:, None, None] * 100.0
-    np.testing.assert_allclose(cross_validated(given + levels), expected, atol=1e-8)
-    # Whatever the units are measured in.
-    units = np.array([1.0, 10.0, 0.1, 3.0, 1.0, 50.0])
-    np.testing.assert_allclose(
-        cross_validated(given * units, diagonal), cross_validated(given, diagonal), atol=1e-9
-    )
-
-
-@pytest.mark.parametrize("name", [name for name, one in SIMILARITIES.items() if one.divides])
-def test_a_constant_added_to_all_changes_no_similarity(name):
-    squared = raised(measured(3, 15, 8), shrunken)
-    assert squared.min() == 0
-    similarity = SIMILARITIES[name]
-    for more in (1.0, 7.5):
-        np.testing.assert_allclose(
-            similarity.of(squared + more).values, similarity.of(squared).values, atol=1e-9
-        )
-
-
 @pytest.mark.parametrize("name", ["crossnobis", "crossnobis-diagonal"])
 def test_they_are_registered_distances(name):
     given = measured()
@@ -169,10 +112,3 @@ def test_a_unit_without_noise_has_no_weight_by_variance():
     given[:, :, 3] = np.arange(12)
     expected = cross_validated(np.delete(given, 3, axis=2), diagonal)
     np.testing.assert_allclose(cross_validated(given, diagonal), expected, atol=1e-9)
-
-
-def test_a_matrix_of_them_is_a_matrix_of_distances():
-    squared = squared_distances(measured(), "crossnobis")
-    square = squareform(np.sqrt(squared))
-    band = layer_distances(square, "precomputed").band(0, len(square))
-    np.testing.assert_allclose(squareform(band, checks=False), squared, atol=1e-12)

@@ -1,9 +1,7 @@
 """Pair tables: every sum is that of the explicit pairs, ranked by SciPy."""
 
-from __future__ import annotations
-
 import itertools
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import explicit
 import numpy as np
@@ -11,15 +9,13 @@ import pytest
 from inputs import index_of, refused, sums_of
 from scipy.stats import rankdata, spearmanr
 
-from mlem_core.pairs.build import PassOptions, tables_without_layers
+from mlem_core.pairs.build import PassOptions
 from mlem_core.pairs.designs import PairDesign, n_pairs
 from mlem_core.pairs.half_samples import together
 from mlem_core.pairs.kernels.sweep import LANES
 from mlem_core.pairs.layer_sums import layer_sums
 from mlem_core.pairs.patterns import left_out
 from mlem_core.pairs.rank_store import PairRanks
-from mlem_core.pairs.ranks import keys_of
-from mlem_core.pairs.tables import PairTables
 
 N = 60
 LARGER = 200
@@ -45,17 +41,6 @@ def test_sums_are_those_of_the_explicit_pairs(case):
         explicit.hold_sums(tables, layer, target, index.cell, explicit.random_folds(N))
 
 
-def test_without_layers_patterns_and_counts_are_the_same(case):
-    _, index, tables, _ = case
-    found, expected = tables_without_layers(index), tables.of_layers([])
-    assert found.n_layers == 0 and found.train_sums is None
-    for field in fields(PairTables):
-        if field.name not in ("levels", "train_sums", "train_squares"):
-            np.testing.assert_array_equal(getattr(found, field.name), getattr(expected, field.name))
-    np.testing.assert_array_equal(found.patterns, expected.patterns)
-    assert found.counts.sum() == N * (N - 1) / 2
-
-
 def test_summing_features_out_equals_leaving_them_out(case):
     layers, _, tables, missing = case
     features = explicit.random_features(N)[["length", "gender"]]
@@ -76,15 +61,6 @@ def test_summing_features_out_equals_leaving_them_out(case):
         for array, t, own in zip(dense, both, sums, strict=True):
             array[:, t.cell_block, t.cell_pattern] = own[name]
         np.testing.assert_allclose(dense[0][..., order], dense[1][..., other], atol=1e-6)
-
-
-def test_ranks_where_distances_are_tied_and_where_all_are_equal():
-    folds = explicit.random_folds(N)
-    whole = np.random.default_rng(0).integers(0, 3, (N, 2)).astype(np.float64)
-    index = index_of(explicit.random_features(N), folds)
-    tables = sums_of(index, [whole, np.ones((N, 2))], train_ranks=True)
-    explicit.hold_sums(tables, 0, explicit.squared(whole).round(6), index.cell, folds)
-    assert not tables.training_ranks[1].any() and not tables.train_squares[1].any()
 
 
 def test_what_cannot_be_summed_names_the_layer_and_the_feature():
@@ -160,7 +136,7 @@ def test_sums_of_some_designs_together_are_those_of_their_pairs(designed, chosen
 SWEPT = 100
 
 
-def distances(kind: str) -> np.ndarray:
+def distances(kind):
     """Squared distances of all pairs: without ties, with short ones, with a long one."""
     values = np.random.default_rng(0).random(n_pairs(SWEPT))
     if kind == "short ties":
@@ -222,13 +198,3 @@ def test_sums_are_the_same_without_the_ranks_of_pairs(kind, train_ranks, threads
         np.testing.assert_allclose(own.target_sums, sums.target_sums, rtol=1e-12)
         np.testing.assert_array_equal(own.target_low, sums.target_low)
         np.testing.assert_array_equal(own.target_high, sums.target_high)
-
-
-def test_slices_divide_no_tie():
-    keys = keys_of(np.repeat([3.0, 1.0, 2.0, 7.0], [5, 40, 3, 2]))
-    values = keys.sorted >> np.uint64(keys.number_bits)
-    for n in (1, 2, 3, 7, 60):
-        parts = [values[part] for part in keys.slices(n)]
-        np.testing.assert_array_equal(np.concatenate(parts), values)
-        ends = [part[[0, -1]] for part in parts if len(part)]
-        assert all(own[1] < other[0] for own, other in itertools.pairwise(ends))

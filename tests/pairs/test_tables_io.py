@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from dataclasses import fields, replace
 
 import explicit
@@ -8,7 +6,7 @@ import pytest
 from inputs import refused, tables_of
 
 from mlem_core.pairs import tables_io
-from mlem_core.pairs.tables import LazyArray, PairTables
+from mlem_core.pairs.tables import PairTables
 from mlem_core.pairs.tables_io import pack, unpack
 
 N = 90
@@ -55,14 +53,6 @@ def test_ranks_come_back_to_the_last_bit_and_targets_as_closely_as_they_are_know
     assert again == once
 
 
-def test_what_is_zero_by_construction_takes_no_room(tables, tmp_path):
-    tables_io.save(tables, tmp_path / "tables.npz", compress=True)
-    plain = sum(
-        array.nbytes for array in (tables.target_sums, tables.rank_sums, tables.within_sums)
-    )
-    assert (tmp_path / "tables.npz").stat().st_size < (plain + tables.training_ranks.nbytes) / 3
-
-
 def test_ranks_of_training_pairs_are_read_when_they_are_asked_for_and_stay(tables, tmp_path):
     tables_io.save(tables, tmp_path / "tables.npz")
     kept = tables_io.load(tmp_path / "tables.npz")
@@ -70,12 +60,6 @@ def test_ranks_of_training_pairs_are_read_when_they_are_asked_for_and_stay(table
     assert kept.training_ranks is kept.training_ranks
     fewer = kept.of_layers([1]).of_features(["gender"])
     assert fewer.training_ranks.shape == (1, 5, len(fewer.counts))
-    made = []
-    later = LazyArray(lambda: made.append(1) or np.ones(2))
-    twice = later.then(lambda array: 2 * array)
-    assert not made
-    np.testing.assert_array_equal(twice() + later(), [3, 3])
-    assert len(made) == 1
 
 
 @pytest.mark.parametrize("compress", [False, True])

@@ -1,7 +1,5 @@
 """The pass over the pairs in torch gives what the one in NumPy gives; a GPU, where there is one."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import explicit
@@ -10,7 +8,6 @@ import pytest
 import torch
 from inputs import index_of, refused, sums_of
 
-from mlem_core.pairs import torch_backend
 from mlem_core.pairs.build import PassOptions
 from mlem_core.pairs.distances import metrics, squared_distances
 
@@ -18,7 +15,7 @@ DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 N = 90
 
 
-def layers_of(n: int) -> list[np.ndarray]:
+def layers_of(n):
     features = explicit.random_features(n)
     plain = explicit.random_layer(features, 0).astype(np.float32)
     # Equal rows, rows that differ little beside their norm, and many ties.
@@ -32,7 +29,7 @@ def layers_of(n: int) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("metric", metrics())
-def test_distances_are_those_of_numpy(metric: str, device: str) -> None:
+def test_distances_are_those_of_numpy(metric, device):
     for rows in layers_of(N):
         found = squared_distances(rows, metric, device=device)
         np.testing.assert_allclose(found, squared_distances(rows, metric), rtol=1e-7, atol=1e-12)
@@ -44,7 +41,7 @@ BETWEEN = np.random.default_rng(0).permutation(np.arange(N) % 6 - 3)
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("folds", [explicit.random_folds(N), BETWEEN])
-def test_tables_are_those_of_numpy(device: str, folds: np.ndarray) -> None:
+def test_tables_are_those_of_numpy(device, folds):
     index = index_of(explicit.random_features(N), folds)
     ranks: dict[str, dict[int, np.ndarray]] = {"numpy": {}, "torch": {}}
     tables = {
@@ -69,17 +66,10 @@ def test_tables_are_those_of_numpy(device: str, folds: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_errors_are_those_of_numpy(device: str) -> None:
+def test_errors_are_those_of_numpy(device):
     rows = layers_of(20)[0]
     rows[3, 1] = np.inf
     with refused("row 4"):
         squared_distances(rows, "euclidean", device=device)
     with refused("square"):
         squared_distances(np.zeros((20, 19)), "precomputed", device=device)
-
-
-def test_without_a_driver_torch_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch_backend, "DRIVERS", ())
-    assert torch_backend.cuda_device("cpu") is None and torch_backend.cuda_device("auto") is None
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert torch_backend.cuda_device("cuda") == "cuda" and torch_backend.cuda_device("cpu") is None
