@@ -1,13 +1,9 @@
 """Commands as a user starts them, on a file that stands for a model, where something is amiss."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from inputs import in_files, noise, words
 
@@ -16,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SCRIPTED = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])}
 
 
-def inputs_in(folder: Path) -> list[str]:
+def inputs_in(folder):
     """Write 46 words and two layers there; the options that name them."""
     folder.mkdir(parents=True, exist_ok=True)
     table = words(12)
@@ -25,14 +21,7 @@ def inputs_in(folder: Path) -> list[str]:
     return [*files, "--folds", "3"]
 
 
-def command(
-    arguments: Sequence[str | bytes],
-    folder: Path,
-    package: Path = ROOT,
-    before: Callable[[], None] | None = None,
-    through: Sequence[str] = (),
-    **environment: str | None,
-) -> subprocess.CompletedProcess[bytes]:
+def command(arguments, folder, package=ROOT, before=None, through=(), **environment):
     """`python -m mlem_core ARGUMENTS` in a folder, with nothing in the environment but this.
 
     `through` is a command that starts another one.
@@ -50,9 +39,7 @@ def command(
     )
 
 
-def analyze(
-    folder: Path, *more: str, inputs: Path | None = None, **how: Any
-) -> subprocess.CompletedProcess[bytes]:
+def analyze(folder, *more, inputs=None, **how):
     """Analyse those inputs in `folder`/work into out, the store and temporary files beside it.
 
     Parameters
@@ -67,7 +54,7 @@ def analyze(
     return command(arguments, folder / "work", **{**around, **how})
 
 
-def contents(folder: Path) -> Mapping[str, bytes]:
+def contents(folder):
     """All files below a folder, hidden ones too."""
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()

@@ -11,8 +11,6 @@ Each time it is a fork of this process, which has done all of it before and so h
 imported and compiled.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json
@@ -23,22 +21,19 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from commands import contents, inputs_in
 
-from mlem_core.analysis.spec import AnalysisSpec
-from mlem_core.base.executor import Here, _current
-from mlem_core.base.worker import Big
 from mlem_core.cli.commands import main as run_command
 from mlem_core.cli.options import parser, spec_of
 from mlem_core.storage.files import write_json
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, notes, trash, uploads
-from mlem_core.tasks.runner import carry_out, under_way
+from mlem_core.tasks.runner import carry_out
 
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink"}
@@ -63,7 +58,7 @@ class Point:
 POINT = Point()
 
 
-def passing(event: str, details: tuple[Any, ...]) -> None:
+def passing(event, details):
     """An audit hook: counts what changes files, and ends the process at its point."""
     if not POINT.armed:
         return
@@ -89,7 +84,7 @@ sys.addaudithook(passing)
 _fsync = os.fsync
 
 
-def _audited(opened: int) -> None:
+def _audited(opened):
     sys.audit("sync", opened)
     _fsync(opened)
 
@@ -112,7 +107,7 @@ class Scenario:
     result: tuple[str, ...] = ("out",)
 
 
-def _inputs(folder: Path) -> list[str]:
+def _inputs(folder):
     """The same files for all work, so that their names are the same."""
     shared = folder.parent / "in"
     if not (shared / "options").exists():
@@ -120,8 +115,8 @@ def _inputs(folder: Path) -> list[str]:
     return list(json.loads((shared / "options").read_text()))
 
 
-def _analyze(*more: str) -> Callable[[Path], Any]:
-    def act(folder: Path) -> None:
+def _analyze(*more):
+    def act(folder):
         own = [each.format(folder) for each in more]
         arguments = ["analyze", *_inputs(folder), *own, "--out", str(folder / "out")]
         assert run_command(arguments) == 0
@@ -129,7 +124,7 @@ def _analyze(*more: str) -> Callable[[Path], Any]:
     return act
 
 
-def _of_another_run(folder: Path) -> None:
+def _of_another_run(folder):
     """The store has everything, and `out` the tables of another run and a file of the user's."""
     _analyze()(folder)
     shutil.rmtree(folder / "out")
@@ -140,7 +135,7 @@ def _of_another_run(folder: Path) -> None:
         shutil.copy(path, folder / "was" / path.name)
 
 
-def _no_mixture(folder: Path) -> list[str]:
+def _no_mixture(folder):
     """Files of both runs in `out`, or a manifest with tables missing."""
     was, out = contents(folder / "was"), contents(folder / "out")
     out = {name: data for name, data in out.items() if not name.startswith(".")}
@@ -153,7 +148,7 @@ def _no_mixture(folder: Path) -> list[str]:
     return amiss + _whole(folder)
 
 
-def _whole(folder: Path) -> list[str]:
+def _whole(folder):
     """A manifest stands beside all of its tables, or not at all."""
     out = folder / "out"
     if not (out / "manifest.json").is_file():
@@ -163,12 +158,12 @@ def _whole(folder: Path) -> list[str]:
     return [f"a manifest without {missing}"] if missing else []
 
 
-def _spec(folder: Path) -> AnalysisSpec:
+def _spec(folder):
     arguments = ["analyze", *_inputs(folder), "--out", "x"]
     return spec_of(parser(None).parse_args(arguments))
 
 
-def _work(folder: Path, **options: Any) -> None:
+def _work(folder, **options):
     """What a process of the app does for a job."""
     job = folder / "store" / "jobs" / "0123456789abcdef"
     job.mkdir(parents=True, exist_ok=True)
@@ -176,52 +171,19 @@ def _work(folder: Path, **options: Any) -> None:
     assert (job / "result").is_dir() or carry_out(job, analyses.make) == 0
 
 
-def _start(folder: Path) -> None:
-    """What the app does for a job; its process is another, and is waited for."""
-    job = analyses.start(_spec(folder), Store(folder / "store"))
-    POINT.armed = False
-    while job.status().state in ("queued", "running") or under_way(job.folder.parent):
-        time.sleep(0.05)
-    assert job.status().state == "done", job.status()
-    shutil.copytree(job.result, folder / "found", dirs_exist_ok=True)
-
-
-def _loaded(item: Any) -> Any:
-    return item.load() if isinstance(item, Big) else item
-
-
-class Workers(Here):
-    """Stands for those of a cluster: what they do, they do in this process."""
-
-    is_here = False
-    n_workers = 2
-
-    def each_of(self, function: Any, items: Any, *more: Any) -> Any:
-        return super().each_of(function, map(_loaded, items), *more)
-
-
-def _parts(folder: Path) -> None:
-    """What workers do with layers whose pairs do not fit the memory, and who asked them."""
-    token = _current.set(Workers())
-    try:
-        _work(folder, memory=10_000 / 2**30)
-    finally:
-        _current.reset(token)
-
-
-def _upload(folder: Path) -> None:
+def _upload(folder):
     files = [(f"{name}.csv", b"sentence,a\n" + name.encode() * 3000) for name in "abc"]
     uploads.keep(files[:1], Store(folder / "store"))
     uploads.keep(files, Store(folder / "store"))
 
 
-def _deleted(folder: Path) -> None:
+def _deleted(folder):
     store = Store(folder / "store")
     if any((store.root / "jobs").glob("0*/spec.json")) or not trash.in_trash(store):
         trash.delete("0123456789abcdef", "Mine", store)
 
 
-def _job(folder: Path) -> None:
+def _job(folder):
     _work(folder)
     store = Store(folder / "store")
     notes.change("0123456789abcdef", store, lambda old: old.named("Mine"))
@@ -231,13 +193,13 @@ def _job(folder: Path) -> None:
     (more / "spec.json").write_text(json.dumps(about))
 
 
-def _all_there(folder: Path) -> list[str]:
+def _all_there(folder):
     """In a copy: what is in the trash comes back whole, and what was half moved is put back."""
     with tempfile.TemporaryDirectory(dir=folder.parent) as other:
         store = Store(shutil.copytree(folder / "store", Path(other) / "store"))
         whole = {"0123456789abcdef", "fits-1", "0123456789abcdef.json"}
 
-        def there() -> set[str]:
+        def there():
             paths = [*(store.root / "jobs").iterdir(), *(store.root / "notes").iterdir()]
             return whole & {path.name for path in paths}
 
@@ -254,7 +216,7 @@ def _all_there(folder: Path) -> list[str]:
         return [] if there() == whole else [f"neither there nor deleted: {whole - there()}"]
 
 
-def _careless(folder: Path) -> None:
+def _careless(folder):
     """What the other scenarios must not do, to see that it is found."""
     (folder / "out").mkdir(exist_ok=True)
     half = Path(tempfile.mkdtemp()) / "half"
@@ -266,9 +228,7 @@ def _careless(folder: Path) -> None:
 JOB = "store/jobs/0123456789abcdef/result"
 SCENARIOS = {
     "careless": Scenario(_careless),
-    "analyze": Scenario(_analyze(), amiss=_whole),
     "analyze-warm": Scenario(_analyze(), _of_another_run, _no_mixture),
-    "bootstrap": Scenario(_analyze("--bootstrap", "20"), amiss=_whole),
     "bootstrap-warm": Scenario(_analyze("--bootstrap", "20"), _of_another_run, _no_mixture),
     "capsule": Scenario(
         _analyze("--capsule", "{}/made/c.zip"),
@@ -277,14 +237,12 @@ SCENARIOS = {
         ("out", "made"),
     ),
     "worker": Scenario(_work, result=(JOB,)),
-    "start": Scenario(_start, result=("found",)),
-    "parts": Scenario(_parts, result=(JOB,)),
     "upload": Scenario(_upload, result=("store/uploads",)),
     "deletion": Scenario(_deleted, _job, _all_there, result=()),
 }
 
 
-def forked(call: Callable[[Path], Any], folder: Path, point: Point) -> tuple[int, str]:
+def forked(call, folder, point):
     """Do it in a fork that ends at a point; how it ended, and what it said."""
     read, write = os.pipe()
     child = os.fork()
@@ -315,7 +273,7 @@ def forked(call: Callable[[Path], Any], folder: Path, point: Point) -> tuple[int
     return os.waitpid(child, 0)[1], text
 
 
-def fresh(scenario: Scenario, home: Path) -> Path:
+def fresh(scenario, home):
     """A folder with what is there before, which is made once, in this same place."""
     folder, template = home / "work", home / "before"
     shutil.rmtree(folder, ignore_errors=True)
@@ -329,18 +287,18 @@ def fresh(scenario: Scenario, home: Path) -> Path:
     return folder
 
 
-def left_over(folder: Path) -> list[str]:
+def left_over(folder):
     """Temporary files and folders anywhere."""
     left = [*(folder / "tmp").iterdir(), *folder.glob("store/unfinished/*")]
     left += [path for path in folder.rglob("*") if path.name.startswith(HALF)]
     return [str(path.relative_to(folder)) for path in left]
 
 
-def results(scenario: Scenario, folder: Path) -> dict[str, Mapping[str, bytes]]:
+def results(scenario, folder):
     return {name: contents(folder / name) for name in scenario.result}
 
 
-def tried(scenario: Scenario, home: Path, point: Point, reference: Any) -> list[str]:
+def tried(scenario, home, point, reference):
     """What is amiss after a kill at this point, and after the work is done anew."""
     folder = fresh(scenario, home)
     status, said = forked(scenario.act, folder, point)
@@ -359,7 +317,7 @@ def tried(scenario: Scenario, home: Path, point: Point, reference: Any) -> list[
     return amiss + [f"left over: {each}" for each in left_over(folder)]
 
 
-def main(name: str, home: Path, most: int) -> dict[str, Any]:
+def main(name, home, most):
     scenario = SCENARIOS[name]
     # Here, so that a fork has it: the imports, and what is compiled.
     warm = home / "work"

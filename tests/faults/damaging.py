@@ -1,21 +1,13 @@
 """What happens to files: bytes changed, cut, emptied, removed, a folder in their place."""
 
-from __future__ import annotations
-
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 
-def damaged_bytes(
-    good: Mapping[str, Sequence[bytes]],
-    seed: int,
-    n: int,
-    pieces: Sequence[bytes] = (),
-    most: int = 3,
-) -> Iterator[tuple[str, str, bytes]]:
+def damaged_bytes(good, seed, n, pieces=(), most=3):
     """Good files of each suffix in turn with up to `most` changes; names, suffixes and bytes.
 
     Bytes are flipped, cut away, doubled, zeroed, put in (some of `pieces`, or any) or swapped, half
@@ -45,33 +37,33 @@ def damaged_bytes(
         yield f"damage {number}", suffix, bytes(data)
 
 
-def _cut(path: Path, rng: np.random.Generator) -> None:
+def _cut(path, rng):
     data = path.read_bytes()
     path.write_bytes(data[: int(rng.integers(max(1, len(data))))])
 
 
-def _emptied(path: Path, rng: np.random.Generator) -> None:
+def _emptied(path, rng):
     path.write_bytes(b"")
 
 
-def _flipped(path: Path, rng: np.random.Generator) -> None:
+def _flipped(path, rng):
     data = bytearray(path.read_bytes())
     if data:
         data[int(rng.integers(len(data)))] ^= 1 << int(rng.integers(8))
     path.write_bytes(bytes(data))
 
 
-def _removed(path: Path, rng: np.random.Generator) -> None:
+def _removed(path, rng):
     path.unlink()
 
 
-def _folder(path: Path, rng: np.random.Generator) -> None:
+def _folder(path, rng):
     path.unlink()
     path.mkdir()
     (path / "inside").write_bytes(b"x")
 
 
-def _link_to_nothing(path: Path, rng: np.random.Generator) -> None:
+def _link_to_nothing(path, rng):
     # A file that nobody can read, also where the tests run as root.
     path.unlink()
     path.symlink_to("/proc/self/mem")
@@ -88,7 +80,7 @@ DAMAGES: tuple[Callable[[Path, np.random.Generator], None], ...] = (
 )
 
 
-def damaged(folder: Path, seed: int) -> Iterator[tuple[str, Path]]:
+def damaged(folder, seed):
     """Damage each file of a folder in each way, one at a time; the folder is whole again after."""
     whole = folder.with_name(f"{folder.name}-whole")
     shutil.copytree(folder, whole)
@@ -104,7 +96,7 @@ def damaged(folder: Path, seed: int) -> Iterator[tuple[str, Path]]:
                 shutil.copytree(whole, folder)
 
 
-def _restore(target: Path, whole: Path) -> None:
+def _restore(target, whole):
     if target.is_dir() and not target.is_symlink():
         shutil.rmtree(target)
     target.unlink(missing_ok=True)
@@ -112,5 +104,5 @@ def _restore(target: Path, whole: Path) -> None:
         shutil.copy2(whole, target)
 
 
-def _names(folder: Path) -> set[Path]:
+def _names(folder):
     return {path.relative_to(folder) for path in folder.rglob("*")}

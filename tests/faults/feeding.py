@@ -1,17 +1,13 @@
 """Files fed to a reader one after the other: read as they are meant, or refused in a sentence."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
-
-import pytest
 
 from mlem_core.base.errors import InputError
 
@@ -39,7 +35,7 @@ class Hostile:
     fate: Fate = "or said"
     says: tuple[str, ...] = ()
 
-    def write(self, path: Path) -> Path:
+    def write(self, path):
         if isinstance(self.data, bytes):
             path.write_bytes(self.data)
         else:
@@ -67,14 +63,14 @@ class Fates:
     slowest: tuple[float, str] = (0.0, "")
     largest: tuple[int, str] = (0, "")
 
-    def __str__(self) -> str:
+    def __str__(self):
         return (
             f"{self.counts.total()} files: {dict(self.counts)}; slowest {self.slowest[0]:.1f} s "
             f"({self.slowest[1]}), most memory {self.largest[0] / 1e9:.2f} GB ({self.largest[1]}); "
             f"{dict(self.kinds)}"
         )
 
-    def none_fails(self, what: str = "", capsys: pytest.CaptureFixture[str] | None = None) -> None:
+    def none_fails(self, what="", capsys=None):
         """Fail where a file did what it should not; say what became of all, where that is asked."""
         if capsys is not None:
             with capsys.disabled():
@@ -82,12 +78,7 @@ class Fates:
         assert not self.failures, self.failures
 
 
-def feed(
-    files: Iterable[Hostile],
-    read: Callable[[Path], Found],
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Fates:
+def feed(files, read, folder, monkeypatch):
     """Have every file read, in a folder of its own."""
     fates, temporary = Fates(), folder / "temporary"
     temporary.mkdir()
@@ -114,7 +105,7 @@ def feed(
     return fates
 
 
-def _fate_of(file: Hostile, read: Callable[[Path], Found], path: Path) -> tuple[str, str]:
+def _fate_of(file, read, path):
     """What became of a file (result, noticed, refused), and what is wrong with that."""
     try:
         found = read(path)
@@ -135,7 +126,7 @@ def _fate_of(file: Hostile, read: Callable[[Path], Found], path: Path) -> tuple[
     return ("noticed" if named else "result"), ""
 
 
-def no_sentence(text: str) -> str:
+def no_sentence(text):
     """What keeps a message from being one sentence; "" for nothing."""
     if len(text.splitlines()) != 1 or _UNSEEN.search(text):
         return f"not one printable line: {text[:300]!r}"
@@ -146,7 +137,7 @@ def no_sentence(text: str) -> str:
     return ""
 
 
-def _reset_peak() -> bool:
+def _reset_peak():
     """Have the kernel begin anew with the most memory that was taken; whether it does that."""
     try:
         Path("/proc/self/clear_refs").write_text("5")
@@ -155,7 +146,7 @@ def _reset_peak() -> bool:
     return True
 
 
-def _memory(field: str) -> int:
+def _memory(field):
     """Bytes of this process: resident now (VmRSS) or at most so far (VmHWM)."""
     status = Path("/proc/self/status").read_text()
     found = re.search(rf"{field}:\s+(\d+) kB", status)

@@ -1,16 +1,13 @@
 """Background work that does what a test asks for: `python -m idle_work FOLDER`."""
 
-from __future__ import annotations
-
 import sys
 import time
 from pathlib import Path
 
-from mlem_core.base.typing import Report
-from mlem_core.tasks.runner import Request, carry_out
+from mlem_core.tasks.runner import carry_out
 
 
-def make(request: Request, folder: Path, report: Report) -> None:
+def make(request, folder, report):
     """Note when it began, then hold memory and wait as asked, and until a file says go."""
     with Path(request["began"]).open("a") as file:
         file.write(f"{folder.parent.name}\n")

@@ -1,11 +1,8 @@
 """Odd command lines: done, or refused in one sentence."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,11 +17,9 @@ ODD = (
     "1" * 5000, "٣", "a\0b", "x\udcff", "a\nb", "../..", "/dev/null", "/", "x" * 300, "=", "m=",
     "=m", "m:", ":0", "m:-1", "m:99999999999999999999", "0,,1", "-1,0", "all", "none", "%s%n{}",
 )  # fmt: skip
-Home = tuple[Path, list[str]]
-Said = pytest.CaptureFixture[str]
 
 
-def options_of(name: str) -> list[str]:
+def options_of(name):
     actions = parser(None)._actions
     (found,) = (one for one in actions if isinstance(one, argparse._SubParsersAction))
     return [
@@ -35,7 +30,7 @@ def options_of(name: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
+def home(tmp_path_factory):
     folder = tmp_path_factory.mktemp("odd")
     options = inputs_in(folder / "in")
     (folder / "a" / "b").mkdir(parents=True)
@@ -46,7 +41,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
         yield folder, options
 
 
-def wrongly_taken(arguments: list[str], capsys: Said) -> str | None:
+def wrongly_taken(arguments, capsys):
     """What is wrong with how a command line was taken; None where nothing is."""
     try:
         status = main(arguments)
@@ -67,7 +62,7 @@ def wrongly_taken(arguments: list[str], capsys: Said) -> str | None:
     return f"{len(lines)} lines: {said[:300]!r}" if wrong else None
 
 
-def tried(home: Home, command: list[str], capsys: Said, every: int = 1) -> dict[str, str]:
+def tried(home, command, capsys, every=1):
     """What is wrong, by the option and its value; `every` so many are tried."""
     folder, inputs = home
     inside = contents(folder / "in")
@@ -88,11 +83,11 @@ def tried(home: Home, command: list[str], capsys: Said, every: int = 1) -> dict[
 @pytest.mark.parametrize(
     ("command", "every"), [pytest.param("analyze", 17, marks=pytest.mark.slow), ("lint", 17)]
 )
-def test_some_odd_values(command: str, every: int, home: Home, capsys: Said) -> None:
+def test_some_odd_values(command, every, home, capsys):
     assert tried(home, [command], capsys, every) == {}
 
 
-def test_what_was_found_odd(home: Home, capsys: Said) -> None:
+def test_what_was_found_odd(home, capsys):
     folder, inputs = home
     seeds = [["--seed=-1", "--out=o"], ["--seed=4294967296", "--out=o"], ["--folds=0", "--out=o"]]
     outs = [["--out="], ["--out=/dev/null"], ["--out=a\0b"], ["--out=o", "--capsule=/dev/null"]]
@@ -111,7 +106,7 @@ def test_what_was_found_odd(home: Home, capsys: Said) -> None:
 @pytest.mark.parametrize(
     "command", ["analyze", "lint", "why", "stimuli", "audit", "multiverse", "verify"]
 )
-def test_odd_values_of_every_option(command: str, home: Home, capsys: Said) -> None:
+def test_odd_values_of_every_option(command, home, capsys):
     (home[0] / "capsule").mkdir(exist_ok=True)
     before = {
         "why": ["m:0", "m:1"],
@@ -123,21 +118,3 @@ def test_odd_values_of_every_option(command: str, home: Home, capsys: Said) -> N
     assert tried(home, [command, *before.get(command, [])], capsys) == {}
     with capsys.disabled():
         print(f"\n{command}: {len(options_of(command)) * len(ODD)} command lines")
-
-
-@pytest.mark.faults
-@pytest.mark.parametrize("command", ["why", "stimuli", "multiverse", "verify"])
-def test_odd_values_in_place_of_what_has_no_name(command: str, home: Home, capsys: Said) -> None:
-    _, inputs = home
-    given = {
-        "why": [*inputs],
-        "multiverse": [*inputs, "--out", "out"],
-        "stimuli": ["--out", "o.csv"],
-    }
-    wrong = {}
-    for value in ODD:
-        first = [value, "m:1"] if command == "why" else [value]
-        said = wrongly_taken([command, *given.get(command, []), "--", *first], capsys)
-        if said is not None:
-            wrong[value[:20]] = said
-    assert wrong == {}

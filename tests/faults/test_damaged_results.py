@@ -1,34 +1,26 @@
-from __future__ import annotations
-
-import json
-import shutil
-from collections.abc import Iterator
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
 from damaging import damaged
 from inputs import in_files, noise, words
 
-from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.run import run
 from mlem_core.base.errors import InputError
 from mlem_core.storage.files import write_json
 from mlem_core.storage.sealed import RESULT, seal
 from mlem_core.storage.store import Store
-from mlem_core.tasks import analyses, examples, followups, processes, runner
+from mlem_core.tasks import analyses, followups, runner
 
 
 @pytest.fixture(scope="module")
-def analysis(tmp_path_factory: pytest.TempPathFactory) -> Analysis:
+def analysis(tmp_path_factory):
     folder, table = tmp_path_factory.mktemp("inputs"), words(20)
     spec = in_files(folder, table, {"brain": noise(len(table))}, folds=3)
     return run(spec, Store(folder / "first"))
 
 
 @pytest.fixture
-def job(analysis: Analysis, tmp_path: Path) -> analyses.Job:
+def job(analysis, tmp_path):
     """A job that is done."""
     name = analyses.job_id(analysis.spec)
     job = analyses.Job(name, Store(tmp_path / "store").root / "jobs" / name, analysis.spec)
@@ -38,7 +30,7 @@ def job(analysis: Analysis, tmp_path: Path) -> analyses.Job:
     return job
 
 
-def same(one: Analysis, other: Analysis) -> bool:
+def same(one, other):
     """Whether two analyses say the same, bit for bit."""
     tables, others = one.results().tables(), other.results().tables()
     return (
@@ -51,7 +43,7 @@ def same(one: Analysis, other: Analysis) -> bool:
     )
 
 
-def problems(job: analyses.Job, expected: Analysis, seed: int, each: int) -> Iterator[str]:
+def problems(job, expected, seed, each):
     """What is wrong with what becomes of damaged files; every so many of them is made again."""
     store = Store(job.folder.parent.parent)
     for number, (what, _) in enumerate(damaged(job.folder, seed)):
@@ -76,7 +68,7 @@ def problems(job: analyses.Job, expected: Analysis, seed: int, each: int) -> Ite
             yield f"{what}: {type(error).__name__}: {error}"
 
 
-def not_repaired(job: analyses.Job, expected: Analysis, what: str) -> Iterator[str]:
+def not_repaired(job, expected, what):
     write_json(job.folder / "spec.json", expected.spec.to_dict())
     if runner.carry_out(job.folder, analyses.make) or not same(job.analysis(), expected):
         yield f"{what}: not made again"
@@ -86,42 +78,17 @@ LONG = [pytest.param(seed, 1, marks=pytest.mark.faults) for seed in range(1, 6)]
 
 
 @pytest.mark.parametrize(("seed", "each"), [(0, 20), *LONG])
-def test_a_damaged_result_is_never_shown_and_made_again(
-    job: analyses.Job, analysis: Analysis, seed: int, each: int
-) -> None:
+def test_a_damaged_result_is_never_shown_and_made_again(job, analysis, seed, each):
     assert same(job.analysis(), analysis)
     assert not list(problems(job, analysis, seed, each))
 
 
-def test_a_start_clears_what_stands_in_its_way(
-    job: analyses.Job, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shutil.rmtree(job.result)
-    job.result.write_bytes(b"no folder")
-    (job.folder / "pid.json").unlink()
-    for name in ("spec.json", "failed.json", "progress.json", "log"):
-        (job.folder / name).unlink(missing_ok=True)
-        (job.folder / name).mkdir()
-
-    class Started(Exception):
-        pass
-
-    def started(*asked: object, **how: object) -> None:
-        raise Started
-
-    monkeypatch.setattr(processes.subprocess, "Popen", started)
-    with pytest.raises(Started):
-        job.start(job.spec.to_dict(), "mlem_core.tasks.analyses")
-    left = {path.name for path in job.folder.iterdir()}
-    assert left == {"spec.json", "log"}
-
-
-def test_work_on_an_analysis_is_never_shown_damaged(tmp_path: Path) -> None:
+def test_work_on_an_analysis_is_never_shown_damaged(tmp_path):
     store = Store(tmp_path / "store")
     task = followups.find("chance", "0" * 16, {"x": 1}, store)
     table = pd.DataFrame({"model": ["a", "b"], "p": [0.25, 0.5]})
 
-    def done() -> None:
+    def done():
         task.result.mkdir(parents=True)
         table.to_csv(task.result / "table.csv", index=False)
         (task.result / followups.CAPSULE).write_bytes(b"zip")
@@ -139,53 +106,9 @@ def test_work_on_an_analysis_is_never_shown_damaged(tmp_path: Path) -> None:
             done()
 
 
-def example_problems(folder: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> Iterator[str]:
-    """What is wrong with what becomes of damaged files of a copy of the example."""
-    expected = examples.example()
-    shutil.copytree(examples.FOLDER, folder)
-    monkeypatch.setattr(examples, "FOLDER", folder)
-    entries = {}
-    for info in folder.glob("store/*/*/entry.json"):
-        about = json.loads(info.read_text())
-        entries[info.parent.name] = (about["stage"], about["version"], about["depends_on"])
-    store = Store(folder.parent / "store", overlays=(folder / "store",))
-    for what, path in damaged(folder, seed):
-        try:
-            kept = [name for name in entries if name in what]
-            for name in kept:
-                stage, version, depends_on = entries[name]
-                if store.find(stage, version, **depends_on) is not None:
-                    yield f"{what}: trusted"
-            if not kept:
-                examples.example.cache_clear()
-                job = analyses.find(examples.ID, store)
-                followups.find("audit", examples.ID, {}, store)
-                if job is not None:
-                    job.contents()
-                    if not same(job.analysis(), expected):
-                        yield f"{what}: other numbers"
-        except InputError as error:
-            if str(error) != examples.DAMAGED:
-                yield f"{what}: {error}"
-        except Exception as error:
-            yield f"{what}: {type(error).__name__}: {error} of {path.name}"
-    examples.example.cache_clear()
-
-
-@pytest.mark.parametrize(
-    "seed", [0, *(pytest.param(n, marks=pytest.mark.faults) for n in (1, 2, 3))]
-)
-def test_a_damaged_example_is_never_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
-) -> None:
-    assert not list(example_problems(tmp_path / "example", monkeypatch, seed))
-
-
 @pytest.mark.faults
 @pytest.mark.parametrize("seed", range(3))
-def test_a_damaged_store_gives_the_same_numbers(
-    analysis: Analysis, tmp_path: Path, seed: int
-) -> None:
+def test_a_damaged_store_gives_the_same_numbers(analysis, tmp_path, seed):
     store = Store(tmp_path / "store")
     run(analysis.spec, store)
     bad = []

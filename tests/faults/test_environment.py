@@ -1,33 +1,24 @@
 """Where a program is started: no home, nothing to write to, other encodings, readers that leave."""
 
-from __future__ import annotations
-
-import contextlib
 import os
 import shutil
 import signal
 import stat
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-import plotly.graph_objects as go
 import pytest
 from commands import ROOT, analyze, command, contents, inputs_in
-from inputs import refused
 from permissions import heed_permissions, limited
-
-from mlem_core.figures.export import as_file
 
 SAID = b"Matters most"
 TABLES = {"scores.csv", "importance.csv", "weights.csv", "folds.csv", "manifest.json"}
 
 
 @pytest.fixture
-def read_only(tmp_path: Path) -> Iterator[Path]:
+def read_only(tmp_path):
     """A copy of the package and a home that cannot be written; made writable again afterwards."""
     for name in ("site", "home"):
         (tmp_path / name).mkdir()
@@ -41,20 +32,6 @@ def read_only(tmp_path: Path) -> Iterator[Path]:
         path.chmod(path.stat().st_mode | stat.S_IWUSR)
 
 
-@pytest.mark.faults
-@pytest.mark.parametrize("named", [True, False])
-def test_a_read_only_package_and_home(read_only: Path, named: bool) -> None:
-    around = {"HOME": str(read_only / "home")} | ({} if named else {"MLEM_CACHE": None})
-    site = read_only / "site"
-    done = analyze(read_only, package=site, before=heed_permissions, **around)
-    assert done.returncode == 0 and SAID in done.stdout, done.stderr.decode()
-    assert set(contents(read_only / "work" / "out")) >= TABLES
-    left = {path.name for path in (read_only / "tmp").iterdir()}
-    assert left == (set() if named else {f"mlem-{os.getuid()}"})
-    for folder in (read_only / "tmp").iterdir():
-        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-
-
 WHERE = """
 import numba
 import mlem_core.pairs.kernels
@@ -63,7 +40,7 @@ print(numba.config.CACHE_DIR or "beside", default_root(), sep="|")
 """
 
 
-def compiled_and_kept(site: Path, **environment: str) -> list[str]:
+def compiled_and_kept(site, **environment):
     done = subprocess.run(
         [sys.executable, "-c", WHERE],
         env={"PATH": os.environ["PATH"], "PYTHONPATH": str(site), **environment},
@@ -76,7 +53,7 @@ def compiled_and_kept(site: Path, **environment: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_what_is_compiled_is_kept_where_it_can_be(read_only: Path) -> None:
+def test_what_is_compiled_is_kept_where_it_can_be(read_only):
     home, site, temporary = (str(read_only / name) for name in ("home", "site", "tmp"))
     Path(temporary).mkdir()
     own = f"{temporary}/mlem-{os.getuid()}"
@@ -100,7 +77,7 @@ NOBODY = ("unshare", "-U", "--map-user=12345", "--map-group=12345")
 
 @pytest.mark.slow
 @pytest.mark.parametrize("home", [None, "/proc/nowhere"])
-def test_a_user_whom_the_system_does_not_know(read_only: Path, home: str | None) -> None:
+def test_a_user_whom_the_system_does_not_know(read_only, home):
     if subprocess.run([*NOBODY, "true"], stderr=subprocess.DEVNULL).returncode:
         pytest.skip("this system lets no process have users of its own")
     done = analyze(
@@ -112,10 +89,6 @@ def test_a_user_whom_the_system_does_not_know(read_only: Path, home: str | None)
 
 
 GB = 2**30
-ENOUGH = [
-    ("RLIMIT_NOFILE", 16), ("RLIMIT_AS", 3 * GB), ("RLIMIT_DATA", GB), ("RLIMIT_NPROC", 2),
-    ("RLIMIT_STACK", 2**18), ("RLIMIT_CORE", 0), ("RLIMIT_MEMLOCK", 0), ("RLIMIT_NICE", 0),
-]  # fmt: skip
 TOO_LITTLE = [
     ("RLIMIT_NOFILE", 10, "may have 10 open files (ulimit -n); expected at least 16"),
     ("RLIMIT_AS", 2 * GB, "may have 2 GB of addresses (ulimit -v); expected at least 3"),
@@ -124,17 +97,9 @@ TOO_LITTLE = [
 
 
 @pytest.mark.parametrize(("name", "most", "said"), TOO_LITTLE)
-def test_limits_that_are_too_low_are_said(tmp_path: Path, name: str, most: int, said: str) -> None:
+def test_limits_that_are_too_low_are_said(tmp_path, name, most, said):
     done = command(["--help"], tmp_path, before=limited(name, most))
     assert (done.returncode, done.stderr.decode()) == (2, f"this process {said}.\n")
-
-
-@pytest.mark.faults
-@pytest.mark.parametrize("more", [(), ("--bootstrap", "20")])
-@pytest.mark.parametrize(("name", "most"), ENOUGH)
-def test_under_low_limits(tmp_path: Path, name: str, most: int, more: tuple[str, ...]) -> None:
-    done = analyze(tmp_path, *more, before=limited(name, most))
-    assert done.returncode == 0, done.stderr.decode()
 
 
 @pytest.mark.slow
@@ -146,7 +111,7 @@ def test_under_low_limits(tmp_path: Path, name: str, most: int, more: tuple[str,
     ],
     ids=["ascii", "latin-1"],
 )
-def test_names_and_output_in_other_encodings(tmp_path: Path, environment: dict[str, str]) -> None:
+def test_names_and_output_in_other_encodings(tmp_path, environment):
     folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/x\xff"))
     arguments = ["analyze", *inputs_in(folder), "--out", str(folder / "out")]
     around = {"MLEM_CACHE": str(tmp_path / "store"), **environment}
@@ -157,11 +122,11 @@ def test_names_and_output_in_other_encodings(tmp_path: Path, environment: dict[s
 
 @pytest.mark.slow
 @pytest.mark.parametrize("output", ["closed", "left", "full"])
-def test_an_output_that_takes_nothing(tmp_path: Path, output: str) -> None:
+def test_an_output_that_takes_nothing(tmp_path, output):
     if output == "full" and not Path("/dev/full").exists():
         pytest.skip("this system has no /dev/full")
 
-    def before() -> None:
+    def before():
         if output == "closed":
             os.close(1)
         elif output == "left":
@@ -179,28 +144,8 @@ def test_an_output_that_takes_nothing(tmp_path: Path, output: str) -> None:
     assert set(contents(tmp_path / "work" / "out")) >= TABLES
 
 
-def test_a_file_in_the_current_folder_is_not_taken_for_python_s_own(tmp_path: Path) -> None:
-    # These Python itself loads before it looks at the program; `python -P` leaves them out too.
-    early = {"runpy", "importlib", "pkgutil", "contextlib", "functools", "types"}
-    early |= {"warnings", "collections", "re", "enum", "operator", "keyword", "reprlib", "abc"}
-    early |= {"copyreg", "inspect", "sitecustomize", "usercustomize", "zipimport"}
-    (tmp_path / "work").mkdir()
-
-    def put(names: Iterable[str]) -> None:
-        for name in names:
-            (tmp_path / "work" / f"{name}.py").write_text(f"raise SystemExit('took {name}.py')")
-
-    others = (*sys.stdlib_module_names, "numpy", "pandas", "cupy", "wordfreq")
-    put(name for name in others if name not in early and not name.startswith("_"))
-    done = analyze(tmp_path)
-    assert done.returncode == 0, done.stderr.decode()
-    put(early)
-    done = command(["--help"], tmp_path / "work", PYTHONSAFEPATH="1")
-    assert done.returncode == 0, done.stderr.decode()
-
-
 @pytest.mark.slow
-def test_a_store_that_cannot_be_written_is_read(tmp_path: Path) -> None:
+def test_a_store_that_cannot_be_written_is_read(tmp_path):
     store, work = tmp_path / "store", tmp_path / "work"
     assert analyze(tmp_path).returncode == 0
     for path in (*store.rglob("*"), store):
@@ -219,7 +164,7 @@ def test_a_store_that_cannot_be_written_is_read(tmp_path: Path) -> None:
     ("number", "status"),
     [pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow), (signal.SIGINT, 130)],
 )
-def test_a_signal_leaves_nothing(tmp_path: Path, number: int, status: int) -> None:
+def test_a_signal_leaves_nothing(tmp_path, number, status):
     options = inputs_in(tmp_path / "in")
     for name in ("tmp", "work"):
         (tmp_path / name).mkdir()
@@ -243,50 +188,3 @@ def test_a_signal_leaves_nothing(tmp_path: Path, number: int, status: int) -> No
     assert (running.returncode, said) == (status, b"stopped\n")
     assert not any(unfinished.iterdir())
     assert not any((tmp_path / "tmp").iterdir()) and not any((tmp_path / "work").iterdir())
-
-
-DRAWN = """
-import os, signal, sys
-import plotly.graph_objects as go
-from mlem_core.figures.export import as_file, one_browser
-with one_browser():
-    as_file(go.Figure(), "png")
-    print(*os.listdir(os.environ["TMPDIR"]), flush=True)
-    if sys.argv[1] == "killed":
-        os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-@pytest.fixture
-def short() -> Iterator[Path]:
-    """A folder with a path that is short enough for a browser's socket."""
-    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
-        yield Path(folder)
-
-
-def test_a_temporary_folder_with_a_long_path_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / ("x" * 80)))
-    with refused("62 characters", "TMPDIR"):
-        as_file(go.Figure(), "png")
-
-
-@pytest.mark.slow
-def test_what_a_killed_drawing_leaves_goes_with_the_next(tmp_path: Path, short: Path) -> None:
-    around = {"PYTHONPATH": str(ROOT), "TMPDIR": str(short)}
-    for way, status in (("killed", -signal.SIGKILL), ("ended", 0)):
-        # A file: a browser that outlives its killed parent for a while would hold a pipe open.
-        with (tmp_path / way).open("wb") as said:
-            drawing = subprocess.Popen(
-                [sys.executable, "-c", DRAWN, way],
-                env={**os.environ, **around},
-                stdout=said,
-                stderr=said,
-                start_new_session=True,
-            )
-            assert drawing.wait(120) == status, (tmp_path / way).read_text()
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(drawing.pid, signal.SIGKILL)
-        assert ".mlem-browser-" in (tmp_path / way).read_text()
-    assert not [path for path in short.iterdir() if "mlem" in path.name]

@@ -1,7 +1,5 @@
 """What can be read but can hardly be meant is said, with the row, the number and the choice."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -18,12 +16,12 @@ from mlem_core.storage.store import Store
 N = 40
 
 
-def table(**columns: list[str]) -> bytes:
+def table(**columns):
     frame = pd.DataFrame({"sentence": [f"sentence {i} here" for i in range(N)], **columns})
     return frame.to_csv(index=False).encode()
 
 
-def numbers(**cells: str) -> list[str]:
+def numbers(**cells):
     values = [str(i % 9) for i in range(N)]
     for place, cell in cells.items():
         values[int(place[1:])] = cell
@@ -39,32 +37,6 @@ def test_a_cell_that_makes_a_column_of_numbers_nominal_is_said(cell):
     assert not read_csv(table(freq=numbers(r4=cell)), nominal=["freq"]).notes
     with refused("row 5", "number", repr(cell)):
         read_csv(table(freq=numbers(r4=cell)), ordered=["freq"])
-
-
-def test_several_such_cells_are_counted():
-    (note,) = read_csv(table(freq=numbers(r4="TRUE", r7="FALSE", r9="5%"))).notes
-    assert "'TRUE' in row 5 and 2 more" in note
-
-
-def test_columns_of_names_and_of_numbers_with_marks_are_not_doubted():
-    assert not read_csv(table(a=["x", "1", "2", "y"] * 10, b=numbers(), c=["none", "b"] * 20)).notes
-    (note,) = read_csv(table(freq=numbers(r4="?"), b=numbers())).notes
-    assert "is a missing value" in note
-
-
-@pytest.mark.parametrize("mark", ["null", "?", "na", "missing", "."])
-def test_a_mark_among_names_is_said_to_count(mark):
-    names = ["noun", "verb"] * (N // 2)
-    names[6] = names[9] = mark
-    (note,) = read_csv(table(pos=names)).notes
-    assert "'pos'" in note and repr(mark) in note and "row 7 and 1 more" in note
-
-
-def test_no_value_among_names_is_said_to_be_missing():
-    names = ["noun", "verb"] * (N // 2)
-    names[6] = "NA"
-    found = read_csv(table(pos=names, freq=numbers()))
-    assert found.values("pos")[6] is None and "'NA' is a missing value" in found.notes[0]
 
 
 @pytest.mark.slow

@@ -1,12 +1,6 @@
 """Tables, workbooks, treebanks from outside: read as they are meant, with a notice, or refused."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from functools import cache
 from itertools import chain, islice
-from pathlib import Path
-from typing import Any
 
 import hostile_tables
 import hostile_treebanks
@@ -14,26 +8,18 @@ import hostile_workbooks
 import numpy as np
 import pandas as pd
 import pytest
-from feeding import Found, Hostile, feed, no_sentence
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from feeding import Found, feed
 
 from mlem_core.analysis.diagnostics import lint
 from mlem_core.analysis.spec import AnalysisSpec
-from mlem_core.base.errors import InputError
-from mlem_core.base.text import short, visible
-from mlem_core.cli.commands import main
-from mlem_core.data.stimuli import StimulusSet
-from mlem_core.data.stimulus_csv import read_csv
-from mlem_core.data.stimulus_table import read_written
-from mlem_core.data.treebank import read_treebank
+from mlem_core.base.text import short
 
 # What `lint` says of a column because of how its values are related is said of any good one too.
 ABOUT_CELLS = ("identifier", "duplicates", "missing", "range")
 LINTED: dict[str, str] = {}  # by the digest of stimuli: many files hold the same
 
 
-def differences(stimuli: StimulusSet, meant: dict[str, list[Any]], more: bool) -> list[str]:
+def differences(stimuli, meant, more):
     """The columns that are not as they are meant; `more` features than those there may be."""
     wrong = []
     truth = {**meant}
@@ -58,7 +44,7 @@ def differences(stimuli: StimulusSet, meant: dict[str, list[Any]], more: bool) -
     return [short(name) for name in wrong]
 
 
-def linted(stimuli: StimulusSet) -> str:
+def linted(stimuli):
     """What the form says of the cells before a run."""
     if stimuli.digest not in LINTED:
         found = [
@@ -70,7 +56,7 @@ def linted(stimuli: StimulusSet) -> str:
     return LINTED[stimuli.digest]
 
 
-def read(path: Path) -> Found:
+def read(path):
     stimuli = AnalysisSpec(stimuli=str(path)).load_stimuli()
     for note in stimuli.notes:
         assert len(note.splitlines()) == 1, note
@@ -79,20 +65,20 @@ def read(path: Path) -> Found:
     return Found(said, lambda meant: differences(stimuli, meant, path.suffix == ".conllu"))
 
 
-def files(what: str, seed: int, n_damaged: int) -> Iterator[Hostile]:
+def files(what, seed, n_damaged):
     """All files; those that are damaged are the last."""
     if what == "treebanks":
         made = hostile_treebanks
-        return chain(made.changed(seed), made.odd(), made.damages(seed, n_damaged))
+        return chain(made.changed(seed), made.damages(seed, n_damaged))
     made, sheet = hostile_tables, hostile_tables.plain(False, seed)
     return chain(
         made.changed(seed), made.files(seed), hostile_workbooks.workbooks(sheet.grid, sheet.truth),
-        hostile_workbooks.sheets(sheet.grid, sheet.truth), made.disguises(), made.odd(),
+        made.disguises(), made.odd(),
         made.damages(seed, n_damaged),
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("what", "step"), [("tables", 23), ("treebanks", 19)])
+@pytest.mark.parametrize(("what", "step"), [("tables", 23), ("treebanks", 9)])
 def test_some_files(what, step, tmp_path, monkeypatch):
     fates = feed(islice(files(what, 1, 80), 0, None, step), read, tmp_path, monkeypatch)
     fates.none_fails()
@@ -105,47 +91,3 @@ def test_all_files(what, n_damaged, tmp_path, monkeypatch, capsys):
     more = hostile_workbooks.swelling(hostile_tables.plain(True, 0).grid)
     every = chain(files(what, 2, n_damaged), more if what == "tables" else ())
     feed(every, read, tmp_path, monkeypatch).none_fails(what, capsys)
-
-
-@pytest.mark.faults
-def test_the_command_line_says_the_same(tmp_path, capsys):
-    """`lint` and `stimuli` end with a result or one sentence, and what is written is read again."""
-    tables = chain(hostile_tables.changed(3), hostile_tables.files(3))
-    some = [*islice(tables, 0, None, 7), *islice(hostile_treebanks.changed(3), 0, None, 9)]
-    for number, file in enumerate(some):
-        path, out = tmp_path / f"{number}{file.suffix}", tmp_path / f"{number}-out.csv"
-        file.write(path)
-        try:
-            expected = AnalysisSpec(stimuli=str(path)).load_stimuli()
-        except InputError as error:
-            assert main(["stimuli", str(path), "--out", str(out)]) == 2
-            assert str(error) in capsys.readouterr().err and not out.exists()
-            continue
-        assert main(["stimuli", str(path), "--out", str(out)]) in (0, None)
-        said = capsys.readouterr().err
-        assert all(visible(note) in said for note in expected.notes), file.name
-        assert read_written(out).sentences == expected.sentences, file.name
-        assert main(["lint", "--stimuli", str(path)]) in (0, None)
-        capsys.readouterr()
-
-
-@cache
-def good(suffix: str) -> bytes:
-    if suffix == ".csv":
-        return hostile_tables.text_of(hostile_tables.plain(True, 0).grid[:8], ",").encode()
-    return hostile_treebanks.text_of(hostile_treebanks.plain(3)).encode()
-
-
-@settings(max_examples=60)
-@given(
-    suffix=st.sampled_from([".csv", ".conllu"]),
-    edits=st.lists(st.tuples(st.integers(0, 400), st.binary(max_size=5)), min_size=1, max_size=4),
-)
-def test_any_edit_of_a_file_is_read_or_said(suffix, edits):
-    data = bytearray(good(suffix))
-    for at, new in edits:
-        data[at : at + len(new)] = new
-    try:
-        read_csv(bytes(data)) if suffix == ".csv" else read_treebank([bytes(data)])
-    except InputError as error:
-        assert not no_sentence(str(error))

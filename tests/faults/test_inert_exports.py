@@ -1,30 +1,22 @@
-from __future__ import annotations
-
 import csv
 import io
 import re
-import zipfile
 from html.parser import HTMLParser
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from hostile_capsules import contents
 from inputs import noise, words
 from markdown_it import MarkdownIt
 
-from mlem_core import figures
-from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.labels import Names
 from mlem_core.data.columns import NUMBER
-from mlem_core.data.csvfile import write_table
 from mlem_core.data.stimulus_table import read_written, write_csv
-from mlem_core.report import capsule, chosen
-from mlem_core.report.figures import Drawing, Shown, all_figures
+from mlem_core.report import capsule
+from mlem_core.report.figures import Drawing
 from mlem_core.report.methods import methods_paragraph
 from mlem_core.storage.store import Store
 
@@ -40,7 +32,7 @@ _TAGS = {"html", "head", "meta", "title", "style", "body", "div", "script", "p"}
 
 
 @pytest.fixture(scope="module")
-def analysis(tmp_path_factory: pytest.TempPathFactory) -> Analysis:
+def analysis(tmp_path_factory):
     """Names of features, of a model, of a file and cells that try to be more than text."""
     folder = tmp_path_factory.mktemp("hostile")
     table = words(20)
@@ -57,7 +49,7 @@ def analysis(tmp_path_factory: pytest.TempPathFactory) -> Analysis:
 
 
 @pytest.fixture(scope="module")
-def files(analysis: Analysis, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+def files(analysis, tmp_path_factory):
     names = Names({HOSTILE[0]: HOSTILE[4]}, {HOSTILE[5]: HOSTILE[1]})
     drawing = Drawing(images=False, names=names)
     target = tmp_path_factory.mktemp("out") / "x.zip"
@@ -67,15 +59,15 @@ def files(analysis: Analysis, tmp_path_factory: pytest.TempPathFactory) -> dict[
 class Tags(HTMLParser):
     """The elements of a page, and their attributes that run."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.found: list[str] = []
 
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attributes):
         self.found += [tag, *(name for name, _ in attributes if name.startswith("on"))]
 
 
-def test_pages_have_no_element_of_a_name(files: dict[str, bytes]) -> None:
+def test_pages_have_no_element_of_a_name(files):
     for name in [name for name in files if name.endswith(".html")]:
         tags = Tags()
         tags.feed(files[name].decode())
@@ -83,7 +75,7 @@ def test_pages_have_no_element_of_a_name(files: dict[str, bytes]) -> None:
         assert tags.found.count("script") <= 3, name
 
 
-def active(text: str) -> set[str]:
+def active(text):
     """What Markdown makes of a text beside text, paragraphs and strong type."""
     parser = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
     kinds = set()
@@ -95,7 +87,7 @@ def active(text: str) -> set[str]:
     }  # fmt: skip
 
 
-def test_markdown_is_text(files: dict[str, bytes], analysis: Analysis) -> None:
+def test_markdown_is_text(files, analysis):
     for name in ("methods.md", "figures/captions.md"):
         text = files[name].decode()
         assert not active(text), name
@@ -107,27 +99,16 @@ def test_markdown_is_text(files: dict[str, bytes], analysis: Analysis) -> None:
     assert not active(plain) and "\n" not in plain.strip()
 
 
-def test_a_report_is_text_too(analysis: Analysis) -> None:
-    selection, results = analysis.select(), analysis.results()
-    drawn = all_figures(Shown(analysis, selection, results, Drawing(images=False)))
-    one = drawn["profiles"]
-    one = type(one)(one.figure, HOSTILE[1], HOSTILE[0], one.data)
-    texts = dict.fromkeys(("methods.md", "methods.tex", "references.bib"), "x")
-    data = chosen.as_zip(["01-profiles"], [one], figures.Paper(), "html", texts)
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        assert not active(archive.read("report.md").decode())
-
-
-def test_latex_has_no_command_of_a_name(files: dict[str, bytes]) -> None:
+def test_latex_has_no_command_of_a_name(files):
     for name in [name for name in files if name.endswith(".tex")]:
         assert rb"\input" not in files[name] and rb"\write" not in files[name], name
 
 
-def cells(data: bytes) -> list[str]:
+def cells(data):
     return [cell for row in csv.reader(io.StringIO(data.decode())) for cell in row]
 
 
-def test_no_cell_is_a_formula(files: dict[str, bytes], analysis: Analysis) -> None:
+def test_no_cell_is_a_formula(files, analysis):
     seen = 0
     for name in [name for name in files if name.endswith(".csv")]:
         for cell in cells(files[name]):
@@ -138,15 +119,3 @@ def test_no_cell_is_a_formula(files: dict[str, bytes], analysis: Analysis) -> No
     read = read_written(files["stimuli.csv"], nominal=[one.name for one in analysis.whole.features])
     assert list(read.table.columns) == list(analysis.whole.table.columns)
     assert read.table[HOSTILE[3]].tolist() == analysis.whole.table[HOSTILE[3]].tolist()
-
-
-def test_numbers_stay_numbers_and_apostrophes_come_back(tmp_path: Path) -> None:
-    values = ["=1+1", "'=1", "''@x", "-x", "+49", "-1.5", "1e5", "\tx", "＝x", "a", "'a"]
-    frame = pd.DataFrame(
-        {"sentence": [f"s {n}" for n in range(len(values))], "=f": values, "_n": -1.5}
-    )
-    write_table(frame, tmp_path / "x.csv")
-    raw = cells((tmp_path / "x.csv").read_bytes())
-    assert "-1.5" in raw and "+49" in raw and "'=1+1" in raw and "''=1" in raw and "'=f" in raw
-    read = read_written(tmp_path / "x.csv", nominal=["=f"])
-    assert read.table["=f"].tolist() == [value.strip() for value in values]

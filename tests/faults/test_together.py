@@ -1,21 +1,14 @@
 """Several processes, versions and clocks on one store."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import pytest
 from commands import ROOT, contents, inputs_in
 
-from mlem_core.storage import sealed
-from mlem_core.storage.store import Store
 
-
-def started(arguments: list[str], folder: Path, store: Path) -> subprocess.Popen[bytes]:
+def started(arguments, folder, store):
     return subprocess.Popen(
         [sys.executable, "-m", "mlem_core", "analyze", *arguments],
         cwd=folder,
@@ -26,7 +19,7 @@ def started(arguments: list[str], folder: Path, store: Path) -> subprocess.Popen
 
 
 @pytest.mark.faults
-def test_five_processes_with_equal_and_different_work(tmp_path: Path) -> None:
+def test_five_processes_with_equal_and_different_work(tmp_path):
     options = inputs_in(tmp_path / "in")
     alone = {}
     for seed in ("0", "1"):
@@ -53,25 +46,3 @@ def test_five_processes_with_equal_and_different_work(tmp_path: Path) -> None:
         else:
             assert [contents(out) for out in outs] == [alone[seed] for seed in seeds]
     assert not any((tmp_path / "store" / "unfinished").iterdir())
-
-
-def test_two_versions_and_a_clock_that_jumps(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-
-    def write(text: str):
-        return lambda folder: (folder / "value").write_text(text)
-
-    old = store.entry("stage", 1, write("old"), a=1)
-    new = store.entry("stage", 2, write("new"), a=1)
-    for at in (time.time() + 10**8, 0.0):
-        for path in (old, new, old / "value", new / "value", old / "entry.json"):
-            os.utime(path, (at, at))
-        sealed._sound.clear()
-        for version, text in ((1, "old"), (2, "new")):
-            found = Store(tmp_path).find("stage", version, a=1)
-            assert found is not None and (found / "value").read_text() == text
-    left = tmp_path / "unfinished" / f"{store.key('stage', 3, a=1)}.abc"
-    left.mkdir()
-    os.utime(left, (time.time() + 10**8,) * 2)
-    Store(tmp_path)
-    assert not left.exists()
