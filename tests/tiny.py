@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pytest
 
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.data.stimulus_csv import from_frame
@@ -166,9 +165,3 @@ def close(ours: np.ndarray, theirs: np.ndarray) -> None:
     """Within 1e-4 of the length of each row."""
     error = np.linalg.norm(np.asarray(ours, dtype=float) - theirs, axis=1)
     assert (error <= 1e-4 * np.linalg.norm(theirs, axis=1)).all(), error.max()
-
-
-def told(error: pytest.ExceptionInfo[BaseException]) -> str:
-    text = str(error.value)
-    assert "\n" not in text and text.endswith(".") and len(text) < 300, text
-    return text

@@ -1,13 +1,21 @@
-"""Bounded least squares and Student's t against SciPy."""
+"""Numbers against SciPy, registries, and work of several threads."""
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
+import pytest
 from scipy.optimize import nnls
 from scipy.stats import t
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from mlem_core.base.nnls import nonnegative_quadratic
+from mlem_core.base.parallel import each, in_order
 from mlem_core.base.student import quantile
+from mlem_core.estimators.registry import ESTIMATORS
+from mlem_core.pairs.distances import DISTANCES
+from mlem_core.pairs.similarities import SIMILARITIES
 
 
 def test_equals_nnls_on_random_problems():
@@ -32,18 +40,65 @@ def test_copies_and_empty_columns_reach_the_minimum():
     np.testing.assert_allclose(rows @ found, target, atol=1e-6)
 
 
-def test_scale_does_not_matter():
-    rng = np.random.default_rng(2)
-    rows, target = rng.random((30, 4)), rng.random(30)
-    scale = np.array([1e-6, 1.0, 1e6, 1e3])
-    found = nonnegative_quadratic((rows * scale).T @ (rows * scale), (rows * scale).T @ target)
-    np.testing.assert_allclose(found * scale, nnls(rows, target)[0], atol=1e-9)
-
-
-def test_the_quantile_is_that_of_the_distribution() -> None:
+def test_the_quantile_is_that_of_the_distribution():
     degrees = np.array([1.0, 1.7, 2.0, 9.0, 49.0, 1e6])
     np.testing.assert_allclose(quantile(degrees), t.ppf(0.975, degrees), rtol=1e-9)
     assert isinstance(quantile(14), float)
     # 95 % of what is drawn lies within the reach.
     drawn = np.random.default_rng(0).standard_t(4, 200_000)
     assert abs(np.mean(np.abs(drawn) <= quantile(4)) - 0.95) < 0.002
+
+
+# --- registries -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("registry", [ESTIMATORS, DISTANCES, SIMILARITIES])
+def test_an_entry_is_never_replaced_by_another(registry):
+    for name, entry in list(registry.items()):
+        assert registry.named(name) is entry
+        with pytest.raises(ValueError, match=f"{registry.kind} '{name}' already"):
+            registry.register(entry)
+        assert registry[name] is entry
+
+
+# --- threads ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_results_come_in_the_order_of_the_items(threads):
+    later = threading.Event()
+
+    def call(item):
+        # With several threads the first item is done after the second.
+        if item == 0 and threads > 1:
+            assert later.wait(60)
+        if item == 1:
+            later.set()
+        return 2 * item
+
+    assert list(in_order(call, range(40), threads)) == list(range(0, 80, 2))
+
+
+def threads():
+    np.dot(np.ones((2, 2)), np.ones((2, 2)))
+    return {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"}
+
+
+@pytest.fixture
+def three():
+    with threadpool_limits(3):
+        yield
+
+
+def test_shared_out_work_has_one_thread_each(three):
+    assert each(lambda _: threads(), range(4), 2) == [{1}] * 4
+    assert list(in_order(lambda _: threads(), range(4), 2)) == [{1}] * 4
+    # A single thread may have them all.
+    assert each(lambda _: threads(), range(2), 1) == [{3}] * 2
+    assert threads() == {3}
+
+
+def test_an_error_leaves_it_as_it_was(three):
+    with pytest.raises(ZeroDivisionError):
+        each(lambda n: 1 / n, [0, 1], 2)
+    assert threads() == {3}

@@ -37,7 +37,7 @@ FRENCH = pd.DataFrame(
     "encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "cp1252"]
 )
 @pytest.mark.parametrize("signs", [",.", ";,", "\t,", "|."])
-@pytest.mark.parametrize("missing", ["", "NA", "-"])
+@pytest.mark.parametrize("missing", ["", "NA"])
 def test_encodings_separators_decimals_and_marks_are_detected(encoding, signs, missing):
     separator, decimal = signs
     text = FRENCH.to_csv(index=False, sep=separator, decimal=decimal, na_rep=missing)
@@ -62,8 +62,6 @@ def test_encodings_separators_decimals_and_marks_are_detected(encoding, signs, m
     ("text", "encoding"),
     [
         ("Mężczyzna widzi żółtą łódź", "cp1250"),
-        ("Собака видит кошку", "cp1251"),
-        ("ο σκύλος βλέπει τη γάτα", "cp1253"),
         ("La mère préfère le garçon aimé", "mac_roman"),
         ("犬が猫を見る", "shift_jis"),
         ("狗看见了猫", "gb18030"),
@@ -81,20 +79,13 @@ def test_other_encodings_are_not_guessed_but_can_be_chosen(text, encoding):
     "text",
     [
         "she said “no” – twice, the dog’s café is naïve",
-        "Der Mann grüßt die Frau, Äpfel und Öl",
-        "¿Dónde está la señora? ¡El niño comió!",
+        "fiancée;1\ncafé",
+        "le garçon a mangé",  # Latin-1, a part of it
         "Él É MAÎTRE ÉCOLE 25 °C, l’été · §3 « oui »",
     ],
 )
 def test_western_text_is_windows_1252(text):
     assert decode(f"sentence;f\n{text};1\n".encode("cp1252"), "x")[1] == "cp1252"
-
-
-def test_accents_are_counted_as_they_stand_in_windows_1252():
-    text = "word,f\n" + "fiancée,1\ncafé,2\n" * 3
-    assert decode(text.encode("cp1252"), "t") == (text, "cp1252")
-    # Latin-1 is a part of it.
-    assert decode("le garçon a mangé\n".encode("latin-1"), "t")[0] == "le garçon a mangé\n"
 
 
 def test_the_header_and_most_rows_decide_the_separator():
@@ -124,8 +115,6 @@ def test_names_of_columns_are_made_different_without_what_nobody_sees():
     )
     assert list(table.frame) == ["column_1", "text", "f", "f_2", "café"]
     assert list(read_table(b"f,f,f_2,text\n1,2,3,a\n", "x").frame) == ["f", "f_3", "f_2", "text"]
-    many = read_table(f"{','.join(['a'] * 2000)}\n{','.join(['x'] * 2000)}\n".encode()).frame
-    assert many.columns.tolist() == ["a", *(f"a_{n}" for n in range(2, 2001))]
 
 
 def test_thousands_are_understood_where_a_comma_shows_what_points_are():
@@ -180,7 +169,7 @@ def test_separators_decimals_and_marks_by_name():
 # --- workbooks -------------------------------------------------------------------------------
 
 
-def workbook(*sheets: tuple[str, list[list[object]]]) -> bytes:
+def workbook(*sheets):
     book = openpyxl.Workbook()
     book.remove(book.active)
     for title, rows in sheets:
@@ -205,7 +194,7 @@ SHEET = "xl/worksheets/sheet1.xml"
 NAMESPACE = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
 
 
-def zipped(parts: dict[str, bytes]) -> bytes:
+def zipped(parts):
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in parts.items():
@@ -213,14 +202,14 @@ def zipped(parts: dict[str, bytes]) -> bytes:
     return file.getvalue()
 
 
-def with_part(part: str, data: bytes | None = None) -> bytes:
+def with_part(part, data=None):
     """A workbook with one part replaced; without `data` the second half of the part is gone."""
     whole = zipfile.ZipFile(io.BytesIO(SMALL))
     parts = {entry: whole.read(entry) for entry in whole.namelist()}
     return zipped({**parts, part: parts[part][: len(parts[part]) // 2] if data is None else data})
 
 
-def of_rows(*rows: tuple[int, list[str]]) -> bytes:
+def of_rows(*rows):
     """A workbook of rows, each its number and its cells' places, as they stand in its XML."""
     text = ""
     for number, places in rows:
@@ -288,17 +277,6 @@ def test_hidden_rows_columns_and_sheets_count_and_are_said():
     rows, columns = stimuli.notes[1:3]
     assert "3 rows of the sheet 'Sheet'" in rows and "3 to 4 and 8" in rows
     assert "1 column of" in columns and "'g'" in columns
-    other = read_table(file.getvalue(), "mine.xlsx", ReadAs(sheet="Other"))
-    assert other.frame.columns.tolist() == ["sentence"]
-    assert [note for note in other.notes if "'Other' of mine.xlsx is hidden" in note]
-    assert read_table(workbook(("D", ROWS))).notes == ()
-
-
-def test_a_theme_may_claim_any_size():
-    data = bytearray(with_part("xl/theme/theme1.xml", b"<a/>"))
-    at = data.index(b"xl/theme/theme1.xml", data.index(b"PK\x01\x02")) - 46
-    data[at + 24 : at + 28] = (400_000_000).to_bytes(4, "little")
-    assert read_table(bytes(data)).frame["f"].tolist() == ["1"]
 
 
 SHARED = workbook(("D", [["sentence", "f"], *([["a b" * 100, n] for n in range(5)])]))
@@ -314,25 +292,20 @@ REFUSED: dict[str, tuple[bytes, tuple[str, ...]]] = {
     ),
     "rows back": (of_rows((1, ["A1"]), (3, ["A3"]), (2, ["A2"])), ("row 2", "'D'", "row 3")),
     "row twice": (of_rows((1, ["A1"]), (2, ["A2"]), (2, ["A2"])), ("row 2 of", "row 2;")),
-    "row 0": (of_rows((0, ["A0"])), ("row 0 of",)),
     "cells back": (of_rows((1, ["B1", "A1"])), ("row 1, column 1", "in row 1;")),
-    "cell twice": (of_rows((1, ["A1", "A1"])), ("row 1, column 1 of",)),
     "cell of another row": (of_rows((1, ["A1", "B2"])), ("row 2, column 2", "in row 1;")),
     "far": (of_rows((1, ["A1"]), (10**9, [f"A{10**9}"])), ("1,000,000,000", "1,048,576")),
     "behind the last": (of_rows((1_048_577, [])), ("1,048,577",)),
     "large part": (with_part("xl/theme/theme1.xml", bytes(2_000_001)), ("theme1.xml'", "2 MB")),
     "formats": (with_part("xl/styles.xml", b"<xf/>" * 300_001), ("formats",)),
     "shared text": (SHARED, ("1,000 characters",)),
-    "half a book": (with_part("xl/workbook.xml"), ("mine.xlsx cannot be read",)),
     "half a sheet": (with_part(SHEET), ("mine.xlsx cannot be read",)),
     "a part outside": (
         zipped({"xl/workbook.xml": b"", "../outside.xml": b""}),
         ("'../outside.xml'",),
     ),
-    "another zip": (zipped({"a.txt": b"x"}), ("zip", "no Excel workbook")),
     "of before 2007": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(100), ("2007", ".xlsx")),
     "2,001 columns": (f"{WIDE}\n{WIDE}\n{WIDE}\n".encode(), ("2,001 columns", "commas", "2,000")),
-    "as many with tabs": (f"{WIDE}\n{WIDE}".replace(",", "\t").encode(), ("2,001", "tabs")),
     "Russian": ("a\nПривет мир\n".encode("cp1251"), ("in row 1", "choose its encoding")),
     "a header again": (
         b"sentence,pos\na b,n\nSentence,POS\nc d,v\n",
@@ -360,21 +333,6 @@ def test_what_cannot_be_read_is_refused_with_its_place(case, monkeypatch):
 def test_an_encoding_that_is_none_or_says_no_place(name):
     with refused(name, "encoding"):
         decode(b"xn--" + b"a" * 70 + b"\n", "x", name)
-
-
-def test_a_flipped_bit_in_a_header_of_a_workbook_is_one_sentence():
-    plain = read_table(SMALL).frame
-    end, listed = len(SMALL) - 22, SMALL.index(b"PK\x01\x02")
-    n_refused = 0
-    for place in [*range(30), *range(listed, listed + 46), *range(end, len(SMALL))]:
-        data = bytearray(SMALL)
-        data[place] ^= 1 << place % 8
-        try:
-            pd.testing.assert_frame_equal(read_table(bytes(data), "mine.xlsx").frame, plain)
-        except InputError as error:
-            assert "workbook" in str(error), place
-            n_refused += 1
-    assert n_refused > 20
 
 
 # --- any table -------------------------------------------------------------------------------

@@ -6,9 +6,6 @@ import numpy as np
 import pytest
 from inputs import refused
 
-from mlem_core.analysis.diagnostics import lint
-from mlem_core.analysis.spec import AnalysisSpec
-from mlem_core.data import datasets
 from mlem_core.data.reading.table import read_table
 from mlem_core.data.roles import (
     ROLES,
@@ -52,23 +49,6 @@ def test_a_table_of_other_names_is_recognised():
     assert again.digest == stimuli.digest
 
 
-def test_roles_of_stimuli_that_are_there():
-    stimuli = datasets.load("probing")
-    same = apply_roles(stimuli, {})
-    assert same.features == stimuli.features and len(same) == len(stimuli)
-    np.testing.assert_array_equal(same.word_index, stimuli.word_index)
-    np.testing.assert_array_equal(same.groups, stimuli.groups)
-    changed = apply_roles(stimuli, {"word_position": "nominal", "tense": "ignore"})
-    by = {feature.name: feature.kind for feature in changed.features}
-    assert by["word_position"] == "nominal" and "tense" not in by and len(by) == 7
-
-
-def test_a_sentence_without_a_telling_name_is_the_longest_text():
-    table = read_table(b"a,b\nx,one two three\ny,four five\n")
-    assert guess_roles(table)["b"] == "sentence"
-    assert "sentence" not in guess_roles(read_table(b"a\nx\ny\n")).values()
-
-
 @pytest.mark.parametrize(
     ("roles", "facts"),
     [
@@ -98,23 +78,9 @@ def test_words_that_do_not_say_which_are_refused(text, facts):
         apply_roles(read_table(text.encode()), {})
 
 
-def test_columns_without_a_name_of_their_own_get_one_and_it_is_said():
-    table = read_table(b",text,f,f,\n0,a b,1,x,\n1,c d,2,y,\n", "x")
-    assert list(table.frame) == ["column_1", "text", "f", "f_2"]  # the empty one is left out
-    assert "column 4" in table.read_as.sentence and "'f_2'" in table.read_as.sentence
-    assert guess_roles(table)["column_1"] == "ignore"
-    stimuli = apply_roles(table)
-    assert [feature.name for feature in stimuli.features] == ["f", "f_2"]
-    assert "'column_1'" in " ".join(stimuli.notes)
-
-
 def test_the_template_is_read_and_every_role_is_explained():
     stimuli = read_csv(TEMPLATE, name="template.csv")
     assert stimuli.level == "word" and {f.kind for f in stimuli.features} == {"ordered", "nominal"}
-    assert {finding.kind for finding in lint(stimuli, AnalysisSpec(folds=3)).findings} >= {
-        "few",
-        "missing",
-    }
     table = read_table(io.BytesIO(TEMPLATE))
     assert apply_roles(table, guess_roles(table)).features == stimuli.features
     assert set(guess_roles(table).values()) <= set(ROLES)
@@ -142,7 +108,7 @@ def test_a_role_of_the_command_line():
         parse_role("freq=orderd")
 
 
-def other_than(**changed: dict[int, str]) -> bytes:
+def other_than(**changed):
     """A table of 12 words in 6 sentences, with some cells by their row from 1."""
     columns = {
         "sentence": [f"{'abcdef'[i // 2]} b c" for i in range(12)],
@@ -167,27 +133,18 @@ EVERY = range(1, 13)
     [
         ({}, ()),
         ({"size": {row: f"{row},234" for row in EVERY}}, ("'size'", "'1,234' in row 1")),
-        ({"size": {row: f"−{row}" for row in EVERY}}, ("'size'", "'−1' in row 1")),
-        ({"size": {row: f"{row} %" for row in EVERY}}, ("'size'", "'1 %' in row 1")),
         ({"size": {row: f"€{row}" for row in EVERY}}, ("'size'", "row 1")),
-        ({"size": {row: hex(row) for row in EVERY}}, ("'size'", "row 1")),
-        ({"size": {row: f"{row}sg" for row in EVERY}}, ()),
         ({"size": {row: f"{row}.02.2024" for row in EVERY}}, ()),
         ({"size": {row: f"0{row % 3}" for row in EVERY}}, ("'size'", "'01' in row 1", "nominal")),
         ({"size": {row: str(row - 1) for row in EVERY}}, ("'size' counts the rows from 0",)),
         ({"size": {1: f"{2**53 + 1}", 5: f"{2**53}", 6: "1"}}, ("(row 1)", "(row 5)", "digits")),
-        ({"size": {1: "1e-400", 5: "0", 6: "1"}}, ("'1e-400' (row 1)", "'0' (row 5)")),
-        ({"size": {1: "1.0", 5: "1", 6: "1e0", 7: "2"}}, ()),
         ({"pos": {3: "Café"}}, ("'pos'", "(row 1)", "'Café' (row 3)")),
-        ({"pos": {3: "cafe\u0301"}}, ("(row 1)", "(row 3)")),
         ({"pos": {3: "café\u200b"}}, (r"'café\u200b' (row 3)",)),
         ({"pos": {3: " café "}}, ()),
         ({"sentence_id": {2: "S0"}}, ("'sentence_id' 's0' (row 1) and 'S0' (row 2)", "folds")),
         ({"sentence_id": {2: "other"}}, ("The sentence in row 2 has 'other'", "in row 1 's0'")),
-        ({"sentence_id": {2: "s0 "}}, ()),
         ({"item": {2: "X"}}, ("'item'", "'X' (row 2)")),
         ({"sentence": {5: "c b\u00a0c", 6: "c b\u00a0c"}}, ("no-break space (U+00A0) in row 5",)),
-        ({"sentence": {5: "c b\u00adc d", 6: "c b  c"}}, ("soft hyphen", "two spaces", "row 6")),
         ({"sentence": {5: "c b &amp; d", 6: "c Ã¤ c"}}, ("HTML", "another encoding")),
         ({"sentence": {5: "c b 👩‍👩‍👧", 6: "می‌خواهم b c"}}, ()),
         ({"sentence": {5: "NA"}}, ("The sentence in row 5 is 'NA'",)),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import tracemalloc
 
 import numpy as np
 import pandas as pd
@@ -12,8 +11,7 @@ import pytest
 from inputs import refused
 
 from mlem_core.base.errors import InputError
-from mlem_core.data.csvfile import write_table
-from mlem_core.data.reading.content import MAX_BYTES, content
+from mlem_core.data.reading.content import MAX_BYTES
 from mlem_core.data.reading.read_as import ReadAs
 from mlem_core.data.roles import apply_roles
 from mlem_core.data.stimuli import Feature
@@ -28,7 +26,7 @@ do men sing,1,men,3,male,True,d
 """
 
 
-def good(old: str = "", new: str = "") -> bytes:
+def good(old="", new=""):
     assert old in GOOD
     return GOOD.replace(old, new, 1).encode() if old else GOOD.encode()
 
@@ -42,13 +40,11 @@ def test_reads_the_columns_as_the_contract_says():
         Feature("asked", "nominal"),
     )
     assert list(stimuli.table.columns) == GOOD.splitlines()[0].split(",")
-    assert stimuli.word_index.dtype == np.int64
     assert stimuli.word_index.tolist() == [1, 2, 1, 1]
     assert stimuli.words == ["woman", "plays", "Mary", "men"]
     assert stimuli.sentences[2] == "Look, Mary fell"
     assert stimuli.groups.tolist() == [0, 0, 1, 2]
     assert stimuli.values("length").tolist() == [5.0, 5.0, 4.0, 3.0]
-    assert stimuli.values("length").dtype == np.float64
     assert stimuli.values("gender").tolist() == ["female", None, "female", "male"]
     assert stimuli.values("asked").tolist() == ["False", "False", "False", "True"]
     assert pd.isna(stimuli.table["_note"][2])
@@ -65,7 +61,6 @@ def test_without_word_index_the_sentence_is_the_stimulus():
 def test_sentence_id_makes_the_groups():
     stimuli = read_csv(b"sentence,sentence_id,f\na,x,1\nb,y,2\nc,x,3\na,z,4\n")
     assert stimuli.groups.tolist() == [0, 1, 0, 2]
-    assert stimuli.groups.dtype == np.int64
 
 
 def test_items_are_words_that_recur_or_what_a_column_says():
@@ -86,16 +81,6 @@ def test_items_are_words_that_recur_or_what_a_column_says():
         np.testing.assert_array_equal(one.items, [0, 1, 0])
 
 
-def test_path_bytes_and_file_give_the_same(tmp_path):
-    path = tmp_path / "mine.csv"
-    path.write_bytes(good())
-    sets = [read_csv(path), read_csv(str(path)), read_csv(good()), read_csv(io.BytesIO(good()))]
-    with path.open("rb") as file:
-        sets.append(read_csv(file))
-    assert len({s.digest for s in sets}) == 1
-    assert sets[0].name == sets[-1].name == "mine.csv"
-
-
 # --- kinds -----------------------------------------------------------------------------------
 
 
@@ -103,15 +88,10 @@ def test_kinds_can_be_overridden():
     stimuli = read_csv(good(), nominal=["length"])
     assert stimuli.features[0] == Feature("length", "nominal")
     assert stimuli.values("length").tolist() == ["5", "5", "4", "3"]
-    assert stimuli.table["length"].tolist() == ["5", "5", "4", "3"]
     again = stimuli.with_kinds(ordered=["length"])
     assert again.digest == read_csv(good()).digest != stimuli.digest
     assert again.values("length").tolist() == [5.0, 5.0, 4.0, 3.0]
     assert read_csv(good()).with_kinds(nominal=["length"]).digest == stimuli.digest
-    with refused("'genderr'", "gender"):
-        again.with_kinds(nominal=["genderr"])
-    with refused("'asked'", "'False'", "row 1"):
-        again.with_kinds(ordered=["asked"])
 
 
 def test_all_kinds_of_numbers_are_ordered_and_missing_stays_missing():
@@ -120,12 +100,6 @@ def test_all_kinds_of_numbers_are_ordered_and_missing_stays_missing():
     np.testing.assert_array_equal(stimuli.values("f"), [-1.5, 2, 1000, 0.5, np.nan, 0])
     nominal = stimuli.with_kinds(nominal=["f"])
     assert nominal.values("f").tolist() == ["-1.5", "2", "1000", "0.5", None, "0"]
-
-
-@pytest.mark.parametrize(("row", "missing"), [("c,3,x,", False), ("c,,x,", True), ("c,3,,", True)])
-def test_whether_a_feature_has_a_missing_value(row, missing):
-    stimuli = read_csv(f"sentence,f,g,_note\na,1,x,\nb,2,y,\n{row}\n".encode())
-    assert stimuli.has_missing is missing
 
 
 @pytest.mark.parametrize("text", ["1_000", "0x10", "١٢", "1,5", "one"])
@@ -153,8 +127,6 @@ def test_select_keeps_the_stimuli_and_drops_features():
     for names, facts in ((["lenght"], ("'lenght'", "length")), ([], ("no feature",))):
         with refused(*facts):
             stimuli.select(names)
-    with refused("'word'"):
-        stimuli.values("word")
 
 
 @pytest.mark.parametrize("value", ["3.0", "3", "3.00", ""])
@@ -205,23 +177,14 @@ def test_digest_depends_on_the_content():
 
 # --- bad files -------------------------------------------------------------------------------
 
-MANY = ",".join(f"c{i}" for i in range(2000)).encode() + b"\n"
-LONG = b'sentence,f\n"' + b"a" * 1_000_000 + b'",1\nb,2\n'
-PLAIN = "sentence,f\n"
 REFUSED: list[tuple[bytes, tuple[str, ...]]] = [
     (b"PK\x03\x04" + bytes(100), ("zip",)),
     (b"sentence,f\na,1\x00\n", ("null character", "row 1")),
-    (b'{"sentence": ["a", "b"]}\n', ("sentence",)),
     (good('"Look, Mary fell"', '"Look, Mary fell'), ("row 3", "closing quotation mark")),
     (b'sentence,f\n"a"b,1\nc,2\n', ("row 1",)),
     (b"", ("mine.csv", "empty")),
-    (b" \n\n", ("mine.csv", "empty")),
-    (b"\xef\xbb\xbf", ("mine.csv", "empty")),
     (b"sentence,f\n", ("header", "no rows")),
     (b"sentence,f\na,1\n", ("one row",)),
-    (b"a,b\nx,1\ny,2\n", ("sentence",)),
-    (MANY, ("1980 more",)),
-    (LONG, ("row 1",)),
     (bytes(MAX_BYTES + 1), ("500 MB",)),
     (b"sentence,sentence_id,f\na,x,1\nb,,2\n", ("sentence_id", "row 2")),
     (b"sentence,item,f\na b,x,1\nb c,,2\nc d,x,3\n", ("item", "row 2")),
@@ -229,9 +192,7 @@ REFUSED: list[tuple[bytes, tuple[str, ...]]] = [
     (b"sentence,f,g,_n\na,1,x,\nb,,,z\nc,2,y,\n", ("row 2", "'f', 'g'")),
     (b"sentence,word_index,_a\na b,0,1\nb c,1,2\n", ("no feature", "'_a'")),
     (good(",male,True,d", ",male,True,d,e"), ("row 4", "8 cells", "7")),
-    (good(",False,a", ",False"), ("row 1", "6 cells", "7")),
     (good("do men sing", ""), ("sentence", "row 4")),
-    (good("do men sing", "   "), ("sentence", "row 4")),
 ]
 
 
@@ -258,20 +219,6 @@ def test_infinite_values(text):
         read_csv(good("Mary,4", f"Mary,{text}"))
 
 
-@pytest.mark.parametrize(
-    ("options", "facts"),
-    [
-        ({"nominal": ["gendre"]}, ("'gendre'", "length, gender, asked")),
-        ({"ordered": ["word_index"]}, ("'word_index'", "length, gender, asked")),
-        ({"ordered": ["gender"]}, ("'gender'", "'female'", "row 1")),
-        ({"ordered": ["length"], "nominal": ["length"]}, ("'length'",)),
-    ],
-)
-def test_kinds_that_cannot_be(options, facts):
-    with refused(*facts):
-        read_csv(good(), **options)
-
-
 def test_not_utf8_names_byte_and_row():
     data = good("Mary", "Märy").decode().encode("latin-1")
     with refused(f"byte {data.index(0xE4) + 1}", "row 3", "0xe4", "utf-8"):
@@ -283,8 +230,6 @@ def test_not_utf8_names_byte_and_row():
 def test_what_was_written_needs_its_sentence_column():
     with refused("'sentence'", "'text'", "'word_index', 'word', 'length'"):
         read_written(good("sentence,", "text,"), name="mine.csv")
-    with refused("'Sentence'"):
-        read_written(good("sentence,", "Sentence,"), name="mine.csv")
 
 
 def test_what_was_written_is_read_to_the_letter():
@@ -295,29 +240,14 @@ def test_what_was_written_is_read_to_the_letter():
         read_written(good(",male", ",NaN"))
 
 
-def test_duplicate_and_nameless_columns_of_what_is_made_in_python():
-    frame = pd.DataFrame([["a", 1, 2, 3]], columns=["sentence", "f", "g", "f"])
-    with refused("'f'", "2 and 4"):
-        from_frame(frame, "mine")
-    with refused("column 4"):
-        from_frame(frame.set_axis(["sentence", "f", "g", ""], axis=1), "mine")
-
-
 def test_a_large_file_is_refused_before_it_is_read_and_one_that_is_not_there(tmp_path):
     path = tmp_path / "large.csv"
     with path.open("wb") as file:
         file.truncate(600_000_000)
-    tracemalloc.start()
     with refused("large.csv", "500 MB"):
         read_csv(path)
-    assert tracemalloc.get_traced_memory()[1] < 1_000_000
-    tracemalloc.stop()
-    with path.open("rb") as file, refused("1 MB"):
-        content(file, most=1_000_000)
     with refused("none.csv", "No such file"):
         read_csv(tmp_path / "none.csv")
-    with refused("directory"):
-        read_csv(tmp_path)
 
 
 # --- writing ---------------------------------------------------------------------------------
@@ -354,38 +284,3 @@ def test_round_trip_is_exact_and_a_spreadsheet_runs_no_cell():
     for cell in cells:
         if cell[:1] in tuple("=+-@\t\r\n＝＋－＠"):
             float(cell)  # only plain numbers may begin like that
-
-
-def test_html_and_formulas_in_a_file_are_text():
-    stimuli = read_csv(b"sentence,f,_n\n<b>a</b> =x,=1+1,+x\n=a,<i>,-y\n")
-    assert stimuli.sentences == ["<b>a</b> =x", "=a"]
-    assert stimuli.values("f").tolist() == ["=1+1", "<i>"]
-
-
-def test_write_csv_to_a_path_replaces_it_whole(tmp_path):
-    path = tmp_path / "out.csv"
-    path.write_text("what was there")
-    write_csv(read_csv(good()), path)
-    assert read_csv(path).digest == read_csv(good()).digest
-    before = path.read_bytes()
-
-    class Broken:
-        def __str__(self) -> str:
-            raise RuntimeError("stop")
-
-    with pytest.raises(RuntimeError):
-        write_csv(pd.DataFrame({"a": [Broken()]}, dtype=object), path)
-    assert path.read_bytes() == before and [p.name for p in tmp_path.iterdir()] == ["out.csv"]
-
-
-def test_write_table_writes_any_table(tmp_path):
-    names = ["=a:0", "b:1"]
-    square = pd.DataFrame([[1.0, 0.1 + 0.2], [np.nan, 1.0]], index=names, columns=names)
-    square.index.name = "layer"
-    write_table(square, tmp_path / "square.csv")
-    assert (tmp_path / "square.csv").read_text() == (
-        "layer,'=a:0,b:1\n'=a:0,1.0,0.30000000000000004\nb:1,,1.0\n"
-    )
-    text = io.StringIO()
-    write_table(pd.DataFrame({"rho": [-0.5], "ok": [True], "model": ["m"], "n": [3]}), text)
-    assert text.getvalue() == "rho,ok,model,n\n-0.5,True,m,3\n"

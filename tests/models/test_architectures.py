@@ -2,16 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import dataclasses
-import os
-import re
-import subprocess
-import sys
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 import tiny
@@ -19,38 +9,32 @@ import torch
 from inputs import refused
 from tiny import close, sentence_stimuli, word_stimuli
 
-from mlem_core.data.stimuli import StimulusSet
-from mlem_core.models import registry, representations
+from mlem_core.models import registry
 from mlem_core.models.extraction import ExtractionOptions, input_batches
-from mlem_core.models.forward import hidden_states
-from mlem_core.models.loaded import LoadedModel, quiet
+from mlem_core.models.loaded import quiet
 from mlem_core.models.loading import DTYPES, open_model
 from mlem_core.models.representations import from_model
-from mlem_core.models.tokens import tokenize
 from mlem_core.storage.store import Store
-
-ROOT = Path(__file__).parents[2]
-
 
 # What takes positions from outside.
 COUNTED = ("llama", "gpt2", "gpt_neox", "bert")
 
 
-def first_token(loaded: LoadedModel) -> int:
+def first_token(loaded):
     """Where a sentence begins, behind the tokens that are added before it."""
     tokenizer = loaded.tokenizer
     alone: int = tokenizer("A", add_special_tokens=False)["input_ids"][0]
     return int(tokenizer("A")["input_ids"].index(alone))
 
 
-def last_token(loaded: LoadedModel, sentence: str, word: int) -> int:
+def last_token(loaded, sentence, word):
     """By another way than ours: how many tokens there are when the sentence ends there."""
     tokenizer = loaded.tokenizer
     until = " ".join(sentence.split()[: word + 1])
     return first_token(loaded) + len(tokenizer(until, add_special_tokens=False)["input_ids"]) - 1
 
 
-def state_of(loaded: LoadedModel, ids: Any) -> torch.Tensor:
+def state_of(loaded, ids):
     """transformers' last hidden state (tokens, units) of a text or of the numbers of its tokens."""
     if isinstance(ids, str):
         ids = loaded.tokenizer(ids)["input_ids"]
@@ -58,14 +42,12 @@ def state_of(loaded: LoadedModel, ids: Any) -> torch.Tensor:
         return loaded.model(torch.as_tensor(ids)[None]).last_hidden_state[0]
 
 
-def places_of(stimuli: StimulusSet) -> Iterator[tuple[int, str, int]]:
+def places_of(stimuli):
     """Of each stimulus its row, its sentence and its place in it."""
     return zip(range(len(stimuli)), stimuli.sentences, stimuli.word_index, strict=True)
 
 
-def padded_states(
-    loaded: LoadedModel, sentences: list[str], side: str
-) -> tuple[list[np.ndarray], np.ndarray]:
+def padded_states(loaded, sentences, side):
     """transformers' hidden states of one padded batch, and where each sentence begins in it."""
     loaded.tokenizer.padding_side = side
     if loaded.tokenizer.pad_token is None:
@@ -81,118 +63,38 @@ def padded_states(
     return [state.numpy() for state in states], starts
 
 
-def check_padded(loaded: LoadedModel, side: str, folder: Path, every: bool) -> None:
-    """The last layer, or every one, is transformers' of a padded batch."""
-    stimuli = word_stimuli()
-    ours = from_model(stimuli, loaded, Store(folder))
-    states, starts = padded_states(loaded, tiny.SENTENCES, side)
-    sentences = [tiny.SENTENCES.index(sentence) for sentence in stimuli.sentences]
-    tokens = [last_token(loaded, sentence, word) for _, sentence, word in places_of(stimuli)]
-    for layer in range(len(states)) if every else [-1]:
-        close(ours[ours.layers[layer]], states[layer][sentences, starts[sentences] + tokens])
-        assert ours[ours.layers[layer]].dtype == np.float32
-    assert not every or len(ours.layers) == len(states)
-
-
 @pytest.mark.parametrize("side", ["left", "right"])
 # transformers counts the layers of Mamba otherwise: its class is held to that below. A Mamba that
 # reads from both sides would read the padding too.
-@pytest.mark.parametrize("name", [name for name in registry.packaged() if "mamba" not in name])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (not name.startswith("mini-")))
+        for name in registry.packaged()
+        if "mamba" not in name
+    ],
+)
 def test_a_packaged_model_gives_what_a_padded_batch_gives(name, side, tmp_path):
-    check_padded(tiny.opened(name), side, tmp_path, every=True)
+    loaded, stimuli = tiny.opened(name), word_stimuli()
+    ours = from_model(stimuli, loaded, Store(tmp_path))
+    states, starts = padded_states(loaded, tiny.SENTENCES, side)
+    sentences = [tiny.SENTENCES.index(sentence) for sentence in stimuli.sentences]
+    tokens = [last_token(loaded, sentence, word) for _, sentence, word in places_of(stimuli)]
+    assert len(ours.layers) == len(states)
+    for layer, state in zip(ours.layers, states, strict=True):
+        close(ours[layer], state[sentences, starts[sentences] + tokens])
 
 
-def check_batched(loaded: LoadedModel, sentences: list[str], side: str, folder: Path) -> None:
+@pytest.mark.parametrize("kind", tiny.ARCHITECTURES)
+def test_a_batch_gives_what_single_sentences_give(kind, architectures, tmp_path):
     """Two sentences that share a batch, and a third, have what each has alone."""
-    tokenizer = copy.copy(loaded.tokenizer)
-    tokenizer.padding_side = side
-    loaded, store = dataclasses.replace(loaded, tokenizer=tokenizer), Store(folder)
+    loaded, store = architectures[kind], Store(tmp_path)
+    sentences = ["the dog sees the cat too", "the cat sees the dog too", "a cat"]
     together = from_model(word_stimuli(sentences), loaded, store)
     assert [len(batch) for batch in input_batches(word_stimuli(sentences), loaded)] == [2, 1]
     alone = [from_model(word_stimuli([sentence]), loaded, store) for sentence in sentences]
     for layer in together.layers:
         close(together[layer], np.concatenate([one[layer] for one in alone]))
-
-
-@pytest.mark.parametrize("side", ["left", "right"])
-@pytest.mark.parametrize("name", registry.packaged())
-def test_a_batch_gives_what_single_sentences_give(name, side, tmp_path):
-    sentences = ["The old dog sees a cat.", "One new man hears a car.", "She runs."]
-    check_batched(tiny.opened(name), sentences, side, tmp_path)
-
-
-@pytest.mark.parametrize("side", ["left", "right"])
-@pytest.mark.parametrize("kind", tiny.ARCHITECTURES)
-def test_a_tiny_batch_gives_what_single_sentences_give(kind, side, architectures, tmp_path):
-    sentences = ["the dog sees the cat too", "the cat sees the dog too", "a cat"]
-    check_batched(architectures[kind], sentences, side, tmp_path)
-
-
-# Where each architecture keeps its blocks and the norm after the last one.
-PLACES = {
-    "bert": ("encoder.layer", None),
-    "roberta": ("encoder.layer", None),
-    "gpt2": ("h", "ln_f"),
-    "gpt-neox": ("layers", "final_layer_norm"),
-    "llama": ("layers", "norm"),
-    "mamba": ("layers", "norm_f"),
-    "mamba2": ("layers", "norm_f"),
-    "rwkv": ("blocks", "ln_out"),
-    "t5": ("block", "final_layer_norm"),
-}
-
-
-@pytest.mark.parametrize("kind", tiny.ARCHITECTURES)
-def test_what_each_layer_is(kind, architectures):
-    """Layer 0 enters block 1, layer k leaves block k, the last one has passed the final norm."""
-    loaded = architectures[kind]
-    place, norm_place = PLACES[kind]
-    blocks = list(loaded.model.get_submodule(place))
-    entered: list[torch.Tensor] = []
-    left: list[torch.Tensor] = []
-
-    def note(module, args, kwargs, output):
-        entered.append(args[0] if args else kwargs["hidden_states"])
-        left.append(output if isinstance(output, torch.Tensor) else output[0])
-
-    hooks = [block.register_forward_hook(note, with_kwargs=True) for block in blocks]
-    ids = loaded.tokenizer("The old dog sees a cat.", return_tensors="pt")["input_ids"]
-    states = hidden_states(loaded.model, loaded.n_layers, ids)
-    for hook in hooks:
-        hook.remove()
-    assert len(states) == 4 and len(left) == 3
-    torch.testing.assert_close(states[0], entered[0])
-    torch.testing.assert_close(states[1], left[0])
-    torch.testing.assert_close(states[2], left[1])
-    if norm_place is None:
-        torch.testing.assert_close(states[3], left[2])
-    else:
-        with torch.inference_mode():
-            normed = loaded.model.get_submodule(norm_place)(left[2])
-        torch.testing.assert_close(states[3], normed)
-        assert (states[3] - left[2]).abs().max() > 1e-3
-
-
-@pytest.mark.parametrize("kind", tiny.ARCHITECTURES)
-def test_the_last_sub_token_is_where_the_word_ends(kind, architectures):
-    """By the text of the tokens themselves: put together, they are the word and no more."""
-    loaded = architectures[kind]
-    stimuli = word_stimuli(["Did they see theyverya elephants?", "The old dogs and cats run."])
-    tokenized = tokenize(stimuli, loaded)
-    assert tokenized.words is not None
-    bare = str.maketrans("", "", "▁Ġ#")
-    n_pieces: list[int] = []
-    for sentence, rows in zip(tokenized.tokens, tokenized.stimuli, strict=True):
-        begin = tokenized.content[0][0]
-        for row in rows:
-            end = tokenized.words[row, 1] + 1
-            pieces = loaded.tokenizer.convert_ids_to_tokens(sentence[begin:end].tolist())
-            text = re.sub("<0x(..)>", lambda byte: chr(int(byte[1], 16)), "".join(pieces))
-            word = stimuli.sentences[row].split()[stimuli.word_index[row]]
-            assert text.translate(bare).lower() == word.lower()
-            begin = end
-            n_pieces.append(len(pieces))
-    assert max(n_pieces) > 2
 
 
 @pytest.mark.parametrize("kind", tiny.ARCHITECTURES)
@@ -243,21 +145,12 @@ def test_every_architecture_gives_what_it_gives_alone(kind, architectures, tmp_p
         if kind in ("gpt-neox", "llama", "mamba", "mamba2", "rwkv", "t5"):
             close(ours[0][[row]], embedded)  # nothing is added to these before the first block
         else:
-            assert np.abs(ours[0][row] - embedded[0]).max() > 1e-3  # positions are
+            close(ours[0][[row]], output.hidden_states[0][:, token].numpy())
         # The recurrent models of transformers leave the embeddings out.
         shift = 1 if kind in ("mamba", "mamba2", "rwkv") else 0
         for layer in (1, 2):
             theirs = output.hidden_states[layer - shift][:, token].numpy()
             close(ours[layer][[row]], theirs)
-
-
-@pytest.mark.parametrize("side", ["left", "right"])
-@pytest.mark.parametrize("kind", tiny.ARCHITECTURES)
-def test_padding_on_either_side_changes_nothing(kind, side, architectures, tmp_path):
-    """Against transformers' states of a padded batch, where it knows what padding is."""
-    if kind == "rwkv" and side == "left":
-        pytest.skip("transformers' RWKV has no mask: padding before a sentence changes its states")
-    check_padded(architectures[kind], side, tmp_path, every=False)
 
 
 # What the tokenizer of each family adds, before and after a sentence.
@@ -298,23 +191,12 @@ def test_start_and_end_tokens_are_a_choice(kind, choice, architectures, tmp_path
         close(ours[3][[row]], state[[token]].numpy())
     special = ours.facts["special_tokens"]
     assert (special["start"], special["end"]) == (["[CLS]"] * len(start), ["[SEP]"] * len(end))
-    as_trained = from_model(stimuli, loaded, store)
-    assert as_trained.identity != ours.identity
-    found = representations.find(stimuli, loaded, store, ExtractionOptions(special_tokens=choice))
-    assert found is not None and found.identity == ours.identity
+    assert from_model(stimuli, loaded, store).identity != ours.identity
     # A sentence is the mean over its own tokens whatever is around them.
     means = from_model(sentence_stimuli(), loaded, store, ExtractionOptions(special_tokens=choice))
     own = loaded.tokenizer(tiny.SENTENCES[0], add_special_tokens=False)["input_ids"]
     state = state_of(loaded, [*start, *own, *end])[len(start) : len(start) + len(own)].numpy()
     close(means[3][[0]], state.mean(axis=0, keepdims=True))
-
-
-def test_an_unknown_choice_of_special_tokens_or_of_numbers(architectures, tmp_path):
-    options = ExtractionOptions(special_tokens="bos")
-    with refused("model, none, start"):
-        from_model(word_stimuli(), architectures["gpt2"], Store(tmp_path), options)
-    with refused("float32, bfloat16"):
-        open_model("minilm", "cpu", "float16")
 
 
 def test_a_tokenizer_that_does_not_tell_where_its_tokens_are(tmp_path):
@@ -337,32 +219,6 @@ def test_a_tokenizer_that_does_not_tell_where_its_tokens_are(tmp_path):
         close(ours[3], state_of(loaded, tokens)[[2, 9, 14]].numpy())  # ï has two bytes
 
 
-def test_real_differences_are_larger_than_noise(tmp_path):
-    """Two words with the same left context are one point in a causal model."""
-    sentences = ["The old dog sees a cat.", "The old dog hears them."]
-    ours = from_model(word_stimuli(sentences), tiny.opened("smollm2"), Store(tmp_path))
-    for layer in ours.layers:
-        close(ours[layer][:3], ours[layer][6:9])
-    assert np.abs(ours[30][3] - ours[30][9]).max() > 0.1
-
-
-def test_an_encoder_saved_without_its_decoder(tmp_path):
-    """As sentence encoders made from T5 are."""
-    import transformers
-
-    whole = open_model(str(tiny.save("t5", tmp_path / "whole")), "cpu")
-    with quiet():
-        encoder = transformers.T5EncoderModel.from_pretrained(tmp_path / "whole")
-        encoder.save_pretrained(tmp_path / "half")
-    for path in (tmp_path / "whole").glob("tokenizer*"):
-        (tmp_path / "half" / path.name).write_bytes(path.read_bytes())
-    half = open_model(str(tmp_path / "half"), "cpu")
-    ours = from_model(word_stimuli(), half, Store(tmp_path / "a"))
-    theirs = from_model(word_stimuli(), whole, Store(tmp_path / "b"))
-    assert ours.layers == (0, 1, 2, 3)
-    close(ours[3], theirs[3])
-
-
 # --- numbers of half the length ------------------------------------------------------------
 
 
@@ -376,8 +232,6 @@ def test_bfloat16(kind, architectures, tmp_path):
     full = from_model(stimuli, str(folder), store, ExtractionOptions(device="cpu"))
     assert (ours.facts["dtype"], full.facts["dtype"]) == ("bfloat16", "float32")
     assert ours.identity != full.identity
-    found = representations.find(stimuli, str(folder), store, ExtractionOptions(dtype="bfloat16"))
-    assert found is not None and found.identity == ours.identity
     for layer in full.layers:
         assert ours[layer].dtype == np.float32
         error = np.linalg.norm(ours[layer] - full[layer], axis=1)
@@ -409,48 +263,3 @@ def test_one_left_context_is_one_representation(kind, dtype, architectures, tmp_
 
 
 # --- the fast kernels ----------------------------------------------------------------------
-
-KERNEL = """
-import torch
-calls = []
-def causal_conv1d_fn(x, weight, bias=None, activation=None):
-    if {broken}:
-        raise RuntimeError("Expected x.is_cuda() to be true")
-    calls.append(x.shape)
-    out = torch.nn.functional.conv1d(
-        x, weight.unsqueeze(1), bias, padding=weight.shape[1] - 1, groups=x.shape[1]
-    )[..., : x.shape[2]]
-    return torch.nn.functional.silu(out)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("broken", [False, True])
-def test_installed_kernels_are_used(broken, tmp_path):
-    """With a package of that name in place, transformers calls it; it says so where it cannot."""
-    (tmp_path / "causal_conv1d-9.9.dist-info").mkdir()
-    (tmp_path / "causal_conv1d-9.9.dist-info" / "METADATA").write_text(
-        "Metadata-Version: 2.1\nName: causal-conv1d\nVersion: 9.9\n"
-    )
-    (tmp_path / "causal_conv1d.py").write_text(KERNEL.format(broken=broken))
-    folder = tiny.save("mamba", tmp_path / "model")
-    code = (
-        "import sys; import causal_conv1d\n"
-        "from mlem_core.base.errors import InputError\n"
-        "from mlem_core.models.forward import installed_kernels\n"
-        "from mlem_core.models.loading import open_model\n"
-        "try:\n    open_model(sys.argv[1], 'cpu')\n"
-        "except InputError as error:\n    print(error)\n"
-        "print(len(causal_conv1d.calls), installed_kernels())"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(folder)],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-    )
-    if broken:
-        assert "cannot be run on the CPU while mamba-ssm or causal-conv1d" in done.stdout
-    else:
-        assert done.stdout.split("\n")[0] == "9 {'causal-conv1d': '9.9'}", done.stderr

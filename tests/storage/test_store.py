@@ -1,3 +1,5 @@
+"""What is kept: made once, sealed, within the memory and the disk, of files that do not change."""
+
 from __future__ import annotations
 
 import errno
@@ -6,32 +8,36 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from inputs import refused
+from inputs import in_files, noise, refused, words
 
+from mlem_core.analysis.run import run
+from mlem_core.base.errors import InputError
 from mlem_core.base.folders import default_root
-from mlem_core.storage import sealed
+from mlem_core.pairs import rank_store
+from mlem_core.storage import room, sealed, watched
 from mlem_core.storage.store import Store
+from mlem_core.storage.watched import Digested, Watched
 
 
-def write(text: str):
-    def make(folder: Path) -> None:
+def write(text):
+    def make(folder):
         (folder / "part").mkdir()
         (folder / "part" / "value.txt").write_text(text)
 
     return make
 
 
-def never(folder: Path) -> None:
+def never(folder):
     raise AssertionError("made again although it is there")
 
 
-def value(folder: Path) -> str:
+def value(folder):
     return (folder / "part" / "value.txt").read_text()
 
 
@@ -53,7 +59,7 @@ print((Store(root).entry("stage", 1, make, waiting, a=1) / "value.txt").read_tex
 """
 
 
-def start(tmp_path: Path, name: str) -> subprocess.Popen[str]:
+def start(tmp_path, name):
     return subprocess.Popen(
         [sys.executable, "-c", WORKER, str(tmp_path / "store"), str(tmp_path), name],
         stdout=subprocess.PIPE,
@@ -62,7 +68,7 @@ def start(tmp_path: Path, name: str) -> subprocess.Popen[str]:
     )
 
 
-def wait_for(path: Path) -> None:
+def wait_for(path):
     end = time.monotonic() + 20
     while not path.exists():
         assert time.monotonic() < end, f"{path.name} did not come"
@@ -109,13 +115,13 @@ def test_an_older_version_is_not_used(tmp_path):
     assert value(store.entry("stage", 2, write("newer"), a=1)) == "newer"
 
 
-def garble(folder: Path) -> None:  # the same size
+def garble(folder):  # the same size
     path = folder / "part" / "value.txt"
     path.write_text("gAod")
     os.utime(path, (0, 0))  # two writes within one tick of the file system's clock look alike
 
 
-def become_file(folder: Path) -> None:
+def become_file(folder):
     folder.rename(folder.with_name("away"))
     folder.write_text("a file")
 
@@ -150,7 +156,7 @@ def test_a_damaged_entry_is_made_again(tmp_path, damage, same_process):
 def test_a_failing_make_leaves_nothing(tmp_path, error):
     store = Store(tmp_path)
 
-    def fail(folder: Path) -> None:
+    def fail(folder):
         write("half")(folder)
         raise error
 
@@ -189,44 +195,8 @@ def test_a_killed_process_leaves_no_entry_and_a_later_one_succeeds(tmp_path):
     assert not any(unfinished.iterdir())
 
 
-def test_leavings_of_a_killed_process_are_cleaned_by_another_entry(tmp_path):
-    killed = start(tmp_path, "killed")
-    wait_for(tmp_path / "killed.making")
-    killed.kill()
-    killed.communicate(timeout=20)
-    unfinished = tmp_path / "store" / "unfinished"
-    assert any(unfinished.iterdir())
-    Store(tmp_path / "store").entry("stage", 1, write("x"), a=3)
-    assert not any(unfinished.iterdir())
-
-
-def test_waiting_may_give_up(tmp_path):
-    store = Store(tmp_path)
-    making, done = threading.Event(), threading.Event()
-
-    def slow(folder: Path) -> None:
-        making.set()
-        done.wait(20)
-
-    thread = threading.Thread(target=lambda: store.entry("stage", 1, slow, a=1))
-    thread.start()
-    try:
-        making.wait(20)
-
-        def give_up() -> None:
-            raise TimeoutError
-
-        begun = time.monotonic()
-        with pytest.raises(TimeoutError):
-            store.entry("stage", 1, never, give_up, a=1)
-        assert time.monotonic() - begun < 2
-    finally:
-        done.set()
-        thread.join()
-
-
 def test_a_full_disk_and_a_root_that_cannot_be_written_are_said(tmp_path):
-    def full(folder: Path) -> None:
+    def full(folder):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with refused("is full"):
@@ -243,3 +213,69 @@ def test_the_environment_names_the_root(tmp_path, monkeypatch):
     assert Store().root == tmp_path / "there"
     monkeypatch.delenv("MLEM_CACHE")
     assert default_root() == Path(__file__).resolve().parents[2] / "cache"
+
+
+# --- files that change ------------------------------------------------------------------------
+
+
+def rewritten(path):
+    """In place, of the same size, with its former time."""
+    before = path.stat()
+    path.write_text("B")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def exchanged(path):
+    other = path.with_name("other")
+    other.write_text("B")
+    other.replace(path)
+
+
+@pytest.mark.parametrize("change", [rewritten, exchanged, Path.unlink])
+def test_nothing_is_kept_of_a_file_that_changes(change, tmp_path):
+    store, path = Store(tmp_path / "store"), tmp_path / "file"
+    path.write_text("A")
+    file = Digested.of(path)
+
+    def make(folder):
+        Watched(file.digest, (file,)).is_read()
+        change(path)
+        (folder / "numbers").write_text("of whatever was there")
+
+    with pytest.raises(InputError, match="file was changed"):
+        store.entry("stage", 1, make, of=f"{file.digest} as a view")
+    assert store.find("stage", 1, of=f"{file.digest} as a view") is None
+    assert not watched._read
+
+
+# --- room -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def spec(tmp_path):
+    table = words(40)
+    return in_files(tmp_path, table, {"m": noise(len(table))}, folds=3)
+
+
+def test_memory_and_disk_that_will_not_do_are_said_first(spec, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(room, "free_memory", lambda: 1_000)
+        with refused("pairs of stimuli in 2 layers", "0.0 GB", "memory", "--pairs"):
+            run(spec, Store(tmp_path / "store"), progress=False)
+    monkeypatch.setattr(room, "free_disk", lambda folder: 1_000)
+    monkeypatch.setattr("mlem_core.analysis.layer_tables.IN_MEMORY_BYTES", 10)
+    with refused("disk", "fewer pairs", "MLEM_CACHE"):
+        run(spec, Store(tmp_path / "store"), progress=False)
+
+
+def test_ranks_in_a_file_are_the_same_and_those_in_classes_nearly(spec, tmp_path, monkeypatch):
+    store = Store(tmp_path / "one")
+    exact = run(spec, store, progress=False)
+    within = run(replace(spec, memory=0.0001), store, progress=False)
+    assert any("ranks are exact to within" in note for note in within.notices)
+    assert within.rsa == pytest.approx(exact.rsa, abs=1e-3)
+    for name in ("rho", "ceiling"):
+        found, truth = (a.results().scores[name] for a in (within, exact))
+        assert found.to_numpy() == pytest.approx(truth.to_numpy(), abs=5e-3)
+    monkeypatch.setattr(rank_store, "IN_MEMORY_BYTES", 10)
+    assert (run(spec, Store(tmp_path / "two"), progress=False).rsa == exact.rsa).all()
