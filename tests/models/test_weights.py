@@ -150,7 +150,7 @@ STIMULI = from_frame(
 )
 
 
-@pytest.mark.parametrize("name", ["mini-gpt2", "mini-mamba"])
+@pytest.mark.parametrize("name", ["mini-gpt2", pytest.param("mini-mamba", marks=pytest.mark.slow)])
 def test_surprisal_is_transformers_own_loss_on_the_tokens_of_the_word(name):
     loaded = open_model(name, "cpu")
     model = load_with_head(loaded)
