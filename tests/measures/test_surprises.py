@@ -6,7 +6,7 @@ import pytest
 
 from mlem_core.measures.decomposition import Decomposition
 from mlem_core.measures.similarity import tau_by_chance
-from mlem_core.measures.surprises import APART, MOST, NOT_EXPLAINED
+from mlem_core.measures.surprises import APART, MOST, NOT_EXPLAINED, PREDICTED
 from mlem_core.measures.surprises import surprises as of
 
 LAYERS = [(model, layer) for model in ("a", "b") for layer in range(6)]
@@ -89,3 +89,10 @@ def test_what_the_audit_changes_is_not_named_and_few_pairs_are_too_few(agreeing)
     cut = {name: given[name][np.ix_(few, few)] for name in ("rsa", "tau", "unexplained")}
     rest = {"layers": [LAYERS[i] for i in few], "rho": given["rho"][few], "n_features": 8}
     assert surprises(**cut, **rest).empty
+
+
+def test_layers_that_no_feature_predicts_are_in_no_disagreement(agreeing: dict) -> None:
+    rng = np.random.default_rng(1)
+    noise = {**agreeing, "tau": square(rng, -1.0, 1.0)}
+    assert not surprises(**noise).empty
+    assert surprises(**{**noise, "rho": np.full(12, PREDICTED / 2)}).empty
