@@ -1,17 +1,10 @@
 """The small models that are shipped, the recipe that made them, and what they learnt from."""
 
-from __future__ import annotations
-
-import csv
-import itertools
 import json
 import math
-import struct
-import zlib
 from collections import Counter
 from pathlib import Path
 
-import numpy as np
 import pytest
 import tiny
 import torch
@@ -21,7 +14,7 @@ from mlem_core.models import registry
 from mlem_core.models.forward import hidden_states
 from mlem_core.models.loading import open_model
 from mlem_core.models.packed import unpack
-from training import evaluate, ngram, recipe, text, train
+from training import evaluate, ngram, recipe, train
 from training.cards import TRIED, card, goals
 from training.networks import MASKED, NAMES, OBJECTIVES, Shape
 from training.pairs import PHENOMENA, pairs
@@ -33,9 +26,6 @@ RESULTS = json.loads((HERE / "training" / "results.json").read_text())
 KINDS = [name for name in NAMES if name in registry.MODELS]
 SHIPPED = [(name, seed) for name in KINDS for seed in registry.variants(name, "seed")]
 TRIO = HERE / "mlem_core" / "models" / "trio"
-
-
-# --- what is shipped -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -61,10 +51,6 @@ def test_the_small_models_are_small_and_have_one_vocabulary_and_cards():
         # What falls short is said, and so is what was done about it.
         short = any("short" in said for found in told.values() for said in goals(name, found))
         assert (name in TRIED) == short
-        for seed in registry.variants(name, "seed"):
-            file = HERE / "training" / "curves" / f"{name}-s{seed}.csv"
-            bits = [float(row["dev_bits_per_token"]) for row in csv.DictReader(file.open())]
-            assert bits[-1] < 0.8 * bits[0]
 
 
 @pytest.mark.slow
@@ -95,9 +81,6 @@ def test_the_steps_of_training_that_are_kept_open_by_name(name):
     assert last.keys() == whole.keys()
 
 
-# --- the recipe ------------------------------------------------------------------------------
-
-
 @pytest.mark.slow
 def test_the_recipe_from_the_text_to_models_that_open(tmp_path, monkeypatch):
     plans = {name: train.Plan(steps=4, rows=2, check=2, keep=(0, 2)) for name in NAMES}
@@ -114,16 +97,14 @@ def test_the_recipe_from_the_text_to_models_that_open(tmp_path, monkeypatch):
     models = [model for name in NAMES for model in (name, f"{name}@seed1")]
     assert list(results) == models and len(results["mini-gpt2"]["baselines"]) == 4
     assert "tokens seen" in (tmp_path / "results.md").read_text()
-    monkeypatch.setattr(
-        registry.BuiltInModel, "path", lambda model: tmp_path / "models" / model.name
-    )
+    made_here = tmp_path / "models"
+    monkeypatch.setattr(registry.BuiltInModel, "path", lambda model: made_here / model.name)
     for name in NAMES:
         made = registry._small(name, name, OBJECTIVES[name] != MASKED)
         monkeypatch.setitem(registry.MODELS, name, made)
         loaded = open_model(f"{name}@seed1", "cpu")
         assert loaded.n_layers == {"mini-mamba": 3, "mini-mamba-masked": 2}.get(name, 2)
-        assert loaded.causal == (OBJECTIVES[name] != MASKED)
-        place = tmp_path / "models" / name
+        place = made_here / name
         assert "points short" in (place / "README.md").read_text()  # after four steps
         saved = recipe.reopen(name, place / "seed-1.safetensors", size.shape)
         assert {p.dtype for p in saved.parameters()} == {torch.float32}
@@ -132,14 +113,11 @@ def test_the_recipe_from_the_text_to_models_that_open(tmp_path, monkeypatch):
         assert steps == (kept if name in recipe.STEPS_OF else [])
 
 
-# --- minimal pairs ---------------------------------------------------------------------------
-
-
 def test_minimal_pairs_are_balanced_and_differ_in_one_known_word():
     words = [*probing.NOUNS, *(plural for plural, _ in probing.NOUNS.values())]
     for verbs in (probing.INTRANSITIVE, probing.TRANSITIVE):
         words += [form for verb in verbs.values() for form in verb]
-    known = " ".join(word for word in words if word not in ("nun", "sneezes"))
+    known = " ".join(set(words) - {"nun", "sneezes"})
     made = pairs([known] * 5, n=200)
     for phenomenon in PHENOMENA:
         cases = Counter(pair.case for pair in made if pair.phenomenon == phenomenon)
@@ -149,35 +127,6 @@ def test_minimal_pairs_are_balanced_and_differ_in_one_known_word():
         assert sum(a != b for a, b in zip(right, wrong, strict=True)) == 1
         assert not {"nun", "nuns", "sneeze", "sneeze.", "sneezes."} & {*right, *wrong}
     assert len(set(made)) == len(made)
-    by_hand = {pair.right: pair.wrong for pair in made}
-    for right, wrong in by_hand.items():
-        assert wrong not in by_hand, right
-
-
-@pytest.mark.parametrize("which", ["pairs.csv", "harder.csv"])
-def test_the_pairs_of_the_repository_come_out_again(which):
-    kept = recipe.read_pairs(HERE / "training" / which)
-    told = {word.strip(".") for pair in kept for word in f"{pair.right} {pair.wrong}".split()}
-    verbs = [*probing.INTRANSITIVE.values(), *probing.TRANSITIVE.values()]
-    forms = [form for verb in verbs if told & {*verb} for form in verb]
-    for singular, (plural, _) in probing.NOUNS.items():
-        forms += [singular, plural] * (singular in told)
-    assert pairs([" ".join(forms)] * 5) == kept
-
-
-# --- baselines -------------------------------------------------------------------------------
-
-
-def chain(n: int) -> list[list[int]]:
-    rng = np.random.default_rng(0)
-    return [list(rng.integers(0, 6, rng.integers(1, 9))) for _ in range(n)]
-
-
-def test_kneser_ney_is_a_distribution_in_every_context():
-    model = ngram.KneserNey(chain(60), size=8)
-    units = [*range(7), -2]  # 6 comes nowhere
-    for context in [(-1, -1), (-1, 3), (2, 5), (0, 0), (6, 6), (1, 6)]:
-        assert math.isclose(sum(model.probability(context, u) for u in units), 1.0)
 
 
 def test_kneser_ney_by_hand():
@@ -186,73 +135,3 @@ def test_kneser_ney_by_hand():
     d = model.discounts[2][1]
     lower = model.probability(("z", "a"), "b")  # an unseen history: the bigram's answer
     assert math.isclose(model.probability((-1, "a"), "b"), (1 - d) + d * lower)
-
-
-def test_jelinek_mercer_finds_the_best_weights():
-    documents, dev = chain(60), chain(80)[60:]
-    model = ngram.JelinekMercer(documents, dev, size=7)
-    best = sum(model.bits(document).sum() for document in dev)
-    assert math.isclose(model.weights.sum(), 1.0)
-    fitted = model.weights
-    for move in itertools.permutations(range(4), 2):
-        weights = fitted.copy()
-        step = min(0.01, weights[move[0]])
-        weights[move[0]] -= step
-        weights[move[1]] += step
-        model.weights = weights
-        assert sum(model.bits(document).sum() for document in dev) >= best * (1 - 1e-4)
-
-
-def test_an_unknown_word_costs_its_letters():
-    vocabulary = ngram.Vocabulary([["the", "cat"], ["the", "dog"]])
-    assert vocabulary.known == {"the"}
-    assert vocabulary.units(["the", "cow"]) == ["the", "<unk>"]
-    assert vocabulary.spelling_bits(["the"]) == 0
-    assert vocabulary.spelling_bits(["cow"]) > vocabulary.spelling_bits(["cat"]) > 0
-
-
-def test_the_unigram_baseline_is_the_entropy_of_its_own_text():
-    bits = evaluate.unigrams([[5] * 999_999, [6] * 999_999], 7)
-    assert math.isfinite(bits[1])  # a letter that the training text lacks
-    assert np.allclose(bits[5:], 1.0, atol=1e-5) and np.isinf(bits[[0, 2, 3, 4]]).all()
-
-
-# --- text ------------------------------------------------------------------------------------
-
-
-def test_text_becomes_plain():
-    assert text.clean("“_You_ can’t—can\nyou?”") == '"You can\'t-can you?"'
-    assert text.clean("to-morrow--perhaps") == "to-morrow - perhaps"
-
-
-def test_loops_copies_chatter_and_cut_sentences_of_the_writer_are_dropped(tmp_path):
-    told = [
-        ("The king sees a dog. He smiles and", False),
-        ("The king sees a dog.", True),
-        ("He was sad. " * 9, True),
-        ("I wrote this sentence in the present tense.", True),
-        ("No.", True),
-    ]
-    file = tmp_path / "written.jsonl"
-    file.write_text("".join(json.dumps({"text": t, "done": d}) + "\n" for t, d in told))
-    assert text.tidy_stories([file]) == ["The king sees a dog."]
-
-
-def test_the_character_vectors_of_an_r_database():
-    vectors = [["EMMA", "", "By Jane Austen"], ["café"]]
-    database = b""
-    for lines in vectors:
-        strings = [line.encode() for line in lines]
-        block = b"X\n\x00\x00\x00\x03\x00\x00\x00\x10" + b"".join(
-            b"\x00\x04\x00\x09" + struct.pack(">i", len(s)) + s for s in strings
-        )
-        database += struct.pack(">I", len(block)) + zlib.compress(block)
-    assert text._character_vectors(database) == vectors
-
-
-def test_the_parts_of_the_text_share_no_story(tmp_path):
-    told = text.load(tmp_path, ("stories",))
-    parts = [set(told.documents(part)) for part in text.PARTS]
-    assert not (parts[0] & parts[1] or parts[0] & parts[2] or parts[1] & parts[2])
-    shares = [len(part) / sum(map(len, parts)) for part in parts]
-    assert shares[0] > 0.9 and min(shares) > 0.005
