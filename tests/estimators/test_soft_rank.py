@@ -110,7 +110,7 @@ def test_planted_metric_comes_near(planted, constraint):
     assert np.linalg.norm(model.W_ - w) < 0.15
     assert np.linalg.norm(model.W_) == pytest.approx(1)
     assert model.score(features, matrix) > 0.99
-    assert 50 < model.n_steps_ <= 1000
+    assert 50 < model.n_steps_ < 1000
     if constraint == "metric":
         assert np.linalg.eigvalsh(model.W_).min() > 0
     np.testing.assert_array_equal(model.coef_, clone(model).fit(features, matrix).coef_)
