@@ -184,11 +184,13 @@ def test_start_and_end_tokens_are_a_choice(kind, choice, architectures, tmp_path
     ours = from_model(stimuli, loaded, store, ExtractionOptions(special_tokens=choice))
     start = [] if choice == "none" else [loaded.tokenizer.convert_tokens_to_ids("[CLS]")]
     end = [loaded.tokenizer.convert_tokens_to_ids("[SEP]")] * (after if choice == "start" else 0)
-    for row, sentence, word in places_of(stimuli):
+    states = {}
+    for sentence in tiny.SENTENCES:
         own = loaded.tokenizer(sentence, add_special_tokens=False)["input_ids"]
-        state = state_of(loaded, [*start, *own, *end])
+        states[sentence] = state_of(loaded, [*start, *own, *end])
+    for row, sentence, word in places_of(stimuli):
         token = last_token(loaded, sentence, word) - before + len(start)
-        close(ours[3][[row]], state[[token]].numpy())
+        close(ours[3][[row]], states[sentence][[token]].numpy())
     special = ours.facts["special_tokens"]
     assert (special["start"], special["end"]) == (["[CLS]"] * len(start), ["[SEP]"] * len(end))
     assert from_model(stimuli, loaded, store).identity != ours.identity
