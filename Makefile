@@ -43,7 +43,6 @@ docs: setup  ## build the docs site into build/docs; a broken link fails
 	@echo "build/docs/index.html (to search, serve it: python3 -m http.server -d build/docs)"
 
 bench: setup  ## measure the speed, side by side with what one would use instead
-	@$(PYTHON) -m pip install -qq --disable-pip-version-check -c constraints.txt -r requirements-bench.txt
 	@$(PYTHON) -m benchmarks $(ARGS)
 
 gpu: setup  ## measure and check what runs on a CUDA GPU, into benchmarks/results/gpu.md (says what it skips)

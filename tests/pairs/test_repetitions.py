@@ -64,7 +64,8 @@ def test_they_are_the_products_of_explicit_pairs(n_repetitions, whiten, shrink):
 
 @pytest.mark.filterwarnings("ignore")
 def test_they_are_those_of_rsatoolbox():
-    rsatoolbox = pytest.importorskip("rsatoolbox")
+    import rsatoolbox
+
     given = measured(4, 11, 5)
     n_repetitions, n_stimuli, n_units = given.shape
     data = rsatoolbox.data.Dataset(

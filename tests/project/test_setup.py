@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 REQUIREMENTS = sorted(path.name for path in ROOT.glob("requirements*.txt"))
 # Compiled against CUDA, which the machine that writes constraints.txt may not have.
 GPU = "requirements-gpu.txt"
-OPTIONAL = {"requirements-torchsort.txt", "requirements-bench.txt", "requirements-docs.txt", GPU}
+OPTIONAL = {"requirements-torchsort.txt", "requirements-docs.txt", GPU}
 
 
 def lines(name):
