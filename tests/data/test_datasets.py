@@ -8,7 +8,7 @@ import json
 import os
 import subprocess
 import sys
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
@@ -195,3 +195,32 @@ def test_feature_distances_hardly_correlate(clauses):
     spread = np.sqrt(np.diag(covariance))
     r = covariance / np.outer(spread, spread) - np.eye(k)
     assert np.abs(r).max() < 0.006  # well under the 0.05 that the paper calls negligible
+
+
+def test_sentences_are_what_their_features_say(clauses):
+    """Parse each sentence anew, without the grammar."""
+    verbs = {"see": ("see", "plural"), "sees": ("see", "singular")}
+    verbs |= {"admire": ("admire", "plural"), "admires": ("admire", "singular")}
+    for row in clauses.table.to_dict("records"):
+        assert row["sentence"].startswith("The ") and row["sentence"].endswith(".")
+        words = row["sentence"].rstrip(".").split()
+        nouns = [noun for the, noun in pairwise(words) if the in ("The", "the")]
+        assert len(set(nouns)) == 3
+        who = words.index("who")
+        center = who == 2
+        gap_is_subject = words[who + 1] in verbs
+        assert row["attachment_site"] == ("center-embedded" if center else "peripheral")
+        assert row["relative_clause_type"] == ("subject" if gap_is_subject else "object")
+        subject, embedded, target = nouns if center else (nouns[0], nouns[2], nouns[1])
+        assert (row["_subject"], row["_embedded"], row["_object"]) == (subject, embedded, target)
+        for place, noun in (("subject", subject), ("object", target), ("embedded", embedded)):
+            found = tuple(row[f"{place}_{f}"] for f in ("number", "gender", "frequency"))
+            assert found == rc.KIND[noun]
+        at = [i for i, word in enumerate(words) if word in verbs]
+        inner = who + 1 if gap_is_subject else who + 3
+        (main,) = set(at) - {inner}
+        head = subject if center else target
+        agrees = head if gap_is_subject else embedded
+        assert verbs[words[main]] == (row["verb_lemma"], rc.KIND[subject][0])
+        assert verbs[words[inner]][1] == rc.KIND[agrees][0]
+        assert verbs[words[inner]][0] != row["verb_lemma"]

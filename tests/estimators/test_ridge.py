@@ -129,3 +129,24 @@ def test_too_few_groups_or_folds():
     tables = tables_of(features, [explicit.random_layer(features)], explicit.random_folds(30, 2))
     with refused("at least 3"):
         RidgeMLEM().cross_validate(tables)
+
+
+def test_the_ceiling_is_what_the_best_function_of_the_pattern_reaches():
+    rng = np.random.default_rng(0)
+    n, folds = 500, explicit.random_folds(500, 5)
+    features = pd.DataFrame({"a": rng.choice(list("xy"), n), "b": rng.choice(list("xyz"), n)})
+    # Only the two together matter: no metric without interactions can have it all.
+    layer = rng.standard_normal((n, 3))
+    layer[:, 0] += 3.0 * ((features["a"] == "x") & (features["b"] == "y"))
+    fits = RidgeMLEM().cross_validate(tables_of(features, [layer], folds))
+    i, j = explicit.pairs(n)
+    apart = {f: features[f].to_numpy()[i] != features[f].to_numpy()[j] for f in "ab"}
+    target = explicit.squared(layer)
+    for fold in range(5):
+        test = explicit.held_out(folds, fold)
+        ranks = pd.Series(rankdata(target[test]))
+        best = ranks.groupby([own[test] for own in apart.values()]).transform("mean")
+        # With 4 patterns and 4,950 pairs the best function in hindsight is hardly too good.
+        expected = np.corrcoef(best, ranks)[0, 1]
+        assert fits.ceiling[0, fold] == pytest.approx(expected, abs=0.03)
+    assert fits.ceiling.mean() > fits.rho.mean() + 0.02 > 0.07

@@ -211,3 +211,40 @@ def test_terms_that_do_not_vary_and_tied_distances_have_no_weight():
     found = maximise(objective, Shape(columns))
     assert (found[:, 1] == 0).all() and not found[1].any()
     assert np.linalg.norm(found[0]) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("name", ["rho_a", "rho"])
+def test_exact_objective_equals_the_explicit_pairs(name):
+    objective, pairs = problems(Columns(NAMES), np.array([1.0, 0.5, 0.2]), 5.0, name=name)
+    tries = np.random.default_rng(1).random((2, 4, 3))
+    # Weights that are equal or zero tie patterns.
+    tries[:, 1, 2], tries[:, 2, 0], tries[:, 3] = 0.0, tries[:, 2, 1], 0.0
+    found = objective.exact(tries)
+    score = {"rho": explicit.rho, "rho_a": explicit.rho_a}[name]
+    for k, (terms, target) in enumerate(pairs):
+        for t in range(3):
+            assert found[k, t] == pytest.approx(score(terms @ tries[k, t], target), abs=1e-9)
+        assert found[k, 3] == 0
+
+
+@pytest.mark.parametrize(
+    ("interactions", "constraint", "name"),
+    [
+        (False, "metric", "rho_a"),
+        (False, "none", "rho"),
+        (True, "metric", "rho"),
+        (True, "metric", "rho_a"),
+        (True, "none", "rho_a"),
+    ],
+)
+def test_planted_truth_is_recovered_from_distorted_distances(interactions, constraint, name):
+    columns = Columns(NAMES, interactions)
+    w = make_spd_matrix(3, random_state=1) if interactions else np.diag([1.0, 0.5, 0.2])
+    truth = columns.unit(columns.weights(w))
+    shape = Shape(columns, constraint)
+    objective, _ = problems(columns, truth, name=name)
+    found = maximise(objective, shape)
+    assert np.linalg.norm(columns.matrix(found - truth), axis=(1, 2)).max() < 0.05
+    np.testing.assert_allclose(np.linalg.norm(columns.matrix(found), axis=(1, 2)), 1)
+    ceiling = objective.exact(np.broadcast_to(truth, (2, 1, len(columns))))[:, 0]
+    assert (objective.exact(found[:, None])[:, 0] > ceiling - 2e-4).all()

@@ -19,8 +19,9 @@ from mlem_core.measures.decomposition import (
     tau_terms,
 )
 from mlem_core.pairs.build import PassOptions
-from mlem_core.pairs.crossfit import fold_ceilings
+from mlem_core.pairs.crossfit import CrossFit, fold_ceilings
 from mlem_core.pairs.designs import n_pairs
+from mlem_core.pairs.groups import group_rows, summed
 from mlem_core.pairs.rank_store import PairRanks
 
 N = 45
@@ -236,3 +237,34 @@ def test_tables_of_all_layers(case):
     assert summary.loc[("one", "two"), "share"].sum() == pytest.approx(1.0)
     with refused("knd", "kind"):
         found.matrix("knd", layers)
+
+
+def test_patterns_that_no_other_stimuli_have_fall_back_on_coarser_ones():
+    rng = np.random.default_rng(3)
+    n, folds = 36, explicit.random_folds(36, 3)
+    # Hardly a pattern has pairs both inside and outside a fold; the layers have other features.
+    features = pd.DataFrame(
+        {
+            "fine": rng.normal(size=n).round(2),
+            "kind": rng.choice(list("abcd"), n),
+            "size": rng.integers(0, 5, n).astype(float),
+            "odd": [None if i % 5 == 0 else str(i % 7) for i in range(n)],
+        }
+    )
+    layers = [rng.standard_normal((n, 3)) for _ in range(2)]
+    layers[0][:, 0] += 3.0 * (features["kind"] == "a")
+    layers[1][:, 0] += 1.5 * features["size"]
+    x = explicit.feature_distances(features)
+    ra, rb = (rankdata(explicit.squared(layer)) for layer in layers)
+    orders = [explicit.priority(x, ranks, folds) for ranks in (ra, rb)]
+    assert orders[0][0] == 1 and orders[1][0] == 2
+    tables, _ = made(features, layers, folds)
+    fit = CrossFit.of(tables)
+    np.testing.assert_array_equal(np.argsort(fit.priority, axis=1), orders)
+    for chosen in ((0, 1, 2, 3), (0, 3), (0, 2, 3), (1, 2)):
+        first, group = group_rows(tables.codes[:, chosen])
+        own = fit.explained(
+            np.array(chosen), tables.codes[first][:, chosen], summed(group, fit.flat)
+        )[0, 0, 1]
+        expected = explicit.cross_fitted(x, ra, rb, folds, chosen, orders)
+        assert own == pytest.approx(expected, abs=1e-9)

@@ -193,7 +193,7 @@ def test_an_outline_is_the_hull_of_the_nearer_half(seed):
     assert {tuple(one) for one in found} == {tuple(one) for one in hull}
 
 
-def test_levels_are_text_and_many_numbers_are_thirds() -> None:
+def test_levels_are_text_and_many_numbers_are_thirds():
     few = nested.levels(pd.Series([1.0, 2.0, np.nan, 2.0]), "ordered")
     assert list(few) == ["1", "2", None, "2"]
     nominal = nested.levels(pd.Series(["u", None, "v"]), "nominal")

@@ -91,7 +91,7 @@ def test_what_the_audit_changes_is_not_named_and_few_pairs_are_too_few(agreeing)
     assert surprises(**cut, **rest).empty
 
 
-def test_layers_that_no_feature_predicts_are_in_no_disagreement(agreeing: dict) -> None:
+def test_layers_that_no_feature_predicts_are_in_no_disagreement(agreeing):
     rng = np.random.default_rng(1)
     noise = {**agreeing, "tau": square(rng, -1.0, 1.0)}
     assert not surprises(**noise).empty

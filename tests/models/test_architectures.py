@@ -11,6 +11,7 @@ from tiny import close, sentence_stimuli, word_stimuli
 
 from mlem_core.models import registry
 from mlem_core.models.extraction import ExtractionOptions, input_batches
+from mlem_core.models.forward import hidden_states
 from mlem_core.models.loaded import quiet
 from mlem_core.models.loading import DTYPES, open_model
 from mlem_core.models.representations import from_model
@@ -265,3 +266,47 @@ def test_one_left_context_is_one_representation(kind, dtype, architectures, tmp_
 
 
 # --- the fast kernels ----------------------------------------------------------------------
+
+
+PLACES = {
+    "bert": ("encoder.layer", None),
+    "roberta": ("encoder.layer", None),
+    "gpt2": ("h", "ln_f"),
+    "gpt-neox": ("layers", "final_layer_norm"),
+    "llama": ("layers", "norm"),
+    "mamba": ("layers", "norm_f"),
+    "mamba2": ("layers", "norm_f"),
+    "rwkv": ("blocks", "ln_out"),
+    "t5": ("block", "final_layer_norm"),
+}
+
+
+@pytest.mark.parametrize("kind", tiny.ARCHITECTURES)
+def test_what_each_layer_is(kind, architectures):
+    """Layer 0 enters block 1, layer k leaves block k, the last one has passed the final norm."""
+    loaded = architectures[kind]
+    place, norm_place = PLACES[kind]
+    blocks = list(loaded.model.get_submodule(place))
+    entered: list[torch.Tensor] = []
+    left: list[torch.Tensor] = []
+
+    def note(module, args, kwargs, output):
+        entered.append(args[0] if args else kwargs["hidden_states"])
+        left.append(output if isinstance(output, torch.Tensor) else output[0])
+
+    hooks = [block.register_forward_hook(note, with_kwargs=True) for block in blocks]
+    ids = loaded.tokenizer("The old dog sees a cat.", return_tensors="pt")["input_ids"]
+    states = hidden_states(loaded.model, loaded.n_layers, ids)
+    for hook in hooks:
+        hook.remove()
+    assert len(states) == 4 and len(left) == 3
+    torch.testing.assert_close(states[0], entered[0])
+    torch.testing.assert_close(states[1], left[0])
+    torch.testing.assert_close(states[2], left[1])
+    if norm_place is None:
+        torch.testing.assert_close(states[3], left[2])
+    else:
+        with torch.inference_mode():
+            normed = loaded.model.get_submodule(norm_place)(left[2])
+        torch.testing.assert_close(states[3], normed)
+        assert (states[3] - left[2]).abs().max() > 1e-3

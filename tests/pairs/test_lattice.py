@@ -2,6 +2,7 @@
 
 import itertools
 
+import explicit
 import numpy as np
 import pytest
 
@@ -11,7 +12,7 @@ from mlem_core.pairs import lattice
 from mlem_core.pairs.crossfit import CrossFit, both_ways
 from mlem_core.pairs.lattice import Lattice
 
-LAYERS, FOLDS, DRAWS = 2, 3, 5
+FEATURES, LAYERS, FOLDS, DRAWS = 4, 2, 3, 5
 
 
 def made(seed=0, sizes=(2, 5, 3, 2), share=0.6):
@@ -76,3 +77,12 @@ def test_draws_together_are_divided_as_each_alone(share, monkeypatch):
     lattice._lattice.cache_clear()
     monkeypatch.setattr(decomposition, "FEW_LAYERS", 1)
     np.testing.assert_allclose(divide(fit).terms, together.terms, atol=1e-12)
+
+
+def test_its_shares_are_those_of_every_order_of_the_features():
+    fit = made()
+    sets = Lattice.of(fit.codes, fit.priority)
+    for s, members in enumerate(sets.members):
+        only = tuple(np.flatnonzero(members).tolist())
+        expected = explicit.shapley_values(lambda chosen, only=only: chosen == only, FEATURES)
+        np.testing.assert_allclose(sets.shares[:, s], expected, atol=1e-15)

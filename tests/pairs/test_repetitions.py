@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from inputs import refused
+from scipy.spatial.distance import pdist
 
 from mlem_core.pairs.distances import metrics, squared_distances
 from mlem_core.pairs.repetitions import cross_validated, diagonal, raised, shrunken
@@ -112,3 +113,30 @@ def test_a_unit_without_noise_has_no_weight_by_variance():
     given[:, :, 3] = np.arange(12)
     expected = cross_validated(np.delete(given, 3, axis=2), diagonal)
     np.testing.assert_allclose(cross_validated(given, diagonal), expected, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("whiten", "n_draws", "slack"),
+    # A shrunken covariance is not right on average, and nor is its inverse.
+    [(lambda rows, *_: rows, 150, 0.0), (diagonal, 150, 0.0), (shrunken, 25, 0.1)],
+    ids=["plain", "diagonal", "shrunken"],
+)
+def test_noise_alone_is_at_no_distance_and_a_planted_one_is_found_without_bias(
+    whiten, n_draws, slack
+):
+    rng = np.random.default_rng(1)
+    n_units = 8
+    truth = np.zeros((10, n_units))
+    truth[5:] = rng.standard_normal(n_units)
+    between, planted = pdist(truth) > 0, (truth[5] ** 2).sum()
+    plain, means = [], []
+    for _ in range(n_draws):
+        given = truth + rng.standard_normal((4, 10, n_units))
+        plain.append(((given[:, 0] - given[:, 1]).mean(axis=0) ** 2).sum())
+        found = cross_validated(given, whiten)
+        means.append([found[~between].mean(), found[between].mean()])
+    # The distance of means is too large by the noise, by as much for all pairs.
+    assert np.mean(plain) > 0.8 * 2 * n_units / 4
+    (same, apart), error = np.mean(means, axis=0), np.std(means, axis=0) / np.sqrt(n_draws)
+    assert abs(same) < 3 * error[0]
+    assert abs(apart - planted) < 3 * error[1] + slack * planted

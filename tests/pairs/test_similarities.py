@@ -6,6 +6,7 @@ import warnings
 import dcor
 import explicit
 import numpy as np
+import pandas as pd
 import pytest
 from inputs import index_of, refused
 from scipy.linalg import orthogonal_procrustes
@@ -271,3 +272,27 @@ def test_they_have_no_terms_and_say_so(name):
     with refused(name, "no sum", "rsa, cka or neigh"):
         similarity.of(np.ones(10))
     assert SIMILARITIES["cka"].no_terms == ""
+
+
+def within(draws, truth):
+    """The mean over draws (n, ...) is the truth, to 3.5 standard errors."""
+    error = draws.std(axis=0, ddof=1) / np.sqrt(len(draws))
+    assert (np.abs(draws.mean(axis=0) - truth) < 3.5 * error).all()
+
+
+@each
+def test_unrelated_layers_have_0_on_average_and_so_have_features_that_both_ignore(name):
+    values, terms, equal = [], [], []
+    for seed in range(80):
+        rng = np.random.default_rng(seed)
+        features = pd.DataFrame({f: rng.choice(list("abc"), 60) for f in ("one", "other")})
+        # Many units in the one, few in the other, and outliers: what biases the plain estimators.
+        layers = [rng.standard_normal((60, 40)), rng.standard_t(3, (60, 4))]
+        sums, tables = compared(name, features, layers, explicit.random_folds(60, 3, seed))
+        values.append(sums.similarity[0, 1])
+        terms.append(decompose(tables, sums.similarity).terms[:, 0, 1])
+        # Each stimulus stands several times, in its order, as words do in embeddings.
+        layers = [rng.standard_normal((4, 3))[rng.integers(0, 4, 60)] for _ in range(2)]
+        equal.append(compared(name, features, layers)[0].similarity[0, 1])
+    within(np.column_stack((values, equal)), 0.0)
+    within(np.stack(terms), 0.0)

@@ -9,7 +9,12 @@ from inputs import in_files, words
 from scipy.stats import spearmanr, t
 
 from mlem_core.analysis.run import run
+from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.inference import all_layers
+from mlem_core.measures.importance import permutation_importance
+from mlem_core.pairs.build import pair_tables
+from mlem_core.pairs.columns import feature_columns
+from mlem_core.pairs.patterns import PairIndex
 from mlem_core.robustness import two_analyses
 from mlem_core.robustness.two_analyses import (
     common,
@@ -154,3 +159,38 @@ def test_other_stimuli_have_no_interval_and_it_says_why(both, results, store, tm
     assert len(table) == 4 and table["difference"].notna().all()
     said = in_a_sentence(differences(one, other))
     assert "stimuli (" in said and "features (also position; no others)" in said
+
+
+@pytest.mark.slow
+def test_the_interval_of_an_importance_is_that_of_explicit_refits(both, results, intervals):
+    """Tables of the pairs that are left, and models fitted on them, a block after the other."""
+
+    def importance(made, rows):
+        analysis, layers = made
+        squared = [explicit.squared(layers[k]) for k in (0, 1)]
+        # The target is scaled as on all stimuli.
+        i, j = np.triu_indices(len(analysis.stimuli), 1)
+        kept = np.isin(i, rows) & np.isin(j, rows)
+        table = analysis.stimuli.table.iloc[rows].reset_index(drop=True)
+        groups = analysis.stimuli.groups[rows]
+        left = replace(analysis.stimuli, table=table, word_index=None, groups=groups)
+        index = PairIndex.build(feature_columns(left), analysis.folds[rows])
+        tables = pair_tables(index, [lambda k=k: layers[k][rows] for k in (0, 1)])
+        own = np.array([[one[kept].min(), np.ptp(one[kept])] for one in squared])
+        whole = np.array([[one.min(), np.ptp(one)] for one in squared])
+        sums = tables.target_sums * own[:, 1:] + own[:, :1] * tables.counts
+        sums = (sums - whole[:, :1] * tables.counts) / whole[:, 1:]
+        tables = replace(tables, target_sums=sums)
+        fits = RidgeMLEM().cross_validate(tables)
+        return permutation_importance(tables, fits.weights).mean(axis=1)
+
+    def difference(rows):
+        return importance(both[0], rows) - importance(both[1], rows)
+
+    value = difference(np.arange(len(both[0][0].stimuli)))
+    without = np.array([difference(rows) for rows in left_out(both)])
+    table = importance_differences(results, intervals).table
+    assert table["difference"].to_numpy() == pytest.approx(value.ravel(), abs=1e-6)
+    lower, upper = by_hand(value, without, intervals.first.sizes)
+    assert table["lower"].to_numpy() == pytest.approx(lower.ravel(), abs=5e-3)
+    assert table["upper"].to_numpy() == pytest.approx(upper.ravel(), abs=5e-3)
