@@ -105,7 +105,7 @@ def tables_of_rows(
     """Pair tables of some stimuli alone, whose features are scaled as among all of them."""
     spans = {c.name: c.span for c in feature_columns(features) if c.kind == "ordered"}
     index = PairIndex.build(feature_columns(features.iloc[rows], spans), folds[rows])
-    return pair_tables(index, [lambda x=x[rows]: x for x in layers])
+    return sums_of(index, [layer[rows] for layer in layers])
 
 
 def layer_pairs(
@@ -117,8 +117,8 @@ def layer_pairs(
     train_ranks: bool = False,
 ) -> LayerPairs:
     """What `LayerPairs.of` makes of an analysis, from arrays."""
-    index = PairIndex.build(feature_columns(features), folds)
-    tables = pair_tables(index, [lambda x=x: x for x in layers], train_ranks=train_ranks)
+    index = index_of(features, folds)
+    tables = sums_of(index, layers, train_ranks=train_ranks)
     distances = [squared(layer) for layer in layers]
     ranks = tuple(pair_ranks(own) for own in distances)
     single = tuple(own.astype(np.float32) for own in distances)
