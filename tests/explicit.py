@@ -1,7 +1,5 @@
 """The slow way: explicit pairs, loops and libraries, to hold the pair tables against."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Sequence
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """What an analysis is made from, for the tests: made-up stimuli and layers, in files and tables."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

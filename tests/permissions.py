@@ -1,7 +1,5 @@
 """What a process that a test starts may do, so that root is held to it as anybody else is."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import resource

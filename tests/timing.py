@@ -5,8 +5,6 @@ with its child processes, less what Numba took to compile kernels: which test is
 one is chance.
 """
 
-from __future__ import annotations
-
 import resource
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Tiny models of every architecture, saved as a user would save them, and the packaged ones."""
 
-from __future__ import annotations
-
 import functools
 import string
 from pathlib import Path

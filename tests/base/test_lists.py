@@ -1,7 +1,5 @@
 """One text where several are wanted, and the bars of what is done."""
 
-from __future__ import annotations
-
 import io
 import json
 import sys

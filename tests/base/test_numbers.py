@@ -1,7 +1,5 @@
 """Numbers against SciPy, registries, and work of several threads."""
 
-from __future__ import annotations
-
 import threading
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Names, lists, counts and layers as they are shown."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """The app in a real browser: one server and one page for all tests that need no others."""
 
-from __future__ import annotations
-
 import pytest
 from driving import SCRIPT, START, TAG, at_rest, fresh_page, served, sound
 from inputs import words

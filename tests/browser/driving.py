@@ -3,8 +3,6 @@
 Elements are found by role, test id or key, which stay as they are when the prose is rewritten.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket

@@ -1,7 +1,5 @@
 """All of it at twice the size, for a screen reader, and with the focus in sight."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What only a browser shows: a story from upload to a saved file, clicks, Back, keys, windows."""
 
-from __future__ import annotations
-
 import io
 import re
 from pathlib import Path

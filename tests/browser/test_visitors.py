@@ -1,7 +1,5 @@
 """Servers of their own: one that is shared, by browsers and without, and one that cannot write."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

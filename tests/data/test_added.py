@@ -1,7 +1,5 @@
 """Features that follow from the stimuli, against NumPy, pandas and wordfreq."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The sets that are shipped, against their papers, their grammars and explicit pairs."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

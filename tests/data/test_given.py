@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -138,6 +136,7 @@ def test_what_is_wrong_with_an_rdm_is_said_with_its_place(distances, fact):
         (",a,b\na,0,1\nc,1,0", ("row 'c'", "column")),
         (",a,a\na,0,1\na,1,0", ("2 rows", "'a'")),
         (",item0,item1\nitem0,0,1\nitem1,1,0", ("'item2'", "row 3")),
+        ("0,1\n0,4\n1,0\n", ("first row", "from 0")),  # as pandas writes its columns
         ("", ("empty",)),
         ("0,nan\nnan,0", ("nan", "row 1, column 2")),
         ("0,१\n१,0", ("'१'", "row 1, column 2")),

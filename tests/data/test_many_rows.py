@@ -1,7 +1,5 @@
 """What looks at each distinct cell once, against what looks at every row."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import io

@@ -1,7 +1,5 @@
 """Files as other programs write them, in the encodings that they write, against the values."""
 
-from __future__ import annotations
-
 import csv
 import io
 import zipfile
@@ -114,6 +112,7 @@ def test_names_of_columns_are_made_different_without_what_nobody_sees():
         "Unnamed: 0,\ufefftext ,f,f\u200b,cafe\u0301,\n0,a b,1,2,3,\n1,c d,2,1,4,\n".encode()
     )
     assert list(table.frame) == ["column_1", "text", "f", "f_2", "café"]
+    assert table.read_as.renamed == ((1, "", "column_1"), (4, "f", "f_2"))
     assert list(read_table(b"f,f,f_2,text\n1,2,3,a\n", "x").frame) == ["f", "f_3", "f_2", "text"]
 
 

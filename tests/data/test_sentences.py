@@ -1,7 +1,5 @@
 """Sentences about tables that would mislead if they were wrong, and what they are made from."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 

@@ -1,7 +1,5 @@
 """What a table of stimuli becomes, what is refused of it, and what is written and read again."""
 
-from __future__ import annotations
-
 import csv
 import io
 

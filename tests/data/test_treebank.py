@@ -1,7 +1,5 @@
 """Treebanks against a second parse of our own and against trees whose numbers are known."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Right for every architecture, against transformers' own hidden states."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tiny

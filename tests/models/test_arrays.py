@@ -1,7 +1,5 @@
 """Files of arrays as models: what they hold, bit for bit, and what is refused of them."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

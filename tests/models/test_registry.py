@@ -1,7 +1,5 @@
 """Models by their names: what is known of them, fetched, and refused."""
 
-from __future__ import annotations
-
 import hashlib
 import http.server
 import json

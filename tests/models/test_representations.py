@@ -1,7 +1,5 @@
 """Layers of models: kept, in batches, as a pass goes on, and what cannot be read."""
 
-from __future__ import annotations
-
 import dataclasses
 import shutil
 

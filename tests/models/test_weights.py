@@ -1,7 +1,5 @@
 """Weights that are packed, of GGUF files, random, read both ways; and surprisal."""
 
-from __future__ import annotations
-
 import math
 
 import gguf

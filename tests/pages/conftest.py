@@ -1,7 +1,5 @@
 """The app in this process: a store for each test, and what it runs is done when a click returns."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from pathlib import Path

@@ -1,14 +1,12 @@
 """Screens without a browser: the app is run in this process, as a server runs it for a window."""
 
-from __future__ import annotations
-
 import base64
 import importlib
 import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -40,14 +38,14 @@ class Screen:
             self.app._page_hash = calc_hash(page)
         self.run()
 
-    def run(self) -> Screen:
+    def run(self) -> Self:
         """Draw it again; no script may end in an exception, or in what is not expected."""
         self.app.run()
         assert not self.app.exception, self.app.exception[0].stack_trace
         assert "unexpected happened" not in self.said, self.said
         return self
 
-    def go(self, page: str) -> Screen:
+    def go(self, page: str) -> Self:
         """To another screen by the navigation: the address says nothing of the choices."""
         self.app.query_params.clear()
         self.app.switch_page(SCREENS[page].file)
@@ -86,7 +84,7 @@ class Screen:
             found.setdefault(re.sub(r"\\(\W|_)", r"\1", one.label), one)
         return found | {one.key: one for one in self.app.button if one.key}
 
-    def press(self, name: str) -> Screen:
+    def press(self, name: str) -> Self:
         """A button by its label or key."""
         assert not self.buttons[name].disabled, name
         self.buttons[name].click()
@@ -99,27 +97,27 @@ class Screen:
         assert own, (kind, name, [(one.label, one.key) for one in found])
         return own[0]
 
-    def choose(self, name: str, value: Any, kind: str = "selectbox") -> Screen:
+    def choose(self, name: str, value: Any, kind: str = "selectbox") -> Self:
         self.widget(kind, name).set_value(value)
         return self.run()
 
-    def tick_off(self, *names: str, among: str = "choice features") -> Screen:
+    def tick_off(self, *names: str, among: str = "choice features") -> Self:
         """Features or models, in the sidebar."""
         for name in names:
             self.widget("button_group", among).unselect(name)
         return self.run()
 
-    def tab(self, name: str, of: str = "tab") -> Screen:
+    def tab(self, name: str, of: str = "tab") -> Self:
         """A tab of Explore ("profiles"), or of its pair (of="look": "features")."""
         return self.choose(f"choice {of}", name, "button_group")
 
-    def unfold(self, *keys: str) -> Screen:
+    def unfold(self, *keys: str) -> Self:
         """What is drawn only once it is opened: "folded NAME", "export NAME", "more ID"."""
         for key in keys:
             self.app.session_state[key] = True
         return self.run()
 
-    def upload(self, *files: Path, to: str = "stimuli") -> Screen:
+    def upload(self, *files: Path, to: str = "stimuli") -> Self:
         """Into the uploader whose key begins with `to`."""
         given = [(one.name, one.read_bytes(), "") for one in files]
         uploader = self.widget("file_uploader", f"form {to}" if to == "rdm" else to)

@@ -1,7 +1,5 @@
 """Duplicated analyses: what an analysis had is what the form of its duplicate asks for."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What Explore and Trust show of an analysis, and what each choice changes in it."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

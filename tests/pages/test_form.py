@@ -1,7 +1,5 @@
 """The form of a new analysis: what is read of a file, what is chosen, and what is refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The list of one's analyses: found, named, compared, duplicated, deleted and brought back."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What pages keep from one redraw to the next: of each visitor and selection its own."""
 
-from __future__ import annotations
-
 import ast
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What leaves the app: figures, tables, a report, and everything in one zip."""
 
-from __future__ import annotations
-
 import io
 import tomllib
 import zipfile

@@ -1,7 +1,5 @@
 """Every screen: with a result, with nothing to show, and where it says why it shows nothing."""
 
-from __future__ import annotations
-
 import os
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What is kept: made once, sealed, within the memory and the disk, of files that do not change."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os
@@ -246,6 +244,15 @@ def test_nothing_is_kept_of_a_file_that_changes(change, tmp_path):
         store.entry("stage", 1, make, of=f"{file.digest} as a view")
     assert store.find("stage", 1, of=f"{file.digest} as a view") is None
     assert not watched._read
+
+
+def test_other_rights_and_another_name_of_a_file_change_nothing(tmp_path):
+    path = tmp_path / "file"
+    path.write_text("A")
+    file = Digested.of(path)
+    path.chmod(0o600)
+    os.link(path, tmp_path / "second")
+    Watched(file.digest, (file,)).check()
 
 
 # --- room -------------------------------------------------------------------------------------
