@@ -3,10 +3,11 @@
 import explicit
 import numpy as np
 import pytest
+import torch
 from inputs import refused
 from scipy.spatial.distance import cdist, pdist, squareform
 
-from mlem_core.pairs import distances
+from mlem_core.pairs import distances, tiles
 from mlem_core.pairs.designs import PairDesign, places_of
 from mlem_core.pairs.distances import (
     DISTANCES,
@@ -90,6 +91,14 @@ def test_distances_hold_where_norms_differ_by_a_factor_of_50():
     rows[1::7] = rows[2 : 2 + len(rows[1::7])] + 0.2 * rng.standard_normal(rows[1::7].shape)
     expected = cdist(rows.astype(np.float64), rows.astype(np.float64))[np.triu_indices(200, 1)]
     np.testing.assert_allclose(np.sqrt(squared_distances(rows)), expected, rtol=1e-6)
+
+
+def test_torch_subtracts_rows_that_are_close(monkeypatch):
+    monkeypatch.setattr(tiles, "TORCH_ELEMENTS", 35)  # 5 of the close pairs at a time
+    rows = 300 + 1e-3 * np.random.default_rng(0).standard_normal((20, 7))
+    squares, there = np.square(rows).sum(axis=1), torch.from_numpy(rows)
+    found = tiles.torch_squared_euclidean(there, torch.from_numpy(squares), 0, 20)
+    np.testing.assert_allclose(found, cdist(rows, rows, "sqeuclidean"), rtol=1e-9)
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "manhattan"])
