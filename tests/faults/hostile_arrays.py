@@ -6,11 +6,12 @@ nobody can say (`ANY`).
 
 import io
 import json
+import re
 import struct
 import zipfile
 import zlib
 from functools import partial
-from itertools import product
+from itertools import chain, product
 
 import numpy as np
 import safetensors.numpy
@@ -29,7 +30,17 @@ PLAIN = {
     layer: np.random.default_rng(layer).integers(0, 100, (N, UNITS)).astype(float)
     for layer in (0, 3)
 }
-NAMED = {f"layer_{layer:02d}": array for layer, array in PLAIN.items()}
+
+
+def _named(arrays):
+    return {f"layer_{layer:02d}": array for layer, array in arrays.items()}
+
+
+def _members(arrays):
+    return {f"{name}.npy": _npy(array) for name, array in _named(arrays).items()}
+
+
+NAMED = _named(PLAIN)
 SUFFIXES = (".npz", ".npy", ".safetensors", ".csv")
 BOTH = (".npz", ".safetensors")
 ANY = Part()
@@ -62,16 +73,12 @@ def _each(name, array, holds, fate=None, suffixes=SUFFIXES[:3]):
         yield _file(name, suffix, content(suffix, {"layer_00": array}), holds, fate)
 
 
-def _made(rng):
-    return {layer: rng.standard_normal((N, UNITS)).round(6) for layer in range(2)}
-
-
-def _named(arrays):
-    return {f"layer_{layer:02d}": array for layer, array in arrays.items()}
-
-
 def _npy(array):
     return content(".npy", {"": array})
+
+
+def _made(rng):
+    return {layer: rng.standard_normal((N, UNITS)).round(6) for layer in range(2)}
 
 
 def zipped(members, how=zipfile.ZIP_STORED, comment=b""):
@@ -91,15 +98,13 @@ def header(text, data=b"", version=(1, 0)):
 
 
 def made_up():
-    for make in (disguises, headers, safetensors_headers, names):
-        yield from make()
+    return chain(disguises(), headers(), safetensors_headers(), names())
 
 
 def odd(seed):
     """Files in which a second reading could find other numbers."""
     rng = np.random.default_rng(seed)
-    for make in (types, shapes, values, zips, tensors, tables):
-        yield from make(rng)
+    return chain.from_iterable(make(rng) for make in (types, shapes, values, zips, tensors, tables))
 
 
 def disguises():
@@ -115,7 +120,7 @@ def disguises():
             if kind[0] != ">":
                 data = content(".safetensors", arrays)
                 yield _file(f"disguise {kind} {order}", ".safetensors", data, PLAIN)
-    members = {f"{name}.npy": content(".npy", {name: a}) for name, a in NAMED.items()}
+    members = _members(PLAIN)
     for how in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
         yield _file(f"disguise {how}", ".npz", zipped(members, how), PLAIN)
     swapped = dict(reversed(members.items()))
@@ -290,10 +295,7 @@ def values(rng):
 
 def _entry(data, at):
     """Where the entry of a member in the central directory begins."""
-    place = -1
-    for _ in range(at + 1):
-        place = data.index(b"PK\x01\x02", place + 1)
-    return place
+    return [found.start() for found in re.finditer(rb"PK\x01\x02", data)][at]
 
 
 def _patched(data, place, form, value):
@@ -305,7 +307,7 @@ def zips(rng):
     """Archives in which the directory and the members say different things."""
     both = _made(rng)
     other = {layer: array + 1 for layer, array in both.items()}
-    members = {f"{name}.npy": _npy(array) for name, array in _named(both).items()}
+    members = _members(both)
     first, second = members["layer_00.npy"], members["layer_01.npy"]
     for how in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         plain = zipped(members, how)
@@ -313,11 +315,11 @@ def zips(rng):
         hidden = zipped({**members, "layer_0x.npy": second}, how)
         yield _file(f"zip a name twice {how}", ".npz",
                     hidden.replace(b"layer_0x.npy", b"layer_00.npy"), None)  # fmt: skip
-        for field, place, form in (
-            ("crc", 16, "<I"), ("size", 24, "<I"), ("packed size", 20, "<I"), ("method", 10, "<H"),
-            ("flags", 8, "<H"),
+        method = 0 if how else 8
+        for field, place, form, value in (
+            ("crc", 16, "<I", 0), ("size", 24, "<I", 0), ("packed size", 20, "<I", 0),
+            ("method", 10, "<H", method), ("flags", 8, "<H", 1),
         ):  # fmt: skip
-            value = 1 if field == "flags" else 8 if field == "method" and not how else 0
             data = _patched(plain, central + place, form, value)
             yield _file(f"zip other {field} in the directory {how}", ".npz", data, None)
         for field, place, form in (("crc", 14, "<I"), ("size", 22, "<I"), ("method", 8, "<H")):
@@ -329,8 +331,8 @@ def zips(rng):
         (there,) = struct.unpack_from("<I", plain, _entry(plain, 1) + 42)
         swapped = _patched(plain, central + 42, "<I", there)
         yield _file(f"zip two names for one member {how}", ".npz", swapped, None)
-        behind = zipped({f"{name}.npy": _npy(array) for name, array in _named(other).items()}, how)
-        yield _file(f"zip before a zip {how}", ".npz", plain + behind, other, "or refused")
+        behind = plain + zipped(_members(other), how)
+        yield _file(f"zip before a zip {how}", ".npz", behind, other, "or refused")
         forged = zipped({**members, "layer_01.npy": _npy(other[1])}, how)
         crc = _patched(forged, _entry(forged, 1) + 16, "<I", zlib.crc32(second))
         yield _file(f"zip forged {how}", ".npz", crc, None)
@@ -356,33 +358,29 @@ def tensors(rng):
     both = _made(rng)
     size, raw = 8 * N * UNITS, both[0].tobytes() + both[1].tobytes()
 
-    def entry(begin, end, **more):
-        return {"dtype": "F64", "shape": [N, UNITS], "data_offsets": [begin, end], **more}
+    def entry(begin, dtype="F64", units=UNITS, size=size):
+        return {"dtype": dtype, "shape": [N, units], "data_offsets": [begin, begin + size]}
 
-    two = {"layer_00": entry(0, size), "layer_01": entry(size, 2 * size)}
-    for name, about, data in (
-        ("overlap", {**two, "layer_01": entry(8, size + 8)}, raw),
-        ("one place for two", {**two, "layer_01": entry(0, size)}, raw[:size]),
-        ("a hole", {**two, "layer_01": entry(size + 8, 2 * size + 8)}, raw + bytes(8)),
-        ("bytes behind", two, raw + bytes(8)),
-        ("short", two, raw[:-8]),
-        ("other size", {**two, "layer_01": entry(size, 2 * size, shape=[N, UNITS - 1])}, raw),
-    ):
-        yield _file(f"tensors {name}", ".safetensors", _tensors(about, data), None)
-    one, later = (json.dumps(entry(begin, begin + size)) for begin in (0, size))
+    first, second = entry(0), entry(size)
+    for name, other, data in (
+        ("overlap", entry(8), raw), ("one place for two", first, raw[:size]),
+        ("a hole", entry(size + 8), raw + bytes(8)), ("bytes behind", second, raw + bytes(8)),
+        ("short", second, raw[:-8]), ("other size", entry(size, units=UNITS - 1), raw),
+    ):  # fmt: skip
+        both_told = _tensors({"layer_00": first, "layer_01": other}, data)
+        yield _file(f"tensors {name}", ".safetensors", both_told, None)
+    one, later = json.dumps(first), json.dumps(second)
     text = f'{{"layer_00": {one}, "layer_01": {later}, "layer_00": {later}}}'
     yield _file("tensors another of one name", ".safetensors", _tensors(text, raw), None)
-    crossed = json.dumps({"layer_01": two["layer_00"], "layer_00": two["layer_01"]}) + " " * 3
-    yield _file("tensors crossed", ".safetensors", _tensors(crossed, raw),
-                {0: both[1], 1: both[0]})  # fmt: skip
+    crossed = _tensors(json.dumps({"layer_01": first, "layer_00": second}) + " " * 3, raw)
+    yield _file("tensors crossed", ".safetensors", crossed, {0: both[1], 1: both[0]})
     top = both[0].astype("<f4").view("<u4") >> 16
-    kept = (top << 16).astype("<u4").view("<f4")
-    about = {"dtype": "BF16", "shape": [N, UNITS], "data_offsets": [0, 2 * N * UNITS]}
-    brain = _tensors({"layer_00": about}, top.astype("<u2").tobytes())
-    yield _file("tensors bfloat16", ".safetensors", brain, {0: kept})
-    about = {"dtype": "F8_E4M3", "shape": [N, UNITS], "data_offsets": [0, N * UNITS]}
-    short = _tensors({"layer_00": about}, bytes(N * UNITS))
-    yield _file("tensors F8", ".safetensors", short, None)
+    kept = {0: (top << 16).astype("<u4").view("<f4")}
+    for kind, data, holds in (
+        ("BF16", top.astype("<u2").tobytes(), kept), ("F8_E4M3", bytes(N * UNITS), None),
+    ):  # fmt: skip
+        told = _tensors({"layer_00": entry(0, kind, size=len(data))}, data)
+        yield _file(f"tensors {kind}", ".safetensors", told, holds)
 
 
 def tables(rng):

@@ -7,6 +7,8 @@ import io
 import json
 import zipfile
 from collections.abc import Mapping
+from functools import reduce
+from operator import getitem
 from typing import Any
 
 import numpy as np
@@ -81,25 +83,15 @@ def places(value, place=(), leaves=False):
         yield from places(one, (*place, name), leaves)
 
 
-def at(document, place):
-    for part in place:
-        document = document[part]
-    return document
-
-
-def with_value(document, place, value):
-    """A copy of a document in which one field has another value."""
-    made = copy.deepcopy(document)
-    at(made, place[:-1])[place[-1]] = value
-    return made
-
-
 def edited(document, place):
     """A copy of a document in which one field has another value of its kind."""
-    old = at(document, place)
+    made = copy.deepcopy(document)
+    inside = reduce(getitem, place[:-1], made)
+    old = inside[place[-1]]
     other: dict[type, Any] = {bool: not old, str: f"{old}x", list: ["x"], dict: {"x": "x"}}
     number = 1 if old is None else 2 * old + 1 if isinstance(old, int | float) else None
-    return with_value(document, place, other.get(type(old), number))
+    inside[place[-1]] = other.get(type(old), number)
+    return made
 
 
 def changed_values(files, n, seed):
@@ -112,7 +104,7 @@ def changed_values(files, n, seed):
             place = where[rng.integers(len(where))]
             how, value = rng.integers(10), VALUES[rng.integers(len(VALUES))]
             made = copy.deepcopy(document)
-            inside = at(made, place[:-1])
+            inside = reduce(getitem, place[:-1], made)
             if how == 0:
                 del inside[place[-1]]
             elif how == 1 and isinstance(inside, dict):
@@ -188,25 +180,16 @@ EDITS = {
 }  # fmt: skip
 
 
-def rows_of(data):
-    return list(csv.reader(io.StringIO(data.decode())))
-
-
-def _as_text(rows):
-    file = io.StringIO()
-    csv.writer(file, lineterminator="\n").writerows(rows)
-    return file.getvalue().encode()
-
-
 def edited_tables(files, seed):
     """What was done, a table, its new content, and whether it has to be found."""
     tables = {name: data for name, data in files.items() if name.startswith("tables/")}
     for what, (edit, must) in EDITS.items():
         rng = np.random.default_rng(seed)
         for name, data in tables.items():
-            made = _as_text(edit(rows_of(data), rng))
-            if made != data:
-                yield what, name, made, must
+            rows, file = list(csv.reader(io.StringIO(data.decode()))), io.StringIO()
+            csv.writer(file, lineterminator="\n").writerows(edit(rows, rng))
+            if file.getvalue().encode() != data:
+                yield what, name, file.getvalue().encode(), must
     for what, change, must in (
         ("line ends of Windows", lambda data: data.replace(b"\n", b"\r\n"), False),
         ("semicolons", lambda data: data.replace(b",", b";"), True),
@@ -233,11 +216,8 @@ def archives(files):
     yield _capsule("another of one name", packed([("tables/scores.csv", other), *own]), True)
     link = zipfile.ZipInfo("tables/scores.csv")
     link.external_attr = 0o120777 << 16
-    yield _capsule(
-        "a link out",
-        packed([(link, b"/etc/passwd") if n == link.filename else (n, data) for n, data in own]),
-        True,
-    )
+    others = [(name, data) for name, data in own if name != link.filename]
+    yield _capsule("a link out", packed([*others, (link, b"/etc/passwd")]), True)
     for name in ("/etc/x", "../x", "a\\b", "C:/x", "tables/", "tables/Scores.csv",
                  "./tables/scores.csv", "tables/new.csv", "new.html", "figures/new.svg",
                  "pair_tables/new.npy", "__MACOSX/._README.txt", "tables/e\u0301.csv",
@@ -255,17 +235,15 @@ def archives(files):
         made = {**files, "capsule.json": json.dumps(told).encode()}
         yield _capsule(f"a digest {what}", made, True)
     for name in ("capsule.json", "manifest.json"):
-        good = files[name]
-        again = json.loads(good)
+        again = json.loads(files[name])
         for what, data, must in (
             ("indented", json.dumps(again, indent=8).encode(), None),
-            ("an entry twice", b'{"format": 9,' + good.lstrip()[1:], None),
+            ("an entry twice", b'{"format": 9,' + files[name].lstrip()[1:], None),
             ("an entry more", json.dumps({**again, "note": "p < .001"}).encode(), None),
-            ("a comment", b"// by hand\n" + good, True),
+            ("a comment", b"// by hand\n" + files[name], True),
         ):
             made = {**files, name: data}
-            made = made if name == "capsule.json" else sealed(made)
-            yield _capsule(f"{name} {what}", made, must)
+            yield _capsule(f"{name} {what}", made if name == "capsule.json" else sealed(made), must)
 
 
 def inputs(files):

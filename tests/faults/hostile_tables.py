@@ -4,7 +4,7 @@ import csv
 import io
 import unicodedata
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import cycle, islice, product
 from typing import Any
 
 import numpy as np
@@ -45,9 +45,6 @@ class Sheet:
             row[at] = cell
         self.truth[column] = meant or list(cells)
 
-    def cell(self, row, column, text):
-        self.grid[row][self.grid[0].index(column)] = text
-
     def some(self):
         """A row, from 1, that is not the first or last."""
         return int(self.rng.integers(2, len(self.grid) - 2))
@@ -70,29 +67,26 @@ def plain(words, seed):
 
 def _written(column, how):
     """All numbers of a column in another notation."""
-    return lambda sheet: sheet.put(
-        column, [how(x) for x in sheet.truth[column]], sheet.truth[column]
-    )
+    return lambda sheet: sheet.put(column, map(how, sheet.truth[column]), sheet.truth[column])
 
 
 def _spelled(text):
     """One name in one row in another spelling of the same."""
 
     def change(sheet):
-        row = next(i for i, x in enumerate(sheet.truth["pos"], 1) if x == "café")
-        sheet.cell(row, "pos", text)
+        pos = sheet.truth["pos"]
+        at = pos.index("café")
+        sheet.put("pos", [*pos[:at], text, *pos[at + 1 :]], pos)
 
     return change
 
 
 def _names(values, meant=None):
     """A column of other values, in turn."""
-    own = values.split(" ")
-    means = meant or {}
 
     def change(sheet):
-        cells = [own[i % len(own)] for i in range(len(sheet.grid) - 1)]
-        sheet.put("pos", cells, [means.get(cell, cell) for cell in cells])
+        cells = list(islice(cycle(values.split(" ")), len(sheet.grid) - 1))
+        sheet.put("pos", cells, [(meant or {}).get(cell, cell) for cell in cells])
 
     return change
 
@@ -101,11 +95,9 @@ def _sentence(how, says="row {row}"):
     """One sentence with something that nobody sees, which a notice has to show."""
 
     def change(sheet):
-        row = sheet.some()
-        text = how(sheet.truth["sentence"][row - 1])
-        sheet.cell(row, "sentence", text)
-        sheet.truth["sentence"] = [*sheet.truth["sentence"]]
-        sheet.truth["sentence"][row - 1] = text
+        row, texts = sheet.some(), [*sheet.truth["sentence"]]
+        texts[row - 1] = how(texts[row - 1])
+        sheet.put("sentence", texts, texts)
         sheet.says = (says.format(row=row),) if says else ()
 
     return change
@@ -130,9 +122,8 @@ def _column(name, cells, says="", at=0, kind=""):
         for row, cell in zip(sheet.grid, [name, *own], strict=True):
             row.insert(at, cell)
         if kind:
-            sheet.truth[unicodedata.normalize("NFC", name)] = (
-                [float(c) for c in own] if kind == "number" else own
-            )
+            means = [float(cell) for cell in own] if kind == "number" else own
+            sheet.truth[unicodedata.normalize("NFC", name)] = means
         sheet.says = (says,) if says else ()
 
     return change
@@ -287,7 +278,7 @@ def changed(seed, times=2):
             try:
                 data = write(sheet.grid)
             except IllegalCharacterError:  # openpyxl writes no control characters
-                suffix, data = WAYS["commas"][0], WAYS["commas"][1](sheet.grid)
+                suffix, data = ".csv", text_of(sheet.grid, ",").encode()
             yield Hostile(f"{name} ({way})", suffix, data, sheet.truth, sheet.fate, sheet.says)
 
 
@@ -331,23 +322,19 @@ def disguises():
     grid, truth, text = sheet.grid, sheet.truth, text_of(sheet.grid, ",")
     commas = [[*row[:-1], row[-1].replace(".", ",")] for row in grid]
     pos = [None if i % 5 == 1 else x for i, x in enumerate(truth["pos"])]
-    gaps = [
-        grid[0],
-        *([*row[:2], x or "NA", *row[3:]] for row, x in zip(grid[1:], pos, strict=True)),
-    ]
+    missing = zip(grid[1:], pos, strict=True)
+    gaps = [grid[0], *([*row[:2], x or "NA", *row[3:]] for row, x in missing)]
     turned = text_of([row[::-1] for row in grid], ",")
+    quotings, encodings = (csv.QUOTE_MINIMAL, csv.QUOTE_ALL), ("utf-8", "utf-8-sig", "utf-16-le")
     for separator, quoting, end, encoding in product(
-        ",;\t|",
-        (csv.QUOTE_MINIMAL, csv.QUOTE_ALL),
-        ("\n", "\r\n", "\r"),
-        ("utf-8", "utf-8-sig", "utf-16-le", "cp1252"),
+        ",;\t|", quotings, ("\n", "\r\n", "\r"), (*encodings, "cp1252")
     ):
         data = text_of(grid, separator, quoting, end).encode(encoding)
         name = f"disguise {separator!r} {quoting} {end!r} {encoding}"
         yield Hostile(name, ".tsv" if separator == "\t" else ".csv", data, truth, "read")
-    missing = {**truth, "pos": pos}
     for name, other, meant in (
-        ("decimal commas", text_of(commas, ";"), truth), ("gaps", text_of(gaps, ","), missing),
+        ("decimal commas", text_of(commas, ";"), truth),
+        ("gaps", text_of(gaps, ","), {**truth, "pos": pos}),
         ("order", turned, truth), ("empty lines", text.rstrip("\n") + "\n\n\n", truth),
         ("spaces", text.replace(",noun,", ", noun ,"), truth),
         ("whole", text.replace("4321,", "4321.0,").replace("1450,", "1.45e3,"), truth),

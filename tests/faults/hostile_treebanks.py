@@ -3,6 +3,7 @@
 import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +137,18 @@ def _with(token, **cells):
     return own
 
 
+def _two_values(bank):
+    """Fem,Masc and Masc,Fem are one value."""
+    for blocks, both in (
+        (bank.written, ("Plur,Sing", "Sing,Plur")), (bank.meant, ("Plur,Sing", "Plur,Sing")),
+    ):  # fmt: skip
+        tokens = (t for _, tokens in blocks for t in tokens)
+        nouns = (t for t in tokens if "Number=Sing" in t[FEATS] and t[UPOS] == "NOUN")
+        for token, value in zip(nouns, cycle(both), strict=False):
+            token[FEATS] = token[FEATS].replace("Number=Sing", f"Number={value}")
+    bank.fate = "read"
+
+
 CHANGES = {
     "nothing": lambda bank: setattr(bank, "fate", "read"),
     **{name: _text(how) for name, how in {
@@ -165,7 +178,7 @@ CHANGES = {
         ("repeated", lambda c: "Number=Sing|" + c + "|Number=Plur", "refused"),
         ("unsorted", lambda c: "|".join(reversed(c.split("|"))), "read"),
         ("semicolons", lambda c: c.replace("|", ";"), "or said"))},
-    "feats of two values": lambda bank: _two_values(bank),
+    "feats of two values": _two_values,
     **{f"head {to}": _line(HEAD, to, fate="refused", upos="NOUN") for to in ("x", "02", "٢")},
     **{f"head {to!r}": _line(HEAD, to, "{name}", upos=upos, gone=True)
        for to, upos in (("99", "VERB"), ("_", "NOUN"), ("0", "NOUN"))},
@@ -189,21 +202,6 @@ CHANGES = {
 }  # fmt: skip
 
 
-def _two_values(bank):
-    """Fem,Masc and Masc,Fem are one value."""
-    for blocks, both in (
-        (bank.written, ("Plur,Sing", "Sing,Plur")),
-        (bank.meant, ("Plur,Sing",) * 2),
-    ):
-        n = 0
-        for _, tokens in blocks:
-            for t in tokens:
-                if "Number=Sing" in t[FEATS] and t[UPOS] == "NOUN":
-                    t[FEATS] = t[FEATS].replace("Number=Sing", f"Number={both[n % 2]}")
-                    n += 1
-    bank.fate = "read"
-
-
 def plain(most):
     return blocks_of(unicodedata.normalize("NFC", SHIPPED.read_text()), most)
 
@@ -224,9 +222,6 @@ def changed(seed, times=2):
 
 
 def damages(seed, n):
-    good, pieces = (
-        {".conllu": [text_of(plain(8)).encode()]},
-        [b"\x00", b"\t", b"1-2", "\u2028".encode()],
-    )
-    for name, suffix, data in damaged_bytes(good, seed, n, pieces):
+    good, pieces = {".conllu": [text_of(plain(8)).encode()]}, ("\0", "\t", "1-2", "\u2028")
+    for name, suffix, data in damaged_bytes(good, seed, n, [*map(str.encode, pieces)]):
         yield Hostile(name, suffix, data, fate="any")
