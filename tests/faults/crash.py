@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -62,16 +62,14 @@ def passing(event, details):
     """An audit hook: counts what changes files, and ends the process at its point."""
     if not POINT.armed:
         return
-    opening = event == "open"
-    if opening:
+    if event == "open":
         path, _, flags = details
         if isinstance(path, int) or not flags & WRITES or str(path).endswith(NOT_OURS):
             return
+        POINT.opens.append(POINT.passed + 1)
     elif event not in CHANGES:
         return
     POINT.passed += 1
-    if opening:
-        POINT.opens.append(POINT.passed)
     if POINT.passed == POINT.at:
         if not POINT.midway:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -158,16 +156,12 @@ def _whole(folder):
     return [f"a manifest without {missing}"] if missing else []
 
 
-def _spec(folder):
-    arguments = ["analyze", *_inputs(folder), "--out", "x"]
-    return spec_of(parser(None).parse_args(arguments))
-
-
-def _work(folder, **options):
+def _work(folder):
     """What a process of the app does for a job."""
     job = folder / "store" / "jobs" / "0123456789abcdef"
     job.mkdir(parents=True, exist_ok=True)
-    write_json(job / "spec.json", replace(_spec(folder), **options).to_dict())
+    spec = spec_of(parser(None).parse_args(["analyze", *_inputs(folder), "--out", "x"]))
+    write_json(job / "spec.json", spec.to_dict())
     assert (job / "result").is_dir() or carry_out(job, analyses.make) == 0
 
 
@@ -189,8 +183,7 @@ def _job(folder):
     notes.change("0123456789abcdef", store, lambda old: old.named("Mine"))
     more = store.root / "jobs" / "fits-1"
     more.mkdir()
-    about = {"analysis": "0123456789abcdef", "options": {}}
-    (more / "spec.json").write_text(json.dumps(about))
+    write_json(more / "spec.json", {"analysis": "0123456789abcdef", "options": {}})
 
 
 def _all_there(folder):
@@ -225,21 +218,18 @@ def _careless(folder):
     half.parent.rmdir()
 
 
-JOB = "store/jobs/0123456789abcdef/result"
 SCENARIOS = {
     "careless": Scenario(_careless),
     "analyze-warm": Scenario(_analyze(), _of_another_run, _no_mixture),
     "bootstrap-warm": Scenario(_analyze("--bootstrap", "20"), _of_another_run, _no_mixture),
     "capsule": Scenario(
-        _analyze("--capsule", "{}/made/c.zip"),
-        lambda folder: (folder / "made").mkdir(),
-        _whole,
+        _analyze("--capsule", "{}/made/c.zip"), lambda folder: (folder / "made").mkdir(), _whole,
         ("out", "made"),
     ),
-    "worker": Scenario(_work, result=(JOB,)),
+    "worker": Scenario(_work, result=("store/jobs/0123456789abcdef/result",)),
     "upload": Scenario(_upload, result=("store/uploads",)),
     "deletion": Scenario(_deleted, _job, _all_there, result=()),
-}
+}  # fmt: skip
 
 
 def forked(call, folder, point):
@@ -302,10 +292,9 @@ def tried(scenario, home, point, reference):
     """What is amiss after a kill at this point, and after the work is done anew."""
     folder = fresh(scenario, home)
     status, said = forked(scenario.act, folder, point)
-    if not os.WIFSIGNALED(status):
-        # Calls that come in another order, or fewer bytes than a file was let have.
-        amiss = [] if status == 0 else [f"ended by itself: {said}"]
-    else:
+    # Status 0: calls that come in another order, or fewer bytes than a file was let have.
+    amiss = [f"ended by itself: {said}"] if status else []
+    if os.WIFSIGNALED(status):
         amiss = [f"then: {each}" for each in scenario.amiss(folder)]
     began = time.monotonic()
     status, said = forked(scenario.act, folder, Point())
@@ -338,14 +327,11 @@ def main(name, home, most):
         points = [points[i * len(points) // most] for i in range(most)]
     amiss = {}
     for point in points:
-        found = tried(scenario, home, point, reference)
-        if found:
+        if found := tried(scenario, home, point, reference):
             amiss[f"{point.at}{' midway' if point.midway else ''}"] = found
     return {"calls": passed, "kills": len(points), "amiss": amiss}
 
 
 if __name__ == "__main__":
-    place, most_kills = Path(sys.argv[2]).resolve(), int(sys.argv[3])
-    print(
-        json.dumps({name: main(name, place / name, most_kills) for name in sys.argv[1].split(",")})
-    )
+    names, place, most_kills = sys.argv[1].split(","), Path(sys.argv[2]).resolve(), int(sys.argv[3])
+    print(json.dumps({name: main(name, place / name, most_kills) for name in names}))

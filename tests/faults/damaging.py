@@ -1,8 +1,6 @@
 """What happens to files: bytes changed, cut, emptied, removed, a folder in their place."""
 
 import shutil
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 
@@ -42,19 +40,11 @@ def _cut(path, rng):
     path.write_bytes(data[: int(rng.integers(max(1, len(data))))])
 
 
-def _emptied(path, rng):
-    path.write_bytes(b"")
-
-
 def _flipped(path, rng):
     data = bytearray(path.read_bytes())
     if data:
         data[int(rng.integers(len(data)))] ^= 1 << int(rng.integers(8))
     path.write_bytes(bytes(data))
-
-
-def _removed(path, rng):
-    path.unlink()
 
 
 def _folder(path, rng):
@@ -69,15 +59,11 @@ def _link_to_nothing(path, rng):
     path.symlink_to("/proc/self/mem")
 
 
-DAMAGES: tuple[Callable[[Path, np.random.Generator], None], ...] = (
-    _cut,
-    _emptied,
-    _flipped,
-    _flipped,
-    _removed,
-    _folder,
-    _link_to_nothing,
-)
+DAMAGES = {
+    "cut": _cut, "emptied": lambda path, rng: path.write_bytes(b""), "flipped": _flipped,
+    "flipped elsewhere": _flipped, "removed": lambda path, rng: path.unlink(), "folder": _folder,
+    "link to nothing": _link_to_nothing,
+}  # fmt: skip
 
 
 def damaged(folder, seed):
@@ -86,10 +72,10 @@ def damaged(folder, seed):
     shutil.copytree(folder, whole)
     rng = np.random.default_rng(seed)
     for path in sorted(path for path in whole.rglob("*") if path.is_file()):
-        for damage in DAMAGES:
+        for what, damage in DAMAGES.items():
             target = folder / path.relative_to(whole)
             damage(target, rng)
-            yield f"{path.relative_to(whole)} {damage.__name__}", target
+            yield f"{path.relative_to(whole)} {what}"
             _restore(target, path)
             if _names(folder) != _names(whole):
                 shutil.rmtree(folder)
