@@ -18,16 +18,7 @@ from mlem_core.models import offer
 from mlem_core.models.registry import ModelUnavailable, locate
 from mlem_core.storage.files import write_json
 from mlem_core.storage.store import Store
-from mlem_core.tasks import (
-    analyses,
-    notes,
-    processes,
-    queue,
-    signing,
-    trash,
-    uploads,
-    visitors,
-)
+from mlem_core.tasks import analyses, notes, processes, queue, signing, trash, uploads, visitors
 from mlem_core.tasks.runner import Task
 from pages.parts import wording
 
@@ -133,12 +124,12 @@ def test_a_folder_below_the_current_one_is_no_model(settings, tmp_path, monkeypa
     (tmp_path / "here" / "secret").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
-    said = []
+    said = set()
     for name in ("here/secret", "here/nothing"):
         with pytest.raises(ModelUnavailable) as error:
             locate(name)
-        said.append(str(error.value).replace(name, "NAME"))
-    assert said[0] == said[1]
+        said.add(str(error.value).replace(name, "NAME"))
+    assert len(said) == 1
 
 
 def test_a_visitor_finds_nothing_of_another(two):
@@ -213,9 +204,8 @@ def test_a_link_shows_one_analysis_and_none_of_the_notes(two, root):
     trash.delete(job_id, "", first)
     trash.purge(first, days=-1)
     assert all(path.is_file() for path in files) and job.result.is_dir()
-    third = fresh(root)
     with refused("to no analysis"):
-        visitors.take(secret, third)
+        visitors.take(secret, fresh(root))
 
 
 def test_a_link_that_was_taken_back_or_guessed_shows_nothing(two):
@@ -282,8 +272,7 @@ def test_uploads_are_limited_one_by_one_and_in_all(root, settings):
         analyses.keep_upload(bytes([n]) * 1000, "a.csv", store)
     with refused("0.0025 MB"):
         analyses.keep_upload(b"2" * 1000, "a.csv", store)
-    other = fresh(root)
-    assert analyses.keep_upload(b"2" * 1000, "a.csv", other).is_file()
+    assert analyses.keep_upload(b"2" * 1000, "a.csv", fresh(root)).is_file()
 
 
 @pytest.fixture
@@ -303,12 +292,17 @@ def work(tmp_path, root, monkeypatch):
         task.cancel()
 
 
-def until(task, *states, seconds=60):
-    end = time.monotonic() + seconds
-    while (status := task.status()).state not in states:
-        assert time.monotonic() < end, status
+def until(tasks, are):
+    """Wait for what holds of the statuses of tasks; those."""
+    end = time.monotonic() + 60
+    while not are(found := [task.status() for task in tasks]):
+        assert time.monotonic() < end, found
         time.sleep(0.05)
-    return status
+    return found
+
+
+def ended(*tasks):
+    return until(tasks, lambda found: all(one.state in ("failed", "done") for one in found))
 
 
 @pytest.mark.parametrize(
@@ -321,12 +315,11 @@ def until(task, *states, seconds=60):
 def test_a_run_that_takes_too_much_ends_with_a_sentence(settings, root, work, line, request_, says):
     settings(line)
     task = work(fresh(root), "greedy", **request_)
-    status = until(task, "failed", "done")
+    (status,) = ended(task)
     assert says in status.message and status.message.endswith(".")
     assert processes.gone(task.folder, 10) and not list(task.folder.glob("unfinished-*"))
     # One's own server lets it.
-    own = work(Store(root), "own", **{**request_, "seconds": 0})
-    until(own, "done")
+    assert ended(work(Store(root), "own", **{**request_, "seconds": 0}))[0].state == "done"
 
 
 def test_visitors_have_their_turns_one_after_the_other(settings, tmp_path, two, work):
@@ -334,25 +327,20 @@ def test_visitors_have_their_turns_one_after_the_other(settings, tmp_path, two, 
     a, b = two
     go = tmp_path / "go"
     first = work(a, "a0", go=str(go))
-    until(first, "running")
+    until([first], lambda found: found[0].state == "running")
     later = [work(*one, go=str(go)) for one in ((a, "a1"), (a, "a2"), (b, "b0"), (b, "b1"))]
     with refused("3 runs of yours wait or run"):
         work(a, "a3")
     assert not (a.root / "jobs" / "a3" / "pid.json").exists()
-    end = time.monotonic() + 60
-    expected = {"b0": 1, "a1": 2, "b1": 3, "a2": 4}
-    # Each process says itself that it waits, or nothing yet.
-    while {task.id: task.status().before for task in later} != expected:
-        assert time.monotonic() < end, {task.id: task.status() for task in later}
-        time.sleep(0.05)
+    # Each process says itself that it waits, or nothing yet; b0 has the next turn.
+    until(later, lambda found: [one.before for one in found] == [2, 4, 1, 3])
     # Whoever cancels cancels what is theirs; the others go on.
     Task("b1", a.root / "jobs" / "b1").cancel()
     assert later[3].status().state == "queued"
     later[3].cancel()
     assert [task.status().state for task in later] == ["queued", "queued", "queued", "cancelled"]
     go.touch()
-    for task in (first, *later[:3]):
-        until(task, "done")
+    assert {status.state for status in ended(first, *later[:3])} == {"done"}
     assert (tmp_path / "began").read_text().split() == ["a0", "b0", "a1", "a2"]
 
 
