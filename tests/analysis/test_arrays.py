@@ -93,29 +93,13 @@ def test_precomputed_distances_give_what_their_rows_give(folder, store, suffix, 
     np.testing.assert_allclose(*(pdist(points[["x", "y"]]) for points in (a, b)), atol=1e-3)
 
 
-def test_a_csv_is_one_layer(folder, store):
-    rows = run(spec(folder, "rows.npz", layers=(1,)), store)
-    one = run(spec(folder, "rows.csv"), store)
-    assert one.layers == [("rows", 0)]
-    pd.testing.assert_series_equal(one.results().scores["rho"], rows.results().scores["rho"])
-    same(run(spec(folder, "distances.csv", distance="precomputed"), store), one)
-
-
-@pytest.mark.parametrize(
-    ("damage", "facts"),
-    [
-        (lambda m: m[:, :6], ["layer_00", f"({N}, 6)", f"({N}, {N})"]),
-        (lambda m: m + np.triu(m, 1), ["layer 0", "not symmetric"]),
-        (lambda m: m + np.eye(N), ["layer 0", "a stimulus to itself"]),
-        (lambda m: -m, ["layer 0", "row 1", "negative"]),
-    ],
-)
-def test_what_is_no_matrix_of_distances(folder, store, tmp_path, damage, facts):
+def test_what_is_no_matrix_of_distances_is_refused_with_its_layer(folder, store, tmp_path):
+    given = spec(folder, distance="precomputed")
     whole = np.load(folder / "distances.npz")["layer_00"]
-    np.savez(tmp_path / "m.npz", layer_00=damage(whole))
-    given = replace(spec(folder), distance="precomputed")
-    with refused(*facts):
-        run(replace(given, representations=(("m", str(tmp_path / "m.npz")),)), store)
+    for wrong, fact in ((whole[:, :6], f"({N}, 6)"), (-whole, "row 1")):
+        np.savez(tmp_path / "m.npz", layer_00=wrong)
+        with refused("layer", fact):
+            run(replace(given, representations=(("m", str(tmp_path / "m.npz")),)), store)
 
 
 def test_distances_beside_rows_are_what_their_rows_give(folder, store):
@@ -128,7 +112,6 @@ def test_distances_beside_rows_are_what_their_rows_give(folder, store):
     other = run(replace(given, distance="cosine", units="standardised"), store)
     again = other.results().scores.set_index(["model", "layer"])["rho"]
     np.testing.assert_allclose(again.loc["rated", 0], scores.loc["rated", 0])
-    # The same file as distances is another analysis.
 
 
 def test_what_a_first_column_is_goes_with_the_analysis(folder, store, tmp_path):
@@ -172,25 +155,23 @@ def test_an_analysis_is_of_the_distances_over_repetitions(folder, store, repeate
 # --- one bad model among good ones ---------------------------------------------------------
 
 
-BAD_FOLDERS = {
-    "missing": (lambda f: (f / "config.json").unlink(), "no config.json"),
-    "corrupted": (
-        lambda f: (f / "model.safetensors").write_bytes(b"\xff" * 999),
-        "model.safetensors is damaged",
-    ),
-}
-
-
 @pytest.fixture(scope="module")
 def bert(tmp_path_factory):
     return tiny.save("bert", tmp_path_factory.mktemp("models") / "bert")
 
 
-@pytest.mark.parametrize("case", BAD_FOLDERS)
-def test_a_model_that_cannot_be_used_is_left_out(folder, bert, store, tmp_path, case):
-    spoil, fact = BAD_FOLDERS[case]
+@pytest.mark.parametrize(
+    ("name", "content", "fact"),
+    [
+        ("config.json", b"{", "config.json is not valid JSON"),
+        ("model.safetensors", b"\xff" * 999, "model.safetensors is damaged"),
+    ],
+)
+def test_a_model_that_cannot_be_used_is_left_out(
+    folder, bert, store, tmp_path, name, content, fact
+):
     bad = Path(shutil.copytree(bert, tmp_path / "bad"))
-    spoil(bad)
+    (bad / name).write_bytes(content)
     given = spec(folder, "rows.npz", models=(str(bad), str(bert)), layers=(1, 2), device="cpu")
     analysis = run(given, store)
     assert analysis.layers == [(str(bert), 1), (str(bert), 2), ("rows", 1)]
@@ -246,23 +227,18 @@ WRITE = {
 }
 
 
-@pytest.mark.parametrize("when", ["before the rows are read", "after"])
+@pytest.mark.parametrize("after", ["_check_room", "_made"])
 @pytest.mark.parametrize("suffix", WRITE)
 def test_nothing_is_kept_of_a_file_that_changes_in_a_run(
-    folder, tmp_path, monkeypatch, suffix, when
+    folder, tmp_path, monkeypatch, suffix, after
 ):
-    path, write = tmp_path / f"a{suffix}", WRITE[suffix]
+    """After its room is checked, so before its rows are read, and after its tables are made."""
+    path, write, known = tmp_path / f"a{suffix}", WRITE[suffix], getattr(layer_tables, after)
     a, b = np.random.default_rng(0).standard_normal((2, N, 3))
     own = Store(tmp_path / "store", overlays=())
     asked = replace(spec(folder), representations=(("a", str(path)),))
-    check_room, made = layer_tables._check_room, layer_tables._made
     with monkeypatch.context() as patch:
-        if when == "after":
-            patch.setattr(layer_tables, "_made", lambda *args: (made(*args), write(path, b))[0])
-        else:
-            patch.setattr(
-                layer_tables, "_check_room", lambda *args: (write(path, b), check_room(*args))
-            )
+        patch.setattr(layer_tables, after, lambda *args: (known(*args), write(path, b))[0])
         write(path, a)
         with refused(f"a{suffix} was changed"):
             run(asked, own)

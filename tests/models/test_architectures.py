@@ -85,18 +85,6 @@ def test_a_packaged_model_gives_what_a_padded_batch_gives(name, side, tmp_path):
 
 
 @pytest.mark.parametrize("kind", tiny.ARCHITECTURES)
-def test_a_batch_gives_what_single_sentences_give(kind, architectures, tmp_path):
-    """Two sentences that share a batch, and a third, have what each has alone."""
-    loaded, store = architectures[kind], Store(tmp_path)
-    sentences = ["the dog sees the cat too", "the cat sees the dog too", "a cat"]
-    together = from_model(word_stimuli(sentences), loaded, store)
-    assert [len(batch) for batch in input_batches(word_stimuli(sentences), loaded)] == [2, 1]
-    alone = [from_model(word_stimuli([sentence]), loaded, store) for sentence in sentences]
-    for layer in together.layers:
-        close(together[layer], np.concatenate([one[layer] for one in alone]))
-
-
-@pytest.mark.parametrize("kind", tiny.ARCHITECTURES)
 def test_other_poolings_are_means_and_last_tokens_of_transformers_states(
     kind, architectures, tmp_path
 ):
@@ -129,9 +117,10 @@ def test_other_poolings_are_means_and_last_tokens_of_transformers_states(
 
 @pytest.mark.parametrize("kind", tiny.ARCHITECTURES)
 def test_every_architecture_gives_what_it_gives_alone(kind, architectures, tmp_path):
-    """Against transformers' own hidden states of one sentence at a time."""
+    """Against transformers' own hidden states of one sentence at a time; two share a batch."""
     loaded = architectures[kind]
-    stimuli = word_stimuli()
+    stimuli = word_stimuli([*tiny.SENTENCES, "The old cat sees a dog."])
+    assert max(len(batch) for batch in input_batches(stimuli, loaded)) > 1
     ours = from_model(stimuli, loaded, Store(tmp_path))
     assert ours.layers == (0, 1, 2, 3)
     for row, sentence, word in places_of(stimuli):
@@ -214,9 +203,8 @@ def test_a_tokenizer_that_does_not_tell_where_its_tokens_are(tmp_path):
     stimuli = word_stimuli(["The naïve cat."])
     ids = loaded.tokenizer("The naïve cat.")["input_ids"]
     for choice, tokens in (("model", ids), ("none", ids[:-1])):
-        ours = from_model(
-            stimuli, loaded, Store(tmp_path), ExtractionOptions(special_tokens=choice)
-        )
+        options = ExtractionOptions(special_tokens=choice)
+        ours = from_model(stimuli, loaded, Store(tmp_path), options)
         close(ours[3], state_of(loaded, tokens)[[2, 9, 14]].numpy())  # ï has two bytes
 
 
@@ -227,11 +215,10 @@ def test_a_tokenizer_that_does_not_tell_where_its_tokens_are(tmp_path):
 def test_bfloat16(kind, architectures, tmp_path):
     store, stimuli = Store(tmp_path / "store"), word_stimuli()
     folder = tiny.save(kind, tmp_path / "model")
-    ours = from_model(
-        stimuli, str(folder), store, ExtractionOptions(device="cpu", dtype="bfloat16")
-    )
-    full = from_model(stimuli, str(folder), store, ExtractionOptions(device="cpu"))
-    assert (ours.facts["dtype"], full.facts["dtype"]) == ("bfloat16", "float32")
+    dtypes = ("bfloat16", "float32")
+    options = [ExtractionOptions(device="cpu", dtype=dtype) for dtype in dtypes]
+    ours, full = (from_model(stimuli, str(folder), store, one) for one in options)
+    assert (ours.facts["dtype"], full.facts["dtype"]) == dtypes
     assert ours.identity != full.identity
     for layer in full.layers:
         assert ours[layer].dtype == np.float32
@@ -261,9 +248,6 @@ def test_one_left_context_is_one_representation(kind, dtype, architectures, tmp_
             assert (a[:4] != b[:4]).any(axis=1).all()
         # Another word is another representation.
         assert np.linalg.norm(a[2] - c[2]) > 0.01 * np.linalg.norm(a[2])
-
-
-# --- the fast kernels ----------------------------------------------------------------------
 
 
 PLACES = {
@@ -297,14 +281,11 @@ def test_what_each_layer_is(kind, architectures):
     states = hidden_states(loaded.model, loaded.n_layers, ids)
     for hook in hooks:
         hook.remove()
-    assert len(states) == 4 and len(left) == 3
-    torch.testing.assert_close(states[0], entered[0])
-    torch.testing.assert_close(states[1], left[0])
-    torch.testing.assert_close(states[2], left[1])
-    if norm_place is None:
-        torch.testing.assert_close(states[3], left[2])
-    else:
+    expected = [entered[0], *left]
+    if norm_place is not None:
         with torch.inference_mode():
-            normed = loaded.model.get_submodule(norm_place)(left[2])
-        torch.testing.assert_close(states[3], normed)
+            expected[3] = loaded.model.get_submodule(norm_place)(left[2])
         assert (states[3] - left[2]).abs().max() > 1e-3
+    assert len(states) == 4
+    for ours, theirs in zip(states, expected, strict=True):
+        torch.testing.assert_close(ours, theirs)

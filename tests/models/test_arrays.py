@@ -4,12 +4,10 @@ import json
 import os
 import pickle
 import zipfile
-from typing import Any
 
 import numpy as np
 import pytest
 import safetensors.numpy
-import torch
 from inputs import refused
 from tiny import sentence_stimuli
 
@@ -62,14 +60,6 @@ def test_a_file_is_a_model(three, tmp_path, suffix):
     json.dumps(dict(ours.facts))
     with refused("brain", "'3'", "0, 7, 10, 11"):
         ours[3]
-
-
-def test_bfloat16(three, tmp_path):
-    from safetensors.torch import save_file
-
-    values = torch.tensor([[1.5, 2.0], [0.25, -3.0], [4.0, 5.0]])
-    save_file({"layer_00": values.bfloat16()}, tmp_path / "m.safetensors")
-    assert np.array_equal(from_file(tmp_path / "m.safetensors", three)[0], values.numpy())
 
 
 @BOTH
@@ -189,110 +179,62 @@ class Trap:
         return (os._exit, (3,))
 
 
-def one(array):
-    return {"layer_00": array}
+TWO = np.zeros((3, 2))
+OBJECTS = {"layer_00": np.array([[Trap()]] * 3)}
 
 
 def wrong_at(value):
     return {"layer_07": np.where(np.arange(6).reshape(3, 2) == 3, value, 1.0)}
 
 
-BAD: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
-    "nan": (wrong_at(np.nan), ("layer_07", "nan in row 2, unit 2")),
-    "infinity": (wrong_at(-np.inf), ("layer_07", "-inf in row 2, unit 2")),
-    "rows": (one(np.zeros((4, 2))), ("layer_00", "4 rows", "3 stimuli")),
-    "one axis": (one(np.zeros(3)), ("shape (3)", "(stimuli, units)")),
-    "rows of repetitions": (one(np.zeros((3, 2, 2))), ("2 rows", "3 stimuli")),
-    "nan in a repetition": (
-        one(np.where(np.arange(24).reshape(4, 3, 2) == 14, np.nan, 1.0)),
-        ("layer_00", "nan in repetition 3, row 2, unit 1"),
-    ),
-    "no layer's shape": (
-        {"V1": np.zeros((3, 2)), "weights": np.zeros((4, 2))},
-        ("weights", "4 rows"),
-    ),
-    "twice": (
-        {"layer_1": np.zeros((3, 2)), "layer_01": np.zeros((3, 2))},
-        ("layer 1", "layer_01 and layer_1"),
-    ),
-}
-NO_NUMBERS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
-    "objects": (one(np.array([[Trap()]] * 3)), ("layer_00", "pickle")),
-    "texts": (one(np.array([["a"]] * 3)), ("layer_00", "<U1", "real numbers")),
-    "no name": ({"": np.zeros((3, 2)), "V1": np.zeros((3, 2))}, ("without a name",)),
-}
-
-
 @pytest.mark.parametrize(
-    ("case", "suffix"),
-    [*((case, suffix) for case in BAD for suffix in (".npz", ".safetensors"))]
-    + [(case, ".npz") for case in NO_NUMBERS]
-    + [("objects", ".npy")],
+    ("arrays", "facts", "only"),
+    [
+        (wrong_at(np.nan), ("layer_07", "nan in row 2, unit 2"), ""),
+        (wrong_at(-np.inf), ("layer_07", "-inf in row 2, unit 2"), ""),
+        ({"layer_00": np.zeros((4, 2))}, ("layer_00", "4 rows", "3 stimuli"), ""),
+        ({"layer_00": np.zeros(3)}, ("shape (3)", "(stimuli, units)"), ""),
+        ({"layer_00": np.zeros((3, 2, 2))}, ("2 rows", "3 stimuli"), ""),
+        (
+            {"layer_00": np.where(np.arange(24).reshape(4, 3, 2) == 14, np.nan, 1.0)},
+            ("layer_00", "nan in repetition 3, row 2, unit 1"),
+            "",
+        ),
+        ({"V1": TWO, "weights": np.zeros((4, 2))}, ("weights", "4 rows"), ""),
+        ({"layer_1": TWO, "layer_01": TWO}, ("layer 1", "layer_01 and layer_1"), ""),
+        (OBJECTS, ("layer_00", "pickle"), ".npz"),
+        (OBJECTS, ("Python objects",), ".npy"),
+        ({"layer_00": np.array([["a"]] * 3)}, ("layer_00", "<U1", "real numbers"), ".npz"),
+        ({"": TWO, "V1": TWO}, ("without a name",), ".npz"),
+    ],
 )
-def test_arrays_that_cannot_be_used_are_refused_with_their_place(three, tmp_path, case, suffix):
-    arrays, facts = {**BAD, **NO_NUMBERS}[case]
-    path = save(tmp_path / f"bad{suffix}", arrays)
-    with refused("bad", *(facts if suffix != ".npy" else ["Python objects"])):
-        from_file(path, three)
+def test_arrays_that_cannot_be_used_are_refused_with_their_place(
+    three, tmp_path, arrays, facts, only
+):
+    for suffix in [only] if only else (".npz", ".safetensors"):
+        path = save(tmp_path / f"bad{suffix}", arrays)
+        with refused("bad", *facts):
+            from_file(path, three)
 
 
-def pickled(path):
-    path.write_bytes(pickle.dumps(Trap()))
-
-
-def pickled_member(path):
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("layer_00.npy", pickle.dumps(Trap()))
-
-
-def cut(path):
-    os.truncate(save(path, LAYERS), path.stat().st_size * 2 // 3)
-
-
-def cut_by_a_number(path):
-    os.truncate(save(path, one(FIRST)), path.stat().st_size - 8)
-
-
-def garbled(path):
-    """The archive's list of contents is sound, one array's numbers are not."""
-    content = bytearray(save(path, LAYERS).read_bytes())
-    begin = content.index(b"NUMPY") + 130 if path.suffix != ".safetensors" else 0
-    content[begin : begin + 8] = b"\x7f" * 8
-    path.write_bytes(content)
-
-
-def lying(path):
-    """A header that claims more numbers than there are."""
-    if path.suffix == ".npz":
-        with zipfile.ZipFile(path, "w") as archive, archive.open("layer_00.npy", "w") as file:
-            header = {"descr": "<f8", "fortran_order": False, "shape": (3, 10**13)}
-            np.lib.format.write_array_header_1_0(file, header)
-            file.write(b"\x00" * 64)
-    else:
-        claimed = {"dtype": "F64", "shape": [3, 10**9], "data_offsets": [0, 8]}
-        text = json.dumps({"layer_00": claimed}).encode()
-        path.write_bytes(len(text).to_bytes(8, "little") + text + b"\x00" * 8)
-
-
-@BOTH
-@pytest.mark.parametrize("write", [pickled, pickled_member, cut, cut_by_a_number, garbled, lying])
-def test_a_file_that_is_something_else(three, tmp_path, write, suffix):
-    write(tmp_path / f"bad{suffix}")
+def test_nothing_is_unpickled(three, tmp_path):
+    """Neither a file nor a member of an archive."""
+    path, trap = tmp_path / "bad.npz", pickle.dumps(Trap())
+    path.write_bytes(trap)
     with refused("bad"):
-        from_file(tmp_path / f"bad{suffix}", three)
-
-
-@pytest.mark.parametrize("more", [b"\n", FIRST.tobytes()])
-def test_what_is_behind_an_array_is_not_left_unread(three, tmp_path, more):
-    path = save(tmp_path / "bad.npy", one(FIRST))
-    path.write_bytes(path.read_bytes() + more)
-    with refused(f"{len(more)} bytes"):
         from_file(path, three)
-    for how in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        with zipfile.ZipFile(tmp_path / "bad.npz", "w", how) as archive:
-            archive.writestr("layer_00.npy", path.read_bytes())
-        with refused(f"{len(more)} bytes"):
-            from_file(tmp_path / "bad.npz", three)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("layer_00.npy", trap)
+    with refused("bad"):
+        from_file(path, three)
+
+
+def test_what_is_behind_a_packed_array_is_not_left_unread(three, tmp_path):
+    array = save(tmp_path / "one.npy", {"layer_00": FIRST}).read_bytes()
+    with zipfile.ZipFile(tmp_path / "bad.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("layer_00.npy", array + FIRST.tobytes())
+    with refused(f"{FIRST.nbytes} bytes"):
+        from_file(tmp_path / "bad.npz", three)
 
 
 def test_a_file_with_another_ending_or_none_at_all(three, tmp_path):
@@ -312,7 +254,6 @@ def test_a_file_with_another_ending_or_none_at_all(three, tmp_path):
 @pytest.mark.parametrize(
     "content",
     [
-        "a,b\n1.5,2\n-3,4e-2\n5,6\n",
         "0,1\n1.5,2\n-3,4e-2\n5,6\n",  # as pandas names columns
         '\ufeff"unit, first",unit 2\r\n1.5, 2\r\n\r\n-3,0.04\r\n5,6',
     ],
@@ -340,7 +281,6 @@ def test_a_csv_is_a_layer_and_one_of_another_content_is_read_again(three, tmp_pa
         ("1;2\n3;4\n5;6\n", ("semicolons",)),
         (",0,1\n0,1,2\n1,3,4\n2,5,6\n", ("first column", "no name")),
         ("id,0,1\n0,1.5,7\n1.0,2,8\n2,3,9\n", ("first column", "0 to 2")),
-        ("a,b\n1,2\n१२,4\n5,6\n", ("'१२'", "row 2, column 1")),
         ("\udcff\udcfe1\n", ("damaged",)),
         ('"1\n2\n3\n', ("damaged",)),
     ],
@@ -363,7 +303,7 @@ def test_a_first_column_that_counts_is_what_is_said(three, tmp_path, text):
     np.testing.assert_array_equal(without[0][:, 0], [4, 6, 8])
     np.testing.assert_array_equal(whole[0][:, 1:], without[0])
     assert np.ptp(whole[0][:, 0]) == 2 and whole.identity != without.identity
-    array = save(tmp_path / "brain.npy", one(whole[0]))
+    array = save(tmp_path / "brain.npy", {"layer_00": whole[0]})
     assert from_file(array, three).layers == (0,)
     with refused("brain.npy", "no CSV"):
         from_file(array, three, first_column="skip")

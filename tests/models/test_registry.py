@@ -214,21 +214,14 @@ def test_a_folder_changes_its_identity_with_its_weights(folder, bert):
     assert registry.identity(str(folder)) != before
 
 
-def removed(*names):
-    return lambda folder: [(folder / name).unlink(missing_ok=True) for name in names]
-
-
-def instead(name, content):
-    return lambda folder: (folder / name).write_bytes(content)
-
-
-def without_weights(**files):
-    """No weights, and these files beside the rest."""
+def written(contents):
+    """These files with other contents; of None, none."""
 
     def spoil(folder):
-        (folder / WEIGHTS).unlink()
-        for name, content in files.items():
-            (folder / name.replace("_gguf", ".gguf")).write_bytes(content)
+        for name, content in contents.items():
+            (folder / name).unlink(missing_ok=True)
+            if content is not None:
+                (folder / name).write_bytes(content)
 
     return spoil
 
@@ -240,10 +233,6 @@ def changed(**changes):
         (folder / "code.py").write_text("raise SystemExit('this must not run')")
 
     return spoil
-
-
-def renamed(folder):
-    (folder / WEIGHTS).rename(folder / "pytorch_model.bin")
 
 
 def truncated(folder):
@@ -263,25 +252,25 @@ def larger_vocabulary(folder):
     (folder / "tokenizer.json").write_text(json.dumps(content))
 
 
-OWN_CODE = {"model_type": "own", "auto_map": {"AutoModel": "code.Model"}}
-
-
 @pytest.mark.parametrize(
     ("spoil", "facts"),
     [
-        (renamed, ("pytorch_model.bin", "safetensors")),
-        (without_weights(), ("no weights",)),
-        (removed("config.json"), ("no config.json",)),
-        (instead("config.json", b"{not json"), ("config.json", "not valid JSON")),
-        (changed(**OWN_CODE), ("'own'", "never done")),
+        (
+            written({WEIGHTS: None, "pytorch_model.bin": b""}),
+            ("pytorch_model.bin", "safetensors"),
+        ),
+        (written({WEIGHTS: None}), ("no weights",)),
+        (written({"config.json": None}), ("no config.json",)),
+        (written({"config.json": b"{not json"}), ("config.json", "not valid JSON")),
+        (changed(model_type="own", auto_map={"AutoModel": "code.Model"}), ("'own'", "never done")),
         (truncated, (WEIGHTS, "damaged")),
         (one_shard_of_two, ("model-00002-of-00002.safetensors",)),
         (changed(num_hidden_layers=4), ("16 of the tensors", "encoder.layer.3")),
         (changed(hidden_size=32), ("shapes", "config.json")),
-        (removed("tokenizer.json", "tokenizer_config.json"), ("no tokenizer",)),
+        (written(dict.fromkeys(["tokenizer.json", "tokenizer_config.json"])), ("no tokenizer",)),
         (larger_vocabulary, ("another model's", "token 300", "300 tokens")),
-        (without_weights(a_gguf=b"GGUF", b_gguf=b"GGUF"), ("2 GGUF files",)),
-        (without_weights(a_gguf=b"not one"), ("a.gguf", "no GGUF file")),
+        (written({WEIGHTS: None, "a.gguf": b"GGUF", "b.gguf": b"GGUF"}), ("2 GGUF files",)),
+        (written({WEIGHTS: None, "a.gguf": b"not one"}), ("a.gguf", "no GGUF file")),
     ],
 )
 def test_a_folder_that_cannot_be_used_is_told_in_a_sentence(folder, spoil, facts):
@@ -333,7 +322,6 @@ def test_what_cannot_be_reached_may_be_there_later(no_hub):
         ("", "''"),
         ("minilm@step3", "comes with the program, in one revision"),
         ("mini-gpt2@step3", "without 'step3': the choices behind its name are "),
-        ("mini-gpt2@seed0", "without 'seed0': the choices"),
         ("mini-gpt2@main", "@step512"),
         ("gpt2@", "names no revision"),
     ],

@@ -12,10 +12,7 @@ from inputs import refused
 
 from mlem_core.data import datasets
 from mlem_core.data.stimulus_csv import from_frame
-from mlem_core.models.bidirectional import (
-    BidirectionalMambaConfig,
-    BidirectionalMambaModel,
-)
+from mlem_core.models.bidirectional import BidirectionalMambaConfig, BidirectionalMambaModel
 from mlem_core.models.forward import hidden_states
 from mlem_core.models.gguf_header import read_once
 from mlem_core.models.loaded import quiet
@@ -106,19 +103,12 @@ def test_a_seed_is_one_set_of_weights(folder):
 # --- the bidirectional Mamba ------------------------------------------------------------------
 
 
-SIZES = {
-    "vocab_size": 30,
-    "hidden_size": 16,
-    "num_hidden_layers": 3,
-    "state_size": 4,
-    "intermediate_size": 24,
-}
-
-
 def model():
     torch.manual_seed(0)
+    sizes = {"vocab_size": 30, "hidden_size": 16, "state_size": 4, "intermediate_size": 24}
     with quiet():
-        made = BidirectionalMambaModel(BidirectionalMambaConfig(**SIZES)).eval()
+        config = BidirectionalMambaConfig(num_hidden_layers=3, **sizes)
+        made = BidirectionalMambaModel(config).eval()
     with torch.no_grad():
         for parameter in made.parameters():
             parameter += 0.1 * torch.randn(parameter.shape)
