@@ -119,20 +119,19 @@ def test_what_a_first_column_is_goes_with_the_analysis(folder, store, tmp_path):
     frame = pd.DataFrame(np.random.default_rng(3).standard_normal((N, 4)))
     frame.to_csv(tmp_path / "with.csv")
     frame.to_csv(tmp_path / "without.csv", index=False)
-    of = {
-        name: replace(spec(folder), representations=(("b", str(tmp_path / f"{name}.csv")),))
-        for name in ("with", "without")
-    }
-    with refused("--first-column NAME=skip"):
-        run(of["with"], store)
-    said = {how: replace(of["with"], first_column=(("b", how),)) for how in ("skip", "unit")}
-    found = {
-        how: run(asked, store).results().scores["rho"].tolist()
-        for how, asked in {**said, "without": of["without"]}.items()
-    }
-    assert found["skip"] == found["without"] != found["unit"]
     line = ["analyze", "--stimuli", "s", "--out", "o", "--first-column", "b=skip"]
-    assert spec_of(parser(None).parse_args(line)).first_column == said["skip"].first_column
+    first_column = spec_of(parser(None).parse_args(line)).first_column
+    counted, plain = (
+        replace(spec(folder), representations=(("b", str(tmp_path / f"{name}.csv")),))
+        for name in ("with", "without")
+    )
+    with refused("--first-column NAME=skip"):
+        run(counted, store)
+    skipped, unit = (replace(counted, first_column=how) for how in (first_column, (("b", "unit"),)))
+    found, expected, other = (
+        run(asked, store).results().scores["rho"].tolist() for asked in (skipped, plain, unit)
+    )
+    assert found == expected != other
 
 
 def test_an_analysis_is_of_the_distances_over_repetitions(folder, store, repeated):

@@ -4,22 +4,12 @@ import explicit
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import finished, in_files, probing, refused
+from inputs import finished, in_files, probing, refused, tables_of
 from scipy.spatial.distance import pdist
 from scipy.stats import spearmanr, weightedtau
 
 from mlem_core.analysis import baselines, cached_fits, methods
-from mlem_core.analysis.baselines import (
-    decoding,
-    encoded_features,
-    of_analysis,
-    random_forest,
-    univariate,
-)
 from mlem_core.estimators.ridge import RidgeMLEM
-from mlem_core.pairs.build import pair_tables
-from mlem_core.pairs.columns import feature_columns
-from mlem_core.pairs.patterns import PairIndex
 from mlem_core.storage.store import Store
 
 N = 150
@@ -41,7 +31,7 @@ def written():
 
 def test_decoding_equals_regression_on_signs(written):
     features, layer, folds = written
-    table = decoding(features[["noise"]], {("net", 0): layer}, folds).table
+    table = baselines.decoding(features[["noise"]], {("net", 0): layer}, folds).table
     sign = np.where(features["noise"] == "a", 1.0, -1.0)
     for fold in range(5):
         train, test = folds != fold, folds == fold
@@ -60,13 +50,14 @@ def test_decoding_leaves_missing_values_out_and_says_what_it_skips(written):
     features, layer, folds = written
     part = features[["length"]].copy()
     part.loc[folds == 2, "length"] = np.nan
-    table = decoding(part, {("net", 0): layer}, folds).table
+    table = baselines.decoding(part, {("net", 0): layer}, folds).table
     assert list(table["fold"]) == [0, 1, 3, 4]
     known = part["length"].notna().to_numpy()
-    same = decoding(part[known].reset_index(drop=True), {("net", 0): layer[known]}, folds[known])
+    rest = part[known].reset_index(drop=True)
+    same = baselines.decoding(rest, {("net", 0): layer[known]}, folds[known])
     pd.testing.assert_frame_equal(table, same.table)
     odd = {"size": np.arange(N, dtype=float), "same": "x", "few": np.arange(N) % 3.0}
-    found = decoding(pd.DataFrame(odd), {("net", 0): layer}, folds)
+    found = baselines.decoding(pd.DataFrame(odd), {("net", 0): layer}, folds)
     assert set(found.table["feature"]) == {"few"}
     assert "'size'" in found.notices[0] and "150 distinct values" in found.notices[0]
     assert "'same'" in found.notices[1]
@@ -74,7 +65,7 @@ def test_decoding_leaves_missing_values_out_and_says_what_it_skips(written):
 
 def test_features_are_encoded_one_hot_and_scaled():
     features = pd.DataFrame({"kind": ["a", None, "b"], "size": [2.0, 6.0, np.nan]})
-    inputs, owners = encoded_features(features)
+    inputs, owners = baselines.encoded_features(features)
     assert owners == ("kind", "kind", "size")
     np.testing.assert_array_equal(inputs, [[1, 0, 0], [0, 0, 1], [0, 1, -1]])
 
@@ -83,7 +74,7 @@ def test_forest_importance_is_a_drop_of_the_distances_rho(written):
     # One whole tree learns the mean of each combination of levels: no library's importance needed.
     features, layer, folds = written
     features, repeats = features[["kind", "noise"]], 60
-    table = random_forest(
+    table = baselines.random_forest(
         features, {("net", 0): layer}, folds, repeats=repeats, n_estimators=1, bootstrap=False
     )
     rng = np.random.default_rng(5)
@@ -111,17 +102,17 @@ def test_univariate_is_a_fit_for_each_unit_alone(written, monkeypatch):
     layer = layer.copy()
     layer[:, 5] = 1.0
     monkeypatch.setattr(baselines, "UNITS_AT_ONCE", 5)
-    table = univariate(features, {("net", 2): layer}, folds)
+    table = baselines.univariate(features, {("net", 2): layer}, folds)
     assert len(table) == 12 * 5
     mean = table.groupby("unit")["rho"].mean()
     assert set(mean.nlargest(3).index) == {0, 1, 2}
     assert mean[5] == 0.0 and abs(mean[[6, 7, 8, 9, 10, 11]]).max() < 0.1
-    index = PairIndex.build(feature_columns(features), folds)
     gaps = np.abs(layer[:, 2].astype(float)[:, None] - layer[:, 2].astype(float))
-    alone = RidgeMLEM().cross_validate(pair_tables(index, [lambda: gaps], distance="precomputed"))
+    tables = tables_of(features, [gaps], folds, distance="precomputed")
+    alone = RidgeMLEM().cross_validate(tables)
     np.testing.assert_allclose(table.loc[table["unit"] == 2, "rho"], alone.rho[0], atol=1e-9)
     with refused("unit 12", "units 0 to 11"):
-        univariate(features, {("net", 2): layer}, folds, units=[12])
+        baselines.univariate(features, {("net", 2): layer}, folds, units=[12])
 
 
 @pytest.fixture(scope="module")
@@ -129,12 +120,11 @@ def patterns(tmp_path_factory):
     """Layer 0 says part of speech in every unit, layer 1 in a pattern over units; 2 is noise."""
     folder, table = tmp_path_factory.mktemp("methods"), probing(40)
     rng = np.random.default_rng(0)
-    codes = table["part_of_speech"].astype("category").cat.codes.to_numpy()
-    kinds = np.eye(codes.max() + 1)[codes]
+    kinds = pd.get_dummies(table["part_of_speech"]).to_numpy(float)
     noise = [rng.standard_normal((len(table), 12)) for _ in range(3)]
     turn = np.linalg.qr(rng.standard_normal((kinds.shape[1], kinds.shape[1])))[0]
     spread = np.concatenate([kinds @ turn, np.zeros((len(table), 12 - kinds.shape[1]))], axis=1)
-    verbs = (codes == codes[0])[:, None] * 3.0
+    verbs = kinds @ kinds[0][:, None] * 3.0
     layers = {0: verbs + 0.3 * noise[0], 1: 1.6 * spread + 0.3 * noise[1], 2: noise[2]}
     spec = in_files(folder, table, {"model": layers}, folds=3, features=FEATURES)
     return finished(folder, spec, layers)
@@ -171,7 +161,7 @@ def test_agreement_is_that_of_explicit_matrices(patterns, interactions):
 
 
 def test_units_tell_a_pattern_from_single_units(patterns):
-    table = of_analysis(patterns.analysis, "univariate", patterns.store).table
+    table = baselines.of_analysis(patterns.analysis, "univariate", patterns.store).table
     results = patterns.analysis.results()
     found = methods.units(table, results).set_index("layer")
     for layer, row in found.iterrows():

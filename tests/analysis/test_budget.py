@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import arguments_of, finished, in_files, words
+from inputs import arguments_of, finished, in_files, index_of, words
 
 from mlem_core.analysis.pair_errors import DesignScores
 from mlem_core.analysis.run import run
@@ -20,10 +20,8 @@ from mlem_core.inference.permutation import score_above_chance
 from mlem_core.measures.importance import mean_scores
 from mlem_core.pairs import designs
 from mlem_core.pairs.build import PassOptions, pair_tables
-from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.designs import PairDesign, n_pairs
 from mlem_core.pairs.half_samples import together
-from mlem_core.pairs.patterns import PairIndex
 
 BUDGET = 40_000
 A, B, C = (("m", layer) for layer in range(3))
@@ -129,27 +127,21 @@ def test_the_command_line(some, tmp_path, capsys, monkeypatch):
 N, CHOSEN = 300, 12_000
 
 
-def index_of(seed, budget=CHOSEN):
+def chosen_pairs(seed):
     """Stimuli with two features that matter and one that does not; a choice of their pairs."""
     rng = np.random.default_rng(3)
-    features = pd.DataFrame(
-        {
-            "a": rng.choice(list("xyz"), N),
-            "b": rng.integers(0, 5, N).astype(np.float64),
-            "nothing": rng.choice(list("uv"), N),
-        }
-    )
+    features = pd.DataFrame({"a": rng.choice(list("xyz"), N), "b": rng.integers(0, 5, N) * 1.0})
+    features["nothing"] = rng.choice(list("uv"), N)
     rows = rng.standard_normal((N, 6))
     rows[:, 0] += 2.5 * (features["a"] == "x")
     rows[:, 1] += 0.8 * features["b"]
     folds = group_folds(np.arange(N) // 3, 5, 0)
-    design = PairDesign.of(folds, budget, seed)
-    return PairIndex.build(feature_columns(features), folds, design=design), rows
+    return index_of(features, folds, design=PairDesign.of(folds, CHOSEN, seed)), rows
 
 
 def stated(seed):
     """What is stated of a choice of the pairs, and the tables of each of its designs."""
-    index, rows = index_of(seed)
+    index, rows = chosen_pairs(seed)
     scores, of_designs = DesignScores("ridge", interactions=False), []
 
     def put(position, tables):

@@ -1,11 +1,6 @@
-"""`analyze` and `stimuli`: the files of the contract, one line for bad input, and Ctrl-C."""
+"""`analyze` and `stimuli`: the files of the contract, and one line for bad input."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 
 import numpy as np
 import pandas as pd
@@ -27,18 +22,6 @@ FILES = {
     "similarity_rsa.csv": LAYERS,
     "layer_map.csv": "measure,model,layer,x,y",
 }
-
-
-def module(*arguments, cwd, **more):
-    """`python -m mlem_core`, which finds nothing of this user's."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "mlem_core", *arguments],
-        cwd=cwd,
-        env={"PATH": "/usr/bin:/bin", "MLEM_CACHE": str(cwd / "c"), "HOME": str(cwd)},
-        stderr=subprocess.PIPE,
-        text=True,
-        **more,
-    )
 
 
 @pytest.fixture(scope="module")
@@ -100,23 +83,3 @@ def test_stimuli_writes_a_csv_that_is_read_back(tmp_path, capsys):
     assert "--nominal person" in capsys.readouterr().err
     again = read_csv(tmp_path / "p.csv", nominal=["person"])
     assert again.digest == datasets.load("probing").digest
-
-
-def test_ctrl_c_leaves_nothing_half_written(tmp_path):
-    # A shell lets what it starts in the background ignore Ctrl-C, and that is inherited.
-    heard = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
-    asked = ["analyze", "--stimuli", "probing", "--model", "smollm2", "--out", "out"]
-    running = module(*asked, cwd=tmp_path, **heard)
-    unfinished = tmp_path / "c" / "unfinished"
-    end = time.monotonic() + 120
-    # Not before it is at work on something that could be left half-written.
-    while time.monotonic() < end and not (unfinished.exists() and os.listdir(unfinished)):
-        assert running.poll() is None
-        time.sleep(0.1)
-    time.sleep(1)
-    running.send_signal(signal.SIGINT)
-    _, error = running.communicate(timeout=30)
-    assert running.returncode == 130
-    assert "Traceback" not in error
-    assert not (tmp_path / "out").exists()
-    assert not list(unfinished.iterdir())

@@ -170,13 +170,6 @@ def test_the_disk_that_a_run_takes(tmp_path):
     assert 0.5 < (cost.n_bytes - exact) / (2 * tables) < 2
 
 
-def many_columns(n_stimuli, n_features):
-    rng = np.random.default_rng(0)
-    columns = {f"f{f}": rng.choice(["a", "b"], n_stimuli) for f in range(n_features)}
-    sentences = [f"sentence {i} here" for i in range(n_stimuli)]
-    return from_frame(pd.DataFrame({"sentence": sentences, **columns}), "many")
-
-
 @pytest.mark.parametrize(
     ("n_stimuli", "n_features", "interactions", "facts"),
     [
@@ -188,7 +181,9 @@ def many_columns(n_stimuli, n_features):
 def test_more_features_than_can_be_fitted_are_refused_before_anything_runs(
     tmp_path, n_stimuli, n_features, interactions, facts
 ):
-    many = many_columns(n_stimuli, n_features)
+    values = np.random.default_rng(0).choice(["a", "b"], (n_stimuli, n_features))
+    table = pd.DataFrame(values).add_prefix("f")
+    many = from_frame(table.assign(sentence=[f"sentence {i} here" for i in range(n_stimuli)]), "m")
     spec = AnalysisSpec(models=("mini-bert",), interactions=interactions)
     store = Store(tmp_path / "store", overlays=())
     with refused(*facts):

@@ -12,7 +12,7 @@ from mlem_core.models.checkpoints import step_of
 
 GROUPED = AnalysisSpec(models=("a", "a@r2", "b"), representations=(("c", "c.npz"),))
 STEPS = AnalysisSpec(
-    models=("a@step1", "a@step20", "b@step1", "a@random", "a@random1", "a"),
+    models=("a@step1", "a@step20", "b@step1", "a@random", "a@random1", "a", "a@20"),
     representations=(("b@20", "b.npz"),),
 )
 
@@ -53,31 +53,18 @@ def test_the_command_line_and_python_say_the_same(models, line, expected):
         ({"labels": {"x": ["f:1"]}}, ["'x'"]),
         ({"labels": {"g": ["f:1"]}}, ["'b' has no 'f'", "--label b=f:VALUE"]),
         ({"labels": {"g": ["f:1"], "a": ["f:2"]}}, ["the 'f' of 'a' is '1' and '2'"]),
+        ({"trajectories": {"t": ["a@step1", "c@step2"]}}, ["'t'", "'c@step2'", "a@step"]),
+        ({"trajectories": {"t": ["a@step1", "a"]}}, ["'a'", "no training step"]),
+        ({"trajectories": {"t": ["a@step1", "a@20", "a@step1"]}}, ["'a@step1' is named twice"]),
+        ({"trajectories": {"t": ["a@step1", "b@step1"]}}, ["'t' has the step 1 alone"]),
+        # Two revisions of one step of one run are no seeds.
+        ({"trajectories": {"t": ["a@step20", "a@20"]}}, ["'a@step20' and 'a@20'", "step 20 of"]),
     ],
 )
-def test_what_is_no_group_and_no_label(change, facts):
+def test_what_is_no_group_no_label_and_no_trajectory(change, facts):
+    spec = STEPS if "trajectories" in change else replace(GROUPED, groups={"g": ["a", "a@r2"]})
     with refused(*facts):
-        replace(GROUPED, **{"groups": {"g": ["a", "a@r2"]}, **change}).check()
-
-
-@pytest.mark.parametrize(
-    ("named", "facts"),
-    [
-        ({"t": ["a@step1", "c@step2"]}, ["trajectory 't'", "'c@step2'", "a@step"]),
-        ({"t": ["a@step1", "a"]}, ["'a'", "no training step"]),
-        ({"t": ["a@step1", "a@step20", "a@step1"]}, ["'a@step1' is named twice"]),
-        ({"t": ["a@step1", "b@step1"]}, ["'t' has the step 1 alone"]),
-    ],
-)
-def test_what_is_no_trajectory(named, facts):
-    with refused(*facts):
-        replace(STEPS, trajectories=named).check()
-
-
-def test_two_revisions_of_one_step_of_one_run_are_no_seeds():
-    spec = AnalysisSpec(models=("a@step5", "a@5", "a@9"), trajectories={"t": ["a@step5", "a@5"]})
-    with refused("'a@step5' and 'a@5'", "step 5 of 'a'"):
-        spec.check()
+        replace(spec, **change).check()
 
 
 @pytest.mark.parametrize(

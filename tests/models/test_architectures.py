@@ -145,48 +145,36 @@ def test_every_architecture_gives_what_it_gives_alone(kind, architectures, tmp_p
 ADDED = {"bert": (1, 1), "roberta": (1, 1), "llama": (1, 0), "t5": (0, 1)}
 
 
-@pytest.mark.parametrize("kind", tiny.ARCHITECTURES)
-def test_a_sentence_is_the_mean_over_its_own_tokens(kind, architectures, tmp_path):
-    loaded = architectures[kind]
-    # Two sentences of one length share a batch.
-    sentences = [*tiny.SENTENCES, "The old cat sees a dog."]
-    ours = from_model(sentence_stimuli(sentences), loaded, Store(tmp_path))
-    before, after = ADDED.get(kind, (0, 0))
-    for row, sentence in enumerate(sentences):
-        state = state_of(loaded, sentence).numpy()
-        close(ours[3][[row]], state[before : len(state) - after].mean(axis=0, keepdims=True))
-    special = ours.facts["special_tokens"]
-    assert special["choice"] == "as the tokenizer adds them"
-    assert (special["start"], special["end"]) == (["[CLS]"] * before, ["[SEP]"] * after)
-
-
-@pytest.mark.parametrize("choice", ["none", "start"])
+@pytest.mark.parametrize("choice", ["model", "none", "start"])
 @pytest.mark.parametrize("kind", tiny.ARCHITECTURES)
 def test_start_and_end_tokens_are_a_choice(kind, choice, architectures, tmp_path):
-    loaded, store, stimuli = architectures[kind], Store(tmp_path), word_stimuli()
+    """A sentence is the mean over its own tokens whatever is around them."""
+    loaded, store = architectures[kind], Store(tmp_path)
+    sentences = [*tiny.SENTENCES, "The old cat sees a dog."]  # two of one length share a batch
+    stimuli, options = word_stimuli(sentences), ExtractionOptions(special_tokens=choice)
     before, after = ADDED.get(kind, (0, 0))
     if choice == "start" and kind == "t5":
         with refused("start token", "model and none"):
-            from_model(stimuli, loaded, store, ExtractionOptions(special_tokens=choice))
+            from_model(stimuli, loaded, store, options)
         return
-    ours = from_model(stimuli, loaded, store, ExtractionOptions(special_tokens=choice))
-    start = [] if choice == "none" else [loaded.tokenizer.convert_tokens_to_ids("[CLS]")]
-    end = [loaded.tokenizer.convert_tokens_to_ids("[SEP]")] * (after if choice == "start" else 0)
-    states = {}
-    for sentence in tiny.SENTENCES:
-        own = loaded.tokenizer(sentence, add_special_tokens=False)["input_ids"]
-        states[sentence] = state_of(loaded, [*start, *own, *end])
-    for row, sentence, word in places_of(stimuli):
-        token = last_token(loaded, sentence, word) - before + len(start)
-        close(ours[3][[row]], states[sentence][[token]].numpy())
+    ours = from_model(stimuli, loaded, store, options)
+    means = from_model(sentence_stimuli(sentences), loaded, store, options)
+    n_start, n_end = {"model": (before, after), "none": (0, 0), "start": (1, after)}[choice]
+    start, end = ["[CLS]"] * n_start, ["[SEP]"] * n_end
     special = ours.facts["special_tokens"]
-    assert (special["start"], special["end"]) == (["[CLS]"] * len(start), ["[SEP]"] * len(end))
-    assert from_model(stimuli, loaded, store).identity != ours.identity
-    # A sentence is the mean over its own tokens whatever is around them.
-    means = from_model(sentence_stimuli(), loaded, store, ExtractionOptions(special_tokens=choice))
-    own = loaded.tokenizer(tiny.SENTENCES[0], add_special_tokens=False)["input_ids"]
-    state = state_of(loaded, [*start, *own, *end])[len(start) : len(start) + len(own)].numpy()
-    close(means[3][[0]], state.mean(axis=0, keepdims=True))
+    assert (special["start"], special["end"]) == (start, end)
+    start, end = (loaded.tokenizer.convert_tokens_to_ids(tokens) for tokens in (start, end))
+    states = {}
+    for row, sentence in enumerate(sentences):
+        own = loaded.tokenizer(sentence, add_special_tokens=False)["input_ids"]
+        assert choice != "model" or loaded.tokenizer(sentence)["input_ids"] == [*start, *own, *end]
+        states[sentence] = state_of(loaded, [*start, *own, *end])
+        mean = states[sentence][n_start : n_start + len(own)].mean(dim=0, keepdim=True)
+        close(means[3][[row]], mean.numpy())
+    for row, sentence, word in places_of(stimuli):
+        token = last_token(loaded, sentence, word) - before + n_start
+        close(ours[3][[row]], states[sentence][[token]].numpy())
+    assert choice == "model" or from_model(stimuli, loaded, store).identity != ours.identity
 
 
 def test_a_tokenizer_that_does_not_tell_where_its_tokens_are(tmp_path):

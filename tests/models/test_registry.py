@@ -112,15 +112,15 @@ def served(bert, fresh_hub, monkeypatch, tmp_path):
     asked: list[str] = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
-        def answer(self, status, body, headers, send):
+        def answer(self, status, body, headers):
             self.send_response(status)
             for name, value in {**headers, "Content-Length": str(len(body))}.items():
                 self.send_header(name, value)
             self.end_headers()
-            if send:
+            if self.command == "GET":
                 self.wfile.write(body)
 
-        def respond(self, send):
+        def do_GET(self):
             asked.append(self.path)
             path = self.path.partition("?")[0]
             kind = {"Content-Type": "application/json"}
@@ -129,27 +129,23 @@ def served(bert, fresh_hub, monkeypatch, tmp_path):
                     {"type": "file", "path": f.name, "size": f.stat().st_size, "oid": "0" * 40}
                     for f in public.iterdir()
                 ]
-                self.answer(200, json.dumps(tree).encode(), kind, send)
+                self.answer(200, json.dumps(tree).encode(), kind)
             elif path.startswith("/api/models/someone/bert/revision/step2000"):
-                self.answer(404, b"{}", {"X-Error-Code": "RevisionNotFound"}, send)
+                self.answer(404, b"{}", {"X-Error-Code": "RevisionNotFound"})
             elif path.startswith("/api/models/someone/bert"):
                 siblings = [{"rfilename": file.name} for file in public.iterdir()]
                 info = {"id": "someone/bert", "sha": COMMIT, "siblings": siblings, "tags": []}
-                self.answer(200, json.dumps(info).encode(), kind, send)
+                self.answer(200, json.dumps(info).encode(), kind)
             elif path.startswith("/api/models/someone/gated"):
-                self.answer(403, b"{}", {"X-Error-Code": "GatedRepo"}, send)
+                self.answer(403, b"{}", {"X-Error-Code": "GatedRepo"})
             elif path.startswith(f"/someone/bert/resolve/{COMMIT}/"):
                 body = (public / path.rpartition("/")[2]).read_bytes()
                 etag = f'"{hashlib.sha256(body).hexdigest()}"'
-                self.answer(200, body, {"ETag": etag, "X-Repo-Commit": COMMIT}, send)
+                self.answer(200, body, {"ETag": etag, "X-Repo-Commit": COMMIT})
             else:
-                self.answer(404, b"{}", {"X-Error-Code": "RepoNotFound"}, send)
+                self.answer(404, b"{}", {"X-Error-Code": "RepoNotFound"})
 
-        def do_GET(self):
-            self.respond(True)
-
-        def do_HEAD(self):
-            self.respond(False)
+        do_HEAD = do_GET
 
         def log_message(self, *args):
             pass

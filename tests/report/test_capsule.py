@@ -72,7 +72,7 @@ def contents(path):
 
 
 def changed(path, target, **files):
-    """A copy with other files; a digest is mended where `digests` says so."""
+    """A copy with other files; of None, without them."""
     kept = {**contents(path), **files}
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for name, data in kept.items():
@@ -204,13 +204,12 @@ def test_what_was_made_beside_the_results_is_in_it_and_said(analysis, folder, tm
 
 @pytest.mark.slow
 def test_other_stimuli_and_other_files_make_a_difference(path, verify, tmp_path):
-    rng = np.random.default_rng(5)
-    buffer = io.BytesIO()
-    n = len(pd.read_csv(io.BytesIO(contents(path)["stimuli.csv"])))
-    np.savez(buffer, **{f"layer_{k:02d}": rng.standard_normal((n, 5)) for k in range(2)})
-    other = changed(path, tmp_path / "x.zip", **{"representations/00.npz": buffer.getvalue()})
+    file, buffer = "representations/00.npz", io.BytesIO()
+    with np.load(io.BytesIO(contents(path)[file])) as layers:
+        np.savez(buffer, **{name: rows[::-1] for name, rows in layers.items()})
+    other = changed(path, tmp_path / "x.zip", **{file: buffer.getvalue()})
     found = verify(other)
-    assert not found.same and "representations/00.npz" in found.changed
+    assert not found.same and file in found.changed
     scores = next(table for table in found.tables if table.name == "scores.csv")
     assert scores.n_different and "model brain" in scores.worst
     assert any("file of brain" in line for line in found.lines())
@@ -258,34 +257,26 @@ def test_a_file_that_has_changed_since_is_not_put_in(analysis, folder, tmp_path,
     assert not list(tmp_path.iterdir())
 
 
-def broken(path, tmp_path):
-    """Files that are no capsules, each with what is said of it."""
-    data = path.read_bytes()
-    other = contents(path)["capsule.json"].replace(b'"format": 2', b'"format": 99')
-    target = tmp_path / "x.zip"
-    at = data.index(b"tables/scores.csv") + 60
-    yield "nothing.zip", "no capsule"
-    for content in (b"", b"hello", data[: len(data) // 2], data[:at] + bytes(40) + data[at + 40 :]):
-        target.write_bytes(content)
-        yield target, "damaged"
-    for name, content, said in (
-        ("stimuli.csv", None, "no stimuli.csv"),
-        ("tables/scores.csv", None, "no 'tables/scores.csv'"),
-        ("tables/scores.csv", b'a,b\n"1', "'scores.csv'"),
-        ("capsule.json", b"[1]", "[1]"),
-        ("capsule.json", b"\xff{", "JSON"),
-        ("capsule.json", other, "99"),
-        ("../../evil.txt", b"x", "outside"),
-        ("/evil.txt", b"x", "outside"),
-    ):
-        yield changed(path, target, **{name: content}), said
-
-
 def test_a_bad_zip_is_one_sentence(path, bert, tmp_path, capsys):
-    for bad, message in broken(path, tmp_path):
+    data, target = path.read_bytes(), tmp_path / "x.zip"
+    at = data.index(b"tables/scores.csv") + 60
+    for number, content in enumerate((b"hello", data[:at] + bytes(40) + data[at + 40 :])):
+        (tmp_path / f"{number}.zip").write_bytes(content)
+    other = contents(path)["capsule.json"].replace(b'"format": 2', b'"format": 99')
+    for bad, said in (
+        ("nothing.zip", "no capsule"),
+        (tmp_path / "0.zip", "damaged"),
+        (tmp_path / "1.zip", "damaged"),
+        ({"stimuli.csv": None}, "no stimuli.csv"),
+        ({"tables/scores.csv": None}, "no 'tables/scores.csv'"),
+        ({"tables/scores.csv": b'a,b\n"1'}, "'scores.csv'"),
+        ({"capsule.json": other}, "99"),
+        ({"../../evil.txt": b"x"}, "outside"),
+    ):
+        bad = changed(path, target, **bad) if isinstance(bad, dict) else bad
         assert main(["verify", str(bad), *bert]) == 2
-        said = capsys.readouterr()
-        assert message in said.err and said.err.count("\n") == 1 and not said.out, said.err
+        told = capsys.readouterr()
+        assert said in told.err and told.err.count("\n") == 1 and not told.out, told.err
 
 
 def test_a_zip_that_unpacks_to_too_much_is_not_unpacked(path, tmp_path, monkeypatch):
@@ -329,9 +320,7 @@ def test_a_map_is_the_same_in_another_order_and_mirrored_and_not_with_other_colu
     mirrored = MAP.replace(b",0.5,", b",-0.5,").replace(b",0.1,", b",-0.1,")
     assert compare("layer_map.csv", MAP, mirrored).same
     assert not compare("layer_map.csv", MAP, MAP.replace(b"0.2", b"0.3")).same
-    for header, more in ((b"x,Y", b""), (b"x,y,p", b",0.1"), (b"x,y,x", b",0.1")):
-        rows = [row.rstrip() + more + b"\n" for row in ROWS]
-        other = b"measure,model,layer," + header + b"\n" + b"".join(rows)
-        assert compare("layer_map.csv", MAP, other).n_missing
+    with_x_twice = [HEADER.rstrip() + b",x\n", *(row.rstrip() + b",0.1\n" for row in ROWS)]
+    assert compare("layer_map.csv", MAP, b"".join(with_x_twice)).n_missing
     found = compare("why_partial.csv", b"quantity,value\na,p < .001\n", b"quantity,value\na,\n")
     assert found.n_different == 1 and "p < .001" in found.worst and "nothing" in found.worst

@@ -109,8 +109,8 @@ def test_no_identifier_is_left_in_words(tmp_path):
     """Of two models, with the values of the part of speech told apart."""
     names = Names({"part_of_speech": "word class"}, {"model_a1": "Anna", "model_b2": "Berta"})
     table, rng = probing(40), np.random.default_rng(0)
-    codes = table["part_of_speech"].astype("category").cat.codes.to_numpy()
-    layers = {n: np.eye(9)[codes] * n + rng.standard_normal((len(table), 9)) for n in range(2)}
+    kinds = pd.get_dummies(table["part_of_speech"]).to_numpy(float)
+    layers = {n: kinds * n + rng.standard_normal(kinds.shape) for n in range(2)}
     store, features = Store(tmp_path / "store"), ("part_of_speech", "tense", "word_position")
     more = {"folds": 3, "values": features[:1], "features": features}
     spec = in_files(tmp_path, table, {"model_a1": layers, "model_b2": layers}, **more)
@@ -121,14 +121,13 @@ def test_no_identifier_is_left_in_words(tmp_path):
     made = {name: one for name, one in made.items() if one is not None}
     assert {"profiles", "values", "values_layers", "two_layers", "why"} <= set(made)
     for name, one in made.items():
-        drawn = json.loads(one.figure.to_json(), object_hook=without_quiet)
+        drawn = json.loads(
+            one.figure.to_json(),
+            object_hook=lambda part: {key: part[key] for key in part if key not in QUIET},
+        )
         tex = latex_table(one.printed, one.caption, title=one.title)
         words = " ".join((one.title, one.caption, tex, json.dumps(drawn))).replace(r"\_", "_")
         assert not [id for id in IDS if id in words], name
     assert "coded by which values of word class differ" in made["profiles"].caption
     methods = methods_paragraph(analysis, analysis.results(), names=names)
     assert "Anna (model_a1, repres" in methods and "part_of_speech" not in methods
-
-
-def without_quiet(drawn):
-    return {key: value for key, value in drawn.items() if key not in QUIET}

@@ -34,25 +34,14 @@ def folder(tmp_path_factory):
 def spec(folder):
     rng = np.random.default_rng(0)
     hidden = rng.standard_normal((N, 4))
-    table = pd.DataFrame(
-        {
-            "sentence": [f"the sentence number{row} is short" for row in range(N)],
-            "noun": rng.choice(["a", "b", "c"], N),
-            "s1": rng.standard_normal(N),
-            "s2": rng.standard_normal(N),
-        }
-    )
+    table = pd.DataFrame(rng.standard_normal((N, 2)), columns=["s1", "s2"])
+    table["sentence"] = [f"the sentence number{row} is short" for row in range(N)]
+    table["noun"] = rng.choice(["a", "b", "c"], N)
     np.save(folder / "own.npy", squareform(pdist(hidden)))
     layers = noise(N, n_layers=1)
     layers[1] = hidden @ rng.standard_normal((4, 20))
-    return in_files(
-        folder,
-        table,
-        {"brain": layers},
-        vectors=("semantics=s1,s2",),
-        rdms=(f"own={folder / 'own.npy'}",),
-        folds=4,
-    )
+    given = {"vectors": ("semantics=s1,s2",), "rdms": (f"own={folder / 'own.npy'}",)}
+    return in_files(folder, table, {"brain": layers}, **given, folds=4)
 
 
 @pytest.fixture(scope="module")

@@ -16,9 +16,8 @@ def layers_of(table, feature, seed):
     rng = np.random.default_rng(seed)
     values = table[feature].to_numpy(dtype=float)
     values = (values - values.min()) / (values.max() - values.min())
-    shown = 6 * values[:, None] * rng.standard_normal(4)
-    return {0: rng.standard_normal((len(table), 4)), 1: shown + 0.3 * rng.standard_normal((1, 4))
-            + 0.3 * rng.standard_normal((len(table), 4))}  # fmt: skip
+    noise = rng.standard_normal((2, len(table), 4))
+    return {0: noise[0], 1: 0.3 * noise[1] + 6 * np.outer(values, rng.standard_normal(4))}
 
 
 @pytest.fixture(scope="module")

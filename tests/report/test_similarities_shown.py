@@ -25,9 +25,8 @@ def made(tmp_path_factory):
     folder, table = tmp_path_factory.mktemp("similarities"), words(60)
     rng = np.random.default_rng(0)
     noun = 3.0 * (table[["noun"]].astype(float).to_numpy())
-    layers = {
-        k: noun * rng.standard_normal(4) + rng.standard_normal((len(table), 4)) for k in (0, 1)
-    }
+    shape = (len(table), 4)
+    layers = {k: noun * rng.standard_normal(4) + rng.standard_normal(shape) for k in (0, 1)}
     store = Store(folder / "store")
     analysis = run(in_files(folder, table, {"a": layers, "b": noise(len(table))}, folds=3), store)
     for name in OTHERS:

@@ -16,21 +16,10 @@ from mlem_core.analysis.run import run
 from mlem_core.cli.commands import main
 from mlem_core.inference.explained import Explanation
 from mlem_core.pairs.designs import PairDesign
+from mlem_core.robustness import flags
 from mlem_core.robustness.audit import audit
 from mlem_core.robustness.audit_tables import Audit
 from mlem_core.robustness.finding import Finding, check
-from mlem_core.robustness.flags import (
-    CLEAR_LEAD,
-    CONTROL_SHARE,
-    MARKED,
-    POSITION_SHARE,
-    RSA_CHANGE,
-    TAU_CHANGE,
-    flags,
-    marked,
-    reasons,
-    summary,
-)
 from mlem_core.robustness.layer_measures import mean_cosine, position_share, stimuli_at_first
 from mlem_core.robustness.variants import CONTROL, controls
 
@@ -72,7 +61,7 @@ def test_share_of_position_0_is_that_of_the_explicit_pairs(found, artefacts):
             expected = between.var() / values.var()
             assert found.layers.loc[layer, name] == pytest.approx(expected, abs=1e-9)
     shares = found.layers["position0_ranks"]
-    assert shares[SINK] > 0.6 > POSITION_SHARE > 0.05 > max(shares[OUTLIER], shares[CLEAN])
+    assert shares[SINK] > 0.6 > flags.POSITION_SHARE > 0.05 > max(shares[OUTLIER], shares[CLEAN])
     assert (stimuli_at_first(FIRST, PairDesign.complete(len(FIRST))) == kinds).all()
     assert np.isnan(position_share(np.ones(3), np.array([0, 1, 2])))
 
@@ -142,7 +131,7 @@ def test_profiles_are_those_of_a_run_of_that_spec(found, artefacts):
 
 
 def test_what_is_planted_is_flagged_and_said(found):
-    table = flags(found)
+    table = flags.flags(found)
     alone = table[table["layer_b"] == -1]
     profile = alone[(alone["measure"] == "profiles") & (alone["variant"] == "without-first")]
     assert list(profile["layer_a"]) == [SINK]
@@ -193,10 +182,10 @@ def test_the_command_writes_its_tables_and_a_summary(
     monkeypatch.setenv("MLEM_CACHE", str(artefacts.store.root))
     asked = ["audit", *arguments_of(artefacts.spec), "--out", str(tmp_path)]
     assert main(asked) == 0
-    assert capsys.readouterr().out.splitlines() == summary(found)
+    assert capsys.readouterr().out.splitlines() == flags.summary(found)
     names = {"audit.csv", "audit_changes.csv", "audit_marks.csv", "audit_pairs.csv"}
     assert {path.name for path in tmp_path.iterdir()} == {*names, "manifest.json"}
-    assert len(pd.read_csv(tmp_path / "audit_marks.csv")) == len(flags(found))
+    assert len(pd.read_csv(tmp_path / "audit_marks.csv")) == len(flags.flags(found))
 
 
 A, B = ("m", 1), ("n", 2)
@@ -243,7 +232,7 @@ RANDOM = {"variant": "random-weights"}
     ("change", "measure", "severity"),
     [
         # Another feature matters most, by so much.
-        (OTHER | {"lead": 0.1}, "profiles", 0.1 / CLEAR_LEAD),
+        (OTHER | {"lead": 0.1}, "profiles", 0.1 / flags.CLEAR_LEAD),
         # Two others change places.
         ({"less": "h", "more": "g", "lead": 0.3}, "profiles", 0.0),
         # A number changes.
@@ -253,28 +242,29 @@ RANDOM = {"variant": "random-weights"}
     ],
 )
 def test_what_changes_a_conclusion_about_a_layer_is_severe(change, measure, severity):
-    table = flags(audit_of([change]))
+    table = flags.flags(audit_of([change]))
     assert list(table["measure"]) == [measure]
     assert table["severity"].item() == pytest.approx(severity)
-    assert bool(reasons(table, measure)) == (severity >= MARKED - 1e-9)
+    assert bool(flags.reasons(table, measure)) == (severity >= flags.MARKED - 1e-9)
 
 
 @pytest.mark.parametrize(
     ("change", "severity"),
     [
-        ({"rsa": 0.05}, {"rsa": 0.45 / RSA_CHANGE}),  # alike no more
-        ({"rsa_before": 0.0, "rsa": 0.45}, {"rsa": 0.45 / RSA_CHANGE}),  # alike only then
-        ({"rsa_before": 0.2, "rsa": -0.2}, {"rsa": 0.4 / RSA_CHANGE}),  # the other sign
+        ({"rsa": 0.05}, {"rsa": 0.45 / flags.RSA_CHANGE}),  # alike no more
+        ({"rsa_before": 0.0, "rsa": 0.45}, {"rsa": 0.45 / flags.RSA_CHANGE}),  # alike only then
+        ({"rsa_before": 0.2, "rsa": -0.2}, {"rsa": 0.4 / flags.RSA_CHANGE}),  # the other sign
         ({"rsa_before": 0.25, "rsa": -0.05}, {"rsa": 0.0}),  # next to nothing
-        ({"tau": -0.4}, {"tau": 0.9 / TAU_CHANGE}),
+        ({"tau": -0.4}, {"tau": 0.9 / flags.TAU_CHANGE}),
         (RANDOM | {"model_b": "a", "layer_b": 1}, {"rsa": 0.0}),  # one model
         (RANDOM | {"rsa": 0.2, "rsa_before": 0.2}, {"rsa": 0.0}),
     ],
 )
 def test_what_changes_a_conclusion_about_two_layers_is_severe(change, severity):
-    table = flags(audit_of(pairs=[change]))
+    table = flags.flags(audit_of(pairs=[change]))
     assert dict(zip(table["measure"], table["severity"], strict=True)) == pytest.approx(severity)
-    assert set(marked(table)["measure"]) == {m for m, much in severity.items() if much >= MARKED}
+    severe = {measure for measure, much in severity.items() if much >= flags.MARKED}
+    assert set(flags.marked(table)["measure"]) == severe
 
 
 @pytest.mark.parametrize("sides", [(A, B), (B, A)])
@@ -295,11 +285,11 @@ def test_what_no_variant_changes_holds(sides):
     ("audit", "why"),
     [
         (
-            audit_of_two(cosine=BEFORE - RSA_CHANGE - 0.01, standardised=BEFORE),
+            audit_of_two(cosine=BEFORE - flags.RSA_CHANGE - 0.01, standardised=BEFORE),
             "with cosine distance RSA is 0.39 instead of 0.60",
         ),
         (
-            audit_of_two(cosine=BEFORE, random_weights=BEFORE * CONTROL_SHARE + 0.01),
+            audit_of_two(cosine=BEFORE, random_weights=BEFORE * flags.CONTROL_SHARE + 0.01),
             "with random weights RSA is 0.55 (trained 0.60)",
         ),
     ],

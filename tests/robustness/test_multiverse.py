@@ -190,15 +190,9 @@ def test_the_command_says_in_how_many(found, made, tmp_path, monkeypatch, capsys
     assert "did you mean brain" in capsys.readouterr().err.splitlines()[-1]
 
 
-@pytest.fixture(scope="module")
-def tiny_models(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("models")
-    return tuple(str(tiny.save(kind, folder / kind)) for kind in ("bert", "gpt2"))
-
-
-def test_pooling_is_a_dimension_of_models(tiny_models, tmp_path):
+def test_pooling_is_a_dimension_of_models(tmp_path):
     """Each universe is that of the mean, or of the last, of a word's sub-tokens."""
-    names = tiny_models
+    names = tuple(str(tiny.save(kind, tmp_path / kind)) for kind in ("bert", "gpt2"))
     frame = tiny.word_stimuli(tiny.SENTENCES).table.assign(length=lambda t: t["length"] % 4)
     spec = in_files(tmp_path, frame, {}, models=names, layers=(3,), folds=3)
     analysis, store = finished(tmp_path, spec, {})[1:3]
@@ -246,9 +240,8 @@ CHOSEN = {"folds": 3, "features": ("part_of_speech", "tense", "word_position")}
 def spoken(tmp_path_factory):
     """Layer 1 has the parts of speech, and layer 0 those of other words."""
     folder, table = tmp_path_factory.mktemp("noise"), probing(30)
-    codes = table["part_of_speech"].astype("category").cat.codes.to_numpy()
-    shape = (len(codes), codes.max() + 1)
-    layer = np.eye(shape[1])[codes] + 0.2 * np.random.default_rng(0).standard_normal(shape)
+    kinds = pd.get_dummies(table["part_of_speech"]).to_numpy(float)
+    layer = kinds + 0.2 * np.random.default_rng(0).standard_normal(kinds.shape)
     layers = {0: np.roll(layer, 3, axis=0), 1: layer}
     return finished(folder, in_files(folder, table, {"model": layers}, **CHOSEN), layers)
 

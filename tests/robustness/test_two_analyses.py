@@ -5,27 +5,14 @@ from dataclasses import replace
 import explicit
 import numpy as np
 import pytest
-from inputs import in_files, words
+from inputs import in_files, tables_of, words
 from scipy.stats import spearmanr, t
 
 from mlem_core.analysis.run import run
 from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.inference import all_layers
 from mlem_core.measures.importance import permutation_importance
-from mlem_core.pairs.build import pair_tables
-from mlem_core.pairs.columns import feature_columns
-from mlem_core.pairs.patterns import PairIndex
-from mlem_core.robustness import two_analyses
-from mlem_core.robustness.two_analyses import (
-    common,
-    differences,
-    find_paired,
-    importance_differences,
-    in_a_sentence,
-    paired,
-    similarity_differences,
-    why_no_intervals,
-)
+from mlem_core.robustness import two_analyses as two
 from mlem_core.storage.store import Store
 
 
@@ -59,7 +46,7 @@ def both(store, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def intervals(both, store):
-    return paired(both[0][0], both[1][0], store)
+    return two.paired(both[0][0], both[1][0], store)
 
 
 @pytest.fixture(scope="module")
@@ -69,16 +56,16 @@ def results(both):
 
 def test_an_analysis_differs_from_itself_by_nothing_for_sure(both, results, store):
     one, twice = both[0][0], (results[0], results[0])
-    made = paired(one, one, store)
-    table = importance_differences(twice, made).table
+    made = two.paired(one, one, store)
+    table = two.importance_differences(twice, made).table
     assert (table[["difference", "lower", "upper"]] == 0).all(axis=None)
     assert (table["p"] == 1).all()
-    square = similarity_differences(twice, made).table
+    square = two.similarity_differences(twice, made).table
     for name in ("rsa", "weighted_tau"):
         columns = [f"{name}_{end}" for end in ("difference", "lower", "upper")]
         assert (square[columns] == 0).all(axis=None)
-    assert differences(one, one).empty
-    assert in_a_sentence(differences(one, one)).startswith("Both analyses are of the same")
+    assert two.differences(one, one).empty
+    assert two.in_a_sentence(two.differences(one, one)).startswith("Both analyses are of the same")
 
 
 def left_out(both):
@@ -101,15 +88,15 @@ def test_the_interval_of_rsa_is_that_of_explicit_correlations_of_what_is_left(
     both, results, intervals
 ):
     def rsa(rows):
-        each = []
-        for _, layers in both:
-            squared = [explicit.squared(layers[k][rows]) for k in (0, 1)]
-            each.append(spearmanr(*squared).statistic)
-        return each[0] - each[1]
+        first, second = (
+            spearmanr(*(explicit.squared(layers[k][rows]) for k in (0, 1))).statistic
+            for _, layers in both
+        )
+        return first - second
 
     value = rsa(np.arange(len(both[0][0].stimuli)))
     without = np.array([rsa(rows) for rows in left_out(both)])
-    (row,) = similarity_differences(results, intervals).table.to_dict("records")
+    (row,) = two.similarity_differences(results, intervals).table.to_dict("records")
     assert row["rsa_difference"] == pytest.approx(value, abs=1e-6)
     expected = by_hand(np.array(value), without, intervals.first.sizes)
     assert [row["rsa_lower"], row["rsa_upper"]] == pytest.approx(list(expected), abs=1e-4)
@@ -118,13 +105,13 @@ def test_the_interval_of_rsa_is_that_of_explicit_correlations_of_what_is_left(
 def test_a_planted_difference_is_found_and_its_interval_holds_the_truth(
     results, intervals, store, tmp_path
 ):
-    table = importance_differences(results, intervals).table.set_index(["layer", "feature"])
+    table = two.importance_differences(results, intervals).table.set_index(["layer", "feature"])
     # Of many more stimuli of the same kind.
     many = [
         analysed(tmp_path / str(place), store, stimuli(250), place)[0].results()
         for place in (1.0, 0.1)
     ]
-    truth = importance_differences((many[0], many[1]), None).table
+    truth = two.importance_differences((many[0], many[1]), None).table
     assert truth[["lower", "upper", "p"]].isna().all(axis=None)
     truth = truth.set_index(["layer", "feature"])["difference"]
     for layer in (0, 1):
@@ -138,26 +125,26 @@ def test_other_folds_leave_out_the_same_blocks(both, results, store):
     other = run(replace(one.spec, folds=4), store, progress=False)
     own = all_layers.blocks_of(other)
     assert not np.array_equal(own.weights, all_layers.blocks_of(one).weights)
-    assert find_paired(one, other, store) is None
-    made = paired(one, other, store)
+    assert two.find_paired(one, other, store) is None
+    made = two.paired(one, other, store)
     # RSA has nothing to do with folds: without the same blocks it is the same.
     np.testing.assert_array_equal(made.first.rsa_without, made.second.rsa_without)
-    kept = find_paired(one, other, store)
-    table = similarity_differences((results[0], other.results()), kept).table
+    kept = two.find_paired(one, other, store)
+    table = two.similarity_differences((results[0], other.results()), kept).table
     assert (table[["rsa_difference", "rsa_lower", "rsa_upper"]] == 0).all(axis=None)
-    said = in_a_sentence(differences(one, other))
+    said = two.in_a_sentence(two.differences(one, other))
     assert said == "The first and the second differ in folds (5; 4)."
 
 
 def test_other_stimuli_have_no_interval_and_it_says_why(both, results, store, tmp_path):
     one, few = both[0][0], stimuli(25)
     other, _ = analysed(tmp_path / "fewer", store, few, 1.0, features=("noun", "long"))
-    assert "different stimuli" in why_no_intervals(one, other)
-    assert find_paired(one, other, store) is None
-    assert common(one, other) == two_analyses.Common(tuple(one.layers), ("noun", "long"))
-    table = importance_differences((results[0], other.results()), None).table
+    assert "different stimuli" in two.why_no_intervals(one, other)
+    assert two.find_paired(one, other, store) is None
+    assert two.common(one, other) == two.Common(tuple(one.layers), ("noun", "long"))
+    table = two.importance_differences((results[0], other.results()), None).table
     assert len(table) == 4 and table["difference"].notna().all()
-    said = in_a_sentence(differences(one, other))
+    said = two.in_a_sentence(two.differences(one, other))
     assert "stimuli (" in said and "features (also position; no others)" in said
 
 
@@ -174,8 +161,7 @@ def test_the_interval_of_an_importance_is_that_of_explicit_refits(both, results,
         table = analysis.stimuli.table.iloc[rows].reset_index(drop=True)
         groups = analysis.stimuli.groups[rows]
         left = replace(analysis.stimuli, table=table, word_index=None, groups=groups)
-        index = PairIndex.build(feature_columns(left), analysis.folds[rows])
-        tables = pair_tables(index, [lambda k=k: layers[k][rows] for k in (0, 1)])
+        tables = tables_of(left, [layers[k][rows] for k in (0, 1)], analysis.folds[rows])
         own = np.array([[one[kept].min(), np.ptp(one[kept])] for one in squared])
         whole = np.array([[one.min(), np.ptp(one)] for one in squared])
         sums = tables.target_sums * own[:, 1:] + own[:, :1] * tables.counts
@@ -189,7 +175,7 @@ def test_the_interval_of_an_importance_is_that_of_explicit_refits(both, results,
 
     value = difference(np.arange(len(both[0][0].stimuli)))
     without = np.array([difference(rows) for rows in left_out(both)])
-    table = importance_differences(results, intervals).table
+    table = two.importance_differences(results, intervals).table
     assert table["difference"].to_numpy() == pytest.approx(value.ravel(), abs=1e-6)
     lower, upper = by_hand(value, without, intervals.first.sizes)
     assert table["lower"].to_numpy() == pytest.approx(lower.ravel(), abs=5e-3)
