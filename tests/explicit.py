@@ -235,11 +235,7 @@ def hold_sums(
 
 
 def coarser_means(
-    x: np.ndarray,
-    values: np.ndarray,
-    order: Sequence[int],
-    inside: np.ndarray,
-    outside: np.ndarray,
+    x: np.ndarray, values: np.ndarray, order: Sequence[int], inside: np.ndarray, outside: np.ndarray
 ) -> np.ndarray:
     """For each pair inside, the mean over those outside that the features do not tell from it.
 

@@ -86,11 +86,7 @@ def train_tokenizer(kind: str) -> Any:
         )
     named = {} if kind == "unigram" else {"bos_token": "[CLS]"}
     return PreTrainedTokenizerFast(
-        tokenizer_object=model,
-        unk_token="[UNK]",
-        pad_token="[PAD]",
-        model_max_length=64,
-        **named,
+        tokenizer_object=model, unk_token="[UNK]", pad_token="[PAD]", model_max_length=64, **named
     )
 
 

@@ -117,10 +117,7 @@ def as_excel_writes(folder):
     [
         (lambda folder: of_arrays(folder, words(40), pairs=8_000), ["tables/pair_errors.csv"]),
         (lambda folder: of_arrays(folder, words(60), folds=3, folds_over="both"), []),
-        (
-            of_values,
-            ["tables/value_distances.csv", *(f"figures/{name}.html" for name in VALUES)],
-        ),
+        (of_values, ["tables/value_distances.csv", *(f"figures/{name}.html" for name in VALUES)]),
         (repetitions, []),
         (as_excel_writes, []),
     ],

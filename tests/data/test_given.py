@@ -151,11 +151,7 @@ def test_what_is_wrong_with_a_file_is_said_with_its_place(text, facts, tmp_path)
 
 def test_no_pickle_is_opened_and_other_files_are_refused(tmp_path):
     np.save(tmp_path / "own.npy", np.array([{}], dtype=object), allow_pickle=True)
-    cases = {
-        "own.npy": "pickled",
-        "none.npy": "cannot be read",
-        "own.mat": ".npy",
-    }
+    cases = {"own.npy": "pickled", "none.npy": "cannot be read", "own.mat": ".npy"}
     for name, fact in cases.items():
         with refused(name, fact):
             with_rdm(stimuli(), "own", tmp_path / name)

@@ -34,10 +34,7 @@ WORDS = from_frame(
             "mine.csv was read as Windows-1252 text separated by semicolons; numbers have a "
             "decimal comma; '-' is a missing value.",
         ),
-        (
-            lambda: add_feature(WORDS, "frequency").notes,
-            "frequency is missing for 1 of 3 stimuli.",
-        ),
+        (lambda: add_feature(WORDS, "frequency").notes, "frequency is missing for 1 of 3 stimuli."),
         (
             lambda: add_bins(WORDS, "f", 9).notes,
             "f is in 3 bins, not 9: equal values stay together.",

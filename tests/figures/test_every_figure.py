@@ -114,8 +114,7 @@ DRAWN = OF_LAYERS | {
     "waterfall": waterfall,
     "correlations": lambda of: figures.feature_correlations(near_nothing(of.features)),
     "counts": lambda of: figures.feature_counts(
-        pd.DataFrame(dict.fromkeys(of.features, of.values)),
-        [(f, "nominal") for f in of.features],
+        pd.DataFrame(dict.fromkeys(of.features, of.values)), [(f, "nominal") for f in of.features]
     ),
 }
 PLAIN = Given()

@@ -116,10 +116,7 @@ def test_the_command_line_prints_and_writes_them(planted, name, tmp_path, capsys
 
 @pytest.mark.parametrize(
     ("asked", "facts"),
-    [
-        (["m:0", "m:7"], ["7", "0, 1, 2"]),
-        (["m:0", "m:1", "--similarity", "svcca"], ["svcca"]),
-    ],
+    [(["m:0", "m:7"], ["7", "0, 1, 2"]), (["m:0", "m:1", "--similarity", "svcca"], ["svcca"])],
 )
 def test_what_the_command_line_refuses(planted, asked, facts, capsys, monkeypatch):
     monkeypatch.setenv("MLEM_CACHE", str(planted.store.root))

@@ -146,10 +146,7 @@ SEEDS = [f"{seed}@step{step}" for step in (0, 10) for seed in ("s0", "s1", "s2")
     [
         (["s0@step0", "s0@step9"], ["one run (s0), which says nothing of other runs."]),
         (SEEDS, ["3 seeds a step (s0, s1 and s2); 95 % intervals are over seeds, and speak of"]),
-        (
-            ["a@random", "a@2"],
-            ["one run (a)", "random weights, as training would begin from,"],
-        ),
+        (["a@random", "a@2"], ["one run (a)", "random weights, as training would begin from,"]),
     ],
 )
 def test_of_a_trajectory_it_is_said_what_varies(members, parts):

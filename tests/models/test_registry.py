@@ -251,10 +251,7 @@ def larger_vocabulary(folder):
 @pytest.mark.parametrize(
     ("spoil", "facts"),
     [
-        (
-            written({WEIGHTS: None, "pytorch_model.bin": b""}),
-            ("pytorch_model.bin", "safetensors"),
-        ),
+        (written({WEIGHTS: None, "pytorch_model.bin": b""}), ("pytorch_model.bin", "safetensors")),
         (written({WEIGHTS: None}), ("no weights",)),
         (written({"config.json": None}), ("no config.json",)),
         (written({"config.json": b"{not json"}), ("config.json", "not valid JSON")),

@@ -83,8 +83,7 @@ def by_sets(a, b):
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"),
-    [("rsa", by_scipy), ("cka", by_dcor), ("neighbours", by_sets)],
+    ("name", "expected"), [("rsa", by_scipy), ("cka", by_dcor), ("neighbours", by_sets)]
 )
 def test_similarities_are_those_of_libraries_and_definitions(case, name, expected):
     features, layers, _ = case

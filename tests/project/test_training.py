@@ -8,14 +8,7 @@ import torch
 
 from mlem_core.models.loaded import quiet
 from training import evaluate, loss, muon, scan, train
-from training.networks import (
-    NAMES,
-    Shape,
-    build,
-    for_training,
-    mask,
-    masked_losses,
-)
+from training.networks import NAMES, Shape, build, for_training, mask, masked_losses
 from training.vocabulary import END, MASK, START, fit
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
