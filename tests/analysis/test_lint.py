@@ -47,6 +47,7 @@ ONCE = np.where(AT == 7, "odd", "even")
 RARE = np.where(np.isin(AT, (4, 9)), "mauve", COLOUR)
 STRETCHED = np.where(AT == 11, 1000, np.random.default_rng(3).random(N))
 REPEATED = [f"the {3 if i == 30 else i} th sentence" for i in range(N)]
+WEIGHT = SIZE + np.random.default_rng(2).integers(0, 3, N)
 UNEQUAL = np.where(AT < 150, 0, AT)
 
 
@@ -61,6 +62,7 @@ def test_sound_stimuli_raise_no_finding():
     ("columns", "kind", "features", "severity", "facts"),
     [
         ({"again": -2 * SIZE}, "copies", ("size", "again"), "problem", []),
+        ({"weight": WEIGHT}, "correlated", ("size", "weight"), "caution", []),
         ({"once": ONCE}, "constant", ("once",), "", ["without fold"]),
         ({"colour": RARE}, "rare", ("colour",), "", ["mauve (2)"]),
         ({"label": [f"item {i}" for i in AT]}, "identifier", ("label",), "problem", ["ignore"]),
@@ -77,6 +79,8 @@ def test_what_is_planted_is_found(columns, kind, features, severity, facts):
     assert finding.features == features or not features
     assert not severity or finding.severity == severity == found.findings[0].severity
     assert not [fact for fact in facts if fact not in finding.sentence], finding.sentence
+    if kind == "correlated":
+        assert f"{found.correlations.loc[*features]:.2f}" in finding.sentence
     assert kind != "copies" or "correlated" not in kinds(found)
 
 
@@ -94,13 +98,6 @@ def test_correlations_are_those_of_the_distances_of_all_pairs():
     ]
     assert list(found.correlations) == ["colour", "size", "partly"] and found.n_stimuli == N
     np.testing.assert_allclose(found.correlations, np.corrcoef(np.array(distances).T), atol=1e-9)
-
-
-def test_features_whose_distances_correlate_are_named_with_the_value():
-    found = lint(stimuli(weight=SIZE + np.random.default_rng(2).integers(0, 3, N)))
-    finding = only(found, "correlated")
-    assert finding.features == ("size", "weight") and finding.severity == "caution"
-    assert f"{found.correlations.loc['size', 'weight']:.2f}" in finding.sentence
 
 
 def test_missing_values_are_counted_and_those_that_go_together_are_named():

@@ -126,10 +126,10 @@ def test_features_that_leave_a_fit_undecided_are_named(tmp_path):
     spec = in_files(tmp_path, stimuli, {"brain": noise(n)}, **chosen)
     analysis = finished(tmp_path, spec, {}).analysis
     fold, notices = analysis.folds[0], " ".join(analysis.notices)
+    rare = f"distance in all pairs that are left to train on without fold {fold}"
     for fact in ("'one' has the same distance", "'flag' and 'copy'", "10 weights", "2 ways"):
         assert fact in notices
-    assert f"'rare' has the same distance in all pairs that are left to train on without fold " \
-        f"{fold}" in notices  # fmt: skip
+    assert f"'rare' has the same {rare}" in notices
     results = analysis.results()
     assert np.isfinite(results.scores[["rho", "rho_a"]]).all(axis=None)
 

@@ -127,15 +127,6 @@ def test_values_are_checked_in_blocks_of_rows(monkeypatch, block):
         assert not are_distances(wrong)
 
 
-def test_a_layer_that_is_not_finite_is_left_out_of_the_others(three, tmp_path):
-    wrong = np.where(np.arange(6).reshape(3, 2) == 3, np.inf, 1.0)
-    found = from_file(save(tmp_path / "net.npz", {**LAYERS, "layer_07": wrong}), three)
-    assert found.layers == (0, 10, 11)
-    (said,) = found.left_out
-    assert all(fact in said for fact in ("layer_07", "net.npz", "inf", "row 2, unit 2"))
-    np.testing.assert_array_equal(found[10], LAYERS["layer_10"])
-
-
 @pytest.mark.parametrize("kind", ["<f4", "<f8"])
 @pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
 def test_the_share_of_rounding_is_that_of_rounded_numbers(kind, scale):

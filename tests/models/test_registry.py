@@ -85,13 +85,18 @@ def fresh_hub(monkeypatch, tmp_path):
 
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setattr(hub, "_silent_since", float("-inf"))
+    hub._answers.cache_clear()
     hub._fetched.cache_clear()
     yield
     hub._fetched.cache_clear()
 
 
-def test_no_network_is_told_at_once(fresh_hub, monkeypatch):
+@pytest.fixture
+def no_hub(fresh_hub, monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+
+
+def test_no_network_is_told_at_once(no_hub):
     begun = time.monotonic()
     for name in registry.on_hub():
         with refused("hub cannot be reached", registry.packaged()[-1], by=ModelUnavailable):
@@ -283,13 +288,6 @@ def test_the_longest_input(bert, tmp_path):
 
 
 # --- what is known before anything is loaded --------------------------------------------------
-
-
-@pytest.fixture
-def no_hub(monkeypatch):
-    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    hub._answers.cache_clear()
-    hub._fetched.cache_clear()
 
 
 @pytest.mark.parametrize("name", packaged())

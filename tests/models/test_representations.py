@@ -64,19 +64,17 @@ def test_other_features_need_no_model_other_words_do(architectures, tmp_path):
         from_model(word_stimuli(), dataclasses.replace(broken, identity="other"), store)
 
 
-def test_a_batch_that_does_not_fit_is_halved(architectures, tmp_path):
+def test_a_batch_is_halved_until_it_fits_and_a_sentence_that_never_does_is_named(
+    architectures, tmp_path
+):
     whole = from_model(word_stimuli(ALIKE), architectures["gpt2"], Store(tmp_path / "a"))
     loaded, model = counting(architectures["gpt2"], room=2)
     halved = from_model(word_stimuli(ALIKE), loaded, Store(tmp_path / "b"))
     assert sum(model.seen) == len(ALIKE) and max(model.seen) <= 2
     for layer in whole.layers:
         close(halved[layer], whole[layer])
-
-
-def test_a_sentence_that_never_fits_is_named(architectures, tmp_path):
-    loaded, _ = counting(architectures["gpt2"], room=0)
     with refused("row 21", "memory of cpu"):
-        from_model(word_stimuli(), loaded, Store(tmp_path))
+        from_model(word_stimuli(), counting(loaded, room=0)[0], Store(tmp_path / "c"))
 
 
 # --- what cannot be done -------------------------------------------------------------------

@@ -37,17 +37,10 @@ def analysis(folder):
     """40 sentences in a tiny model and in a file of two made-up layers."""
     import tiny
 
-    table = probing(40)
-    spec = in_files(
-        folder,
-        table,
-        {"brain": noise(len(table))},
-        models=(str(tiny.save("bert", folder / "bert")),),
-        layers=(0, 1),
-        features=("part_of_speech", "tense", "word_position"),
-        nominal=("word_position",),
-        folds=3,
-    )
+    table, models = probing(40), (str(tiny.save("bert", folder / "bert")),)
+    chosen = {"models": models, "layers": (0, 1), "nominal": ("word_position",), "folds": 3}
+    features = ("part_of_speech", "tense", "word_position")
+    spec = in_files(folder, table, {"brain": noise(len(table))}, features=features, **chosen)
     return run(spec, Store(folder / "cache"))
 
 

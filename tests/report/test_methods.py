@@ -15,16 +15,10 @@ from mlem_core.storage.store import Store
 def analysis(tmp_path_factory):
     folder = tmp_path_factory.mktemp("methods")
     table = probing(40).rename(columns={"tense": "tense_100%"})
-    spec = in_files(
-        folder,
-        table,
-        {"brain": noise(len(table), n_layers=1)},
-        models=("minilm",),
-        layers=(0, 3),
-        features=("tense_100%", "part_of_speech", "word_position"),
-        folds=4,
-        seed=7,
-    )
+    chosen = {"models": ("minilm",), "layers": (0, 3), "folds": 4, "seed": 7}
+    features = ("tense_100%", "part_of_speech", "word_position")
+    layers = {"brain": noise(len(table), n_layers=1)}
+    spec = in_files(folder, table, layers, features=features, **chosen)
     return run(spec, Store(folder / "cache"))
 
 

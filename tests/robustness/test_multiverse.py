@@ -177,9 +177,9 @@ def test_the_command_says_in_how_many(found, made, tmp_path, monkeypatch, capsys
     monkeypatch.setenv("MLEM_CACHE", str(made.store.root))
     asked = ["multiverse", *arguments_of(made.spec), "--out", str(tmp_path)]
     varied = ("distance=euclidean,manhattan", "positions=without-first", "estimator=ridge,spearman")
-    asked += [word for each in varied for word in ("--vary", each)]
+    asked += [f"--vary={each}" for each in varied]
     claims = ["top position brain:0", "closer brain:0 brain:2 other:1"]
-    asked += [word for claim in claims for word in ("--claim", claim)]
+    asked += [f"--claim={claim}" for claim in claims]
     assert main(asked) == 0
     said = capsys.readouterr().out.splitlines()
     assert said == [verdict(Claim.parse(claim), found) for claim in claims]
