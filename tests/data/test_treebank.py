@@ -60,6 +60,7 @@ def test_words_have_the_places_heads_and_depths_of_a_tree_that_is_known():
     assert set(table["sentence_length"]) == {7}  # 1 and 000 are two written words
     said = " ".join(stimuli.notes)
     assert "No stimuli: 2 syntactic words in 1 multiword token" in said
+    assert "Left out: 1 empty node and" in said
 
 
 def test_sentences_have_the_clauses_and_tense_of_a_tree_that_is_known():
