@@ -249,6 +249,7 @@ def test_cells_of_a_workbook_that_are_no_plain_values():
     sheet = f"<worksheet {NAMESPACE}><sheetData>{cells}</sheetData>{merged}</worksheet>"
     table = read_table(with_part(SHEET, sheet.encode()), "mine.xlsx")
     assert table.frame["f"].tolist() == ["a\rb", None, "#great!", "x"]
+    assert not table.read_as.literal
     (note,) = table.notes
     assert "merged" in note and "B3:B5" in note
 

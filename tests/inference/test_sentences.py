@@ -59,6 +59,7 @@ DIFFERENT = kinds(
     np.array([[0.5, 0.2, 0.3, 0], [0.5, 0.3, 0.2, 0], [0.5, 0.2, 0.2, 0], [0.5, 0.3, 0.25, 0]]),
     members(0.3, 0.1, 0.0, n=4, rho=0.02),
 )
+TWO_TOPS = kinds(members(0.4, 0.1, 0.0, n=4), members(0.1, 0.2, 0.0, n=4))
 COPIES = kinds(members(0.3, 0.1, 0.0, n=1).repeat(3, axis=0), members(0.3, 0.1, 0.0, seed=1))
 NEGATIVE = np.array([[0.5, about, -0.3, -0.3] for about in (-0.01, 0.0, 0.01)])
 NONE = kinds(NEGATIVE, NEGATIVE + 0.001)
@@ -111,6 +112,7 @@ PARTS = [
     ),
     (BY_CHANCE.sentence, "Permuted labels give as much for place and pos."),
     (COPIES.how_sure, "Of k0 there is one checkpoint, which says nothing of its kind."),
+    (TWO_TOPS.how_sure, "Importance 0.20 to 0.40, mean over layers"),
     (NONE.headline, ": no feature matters most for sure."),
     (MODELS[0], "p cannot be below 0.1,"),
 ]
