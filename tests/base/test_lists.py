@@ -11,7 +11,7 @@ from inputs import noise, refused, words
 from mlem_core import AnalysisSpec, RidgeMLEM, explain, from_frame
 from mlem_core.base.bars import Bars
 from mlem_core.base.parameters import names_in
-from mlem_core.base.typing import Progress, layers_in
+from mlem_core.base.typing import Progress, layer_name, layers_in, parse_layer
 
 
 @pytest.mark.parametrize(
@@ -46,6 +46,10 @@ def test_names_and_layers():
         assert layers_in(asked) == (three,)
     assert layers_in("minilm:3, a:b:0") == (three, ("a:b", 0))
     assert layers_in((three, ("minilm", 4))) == (three, ("minilm", 4))
+    assert layer_name(parse_layer("hub:org/model:12")) == "hub:org/model:12"
+    for wrong in ("minilm", ":3", "minilm:", "minilm:x"):
+        with refused("MODEL:LAYER"):
+            parse_layer(wrong)
 
 
 def test_results_explanations_and_stimuli_take_a_single_name(systems):
@@ -81,13 +85,9 @@ def test_fit_refuses_a_column_of_sentences():
 # --- bars -------------------------------------------------------------------------------------
 
 
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
 def test_a_bar_a_stage_on_a_terminal(monkeypatch):
-    screen = Terminal()
+    screen = io.StringIO()
+    monkeypatch.setattr(screen, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(sys, "stderr", screen)
     with Bars() as bars:
         for done in (0, 1, 3):

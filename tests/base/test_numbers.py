@@ -42,9 +42,6 @@ def test_the_quantile_is_that_of_the_distribution():
     degrees = np.array([1.0, 1.7, 2.0, 9.0, 49.0, 1e6])
     np.testing.assert_allclose(quantile(degrees), t.ppf(0.975, degrees), rtol=1e-9)
     assert isinstance(quantile(14), float)
-    # 95 % of what is drawn lies within the reach.
-    drawn = np.random.default_rng(0).standard_t(4, 200_000)
-    assert abs(np.mean(np.abs(drawn) <= quantile(4)) - 0.95) < 0.002
 
 
 # --- registries -------------------------------------------------------------------------------
@@ -82,21 +79,13 @@ def threads():
     return {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"}
 
 
-@pytest.fixture
-def three():
+def test_shared_out_work_has_one_thread_each_and_an_error_leaves_it_as_it_was():
     with threadpool_limits(3):
-        yield
-
-
-def test_shared_out_work_has_one_thread_each(three):
-    assert each(lambda _: threads(), range(4), 2) == [{1}] * 4
-    assert list(in_order(lambda _: threads(), range(4), 2)) == [{1}] * 4
-    # A single thread may have them all.
-    assert each(lambda _: threads(), range(2), 1) == [{3}] * 2
-    assert threads() == {3}
-
-
-def test_an_error_leaves_it_as_it_was(three):
-    with pytest.raises(ZeroDivisionError):
-        each(lambda n: 1 / n, [0, 1], 2)
-    assert threads() == {3}
+        assert each(lambda _: threads(), range(4), 2) == [{1}] * 4
+        assert list(in_order(lambda _: threads(), range(4), 2)) == [{1}] * 4
+        # A single thread may have them all.
+        assert each(lambda _: threads(), range(2), 1) == [{3}] * 2
+        assert threads() == {3}
+        with pytest.raises(ZeroDivisionError):
+            each(lambda n: 1 / n, [0, 1], 2)
+        assert threads() == {3}

@@ -1,37 +1,19 @@
 """Names, lists, counts and layers as they are shown."""
 
 import pandas as pd
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from inputs import refused
 
 from mlem_core.base.labels import Names, shortened, width
 from mlem_core.base.text import listed, many
-from mlem_core.base.typing import layer_name, parse_layer
 
 
-@pytest.mark.parametrize(
-    ("parts", "more", "expected"),
-    [
-        ([], {}, ""),
-        (["a", "b"], {}, "a and b"),
-        (["a", "b", "c"], {"last": "or"}, "a, b or c"),
-        (["a", "b", "c"], {"most": 3}, "a, b and c"),
-        (["a", "b", "c", "d"], {"most": 2}, "a, b and 2 more"),
-    ],
-)
-def test_a_list(parts, more, expected):
-    assert listed(parts, **more) == expected
+def test_lists_and_counts_as_text():
+    assert [listed(list(parts)) for parts in ("", "ab")] == ["", "a and b"]
+    assert listed(["a", "b", "c"], last="or") == "a, b or c"
+    assert listed(["a", "b", "c"], most=3) == "a, b and c"
+    assert listed(["a", "b", "c", "d"], most=2) == "a, b and 2 more"
     assert [many(n, "row") for n in (0, 1, 2_000)] == ["0 rows", "1 row", "2,000 rows"]
-
-
-def test_layers_as_text():
-    assert layer_name(("hub:org/model", 12)) == "hub:org/model:12"
-    assert parse_layer("hub:org/model:12") == ("hub:org/model", 12)
-    for wrong in ("minilm", ":3", "minilm:", "minilm:x"):
-        with refused("MODEL:LAYER"):
-            parse_layer(wrong)
 
 
 @given(
@@ -61,16 +43,9 @@ def test_features_and_layers_are_called_as_a_user_says():
     assert names.feature("pos: a_noun/a_verb") == "part of speech: a_noun/a_verb"
     assert names.layer_title(("fmri", 0)) == "brain V1"
     assert names.layer_title(("minilm", 0)) == "minilm layer 0"
-    table = pd.DataFrame(
-        {
-            "model": ["fmri", "fmri", "minilm"],
-            "layer": [2, 1, 2],
-            "layer_a": ["fmri:0", "fmri:1", "minilm:0"],
-            "term": ["pos", "not explained", None],
-            "pos": ["fmri", "pos", "x"],
-        }
-    )
-    named = names.table(table)
+    table = pd.DataFrame({"model": ["fmri", "fmri", "minilm"], "layer": [2, 1, 2]})
+    table = table.assign(layer_a=["fmri:0", "fmri:1", "minilm:0"], pos=["fmri", "pos", "x"])
+    named = names.table(table.assign(term=["pos", "not explained", None]))
     assert named["layer"].tolist() == ["IT", 1, 2]
     assert named["layer_a"].tolist() == ["brain:V1", "brain:1", "minilm:0"]
     assert named["term"].tolist()[:2] == ["part of speech", "not explained"]

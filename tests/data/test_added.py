@@ -14,15 +14,9 @@ from mlem_core.data import datasets
 from mlem_core.data.added import add_bins, add_feature, quantile_bins
 from mlem_core.data.stimulus_csv import from_frame
 
+SENTENCES = ["The dog, he runs.", "The dog, he runs.", "a zxqvk sleeps"]
 WORDS = from_frame(
-    pd.DataFrame(
-        {
-            "sentence": ["The dog, he runs.", "The dog, he runs.", "a zxqvk sleeps"],
-            "word_index": [1, 3, 1],
-            "f": [1, 2, 3],
-        }
-    ),
-    "words",
+    pd.DataFrame({"sentence": SENTENCES, "word_index": [1, 3, 1], "f": [1, 2, 3]}), "words"
 )
 
 
@@ -33,10 +27,7 @@ WORDS = from_frame(
         ("word_position", [1, 3, 1]),
         ("position_from_end", [2, 0, 1]),
         ("sentence_length", [4, 4, 3]),
-        (
-            "frequency",
-            [wordfreq.zipf_frequency("dog", "en"), wordfreq.zipf_frequency("runs", "en"), np.nan],
-        ),
+        ("frequency", [*(wordfreq.zipf_frequency(w, "en") for w in ("dog", "runs")), np.nan]),
     ],
 )
 def test_a_feature_has_the_values_that_are_known(name, expected):

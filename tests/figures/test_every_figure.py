@@ -190,14 +190,6 @@ def test_names_hold_inside_and_in_their_own_thread_only():
     assert elsewhere == [feature_name("f_one")] == ["f one"]
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("-0.000", "0.000"),
-        ("−0.01 and -0.00 [-0.000, -0.001]", "−0.01 and 0.00 [0.000, −0.001]"),
-        ("-0", "0"),
-        ("-0.05, -0e3 and gpt-0", "−0.05, −0e3 and gpt-0"),
-    ],
-)
-def test_nothing_has_no_sign(text, said):
-    assert minus(text) == said
+def test_nothing_has_no_sign():
+    text = "-0.000 −0.01 and -0.00 [-0.000, -0.001], -0.05, -0e3, gpt-0 and -0"
+    assert minus(text) == "0.000 −0.01 and 0.00 [0.000, −0.001], −0.05, −0e3, gpt-0 and 0"

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from explicit import feature_distances, scaled, squared, training
+from explicit import feature_distances, scaled, training
 from inputs import arguments_of, in_files, noise, refused, words
 from scipy.spatial.distance import pdist
 from scipy.stats import spearmanr
@@ -79,25 +79,26 @@ def spec(tmp_path, monkeypatch):
     return in_files(tmp_path, words(), {"brain": LAYERS}, folds=3)
 
 
-def analyze(spec, out, *options):
-    """The exit code of `python -m mlem_core analyze` on the files of the analysis."""
-    return main(["analyze", *arguments_of(spec), "--folds=3", f"--out={out}", *options])
-
-
-def test_a_registered_estimator_runs_from_the_command_line(spec, tmp_path, clipped):
+def test_a_registered_estimator_and_distance_run_from_the_command_line(
+    spec, tmp_path, clipped, distances
+):
     out = tmp_path / "out"
-    assert analyze(spec, out, "--estimator=clipped") == 0
+    options = [*arguments_of(spec), "--folds=3", "--estimator=clipped", "--distance=chebyshev"]
+    assert main(["analyze", *options, f"--out={out}"]) == 0
     weights = pd.read_csv(out / "weights.csv")
     folds = pd.read_csv(out / "folds.csv")["fold"].to_numpy()
     kinds = {"noun": str, "length": float, "position": float}
     x = feature_distances(pd.read_csv(spec.stimuli)[list(kinds)].astype(kinds)) ** 2
     for (layer, fold), rows in weights.groupby(["layer", "fold"]):
         use = training(folds, fold)
-        y = scaled(squared(LAYERS[layer])[use])
+        y = scaled(chebyshev(LAYERS[layer])[use] ** 2)
         centred = x[use] - x[use].mean(axis=0)
         expected = np.linalg.lstsq(centred, y - y.mean(), rcond=None)[0]
         np.testing.assert_allclose(rows["weight"], np.maximum(expected, 0), atol=1e-6)
     assert pd.read_csv(out / "scores.csv")["alpha"].isna().all()
+    rsa = pd.read_csv(out / "similarity_rsa.csv", index_col=0)
+    expected = spearmanr(*(chebyshev(LAYERS[layer]) for layer in (0, 1)))[0]
+    assert rsa.loc["brain:0", "brain:1"] == pytest.approx(expected, abs=1e-9)
 
 
 def test_a_registered_estimator_and_distance_are_universes_and_go_into_a_capsule(
@@ -143,10 +144,3 @@ def test_a_function_that_gives_no_distances_is_refused(wrong, distances):
     register(Distance("wrong", wrong))
     with refused("'wrong'", "array of shape"):
         squared_distances(np.eye(5), "wrong")
-
-
-def test_a_registered_distance_goes_through_the_command_line(spec, tmp_path, distances):
-    assert analyze(spec, tmp_path / "out", "--distance=chebyshev") == 0
-    rsa = pd.read_csv(tmp_path / "out" / "similarity_rsa.csv", index_col=0)
-    expected = spearmanr(*(chebyshev(LAYERS[layer]) for layer in (0, 1)))[0]
-    assert rsa.loc["brain:0", "brain:1"] == pytest.approx(expected, abs=1e-9)
