@@ -82,9 +82,6 @@ def test_fit_refuses_a_column_of_sentences():
     np.testing.assert_allclose(same.coef_, fitted.coef_)
 
 
-# --- bars -------------------------------------------------------------------------------------
-
-
 def test_a_bar_a_stage_on_a_terminal(monkeypatch):
     screen = io.StringIO()
     monkeypatch.setattr(screen, "isatty", lambda: True, raising=False)

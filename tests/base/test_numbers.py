@@ -44,9 +44,6 @@ def test_the_quantile_is_that_of_the_distribution():
     assert isinstance(quantile(14), float)
 
 
-# --- registries -------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("registry", [ESTIMATORS, DISTANCES, SIMILARITIES])
 def test_an_entry_is_never_replaced_by_another(registry):
     for name, entry in list(registry.items()):
@@ -54,9 +51,6 @@ def test_an_entry_is_never_replaced_by_another(registry):
         with pytest.raises(ValueError, match=f"{registry.kind} '{name}' already"):
             registry.register(entry)
         assert registry[name] is entry
-
-
-# --- threads ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])

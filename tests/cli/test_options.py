@@ -65,7 +65,6 @@ def inputs(tmp_path_factory):
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        (["why", "m:0", "m:0"], ["layer m:0 twice"]),
         (["why", "hIT:IT", "hIT:1"], ["layer hIT:1 twice"]),
         (["why", "m:0", "m:40"], ["unknown layer of m '40'", "choices are 0, 1."]),
         (["why", "hIT:IT", "hIT:V4"], ["unknown layer of hIT 'V4'", "choices are V1, IT."]),

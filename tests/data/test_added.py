@@ -55,9 +55,6 @@ def test_what_cannot_be_added_is_refused(monkeypatch):
         add_feature(WORDS, "frequency")
 
 
-# --- bins ------------------------------------------------------------------------------------
-
-
 @given(st.integers(2, 9), st.integers(0, 10_000))
 def test_bins_of_different_values_are_those_of_pandas(n_bins, seed):
     values = np.random.default_rng(seed).permutation(np.linspace(-1, 1, n_bins * 5))

@@ -134,6 +134,11 @@ def test_what_may_be_meant_otherwise_is_said_with_its_row(changed, says):
     assert all(part in " ".join(notes) for part in says), notes
 
 
+def test_a_table_without_a_header_is_said():
+    notes = read_csv(b"the dog runs,5,noun\na cat sits,6,verb\nmy bird,9,noun\n").notes
+    assert any("header" in note and "'5'" in note for note in notes)
+
+
 def test_thousands_among_decimal_commas_are_said():
     rows = "".join(f"a {i};{i},5;{i}.234;{i},250\n" for i in range(1, 9))
     stimuli = read_csv(f"sentence;f;n;m\n{rows}".encode())

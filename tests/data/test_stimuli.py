@@ -32,11 +32,8 @@ def good(old="", new=""):
 def test_reads_the_columns_as_the_contract_says():
     stimuli = read_csv(good(), name="mine.csv")
     assert (stimuli.name, stimuli.level, len(stimuli)) == ("mine.csv", "word", 4)
-    assert stimuli.features == (
-        Feature("length", "ordered"),
-        Feature("gender", "nominal"),
-        Feature("asked", "nominal"),
-    )
+    kinds = {"length": "ordered", "gender": "nominal", "asked": "nominal"}
+    assert stimuli.features == tuple(Feature(*one) for one in kinds.items())
     assert list(stimuli.table.columns) == GOOD.splitlines()[0].split(",")
     assert stimuli.word_index.tolist() == [1, 2, 1, 1]
     assert stimuli.words == ["woman", "plays", "Mary", "men"]
@@ -69,9 +66,6 @@ def test_items_are_words_that_recur_or_what_a_column_says():
     assert given.item_name == "item" and given.features == (Feature("f", "ordered"),)
     for one in (given, apply_roles(given, {})):
         np.testing.assert_array_equal(one.items, [0, 1, 0])
-
-
-# --- kinds -----------------------------------------------------------------------------------
 
 
 def test_kinds_can_be_overridden():
@@ -119,9 +113,6 @@ def test_word_index_and_word_may_be_written_otherwise():
         assert read_csv(good("1,Mary", f"1,{word}")).words[2] == "Mary"
 
 
-# --- digest ----------------------------------------------------------------------------------
-
-
 def test_digest_does_not_depend_on_how_the_file_is_written():
     quoted = io.StringIO()
     csv.writer(quoted, quoting=csv.QUOTE_ALL).writerows(csv.reader(io.StringIO(GOOD)))
@@ -136,18 +127,10 @@ def test_digest_does_not_depend_on_how_the_file_is_written():
 
 
 def test_digest_depends_on_the_content():
-    changes = [
-        ("the woman", "The woman"),
-        (",5,female", ",6,female"),
-        ("5,,", "5,female,"),
-        (",d", ",e"),
-        ("gender", "sex"),
-    ]
-    digests = {read_csv(good(old, new)).digest for old, new in [("", ""), *changes]}
+    changes = {"the woman": "The woman", ",5,": ",6,", "5,,": "5,f,", ",d": ",e", "gender": "sex"}
+    digests = {read_csv(good(*change)).digest for change in [("", ""), *changes.items()]}
     assert len(digests) == 6
 
-
-# --- bad files -------------------------------------------------------------------------------
 
 REFUSED: list[tuple[bytes, tuple[str, ...]]] = [
     (b"PK\x03\x04" + bytes(100), ("zip",)),
@@ -216,8 +199,6 @@ def test_a_large_file_is_refused_before_it_is_read_and_one_that_is_not_there(tmp
     with refused("none.csv", "No such file"):
         read_csv(tmp_path / "none.csv")
 
-
-# --- writing ---------------------------------------------------------------------------------
 
 NASTY = [
     "=1+1", "+a", "-a", "@SUM(A1)", "\tx", "\rx", "\nx", "'=1", "''+x", "'quoted'", "＝1",

@@ -29,18 +29,15 @@ from mlem_core.storage.store import Store
 from mlem_core.tasks import examples
 
 WIDTHS = tuple(figures.WIDTHS_MM[name] for name in ("one column", "two columns"))
-# The example tells no values apart and has no baselines: those are of a small analysis.
+# Not of the example but of a small analysis: values, baselines, published models, similarities.
 OF_VALUES = tuple(n for n in FIGURES if n.startswith(("values", "baseline", "unit_scores")))
+OF_VALUES += ("published", *OF_SIMILARITIES)
 # Of some layers of the example, by estimators that take a while.
 OF_METHODS = ("methods", "method_agreement")
-# Nor does it have the models of the first paper.
-OF_VALUES += ("published",)
 # The maps of a whole model take a while, and noise is put upon one analysis.
 OF_THEIR_OWN = ("map_panels", "noise_agreement")
 # Its models are one of each kind, and none is a checkpoint of a training.
 OF_GROUPS = ("group_profiles", "group_similarity", "universality", "trajectories")
-# Nor has it other similarities.
-OF_VALUES += tuple(OF_SIMILARITIES)
 CHOSEN = {"folds": 3, "features": ("part_of_speech", "tense", "word_position")}
 # Drawn by `make test`; all others by `make test-all`.
 QUICK = ("profiles", "similarity", "why", "feature_counts")

@@ -128,11 +128,8 @@ def test_a_matrix_that_is_not_symmetric_shows_each_value_where_it_is():
 
 
 def test_the_matrix_of_groups_has_every_pair_once_with_its_interval():
-    rows = [
-        ("g", "g", 3, 0.9, 0.8, 0.95),
-        ("g", "h", 3, -0.2, -0.5, 0.1),
-        ("h", "h", 0, np.nan, np.nan, np.nan),
-    ]
+    rows = [("g", "g", 3, 0.9, 0.8, 0.95), ("g", "h", 3, -0.2, -0.5, 0.1)]
+    rows.append(("h", "h", 0, np.nan, np.nan, np.nan))
     columns = ["group_a", "group_b", "pairs", "rsa", "lower", "upper"]
     figure = figures.group_similarity(pd.DataFrame(rows, columns=columns))
     (heatmap,) = figure.data

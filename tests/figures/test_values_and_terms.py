@@ -134,6 +134,7 @@ def test_differences_of_importance_tell_their_interval_and_test_if_there_is_one(
         assert list(colour.marker.symbol) == ["circle", "circle-open"]
 
 
+MARKED = ["measure", "model_a", "layer_a", "model_b", "layer_b", "variant", "reason", "severity"]
 MARKS = pd.DataFrame(
     [
         ("profiles", "a", 1, "", -1, "without-first", "f matters most, not g", 4.0),
@@ -142,9 +143,16 @@ MARKS = pd.DataFrame(
         ("rsa", "a", 0, "<b>", 2, "cosine", "RSA is 0.9 instead of 0.1", 4.0),
     ],
     columns=[
-        "measure", "model_a", "layer_a", "model_b", "layer_b", "variant", "reason", "severity",
+        "measure",
+        "model_a",
+        "layer_a",
+        "model_b",
+        "layer_b",
+        "variant",
+        "reason",
+        "severity",
     ],
-)  # fmt: skip
+)
 
 
 def test_the_map_of_the_audit_shows_every_quantity_and_dots_the_marked():
@@ -174,22 +182,15 @@ def test_the_map_of_the_audit_shows_every_quantity_and_dots_the_marked():
 
 
 def test_the_curve_shows_every_variant_and_its_choices():
-    curve = pd.DataFrame(
-        {
-            "universe": [2, 3, 1, 0],
-            "distance": ["cosine", "cosine", "euclidean", "euclidean"],
-            "special_tokens": ["model", "start", "start", "model"],
-            "own": [False, False, False, True],
-            "margin": [-0.2, -0.1, 0.3, 0.4],
-            "holds": [False, False, True, True],
-            "place": range(4),
-        }
-    )
+    curve = pd.DataFrame({"universe": [2, 3, 1, 0], "margin": [-0.2, -0.1, 0.3, 0.4]})
+    curve = curve.assign(own=curve["universe"] == 0, holds=curve["margin"] > 0, place=range(4))
+    distance, special_tokens = ["cosine"] * 2 + ["euclidean"] * 2, ["model", "start"] * 2
+    curve = curve.assign(distance=distance, special_tokens=special_tokens)
     figure = figures.specification_curve(curve, ["distance", "special_tokens"], "f rules a:1")
     traces = {trace.name: trace for trace in figure.data}
     assert list(traces["holds"].y) == [0.3, 0.4] and list(traces["holds"].x) == [2, 3]
     assert list(traces["does not hold"].y) == [-0.2, -0.1]
     assert list(traces["this analysis"].x) == [3]
     assert list(traces["distance=cosine"].x) == [0, 1]
-    assert list(traces["special_tokens=start"].x) == [1, 2]
+    assert list(traces["special_tokens=start"].x) == [1, 3]
     assert figure.layout.title.text == "f rules a:1: 2 of 4"

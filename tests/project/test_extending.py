@@ -48,16 +48,9 @@ def chebyshev(rows):
 @pytest.fixture
 def clipped():
     """The toy estimator, known as "clipped" while a test runs."""
-    register_estimator(
-        EstimatorSpec(
-            name="clipped",
-            model=ClippedLeastSquares,
-            label="clipped: 100 % least squares",
-            caption="clipped least squares",
-            sentence="least squares with negative weights set to 0",
-            refitted=True,
-        )
-    )
+    texts = {"label": "clipped: 100 % least squares", "caption": "clipped least squares"}
+    texts["sentence"] = "least squares with negative weights set to 0"
+    register_estimator(EstimatorSpec("clipped", ClippedLeastSquares, refitted=True, **texts))
     yield
     del ESTIMATORS["clipped"]
 

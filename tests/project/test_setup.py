@@ -76,14 +76,8 @@ def set_up(folder, python):
     if python:
         (programs / "python3").write_text(f"#!{programs}/sh\n{python}\n")
         (programs / "python3").chmod(0o755)
-    done = subprocess.run(
-        [programs / "sh", "scripts/setup.sh"],
-        cwd=folder,
-        env={"PATH": str(programs)},
-        stderr=subprocess.PIPE,
-        text=True,
-        timeout=30,
-    )
+    asked, env = [programs / "sh", "scripts/setup.sh"], {"PATH": str(programs)}
+    done = subprocess.run(asked, cwd=folder, env=env, stderr=subprocess.PIPE, text=True, timeout=30)
     return done.returncode, done.stderr.splitlines()
 
 
@@ -120,12 +114,9 @@ print(*sorted(heavy & set(sys.modules)), file=sys.stderr)
 
 def test_an_analysis_waits_for_no_heavy_import_and_no_module_has_one(planted, tmp_path):
     given = ["analyze", *arguments_of(planted.spec), "--out", str(tmp_path / "found")]
-    done = subprocess.run(
-        [sys.executable, "-c", LIGHT, *given],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "MLEM_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)},
-    )
+    asked = [sys.executable, "-c", LIGHT, *given]
+    env = {**os.environ, "MLEM_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(asked, capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stderr
     assert done.stderr.splitlines()[-2:] == ["", ""]
 

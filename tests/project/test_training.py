@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from torch.nn.functional import cross_entropy, linear
 
 from mlem_core.models.loaded import quiet
 from training import evaluate, loss, muon, scan, train
@@ -67,9 +68,8 @@ def test_muon_of_many_matrices_is_that_of_each():
         optimizer = kind(own, weight_decay=0.2, adjust_lr_fn="match_rms_adamw", **settings)
         for step in range(3):
             for number, matrix in enumerate(own):
-                matrix.grad = torch.randn(
-                    matrix.shape, generator=torch.Generator().manual_seed(10 * step + number)
-                )
+                drawn = torch.Generator().manual_seed(10 * step + number)
+                matrix.grad = torch.randn(matrix.shape, generator=drawn)
             own[3].grad = own[3].grad if step else None
             optimizer.step()
         made.append(own)
@@ -91,9 +91,7 @@ def test_the_loss_and_its_gradients_are_those_of_torch(kind, biased, monkeypatch
     leaves = [states, words, *([bias] if biased else [])]
     ours = loss.mean_nats(states, words, bias, targets)
     gradients = torch.autograd.grad(3 * ours, leaves)
-    theirs = torch.nn.functional.cross_entropy(
-        torch.nn.functional.linear(states, words, bias), targets
-    )
+    theirs = cross_entropy(linear(states, words, bias), targets)
     torch.testing.assert_close(ours, theirs, atol=0.01, rtol=0)
     for found, expected in zip(gradients, torch.autograd.grad(3 * theirs, leaves), strict=True):
         assert float((found - expected).norm() / expected.norm()) < 0.01

@@ -20,11 +20,9 @@ from mlem_core.data.stimulus_csv import write_csv
 
 ROOT = Path(__file__).resolve().parents[2]
 
-DIFFS = re.findall(
-    r"^```diff\n(.*?)^```$",
-    (ROOT / "docs" / "contributing.md").read_text("utf-8"),
-    re.MULTILINE | re.DOTALL,
-)
+PAGE = (ROOT / "docs" / "contributing.md").read_text("utf-8")
+DIFFS = re.findall(r"(?ms)^```diff\n(.*?)^```$", PAGE)
+HEARD = {"text": True, "capture_output": True}
 FILES = {"estimator": 2, "distance": 1, "similarity": 1, "set": 1, "model": 1, "screen": 3}
 ADDED = """
 import os, sys
@@ -52,9 +50,7 @@ def copy(tmp_path_factory):
         # With what is compiled, which the copies of the files have the times for.
         shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("trio"))
     for diff in DIFFS:
-        done = subprocess.run(
-            ["git", "apply", "-"], input=diff, cwd=root, text=True, capture_output=True
-        )
+        done = subprocess.run(["git", "apply", "-"], input=diff, cwd=root, **HEARD)
         assert done.returncode == 0, done.stderr
     return root
 
@@ -67,13 +63,8 @@ def test_what_the_diffs_add_runs_from_the_command_line_and_in_the_app(copy):
     np.savez(copy / "brain.npz", layer_00=rows)
     paths = {"PYTHONPATH": str(copy), "MLEM_CACHE": str(copy / "cache")}
     paths["BROWSER_PATH"] = "/nowhere"  # a capsule has its figures as HTML then, at once
-    done = subprocess.run(
-        [sys.executable, "-c", ADDED],
-        cwd=copy,
-        env={**os.environ, **paths},
-        text=True,
-        capture_output=True,
-    )
+    asked = [sys.executable, "-c", ADDED]
+    done = subprocess.run(asked, cwd=copy, env={**os.environ, **paths}, **HEARD)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "['Best layers'] 1"
     assert "tiny_bert_package" in done.stderr
