@@ -43,6 +43,11 @@ class Hostile:
         return path
 
 
+def later(change):
+    """What makes of the arguments of a change one that is done to what it is given."""
+    return lambda *args, **more: lambda to: change(to, *args, **more)
+
+
 class Found(NamedTuple):
     """What was read: what is said of it, and names of what differs from what a file holds."""
 

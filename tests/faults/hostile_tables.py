@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from damaging import damaged_bytes
-from feeding import Fate, Hostile
+from feeding import Fate, Hostile, later
 from hostile_workbooks import by_hand, by_openpyxl, inline
 from openpyxl.utils.exceptions import IllegalCharacterError
 
@@ -70,63 +70,48 @@ def _written(column, how):
     return lambda sheet: sheet.put(column, map(how, sheet.truth[column]), sheet.truth[column])
 
 
-def _spelled(text):
+@later
+def _spelled(sheet, text):
     """One name in one row in another spelling of the same."""
-
-    def change(sheet):
-        pos = sheet.truth["pos"]
-        at = pos.index("café")
-        sheet.put("pos", [*pos[:at], text, *pos[at + 1 :]], pos)
-
-    return change
+    pos = sheet.truth["pos"]
+    at = pos.index("café")
+    sheet.put("pos", [*pos[:at], text, *pos[at + 1 :]], pos)
 
 
-def _names(values, meant=None):
+@later
+def _names(sheet, values, meant=None):
     """A column of other values, in turn."""
-
-    def change(sheet):
-        cells = list(islice(cycle(values.split(" ")), len(sheet.grid) - 1))
-        sheet.put("pos", cells, [(meant or {}).get(cell, cell) for cell in cells])
-
-    return change
+    cells = list(islice(cycle(values.split(" ")), len(sheet.grid) - 1))
+    sheet.put("pos", cells, [(meant or {}).get(cell, cell) for cell in cells])
 
 
-def _sentence(how, says="row {row}"):
+@later
+def _sentence(sheet, how, says="row {row}"):
     """One sentence with something that nobody sees, which a notice has to show."""
-
-    def change(sheet):
-        row, texts = sheet.some(), [*sheet.truth["sentence"]]
-        texts[row - 1] = how(texts[row - 1])
-        sheet.put("sentence", texts, texts)
-        sheet.says = (says.format(row=row),) if says else ()
-
-    return change
+    row, texts = sheet.some(), [*sheet.truth["sentence"]]
+    texts[row - 1] = how(texts[row - 1])
+    sheet.put("sentence", texts, texts)
+    sheet.says = (says.format(row=row),) if says else ()
 
 
-def _insert(cells, at, says="row {row}"):
+@later
+def _insert(sheet, cells, at, says="row {row}"):
     """A row that is no stimulus; it is refused or said."""
-
-    def change(sheet):
-        row = sheet.some() if at is None else at % (len(sheet.grid) + 1)
-        sheet.grid.insert(row, cells(sheet))
-        sheet.says = (says.format(row=row),)
-
-    return change
+    row = sheet.some() if at is None else at % (len(sheet.grid) + 1)
+    sheet.grid.insert(row, cells(sheet))
+    sheet.says = (says.format(row=row),)
 
 
-def _column(name, cells, says="", at=0, kind=""):
+@later
+def _column(sheet, name, cells, says="", at=0, kind=""):
     """A column more, which is no feature unless a notice names it (`kind`: it is one)."""
-
-    def change(sheet):
-        own = [cells(i) for i in range(len(sheet.grid) - 1)]
-        for row, cell in zip(sheet.grid, [name, *own], strict=True):
-            row.insert(at, cell)
-        if kind:
-            means = [float(cell) for cell in own] if kind == "number" else own
-            sheet.truth[unicodedata.normalize("NFC", name)] = means
-        sheet.says = (says,) if says else ()
-
-    return change
+    own = [cells(i) for i in range(len(sheet.grid) - 1)]
+    for row, cell in zip(sheet.grid, [name, *own], strict=True):
+        row.insert(at, cell)
+    if kind:
+        means = [float(cell) for cell in own] if kind == "number" else own
+        sheet.truth[unicodedata.normalize("NFC", name)] = means
+    sheet.says = (says,) if says else ()
 
 
 def _no_header(sheet):
@@ -134,38 +119,31 @@ def _no_header(sheet):
     sheet.says = ("header",)
 
 
-def _rename(old, new, name=None, says=""):
-    def change(sheet):
-        sheet.says = (says,) if says else ()
-        sheet.grid[0][sheet.grid[0].index(old)] = new
-        if name:
-            sheet.truth[name] = sheet.truth.pop(old)
-
-    return change
+@later
+def _rename(sheet, old, new, name=None, says=""):
+    sheet.says = (says,) if says else ()
+    sheet.grid[0][sheet.grid[0].index(old)] = new
+    if name:
+        sheet.truth[name] = sheet.truth.pop(old)
 
 
-def _word_index(how, with_word=""):
-    def change(sheet):
-        if "word" not in sheet.truth:
-            return
-        at = sheet.grid[0].index("word_index")
-        for row in sheet.grid[1:]:
-            row[at] = how(int(row[at]))
-        if with_word:
-            _column(with_word, lambda i: sheet.truth["word"][i], at=1)(sheet)
-
-    return change
+@later
+def _word_index(sheet, how, with_word=""):
+    if "word" not in sheet.truth:
+        return
+    at = sheet.grid[0].index("word_index")
+    for row in sheet.grid[1:]:
+        row[at] = how(int(row[at]))
+    if with_word:
+        _column(with_word, lambda i: sheet.truth["word"][i], at=1)(sheet)
 
 
-def _ids(how, says=""):
+@later
+def _ids(sheet, how, says=""):
     """Names of sentences in a column, which keep them together or are named in a notice."""
-
-    def change(sheet):
-        of = [SENTENCES.index(s) for s in sheet.truth["sentence"]]
-        _column("sentence_id", lambda i: how(2 * of[i] + (i % 2)), says)(sheet)
-        sheet.truth["sentence_id"] = of
-
-    return change
+    of = [SENTENCES.index(s) for s in sheet.truth["sentence"]]
+    _column("sentence_id", lambda i: how(2 * of[i] + (i % 2)), says)(sheet)
+    sheet.truth["sentence_id"] = of
 
 
 _HARD_SPACE, _ZERO, _SOFT = "\u00a0", "\u200b", "\u00ad"

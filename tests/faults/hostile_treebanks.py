@@ -3,13 +3,13 @@
 import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import cycle
+from itertools import chain, cycle
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from damaging import damaged_bytes
-from feeding import Fate, Hostile
+from feeding import Fate, Hostile, later
 
 from mlem_core.data import datasets
 
@@ -60,81 +60,51 @@ class Bank:
     fate: Fate = "or said"
     as_bytes: Callable[[str], bytes] = str.encode
 
-    def some(self):
-        """A sentence with the usual words."""
-        return int(self.rng.integers(3, len(self.written) - 3))
+
+@later
+def _tokens(bank, how, says="", fate="or said", gone=False, meant=False):
+    """One sentence with other tokens: it means just those, nothing (gone), or what it did."""
+    at = int(bank.rng.integers(3, len(bank.written) - 3))
+    comments, tokens = bank.written[at]
+    bank.written[at] = comments, how([[*t] for t in tokens])
+    if gone:
+        del bank.meant[at]
+    elif meant:
+        bank.meant[at] = bank.written[at]
+    name = comments[0].split("= ")[1][:50]
+    bank.says, bank.fate = (says.format(name=name),) if says else (), fate
 
 
-def _line(column, to, says="", fate="or said", **of):
-    """One word's cell as something else; `meant` is what that means, else the line as it was."""
+def _cell(column, to, *said, upos="VERB", **of):
+    """One word's cell as something else."""
 
-    def change(bank):
-        at = bank.some()
-        tokens = bank.written[at][1]
-        word = next(i for i, t in enumerate(tokens) if t[UPOS] == of.get("upos", "VERB"))
-        cell = to(tokens[word][column]) if callable(to) else to
-        tokens[word][column] = cell
-        if of.get("meant"):
-            bank.meant[at][1][word][column] = of["meant"] if of["meant"] is not True else cell
-        if of.get("gone"):
-            del bank.meant[at]
-        name = bank.written[at][0][0].split("= ")[1]
-        bank.says, bank.fate = (says.format(name=name[:50]),) if says else (), fate
+    def how(tokens):
+        word = next(t for t in tokens if t[UPOS] == upos)
+        word[column] = to(word[column]) if callable(to) else to
+        return tokens
 
-    return change
+    return _tokens(how, *said, **of)
 
 
-def _every(column, to, says=""):
-    def change(bank):
-        for _, tokens in bank.written:
-            for token in tokens:
-                token[column] = to(token[column])
-        bank.says = (says,) if says else ()
-
-    return change
+@later
+def _every(bank, column, to, says=(), fate="or said"):
+    for token in chain.from_iterable(tokens for _, tokens in bank.written):
+        token[column] = to(token[column])
+    bank.says, bank.fate = says, fate
 
 
-def _text(how, fate="read"):
-    def change(bank):
-        bank.as_bytes, bank.fate = lambda text: how(text).encode(), fate
-
-    return change
+@later
+def _text(bank, how, fate="read", encoding="utf-8"):
+    bank.as_bytes, bank.fate = lambda text: how(text).encode(encoding), fate
 
 
-def _encoded(encoding, says="", extra=""):
-    def change(bank):
-        if extra:
-            _line(FORM, extra, meant=extra)(bank)
-        bank.as_bytes = lambda text: text.encode(encoding)
-        bank.says = (says,) if says else ()
-
-    return change
+def _cp850(bank):
+    _cell(FORM, "élan", "Windows-1252", meant=True)(bank)
+    bank.as_bytes = lambda text: text.encode("cp850")
 
 
-def _block(how, says="", fate="or said", gone=False):
-    """The comments and the lines of a sentence otherwise."""
-
-    def change(bank):
-        at = bank.some()
-        comments, tokens = bank.written[at]
-        bank.written[at] = how(comments, [[*t] for t in tokens])
-        if gone:
-            del bank.meant[at]
-        name = comments[0].split("= ")[1]
-        bank.says, bank.fate = (says.format(name=name[:50]),) if says else (), fate
-
-    return change
-
-
-def _tokens(how, *said, **of):
-    return _block(lambda comments, tokens: (comments, how(tokens)), *said, **of)
-
-
-def _with(token, **cells):
-    own = [*token]
-    for name, cell in cells.items():
-        own[globals()[name]] = cell
-    return own
+def _with(token, column, cell):
+    return [*token[:column], cell, *token[column + 1 :]]
 
 
 def _two_values(bank):
@@ -150,11 +120,10 @@ def _two_values(bank):
 
 
 CHANGES = {
-    "nothing": lambda bank: setattr(bank, "fate", "read"),
     **{name: _text(how) for name, how in {
-        "CR": lambda s: s.replace("\n", "\r"), "mixed ends": lambda s: s.replace("\n", "\r\n", 40),
-        "BOM": "\ufeff{}".format, "no last line": str.rstrip,
-        "a space at the end": lambda s: s.replace("\t_\n", "\t_ \n"),
+        "nothing": str, "CR": lambda s: s.replace("\n", "\r"),
+        "mixed ends": lambda s: s.replace("\n", "\r\n", 40), "BOM": "\ufeff{}".format,
+        "no last line": str.rstrip, "a space at the end": lambda s: s.replace("\t_\n", "\t_ \n"),
         "comment amid words": lambda s: s.replace("\n2\t", "\n# note\n2\t"),
     }.items()},
     **{name: _text(how, "refused") for name, how in {
@@ -162,41 +131,40 @@ CHANGES = {
         "nine columns": lambda s: s.replace("\t_\n", "\n"),
         "cut amid a line": lambda s: s[: s.rindex("\t") - 20],
     }.items()},
-    "utf-16": _encoded("utf-16-le"), "cp850": _encoded("cp850", "Windows-1252", "élan"),
-    **{f"form {form!a}": _line(FORM, form, says, meant=True) for form, says in (
+    "utf-16": _text(str, "or said", "utf-16-le"), "cp850": _cp850,
+    **{f"form {form!a}": _cell(FORM, form, says, meant=True) for form, says in (
         ("New York", "with a space"), ("e\u0301lan", ""), ("a\u200bb", "U+200B"), ("_", ""),
         ("&amp;", "HTML"), ("cafÃ©", "another encoding"))},
-    **{f"form without a sign {form!a}": _line(FORM, form, "{name}", gone=True)
+    **{f"form without a sign {form!a}": _cell(FORM, form, "{name}", gone=True)
        for form in ("\u3000", "")},
-    "forms hidden": lambda bank: (_every(FORM, lambda c: "_")(bank), setattr(bank, "fate",
-    "refused"))[0],
-    **{f"upos {to!a}": _line(UPOS, to, "upos") for to in ("verb", "_")},
-    "deps": _every(DEPS, lambda c: "1:x|2:y", "enhanced"),
+    "forms hidden": _every(FORM, lambda c: "_", fate="refused"),
+    **{f"upos {to!a}": _cell(UPOS, to, "upos") for to in ("verb", "_")},
+    "deps": _every(DEPS, lambda c: "1:x|2:y", ("enhanced",)),
     "subtypes": _every(DEPREL, lambda c: c + ":sub"),
-    "relation capital": _line(DEPREL, str.upper, "relation"),
-    **{f"feats {name}": _line(FEATS, to, fate=fate) for name, to, fate in (
+    "relation capital": _cell(DEPREL, str.upper, "relation"),
+    **{f"feats {name}": _cell(FEATS, to, "", fate) for name, to, fate in (
         ("repeated", lambda c: "Number=Sing|" + c + "|Number=Plur", "refused"),
         ("unsorted", lambda c: "|".join(reversed(c.split("|"))), "read"),
         ("semicolons", lambda c: c.replace("|", ";"), "or said"))},
     "feats of two values": _two_values,
-    **{f"head {to}": _line(HEAD, to, fate="refused", upos="NOUN") for to in ("x", "02", "٢")},
-    **{f"head {to!r}": _line(HEAD, to, "{name}", upos=upos, gone=True)
+    **{f"head {to}": _cell(HEAD, to, "", "refused", upos="NOUN") for to in ("x", "02", "٢")},
+    **{f"head {to!r}": _cell(HEAD, to, "{name}", upos=upos, gone=True)
        for to, upos in (("99", "VERB"), ("_", "NOUN"), ("0", "NOUN"))},
-    "circle": _tokens(lambda ts: [_with(t, HEAD="2" if i == 0 else "1" if i == 1 else t[HEAD])
-                                  for i, t in enumerate(ts)], "{name}", gone=True),
-    "no root": _tokens(lambda ts: [_with(t, HEAD="1" if t[HEAD] == "0" else t[HEAD]) for t in ts],
-                       "{name}", gone=True),
+    **{name: _tokens(how, "{name}", gone=True) for name, how in {
+        "circle": lambda ts: [_with(ts[0], HEAD, "2"), _with(ts[1], HEAD, "1"), *ts[2:]],
+        "no root": lambda ts: [_with(t, HEAD, "1" if t[HEAD] == "0" else t[HEAD]) for t in ts],
+    }.items()},
     **{name: _tokens(how, "", "refused") for name, how in {
-        "ids from 0": lambda ts: [_with(t, ID=str(i)) for i, t in enumerate(ts)],
+        "ids from 0": lambda ts: [_with(t, ID, str(i)) for i, t in enumerate(ts)],
         "a word lost": lambda ts: ts[:1] + ts[2:], "a word twice": lambda ts: [ts[0], *ts],
         "words swapped": lambda ts: [ts[1], ts[0], *ts[2:]],
-        "empty node out of place": lambda ts: [ts[0], _with(ts[0], ID="3.1"), *ts[1:]],
+        "empty node out of place": lambda ts: [ts[0], _with(ts[0], ID, "3.1"), *ts[1:]],
         "ranges that overlap": lambda ts: [["1-2", *"x________"], ts[0], ["2-3", *"y________"],
                                            *ts[1:]],
     }.items()},
     "the last word lost": _tokens(lambda ts: ts[:-1], "{name}"),
-    "empty node": _tokens(lambda ts: [ts[0], _with(ts[0], ID="1.1", HEAD="_", DEPS="2:x"), *ts[1:]],
-                          "empty node"),
+    "empty node": _tokens(lambda ts: [ts[0], ["1.1", *ts[0][1:HEAD], "_", "_", "2:x", "_"],
+                                      *ts[1:]], "empty node"),
     "range": _tokens(lambda ts: [["1-2", ts[0][FORM] + ts[1][FORM], *"________"], *ts],
                      "multiword"),
 }  # fmt: skip
