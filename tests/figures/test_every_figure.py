@@ -31,12 +31,8 @@ class Given(NamedTuple):
 
     @property
     def importance(self):
-        rows = [
-            (*layer, fold, f, 0.1 + fold)
-            for layer in self.layers
-            for fold in (0, 1)
-            for f in self.features
-        ]
+        every = product(self.layers, (0, 1), self.features)
+        rows = [(*layer, fold, feature, 0.1 + fold) for layer, fold, feature in every]
         return pd.DataFrame(rows, columns=["model", "layer", "fold", "feature", "importance"])
 
     @property
@@ -57,11 +53,8 @@ class Given(NamedTuple):
     @property
     def distances(self):
         u, v = self.values
-        rows = [
-            (*layer, self.features[0], a, b, 1.0, 0.1, 1.0, 3)
-            for layer in self.layers
-            for a, b in ((u, u), (u, v), (v, v))
-        ]
+        both, feature = product(self.layers, [(u, u), (u, v), (v, v)]), self.features[0]
+        rows = [(*layer, feature, *values, 1.0, 0.1, 1.0, 3) for layer, values in both]
         columns = ["model", "layer", "feature", "value_a", "value_b"]
         return pd.DataFrame(rows, columns=[*columns, "distance", "sd", "separation", "n_pairs"])
 
@@ -87,9 +80,8 @@ def values_compared(of):
 
 def waterfall(of):
     terms = [*of.features, " × ".join(of.features)]
-    return figures.waterfall(
-        pd.DataFrame({"term": terms, "value": [0.1, -0.0001, 0.2]}), of.features
-    )
+    table = pd.DataFrame({"term": terms, "value": [0.1, -0.0001, 0.2]})
+    return figures.waterfall(table, of.features)
 
 
 # A new figure gets a line here, and with it all tests of this file.

@@ -32,9 +32,8 @@ def broken(path, text):
         if ":" in target:
             continue
         there = (path.parent / target).resolve() if target else path
-        if not there.exists() or (
-            anchor and there.suffix == ".md" and anchor not in anchors(there)
-        ):
+        titled = anchor and there.suffix == ".md"
+        if not there.exists() or (titled and anchor not in anchors(there)):
             yield f"{path.relative_to(ROOT)}: {link}"
 
 

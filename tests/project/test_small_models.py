@@ -74,24 +74,17 @@ def test_the_steps_of_training_that_are_kept_open_by_name(name):
     assert steps[0] == 0 and 8 <= len(steps) <= 12
     loaded = open_model(f"{name}@step{steps[-1]}", "cpu")
     assert "4-bit" in loaded.note and loaded.identity != tiny.opened(name).identity
-    last, whole = (
-        unpack(TRIO / name / file)
-        for file in (f"step-{steps[-1]}.safetensors", "seed-0.safetensors")
-    )
+    files = f"step-{steps[-1]}.safetensors", "seed-0.safetensors"
+    last, whole = (unpack(TRIO / name / file) for file in files)
     assert last.keys() == whole.keys()
 
 
 @pytest.mark.slow
 def test_the_recipe_from_the_text_to_models_that_open(tmp_path, monkeypatch):
     plans = {name: train.Plan(steps=4, rows=2, check=2, keep=(0, 2)) for name in NAMES}
-    size = recipe.Size(
-        Shape(vocabulary=300, width=32, layers=2, mamba_layers=3, heads=2, longest=32),
-        plans,
-        sources=("stories",),
-        share=0.4,
-        masked_tokens=20,
-        pairs=20,
-    )
+    shape = Shape(vocabulary=300, width=32, layers=2, mamba_layers=3, heads=2, longest=32)
+    few = {"sources": ("stories",), "share": 0.4, "masked_tokens": 20, "pairs": 20}
+    size = recipe.Size(shape, plans, **few)
     recipe.run(size, tmp_path, seeds=(1,))
     results = recipe.run(size, tmp_path)  # what was measured of the other seed stays
     models = [model for name in NAMES for model in (name, f"{name}@seed1")]
