@@ -8,10 +8,12 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from inputs import in_files, noise, refused, words
+from waiting import wait
 
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
@@ -22,31 +24,10 @@ from mlem_core.tasks.analyses import Job
 
 
 @pytest.fixture
-def store(tmp_path):
-    store = Store(tmp_path / "store")
-    yield store
-    for job in analyses.recent(store):
-        job.cancel()
-
-
-@pytest.fixture
 def tiny(tmp_path):
     """A few sentences and a file that stands for a model: no model has to be loaded."""
     table = words()
     return in_files(tmp_path, table, {"mine": noise(len(table))})
-
-
-# Loads SmolLM2, which takes far longer than any of these tests waits.
-LONG = AnalysisSpec(models=("smollm2",), device="cpu")
-
-
-def wait(job, *states, seconds=60):
-    end = time.monotonic() + seconds
-    while (status := job.status()).state not in states:
-        assert time.monotonic() < end, f"still {status} after {seconds} s"
-        assert status.state in ("queued", "running"), status
-        time.sleep(0.05)
-    return status
 
 
 def pid_of(job):
@@ -94,18 +75,15 @@ def test_a_job_gives_what_a_run_gives(tiny, store, tmp_path):
     assert status.message == str(error.value)
 
 
-@pytest.mark.parametrize("role", ["models", "surprisal", "control"])
-def test_the_content_of_a_file_or_a_model_makes_another_job(tiny, role):
+@pytest.mark.parametrize(
+    ("field", "value"), [("models", "{}"), ("models", "{}@random"), ("add", "surprisal:{}")]
+)
+def test_the_content_of_a_file_or_a_model_makes_another_job(tiny, field, value):
     folder = Path(tiny.stimuli).parent / "model"
     folder.mkdir()
     for name in ("config.json", "model.safetensors"):
         (folder / name).write_bytes(b"{}")
-    named = {
-        "models": {"models": (str(folder),)},
-        "control": {"models": (f"{folder}@random",)},
-        "surprisal": {"add": (f"surprisal:{folder}",)},
-    }[role]
-    spec = replace(tiny, **named)
+    spec = replace(tiny, **{field: (value.format(folder),)})
     before = analyses.job_id(spec)
     assert analyses.job_id(AnalysisSpec.from_dict(spec.to_dict())) == before
     (folder / "model.safetensors").write_bytes(b"[]")  # as long as before
@@ -122,9 +100,7 @@ def test_a_job_whose_files_change_after_its_start_gives_no_result(tiny, store, m
     job = analyses.start(tiny, store)
 
     def change():
-        with np.load(path) as layers:
-            other = {name: rows[::-1] for name, rows in layers.items()}
-        np.savez(path, **other)
+        np.savez(path, **{name: rows[::-1] for name, rows in np.load(path).items()})
 
     if when == "while it waits":
         change()
@@ -138,8 +114,8 @@ def test_a_job_whose_files_change_after_its_start_gives_no_result(tiny, store, m
 
 
 @pytest.mark.parametrize("after", [0.0, pytest.param(4.0, marks=pytest.mark.slow)])
-def test_cancel_ends_the_process_within_two_seconds(store, after):
-    job = analyses.start(LONG, store)
+def test_cancel_ends_the_process_within_two_seconds(store, long, after):
+    job = analyses.start(long, store)
     pid = pid_of(job)
     time.sleep(after)
     began = time.monotonic()
@@ -150,50 +126,42 @@ def test_cancel_ends_the_process_within_two_seconds(store, after):
     assert job.status().state == "cancelled"
 
 
-def test_cancel_ends_a_process_that_ignores_the_polite_signal(store):
+def test_cancel_ends_a_process_that_ignores_the_polite_signal(store, long):
     folder = made_up(store)
     deaf = (
         "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
         "print('deaf', flush=True); time.sleep(60)"
     )
-    child = subprocess.Popen(
-        [sys.executable, "-c", deaf], start_new_session=True, stdout=subprocess.PIPE
-    )
-    assert child.stdout is not None
-    assert child.stdout.readline() == b"deaf\n"
-    processes.write_pid(folder, child.pid)
-    began = time.monotonic()
-    Job(folder.name, folder, LONG).cancel()
-    assert time.monotonic() - began < 2
-    assert not is_there(child.pid)
-    assert child.wait() == -signal.SIGKILL
-    child.stdout.close()
+    piped: Any = {"start_new_session": True, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", deaf], **piped) as child:
+        assert child.stdout.readline() == b"deaf\n"
+        processes.write_pid(folder, child.pid)
+        began = time.monotonic()
+        Job(folder.name, folder, long).cancel()
+        assert time.monotonic() - began < 2 and not is_there(child.pid)
+    assert child.returncode == -signal.SIGKILL
 
 
 @pytest.mark.slow
-def test_a_killed_process_is_a_failed_job_that_starts_again(tiny, store):
-    long = analyses.start(LONG, store)  # has the turn, so that the tiny one waits to be killed
-    wait(long, "running")
+def test_a_killed_process_is_a_failed_job_that_starts_again(tiny, store, long):
+    first = analyses.start(long, store)  # has the turn, so that the tiny one waits to be killed
+    wait(first, "running")
     job = analyses.start(tiny, store)
     wait(job, "queued")
     os.kill(pid_of(job), signal.SIGKILL)
-    end = time.monotonic() + 5
-    while job.status().state == "queued" and time.monotonic() < end:
-        time.sleep(0.02)
-    status = job.status()
-    assert status.state == "failed" and str(job.folder / "log") in status.message
-    long.cancel()
+    assert str(job.folder / "log") in wait(job, "failed", seconds=5).message
+    first.cancel()
     assert analyses.start(tiny, store) == job
     wait(job, "done")
 
 
 @pytest.mark.slow
-def test_one_job_runs_at_a_time_in_the_order_they_were_asked_for(tiny, store):
-    first = analyses.start(LONG, store)
+def test_one_job_runs_at_a_time_in_the_order_they_were_asked_for(tiny, store, long):
+    first = analyses.start(long, store)
     wait(first, "running")
     pid = pid_of(first)
     # The same analysis is one job.
-    assert analyses.start(LONG, store) == first and pid_of(first) == pid
+    assert analyses.start(long, store) == first and pid_of(first) == pid
     waiting = [analyses.start(replace(tiny, seed=seed), store) for seed in range(3)]
     time.sleep(4)  # long enough for the tiny ones to have finished, had they begun
     assert [job.status().state for job in (first, *waiting)] == ["running", *["queued"] * 3]
@@ -226,21 +194,21 @@ def test_a_job_outlives_the_server_that_started_it(tiny, store):
     assert len(job.analysis().results().scores)
 
 
-def test_an_unexpected_error_names_the_log(store):
+def test_an_unexpected_error_names_the_log(store, long):
     folder = made_up(store)
     (folder / "spec.json").write_text("[]")
     command = [sys.executable, "-m", "mlem_core.tasks.analyses", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 1
     assert "ValueError" in done.stderr  # in a real job this goes to the log
-    status = Job(folder.name, folder, LONG).status()
+    status = Job(folder.name, folder, long).status()
     assert status.state == "failed" and str(folder / "log") in status.message
 
 
-def test_another_process_with_the_same_number_is_not_the_job(store):
+def test_another_process_with_the_same_number_is_not_the_job(store, long):
     folder = made_up(store)
     (folder / "pid.json").write_text(json.dumps({"pid": os.getpid(), "started": "1"}))
-    job = Job(folder.name, folder, LONG)
+    job = Job(folder.name, folder, long)
     assert job.status().state == "failed"
     job.cancel()  # and this test goes on living
 

@@ -1,12 +1,11 @@
 """Work on finished analyses in the background: real processes on a real store."""
 
-import time
-
 import numpy as np
 import pandas as pd
 import pytest
 import tiny
 from inputs import in_files, noise, probing, refused
+from waiting import wait
 
 from mlem_core.analysis.baselines import decoding
 from mlem_core.analysis.maps import representations_of
@@ -23,35 +22,27 @@ from mlem_core.report.figures import Drawing
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, examples, followups
 
+FITTED = {"features": ["tense", "number"], "estimator": "ridge", "interactions": False}
+
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
     return Store(tmp_path_factory.mktemp("store"))
 
 
-def wait(task, seconds=60):
-    end = time.monotonic() + seconds
-    while task.status().state in ("queued", "running") and time.monotonic() < end:
-        time.sleep(0.05)
-    return task.status().state
-
-
 @pytest.fixture(scope="module")
 def job(store, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("input")
-    table = probing(60)
-    layers = noise(len(table), units=4)
-    job = analyses.start(
-        in_files(folder, table, {"brain": layers}, features=("tense", "number")), store
-    )
-    assert wait(job) == "done"
+    folder, table = tmp_path_factory.mktemp("input"), probing(60)
+    layers = {"brain": noise(len(table), units=4)}
+    job = analyses.start(in_files(folder, table, layers, features=("tense", "number")), store)
+    wait(job, "done")
     return job
 
 
 def test_a_follow_up_makes_the_tables_that_its_function_makes(job, store):
     options = {"name": "decoding", "layers": [["brain", 1]]}
     task = followups.start("baseline", job.id, options, store)
-    assert wait(task) == "done", task.status()
+    wait(task, "done")
     analysis = job.analysis()
     rows = {("brain", 1): np.asarray(representations_of(analysis, "brain", store)[1])}
     expected = decoding(analysis.stimuli, rows, analysis.folds).table
@@ -67,7 +58,7 @@ def test_a_follow_up_makes_the_tables_that_its_function_makes(job, store):
     (task.result / "table.csv").write_bytes(b"\xff\xfe\x00")
     with refused("again"):
         task.tables()
-    assert wait(followups.start("baseline", job.id, options, store)) == "done"
+    wait(followups.start("baseline", job.id, options, store), "done")
     assert len(task.tables()["table"])
 
 
@@ -75,8 +66,7 @@ def test_what_cannot_be_done_is_one_sentence(job, store):
     task = followups.start("baseline", job.id, {"name": "x", "layers": []}, store)
     gone = followups.start("baseline", "0" * 16, {"name": "decoding", "layers": []}, store)
     for one, said in ((task, "baseline"), (gone, "no longer in the store")):
-        assert wait(one) == "failed"
-        message = one.status().message
+        message = wait(one, "failed").message
         assert said in message and "Traceback" not in message and "\n" not in message
     with refused("baseline"):
         followups.find("bass", job.id, {}, store)
@@ -85,13 +75,12 @@ def test_what_cannot_be_done_is_one_sentence(job, store):
 @pytest.mark.slow
 def test_a_capsule_is_the_one_that_the_command_line_writes(job, store, tmp_path, monkeypatch):
     monkeypatch.setenv("BROWSER_PATH", "/nowhere/chrome")  # figures as HTML, at once
-    asked = {"features": ["tense"], "estimator": "ridge", "interactions": False}
     layers = [("brain", 0), ("brain", 1)]
-    options = {**asked, "layers": layers, "pair": layers}
+    options = {**FITTED, "features": ["tense"], "layers": layers, "pair": layers}
     task = followups.start("capsule", job.id, options, store)
     selection, drawing = job.analysis().select(["tense"], layers), Drawing(tuple(layers), store)
     expected = capsule.write(job.analysis(), tmp_path / "x.zip", selection, drawing=drawing)
-    assert wait(task) == "done", task.status()
+    wait(task, "done")
     assert (task.result / followups.CAPSULE).read_bytes() == expected.read_bytes()
 
 
@@ -118,15 +107,13 @@ def test_representations_that_have_gone_are_made_again(tmp_path):
 
 def test_scores_are_tested_against_permuted_labels(job, store):
     analysis, layer = job.analysis(), ("brain", 0)
-    fitted = {"features": ["tense", "number"], "estimator": "ridge", "interactions": False}
-    options = {"layers": [list(layer)], "permutations": 39, **fitted}
+    options = {"layers": [list(layer)], "permutations": 39, **FITTED}
     made = followups.work("chance", analysis, options, store, lambda progress: None)["table"]
     pairs = LayerPairs.of(analysis, [layer], store, ["tense", "number"])
     expected = score_above_chance(pairs, RidgeMLEM().cross_validate, n_permutations=39)
     pd.testing.assert_frame_equal(made, expected)
     with refused("ridge"):
-        wrong = {**options, "estimator": "rigde"}
-        followups.work("chance", analysis, wrong, store, lambda progress: None)
+        followups.work("chance", analysis, options | {"estimator": "rigde"}, store, lambda _: None)
 
 
 def test_intervals_of_two_layers_come_with_what_is_beside_their_terms(job, store):
@@ -140,7 +127,7 @@ def test_intervals_of_two_layers_come_with_what_is_beside_their_terms(job, store
         pd.testing.assert_frame_equal(made["partial"][["quantity", "value"]], expected)
         assert list(made["partial"].columns) == ["quantity", "value", "lower", "upper"]
     # Those of all layers are found where they are looked for.
-    asked = {"features": ["tense"], "estimator": "ridge", "interactions": False}
+    asked = FITTED | {"features": ["tense"]}
     options = {**asked, "layers": [list(layer) for layer in analysis.layers]}
     followups.work("all-error-bars", analysis, options, store, lambda _: None)
     assert all_layers.find(analysis, store, analysis.select(**asked)).columns == ("tense",)

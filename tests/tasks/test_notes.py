@@ -19,11 +19,6 @@ from mlem_core.tasks.notes import Notes
 ID = "0123456789abcdef"
 
 
-@pytest.fixture
-def store(tmp_path):
-    return Store(tmp_path / "store")
-
-
 def test_what_is_written_is_read_by_another_process_s_store(store):
     entry = {"figure": "profiles", "options": {"layers": [1, 2]}, "caption": "Importance."}
     notes.change(ID, store, lambda old: old.named("  Words,\n five  models "))
@@ -75,7 +70,6 @@ def test_a_store_that_cannot_be_written_is_said_in_a_sentence(store):
 
 WRITER = """
 import sys
-from dataclasses import replace
 from mlem_core.storage.store import Store
 from mlem_core.tasks import notes
 
@@ -88,12 +82,8 @@ for n in range(20):
 
 
 def test_processes_that_write_at_once_lose_nothing(store):
-    writers = [
-        subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(store.root), own], stderr=subprocess.PIPE
-        )
-        for own in ("a", "b", "c")
-    ]
+    command = [sys.executable, "-c", WRITER, str(store.root)]
+    writers = [subprocess.Popen([*command, own], stderr=subprocess.PIPE) for own in "abc"]
     for writer in writers:
         _, errors = writer.communicate(timeout=120)
         assert writer.returncode == 0 and b"cannot be read" not in errors, errors
@@ -123,10 +113,10 @@ def test_no_two_are_called_the_same(store, tmp_path):
     # Other models of the same number; the same file name with other content; the same name given.
     specs = [FIVE, replace(FIVE, models=("gpt2", *FIVE.models[1:]))]
     for n in range(2):
-        folder = tmp_path / f"{n}"
-        folder.mkdir()
-        (folder / "mine.csv").write_text(f"sentence,a\nx y,{n}\n")
-        specs.append(replace(TWO, stimuli=str(folder / "mine.csv")))
+        path = tmp_path / f"{n}" / "mine.csv"
+        path.parent.mkdir()
+        path.write_text(f"sentence,a\nx y,{n}\n")
+        specs.append(replace(TWO, stimuli=str(path)))
     jobs = [asked(spec, store) for spec in specs]
     chosen = replace(FIVE, estimator="spearman", features=("tense",), interactions=True)
     assert derived(asked(chosen, store)) == (

@@ -2,32 +2,13 @@
 
 import os
 import shutil
-import time
 
 import pytest
 from inputs import in_files, noise, refused, words
+from waiting import wait
 
-from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, examples, followups, notes, trash
-
-# Loads SmolLM2, which takes far longer than any of these tests waits.
-LONG = AnalysisSpec(models=("smollm2",), device="cpu")
-
-
-@pytest.fixture
-def store(tmp_path):
-    store = Store(tmp_path / "store")
-    yield store
-    for job in analyses.recent(store):
-        job.cancel()
-
-
-def wait(task, seconds=60):
-    end = time.monotonic() + seconds
-    while task.status().state in ("queued", "running") and time.monotonic() < end:
-        time.sleep(0.05)
-    return task.status().state
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +17,9 @@ def made(tmp_path_factory):
     folder, table = tmp_path_factory.mktemp("made"), words()
     store = Store(folder / "store")
     job = analyses.start(in_files(folder, table, {"brain": noise(len(table))}), store)
-    assert wait(job) == "done", job.status()
+    wait(job, "done")
     work = followups.start("fits", job.id, job.analysis().select().to_dict(), store)
-    assert wait(work) == "done", work.status()
+    wait(work, "done")
     notes.change(job.id, store, lambda old: old.named("Mine").noted("to be looked at"))
     return store, job.id
 
@@ -78,21 +59,21 @@ def test_deleted_is_out_of_the_list_and_comes_back_with_all_that_belongs_to_it(j
 
 
 @pytest.mark.slow
-def test_what_runs_is_cancelled_first(job, store):
-    long = analyses.start(LONG, store)
+def test_what_runs_is_cancelled_first(job, store, long):
+    runs = analyses.start(long, store)
     work = followups.start("representations", job.id, {"models": ["brain"]}, store)
     trash.delete(job.id, "Mine", store)  # its work waits for its turn
-    deleted = trash.delete(long.id, "long", store)
+    deleted = trash.delete(runs.id, "long", store)
     assert listed(store) == [] and not work.folder.exists()
     trash.restore(deleted, store)
-    assert long.status().state == "cancelled"
+    assert runs.status().state == "cancelled"
 
 
 @pytest.mark.slow
 def test_what_was_made_anew_meanwhile_stays(job, store):
     deleted = trash.delete(job.id, "Mine", store)
     again = analyses.start(job.spec, store)
-    assert again.id == job.id and wait(again) == "done"
+    assert again.id == job.id and wait(again, "done")
     notes.change(job.id, store, lambda old: old.named("Second"))
     made = os.stat(again.result).st_ino
     trash.restore(deleted, store)
