@@ -21,36 +21,36 @@ def inputs_in(folder):
     return [*files, "--folds", "3"]
 
 
-def command(arguments, folder, package=ROOT, before=None, through=(), **environment):
+def command(
+    arguments, folder, package=ROOT, before=None, through=(), by=subprocess.run, **environment
+):
     """`python -m mlem_core ARGUMENTS` in a folder, with nothing in the environment but this.
 
-    `through` is a command that starts another one.
+    `through` is a command that starts another one; `by` starts it, and waits or not.
     """
     # Python itself leaves half of a compiled module where the disk is full, and trusts it.
     least = {"PATH": os.environ["PATH"], "PYTHONPATH": str(package), "PYTHONDONTWRITEBYTECODE": "1"}
-    return subprocess.run(
+    return by(
         [*through, sys.executable, "-m", "mlem_core", *arguments],
         cwd=folder,
         env=least | {name: value for name, value in environment.items() if value is not None},
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         preexec_fn=before,
-        check=False,
-        timeout=250,
     )
 
 
-def analyze(folder, *more, inputs=None, **how):
+def analyze(folder, *more, **how):
     """Analyse those inputs in `folder`/work into out, the store and temporary files beside it.
 
     Parameters
     ----------
-    inputs : the folder in which their own folder is, where that is another
     how : for `command`; MLEM_CACHE=None for one without a store of its own
     """
     for name in ("work", "tmp"):
         (folder / name).mkdir(exist_ok=True)
     around = {"MLEM_CACHE": str(folder / "store"), "TMPDIR": str(folder / "tmp")}
-    arguments = ["analyze", *inputs_in((inputs or folder) / "in"), "--out", "out", *more]
+    arguments = ["analyze", *inputs_in(folder / "in"), "--out", "out", *more]
     return command(arguments, folder / "work", **{**around, **how})
 
 

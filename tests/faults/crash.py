@@ -56,6 +56,7 @@ class Point:
 
 
 POINT = Point()
+OPTIONS: list[str] = []  # that name the inputs, the same for all work
 
 
 def passing(event, details):
@@ -105,18 +106,10 @@ class Scenario:
     result: tuple[str, ...] = ("out",)
 
 
-def _inputs(folder):
-    """The same files for all work, so that their names are the same."""
-    shared = folder.parent / "in"
-    if not (shared / "options").exists():
-        (shared / "options").write_text(json.dumps(inputs_in(shared)))
-    return list(json.loads((shared / "options").read_text()))
-
-
 def _analyze(*more):
     def act(folder):
         own = [each.format(folder) for each in more]
-        arguments = ["analyze", *_inputs(folder), *own, "--out", str(folder / "out")]
+        arguments = ["analyze", *OPTIONS, *own, "--out", str(folder / "out")]
         assert run_command(arguments) == 0
 
     return act
@@ -136,10 +129,9 @@ def _of_another_run(folder):
 def _no_mixture(folder):
     """Files of both runs in `out`, or a manifest with tables missing."""
     was, out = contents(folder / "was"), contents(folder / "out")
-    out = {name: data for name, data in out.items() if not name.startswith(".")}
     amiss = [] if out.pop("mine.txt", None) == b"mine" else ["the user's file is gone"]
     old = {name for name, data in out.items() if was.get(name) == data}
-    new = set(out) - old
+    new = {name for name in set(out) - old if not name.startswith(".")}
     # Some tables do not depend on what differs.
     if new and "intervals.csv" in old:
         amiss.append(f"files of two runs: {sorted(old)} and {sorted(new)}")
@@ -160,7 +152,7 @@ def _work(folder):
     """What a process of the app does for a job."""
     job = folder / "store" / "jobs" / "0123456789abcdef"
     job.mkdir(parents=True, exist_ok=True)
-    spec = spec_of(parser(None).parse_args(["analyze", *_inputs(folder), "--out", "x"]))
+    spec = spec_of(parser(None).parse_args(["analyze", *OPTIONS, "--out", "x"]))
     write_json(job / "spec.json", spec.to_dict())
     assert (job / "result").is_dir() or carry_out(job, analyses.make) == 0
 
@@ -197,10 +189,8 @@ def _all_there(folder):
             return whole & {path.name for path in paths}
 
         found = trash.in_trash(store)
-        if len(found) > 1:
-            return [f"{len(found)} deleted of one"]
-        if found and there():
-            return [f"deleted, and still there: {there()}"]
+        if len(found) > 1 or (found and there()):
+            return [f"{len(found)} deleted of one, and still there: {there()}"]
         for path in (store.root / "trash").glob("*"):
             os.utime(path, (0, 0))
         trash.purge(store)
@@ -280,8 +270,7 @@ def fresh(scenario, home):
 def left_over(folder):
     """Temporary files and folders anywhere."""
     left = [*(folder / "tmp").iterdir(), *folder.glob("store/unfinished/*")]
-    left += [path for path in folder.rglob("*") if path.name.startswith(HALF)]
-    return [str(path.relative_to(folder)) for path in left]
+    return [*left, *(path for path in folder.rglob("*") if path.name.startswith(HALF))]
 
 
 def results(scenario, folder):
@@ -309,6 +298,7 @@ def tried(scenario, home, point, reference):
 def main(name, home, most):
     scenario = SCENARIOS[name]
     # Here, so that a fork has it: the imports, and what is compiled.
+    OPTIONS[:] = inputs_in(home / "in")
     warm = home / "work"
     (warm / "tmp").mkdir(parents=True)
     os.environ["MLEM_CACHE"] = str(warm / "store")

@@ -21,7 +21,7 @@ Fate = Literal["read", "or refused", "or said", "refused", "any"]
 class Hostile:
     """A file and its meaning.
 
-    data : its content, or what writes it at a path
+    data : its content
     holds : what has to be read
     fate : "read" (just that), "or refused", "or said" (something else, too, if a notice names what
         differs), "refused" (a result is wrong), or "any" (a sound result or a sentence)
@@ -30,17 +30,10 @@ class Hostile:
 
     name: str
     suffix: str
-    data: bytes | Callable[[Path], None]
+    data: bytes
     holds: Any = None
     fate: Fate = "or said"
     says: tuple[str, ...] = ()
-
-    def write(self, path):
-        if isinstance(self.data, bytes):
-            path.write_bytes(self.data)
-        else:
-            self.data(path)
-        return path
 
 
 def later(change):
@@ -92,7 +85,8 @@ def feed(files, read, folder, monkeypatch):
     for number, file in enumerate(files):
         place = folder / f"{number}"
         place.mkdir()
-        path = file.write(place / f"hostile{file.suffix}")
+        path = place / f"hostile{file.suffix}"
+        path.write_bytes(file.data)
         counted, had, begun = _reset_peak(), _memory("VmRSS"), time.monotonic()
         fate, wrong = _fate_of(file, read, path)
         took, most = time.monotonic() - begun, _memory("VmHWM") - had if counted else 0

@@ -10,11 +10,11 @@ import re
 import struct
 import zipfile
 import zlib
-from functools import partial
 from itertools import chain, product
 
 import numpy as np
 import safetensors.numpy
+from archives import packed
 from damaging import damaged_bytes
 from feeding import Hostile
 
@@ -46,11 +46,11 @@ BOTH = (".npz", ".safetensors")
 ANY = Part()
 
 
-def content(suffix, arrays=NAMED, *, packed=False):
+def content(suffix, arrays=NAMED, *, pack=False):
     """The arrays as bytes of a file; .npy and .csv hold the first of them."""
     file, first = io.BytesIO(), next(iter(arrays.values()))
     if suffix == ".npz":
-        (np.savez_compressed if packed else np.savez)(file, **arrays)
+        (np.savez_compressed if pack else np.savez)(file, **arrays)
     elif suffix == ".npy":
         np.save(file, first)
     elif suffix == ".safetensors":
@@ -81,15 +81,6 @@ def _made(rng):
     return {layer: rng.standard_normal((N, UNITS)).round(6) for layer in range(2)}
 
 
-def zipped(members, how=zipfile.ZIP_STORED, comment=b""):
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", how) as archive:
-        archive.comment = comment
-        for name, data in members.items():
-            archive.writestr(name, data)
-    return file.getvalue()
-
-
 def header(text, data=b"", version=(1, 0)):
     """An array in NumPy's format with this header."""
     raw = text.encode() if isinstance(text, str) else text
@@ -112,9 +103,9 @@ def disguises():
     for kind in ("<f8", ">f4", "<f2", "i1", "u1", ">i4", "<u8"):
         for order in "CF":
             arrays = {name: array.astype(kind, order=order) for name, array in NAMED.items()}
-            for packed in (False, True):
-                data = content(".npz", arrays, packed=packed)
-                yield _file(f"disguise {kind} {order} {packed}", ".npz", data, PLAIN)
+            for pack in (False, True):
+                data = content(".npz", arrays, pack=pack)
+                yield _file(f"disguise {kind} {order} {pack}", ".npz", data, PLAIN)
             data = content(".npy", arrays)
             yield _file(f"disguise {kind} {order}", ".npy", data, {0: PLAIN[0]})
             if kind[0] != ">":
@@ -122,10 +113,10 @@ def disguises():
                 yield _file(f"disguise {kind} {order}", ".safetensors", data, PLAIN)
     members = _members(PLAIN)
     for how in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
-        yield _file(f"disguise {how}", ".npz", zipped(members, how), PLAIN)
+        yield _file(f"disguise {how}", ".npz", packed(members, how), PLAIN)
     swapped = dict(reversed(members.items()))
-    yield _file("disguise swapped", ".npz", zipped(swapped, comment=b"by hand"), PLAIN)
-    yield _file("disguise prefix", ".npz", b"#!/bin/sh\n" + zipped(members), PLAIN, "or refused")
+    yield _file("disguise swapped", ".npz", packed(swapped, note=b"by hand"), PLAIN)
+    yield _file("disguise prefix", ".npz", b"#!/bin/sh\n" + packed(members), PLAIN, "or refused")
     renamed = {"layer_0": PLAIN[0], "layer_0003": PLAIN[3]}
     beside = {**renamed, "names": np.arange(3.0), "mask": np.ones((2, 2))}
     for suffix in BOTH:
@@ -149,8 +140,8 @@ def headers():
         for version in ((1, 0), (2, 0), (9, 9)):
             array = header(text, data, version)
             yield _file(f"header {text[:70]} {version[0]}", ".npy", array, ANY)
-        packed = zipped({"layer_00.npy": header(text, data)})
-        yield _file(f"header {text[:70]}", ".npz", packed, ANY)
+        inside = packed({"layer_00.npy": header(text, data)})
+        yield _file(f"header {text[:70]}", ".npz", inside, ANY)
 
 
 def safetensors_headers():
@@ -178,38 +169,34 @@ def names():
     for name in ("layer_" + "9" * 20, "layer_" + "0" * 500 + "9" * 18, "layer_01\nlayer_02",
                  "", "../../x", "/etc/x", "a\\..\\b", "\x1b[31m", "é" * 200):  # fmt: skip
         out = name.startswith("/") or "../" in name
-        yield _file(f"names {name[:30]!r}", ".npz", zipped({f"{name}.npy": content(".npy")}),
+        yield _file(f"names {name[:30]!r}", ".npz", packed({f"{name}.npy": content(".npy")}),
                     None if out else ANY)  # fmt: skip
         data = safetensors.numpy.save({name: PLAIN[0]})
         yield _file(f"names {name[:30]!r}", ".safetensors", data, ANY)
-    yield _file("names folder", ".npz", zipped({"layer_00.npy/": b""}), ANY)
-    yield _file("names none", ".npz", zipped({}), None)
+    yield _file("names folder", ".npz", packed({"layer_00.npy/": b""}), ANY)
+    yield _file("names none", ".npz", packed({}), None)
     many = {f"layer_{i:05d}": np.zeros((N, 1), np.float32) for i in range(5_000)}
     yield _file("names many", ".safetensors", safetensors.numpy.save(many), None)
 
 
-def bomb(pieces, kind, path):
-    """An .npz file with an array of so many times 12 MB of zeros, packed to a thousandth."""
-    units = pieces * 2**20 // np.dtype(kind).itemsize
-    head = header(f"{{'descr': '{kind}', 'fortran_order': False, 'shape': ({N}, {units})}}\n")
-    with (
-        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive,
-        archive.open("layer_00.npy", "w", force_zip64=True) as file,
-    ):
-        file.write(head)
-        for _ in range(pieces):
-            file.write(bytes(N * 2**20))
-
-
-def bombs():
-    """Arrays that unpack to a thousand times their file."""
-    for size, pieces, kind in (("0.1 GB", 10, "<f8"), ("4 GB", 330, "|u1")):
-        yield Hostile(f"bomb {size}", ".npz", partial(bomb, pieces, kind), None, "refused")
-    head = header("{'descr': '<f8', 'fortran_order': False, 'shape': (12, 100000000)}\n")
+def bombs(large):
+    """Arrays that unpack to a thousand times their file; large: also those that take a while."""
+    lie = header("{'descr': '<f8', 'fortran_order': False, 'shape': (12, 100000000)}\n")
     wide = header(b" " * 2**25, version=(2, 0))
-    for name, data in {"of a lie": head, "in a header": wide}.items():
-        packed = zipped({"layer_00.npy": data}, zipfile.ZIP_DEFLATED)
-        yield _file(f"bomb {name}", ".npz", packed, None)
+    for name, data in {"of a lie": lie, "in a header": wide}.items():
+        inside = packed({"layer_00.npy": data}, zipfile.ZIP_DEFLATED)
+        yield _file(f"bomb {name}", ".npz", inside, None)
+    for pieces, kind in ((10, "<f8"), *(((330, "|u1"),) if large else ())):
+        file, units = io.BytesIO(), pieces * 2**20 // np.dtype(kind).itemsize
+        with (
+            zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive,
+            archive.open("layer_00.npy", "w", force_zip64=True) as array,
+        ):
+            told = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': ({N}, {units})}}\n"
+            array.write(header(told))
+            for _ in range(pieces):
+                array.write(bytes(N * 2**20))
+        yield _file(f"bomb of {pieces} times 12 MB", ".npz", file.getvalue(), None)
 
 
 def types(rng):
@@ -268,7 +255,7 @@ def shapes(rng):
         yield _file(f"shape header {name}", ".npy", data, {0: holds}, fate)
     for name, more in {"two": _npy(one + 1), "a line": b"\n"}.items():
         yield _file(f"shape {name} behind the array", ".npy", _npy(one) + more, None)
-        inside = zipped({"layer_00.npy": _npy(one) + more})
+        inside = packed({"layer_00.npy": _npy(one) + more})
         yield _file(f"shape {name} behind the array", ".npz", inside, None)
     fewer = text.replace(f"{UNITS})", f"{UNITS - 1})")
     yield _file("shape fewer units than numbers", ".npy", header(fewer, raw), None)
@@ -310,9 +297,9 @@ def zips(rng):
     members = _members(both)
     first, second = members["layer_00.npy"], members["layer_01.npy"]
     for how in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        plain = zipped(members, how)
+        plain = packed(members, how)
         central = _entry(plain, 0)
-        hidden = zipped({**members, "layer_0x.npy": second}, how)
+        hidden = packed({**members, "layer_0x.npy": second}, how)
         yield _file(f"zip a name twice {how}", ".npz",
                     hidden.replace(b"layer_0x.npy", b"layer_00.npy"), None)  # fmt: skip
         method = 0 if how else 8
@@ -331,9 +318,9 @@ def zips(rng):
         (there,) = struct.unpack_from("<I", plain, _entry(plain, 1) + 42)
         swapped = _patched(plain, central + 42, "<I", there)
         yield _file(f"zip two names for one member {how}", ".npz", swapped, None)
-        behind = plain + zipped(_members(other), how)
+        behind = plain + packed(_members(other), how)
         yield _file(f"zip before a zip {how}", ".npz", behind, other, "or refused")
-        forged = zipped({**members, "layer_01.npy": _npy(other[1])}, how)
+        forged = packed({**members, "layer_01.npy": _npy(other[1])}, how)
         crc = _patched(forged, _entry(forged, 1) + 16, "<I", zlib.crc32(second))
         yield _file(f"zip forged {how}", ".npz", crc, None)
         end = plain.rindex(b"PK\x05\x06")
@@ -341,10 +328,10 @@ def zips(rng):
         yield _file(f"zip a directory in its comment {how}", ".npz", note, both, "or refused")
     for name in ("layer_0.npy", "layer_00.npy.npy", "LAYER_00.npy", "layer_02.NPY", "layer_02 .npy",
                  "./layer_02.npy", "layer_-1.npy", "layer_٢.npy", "layer_02"):  # fmt: skip
-        data = zipped({"layer_00.npy": first, name: second})
+        data = packed({"layer_00.npy": first, name: second})
         yield _file(f"zip {name!r} beside", ".npz", data, {0: both[0]}, "or said")
     for name in ("a\x1b[2Jb", "a\nb", "\u202eb", '"a"', "=1+1", "a" * 300, "v1", "V1\u200b"):
-        data = zipped({"V1.npy": first, f"{name}.npy": second})
+        data = packed({"V1.npy": first, f"{name}.npy": second})
         yield _file(f"zip layers V1 and {name[:9]!r}", ".npz", data, both, "or said")
 
 
@@ -424,7 +411,7 @@ def tables(rng):
 
 def damages(seed, n):
     """The plain file with bytes changed; only .npz has checksums, of what is in the arrays."""
-    good = {suffix: [content(suffix), content(suffix, packed=True)] for suffix in SUFFIXES}
+    good = {suffix: [content(suffix), content(suffix, pack=True)] for suffix in SUFFIXES}
     for name, suffix, data in damaged_bytes(good, seed, n, most=1):
         npz = suffix == ".npz"
         yield _file(name, suffix, data, Part(PLAIN) if npz else ANY, "or refused" if npz else None)

@@ -6,17 +6,18 @@ import hashlib
 import io
 import json
 import zipfile
-from collections.abc import Mapping
 from functools import reduce
 from operator import getitem
 from typing import Any
 
 import numpy as np
+from archives import packed
 from feeding import Fate, Hostile
 from inputs import in_files, noise, words
 
 from mlem_core.analysis.run import run
 from mlem_core.base.schema import parsed
+from mlem_core.data.columns import NUMBER
 from mlem_core.report import capsule
 from mlem_core.report.contents import About, as_json
 from mlem_core.report.figures import Drawing
@@ -37,33 +38,22 @@ def small(folder):
     return capsule.write(analysis, folder / "small.zip", drawing=Drawing(images=False))
 
 
-def contents(path):
-    with zipfile.ZipFile(path) as archive:
-        return {name: archive.read(name) for name in archive.namelist()}
-
-
-def packed(members, how=0, note=b""):
-    """An archive of members by name, or by names of which one may come twice."""
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", how) as archive:
-        archive.comment = note
-        for name, data in members.items() if isinstance(members, Mapping) else members:
-            archive.writestr(name, data)
-    return file.getvalue()
-
-
 def zipped(files, target):
     target.write_bytes(packed(files))
     return target
+
+
+def _digest(data):
+    return hashlib.sha256(data).hexdigest()
 
 
 def sealed(files):
     """The files with fresh digests, freshly sealed."""
     kept = dict(files)
     about: dict[str, Any] = json.loads(kept.pop("capsule.json"))
-    about["files"] = {name: hashlib.sha256(data).hexdigest() for name, data in kept.items()}
-    about_it = as_json(parsed(About, json.dumps(about).encode(), "it").sealed())
-    return {**kept, "capsule.json": about_it}
+    about["files"] = {name: _digest(data) for name, data in kept.items()}
+    sealed_about = parsed(About, json.dumps(about).encode(), "it").sealed()
+    return {**kept, "capsule.json": as_json(sealed_about)}
 
 
 def forged(files, target, **changed):
@@ -83,10 +73,15 @@ def places(value, place=(), leaves=False):
         yield from places(one, (*place, name), leaves)
 
 
+def _at(document, place):
+    """A copy of a document, and what in it has this place."""
+    made = copy.deepcopy(document)
+    return made, reduce(getitem, place[:-1], made)
+
+
 def edited(document, place):
     """A copy of a document in which one field has another value of its kind."""
-    made = copy.deepcopy(document)
-    inside = reduce(getitem, place[:-1], made)
+    made, inside = _at(document, place)
     old = inside[place[-1]]
     other: dict[type, Any] = {bool: not old, str: f"{old}x", list: ["x"], dict: {"x": "x"}}
     number = 1 if old is None else 2 * old + 1 if isinstance(old, int | float) else None
@@ -103,8 +98,7 @@ def changed_values(files, n, seed):
         for _ in range(times):
             place = where[rng.integers(len(where))]
             how, value = rng.integers(10), VALUES[rng.integers(len(VALUES))]
-            made = copy.deepcopy(document)
-            inside = reduce(getitem, place[:-1], made)
+            made, inside = _at(document, place)
             if how == 0:
                 del inside[place[-1]]
             elif how == 1 and isinstance(inside, dict):
@@ -135,7 +129,7 @@ def _capsule(name, files, found):
 
 def _cell(change, ours=None):
     """Any cell with a number (or for which that holds) changed, but names of a square's rows."""
-    ours = ours or (lambda cell: _is_number(cell) and abs(float(cell)) > 1e-3)
+    ours = ours or (lambda cell: NUMBER.fullmatch(cell) and abs(float(cell)) > 1e-3)
 
     def edit(rows, rng):
         names = ("layer", "fold", "stimulus", "layer_a", "layer_b")
@@ -147,14 +141,6 @@ def _cell(change, ours=None):
         return rows
 
     return edit
-
-
-def _is_number(cell):
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
 
 
 # Edits of a table -> whether they have to be found, or to be the same; None: either.
@@ -175,8 +161,7 @@ EDITS = {
     "written with a power": (_cell(lambda cell: f"{float(cell):.17e}"), False),
     **{how: (_cell(how.format), True) for how in ("nan", "", "n.s.", "{}*", "{}%", "{}j")},
     "a number where nothing was": (_cell(lambda cell: "0.0", lambda cell: not cell), True),
-    "a name": (_cell(lambda cell: cell + "2", lambda cell: bool(cell) and not _is_number(cell)),
-               True),
+    "a name": (_cell("{}2".format, lambda cell: bool(cell) and not NUMBER.fullmatch(cell)), True),
 }  # fmt: skip
 
 
@@ -270,8 +255,7 @@ def inputs(files):
     }.items():  # fmt: skip
         file = io.BytesIO()
         np.savez(file, **{one: change(array) for one, array in arrays.items()})
-        digest = hashlib.sha256(file.getvalue()).hexdigest().encode()
-        old = hashlib.sha256(files[name]).hexdigest().encode()
-        said = {n: data.replace(old, digest) for n, data in files.items() if n.endswith(".json")}
+        old, new = (_digest(one).encode() for one in (files[name], file.getvalue()))
+        said = {n: data.replace(old, new) for n, data in files.items() if n.endswith(".json")}
         changed = {**said, name: file.getvalue()}
         yield _capsule(f"{name} {what}", sealed({**files, **changed}), True)

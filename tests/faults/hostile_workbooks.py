@@ -1,10 +1,11 @@
 """Workbooks whose cells, sheets and XML are of all kinds, with what they mean."""
 
 import io
-import zipfile
 from xml.sax.saxutils import escape
+from zipfile import ZIP_DEFLATED
 
 import openpyxl
+from archives import contents, packed
 from feeding import Hostile
 
 _NS = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
@@ -58,11 +59,7 @@ def by_hand(cells, *, after="", before="", book="", strings="", styles="", rows=
     }  # fmt: skip
     if styles:
         parts["xl/styles.xml"] = f"<styleSheet {_NS}>{styles}</styleSheet>"
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, text in parts.items():
-            archive.writestr(name, text.encode())
-    return file.getvalue()
+    return packed(parts, ZIP_DEFLATED)
 
 
 FORMATS = (
@@ -156,15 +153,11 @@ def swelling(grid):
         "far cell": f"<worksheet {_NS}>{far}</worksheet>",
         "empty": "",
     }
+    good = contents(io.BytesIO(by_openpyxl(grid)))
     cases = [("xl/worksheets/sheet1.xml", parts[name].encode(), "any") for name in parts]
     cases += [("xl/sharedStrings.xml", parts["outside"].encode(), "any")]
     cases += [(name, b"x", "refused") for name in ("../../../tmp/x", "/tmp/x", "xl/../../x")]
     cases += [("xl/media/a.bin", bytes(520_000_000), "refused")]
     for number, (name, data, fate) in enumerate(cases):
-        file = io.BytesIO()
-        with zipfile.ZipFile(io.BytesIO(by_openpyxl(grid))) as archive:
-            members = {each: archive.read(each) for each in archive.namelist()} | {name: data}
-        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-            for each, content in members.items():
-                archive.writestr(each, content)
-        yield Hostile(f"swelling {number}", ".xlsx", file.getvalue(), fate=fate)
+        book = packed({**good, name: data}, ZIP_DEFLATED)
+        yield Hostile(f"swelling {number}", ".xlsx", book, fate=fate)

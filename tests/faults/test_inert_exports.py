@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hostile_capsules import contents
+from archives import contents
 from inputs import noise, words
 from markdown_it import MarkdownIt
 

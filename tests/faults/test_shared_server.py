@@ -158,9 +158,6 @@ def test_a_token_cannot_be_guessed_and_is_not_on_the_disk(root, settings):
     token = tokens.pop()
     store = visitors.store_of(token, root)
     assert token not in str(store.root)
-    for other in ("", "..", "../x", token[:-1], f"{token}a", f"{token[:-1]}/", f"{token}\n"):
-        with refused():
-            visitors.store_of(other, root)
     assert [folder.name for folder in (root / "visitors").iterdir()] == [store.root.name]
 
 
@@ -169,7 +166,10 @@ def test_only_tokens_that_this_server_has_given_are_visitors(root, tmp_path):
     secret, _, signed = token.partition(".")
     assert visitors.is_given(token, root)
     invented = visitors._new_secret()
-    for wrong in (other, secret, invented, f"{invented}.{signed}", f"{invented}.{invented}", "ä"):
+    for wrong in (
+        other, secret, invented, f"{invented}.{signed}", f"{invented}.{invented}", "ä", "", "..",
+        "../x", token[:-1], f"{token}a", f"{token[:-1]}/", f"{token}\n",
+    ):  # fmt: skip
         assert not visitors.is_given(wrong, root), wrong
         with refused("none that this server has given"):
             visitors.store_of(wrong, root)

@@ -1,21 +1,14 @@
 """Several processes, versions and clocks on one store."""
 
-import os
 import subprocess
-import sys
 
 import pytest
-from commands import ROOT, contents, inputs_in
+from commands import command, contents, inputs_in
 
 
-def started(arguments, folder, store):
-    return subprocess.Popen(
-        [sys.executable, "-m", "mlem_core", "analyze", *arguments],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "MLEM_CACHE": str(store)},
-        stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-    )
+def analyzed(options, out, store, **how):
+    arguments = ["analyze", *options, "--out", str(out)]
+    return command(arguments, out.parent, MLEM_CACHE=str(store), **how)
 
 
 @pytest.mark.faults
@@ -24,8 +17,7 @@ def test_five_processes_with_equal_and_different_work(tmp_path):
     alone = {}
     for seed in ("0", "1"):
         out = tmp_path / f"alone{seed}"
-        arguments = [*options, "--seed", seed, "--out", str(out)]
-        assert started(arguments, tmp_path, tmp_path / "other").wait() == 0
+        assert analyzed([*options, "--seed", seed], out, tmp_path / "other").returncode == 0
         alone[seed] = contents(out)
     seeds = ["0", "1", "0", "0", "1"]
     (tmp_path / "shared").mkdir()
@@ -33,7 +25,7 @@ def test_five_processes_with_equal_and_different_work(tmp_path):
     for shared in (False, True):
         outs = [tmp_path / ("shared" if shared else f"own{n}") for n in range(5)]
         running = [
-            started([*options, "--seed", seed, "--out", str(out)], tmp_path, tmp_path / "store")
+            analyzed([*options, "--seed", seed], out, tmp_path / "store", by=subprocess.Popen)
             for seed, out in zip(seeds, outs, strict=True)
         ]
         said = [each.communicate(timeout=250)[1] for each in running]
