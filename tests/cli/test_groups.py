@@ -24,13 +24,10 @@ def seeds():
     found = {}
     for group, members in GROUPS.items():
         own = rng.standard_normal((len(table), 3)) * 2
+        coded = np.column_stack((noun, length * (group != "h"), own))
         for member in members:
-            layers = {}
-            for layer in range(2):
-                coded = [noun, length * (group != "h")]
-                noise = rng.standard_normal((len(table), 3))
-                layers[layer] = np.column_stack([*coded, own + noise])
-            found[member] = layers
+            noise = rng.standard_normal((2, *own.shape)) @ np.eye(3, 5, 2)
+            found[member] = dict(enumerate(coded + noise))
     return found
 
 
@@ -42,13 +39,8 @@ def given(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    return Store(tmp_path_factory.mktemp("groups"))
-
-
-@pytest.fixture(scope="module")
-def analysis(given, store):
-    return run(given, store, progress=False)
+def analysis(given, tmp_path_factory):
+    return run(given, Store(tmp_path_factory.mktemp("groups")), progress=False)
 
 
 def test_tables_and_closing_lines(given, tmp_path, monkeypatch, capsys):

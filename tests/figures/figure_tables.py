@@ -1,6 +1,6 @@
 """Tidy tables of random numbers, as the figures are drawn from."""
 
-from itertools import product
+from itertools import combinations_with_replacement, product
 
 import numpy as np
 import pandas as pd
@@ -35,15 +35,23 @@ def square_of(layers, seed=2):
     return pd.DataFrame(values, index=names, columns=names)
 
 
+def distances_of(layers, feature, values):
+    """Distances of every two values in some layers; some stimuli with the same value are apart."""
+    both = product(layers, combinations_with_replacement(values, 2))
+    rows = [(*layer, feature, *pair) for layer, pair in both]
+    table = pd.DataFrame(rows, columns=["model", "layer", "feature", "value_a", "value_b"])
+    same = table["value_a"] == table["value_b"]
+    separation = np.where(same, 0, np.random.default_rng(0).random(len(table)))
+    distance, n_pairs = separation + 0.1 * (1 + same), 10 + table.index % 7
+    return table.assign(distance=distance, sd=0.01, separation=separation, n_pairs=n_pairs)
+
+
 def layer_map_of(layers):
     """A point a layer on each of the two maps."""
     rng = np.random.default_rng(0)
-    rows = [
-        (measure, model, layer, *rng.normal(size=2))
-        for measure in ("profiles", "rsa")
-        for model, own in layers.items()
-        for layer in own
-    ]
+    both = [(model, layer) for model, own in layers.items() for layer in own]
+    every = product(("profiles", "rsa"), both)
+    rows = [(measure, *layer, *rng.normal(size=2)) for measure, layer in every]
     return pd.DataFrame(rows, columns=["measure", "model", "layer", "x", "y"])
 
 

@@ -159,9 +159,8 @@ def page(browser):
 )
 def test_no_text_is_cut_or_covers_another(name, mm, draw, page):
     made, paper = draw(name, mm), figures.Paper(width_mm=mm)
-    pdf, svg = (
-        figures.as_file(made.figure, form, paper, title=made.title) for form in ("pdf", "svg")
-    )
+    pdf = figures.as_file(made.figure, "pdf", paper, title=made.title)
+    svg = figures.as_file(made.figure, "svg", paper, title=made.title)
     size, letters = letters_of(pdf)
     assert size[1] <= TALLEST * 72 / 25.4, "the figure is higher than a page"
     assert not overlapping(letters), "letters of two texts lie on each other"

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 import pytest
-from figure_tables import layer_map_of
+from figure_tables import distances_of, importance_of, layer_map_of, scores_of
 
 from mlem_core import figures
 from mlem_core.base.labels import Names
@@ -31,14 +31,7 @@ class Given(NamedTuple):
 
     @property
     def importance(self):
-        every = product(self.layers, (0, 1), self.features)
-        rows = [(*layer, fold, feature, 0.1 + fold) for layer, fold, feature in every]
-        return pd.DataFrame(rows, columns=["model", "layer", "fold", "feature", "importance"])
-
-    @property
-    def scores(self):
-        table = self.importance[["model", "layer", "fold"]].drop_duplicates()
-        return table.assign(rho=0.4, ceiling=0.6)
+        return importance_of(self.features, dict.fromkeys(self.models, 2))
 
     @property
     def square(self):
@@ -52,11 +45,7 @@ class Given(NamedTuple):
 
     @property
     def distances(self):
-        u, v = self.values
-        both, feature = product(self.layers, [(u, u), (u, v), (v, v)]), self.features[0]
-        rows = [(*layer, feature, *values, 1.0, 0.1, 1.0, 3) for layer, values in both]
-        columns = ["model", "layer", "feature", "value_a", "value_b"]
-        return pd.DataFrame(rows, columns=[*columns, "distance", "sd", "separation", "n_pairs"])
+        return distances_of(self.layers, self.features[0], self.values)
 
 
 def near_nothing(names):
@@ -86,7 +75,7 @@ def waterfall(of):
 
 # A new figure gets a line here, and with it all tests of this file.
 OF_LAYERS: dict[str, Callable[[Given], go.Figure]] = {
-    "profiles": lambda of: figures.profiles(of.importance, of.scores, of.features),
+    "profiles": lambda of: figures.profiles(of.importance, scores_of(of.importance), of.features),
     "similarity": lambda of: figures.similarity_matrices(of.square, of.square),
     "clustering": lambda of: figures.rsa_matrix(of.square, order="clustering"),
     "maps": lambda of: figures.layer_maps(

@@ -21,10 +21,9 @@ def four(values):
 
 def nested_points(n=60):
     rng = np.random.default_rng(0)
-    table = pd.DataFrame(rng.standard_normal((n, 2)), columns=["x", "y"])
-    first = [f"u{i}" for i in rng.integers(0, 3, n)]
-    second = [f"v{i}" for i in rng.integers(0, 2, n)]
-    table = table.assign(**dict(zip(BY, (first, second), strict=True)), stimulus=range(n))
+    table = pd.DataFrame(rng.standard_normal((n, 2)), columns=["x", "y"]).assign(stimulus=range(n))
+    table[BY[0]] = [f"u{i}" for i in rng.integers(0, 3, n)]
+    table[BY[1]] = [f"v{i}" for i in rng.integers(0, 2, n)]
     table.loc[::9, BY[1]] = None
     table.loc[::13, BY[0]] = None
     return table.assign(label="l <i>")

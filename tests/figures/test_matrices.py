@@ -41,9 +41,7 @@ def value_of(square, both):
 
 def painted(heat, place):
     """The value of the strip that a point is in."""
-    column, row = (
-        int(np.searchsorted(ends, at) - 1) for ends, at in zip((heat.x, heat.y), place, strict=True)
-    )
+    column, row = np.searchsorted(heat.x, place[0]) - 1, np.searchsorted(heat.y, place[1]) - 1
     return float(heat.z[row][column])
 
 
@@ -53,9 +51,8 @@ def test_each_cell_is_painted_told_and_chosen_where_its_layers_meet(order):
     squares[1].iloc[0, 3] = squares[1].iloc[3, 0] = np.nan
     figure = figures.similarity_matrices(*squares, order=order)
     units = ("weighted Kendall τ", "Spearman ρ")
-    for heat, points, square, unit in zip(
-        heatmaps(figure), cells(figure), squares, units, strict=True
-    ):
+    drawn = zip(heatmaps(figure), cells(figure), squares, units, strict=True)
+    for heat, points, square, unit in drawn:
         assert len(points.x) == square.size
         assert np.isfinite(heat.z).sum() == np.isfinite(square.to_numpy()).sum()
         for place, both, said in meetings(points):

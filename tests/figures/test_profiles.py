@@ -15,9 +15,8 @@ LAYERS = {"a": (0, 1, 4), "b": (0, 1)}
 
 def drawn(importance, features=FEATURES, **annotations):
     """The profiles with what `annotations` says beside them."""
-    marks = figures.Annotations(**annotations) if annotations else None
-    more = {"annotations": marks} if marks else {}
-    return figures.profiles(importance, scores_of(importance), features, **more)
+    marks = figures.Annotations(**annotations)
+    return figures.profiles(importance, scores_of(importance), features, annotations=marks)
 
 
 def by_layer_and_fold(**columns):
@@ -121,13 +120,12 @@ def test_the_strongest_interactions_follow_the_features():
 
 
 def test_profiles_of_groups_have_a_band_where_there_is_a_spread():
-    rows = [
-        (group, n, layer, layer / 2, feature, 0.1 * layer, 0.1 * layer - low, 0.1 * layer + low)
-        for group, n, low in (("g", 3, 0.05), ("h", 1, np.nan))
-        for layer, feature in product(range(3), ("x", "y"))
-    ]
-    names = ["group", "members", "layer", "depth", "feature", "importance", "lower", "upper"]
-    figure = figures.group_profiles(pd.DataFrame(rows, columns=names), ["x", "y"])
+    rows = [(*one, *pair) for one, pair in product([("g", 3), ("h", 1)], product(range(3), "xy"))]
+    table = pd.DataFrame(rows, columns=["group", "members", "layer", "feature"])
+    table = table.assign(depth=table["layer"] / 2, importance=0.1 * table["layer"])
+    half = np.where(table["group"] == "g", 0.05, np.nan)
+    table = table.assign(lower=table["importance"] - half, upper=table["importance"] + half)
+    figure = figures.group_profiles(table, ["x", "y"])
     bands = [trace for trace in figure.data if trace.fill == "toself"]
     lines = [trace for trace in figure.data if trace.fill is None]
     assert len(bands) == 2 and len(lines) == 4

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
-from figure_tables import FEATURES, importance_of, named, of_type, scores_of
+from figure_tables import FEATURES, distances_of, importance_of, named, of_type, scores_of
 
 from mlem_core import figures
 from mlem_core.robustness.variants import CONTROL, SAYS
@@ -17,17 +17,9 @@ VALUES = ["<b>noun</b>", "verb", "a value, one", "a value, two"]
 @pytest.fixture
 def distances():
     """Of every two values in three layers; no pair of stimuli has the second value twice."""
-    rng = np.random.default_rng(0)
-    rows = []
-    for layer in LAYERS:
-        for i, a in enumerate(VALUES):
-            for b in VALUES[i:]:
-                separation = rng.random() if a != b else 0.0
-                distance = separation + 0.1 * (1 + (a == b))
-                n_pairs = 0 if a == b == "verb" else 10 + i
-                rows.append((*layer, "pos", a, b, distance, 0.01, separation, n_pairs))
-    columns = ["model", "layer", "feature", "value_a", "value_b"]
-    return pd.DataFrame(rows, columns=[*columns, "distance", "sd", "separation", "n_pairs"])
+    table = distances_of(LAYERS, "pos", VALUES)
+    table.loc[(table["value_a"] == "verb") & (table["value_b"] == "verb"), "n_pairs"] = 0
+    return table
 
 
 def test_matrices_of_values_share_a_scale_and_mark_what_no_pair_tells(distances):
@@ -142,16 +134,7 @@ MARKS = pd.DataFrame(
         ("scores", "a", 0, "", -1, "random-weights", "random weights reach ρ = 0.4", 2.0),
         ("rsa", "a", 0, "<b>", 2, "cosine", "RSA is 0.9 instead of 0.1", 4.0),
     ],
-    columns=[
-        "measure",
-        "model_a",
-        "layer_a",
-        "model_b",
-        "layer_b",
-        "variant",
-        "reason",
-        "severity",
-    ],
+    columns=MARKED,
 )
 
 

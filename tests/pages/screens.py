@@ -67,21 +67,18 @@ class Screen:
         kinds = ("title", "header", "subheader", "markdown", "caption", "info", "warning", "error")
         texts = [str(one.value) for kind in kinds for one in self.app.get(kind)]
         texts += [f"{one.label} {one.value}" for one in self.app.metric]
-        texts += [one.label for one in self.app.expander]
-        return re.sub(r"\\(\W|_)", r"\1", "\n".join(texts))
+        return plain("\n".join([*texts, *(one.label for one in self.app.expander)]))
 
     @property
     def errors(self) -> list[str]:
         """What is refused; the form's word on a file that the browser refuses is always there."""
-        said = [re.sub(r"\\(\W|_)", r"\1", one.value) for one in self.app.error]
+        said = (plain(one.value) for one in self.app.error)
         return [one for one in said if not one.startswith("The browser has refused")]
 
     @property
     def buttons(self) -> dict[str, Any]:
         """All buttons by label, and by key where there is one."""
-        found: dict[str, Any] = {}
-        for one in self.app.button:
-            found.setdefault(re.sub(r"\\(\W|_)", r"\1", one.label), one)
+        found = {plain(one.label): one for one in reversed(self.app.button)}
         return found | {one.key: one for one in self.app.button if one.key}
 
     def press(self, name: str) -> Self:
@@ -127,13 +124,20 @@ class Screen:
     @property
     def figures(self) -> dict[str, dict[str, Any]]:
         """Data and layout of each figure, by its name."""
-        return {
-            one.key.removeprefix("figure "): {
-                **json.loads(one.proto.spec, object_hook=_unpacked),
-                "alt": one.proto.alt,
-            }
-            for one in self.app.get("plotly_chart")
-        }
+        found = {}
+        for one in self.app.get("plotly_chart"):
+            drawn = json.loads(one.proto.spec, object_hook=_unpacked)
+            found[one.key.removeprefix("figure ")] = drawn | {"alt": one.proto.alt}
+        return found
+
+    def how(self, figure: str) -> str:
+        """How a figure was computed: its caption in print."""
+        return str(self.figures[figure]["alt"])
+
+    def panels(self, figure: str) -> set[str]:
+        """What stands above a figure's panels: the models, for one."""
+        texts = {one["text"] for one in self.figures[figure]["layout"]["annotations"]}
+        return {text for text in texts if not text.startswith("<b>")}
 
     def traces(self, figure: str) -> set[str]:
         """The names of a figure's traces."""
@@ -149,6 +153,11 @@ class Screen:
         job = analyses.find(self.job, store)
         assert job is not None
         return job.spec
+
+
+def plain(text: str) -> str:
+    """A text without the signs that keep names from being markup."""
+    return re.sub(r"\\(\W|_)", r"\1", text)
 
 
 def _unpacked(found: dict[str, Any]) -> Any:
@@ -196,10 +205,10 @@ def asked(folder: Path) -> AnalysisSpec:
     table, rng = words(40).drop(columns="length"), np.random.default_rng(0)
     kinds = rng.choice(["act", "fact", "tool"], len(table))
     seen = np.column_stack((table["noun"], table["position"], kinds == "tool", kinds == "act"))
-    weights = [np.array([2.0 - k, 0.5 * k, 1.5, 0.5]) for k in range(3)]
-    layers = {
-        system: {k: seen * weights[k] + 0.5 * rng.standard_normal(seen.shape) for k in range(3)}
-        for system in ("one", "two")
-    }
+
+    def layer(k):
+        return seen * [2.0 - k, 0.5 * k, 1.5, 0.5] + 0.5 * rng.standard_normal(seen.shape)
+
+    layers = {system: {k: layer(k) for k in range(3)} for system in ("one", "two")}
     table["kind"] = pd.Series(kinds).where(rng.random(len(table)) > 0.1)
     return in_files(folder, table, layers, folds=3)

@@ -4,6 +4,7 @@ from dataclasses import fields
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from inputs import in_files, noise, words
 
@@ -18,6 +19,7 @@ from pages.parts.duplicate import form_of
 
 TABLE = words(20).assign(tense=["past", "present"] * 34 + ["past"] * (len(words(20)) - 68))
 BANK = "bank.conllu"
+TWO, STEPS = ("mini-gpt2", "mini-bert"), ("mini-bert@step512", "mini-bert@step1024")
 # Each field with a value that is none's default, and what else such an analysis needs.
 ASKED: dict[str, tuple[Any, dict[str, Any]]] = {
     "stimuli": ("words.csv", {}),
@@ -38,7 +40,7 @@ ASKED: dict[str, tuple[Any, dict[str, Any]]] = {
     "rdms": ((("given", "rdm.npy"),), {}),
     "ordered": (("length",), {"nominal": ("position",)}),
     "nominal": (("length",), {}),
-    "models": (("mini-gpt2", "mini-bert"), {}),
+    "models": (TWO, {}),
     "representations": ((("brain", "brain.npz"),), {}),
     "precomputed": (("brain",), {"representations": (("brain", "brain.npz"),)}),
     "first_column": ((("brain", "skip"),), {"representations": (("brain", "brain.npz"),)}),
@@ -60,26 +62,15 @@ ASKED: dict[str, tuple[Any, dict[str, Any]]] = {
     "pooling": ("mean", {}),
     "positions": ("without-first", {}),
     "units": ("standardised", {}),
-    "groups": (
-        (("g", ("mini-bert",)), ("h", ("mini-gpt2",))),
-        {"models": ("mini-bert", "mini-gpt2")},
-    ),
-    "labels": (
-        (("mini-bert", ("size:small",)), ("mini-gpt2", ("size:small",))),
-        {"models": ("mini-bert", "mini-gpt2")},
-    ),
-    "trajectories": (
-        (("t", ("mini-bert@step512", "mini-bert@step1024")),),
-        {"models": ("mini-bert@step512", "mini-bert@step1024")},
-    ),
+    "groups": ((("g", TWO[:1]), ("h", TWO[1:])), {"models": TWO}),
+    "labels": (tuple((name, ("size:small",)) for name in TWO), {"models": TWO}),
+    "trajectories": ((("t", STEPS),), {"models": STEPS}),
 }
 
 
 @pytest.fixture(scope="module")
 def upload(tmp_path_factory):
     """Gives a value with the names of files in it as uploads of a store."""
-    import pandas as pd
-
     folder = tmp_path_factory.mktemp("uploads")
     in_files(folder, TABLE, {"brain": noise(len(TABLE))})
     TABLE.to_csv(folder / "other.csv", sep=";", index=False)
@@ -87,17 +78,15 @@ def upload(tmp_path_factory):
         TABLE.to_excel(book, sheet_name="first", index=False)
         TABLE.to_excel(book, sheet_name="second", index=False)
     (folder / BANK).write_bytes(datasets.SETS["treebank"].file.read_bytes())
-    distances = np.abs(np.subtract.outer(np.arange(len(TABLE)), np.arange(len(TABLE))))
-    np.save(folder / "rdm.npy", distances)
+    np.save(folder / "rdm.npy", np.abs(np.subtract.outer(TABLE.index, TABLE.index)))
     store = Store(folder / "store")
 
     def kept(value):
         if isinstance(value, tuple):
             return tuple(map(kept, value))
-        path = folder / value if isinstance(value, str) and "." in value else folder / "none"
-        if not path.is_file():
-            return value
-        return str(analyses.keep_upload(path.read_bytes(), path.name, store))
+        if value in ("words.csv", "other.csv", "words.xlsx", BANK, "rdm.npy", "brain.npz"):
+            return str(analyses.keep_upload((folder / value).read_bytes(), value, store))
+        return value
 
     kept.store = store  # type: ignore[attr-defined]
     return kept

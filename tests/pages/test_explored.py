@@ -18,28 +18,16 @@ def seen(own, **query):
     return Screen("explore", analysis=own.jobs[0].id, **query)
 
 
-def how(screen, figure):
-    """How a figure was computed: its caption in print."""
-    return str(screen.figures[figure]["alt"])
-
-
-def panels(screen):
-    """The models that have a panel among the profiles."""
-    texts = {one["text"] for one in screen.figures["profiles"]["layout"]["annotations"]}
-    return {text for text in texts if not text.startswith("<b>")}
-
-
 def test_profiles_draw_what_was_run(own):
     screen = seen(own, tab="profiles")
     assert screen.traces("profiles") == {*FEATURES, *SCORES, "band"}
-    drawn = screen.figures["profiles"]
-    results = own.jobs[0].analysis().results()
-    mean = results.importance.groupby(["model", "layer", "feature"])["importance"].mean()
+    drawn = screen.figures["profiles"]["data"]
+    importance = own.jobs[0].analysis().results().importance
+    mean = importance.groupby(["feature", "model", "layer"])["importance"].mean()
     for name in FEATURES:
-        lines = [one["y"] for one in drawn["data"] if one.get("name") == name]
-        found = np.sort([value for line in lines for value in line])
-        assert np.allclose(found, np.sort(mean.xs(name, level="feature"))), name
-    assert panels(screen) == {"one", "two"}
+        found = np.ravel([one["y"] for one in drawn if one.get("name") == name])
+        assert np.allclose(np.sort(found), np.sort(mean[name])), name
+    assert screen.panels("profiles") == {"one", "two"}
 
 
 def test_dropping_a_feature_needs_no_run_and_goes_along(own):
@@ -56,7 +44,7 @@ def test_dropping_a_feature_needs_no_run_and_goes_along(own):
     assert "noun × position" in other.traces("profiles")
     assert not [name for name in other.traces("profiles") if "kind" in name]
     other.tick_off("two", among="choice show_models")
-    assert panels(other) == {"one"}
+    assert other.panels("profiles") == {"one"}
     other.tick_off("noun", "position")
     assert other.figures == {} and len(other.app.info) == 1
 
@@ -69,11 +57,9 @@ def test_a_pair_is_the_same_in_every_tab(own):
     titles = {axes[axis]["title"]["text"] for axis in ("xaxis", "yaxis")}
     assert all(any(name in title for title in titles) for name in ("one layer 0", "two layer 1"))
     results = own.jobs[0].analysis().results()
-    shown = {one.label: one.value for one in screen.app.metric}
-    assert f"{results.similarity_rsa.loc['one:0', 'two:1']:.2f}" in shown.values()
-    assert f"{results.similarity_profiles.loc['one:0', 'two:1']:.2f}".replace("-", "−") in {
-        value.replace("-", "−") for value in shown.values()
-    }
+    shown = {one.value.replace("-", "−") for one in screen.app.metric}
+    for square in (results.similarity_rsa, results.similarity_profiles):
+        assert f"{square.loc['one:0', 'two:1']:.2f}".replace("-", "−") in shown
     screen.tab("maps", "look").choose("choice colour", "kind")
     assert screen.traces("stimuli-a") >= {"act", "fact", "tool"}
 
@@ -111,10 +97,9 @@ def test_a_similarity_with_terms_stands_beside_rsa(mine):
     screen.tab("features", "look")
     assert any("(CKA)" in one.label for one in screen.app.metric)
     screen.tab("why", "look")
-    name = [one for one in screen.buttons if one.startswith("Add confidence intervals")][-1]
-    screen.press(name)
+    screen.press([one for one in screen.buttons if one.startswith("Add confidence intervals")][-1])
     assert re.search(r"CKA between [\d.−]+ and [\d.]+", screen.said)
-    assert screen.tab("all").figures and "CKA" in how(screen, "why-layers")
+    assert screen.tab("all").figures and "CKA" in screen.how("why-layers")
 
 
 @pytest.mark.slow
@@ -131,7 +116,7 @@ def test_values_are_told_apart_where_that_is_chosen(mine):
     """Of three kinds two lie close together, and one far from both."""
     screen = seen(mine, tab="profiles").unfold("folded values")
     screen.press("Tell apart the values of kind")
-    assert screen.address["apart"] == ["yes"] and "kind" in how(screen, "profiles")
+    assert screen.address["apart"] == ["yes"] and "kind" in screen.how("profiles")
     (matrix,) = [one for one in screen.figures["values"]["data"] if one["type"] == "heatmap"]
     assert {"values", "values-map", "values-layers", "values-matrices"} <= set(screen.figures)
     (act, fact, _, _), *_ = matrix["z"]
@@ -146,11 +131,10 @@ def test_values_are_told_apart_where_that_is_chosen(mine):
 
 def test_missing_values_are_treated_otherwise(mine):
     screen = seen(mine, tab="profiles")
-    before = how(screen, "profiles")
-    there = jobs_in(mine.store)
+    before, there = screen.how("profiles"), jobs_in(mine.store)
     screen.choose("choice cells", "level")
     assert screen.address["cells"] == ["level"] and len(jobs_in(mine.store) - there) == 1
-    assert how(screen, "profiles") != before and "value of their own" in how(screen, "profiles")
+    assert screen.how("profiles") != before and "value of their own" in screen.how("profiles")
 
 
 def test_other_methods_stand_beside_the_profiles_and_are_kept(mine):
@@ -158,11 +142,9 @@ def test_other_methods_stand_beside_the_profiles_and_are_kept(mine):
     assert {"MLEM, ridge"} <= screen.traces("methods")
     screen.press("Compute it")
     assert screen.traces("baseline-decoding") >= FEATURES
-    above, below = (
-        {one.get("name"): one.get("line", {}).get("color") for one in screen.figures[name]["data"]}
-        for name in ("profiles", "baseline-decoding")
-    )
-    assert all(above[name] == below[name] for name in FEATURES)
+    drawn = [screen.figures[name]["data"] for name in ("profiles", "baseline-decoding")]
+    above, below = ({one.get("name"): one.get("line") for one in lines} for lines in drawn)
+    assert all(above[name]["color"] == below[name]["color"] for name in FEATURES)
     again = seen(mine, tab="profiles").unfold("folded baselines")
     assert "baseline-decoding" in again.figures and "Compute it" not in again.buttons
 
@@ -175,10 +157,10 @@ def test_intervals_and_tests_are_corrected_as_one_chooses(mine):
     screen.choose("choice correction", "bonferroni")
     assert screen.address["correction"] == ["bonferroni"] and "Bonferroni" in screen.said
     profiles = Screen("explore", **screen.address, tab="profiles")
-    assert "Bonferroni" in how(profiles, "profiles")
+    assert "Bonferroni" in profiles.how("profiles")
     # Other features have no intervals yet: the bands are named as what they are.
     profiles.tick_off("kind")
-    assert "standard deviation over folds" in how(profiles, "profiles")
+    assert "standard deviation over folds" in profiles.how("profiles")
     assert "Add confidence intervals and tests" in profiles.buttons
 
 

@@ -1,6 +1,7 @@
 """What leaves the app: figures, tables, a report, and everything in one zip."""
 
 import io
+import json
 import tomllib
 import zipfile
 from collections.abc import Callable
@@ -20,13 +21,11 @@ from mlem_core.tasks import notes
 from pages.form import read, representations
 from pages.parts import exporting, naming
 
-Files = dict[str, Callable[[], bytes]]
-
 
 @pytest.fixture
 def offered(monkeypatch):
     """What download buttons give, by file name, as they were drawn last."""
-    given: Files = {}
+    given: dict[str, Callable[[], bytes]] = {}
     draw = ButtonMixin._download_button
 
     def drawn(self, label, data, file_name="", **more):
@@ -58,21 +57,24 @@ def test_the_numbers_behind_a_figure(own, offered):
 def test_without_chrome_on_the_server_the_browser_saves_pictures(own, monkeypatch):
     monkeypatch.setattr(figures, "can_write_images", lambda: False)
     screen = profiles(own).unfold("export profiles")
+    screen.choose("export width", "one column", "button_group")
     assert any("BROWSER_PATH" in one.value for one in screen.app.info)
     for form in ("SVG", "PNG"):
         screen.choose("export format", form, "button_group")
         (preview,) = [one for one in screen.app.get("plotly_chart") if one.key[:7] == "preview"]
-        assert f'"format": "{form.lower()}"' in preview.proto.config
-        assert '"filename": "profiles"' in preview.proto.config
-
-
-def titles(screen):
-    return [one for one in screen.app.text_input if one.label == "Title"]
+        asked = json.loads(preview.proto.config)["toImageButtonOptions"]
+        assert (asked["filename"], asked["format"]) == ("profiles", form.lower())
+        dpi = 300 if form == "PNG" else 96
+        assert asked["width"] * asked["scale"] == pytest.approx(89 / 25.4 * dpi)
 
 
 def test_a_report_is_chosen_worded_and_put_in_order(mine, offered):
     screen = Screen("explore", analysis=mine.jobs[0].id, features=["noun", "position"])
     screen.unfold("export why").press("add why").go("report").press("report add similarity")
+
+    def titles(screen):
+        return [one for one in screen.app.text_input if one.label == "Title"]
+
     why, similarity = (one.value for one in titles(screen))
     assert "one:2" in why and "one:2" not in similarity
     screen.press("report Down 01-why")
@@ -100,9 +102,8 @@ def test_names_of_one_s_own_stand_in_figures_and_files(mine, offered):
     (drawn,) = [figure for name, figure in screen.figures.items() if "compare" in name]
     assert "place" in {one.get("name") for one in drawn["data"]}
     assert b"place & " in offered["01-compare.tex"]()
-    assert (
-        b"position" in offered["01-compare.csv"]() and b"place" not in offered["01-compare.csv"]()
-    )
+    csv = offered["01-compare.csv"]()
+    assert b"position" in csv and b"place" not in csv
     assert "place" in profiles(mine).traces("profiles")
 
 
@@ -114,6 +115,9 @@ def test_figure_4_of_the_paper_takes_four_clicks(mine, offered, chromium_path):
     assert float(page.mediabox.width) / 72 * 25.4 == pytest.approx(183, abs=0.5)
     text = page.extract_text()
     assert "two layer 2" in text and "weighted Kendall" in text and "position" in text
+    profiles(mine).unfold("export profiles").choose("export width", "one column", "button_group")
+    (page,) = PdfReader(io.BytesIO(offered["profiles.pdf"]())).pages
+    assert float(page.mediabox.width) / 72 * 25.4 == pytest.approx(89, abs=0.5)
     with zipfile.ZipFile(io.BytesIO(offered["words-report.zip"]())) as archive:
         assert {"figures/01-two-layers.pdf", "report.tex"} <= {*archive.namelist()}
 

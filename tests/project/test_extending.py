@@ -1,5 +1,7 @@
 """What a user registers from outside works everywhere: command line, pipeline, capsule."""
 
+from itertools import product
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -102,11 +104,8 @@ def test_a_registered_estimator_and_distance_are_universes_and_go_into_a_capsule
     assert choices_of(analysis)["distance"] == metrics() and "chebyshev" in metrics()
     choices = {"estimator": ["clipped"], "distance": ["euclidean"]}
     seen = multiverse(analysis, [("brain", 0)], store, choices).universes
-    assert {*zip(seen["estimator"], seen["distance"], strict=True)} == {
-        (estimator, distance)
-        for estimator in ("ridge", "clipped")
-        for distance in ("chebyshev", "euclidean")
-    }
+    pairs = {*product(("ridge", "clipped"), ("chebyshev", "euclidean"))}
+    assert {*zip(seen["estimator"], seen["distance"], strict=True)} == pairs
     shown = analysis.select(estimator="clipped")
     path = capsule.write(analysis, tmp_path / "capsule.zip", shown, drawing=Drawing(images=False))
     assert main(["verify", str(path)]) == 0 and "nothing differs" in capsys.readouterr().out

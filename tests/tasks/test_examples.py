@@ -21,7 +21,7 @@ from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, examples, notes, trash
 
 LAYER = ("minilm", 3)
-ALONE = replace(examples.SPEC, models=LAYER[:1], groups=(), labels=())
+ALONE = replace(examples.SPEC, models=LAYER[:1], layers=LAYER[1:], groups=(), labels=())
 
 
 def test_it_is_a_job_of_every_store_and_what_its_constants_say(example, tmp_path):
@@ -76,7 +76,7 @@ def test_its_intervals_and_audit_are_there_on_a_machine_that_ran_nothing(example
 @pytest.mark.slow
 def test_a_layer_computed_again_gives_the_same_tables(example, tmp_path):
     store = Store(tmp_path)
-    again = run(replace(ALONE, layers=LAYER[1:]), store)
+    again = run(ALONE, store)
     assert again.stimuli.digest == example.stimuli.digest
     np.testing.assert_array_equal(again.folds, example.folds)
     kept = example.tables.of_layers([example.layers.index(LAYER)])
@@ -91,10 +91,8 @@ def test_a_layer_computed_again_gives_the_same_tables(example, tmp_path):
     np.testing.assert_allclose(now.training_ranks / mean, train, atol=1e-4)
     before, after = example.results(layers=[LAYER]), again.results()
     for name in ("scores", "importance", "weights", "feature_correlations"):
-        pd.testing.assert_frame_equal(
-            getattr(after, name), getattr(before, name), rtol=0, atol=1e-4
-        )
-    points = stimulus_map(again, *LAYER, store)
-    there = stimulus_map(example, *LAYER, store)
+        ours, theirs = getattr(after, name), getattr(before, name)
+        pd.testing.assert_frame_equal(ours, theirs, rtol=0, atol=1e-4)
+    points, there = (stimulus_map(one, *LAYER, store) for one in (again, example))
     np.testing.assert_array_equal(points["stimulus"], there["stimulus"])
     np.testing.assert_allclose(points, there, atol=1e-2 * points["x"].abs().max())
