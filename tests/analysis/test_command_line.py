@@ -32,13 +32,16 @@ def made(tmp_path_factory):
     return finished(folder, spec, layers)
 
 
-def test_it_writes_the_files_of_the_contract_and_baselines(made, tmp_path, monkeypatch):
-    monkeypatch.setenv("MLEM_CACHE", str(made.store.root))
+def analyzed(made, out, *more):
+    """The names of the files that the command writes into the folder."""
     command = ["analyze", *arguments_of(made.spec), "--features", "tense,number", "--folds", "3"]
-    baselines = {"decoding": "feature", "random-forest": "feature", "univariate": "unit"}
-    assert main([*command, "--baselines", ",".join(baselines), "--out", str(tmp_path)]) == 0
-    tables = {path.name for path in tmp_path.iterdir()}
-    assert tables == {*FILES, "manifest.json", *(f"{n.replace('-', '_')}.csv" for n in baselines)}
+    assert main([*command, *more, "--out", str(out)]) == 0
+    return {path.name for path in out.iterdir()}
+
+
+def test_it_writes_the_files_of_the_contract(made, tmp_path, monkeypatch):
+    monkeypatch.setenv("MLEM_CACHE", str(made.store.root))
+    assert analyzed(made, tmp_path) == {*FILES, "manifest.json"}
     for name, header in FILES.items():
         assert (tmp_path / name).read_text().splitlines()[0] == header
     importance = pd.read_csv(tmp_path / "importance.csv")["importance"]
@@ -48,6 +51,13 @@ def test_it_writes_the_files_of_the_contract_and_baselines(made, tmp_path, monke
     assert manifest["models"]["brain"]["layers"] == [0, 1]
     again = AnalysisSpec.from_dict(manifest["parameters"])
     assert again.seed == 0 and again.representations == made.spec.representations
+
+
+@pytest.mark.slow
+def test_baselines_have_files_of_their_own(made, tmp_path, monkeypatch):
+    monkeypatch.setenv("MLEM_CACHE", str(made.store.root))
+    there = analyzed(made, tmp_path, "--baselines", "decoding,random-forest,univariate")
+    assert there > {"decoding.csv", "random_forest.csv", "univariate.csv", *FILES}
     for name, n in (("random_forest", 2), ("univariate", 5)):
         table = pd.read_csv(tmp_path / f"{name}.csv")
         assert len(table) == 2 * 3 * n and table["rho"].between(-1, 1).all()

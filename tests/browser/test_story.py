@@ -119,6 +119,7 @@ def test_a_click_on_a_cell_chooses_its_two_layers(app, page):
     page.wait_for_url(re.compile("a=minilm%3A1.*b=mini-bert%3A3"))
 
 
+@pytest.mark.slow
 def test_back_forward_and_reload_show_what_the_address_showed(app, page):
     """One press a step: whether a choice, a link or a button led there."""
     show_example(page)
@@ -177,6 +178,7 @@ def tab_to(page, what, most=80):
     raise AssertionError(f"Tab does not come to {what!r}; it came to {[s[:40] for s in seen]}")
 
 
+@pytest.mark.slow
 def test_features_a_pair_and_export_by_keyboard(app, page):
     show_example(page)
     tab_to(page, "^word length")

@@ -43,6 +43,7 @@ def analysis(given, tmp_path_factory):
     return run(given, Store(tmp_path_factory.mktemp("groups")), progress=False)
 
 
+@pytest.mark.slow
 def test_tables_and_closing_lines(given, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "store"))
     groups = [f"--group={name}={','.join(members)}" for name, members in given.groups]

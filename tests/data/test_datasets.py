@@ -55,6 +55,7 @@ def test_an_unknown_set_names_the_nearest():
         datasets.load("probin")
 
 
+@pytest.mark.slow
 def test_what_ships_is_what_its_grammar_makes_in_every_process_and_needs_no_torch():
     run = subprocess.run(
         [sys.executable, "-c", IN_A_PROCESS],

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -82,11 +83,8 @@ def feed(files, read, folder, monkeypatch):
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
     monkeypatch.setattr("tempfile.tempdir", str(temporary))
-    for number, file in enumerate(files):
-        place = folder / f"{number}"
-        place.mkdir()
-        path = place / f"hostile{file.suffix}"
-        path.write_bytes(file.data)
+    for number, (file, path) in enumerate(_written(files, folder)):
+        place = path.parent
         counted, had, begun = _reset_peak(), _memory("VmRSS"), time.monotonic()
         fate, wrong = _fate_of(file, read, path)
         took, most = time.monotonic() - begun, _memory("VmHWM") - had if counted else 0
@@ -102,6 +100,17 @@ def feed(files, read, folder, monkeypatch):
         fates.kinds[file.name.split(" ")[0]] += 1
         shutil.rmtree(place)
     return fates
+
+
+def _written(files, folder):
+    """Each file and where it lies; many at a time, as `watched.stamp` waits for what is new."""
+    numbered = enumerate(files)
+    while some := list(islice(numbered, 64)):
+        placed = [(file, folder / f"{k}" / f"hostile{file.suffix}") for k, file in some]
+        for file, path in placed:
+            path.parent.mkdir()
+            path.write_bytes(file.data)
+        yield from placed
 
 
 def _fate_of(file, read, path):

@@ -22,6 +22,7 @@ def crashed(scenarios, folder, most):
     return found
 
 
+@pytest.mark.slow
 def test_killed_at_some_calls_and_what_is_left_over_is_found(tmp_path):
     found = crashed("upload,careless", tmp_path / "crash", 6)
     assert "left over" in str(found["careless"]["amiss"])

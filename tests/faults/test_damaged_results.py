@@ -74,6 +74,7 @@ def problems(job, expected, seed, each):
 LONG = [pytest.param(seed, 1, marks=pytest.mark.faults) for seed in range(1, 6)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "each"), [(0, 20), *LONG])
 def test_a_damaged_result_is_never_shown_and_made_again(job, analysis, seed, each):
     assert same(job.analysis(), analysis)

@@ -66,6 +66,7 @@ def test_each_change_of_a_capsule(make, files, tmp_path, monkeypatch, capsys):
     feed(make(files), verified, tmp_path, monkeypatch).none_fails(make.__name__, capsys)
 
 
+@pytest.mark.slow
 def test_some_changes_of_a_capsule(files, tmp_path, monkeypatch):
     archives, inputs = hostile_capsules.archives(files), hostile_capsules.inputs(files)
     some = chain(islice(archives, 3, 28, 12), islice(inputs, 0, None, 5))

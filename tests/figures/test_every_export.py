@@ -40,7 +40,7 @@ OF_THEIR_OWN = ("map_panels", "noise_agreement")
 OF_GROUPS = ("group_profiles", "group_similarity", "universality", "trajectories")
 CHOSEN = {"folds": 3, "features": ("part_of_speech", "tense", "word_position")}
 # Drawn by `make test`; all others by `make test-all`.
-QUICK = ("profiles", "similarity", "why", "feature_counts")
+QUICK = ("profiles", "why")
 TALLEST = 250  # mm; of what a journal's page has
 Box = np.ndarray  # (4, 2) corners of a letter, in points
 

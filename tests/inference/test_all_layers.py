@@ -229,6 +229,7 @@ def test_words_are_drawn_too_where_they_recur(of_words):
     np.testing.assert_allclose(differences["upper"] - differences["value"], quantile * error)
 
 
+@pytest.mark.slow
 def test_the_agreement_of_the_measures_has_an_interval(systems):
     intervals = layer_intervals(systems.analysis, systems.store, n_replicates=20)
     value, low, high = agreement_interval(intervals)

@@ -354,6 +354,7 @@ def test_a_depth_is_the_layer_nearest_to_it(analysis):
     assert nearest_depth(table, None)["layer"].isna().all()
 
 
+@pytest.mark.slow
 def test_stimuli_make_intervals_wider_and_leave_one_seed_without(analysis, tmp_path):
     bounds = layer_intervals(analysis, Store(tmp_path), n_replicates=20)
     results = analysis.results()

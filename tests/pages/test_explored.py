@@ -149,6 +149,7 @@ def test_other_methods_stand_beside_the_profiles_and_are_kept(mine):
     assert "baseline-decoding" in again.figures and "Compute it" not in again.buttons
 
 
+@pytest.mark.slow
 def test_intervals_and_tests_are_corrected_as_one_chooses(mine):
     screen = Screen("trust", analysis=mine.jobs[0].id)
     screen.press("Add confidence intervals and tests")

@@ -33,6 +33,7 @@ def can_run(screen):
     return not screen.buttons["Run"].disabled
 
 
+@pytest.mark.slow
 def test_an_excel_file_is_read_as_it_is_and_run(store, tmp_path):
     """Sentences as a German Excel writes them: semicolons, decimal commas, Latin-1, `NA`."""
     table = probing(20)
@@ -115,6 +116,7 @@ def test_roles_and_free_features_go_into_the_analysis(store, csv):
     assert names == ["noun", "length", "frequency", "position_from_end"]
 
 
+@pytest.mark.slow
 def test_columns_become_a_vector_and_a_file_a_feature(store, tmp_path):
     rng, table = np.random.default_rng(0), words(20)
     vectors, hidden = rng.standard_normal((len(table), 2)), rng.standard_normal((len(table), 3))

@@ -23,6 +23,7 @@ def test_each_analysis_is_told_from_the_others(mine):
     assert "/not/there" in seed and "/not/there" not in first
 
 
+@pytest.mark.slow
 def test_a_name_and_a_note_stand_wherever_the_analysis_does(mine):
     job, other = mine.jobs[1].id, mine.jobs[0].id
     screen = Screen().unfold(f"more {job}")
@@ -53,6 +54,7 @@ def test_two_are_compared_side_by_side(own):
     assert "folds (3; 4)" in screen.said
 
 
+@pytest.mark.slow
 def test_what_is_deleted_is_brought_back_with_its_notes(mine):
     job = mine.jobs[1].id
     notes.change(job, mine.store, lambda old: old.named("Four folds").noted("a note"))

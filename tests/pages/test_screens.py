@@ -26,6 +26,7 @@ FIGURES: dict[tuple[str, ...], set[str]] = {
     ("new",): set(),
     ("versus",): {"two-profiles", "importance-differences", "similarity-differences"},
 }
+slow = pytest.mark.slow
 LISTED = ("", "new", "explore", "trust", "report", "docs", "versus")
 
 
@@ -66,7 +67,9 @@ def test_an_analysis_that_is_not_there_is_an_error_with_a_way_on(own, page, job)
     assert screen.errors == [] and screen.job in {job.id for job in own.jobs}
 
 
-@pytest.mark.parametrize("state", ["queued", "running", "cancelled", "failed"])
+@pytest.mark.parametrize(
+    "state", ["queued", "running", *(pytest.param(k, marks=slow) for k in ("cancelled", "failed"))]
+)
 def test_an_analysis_that_is_not_done_shows_its_state(mine, monkeypatch, state):
     """Above every page stands how far it is; whoever looks at it is told what it waits for."""
 
@@ -121,6 +124,7 @@ def test_the_former_addresses_lead_on_with_all_that_they_say(own, address, title
     assert bool(screen.figures) is (title == "Explore")
 
 
+@pytest.mark.slow
 def test_a_first_visit_finds_something_and_one_click_says_why(store, example):
     screen = Screen()
     assert set(screen.figures) == {"home-why", "home"} and screen.errors == []
@@ -144,6 +148,7 @@ def test_two_layers_that_share_an_artefact_are_no_finding(store):
     assert "are alike (RSA" not in screen.said
 
 
+@pytest.mark.slow
 def test_the_tour_leads_through_three_views(store):
     screen, titles = Screen().press("Two-minute tour"), []
     for button in ("tour to 1", "tour to 2", "tour own"):
@@ -152,6 +157,7 @@ def test_the_tour_leads_through_three_views(store):
     assert titles == ["Explore", "Explore", "Trust"] and screen.title == "New analysis"
 
 
+@pytest.mark.slow
 def test_all_pages_of_docs_open_and_lead_to_each_other(store):
     for name, title in manual.pages().items():
         screen = Screen("docs", page=name)
@@ -163,6 +169,7 @@ def test_all_pages_of_docs_open_and_lead_to_each_other(store):
     assert "@article{salle2024" in cited.app.code[0].value
 
 
+@pytest.mark.slow
 def test_what_runs_stands_on_every_screen_until_one_has_looked(mine):
     job = mine.jobs[0].id
     form = Screen().unfold(f"more {job}").press(f"duplicate {job}").address

@@ -3,8 +3,8 @@
 import itertools
 import warnings
 
-import dcor
 import explicit
+import numba
 import numpy as np
 import pandas as pd
 import pytest
@@ -27,6 +27,11 @@ from mlem_core.pairs.similarities import (
     similarity_named,
     similarity_sums,
 )
+
+with pytest.MonkeyPatch.context() as patch:
+    # It compiles all its loops when it is imported, for 40 s, and none of them is used here.
+    patch.setattr(numba.config, "DISABLE_JIT", True)
+    import dcor
 
 N = 45
 NAMES = ("rsa", "cka", "neighbours")

@@ -96,6 +96,7 @@ def test_a_registered_estimator_and_distance_run_from_the_command_line(
     assert rsa.loc["brain:0", "brain:1"] == pytest.approx(expected, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_a_registered_estimator_and_distance_are_universes_and_go_into_a_capsule(
     spec, tmp_path, clipped, distances, capsys
 ):

@@ -112,6 +112,7 @@ print(*sorted(heavy & set(sys.modules)), file=sys.stderr)
 """
 
 
+@pytest.mark.slow
 def test_an_analysis_waits_for_no_heavy_import_and_no_module_has_one(planted, tmp_path):
     given = ["analyze", *arguments_of(planted.spec), "--out", str(tmp_path / "found")]
     asked = [sys.executable, "-c", LIGHT, *given]

@@ -55,6 +55,7 @@ def copy(tmp_path_factory):
     return root
 
 
+@pytest.mark.slow
 def test_what_the_diffs_add_runs_from_the_command_line_and_in_the_app(copy):
     write_csv(words(), copy / "colours.csv")
     packed = gzip.compress((copy / "colours.csv").read_bytes(), mtime=0)

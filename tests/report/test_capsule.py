@@ -108,6 +108,7 @@ def test_it_names_no_path_of_the_machine_it_was_made_on(path, analysis, folder):
         assert not [part for part in parts if str(folder.name).encode() in part], name
 
 
+@pytest.mark.slow
 def test_running_it_again_gives_the_same(path, bert, capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "unused"))
     assert main(["verify", str(path), *bert]) == 0
@@ -208,6 +209,7 @@ def test_other_stimuli_and_other_files_make_a_difference(path, verify, tmp_path)
     assert any("file of brain" in line for line in found.lines())
 
 
+@pytest.mark.slow
 def test_a_model_that_was_a_folder_is_said(path, bert, tmp_path, capsys):
     found = verify_anywhere(path)
     assert not found.same and any("--model bert=FOLDER" in line for line in found.findings)
@@ -216,6 +218,7 @@ def test_a_model_that_was_a_folder_is_said(path, bert, tmp_path, capsys):
     assert "'brain'" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_what_is_shown_is_what_is_written_and_verified(analysis, verify, tmp_path):
     shown = {
         "features": ["tense", "part_of_speech"],
@@ -250,6 +253,7 @@ def test_a_file_that_has_changed_since_is_not_put_in(analysis, folder, tmp_path,
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_bad_zip_is_one_sentence(path, bert, tmp_path, capsys):
     data, target = path.read_bytes(), tmp_path / "x.zip"
     at = data.index(b"tables/scores.csv") + 60

@@ -29,6 +29,7 @@ def kept(example, figure, **more):
     return Chosen.from_dict(json.loads(json.dumps(chosen.to_dict())))
 
 
+@pytest.mark.slow
 def test_it_is_drawn_again_as_it_was_with_what_was_selected(example, tmp_path):
     drawing = Drawing(store=Store(tmp_path))
     for figure in ("why", "audit"):

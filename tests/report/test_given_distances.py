@@ -89,6 +89,7 @@ def test_the_command_line_takes_them(spec, folder, capsys):
         main(["stimuli", spec.stimuli, "--vector", "semantics=s*", "--out", "x.csv"])
 
 
+@pytest.mark.slow
 def test_what_is_said_of_the_stimuli_and_the_baselines(analysis, folder):
     found = diagnostics.lint(analysis.stimuli, analysis.spec).findings
     assert not [one for one in found if one.kind in ("identifier", "rare", "range")]

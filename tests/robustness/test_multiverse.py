@@ -210,6 +210,7 @@ def test_pooling_is_a_dimension_of_models(tmp_path):
     assert abs(values[0] - values[1]) > 1e-3
 
 
+@pytest.mark.slow
 def test_a_claim_over_other_sentences(made):
     intervals = layer_intervals(made.analysis, made.store)
     closer = over_stimuli(Claim("closer", (A, B, C)), intervals)

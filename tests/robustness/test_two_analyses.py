@@ -54,6 +54,7 @@ def results(both):
     return both[0][0].results(), both[1][0].results()
 
 
+@pytest.mark.slow
 def test_an_analysis_differs_from_itself_by_nothing_for_sure(both, results, store):
     one, twice = both[0][0], (results[0], results[0])
     made = two.paired(one, one, store)
@@ -120,6 +121,7 @@ def test_a_planted_difference_is_found_and_its_interval_holds_the_truth(
         assert row["lower"] > 0 and row["p_corrected"] < 0.05
 
 
+@pytest.mark.slow
 def test_other_folds_leave_out_the_same_blocks(both, results, store):
     one = both[0][0]
     other = run(replace(one.spec, folds=4), store, progress=False)

@@ -116,6 +116,7 @@ def test_scores_are_tested_against_permuted_labels(job, store):
         followups.work("chance", analysis, options | {"estimator": "rigde"}, store, lambda _: None)
 
 
+@pytest.mark.slow
 def test_intervals_of_two_layers_come_with_what_is_beside_their_terms(job, store):
     analysis = job.analysis()
     a, b = analysis.layers[:2]
