@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import streamlit as st
 
-from pages.parts import frame, look, manual, window
+from pages.parts import look, manual, window
 from pages.parts.screens import SCREENS
 
 # Three bars of a profile, drawn here: Streamlit would fetch an icon of its own from the network.
@@ -20,8 +18,8 @@ st.set_page_config(page_title="MLEM Explorer", page_icon=ICON, layout="wide")
 
 
 def _pages() -> list[st.Page]:
-    """A page a screen, and one that is not in the navigation for each former address."""
-    pages = [
+    """A page a screen."""
+    return [
         st.Page(
             one.file,
             title=one.title,
@@ -32,11 +30,6 @@ def _pages() -> list[st.Page]:
         )
         for at, one in enumerate(SCREENS.values())
     ]
-    for one in SCREENS.values():
-        for address, place in one.formerly.items():
-            lead = partial(frame.lead_on, one.file, place)
-            pages.append(st.Page(lead, title=one.title, url_path=address, visibility="hidden"))
-    return pages
 
 
 look.same()

@@ -15,11 +15,10 @@ from pathlib import Path
 
 from benchmarks import gpu_models, gpu_pairs
 from benchmarks.device import Device
-from benchmarks.gpu_pairs import MANY, Case
+from benchmarks.gpu_pairs import Case
 from benchmarks.timing import Table
 from mlem_core.models.loading import resolve_device
 from mlem_core.models.registry import MODELS
-from mlem_core.pairs.build import MEMORY
 
 RESULTS = Path(__file__).with_name("results") / "gpu.md"
 MAMBAS = ("mini-mamba", "state-spaces/mamba-130m-hf")
@@ -31,17 +30,14 @@ class Sizes:
     """How much is measured.
 
     sentences : of the relative-clause set
-    sorted, tiled : stimuli whose pairs are sorted at once, and in tiles, on the CPU too
-    many : stimuli whose pairs only a GPU does
+    stimuli : of which all pairs are compared, on the CPU too
     """
 
     sentences: int
-    sorted: int
-    tiled: int
-    many: int
+    stimuli: int
 
 
-FULL, SMALL = Sizes(7_680, 8_000, 12_000, MANY), Sizes(60, 800, 800, MANY)
+FULL, SMALL = Sizes(7_680, 12_000), Sizes(60, 800)
 
 
 def measure(table: Table, device: Device, sizes: Sizes, runs: int) -> None:
@@ -56,14 +52,8 @@ def measure(table: Table, device: Device, sizes: Sizes, runs: int) -> None:
             f"kernels, {name}": partial(gpu_models.kernels, table, device, name, n, runs)
             for name in MAMBAS
         },
-        "pair tables, sorted at once": lambda: gpu_pairs.passes(
-            table, device, Case.of(sizes.sorted, UNITS), in_classes=False, runs=runs
-        ),
-        "pair tables, in tiles": lambda: gpu_pairs.passes(
-            table, device, Case.of(sizes.tiled, UNITS), in_classes=True, runs=runs
-        ),
-        "pair tables of many stimuli": lambda: gpu_pairs.many(
-            table, device, sizes.many, UNITS, MEMORY
+        "pair tables": lambda: gpu_pairs.passes(
+            table, device, Case.of(sizes.stimuli, UNITS), runs=runs
         ),
     }
     for name, section in sections.items():

@@ -111,9 +111,7 @@ def load(folder: Path | str) -> Analysis:
             points = kept["points"].astype(np.float64)
             at = [about.layers[place] for place in kept["layers"]]
             maps = dict(zip(at, points, strict=True))
-            # Maps of an earlier version do not say it.
-            if "stress" in kept:
-                stress = dict(zip(at, kept["stress"].tolist(), strict=True))
+            stress = dict(zip(at, kept["stress"].tolist(), strict=True))
     return Analysis(
         spec=spec,
         stimuli=stimuli_kept(whole, spec.positions),

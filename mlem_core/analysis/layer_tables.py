@@ -15,14 +15,13 @@ from mlem_core.analysis.layer_units import LayerUnits, Passed
 from mlem_core.analysis.pair_errors import DesignScores
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
-from mlem_core.base.executor import executor, workers_sharing
+from mlem_core.base.executor import executor
 from mlem_core.base.parallel import cores
 from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer, Progress, Report
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.models.representations import Representations
 from mlem_core.pairs import tables_io
-from mlem_core.pairs.build import LARGE, LayerWork, PassOptions, in_classes, pair_tables
-from mlem_core.pairs.class_passes import bytes_of_counts
+from mlem_core.pairs.build import LARGE, LayerWork, PassOptions, pair_tables
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.designs import PairDesign, n_pairs
 from mlem_core.pairs.patterns import PairIndex
@@ -32,6 +31,9 @@ from mlem_core.pairs.torch_backend import cuda_device
 from mlem_core.storage.room import check_disk, check_memory
 from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
+
+# Twice the rank of a pair is kept in 32 bits.
+MOST_PAIRS = 2**31 - 1
 
 
 class LayerTables(NamedTuple):
@@ -87,10 +89,8 @@ def layer_tables(
     folds, resolved = coding
     design = PairDesign.of(folds, spec.pairs or None, spec.seed)
 
-    unit = "parts of layers" if in_classes(design, spec.memory_bytes) else "layers"
-
     def progress(done: int, total: int) -> None:
-        report(Progress("pair tables", None, done, total, unit))
+        report(Progress("pair tables", None, done, total, "layers"))
 
     on_cluster: list[LayerUnits | None] = []
 
@@ -106,8 +106,6 @@ def layer_tables(
     some: dict[str, Any] = {}
     if not design.is_complete:
         some["pairs"] = [design.n_pairs, spec.estimator, "halves"]
-    elif in_classes(design, spec.memory_bytes):
-        some["memory"] = spec.memory
     depends_on = {
         "stimuli": stimuli.digest,
         "layers": [[source.identity, n] for (_, n), source in sources.items()],
@@ -139,11 +137,6 @@ def _made(
     kept = [i for i in range(len(sources)) if i not in found.errors]
     rsa = found.rsa[np.ix_(kept, kept)]
     notes = [f"A layer was left out: {found.errors[i]}" for i in sorted(found.errors)]
-    if found.bound > 0:
-        notes.append(
-            f"The {design.n_pairs:,} pairs of a layer do not fit the memory at once, so that "
-            f"ranks are exact to within {found.bound:.1g} of the pairs among which they are."
-        )
     of_pairs = pair_errors.none()
     if found.of_designs is not None:
         parts = found.of_designs[:, kept][:, :, kept]
@@ -180,16 +173,14 @@ def _here(
             train_ranks=True,
             options=PassOptions(
                 keep_ranks=ranks.put,
-                keep_classes=ranks.put_classes,
                 of_design=scores.put,
                 failed=failed,
                 progress=progress,
                 device=cuda_device(spec.device),
-                memory=spec.memory_bytes,
             ),
         )
         parts = None if design.is_complete else ranks.rsa(design.starts[design.parts])
-        return Passed(tables, errors, ranks.bound, ranks.rsa(), parts)
+        return Passed(tables, errors, ranks.rsa(), parts)
 
 
 def _units(
@@ -205,7 +196,7 @@ def _units(
     works, keys = [], []
     for (model, number), source in sources.items():
         name, distance = f"{model} layer {number}", spec.distance_of(model)
-        works.append(LayerWork(distance, name, True, True, spec.device, spec.memory_bytes))
+        works.append(LayerWork(distance, name, True, True, spec.device))
         # Of this analysis alone: another one that is done at the same time forgets its own.
         own = {"layer": [source.identity, number], "interactions": spec.interactions}
         keys.append({"of": dict(depends_on), **own})
@@ -217,13 +208,14 @@ def _check_room(
 ) -> None:
     """Raise before anything is computed where memory or disk will not do."""
     pairs, n_layers = design.n_pairs, len(sources)
+    if pairs > MOST_PAIRS:
+        raise InputError(
+            f"found {pairs:,} pairs of stimuli; a layer can have {MOST_PAIRS:,} at most, so choose "
+            "fewer (--pairs)."
+        )
     (_, number), source = next(iter(sources.items()))
     rows = 3 * source[number].nbytes
-    if in_classes(design, spec.memory_bytes):
-        memory, disk = spec.memory_bytes + rows, 0
-        if workers_sharing(store.root) is not None:
-            disk = bytes_of_counts(pairs, spec.folds, spec.memory_bytes)
-    elif not executor().is_here:
+    if not executor().is_here:
         # The memory of the workers is another; the ranks of all layers are files.
         memory, disk = 0, 4 * pairs * n_layers
     else:

@@ -10,7 +10,6 @@ come back to be kept here.
 from __future__ import annotations
 
 import itertools
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,63 +19,51 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mlem_core.analysis.in_parts import TiledLayer, passed_in_parts, products_in_parts
 from mlem_core.analysis.pair_errors import DesignScores, OfDesigns
 from mlem_core.base.errors import InputError
 from mlem_core.base.executor import Executor
-from mlem_core.base.parallel import cores, each
+from mlem_core.base.parallel import each
 from mlem_core.base.typing import Counted, FloatArray, Layer
 from mlem_core.base.worker import Big
 from mlem_core.models.representations import Representations
-from mlem_core.pairs.build import LayerWork, assembled, distances_of, in_classes, one_layer
-from mlem_core.pairs.classes import pieces_of_work
+from mlem_core.pairs.build import LayerWork, assembled, one_layer
 from mlem_core.pairs.layer_sums import LayerSums
 from mlem_core.pairs.patterns import PairIndex
-from mlem_core.pairs.rank_classes import RankClasses, RankProducts
 from mlem_core.pairs.rank_files import RankFiles, is_little
-from mlem_core.pairs.rank_store import rsa_of_classes
 from mlem_core.pairs.tables import PairTables
 from mlem_core.pairs.torch_backend import cuda_device
 from mlem_core.storage.files import replacing
 from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
 
-# Folders of the store: the ranks of all pairs, which are too many to be summed up in an entry, and
-# what is found of the parts of a large layer.
-_RANKS, _TILES = "layer-ranks", "layer-tiles"
-
-
-_SUMS, _CLASSES, _DESIGNS = "sums.npz", "classes.npz", "designs.npz"
+# A folder of the store: the ranks of all pairs, which are too many to be summed up in an entry.
+_RANKS = "layer-ranks"
+_SUMS, _DESIGNS = "sums.npz", "designs.npz"
 
 
 @dataclass(frozen=True)
 class LayerParts:
     """See `mlem_core.pairs.build.LayerFound`.
 
-    classes : those of `RankClasses`, and `ranks` and `bound`
     designs : see `mlem_core.analysis.pair_errors.DesignScores`
     """
 
     sums: LayerSums
     doubled: NDArray[np.uint32] | None = None
-    classes: Mapping[str, Any] | None = None
     designs: OfDesigns | None = None
 
     def save(self, folder: Path) -> None:
         """Write it into an existing folder, but for the ranks."""
         np.savez(folder / _SUMS, **{k: v for k, v in vars(self.sums).items() if v is not None})
-        if self.classes is not None:
-            np.savez(folder / _CLASSES, **self.classes)
         if self.designs is not None:
             np.savez(folder / _DESIGNS, **self.designs._asdict())
 
     @classmethod
     def load(cls, folder: Path) -> LayerParts:
         """Read what `save` wrote."""
-        classes, designs = folder / _CLASSES, folder / _DESIGNS
+        designs = folder / _DESIGNS
         return cls(
             LayerSums(**_numbers(folder / _SUMS)),
-            classes=_numbers(classes) if classes.exists() else None,
             designs=OfDesigns(**_numbers(designs)) if designs.exists() else None,
         )
 
@@ -117,8 +104,7 @@ def pass_over(
         work = replace(item.work, device=cuda_device(item.work.device or "cpu"))
         found = one_layer(index, rows, work, parts=True)
         designs = scores.of(found.designs) if found.designs else None
-        classes = found.classes.as_arrays() if found.classes else None
-        return LayerParts(found.sums, found.doubled, classes, designs)
+        return LayerParts(found.sums, found.doubled, designs)
 
     if root is None:
         return make()
@@ -150,7 +136,6 @@ class Passed(NamedTuple):
 
     tables : of the layers without an error
     errors : by the position of a layer
-    bound : by what share of the pairs a rank is off at most
     rsa : (n_layers, n_layers)
     of_designs : (n_designs, n_layers, n_layers) the same of each independent design; None where all
         pairs are compared
@@ -158,7 +143,6 @@ class Passed(NamedTuple):
 
     tables: PairTables
     errors: dict[int, InputError]
-    bound: float
     rsa: FloatArray
     of_designs: FloatArray | None
 
@@ -191,11 +175,7 @@ class LayerUnits:
             if one.designs is not None:
                 scores.keep(at, one.designs)
         tables = assembled(self.index, [there[at].sums for at in kept])
-        classes = {at: one.classes for at, one in there.items() if one.classes is not None}
-        if classes:
-            bound = max(float(one["bound"]) for one in classes.values())
-            return Passed(tables, errors, bound, _rsa_of_classes(self, classes), None)
-        return Passed(tables, errors, 0.0, *_rsa(self, there))
+        return Passed(tables, errors, *_rsa(self, there))
 
     def _there(
         self, scores: DesignScores, errors: dict[int, InputError], progress: Counted
@@ -208,22 +188,18 @@ class LayerUnits:
         found = {}
         for at, key in enumerate(self.keys):
             parts = STAGE.find(store, key)
-            if parts is not None and (parts.classes is not None or _ranks(store, key).exists()):
+            if parts is not None and _ranks(store, key).exists():
                 found[at] = parts
             elif parts is not None:
                 store.remove(STAGE.name, STAGE.version, **key)
-        design, memory = self.index.design, self.works[0].memory
-        large = in_classes(design, memory)
-        pieces = pieces_of_work(design.n_pairs, memory) if large else 1
 
-        def told(number: int = 0) -> None:
-            done = len(found) + len(errors)
-            progress(done * pieces + number, n_layers * pieces)
+        def told() -> None:
+            progress(len(found) + len(errors), n_layers)
 
         told()
         missing = [at for at in range(n_layers) if at not in found]
         try:
-            for at, given in self._done(missing, scores, told):
+            for at, given in self._done(missing, scores):
                 if isinstance(given, InputError):
                     errors[at] = given
                     if len(errors) == n_layers:
@@ -242,15 +218,11 @@ class LayerUnits:
             _kept(self.store, self.keys[at], partial(replace, parts))
 
     def _done(
-        self, missing: list[int], scores: DesignScores, done: Callable[[int], None]
+        self, missing: list[int], scores: DesignScores
     ) -> Iterator[tuple[int, LayerParts | InputError]]:
         """What is found of the layers that are missing, as they are done."""
         store = self.store
         shared = self.executor.shares(store.root)
-        if self.in_parts:
-            for at in missing:
-                yield at, self._by_parts(at, done)
-            return
         little = is_little(len(self.keys), self.index.design.n_pairs)
         given = self.executor.each_of(
             pass_over,
@@ -264,34 +236,6 @@ class LayerUnits:
                 # What came from a worker that does not share the store is kept here.
                 found = _kept(store, self.keys[at], partial(replace, found))
             yield at, found
-
-    @property
-    def in_parts(self) -> bool:
-        """Whether a layer is the work of all workers: it is large, and they share the store."""
-        work = self.works[0]
-        large = in_classes(self.index.design, work.memory)
-        on_gpu = cuda_device(work.device or "cpu") is not None
-        return large and not on_gpu and self.executor.shares(self.store.root)
-
-    def _by_parts(self, at: int, done: Callable[[int], None]) -> LayerParts | InputError:
-
-        def make() -> LayerParts:
-            index, layer = replace(self.index), self.placed(at)
-            sums, classes = passed_in_parts(index, layer, self.executor, done)
-            return LayerParts(sums, classes=classes)
-
-        try:
-            return STAGE.kept(self.store, self.keys[at], make)
-        except InputError as error:
-            return error
-
-    def placed(self, at: int) -> TiledLayer:
-        """A layer as its parts are done, what they need being in its folder."""
-        (_, number), source = list(self.sources.items())[at]
-        return TiledLayer.placed(source, number, self.works[at], self._folder(at))
-
-    def _folder(self, at: int) -> Path:
-        return self.store.root / _TILES / self.store.key(STAGE.name, STAGE.version, **self.keys[at])
 
     def _item(self, at: int, shared: bool) -> Any:
         (_, number), source = list(self.sources.items())[at]
@@ -308,7 +252,6 @@ class LayerUnits:
             if self.store.folder(STAGE.name, STAGE.version, **key).exists():
                 self.store.remove(STAGE.name, STAGE.version, **key)
             _ranks(self.store, key).unlink(missing_ok=True)
-            shutil.rmtree(self._folder(at), ignore_errors=True)
 
         each(remove, range(len(self.keys)), 8)
 
@@ -331,18 +274,3 @@ def _rsa(
         spans += itertools.pairwise(edges)
     rsa = files.rsa(spans, units.executor, store.root)
     return rsa[0], None if design.is_complete else rsa[1:]
-
-
-def _rsa_of_classes(units: LayerUnits, classes: Mapping[int, Mapping[str, Any]]) -> FloatArray:
-    layers, at = list(units.sources.items()), sorted(classes)
-    index, given = replace(units.index), [classes[k] for k in at]
-    if units.in_parts:
-        placed = [units.placed(k) for k in at]
-        products = products_in_parts(index, placed, given, units.executor)
-        return rsa_of_classes(products, at, len(layers))
-    found = []
-    for k, own in zip(at, given, strict=True):
-        (_, number), source = layers[k]
-        distances = distances_of(index, partial(source.__getitem__, number), units.works[k])
-        found.append(RankClasses.from_arrays(distances, own))
-    return rsa_of_classes(RankProducts(found, cores()).all(), at, len(layers))

@@ -35,8 +35,7 @@ def source_identity(model: Mapping[str, Any]) -> str:
     ----------
     model : of the manifest's `models`
     """
-    # Manifests of older versions have it at the beginning of the view's identity only.
-    return str(model.get("source_identity") or model["identity"].partition(" view=")[0])
+    return str(model.get("source_identity") or model["identity"])
 
 
 def same_content(model: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

@@ -67,7 +67,7 @@ def stimulus_map(analysis: Analysis, model: str, layer: int, store: Store) -> pd
 def stimulus_map_stress(analysis: Analysis, model: str, layer: int, store: Store) -> float:
     """How far `stimulus_map` is off, see `mlem_core.measures.similarity.map_stress`.
 
-    NaN of a map that came with an analysis of an earlier version. Raises as `stimulus_map`.
+    Raises as `stimulus_map`.
     """
     return _map(analysis, (model, layer), store).stress
 
@@ -94,7 +94,7 @@ def _map(analysis: Analysis, at: Layer, store: Store) -> _Map:
         return _Map(points, stress_of(square, points))
 
     if at in analysis.maps:
-        return _Map(analysis.maps[at], analysis.map_stress.get(at, float("nan")))
+        return _Map(analysis.maps[at], analysis.map_stress[at])
     return MAPS.get(store, _depends_on(analysis, at), make)
 
 

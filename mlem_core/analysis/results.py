@@ -206,10 +206,7 @@ def write_tables(
 
 
 class _There(NamedTuple):
-    """The tables in a folder: those of the same analysis, and all by the command that wrote them.
-
-    What an earlier version wrote is of no command.
-    """
+    """The tables in a folder: of the same analysis, and all by the command that wrote them."""
 
     same: set[str]
     written: dict[str, set[str]]

@@ -23,7 +23,6 @@ from mlem_core.base.scaling import moderate
 from mlem_core.base.typing import Counted, FloatArray, Layer, layer_name
 from mlem_core.measures.decomposition import Decomposition, decompose, with_sums
 from mlem_core.pairs.alignments import COMPONENTS, every_two
-from mlem_core.pairs.build import in_classes
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.designs import n_pairs
 from mlem_core.pairs.distances import PRECOMPUTED, squared_distances
@@ -210,19 +209,13 @@ def rows_of(analysis: Analysis, layer: Layer, store: Store) -> Callable[[], NDAr
 
 
 def check_pairs(analysis: Analysis, similarity: Similarity) -> None:
-    """Raise InputError where not all pairs are compared, or they do not fit the memory."""
+    """Raise InputError where not all pairs are compared."""
     design, n = analysis.design, len(analysis.stimuli)
     if not design.is_complete:
         raise InputError(
             f"found an analysis of {design.n_pairs:,} of the {n_pairs(n):,} pairs of its stimuli; "
             f"the {similarity.called} needs all pairs, so choose fewer stimuli (--sample), or all "
             "pairs (--pairs all)."
-        )
-    if in_classes(design, analysis.spec.memory_bytes):
-        raise InputError(
-            f"found {design.n_pairs:,} pairs of stimuli, which do not fit {analysis.spec.memory:g} "
-            f"GB; the {similarity.called} has all pairs of a layer in memory, so choose more "
-            "memory (--memory) or fewer stimuli (--sample)."
         )
 
 

@@ -49,16 +49,6 @@ def parse_pairs(text: str) -> int:
     return int(plain)
 
 
-def _parse_memory(text: str) -> float:
-    try:
-        found = float(text)
-    except ValueError:
-        found = 0.0
-    if not 0.1 <= found < 1e6:
-        raise InputError(f"found {text!r} as memory; expected a number of GB from 0.1, such as 4.")
-    return found
-
-
 def parse_named_file(text: str) -> tuple[str, str]:
     """("brain", "brain.npz") of "brain=brain.npz"; InputError for a text of another form."""
     name, equals, path = text.partition("=")
@@ -79,10 +69,6 @@ def _models_help() -> str:
     return f"{named}, a hub id or a local folder; may be given several times"
 
 
-_MEMORY = (
-    "GB for the pairs of a layer; where all pairs are compared and need more, they are ranked in "
-    "some million classes; default: 2"
-)
 _VALUES = (
     "features that are resolved by value: which two values differ, not only whether two do; all is "
     "every one with few enough values; default: none"
@@ -186,7 +172,6 @@ class AnalysisSpec(Grouped, _OfFiles, StimulusSource):
         metavar="N|all",
         parse=parse_pairs,
     )
-    memory: float = asked(2.0, "Memory", _MEMORY, metavar="GB", parse=_parse_memory)
     device: str = asked(
         "auto",
         "Device",
@@ -234,10 +219,6 @@ class AnalysisSpec(Grouped, _OfFiles, StimulusSource):
         names = ("folds", "seed", "folds_over", "values", "pairs")
         asked = {name: getattr(self, name) for name in names}
         return _without_defaults(asked)
-
-    @property
-    def memory_bytes(self) -> int:
-        return int(self.memory * 2**30)
 
     def distance_of(self, model: str) -> str:
         """The neural distance in the layers of a model or file: "precomputed" if it gives them."""
@@ -325,7 +306,7 @@ OF_MODELS = ("groups", "labels", "trajectories")
 # What representations files hold.
 OF_FILES = ("precomputed", "first_column")
 # Choices that came later: left out where they are the default, so that what was kept is found.
-_LATER = ("pairs", "memory", "folds_over", "values", *OF_FILES, *OF_MODELS, *READING)
+_LATER = ("pairs", "folds_over", "values", *OF_FILES, *OF_MODELS, *READING)
 
 
 def _without_defaults(values: dict[str, Any]) -> dict[str, Any]:
@@ -342,7 +323,6 @@ _RANGES: dict[str, tuple[float, float]] = {
     "folds": (0, 2**31 - 1),
     "sample": (0, 2**63 - 1),
     "pairs": (0, 2**63 - 1),
-    "memory": (0, 1e6),
     "layers": (0, 2**31 - 1),
 }
 

@@ -21,25 +21,13 @@ from numpy.typing import NDArray
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import cores, one_thread_each
 from mlem_core.base.typing import FloatArray
-from mlem_core.pairs.classes import class_sums, class_sums_on, pieces_of_work
-from mlem_core.pairs.designs import PairDesign
-from mlem_core.pairs.distances import (
-    can_be_tiled,
-    design_distances,
-    distance_named,
-    layer_distances,
-)
+from mlem_core.pairs.distances import design_distances, distance_named
 from mlem_core.pairs.layer_sums import LayerSums, layer_sums
 from mlem_core.pairs.patterns import PairIndex
-from mlem_core.pairs.rank_classes import RankClasses
 from mlem_core.pairs.tables import BY_LAYER, LazyArray, PairTables
-from mlem_core.pairs.tiles import LayerDistances
 
 # All cores share a layer of more pairs: two at once would take twice the memory.
 LARGE = 2**24
-# What a layer takes of memory where all its pairs are sorted at once: distances, keys, ranks.
-PAIR_BYTES = 16
-MEMORY = 2 * 2**30
 
 LayerSource = Callable[[], NDArray[np.floating]]
 
@@ -49,33 +37,21 @@ class PassOptions:
     """How the pass over the pairs is done, and what is told of it; the tables are the same.
 
     keep_ranks : called with a layer's position and its (n_pairs,) doubled ranks
-    keep_classes : called instead, with its position and its classes, where the pairs of a layer do
-        not fit the memory
     of_design : called with a layer's position, and the tables of this layer from each of the
         independent designs that an incomplete design of the pairs is of
     failed : called with the position of a layer whose distances cannot be computed and the error;
         the layer is then left out of the tables. Without it the error is raised
-    progress : called with the number of layers done and their total; where the pairs do not fit the
-        memory, of `mlem_core.pairs.classes.pieces_of_work` of all layers
+    progress : called with the number of layers done and their total
     workers : threads; by default one a core
     device : of torch, a GPU; None is the CPU without torch
-    memory : bytes for the pairs of a layer; where all pairs are compared and need more, they are
-        ranked in classes, see `mlem_core.pairs.classes`
     """
 
     keep_ranks: Callable[[int, NDArray[np.uint32]], None] | None = None
-    keep_classes: Callable[[int, RankClasses], None] | None = None
     of_design: Callable[[int, list[PairTables]], None] | None = None
     failed: Callable[[int, InputError], None] | None = None
     progress: Callable[[int, int], None] | None = None
     workers: int | None = None
     device: str | None = None
-    memory: int = MEMORY
-
-
-def in_classes(design: PairDesign, memory: int) -> bool:
-    """Whether the pairs of a layer do not fit so many bytes, and are ranked in classes."""
-    return design.is_complete and PAIR_BYTES * design.n_pairs > memory
 
 
 def pair_tables(
@@ -100,26 +76,17 @@ def pair_tables(
         that fit ranks need
 
     Raises InputError: as `squared_distances`; a layer whose number of rows is not that of the
-    stimuli; one whose distance only gives all pairs at once, where they do not fit the memory.
+    stimuli.
     """
     options = options or PassOptions()
     names = names or [f"layer {i}" for i in range(len(layers))]
     each = [distance] * len(layers) if isinstance(distance, str) else list(distance)
     for one_of in dict.fromkeys(each):
         distance_named(one_of)
-    n_pairs = index.design.n_pairs
-    of_classes = in_classes(index.design, options.memory)
     # A GPU takes one layer at a time, and so do all cores where one holds much memory.
-    alone = options.device is not None or n_pairs > LARGE or of_classes
+    alone = options.device is not None or index.design.n_pairs > LARGE
     workers = 1 if alone else min(options.workers or cores(), max(1, len(layers)))
     threads = max(1, (options.workers or cores()) // workers)
-
-    def told(position: int) -> Callable[[int], None] | None:
-        if options.progress is None or not of_classes:
-            return None
-        # These layers are done one after the other, and tell what is done of each.
-        tell, pieces = options.progress, pieces_of_work(n_pairs, options.memory)
-        return lambda number: tell(position * pieces + number, len(layers) * pieces)
 
     def one(position: int) -> LayerSums:
         work = LayerWork(
@@ -128,20 +95,15 @@ def pair_tables(
             train_ranks,
             options.keep_ranks is not None,
             options.device,
-            options.memory,
         )
-        designs, done = options.of_design is not None, told(position)
-        found = one_layer(index, layers[position], work, threads, designs, done)
+        found = one_layer(index, layers[position], work, threads, options.of_design is not None)
         if options.of_design is not None and found.designs:
             options.of_design(position, found.designs)
-        if options.keep_classes is not None and found.classes is not None:
-            options.keep_classes(position, found.classes)
         if options.keep_ranks is not None and found.doubled is not None:
             options.keep_ranks(position, found.doubled)
         return found.sums
 
-    silent = replace(options, progress=None) if of_classes else options
-    return assembled(index, _of_all(one, len(layers), workers, silent))
+    return assembled(index, _of_all(one, len(layers), workers, options))
 
 
 @dataclass(frozen=True)
@@ -157,20 +119,17 @@ class LayerWork:
     train_ranks: bool = False
     ranks: bool = False
     device: str | None = None
-    memory: int = MEMORY
 
 
 class LayerFound(NamedTuple):
     """What the pass over the pairs of a layer gives.
 
     doubled : (n_pairs,) twice the average ranks, if asked for
-    classes : of the distances, where the pairs do not fit the memory
     designs : the tables of this layer from each of the designs that an incomplete one is of
     """
 
     sums: LayerSums
     doubled: NDArray[np.uint32] | None = None
-    classes: RankClasses | None = None
     designs: list[PairTables] | None = None
 
 
@@ -180,23 +139,13 @@ def one_layer(
     work: LayerWork,
     threads: int = 1,
     parts: bool = False,
-    done: Callable[[int], None] | None = None,
 ) -> LayerFound:
     """The pass over the pairs of one layer, the same with any number of threads.
 
-    `parts` says whether the tables from each part of an incomplete design are wanted too; `done` is
-    that of `mlem_core.pairs.classes.class_sums`. Raises as `pair_tables`.
+    `parts` says whether the tables from each part of an incomplete design are wanted too. Raises as
+    `pair_tables`.
     """
     design, name, train = index.design, work.name, work.train_ranks
-    if in_classes(design, work.memory):
-        distances = distances_of(index, source, work)
-        if work.device:
-            found = class_sums_on(work.device, index, distances, train, memory=work.memory)
-        else:
-            memory = work.memory
-            found = class_sums(index, distances, train, memory=memory, threads=threads, done=done)
-        sums, classes = found
-        return LayerFound(sums, classes=classes)
     rows = source()
     check_rows(rows, len(index.folds), name)
     squared = design_distances(
@@ -214,7 +163,7 @@ def one_layer(
         sums, doubled = layer_sums(
             index, squared, train, ranks=work.ranks, overwrite=True, threads=threads
         )
-    return LayerFound(sums, doubled, None, designs)
+    return LayerFound(sums, doubled, designs)
 
 
 def _of_all(
@@ -255,30 +204,6 @@ def _as_done(
                 yield futures[future], future.result
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
-
-
-def distances_of(
-    index: PairIndex, source: LayerSource, work: LayerWork
-) -> Callable[[], LayerDistances]:
-    """What gives the distances of a layer whose pairs do not fit the memory.
-
-    Raises InputError: its distance cannot be computed in tiles.
-    """
-    distance, name, memory = work.distance, work.name, work.memory
-    if not can_be_tiled(distance):
-        n_pairs = index.design.n_pairs
-        raise InputError(
-            f"the distance {distance!r} gives all {n_pairs:,} pairs of {name} at once, which takes "
-            f"{PAIR_BYTES * n_pairs / 2**30:.3g} GB of memory where the budget is "
-            f"{memory / 2**30:.3g} GB; give the distance a tile, or raise the budget."
-        )
-
-    def distances() -> LayerDistances:
-        rows = source()
-        check_rows(rows, len(index.folds), name)
-        return layer_distances(rows, distance, layer=name)
-
-    return distances
 
 
 def check_rows(rows: NDArray[np.floating], n_stimuli: int, name: str) -> None:

@@ -24,13 +24,10 @@ from mlem_core.pairs.rows import (
     checked_matrix,
     checked_rows,
     equal_rows,
-    moderate_matrix,
     unit_centred_rows,
     unit_rows,
 )
 from mlem_core.pairs.tiles import (
-    Band,
-    LayerDistances,
     Tile,
     Tiles,
     band_of,
@@ -39,7 +36,6 @@ from mlem_core.pairs.tiles import (
     squared_difference,
     squared_euclidean,
     tile_bands,
-    torch_band_of,
     torch_cityblock,
     torch_squared_euclidean,
     torch_tiles,
@@ -197,46 +193,6 @@ def squared_distances(
     for start, _, tile in tiles:
         fill(start, tile)
     return condensed
-
-
-def can_be_tiled(metric: str) -> bool:
-    """Whether the distances of a band of stimuli can be had without those of all."""
-    return metric == PRECOMPUTED or distance_named(metric).tile is not None
-
-
-def layer_distances(
-    representations: NDArray[np.floating], metric: str, *, layer: str = "the layer"
-) -> LayerDistances:
-    """The distances that `squared_distances` gives of all pairs at once.
-
-    Parameters and errors as there; `metric` is one that can be tiled, see `can_be_tiled`. A
-    precomputed matrix may be a memory map, of which a band is read at a time.
-    """
-    if metric == PRECOMPUTED:
-        matrix = moderate_matrix(np.asanyarray(representations), layer)
-
-        def among(rows: IntArray) -> Band:
-            return lambda start, stop: np.square(
-                matrix[np.ix_(rows[start:stop], rows[start:])], dtype=np.float64
-            )
-
-        return LayerDistances(
-            np.arange(len(matrix)),
-            lambda start, stop: np.square(matrix[start:stop, start:], dtype=np.float64),
-            among,
-            0,
-        )
-    distance = distance_named(metric)
-    tile, there, squared = distance.tile, distance.torch_tile, distance.squared
-    assert tile is not None
-    rows, position = _distinct(representations, distance, layer)
-    return LayerDistances(
-        position,
-        band_of(rows, tile, squared),
-        lambda some: band_of(rows[some], tile, squared),
-        rows.nbytes,
-        None if there is None else lambda device: torch_band_of(rows, there, squared, device),
-    )
 
 
 def _condensed_bands(distance: Distance, rows: FloatArray) -> Tiles:

@@ -19,10 +19,7 @@ TOGETHER = 2**23
 
 @dataclass(frozen=True)
 class LayerSums:
-    """One layer's row of each array of `PairTables`.
-
-    rank_bound : by what share of the pairs among which it is a rank is off at most
-    """
+    """One layer's row of each array of `PairTables`."""
 
     target_sums: FloatArray
     rank_sums: FloatArray
@@ -33,7 +30,6 @@ class LayerSums:
     target_high: FloatArray
     train_sums: FloatArray | None = None
     train_squares: FloatArray | None = None
-    rank_bound: float = 0.0
 
 
 def layer_sums(

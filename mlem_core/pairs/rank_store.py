@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from mlem_core.base.parallel import cores, in_order
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.pairs.rank_classes import RankClasses, RankProducts
 
 # Ranks of all layers up to this size stay in memory; larger ones go to a temporary file.
 IN_MEMORY_BYTES = 2**30
@@ -86,7 +85,6 @@ class PairRanks:
         self.n_layers, self.n_pairs = n_layers, n_pairs
         self._file: BinaryIO | None = None
         self._lock = threading.Lock()
-        self._classes: dict[int, RankClasses] = {}
         if 4 * n_layers * self.n_pairs <= IN_MEMORY_BYTES:
             self._ranks = np.empty((n_layers, self.n_pairs), dtype=np.uint32)
         else:
@@ -118,15 +116,6 @@ class PairRanks:
             # A hole in a file reads as zeros.
             self._file.truncate(4 * self.n_layers * self.n_pairs)
 
-    def put_classes(self, layer: int, classes: RankClasses) -> None:
-        """Keep the classes of a layer whose ranks do not fit the memory."""
-        self._classes[layer] = classes
-
-    @property
-    def bound(self) -> float:
-        """By what share of the pairs a rank is off at most."""
-        return max((own.bound for own in self._classes.values()), default=0.0)
-
     def read(self, layers: tuple[int, int], first: int, last: int) -> NDArray[np.uint32]:
         """Twice the ranks of the pairs first..last-1 in some layers."""
         if self._file is None:
@@ -154,10 +143,6 @@ class PairRanks:
         """
         if edges is not None:
             return np.stack([self._rsa(int(a), int(b)) for a, b in itertools.pairwise(edges)])
-        if self._classes:
-            at = sorted(self._classes)
-            products = RankProducts([self._classes[k] for k in at], cores()).all()
-            return rsa_of_classes(products, at, self.n_layers)
         return self._rsa(0, self.n_pairs)
 
     def _rsa(self, first: int, last: int) -> FloatArray:
@@ -165,13 +150,6 @@ class PairRanks:
         sums = in_order(lambda one: part_sums(self.read, self.n_pairs, one), parts, cores())
         found = joined_sums(self.n_layers, parts, sums)
         return rsa_of(found, last - first, (first, last) == (0, self.n_pairs))
-
-
-def rsa_of_classes(products: FloatArray, layers: Sequence[int], n_layers: int) -> FloatArray:
-    """ρ (n_layers, n_layers) from the products of the layers that have classes; see `rsa_of`."""
-    found = np.zeros((n_layers, n_layers))
-    found[np.ix_(layers, layers)] = products
-    return correlations(found)
 
 
 def correlations(products: FloatArray) -> FloatArray:

@@ -82,17 +82,11 @@ def checked_rows(representations: NDArray[np.floating], layer: str) -> NDArray[n
 
 
 def checked_matrix(matrix: NDArray[np.floating], layer: str) -> FloatArray:
-    """A matrix of distances (n_stimuli, n_stimuli) as float64; raises as `moderate_matrix`."""
-    return np.asarray(moderate_matrix(np.asanyarray(matrix), layer), dtype=np.float64)
-
-
-def moderate_matrix(square: NDArray[np.floating], layer: str) -> NDArray[np.floating]:
-    """A matrix of distances (n_stimuli, n_stimuli), looked through a band of rows at a time.
-
-    It stays what it is, maybe a memory map, where its numbers are `moderate`.
+    """A matrix of distances (n_stimuli, n_stimuli) as float64, of `moderate` size.
 
     Raises InputError: not square, not finite, negative, not symmetric, or not zero on the diagonal.
     """
+    square = np.asanyarray(matrix)
     if square.ndim != 2 or square.shape[0] != square.shape[1]:
         raise InputError(
             f"{layer} has the shape {square.shape}; a precomputed distance matrix must be square."
@@ -115,7 +109,7 @@ def moderate_matrix(square: NDArray[np.floating], layer: str) -> NDArray[np.floa
             )
     if (np.diag(square) > 1e-9 * scale).any():
         raise InputError(f"{layer} has a distance of a stimulus to itself that is not 0.")
-    return moderate(square)
+    return np.asarray(moderate(square), dtype=np.float64)
 
 
 def centred_columns(rows: FloatArray) -> FloatArray:

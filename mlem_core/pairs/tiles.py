@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.base.typing import FloatArray
 from mlem_core.pairs.designs import bands
 
 if TYPE_CHECKING:
@@ -22,49 +21,12 @@ Tile = Callable[[Any, Any, int, int], Any]
 # Start and stop of some rows, to their squared distances (stop - start, n) to the n rows from
 # `start` on, of which those above the diagonal are meant.
 Band = Callable[[int, int], FloatArray]
-TorchBand = Callable[[int, int], "torch.Tensor"]
 # Below this share of the squared norms, |x|² + |y|² - 2xy has lost too many digits.
 CANCELLATION = 1e-8
 CHUNK_ELEMENTS = 2**19
-# Of a tile whose distances are ranked in classes.
-TILE_ELEMENTS = 2**22
 # A matrix product of fewer rows is slower.
 CHUNK_ROWS = 128
 TORCH_ELEMENTS = 2**24
-
-
-@dataclass(frozen=True)
-class LayerDistances:
-    """The distances of a layer, some of them at a time and as often as they are asked for.
-
-    row : (n_stimuli,) the row of each stimulus; equal stimuli have one
-    band : of these rows
-    among : some rows (n,), a row maybe several times, to the band of these
-    nbytes : what it takes of memory
-    torch_band : of a device of torch, to the band of these rows there; None where the CPU does it
-    """
-
-    row: IntArray
-    band: Band
-    among: Callable[[IntArray], Band]
-    nbytes: int
-    torch_band: Callable[[str], TorchBand] | None = None
-
-    @property
-    def n_rows(self) -> int:
-        return int(self.row.max()) + 1
-
-    def of_stimuli(self) -> Band:
-        """The same by stimulus, in their order, equal ones apart."""
-        return self.band if self.n_rows == len(self.row) else self.among(self.row)
-
-    def on(self, device: str) -> TorchBand:
-        """`band` as tensors on a device of torch."""
-        import torch
-
-        if self.torch_band is not None:
-            return self.torch_band(device)
-        return lambda start, stop: torch.from_numpy(self.band(start, stop)).to(device)
 
 
 def tile_bands(n_rows: int) -> Iterator[tuple[int, int]]:
@@ -83,28 +45,18 @@ def band_of(rows: FloatArray, tile: Tile, squared: bool) -> Band:
     return band
 
 
-def torch_band_of(rows: FloatArray, tile: Tile, squared: bool, device: str) -> TorchBand:
-    """`band_of` by a `tile` in torch, on a device."""
-    import torch
-
-    there = torch.from_numpy(rows).to(device)
-    squares = (there * there).sum(dim=1)
-
-    def band(start: int, stop: int) -> torch.Tensor:
-        found: torch.Tensor = tile(there, squares, start, stop)
-        return found if squared else found.square_()
-
-    return band
-
-
 def torch_tiles(rows: FloatArray, tile: Tile, squared: bool, device: str) -> Tiles:
     """Squared distances of rows (n_rows, n_units), a band at a time, by a `tile` in torch.
 
     `squared` says whether those that `tile` gives are squared already.
     """
-    band = torch_band_of(rows, tile, squared, device)
+    import torch
+
+    there = torch.from_numpy(rows).to(device)
+    squares = (there * there).sum(dim=1)
     for start, stop in bands(len(rows), TORCH_ELEMENTS):
-        yield start, stop, band(start, stop).cpu().numpy()
+        found: torch.Tensor = tile(there, squares, start, stop)
+        yield start, stop, (found if squared else found.square_()).cpu().numpy()
 
 
 def squared_euclidean(rows: FloatArray, squares: FloatArray, start: int, stop: int) -> FloatArray:

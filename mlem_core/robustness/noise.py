@@ -16,7 +16,7 @@ from mlem_core.analysis.results import results_from_tables
 from mlem_core.analysis.selection import Selection, check_layers
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Layer, Progress, Report
-from mlem_core.pairs.build import PassOptions, pair_tables
+from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.distances import PRECOMPUTED
 from mlem_core.pairs.patterns import PairIndex
@@ -104,7 +104,6 @@ def _made(
         names=[f"{model} layer {number} with noise {level:g}" for level in LEVELS],
         distance=spec.distance_of(model),
         train_ranks=True,
-        options=PassOptions(memory=spec.memory_bytes),
     ).with_interactions(selection.interactions)
     # The levels stand in the place of layers.
     levels, found = [(model, at) for at in range(len(LEVELS))], []

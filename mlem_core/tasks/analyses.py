@@ -191,7 +191,7 @@ def _digest(path: Path) -> str | None:
 def _check_inputs(spec: AnalysisSpec, asked: Mapping[str, Any]) -> None:
     """Raise `InputError` where a file or a model is not what it was when the run was asked for."""
     now = _inputs(spec)
-    files = asked.get("files") or now["files"]  # those of older versions say nothing
+    files = asked.get("files") or now["files"]  # a damaged list says nothing
     models = {name: known for name, known in asked.get("models", {}).items() if known is not None}
     others = [name for name, known in models.items() if now["models"].get(name) != known]
     if files != now["files"] or others:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _NUMBERS = {"folds": (3, 2**31 - 1), "seed": (0, 2**32 - 1)}
 # What has no widget here, and comes with an analysis that is duplicated.
-_CARRIED = ("memory", "device", "pooling", "positions", "units")
+_CARRIED = ("device", "pooling", "positions", "units")
 _NAMES = ("missing", "estimator", "distance", "special_tokens", "dtype", "folds_over", *_CARRIED)
 
 

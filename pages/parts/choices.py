@@ -22,7 +22,7 @@ FORM = (
     "balance", "sample_seed", "add", "language", "bins", "vectors", "rdms",
     "models", "files", "precomputed", "first_column", "groups", "labels", "trajectories", "layers",
     "columns", "ordered", "missing", "values", "estimator", "interactions", "distance",
-    "special_tokens", "dtype", "folds", "folds_over", "seed", "pairs", "memory", "device",
+    "special_tokens", "dtype", "folds", "folds_over", "seed", "pairs", "device",
     "pooling", "positions", "units",
 )  # fmt: skip
 VIEW = (

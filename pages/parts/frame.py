@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import streamlit as st
@@ -29,19 +29,6 @@ def page(body: Callable[[], None]) -> None:
     tour.bar(here)
     attempt(body)
     _keep_what_is_loaded(body.__code__.co_filename)
-
-
-def lead_on(file: str, place: Mapping[str, str]) -> None:
-    """What a former address of a page does: open the page with all that the address says.
-
-    Parameters
-    ----------
-    place : what the address was of the page, choices by name
-    """
-    choices.sync("", choices.NAMES)
-    for name, chosen in place.items():
-        choices.choose_now(name, [chosen])
-    st.switch_page(file)
 
 
 @functools.cache

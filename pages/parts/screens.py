@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 
@@ -30,7 +29,6 @@ class Screen:
     symbol : name of a Material symbol
     tabs : its parts, the one that is shown first before the others
     listed : whether it stands in the navigation; else something on another screen leads to it
-    formerly : addresses that lead on to it, each with what it was of the screen: choices by name
     """
 
     url_path: str
@@ -38,7 +36,6 @@ class Screen:
     symbol: str
     tabs: tuple[Tab, ...] = ()
     listed: bool = True
-    formerly: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def file(self) -> str:
@@ -69,21 +66,9 @@ SCREENS = {
     screen.url_path: screen
     for screen in (
         Screen("home", "Home", "home"),
-        Screen("new", "New analysis", "add_circle", formerly={"analysis": {}}),
-        Screen(
-            "explore",
-            "Explore",
-            "travel_explore",
-            tabs=EXPLORE,
-            formerly={
-                "profiles": {"tab": "profiles"},
-                "similarity": {"tab": "pairs"},
-                "compare": {"tab": "pairs", "look": "features"},
-                "why": {"tab": "pairs", "look": "why"},
-                "stimuli": {"tab": "stimuli"},
-            },
-        ),
-        Screen("trust", "Trust", "verified", formerly={"robustness": {}}),
+        Screen("new", "New analysis", "add_circle"),
+        Screen("explore", "Explore", "travel_explore", tabs=EXPLORE),
+        Screen("trust", "Trust", "verified"),
         Screen("report", "Report", "description"),
         Screen("docs", "Docs", "menu_book"),
         Screen("versus", "Two analyses", "difference", listed=False),

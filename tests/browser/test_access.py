@@ -62,7 +62,10 @@ def zoomed(browser):
     page.context.close()
 
 
-@pytest.mark.parametrize("view", ["", "new", "profiles", "explore", "compare", "trust"])
+PROFILES, FEATURES = "explore?tab=profiles", "explore?look=features"
+
+
+@pytest.mark.parametrize("view", ["", "new", PROFILES, "explore", FEATURES, "trust"])
 def test_at_200_percent_nothing_is_out_of_reach(app, zoomed, view):
     page = zoomed
     opened(page, app, view)
@@ -89,13 +92,13 @@ def opened(page, app, view):
 
 
 def test_every_control_has_a_name(app, page):
-    for view in ("", "new", "new?step=roles", "new?step=models", "profiles", "explore", "report"):
+    for view in ("", "new", "new?step=roles", "new?step=models", PROFILES, "explore", "report"):
         opened(page, app, view)
         said = page.locator("body").aria_snapshot().splitlines()
         assert [line for line in said if NAMELESS.match(line)] == [], view
 
 
-@pytest.mark.parametrize("view", ["", "new?step=models", "profiles"])
+@pytest.mark.parametrize("view", ["", "new?step=models", PROFILES])
 def test_what_has_the_focus_looks_like_it(app, page, view):
     opened(page, app, view)
     page.add_style_tag(content=AT_ONCE)

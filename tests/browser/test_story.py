@@ -218,7 +218,7 @@ LIGHTNESS = """selector => { const s = getComputedStyle(document.querySelector(s
 def test_a_narrow_and_dark_window(app, browser):
     """Panels stand below each other, and are drawn in light on dark."""
     page = fresh_page(browser, color_scheme="dark", viewport={"width": 600, "height": 900})
-    page.goto(f"{app.url}/profiles?analysis=example")
+    page.goto(f"{app.url}/explore?analysis=example&tab=profiles")
     across = """n => { const plot = document.querySelector('.js-plotly-plot');
       const axes = Object.entries(plot && plot._fullLayout || {}).filter(([k]) => /^xaxis/.test(k));
       return new Set(axes.map(([, axis]) => axis.domain[0].toFixed(2))).size === n }"""

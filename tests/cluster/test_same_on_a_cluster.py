@@ -1,4 +1,4 @@
-"""The same numbers, bit for bit, with any number of workers, with none, and in parts."""
+"""The same numbers, bit for bit, with any number of workers and with none."""
 
 import json
 from dataclasses import fields, replace
@@ -9,24 +9,17 @@ import pytest
 from inputs import arguments_of, finished
 
 from mlem_core.analysis import layer_tables
-from mlem_core.analysis.in_parts import TiledLayer, passed_in_parts
-from mlem_core.analysis.maps import from_file
 from mlem_core.analysis.run import run
-from mlem_core.base.executor import Here, computing_on
+from mlem_core.base.executor import computing_on
 from mlem_core.cli.commands import main
 from mlem_core.inference import all_layers, bootstrap, refits
 from mlem_core.inference.all_layers import layer_intervals
 from mlem_core.inference.explanation import explain, with_intervals
-from mlem_core.pairs.build import LayerWork, one_layer
-from mlem_core.pairs.class_passes import n_parts
-from mlem_core.pairs.columns import feature_columns
-from mlem_core.pairs.patterns import PairIndex
 from mlem_core.robustness.audit import audit
 from mlem_core.robustness.multiverse import multiverse
 from mlem_core.storage.store import Store
 
 slow = pytest.mark.slow
-MEMORY = 200_000
 
 
 def same(ours, theirs):
@@ -66,7 +59,6 @@ def test_the_command_line_takes_a_cluster(files_only, embedded, cluster, tmp_pat
 CASES = {
     "all pairs": {},
     "some pairs": {"pairs": 5000, "folds": 3},
-    "in classes": {"memory": 0.0001},
     "without position 0": {"positions": "without-first", "units": "standardised"},
 }
 
@@ -86,32 +78,8 @@ def test_two_workers_give_what_none_do(spec, of_both, cluster, tmp_path, case, s
         assert there.shares(tmp_path) == shared
     same(ours, run(asked, Store(tmp_path), progress=False) if CASES[case] else of_both.analysis)
     # What was kept for a run that breaks off is not needed any more.
-    for folder in ("layer-pairs", "layer-ranks", "layer-tiles"):
+    for folder in ("layer-pairs", "layer-ranks"):
         assert not list((store.root / folder).glob("*"))
-
-
-@pytest.fixture(scope="module")
-def large(files_only, tmp_path_factory):
-    stimuli = files_only.load_stimuli()
-    index = PairIndex.build(feature_columns(stimuli), np.arange(len(stimuli)) % 5)
-    (name, path), *_ = files_only.representations
-    source = from_file(files_only, stimuli, path, name)
-    work = LayerWork("euclidean", "a layer", train_ranks=True, memory=MEMORY)
-    folder = tmp_path_factory.mktemp("store") / "layer-tiles" / "key"
-    return index, source, TiledLayer.placed(source, 1, work, folder)
-
-
-def test_the_parts_of_a_layer_add_up_to_the_whole(large):
-    index, source, layer = large
-    assert n_parts(index.design.n_pairs, MEMORY) > 4
-    sums, classes = passed_in_parts(index, layer, Here(), lambda _: None)
-    whole = one_layer(index, lambda: source[1], layer.work, threads=2)
-    for name, value in vars(whole.sums).items():
-        np.testing.assert_array_equal(getattr(sums, name), value, err_msg=name)
-    theirs = whole.classes.as_arrays()
-    assert classes.keys() == theirs.keys()
-    for name, value in theirs.items():
-        np.testing.assert_array_equal(classes[name], value, err_msg=name)
 
 
 CHOICES = {"distance": ("euclidean", "cosine"), "estimator": ("ridge", "spearman")}

@@ -50,9 +50,6 @@ def test_what_cannot_be_compared_is_refused(planted, tmp_path, monkeypatch):
         similarities.compared(some, "cka", store)
     with refused("all pairs"):
         with_intervals(replace(explain(some, A, B), similarity=SIMILARITIES["cka"]), some, store)
-    with refused("--memory"):
-        large = replace(whole, spec=replace(whole.spec, memory=1e-5))
-        similarities.compared(large, "neighbours", store)
     with monkeypatch.context() as patch, refused("disk"):
         patch.setattr(similarities, "IN_MEMORY_BYTES", 0)
         patch.setattr("mlem_core.storage.room.free_disk", lambda _: 10_000)

@@ -55,7 +55,6 @@ ASKED: dict[str, tuple[Any, dict[str, Any]]] = {
     "folds_over": ("items", {}),
     "seed": (2**32 - 1, {}),
     "pairs": (0, {}),
-    "memory": (0.5, {}),
     "device": ("cpu", {}),
     "dtype": ("bfloat16", {}),
     "special_tokens": ("none", {}),

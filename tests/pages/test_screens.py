@@ -109,21 +109,6 @@ def test_an_analysis_that_is_not_done_shows_its_state(mine, monkeypatch, state):
     assert Screen("explore", analysis=job.id).figures
 
 
-@pytest.mark.parametrize(
-    ("address", "title", "place"),
-    [
-        ("stimuli", "Explore", {"tab": ["stimuli"]}),
-        ("compare", "Explore", {"look": ["features"]}),
-        ("robustness", "Trust", {}),
-    ],
-)
-def test_the_former_addresses_lead_on_with_all_that_they_say(own, address, title, place):
-    screen = Screen(address, analysis=own.jobs[0].id, a="one:1", features=["noun", "kind"])
-    said = {"a": ["one:1"], "features": ["noun", "kind"], **place}
-    assert screen.title == title and said.items() <= screen.address.items()
-    assert bool(screen.figures) is (title == "Explore")
-
-
 @pytest.mark.slow
 def test_a_first_visit_finds_something_and_one_click_says_why(store, example):
     screen = Screen()
