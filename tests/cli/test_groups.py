@@ -9,6 +9,7 @@ from inputs import arguments_of, in_files, words
 
 from mlem_core.analysis.run import run
 from mlem_core.cli.commands import main
+from mlem_core.inference.all_layers import stimuli_left
 from mlem_core.inference.recipes import recipes
 from mlem_core.measures.decomposition import decompose
 from mlem_core.storage.store import Store
@@ -68,7 +69,7 @@ def test_tables_and_closing_lines(given, tmp_path, monkeypatch, capsys):
     assert list(read["group_tests"]["factor"]) == ["group", "kind"]
 
 
-def test_universality_is_of_terms_pair_by_pair(analysis):
+def test_universality_is_of_terms_pair_by_pair(analysis, tmp_path):
     found = recipes(analysis, analysis.results())
     terms = decompose(analysis.tables, analysis.rsa)
     place = {layer: at for at, layer in enumerate(analysis.layers)}
@@ -85,6 +86,9 @@ def test_universality_is_of_terms_pair_by_pair(analysis):
     # All code the noun; one of three recipes does not code the length.
     assert rows.loc["noun", "universality"] == pytest.approx(1.0, abs=0.25)
     assert rows.loc["length", "between"] < 0.7 * rows.loc["length", "within"]
+    left = stimuli_left(analysis, Store(tmp_path), report=lambda _: None)
+    over_both = recipes(analysis, analysis.results(), left=left)
+    assert found.over == "models" and "sentences" in over_both.over
 
 
 def test_labels_alone_are_tested_model_by_model(given, tmp_path):

@@ -151,6 +151,7 @@ def test_they_are_kept_and_found_for_fewer_layers(planted, intervals, tmp_path):
     again = load(tmp_path)
     for name in ("terms", "rsa_without", "scores_without", "tau_lower"):
         np.testing.assert_array_equal(getattr(again, name), getattr(intervals, name))
+    assert not np.diagonal(again.terms_error, axis1=-2, axis2=-1).any()
     assert again.units == intervals.units and again.sizes == intervals.sizes
     assert again.layers == intervals.layers and again.columns == intervals.columns
     np.testing.assert_array_equal(

@@ -113,6 +113,7 @@ PARTS = [
     (BY_CHANCE.sentence, "Permuted labels give as much for place and pos."),
     (COPIES.how_sure, "Of k0 there is one checkpoint, which says nothing of its kind."),
     (TWO_TOPS.how_sure, "Importance 0.20 to 0.40, mean over layers"),
+    (two_layers(0.04, bounds=True, pos=0.05).headline, "are hardly alike (RSA 0.09)"),
     (NONE.headline, ": no feature matters most for sure."),
     (MODELS[0], "p cannot be below 0.1,"),
 ]

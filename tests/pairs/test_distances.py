@@ -92,12 +92,14 @@ def test_distances_hold_where_norms_differ_by_a_factor_of_50():
     np.testing.assert_allclose(np.sqrt(squared_distances(rows)), expected, rtol=1e-6)
 
 
-def test_torch_subtracts_rows_that_are_close(monkeypatch):
+def test_rows_that_are_close_are_subtracted(monkeypatch):
     monkeypatch.setattr(tiles, "TORCH_ELEMENTS", 35)  # 5 of the close pairs at a time
     rows = 300 + 1e-3 * np.random.default_rng(0).standard_normal((20, 7))
     squares, there = np.square(rows).sum(axis=1), torch.from_numpy(rows)
     found = tiles.torch_squared_euclidean(there, torch.from_numpy(squares), 0, 20)
     np.testing.assert_allclose(found, cdist(rows, rows, "sqeuclidean"), rtol=1e-9)
+    above = np.triu(tiles.squared_euclidean(rows, squares, 0, 20), 1)
+    np.testing.assert_allclose(above, np.triu(found), rtol=1e-9)
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "manhattan"])
