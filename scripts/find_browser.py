@@ -56,11 +56,8 @@ def _playwrights_own() -> str | None:
 
 def _install() -> str | None:
     """Try Debian's package where that is allowed, then Playwright's download."""
-    if _may_use_apt():
-        print("browser: installing Debian's chromium", file=sys.stderr)
-        _apt_install("chromium", *FONTS)
-        if path := find_browser():
-            return path
+    if _install_debians() and (path := find_browser()):
+        return path
     print("browser: installing Playwright's Chromium", file=sys.stderr)
     dependencies = ["--with-deps"] if launch_arguments() and shutil.which("apt-get") else []
     subprocess.run(
@@ -68,6 +65,15 @@ def _install() -> str | None:
         capture_output=True,
     )
     return find_browser()
+
+
+def _install_debians() -> bool:
+    """Whether that is allowed, and was tried."""
+    if not _may_use_apt():
+        return False
+    print("browser: installing Debian's chromium", file=sys.stderr)
+    _apt_install("chromium", *FONTS)
+    return True
 
 
 def _apt_install(*packages: str) -> None:
@@ -101,9 +107,8 @@ def _may_use_apt() -> bool:
 def main() -> int:
     if "--apt" in sys.argv:
         # Beside a set-up, before Playwright is there; what it lacks is found and said afterwards.
-        if _may_use_apt() and not any(map(shutil.which, NAMES)):
-            print("browser: installing Debian's chromium", file=sys.stderr)
-            _apt_install("chromium", *FONTS)
+        if not any(map(shutil.which, NAMES)):
+            _install_debians()
         return 0
     found = find_browser() or _install()
     if found and not _has_fonts() and _may_use_apt():

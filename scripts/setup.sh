@@ -136,7 +136,7 @@ else
     without_nvcc=$(printf '%s' "$PATH" | tr ':' '\n' | while IFS= read -r folder; do
         if [ -n "$folder" ] && [ ! -x "$folder/nvcc" ]; then printf '%s:' "$folder"; fi
     done)
-    cuda=$("$py" -c 'import torch; print(torch.version.cuda or "")' 2>/dev/null)
+    cuda=$("$py" -c 'import torch; print(torch.version.cuda or "")' 2>/dev/null || true)
     { [ -n "$cuda" ] && build_torchsort "$PATH"; } || build_torchsort "$without_nvcc" &
     building=$!
     beside="$beside $building"
@@ -147,7 +147,8 @@ install --no-deps -r requirements-models.txt
 install --no-deps --no-build-isolation --editable .
 if [ -n "$building" ]; then
     wait "$building" || true
-    if ! install_torchsort && ! { build_torchsort "$without_nvcc" && install_torchsort; }; then
+    if ! install_torchsort &&
+        ! { [ -n "$cuda" ] && build_torchsort "$without_nvcc" && install_torchsort; }; then
         say "torchsort could not be built (see .venv/torchsort.log); $lost"
     fi
     rm -rf "$venv/wheels"
