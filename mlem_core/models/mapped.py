@@ -86,6 +86,16 @@ def npz_array(path: Path, name: str) -> NDArray[Any] | None:
         return npy_array(path, file, begin + member.file_size)
 
 
+def npy_file(path: Path) -> NDArray[Any]:
+    """The array of an .npy file, memory-mapped.
+
+    Unlike `numpy.load` it may be called from several threads at once, see `npy_header`. Raises
+    ValueError: the file is longer or shorter than its array, or no array of numbers.
+    """
+    with path.open("rb") as file:
+        return npy_array(path, file, path.stat().st_size)
+
+
 def npy_array(path: Path, file: IO[bytes], end: int) -> NDArray[Any]:
     """The array that begins where `file`, an open file of `path`, is, and ends at `end`.
 

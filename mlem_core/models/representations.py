@@ -28,6 +28,7 @@ from mlem_core.models.extraction import (
 )
 from mlem_core.models.loaded import LoadedModel
 from mlem_core.models.loading import open_model
+from mlem_core.models.mapped import npy_file
 from mlem_core.models.registry import identity
 from mlem_core.models.tokens import SPECIAL_TOKENS, pooled
 from mlem_core.storage.store import Store
@@ -172,10 +173,7 @@ def _stored(folder: Path, stimuli: StimulusSet, model: str | LoadedModel) -> Rep
 
 
 def _mapped(folder: Path, layer: int) -> NDArray[np.floating]:
-    array: NDArray[np.floating] = np.load(
-        layer_file(folder, layer), mmap_mode="r", allow_pickle=False
-    )
-    return array
+    return npy_file(layer_file(folder, layer))
 
 
 def from_file(
