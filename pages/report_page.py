@@ -58,7 +58,7 @@ def _how_printed() -> tuple[Paper, bool]:
 
 def _offer_figures(view: View) -> None:
     """All figures of what is shown now, a button each."""
-    from mlem_core.report import lines
+    from mlem_core.report.figures import FIGURES
 
     popover = st.popover(
         "Add a figure",
@@ -69,9 +69,11 @@ def _offer_figures(view: View) -> None:
     with popover:
         a, b = map(naming.layer, view.pair)
         st.caption(plain(f"Of what is chosen on the left; two layers are {a} and {b}."))
-        for figure in report_cards.OFFERED:
+        for figure, record in FIGURES.items():
+            if not record.offered:
+                continue
             st.button(
-                lines.title(figure),
+                record.title,
                 key=f"report add {figure}",
                 type="tertiary",
                 on_click=report_cards.add,

@@ -189,3 +189,18 @@ def _lines(analysis: Analysis) -> tuple[str, Lines]:
     if analysis.notices:
         lines.append(("notices", f"{len(analysis.notices)}, see .notices"))
     return title, lines
+
+
+def key_of(analysis: Analysis, selection: Selection) -> dict[str, Any]:
+    """What is chosen of an analysis and how its pairs were made: what kept results depend on."""
+    spec, models = analysis.spec, analysis.manifest["models"]
+    layers = [[models[model]["identity"], model, number] for model, number in selection.layers]
+    return {
+        "stimuli": analysis.stimuli.digest,
+        **selection.to_dict(),
+        "layers": layers,
+        "missing": spec.missing,
+        "distance": spec.distance,
+        "units": spec.units,
+        **spec.pair_choices,
+    }

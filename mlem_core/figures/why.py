@@ -220,6 +220,7 @@ def term_matrices(terms: dict[str, pd.DataFrame], across: int = 3) -> go.Figure:
     crowded = across < 3 and len(blocks) > _CROWDED
     shared = _along(blocks, crowded)
     scales = {"coloraxis": 0.0, "coloraxis2": 0.0}
+    edges: list[dict[str, Any]] = []
     for (term, square), (row, column) in zip(terms.items(), places, strict=True):
         scale = "coloraxis2" if term == UNEXPLAINED else "coloraxis"
         values = np.where(off, square.to_numpy(dtype=np.float64), np.nan)
@@ -245,19 +246,18 @@ def term_matrices(terms: dict[str, pd.DataFrame], across: int = 3) -> go.Figure:
             ),
             **at,
         )
-        for start, _, _ in blocks[1:]:
-            line = {"color": LINE, "width": 1}
-            figure.add_vline(x=start - 0.5, line=line, **at)
-            figure.add_hline(y=start - 0.5, line=line, **at)
+        ref = figure.get_subplot(row, column).xaxis.plotly_name.replace("axis", "")
+        edges += _edges([start - 0.5 for start, _, _ in blocks[1:]], ref)
         ends = [-0.5, len(layers) - 0.5]
         # Names stand below the last row; between the others they would lie on titles.
         lowest = row == places[-1][0]
         angle = 0 if len(blocks) < 3 else -90 if crowded else -40
         figure.update_xaxes(range=ends, tickangle=angle, showticklabels=lowest, **shared, **at)
-        axis = figure.get_subplot(row, column).xaxis.plotly_name.replace("axis", "")
         figure.update_yaxes(
-            range=ends[::-1], showticklabels=column == 1, scaleanchor=axis, **shared, **at
+            range=ends[::-1], showticklabels=column == 1, scaleanchor=ref, **shared, **at
         )
+    # At once: Plotly checks all shapes anew whenever one is added.
+    figure.update_layout(shapes=edges)
     for place, (scale, most) in enumerate(scales.items()):
         most = max(most, LEAST_SPAN)
         bar = {
@@ -272,6 +272,19 @@ def term_matrices(terms: dict[str, pd.DataFrame], across: int = 3) -> go.Figure:
     if across < 3:
         figure.update_layout(margin_b=146, height=figure.layout.height + 98)
     return figure
+
+
+def _edges(at: Sequence[float], x: str) -> list[dict[str, Any]]:
+    """The lines between models in a panel, upright and lying, by the name of its x axis."""
+    y = x.replace("x", "y")
+    line = {"type": "line", "line": {"color": LINE, "width": 1}}
+    upright = {"xref": x, "yref": f"{y} domain", "y0": 0, "y1": 1}
+    lying = {"xref": f"{x} domain", "yref": y, "x0": 0, "x1": 1}
+    return [
+        {**line, **along, **ends}
+        for edge in at
+        for along, ends in ((upright, {"x0": edge, "x1": edge}), (lying, {"y0": edge, "y1": edge}))
+    ]
 
 
 def _along(blocks: Sequence[tuple[int, int, str]], crowded: bool) -> dict[str, Any]:

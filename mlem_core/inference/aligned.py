@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.selection import check_layers
+from mlem_core.analysis.analysis import Analysis, key_of
+from mlem_core.analysis.selection import Selection, check_layers
 from mlem_core.analysis.similarities import Compared, rows_of
 from mlem_core.base.brief import as_html
 from mlem_core.base.errors import InputError
@@ -24,7 +24,10 @@ from mlem_core.inference.similarity_terms import TermsInterval, check_sentences,
 from mlem_core.pairs.alignments import components
 from mlem_core.pairs.similarities import Similarity
 from mlem_core.pairs.units import Units, blocks_left_out
+from mlem_core.storage.stage import Stage, Tables, load_tables, save_tables
 from mlem_core.storage.store import Store
+
+_STAGE = Stage("alignment-interval", 1, save_tables, load_tables)
 
 
 @dataclass(frozen=True)
@@ -181,3 +184,32 @@ def with_interval(
     interval = aligned_interval(found.similarity, layers, together, seed, progress).interval
     whole = found.whole.assign(lower=interval.lower, upper=interval.upper)
     return replace(found, whole=whole, notes=caveats.of_size(Units.of(stimuli)))
+
+
+def kept_interval(
+    found: Alignment, analysis: Analysis, store: Store, progress: Counted | None = None
+) -> Alignment:
+    """The same with its confidence interval, which is kept in the store."""
+
+    def make() -> Tables:
+        made = with_interval(found, analysis, store, progress=progress)
+        notes = pd.DataFrame({"note": list(made.notes)}, dtype=object)
+        return {"whole": made.whole, "notes": notes}
+
+    return _with_tables(found, _STAGE.get(store, _key(found, analysis), make))
+
+
+def best_known(found: Alignment, analysis: Analysis, store: Store) -> Alignment:
+    """The same with its confidence interval, where `kept_interval` has made one."""
+    tables = _STAGE.find(store, _key(found, analysis))
+    return found if tables is None else _with_tables(found, tables)
+
+
+def _key(found: Alignment, analysis: Analysis) -> dict[str, Any]:
+    """What the interval depends on; no feature, and no metric model."""
+    chosen = Selection((), found.layers, "", False)
+    return key_of(analysis, chosen) | {"similarity": found.similarity.name}
+
+
+def _with_tables(found: Alignment, tables: Tables) -> Alignment:
+    return replace(found, whole=tables["whole"], notes=tuple(tables["notes"]["note"]))

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.analysis import Analysis, key_of
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import side_by_side
@@ -109,30 +109,12 @@ def _asked(
     analysis: Analysis, selection: Selection, n_replicates: int, blocks: Blocks | None
 ) -> dict[str, Any]:
     """The key of intervals: it names replicates and blocks that are not the usual ones."""
-    asked = depends_on(analysis, selection)
+    asked = key_of(analysis, selection)
     if n_replicates != REPLICATES:
         asked["draws"] = n_replicates
     if blocks is not None:
         asked["blocks"] = hashlib.sha256(blocks.weights.astype(np.uint8).tobytes()).hexdigest()
     return asked
-
-
-def depends_on(analysis: Analysis, selection: Selection) -> dict[str, Any]:
-    """What the key of the intervals of a selection is made of."""
-    spec, models = analysis.spec, analysis.manifest["models"]
-    return {
-        "stimuli": analysis.stimuli.digest,
-        "layers": [
-            [models[model]["identity"], model, number] for model, number in selection.layers
-        ],
-        "features": list(selection.features),
-        "estimator": selection.estimator,
-        "interactions": selection.interactions,
-        "missing": spec.missing,
-        "distance": spec.distance,
-        "units": spec.units,
-        **spec.pair_choices,
-    }
 
 
 def _compute(
@@ -377,10 +359,10 @@ def stimuli_left(
         As `layer_intervals`.
     """
     chosen = analysis.select() if selection is None else selection
-    asked = depends_on(analysis, chosen)
+    asked = key_of(analysis, chosen)
     return LEFT.get(store, asked, lambda: Left(*_terms_without(analysis, store, chosen, report)))
 
 
 def find_left(analysis: Analysis, store: Store, selection: Selection) -> Left | None:
     """The same if it is in the store; computes nothing."""
-    return LEFT.find(store, depends_on(analysis, selection))
+    return LEFT.find(store, key_of(analysis, selection))

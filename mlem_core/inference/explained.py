@@ -41,6 +41,7 @@ class Explanation:
     partial : quantity, value, and lower, upper: S_feat, S_rest and, `with_transfer`, transfer, see
         `mlem_core.inference.partial`
     estimator, interactions : of the metrics that are transferred
+    how : how the intervals were computed, for a caption; empty where there are none
     """
 
     layers: tuple[Layer, Layer]
@@ -54,6 +55,7 @@ class Explanation:
     partial: pd.DataFrame = field(default_factory=pd.DataFrame)
     estimator: str = ""
     interactions: bool = False
+    how: str = ""
 
     def __repr__(self) -> str:
         return " ".join(part for part in (self.headline, self.how_sure) if part)

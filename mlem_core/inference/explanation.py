@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.analysis import Analysis, key_of
 from mlem_core.analysis.selection import Selection, check_layers
 from mlem_core.analysis.similarities import Compared
 from mlem_core.base.errors import InputError
@@ -16,18 +17,26 @@ from mlem_core.base.parameters import names_in
 from mlem_core.base.typing import Counted, Layer, layers_in
 from mlem_core.inference import caveats, partial
 from mlem_core.inference.explained import Explanation
+from mlem_core.inference.intervals import LayerIntervals
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.replicates import Replicates, resampled_terms, resampled_transfers
+from mlem_core.inference.tables import partial_intervals, terms_and_whole
 from mlem_core.measures.decomposition import ceilings_of, decompose
 from mlem_core.measures.partial import Explained
 from mlem_core.measures.shapley import EXACT_FEATURES
 from mlem_core.pairs.similarities import SIMILARITIES
 from mlem_core.pairs.tables import PairTables
 from mlem_core.pairs.units import Units
+from mlem_core.storage.stage import Stage, Tables, load_tables, save_tables
 from mlem_core.storage.store import Store
 
+# Bootstrap replicates of two layers, where nothing else is asked.
+REPLICATES = 1_000
+_STAGE = Stage("pair-intervals", 1, save_tables, load_tables)
 
-def _one(asked: Layer | str) -> Layer:
+
+def layer_of(asked: Layer | str) -> Layer:
+    """The layer ("minilm", 3) or "minilm:3"; InputError where that is none, or several."""
     layers = layers_in(asked)
     if len(layers) != 1:
         raise InputError(f"found {len(layers)} layers in {asked!r}; expected one, as minilm:3.")
@@ -58,7 +67,7 @@ def explain(
     InputError
         A layer or feature that the analysis does not have; a similarity without terms by feature.
     """
-    first, second = (_one(layer) for layer in (a, b))
+    first, second = (layer_of(layer) for layer in (a, b))
     check_layers((first, second), analysis.layers)
     at = [analysis.layers.index(layer) for layer in (first, second)]
     whole_tables, values = analysis.tables, analysis.rsa
@@ -90,11 +99,31 @@ def explain(
     )
 
 
+def explanation_of(intervals: LayerIntervals, a: Layer, b: Layer, coding: str) -> Explanation:
+    """Why two layers are alike, as the intervals of all layers know it.
+
+    Its values are those of `explain`, but for rounding.
+
+    Parameters
+    ----------
+    coding : of the features, see `mlem_core.pairs.columns.coding`
+
+    Raises
+    ------
+    InputError
+        As `mlem_core.inference.tables.terms_and_whole`.
+    """
+    terms, whole = terms_and_whole(intervals, a, b)
+    units = intervals.units
+    notes, how = caveats.of_size(units), f"blocks of {units.each} left out in turn"
+    return Explanation((a, b), terms, whole, notes, units.others, coding, how=how)
+
+
 def with_intervals(
     why: Explanation,
     analysis: Analysis,
     store: Store,
-    n_replicates: int = 1000,
+    n_replicates: int = REPLICATES,
     seed: int = 0,
     progress: Counted | None = None,
 ) -> Explanation:
@@ -146,6 +175,93 @@ def with_intervals(
             *caveats.of_size(Units.of(analysis.stimuli)),
             *filter(None, (caveats.drawn_of(*size), caveats.permuted_of(*size))),
         ),
+        how=_how(why, analysis, n_replicates),
+    )
+
+
+def kept_intervals(
+    why: Explanation,
+    analysis: Analysis,
+    store: Store,
+    n_replicates: int = REPLICATES,
+    progress: Counted | None = None,
+) -> Explanation:
+    """An explanation with its intervals as `with_intervals` gives them; kept in the store."""
+
+    def make() -> Tables:
+        made = with_intervals(why, analysis, store, n_replicates, progress=progress)
+        notes = pd.DataFrame({"note": list(made.notes)}, dtype=object)
+        return {"terms": made.terms, "whole": made.whole, "partial": made.partial, "notes": notes}
+
+    tables = _STAGE.get(store, _key(why, analysis, n_replicates), make)
+    return _with_tables(why, analysis, n_replicates, tables)
+
+
+def best_known(
+    why: Explanation,
+    analysis: Analysis,
+    selection: Selection,
+    store: Store | None,
+    intervals: LayerIntervals | None = None,
+    n_replicates: int = REPLICATES,
+) -> Explanation:
+    """An explanation with the best confidence intervals that there are by now; computes none.
+
+    Those that `kept_intervals` has made, else those of all layers, else none.
+
+    Parameters
+    ----------
+    why : by any similarity
+    selection : how metrics that are transferred are fitted
+    intervals : of layers among which the two are
+    """
+    fitted = replace(why, estimator=selection.estimator, interactions=selection.interactions)
+    tables = None
+    if store is not None:
+        tables = _STAGE.find(store, _key(fitted, analysis, n_replicates))
+    if tables is not None:
+        return _with_tables(fitted, analysis, n_replicates, tables)
+    if why.similarity.name != "rsa" or intervals is None or not len(intervals.terms):
+        return why
+    found = explanation_of(intervals, *why.layers, why.coding)
+    parts = partial_intervals(intervals, *why.layers, why.partial.iloc[: len(partial.PARTS)])
+    beside = pd.concat((parts, why.partial.iloc[len(partial.PARTS) :]), ignore_index=True)
+    return replace(found, names=why.names, partial=beside)
+
+
+def _key(why: Explanation, analysis: Analysis, n_replicates: int) -> dict[str, Any]:
+    """What the intervals of an explanation depend on."""
+    features = tuple(why.features["term"])
+    chosen = Selection(features, why.layers, why.estimator, why.interactions)
+    more = {"similarity": why.similarity.name, "replicates": n_replicates}
+    return key_of(analysis, chosen) | more
+
+
+def _with_tables(
+    why: Explanation, analysis: Analysis, n_replicates: int, tables: Tables
+) -> Explanation:
+    """An explanation with the intervals that are kept in `tables`."""
+    return replace(
+        why,
+        terms=tables["terms"],
+        whole=tables["whole"],
+        partial=tables["partial"],
+        notes=tuple(tables["notes"]["note"]),
+        how=_how(why, analysis, n_replicates),
+    )
+
+
+def _how(why: Explanation, analysis: Analysis, n_replicates: int) -> str:
+    """How the intervals of two layers are computed, for a caption."""
+    from mlem_core.inference.permutation import TERM_PERMUTATIONS
+
+    units = Units.of(analysis.stimuli)
+    drawn = f"{n_replicates:,} bootstrap replicates"
+    if why.similarity.name != "rsa":
+        drawn = f"blocks of {units.each} left out in turn"
+    return (
+        f"{drawn}; chance in the table: what a term is to be above, from labels permuted "
+        f"{TERM_PERMUTATIONS} times between {units.permuted(analysis.spec.folds_over)}"
     )
 
 
@@ -164,6 +280,7 @@ def _by_jackknife(
         terms=why.terms.assign(lower=lower[:n], upper=upper[:n], chance=[*found.chance, np.nan]),
         whole=why.whole.assign(lower=lower[n:], upper=upper[n:]),
         notes=caveats.of_size(Units.of(analysis.stimuli)),
+        how=_how(why, analysis, 0),
     )
 
 

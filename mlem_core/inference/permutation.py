@@ -10,27 +10,36 @@ because folds that test one model have trained the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
+from mlem_core.analysis.analysis import Analysis, key_of
+from mlem_core.analysis.selection import Selection
 from mlem_core.base.parallel import cores, side_by_side
-from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.base.typing import FloatArray, IntArray, Progress, Report
 from mlem_core.data.folds import in_training
 from mlem_core.estimators.base import FoldFits
+from mlem_core.estimators.registry import estimator_named
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.measures.decomposition import divide
 from mlem_core.pairs.crossfit import CrossFit
 from mlem_core.pairs.tables import LazyArray, PairTables
+from mlem_core.storage.stage import Stage, Tables, load_tables, save_tables
+from mlem_core.storage.store import Store
 
 # Permuted tables at once hold at most this many sums.
 CHUNK = 2**24
 # Permutations for what terms are by chance.
 TERM_PERMUTATIONS = 99
+# Permutations for what the score of a layer is by chance.
+SCORE_PERMUTATIONS = 199
+_CHANCE = Stage("score-chance", 1, save_tables, load_tables)
 
 
 def permuted_labels(
@@ -138,6 +147,59 @@ def score_above_chance(
         p = (1 + above) / (1 + n_permutations)
         rows.append((model, number, observed[at], chance.mean(), p))
     return pd.DataFrame(rows, columns=["model", "layer", "rho", "chance", "p"])
+
+
+def find_chance(
+    analysis: Analysis,
+    store: Store,
+    selection: Selection,
+    n_permutations: int = SCORE_PERMUTATIONS,
+) -> pd.DataFrame | None:
+    """What `kept_chance` has made; None where there is nothing."""
+    tables = _CHANCE.find(store, _chance_key(analysis, selection, n_permutations))
+    return None if tables is None else tables["chance"]
+
+
+def kept_chance(
+    analysis: Analysis,
+    store: Store,
+    selection: Selection,
+    n_permutations: int = SCORE_PERMUTATIONS,
+    report: Report | None = None,
+) -> pd.DataFrame:
+    """`score_above_chance` of what is chosen of an analysis; kept in the store.
+
+    Parameters
+    ----------
+    selection : an estimator that is slow takes hours
+    report : called as the layers are done
+
+    Raises
+    ------
+    InputError
+        Representations that are no longer in the store.
+    """
+    model, say = estimator_named(selection.estimator).model(), report or (lambda _: None)
+
+    def of_layers() -> Iterator[pd.DataFrame]:
+        for done, layer in enumerate(selection.layers):
+            say(Progress("permuting labels", None, done, len(selection.layers), "layers"))
+            asked = selection.features, selection.interactions
+            yield score_above_chance(
+                LayerPairs.of_sample(analysis, [layer], store, *asked),
+                model.cross_validate,
+                train_ranks=model.needs_training_ranks,
+                n_permutations=n_permutations,
+            )
+
+    def make() -> Tables:
+        return {"chance": pd.concat(of_layers(), ignore_index=True)}
+
+    return _CHANCE.get(store, _chance_key(analysis, selection, n_permutations), make)["chance"]
+
+
+def _chance_key(analysis: Analysis, selection: Selection, n_permutations: int) -> dict[str, Any]:
+    return key_of(analysis, selection) | {"permutations": n_permutations}
 
 
 def permuted_terms(

@@ -9,19 +9,48 @@ from __future__ import annotations
 import pandas as pd
 
 from mlem_core.analysis.similarities import RSA, find
-from mlem_core.inference.explanation import explain
+from mlem_core.inference.aligned import alignment
+from mlem_core.inference.aligned import best_known as best_aligned
+from mlem_core.inference.explanation import best_known, explain, explanation_of
+from mlem_core.inference.permutation import find_chance
 from mlem_core.inference.tables import importance_differences, term_tests
 from mlem_core.pairs.similarities import SIMILARITIES
 from mlem_core.report.shown import Shown
 from mlem_core.report.two_layers import claimed
 from mlem_core.robustness.claims import by_choice, curve, over_stimuli, verdict
+from mlem_core.robustness.flags import flags
 
 Tables = dict[str, pd.DataFrame]
 
 
 def how_sure(shown: Shown) -> Tables:
-    """The audit, a claim, other similarities: as far as they have been made."""
-    return {**_audit(shown), **_claim(shown), **_similarities(shown)}
+    """What has been made of the audit, a claim, two layers alone, scores and other similarities."""
+    return {
+        **_audit(shown),
+        **_claim(shown),
+        **_two(shown),
+        **_chance(shown),
+        **_similarities(shown),
+    }
+
+
+def _two(shown: Shown) -> Tables:
+    """The intervals of the two layers that were resampled alone."""
+    why = shown.why if shown.several else None
+    if why is None or "chance" not in why.terms:
+        return {}
+    return {
+        "why_resampled.csv": why.terms,
+        "why_resampled_whole.csv": why.whole,
+        "why_resampled_partial.csv": why.partial,
+    }
+
+
+def _chance(shown: Shown) -> Tables:
+    """What the scores are by chance."""
+    store = shown.drawing.store
+    found = None if store is None else find_chance(shown.analysis, store, shown.selection)
+    return {} if found is None else {"chance.csv": found}
 
 
 def _similarities(shown: Shown) -> Tables:
@@ -35,7 +64,12 @@ def _similarities(shown: Shown) -> Tables:
             tables |= found.of(shown.analysis, shown.selection).written()
         if found is not None and found.similarity.divides:
             two = explain(shown.analysis, *shown.pair, shown.selection.features, compared=found)
+            two = best_known(two, shown.analysis, shown.selection, store)
             tables[f"why_{name}.csv"] = two.terms
+        elif found is not None:
+            turned = alignment(shown.analysis, shown.pair, found)
+            turned = best_aligned(turned, shown.analysis, store)
+            tables[f"pair_{name}.csv"] = turned.whole
     return tables
 
 
@@ -49,22 +83,23 @@ def in_intervals(shown: Shown) -> Tables:
         tables["similarity_intervals.csv"] = shown.similarity_tests.table
         differences = importance_differences(intervals, *shown.pair, shown.correction)
         tables["difference_intervals.csv"] = differences.table
-        tables["why_whole_intervals.csv"] = shown.why.whole
         if len(intervals.terms):
+            why = explanation_of(intervals, *shown.pair, shown.coding)
             tests = term_tests(intervals, *shown.pair, shown.correction).table
-            tables["why_intervals.csv"] = shown.why.terms.merge(tests, on="term")
+            tables["why_whole_intervals.csv"] = why.whole
+            tables["why_intervals.csv"] = why.terms.merge(tests, on="term")
     return tables
 
 
 def _audit(shown: Shown) -> Tables:
     audit = shown.audit
-    if audit is None or shown.flagged is None:
+    if audit is None:
         return {}
     return {
         "audit.csv": audit.layers,
         "audit_changes.csv": audit.changes,
         "audit_pairs.csv": audit.pairs,
-        "audit_marks.csv": shown.flagged,
+        "audit_marks.csv": flags(audit),
     }
 
 

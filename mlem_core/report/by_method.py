@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from mlem_core import figures
 from mlem_core.analysis import baselines, methods
 from mlem_core.base.typing import layer_name
 from mlem_core.report import captions, captions_of_methods
-from mlem_core.report.shown import Drawn, Shown, held_out
+from mlem_core.report.shown import Drawn, Shown, figure, held_out
 from mlem_core.robustness import noise
 
 
+@figure(
+    "methods",
+    "Prediction accuracy by method",
+    "How well each method predicts the distances of unseen stimuli; no function of these features "
+    "gets above the ceiling.",
+    takes_long=True,
+)
 def scores(shown: Shown) -> Drawn | None:
     """Figure S9 of Jalouzot et al. (2024); None where none that takes long has been computed."""
     store = shown.drawing.store
@@ -18,7 +27,8 @@ def scores(shown: Shown) -> Drawn | None:
     of = shown.analysis, store, shown.selection
     found, others = methods.results_by_method(*of), baselines.with_rho(*of)
     # Like every figure of what takes long it is not in a capsule of which nothing was asked.
-    if not others and not set(found) & set(methods.slow(shown.analysis, shown.selection)):
+    asked = shown.drawing.screen or others
+    if not asked and not set(found) & set(methods.slow(shown.analysis, shown.selection)):
         return None
     table = methods.scores(found, others)
     return Drawn(
@@ -34,6 +44,12 @@ def scores(shown: Shown) -> Drawn | None:
     )
 
 
+@figure(
+    "method_agreement",
+    "MLEM and FR-RSA, layer by layer",
+    "Whether both fit the same weights, and whether they order the features alike.",
+    takes_long=True,
+)
 def agreement(shown: Shown) -> Drawn | None:
     """Figure S7 of Jalouzot et al. (2024); None where one of the two has not been computed."""
     store = shown.drawing.store
@@ -53,6 +69,12 @@ def agreement(shown: Shown) -> Drawn | None:
     )
 
 
+@figure(
+    "noise_agreement",
+    "MLEM and FR-RSA under noise",
+    "Whether both still fit the same weights, and order the features alike, when a layer is noisy.",
+    takes_long=True,
+)
 def noise_agreement(shown: Shown) -> Drawn | None:
     """Figure S8 of Jalouzot et al. (2024); None where it has been computed for no layer.
 
@@ -79,6 +101,13 @@ def noise_agreement(shown: Shown) -> Drawn | None:
     return None
 
 
+@figure(
+    "unit_scores",
+    "Single units and the whole layer",
+    "How well single units are predicted, and how well the whole layer: the farther apart, the "
+    "more the features are in patterns over units.",
+    takes_long=True,
+)
 def units(shown: Shown) -> Drawn | None:
     """Figure S12 of Jalouzot et al. (2024); None where the units have not been fitted."""
     store = shown.drawing.store
@@ -130,3 +159,12 @@ def baseline(shown: Shown, name: str) -> Drawn | None:
         captions.baseline(name, on),
         table,
     )
+
+
+for _name in _BASELINES:
+    figure(
+        f"baseline_{_name.replace('-', '_')}",
+        "The layers by another method",
+        "The same layers by another method.",
+        takes_long=True,
+    )(partial(baseline, name=_name))

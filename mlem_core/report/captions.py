@@ -1,6 +1,6 @@
 """What stands below each figure: a line on the screen, and a caption for print.
 
-The line is in `mlem_core.report.lines`. The caption says what one sees, how it was computed and on
+The line is in the figure's record. The caption says what one sees, how it was computed and on
 how much; on the screen it is folded under the line. It is a pure function of plain values: nothing
 in it is a hint on how to use a screen. `basis` is its last part, see `fitted` and `computed_on`.
 """

@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from mlem_core import figures
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import listed, many
-from mlem_core.inference.recipes import Recipes
+from mlem_core.inference import all_layers
+from mlem_core.inference.recipes import Recipes, recipes
 from mlem_core.inference.trajectories import Trained, trajectories
 from mlem_core.measures.trajectories import nearest_depth
 from mlem_core.report import group_captions as captions
-from mlem_core.report.shown import Drawn, Shown
+from mlem_core.report.shown import Drawn, Shown, figure
 
 # The option that says at which relative depth trajectories are drawn; "mean": over all layers.
 DEPTH, MEAN = "depth", "mean"
-# The option that says how many panels stand beside each other.
-ACROSS = "across"
+
+
+def of_models(shown: Shown) -> Recipes | None:
+    """What is known of groups of models; None where nothing is said of models."""
+    of, store = (shown.analysis, shown.selection), shown.drawing.store
+    if not shown.analysis.spec.of_population or not shown.several:
+        return None
+    left = None if store is None else all_layers.find_left(of[0], store, of[1])
+    more: dict[str, Any] = {"bounds": shown.intervals, "left": left}
+    key = "recipes", *(one is None for one in more.values())
+    return shown.once(key, lambda: recipes(of[0], shown.results, of[1], **more))
 
 
 def varies(found: Recipes) -> str:
@@ -31,27 +42,32 @@ def varies(found: Recipes) -> str:
     return f"Groups: {listed(sizes)}."
 
 
-def _across(shown: Shown) -> int:
-    """Panels beside each other: in a narrow window one, on narrow paper two."""
-    return int(shown.drawing.options.get(ACROSS, 2 if shown.drawing.narrow else 3))
-
-
+@figure(
+    "group_profiles",
+    "Mean profiles of the groups",
+    "The mean importance profile of each group, and the spread over its members.",
+)
 def profiles(shown: Shown) -> Drawn | None:
     """The mean importance profile of each group."""
-    found = shown.recipes
+    found = of_models(shown)
     if found is None:
         return None
     return Drawn(
-        figures.group_profiles(found.profiles, shown.terms, across=_across(shown)),
+        figures.group_profiles(found.profiles, shown.terms, across=shown.across),
         "Mean profiles of the groups",
         captions.group_profiles(found.over, f"{varies(found)} {shown.basis}"),
         found.profiles,
     )
 
 
+@figure(
+    "group_similarity",
+    "Similarity within and between groups",
+    "How alike members of one group are (on the diagonal), and models of two groups.",
+)
 def similarity(shown: Shown) -> Drawn | None:
     """The mean RSA within and between groups, as a matrix."""
-    found = shown.recipes
+    found = of_models(shown)
     if found is None or len(found.population.members) < 2:
         return None
     return Drawn(
@@ -62,9 +78,15 @@ def similarity(shown: Shown) -> Drawn | None:
     )
 
 
+@figure(
+    "universality",
+    "Universality of the terms",
+    "How much of what members of a group share groups share too: 1 is as much.",
+    takes_long=True,  # there with some intervals, and not with others
+)
 def universality(shown: Shown) -> Drawn | None:
     """How universal the terms are; None where members of no group surely share any."""
-    found = shown.recipes
+    found = of_models(shown)
     if found is None or found.universality["universality"].isna().all():
         return None
     return Drawn(
@@ -100,7 +122,11 @@ def trained(shown: Shown) -> Trained | None:
     """What is known of trajectories over training; None where there are none."""
     if not shown.analysis.spec.trajectories:
         return None
-    found = trajectories(shown.analysis, shown.results, shown.selection, bounds=shown.intervals)
+    bounds = shown.intervals
+    found = shown.once(
+        ("trained", bounds is None),
+        lambda: trajectories(shown.analysis, shown.results, shown.selection, bounds=bounds),
+    )
     return found if found.members else None
 
 
@@ -114,6 +140,11 @@ def depths(shown: Shown) -> list[str]:
     return [f"{depth:.2g}" for depth in fewest]
 
 
+@figure(
+    "trajectories",
+    "Importance over training",
+    "Importance of each feature, and the score, as training goes on.",
+)
 def over_training(shown: Shown) -> Drawn | None:
     """Importances over the steps of training.
 
@@ -130,7 +161,7 @@ def over_training(shown: Shown) -> Drawn | None:
     where = f"the layer nearest to relative depth {0 if depth is None else depth:g}"
     where = "mean over layers" if depth is None else where
     return Drawn(
-        figures.trajectories(table, shown.terms, across=_across(shown)),
+        figures.trajectories(table, shown.terms, across=shown.across),
         "Importance of each feature over training",
         captions.trajectories(found.over, f"{' '.join(found.lines())} {shown.basis}", where),
         table,

@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 
 from mlem_core import figures
-from mlem_core.base.typing import Layer, layer_name, parse_layer
+from mlem_core.base.typing import Layer, layer_name
 from mlem_core.measures import value_distances
 from mlem_core.report import captions
-from mlem_core.report.shown import Drawn, Shown
+from mlem_core.report.shown import Draw, Drawn, Shown, figure
 
 MOST_MATRICES = 6
 # In one column of a journal: matrices one below the other, and values of two beside each other.
@@ -33,15 +33,17 @@ def _own(table: pd.DataFrame, feature: str) -> pd.DataFrame:
     return table[table["feature"] == feature]
 
 
+@figure(
+    "values",
+    "Distances of the values",
+    "How far apart every two values of the feature are.",
+)
 def one_matrix(shown: Shown) -> Drawn | None:
     """The distance of every two values in one layer."""
     values = _of_feature(shown)
     if values is None:
         return None
-    layers, chosen = list(shown.selection.layers), shown.drawing.options.get("layer", "")
-    layer = layers[len(layers) // 2]
-    if chosen in [layer_name(one) for one in layers]:
-        layer = parse_layer(chosen)
+    layer = _chosen_layer(shown)
     own, name = _own(*values), shown.names.feature(values[1])
     return Drawn(
         figures.value_matrices(*values, [layer]),
@@ -51,13 +53,18 @@ def one_matrix(shown: Shown) -> Drawn | None:
     )
 
 
+@figure(
+    "values_matrices",
+    "Distances of the values",
+    "How far apart every two values of the feature are.",
+)
 def matrices(shown: Shown) -> Drawn | None:
     """The distance of every two values, a matrix a layer, of some layers."""
     values = _of_feature(shown)
     if values is None or not shown.several:
         return None
     own, narrow = _own(*values), shown.drawing.narrow
-    across = 3
+    across = 2 if shown.drawing.screen else 3
     if narrow:
         across = 1 if own["value_a"].nunique() > FEW_VALUES else 2
     layers = _spaced(list(shown.selection.layers), MOST_MATRICES if across > 1 else MOST_BELOW)
@@ -79,6 +86,11 @@ def _spaced(layers: list[Layer], most: int) -> list[Layer]:
     return [layers[i] for i in dict.fromkeys(at.tolist())]
 
 
+@figure(
+    "values_layers",
+    "Distances of the values",
+    "How far apart the values are, layer by layer.",
+)
 def lines(shown: Shown) -> Drawn | None:
     """The distances of the values over the layers."""
     values = _of_feature(shown)
@@ -110,6 +122,33 @@ def value_map(shown: Shown, layer: Layer) -> Drawn | None:
     )
 
 
+def _chosen_layer(shown: Shown) -> Layer:
+    """The layer that is chosen; else the one in the middle."""
+    layers, chosen = list(shown.selection.layers), shown.drawing.options.get("layer", "")
+    names = [layer_name(one) for one in layers]
+    return layers[names.index(chosen) if chosen in names else len(layers) // 2]
+
+
+def _of_side(side: int) -> Draw:
+    """The map of the values in one of the two layers."""
+    return lambda shown: value_map(shown, shown.pair[side]) if shown.several else None
+
+
+for _name, _draw in (
+    ("values_map", lambda shown: value_map(shown, _chosen_layer(shown))),
+    ("values_map_a", _of_side(0)),
+    ("values_map_b", _of_side(1)),
+):
+    figure(_name, "Map of the values", "Values that lie close together are represented alike.")(
+        _draw
+    )
+
+
+@figure(
+    "values_compared",
+    "Distances of the values",
+    "How far apart every two values are in the two layers.",
+)
 def compared(shown: Shown) -> Drawn | None:
     """The distances of the values in two layers against each other."""
     values = _of_feature(shown)

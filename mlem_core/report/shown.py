@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any, TypeVar
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -16,24 +17,23 @@ from mlem_core.analysis.results import Results
 from mlem_core.analysis.selection import Selection
 from mlem_core.analysis.similarities import Compared
 from mlem_core.base.labels import Names
+from mlem_core.base.registry import Registry
 from mlem_core.base.typing import Layer, layer_name
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.inference import all_layers, tables
 from mlem_core.inference.bootstrap import REPLICATES
 from mlem_core.inference.corrections import FamilyOfTests
 from mlem_core.inference.explained import Explanation
-from mlem_core.inference.explanation import explain
+from mlem_core.inference.explanation import best_known, explain
 from mlem_core.inference.intervals import LayerIntervals
-from mlem_core.inference.recipes import Recipes, recipes
-from mlem_core.measures import correlated
-from mlem_core.measures.importance import fitted
 from mlem_core.pairs.columns import coding
 from mlem_core.pairs.units import Units
 from mlem_core.robustness import audit as auditing
 from mlem_core.robustness import flags
 from mlem_core.robustness.audit_tables import Audit
-from mlem_core.robustness.finding import explanation_of
 from mlem_core.storage.store import Store
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,12 @@ class Drawing:
         the stimuli), "within" (the one that divides them again), "order" (of the layers of the
         matrices: "model" or "clustering"),
         "depth" (of trajectories, see `mlem_core.report.of_groups`),
-        "correction" (of p-values), "claim" (see `mlem_core.robustness.claims`)
+        "correction" (of p-values), "claim" (see `mlem_core.robustness.claims`),
+        "mapped" (the model whose layers are mapped), "noisy" ("model:layer", that noise was added
+        to), "group" (features that are permuted together, a line each)
+    screen : whether they stand on a screen beside others: panels below each other where there is
+        little room, and `pair` is marked
+    marked : the rows of the stimuli that are marked in their maps
     """
 
     pair: tuple[Layer, Layer] | None = None
@@ -69,6 +74,8 @@ class Drawing:
     names: Names = field(default_factory=Names)
     options: Mapping[str, str] = field(default_factory=dict)
     replicates: int = REPLICATES
+    screen: bool = False
+    marked: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -97,13 +104,40 @@ class Drawn:
 
 
 @dataclass(frozen=True)
-class Shown:
-    """What figures are drawn from: the analysis, what is selected of it, and its tables."""
+class Selected:
+    """What is selected of an analysis, its tables, and how its figures are drawn.
+
+    Attributes
+    ----------
+    memory : what was computed for a figure and others of the same selection need too; `replace`
+        hands it on, so that it is computed once
+    """
 
     analysis: Analysis
     selection: Selection
     results: Results
     drawing: Drawing
+    memory: dict[Hashable, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What `make` gives, kept in the memory unless it is None.
+
+        Parameters
+        ----------
+        key : with all that it depends on but analysis, selection and results
+        """
+        if key not in self.memory:
+            made = make()
+            if made is None:
+                return made
+            self.memory[key] = made
+        found: T = self.memory[key]
+        return found
+
+    @property
+    def marked_pair(self) -> tuple[Layer, Layer] | None:
+        """The two layers that are marked in figures of all layers."""
+        return self.drawing.pair if self.drawing.screen else None
 
     @cached_property
     def names(self) -> Names:
@@ -124,7 +158,8 @@ class Shown:
     def across(self) -> int:
         """How many panels, one a model, stand beside each other."""
         models = {model for model, _ in self.selection.layers}
-        return 2 if self.drawing.narrow and len(models) <= 6 else 3
+        few = self.drawing.screen or len(models) <= 6
+        return 2 if self.drawing.narrow and few else 3
 
     @property
     def several(self) -> bool:
@@ -170,13 +205,19 @@ class Shown:
         """How p-values are corrected."""
         return self.drawing.options.get("correction", "bh")
 
+
+@dataclass(frozen=True)
+class Shown(Selected):
+    """What figures are drawn from: what is selected, and what was computed beside its tables."""
+
     @cached_property
     def intervals(self) -> LayerIntervals | None:
         """Confidence intervals of what is selected, where they have been computed."""
-        if (store := self.drawing.store) is None:
+        store, n = self.drawing.store, self.drawing.replicates
+        if store is None:
             return None
-        n_replicates = self.drawing.replicates
-        return all_layers.find(self.analysis, store, self.selection, n_replicates=n_replicates)
+        asked = self.analysis, store, self.selection
+        return self.once(("intervals", n), lambda: all_layers.find(*asked, n_replicates=n))
 
     @property
     def over(self) -> str:
@@ -186,67 +227,119 @@ class Shown:
     @cached_property
     def score_tests(self) -> FamilyOfTests | None:
         """Scores and importances of all layers with intervals and tests."""
-        if self.intervals is None:
+        if (intervals := self.intervals) is None:
             return None
-        return tables.score_table(self.intervals, self.selection.layers, self.correction)
+        asked = intervals, self.selection.layers, self.correction
+        key = "score tests", self.drawing.replicates, self.correction
+        return self.once(key, lambda: tables.score_table(*asked))
 
     @cached_property
     def similarity_tests(self) -> FamilyOfTests | None:
         """Both similarities of every two layers with intervals and tests."""
-        if self.intervals is None or not self.several:
+        if (intervals := self.intervals) is None or not self.several:
             return None
-        return tables.similarity_table(self.intervals, self.selection.layers, self.correction)
-
-    @cached_property
-    def other_importances(self) -> pd.DataFrame:
-        """Importance where features correlate, see `correlated.importances`."""
-        own, _ = self.analysis.subset(self.selection)
-        fits, _ = fitted(own, self.selection.estimator)
-        layers = list(self.selection.layers)
-        return correlated.importances(own, layers, fits, self.selection.estimator)
+        asked = intervals, self.selection.layers, self.correction
+        key = "similarity tests", self.drawing.replicates, self.correction
+        return self.once(key, lambda: tables.similarity_table(*asked))
 
     @cached_property
     def audit(self) -> Audit | None:
         """The audit of the analysis, where it has been made."""
         store = self.drawing.store
-        return None if store is None else auditing.find(self.analysis, store)
+        if store is None:
+            return None
+        return self.once("audit", lambda: auditing.find(self.analysis, store))
 
     @cached_property
     def flagged(self) -> pd.DataFrame | None:
-        """What the audit flags, see `mlem_core.robustness.flags.flags`."""
-        return None if self.audit is None else flags.flags(self.audit)
-
-    @cached_property
-    def recipes(self) -> Recipes | None:
-        """What is known of groups of models; None where nothing is said of models."""
-        of, store = (self.analysis, self.selection), self.drawing.store
-        if not self.analysis.spec.of_population or not self.several:
+        """What the audit flags, see `mlem_core.robustness.flags.flags`; in the names of `names`."""
+        if (audit := self.audit) is None:
             return None
-        left = None if store is None else all_layers.find_left(of[0], store, of[1])
-        return recipes(of[0], self.results, of[1], bounds=self.intervals, left=left)
+        return self.once(("flags", repr(self.names)), lambda: flags.flags(audit, self.names))
 
     def reasons(self, measure: str) -> dict:
         """Why layers, or pairs of them, are flagged in a measure, where flags are drawn."""
-        if self.flagged is None or not self.drawing.flags:
-            return {}
-        return dict(flags.reasons(self.flagged, measure))
+        flagged = self.flagged if self.drawing.flags else None
+        return {} if flagged is None else dict(flags.reasons(flagged, measure))
+
+    @cached_property
+    def _compared(self) -> Compared | None:
+        """All layers by the similarity that is chosen; None where it is RSA, or not there."""
+        name, store = self.drawing.options.get("similarity", similarities.RSA), self.drawing.store
+        if store is None or name == similarities.RSA:
+            return None
+        return self.once(name, lambda: similarities.find(self.analysis, name, store))
 
     @cached_property
     def compared(self) -> Compared | None:
         """What is selected by the similarity that is chosen; None where it is RSA, or not there."""
-        name, store = self.drawing.options.get("similarity", similarities.RSA), self.drawing.store
-        if store is None or name == similarities.RSA:
-            return None
-        found = similarities.find(self.analysis, name, store)
+        found = self._compared
         return None if found is None else found.of(self.analysis, self.selection)
 
     @cached_property
     def why(self) -> Explanation:
-        """Why the two layers are alike; with intervals where those of all layers have them."""
-        intervals = self.intervals
-        if intervals is not None and len(intervals.terms):
-            return explanation_of(intervals, *self.pair, self.coding)
-        return explain(self.analysis, *self.pair, features=self.selection.features)
+        """Why the two layers are alike, with the best intervals that there are by now."""
+        chosen, store = self.selection, self.drawing.store
+        compared = self._compared
+        name = similarities.RSA if compared is None else compared.similarity.name
+
+        def explained() -> Explanation:
+            return explain(self.analysis, *self.pair, chosen.features, compared=compared)
+
+        why = self.once(("why", self.pair, name), explained)
+        found = best_known(why, self.analysis, chosen, store, self.intervals)
+        return replace(found, names=self.names, coding=self.coding)
+
+
+Draw = Callable[[Shown], Drawn | None]
+D = TypeVar("D", bound=Draw)
+
+
+@dataclass(frozen=True)
+class FigureRecord:
+    """A figure of an analysis.
+
+    Attributes
+    ----------
+    name : of its file
+    title : what kind of figure it is, in a few words
+    line : what a screen says below it, or gives that
+    draw : draws it with its caption and its table; None where there is nothing to draw
+    takes_long : whether it shows what is computed only when it is asked for, so that `verify` may
+        lack it
+    offered : whether the page Report offers it; the others are added where they are seen
+    """
+
+    name: str
+    title: str
+    line: str | Callable[[Shown], str]
+    draw: Draw
+    takes_long: bool = False
+    offered: bool = False
+
+    def below(self, shown: Shown) -> str:
+        """What a screen says below it."""
+        return self.line if isinstance(self.line, str) else self.line(shown)
+
+
+FIGURES = Registry[FigureRecord]("figure")
+
+
+def figure(
+    name: str,
+    title: str,
+    line: str | Callable[[Shown], str],
+    *,
+    takes_long: bool = False,
+    offered: bool = False,
+) -> Callable[[D], D]:
+    """A decorator that registers what draws a figure; see `FigureRecord`."""
+
+    def known(draw: D) -> D:
+        FIGURES.register(FigureRecord(name, title, line, draw, takes_long, offered))
+        return draw
+
+    return known
 
 
 def basis(analysis: Analysis, selection: Selection, results: Results, coding: str) -> str:

@@ -6,8 +6,7 @@ from mlem_core import figures
 from mlem_core.base.errors import unknown
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.inference.partial import of_layers
-from mlem_core.measures.partial import PartialSimilarity
-from mlem_core.report.shown import Drawn, Shown
+from mlem_core.report.shown import Drawn, Shown, figure
 
 # By the name of the array in `PartialSimilarity`: what hovering says, and what a caption does.
 UNITS = {
@@ -49,12 +48,12 @@ def caption(name: str, basis: str) -> str:
     return f"{_CAPTIONS[name]} {basis}"
 
 
-def of_shown(shown: Shown) -> PartialSimilarity:
-    """All of them, of what is shown."""
-    own, rsa = shown.analysis.subset(shown.selection)
-    return of_layers(own, rsa, shown.selection.estimator)
-
-
+@figure(
+    "similar_in",
+    "Alike in the features, in the rest, or by transfer",
+    "What the two matrices above mix, apart. Click a cell to choose its two layers.",
+    offered=True,
+)
 def matrix(shown: Shown) -> Drawn | None:
     """The one that is chosen; by default that in the features.
 
@@ -68,9 +67,13 @@ def matrix(shown: Shown) -> Drawn | None:
     name = shown.drawing.options.get("partial", "features")
     if name not in choices(shown.selection.estimator):
         raise unknown("similarity", name, choices(shown.selection.estimator))
-    found, layers = of_shown(shown), shown.selection.layers
+    of = *shown.analysis.subset(shown.selection), shown.selection.estimator
+    found, layers = shown.once("partial", lambda: of_layers(*of)), shown.selection.layers
+    small = shown.drawing.screen
     return Drawn(
-        figures.partial_matrix(found.square(name, layers), UNITS[name]),
+        figures.partial_matrix(
+            found.square(name, layers), UNITS[name], shown.marked_pair, small=small
+        ),
         NAMES[name],
         caption(name, shown.basis),
         found.table(layers),

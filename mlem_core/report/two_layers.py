@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+
 import pandas as pd
 import plotly.graph_objects as go
 
 from mlem_core import figures
 from mlem_core.analysis import maps
-from mlem_core.analysis.similarities import Compared
+from mlem_core.analysis.similarities import RSA
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Layer
 from mlem_core.inference.tables import score_table, term_tests
 from mlem_core.measures import nested
+from mlem_core.pairs.units import Units
 from mlem_core.report import captions, captions_of_maps, tables
-from mlem_core.report.shown import Drawn, Shown
+from mlem_core.report.shown import Drawn, Shown, figure
 from mlem_core.robustness import multiverse
 from mlem_core.robustness.claims import Claim, by_choice, curve, verdict
 from mlem_core.robustness.flags import of_two
@@ -23,6 +27,12 @@ from mlem_core.robustness.flags import of_two
 MOST, MOST_NARROW = 12, 6
 
 
+@figure(
+    "compare",
+    "Importances of two layers",
+    "Which features matter in the two layers; on the diagonal a feature matters as much in both.",
+    offered=True,
+)
 def compare(shown: Shown) -> Drawn | None:
     """The importances of both layers."""
     if not shown.several:
@@ -65,10 +75,10 @@ def stimulus_map(shown: Shown, side: int) -> Drawn | None:
     color = _color_of(shown)
     if drawn is None or within not in shown.all_features or within == color:
         return drawn
-    by, store = [color, within], shown.drawing.store
-    assert store is not None
-    stress = maps.stimulus_map_stress(shown.analysis, *shown.pair[side], store)
+    by, (_, stress) = [color, within], points_of(shown, shown.pair[side])
     points = maps.with_levels(drawn.data, shown.analysis.stimuli, by)
+    if shown.drawing.marked:
+        points = points.assign(marked=points["stimulus"].isin(shown.drawing.marked))
     groups, title = nested.nested_groups(points, by), shown.names.layer_title(shown.pair[side])
     return Drawn(
         figures.nested_map(points, groups, by, nested.outlines(points, by), title, stress),
@@ -86,22 +96,39 @@ def _of_side(shown: Shown, side: int) -> Drawn | None:
     return _coloured_map(shown, shown.pair[side]) if shown.several else None
 
 
+def points_of(shown: Shown, layer: Layer) -> tuple[pd.DataFrame, float]:
+    """The map of the stimuli in a layer, and how far it is off.
+
+    Raises
+    ------
+    InputError
+        As `mlem_core.analysis.maps.stimulus_map`; there is no store.
+    """
+    if (store := shown.drawing.store) is None:
+        raise InputError("maps of the stimuli need a store, where the representations are.")
+    of = shown.analysis, *layer, store
+    return shown.once(
+        ("map", layer), lambda: (maps.stimulus_map(*of), maps.stimulus_map_stress(*of))
+    )
+
+
 def _coloured_map(shown: Shown, layer: Layer) -> Drawn | None:
     """The stimuli in a layer, coloured by a feature; None where they cannot be had."""
-    store, stimuli, color = shown.drawing.store, shown.analysis.stimuli, _color_of(shown)
-    if store is None:
-        return None
+    stimuli, color = shown.analysis.stimuli, _color_of(shown)
     try:
-        points = maps.stimulus_map(shown.analysis, *layer, store)
-        stress = maps.stimulus_map_stress(shown.analysis, *layer, store)
+        points, stress = points_of(shown, layer)
     except InputError:
-        return None  # the representations are no longer there
-    cells = stimuli.table.iloc[points["stimulus"]].reset_index(drop=True)
-    points = points.assign(**{"label": cells["sentence"], color: cells[color]})
+        return None  # there is no store, or the representations are no longer in it
+    own = stimuli.take(points["stimulus"].to_numpy())
+    labels = own.sentences
+    if own.word_index is not None:
+        both = zip(own.words, labels, strict=True)
+        labels = [f"{word} in: {sentence}" for word, sentence in both]
+    points = points.assign(**{"label": labels, color: own.table[color].to_numpy()})
     title = shown.names.layer_title(layer)
     kind = next(one.kind for one in stimuli.features if one.name == color)
     return Drawn(
-        figures.stimulus_map(points, color, kind, title, stress=stress),
+        figures.stimulus_map(points, color, kind, title, list(shown.drawing.marked), stress),
         f"Stimuli in {title}",
         captions.stimulus_map(len(points), len(stimuli), shown.names.feature(color)),
         points,
@@ -116,6 +143,12 @@ def _color_of(shown: Shown) -> str:
     return maps.easiest_to_read(shown.analysis.stimuli, shown.selection.features)
 
 
+@figure(
+    "map_panels",
+    "The stimuli in the layers of a model",
+    "How the layers of a model lay out the stimuli, from the first to the last.",
+    takes_long=True,
+)
 def map_panels(shown: Shown) -> Drawn | None:
     """The maps of the layers of the model that is chosen; None where they cannot be had.
 
@@ -127,7 +160,8 @@ def map_panels(shown: Shown) -> Drawn | None:
     drawn = maps.some_layers(own, MOST_NARROW if shown.drawing.narrow else MOST)
     if store is None or not drawn:
         return None
-    found = [_coloured_map(shown, layer) for layer in drawn]
+    plain = replace(shown, drawing=replace(shown.drawing, marked=()))
+    found = [_coloured_map(plain, layer) for layer in drawn]
     there = [one for one in found if one is not None]
     if len(there) < len(found):
         return None
@@ -145,6 +179,12 @@ def map_panels(shown: Shown) -> Drawn | None:
     )
 
 
+@figure(
+    "two_layers",
+    "Figure 4: scatter and maps of two layers",
+    "Two layers: which features matter in each, and how each lays out the stimuli.",
+    offered=True,
+)
 def figure_4(shown: Shown) -> Drawn | None:
     """The importances of both layers and their maps in one figure."""
     scatter, sides = compare(shown), (_of_side(shown, 0), _of_side(shown, 1))
@@ -163,43 +203,37 @@ def figure_4(shown: Shown) -> Drawn | None:
     )
 
 
+@figure(
+    "why",
+    "Why two layers are alike",
+    "What each feature adds to the similarity of the two layers, and what no feature explains.",
+    offered=True,
+)
 def why(shown: Shown) -> Drawn | None:
-    """The RSA of both layers as a sum."""
-    if not shown.several:
+    """The similarity of both layers as a sum; None of one that has no terms."""
+    if not shown.several or (shown.compared and not shown.compared.similarity.divides):
         return None
-    if shown.compared is not None:
-        return _why_otherwise(shown, shown.compared)
-    explained, how, intervals = shown.why, "", shown.intervals
-    table = explained.terms
-    if intervals is not None and len(intervals.terms):
-        how = f"blocks of {intervals.units.each} left out in turn"
+    explained, intervals, (a, b) = shown.why, shown.intervals, shown.called
+    table, how, similarity = explained.terms, explained.how, explained.similarity
+    of_rsa = similarity.name == RSA
+    unit = () if of_rsa else (similarity.unit,)
+    if of_rsa and intervals is not None and len(intervals.terms):
         tests, family = term_tests(intervals, *shown.pair, shown.correction)
         table = table.merge(tests, on="term")
         how += f"; p in the table: term other than 0, corrected over a family of {family}"
-    a, b = shown.called
     return Drawn(
-        figures.waterfall(explained.terms, shown.all_features),
-        f"What makes {a} and {b} alike",
-        captions.why(shown.computed_on, how, shown.over),
+        figures.waterfall(explained.terms, shown.all_features, *unit),
+        f"What makes {a} and {b} alike" + ("" if of_rsa else f" ({similarity.short})"),
+        captions.why(shown.computed_on, how, Units.of(shown.analysis.stimuli).over, similarity),
         table,
     )
 
 
-def _why_otherwise(shown: Shown, compared: Compared) -> Drawn | None:
-    """The same of another similarity; intervals are where two layers are looked at."""
-    if not compared.similarity.divides:
-        return None
-    similarity, places = compared.similarity, [compared.layers.index(one) for one in shown.pair]
-    terms = compared.decomposed().pair(*places)
-    a, b = shown.called
-    return Drawn(
-        figures.waterfall(terms, shown.all_features, similarity.unit),
-        f"What makes {a} and {b} alike ({similarity.short})",
-        captions.why(shown.computed_on, similarity=similarity),
-        terms,
-    )
-
-
+@figure(
+    "why_tau",
+    "Why two profiles are alike",
+    "What each feature adds to the agreement of the two profiles.",
+)
 def why_tau(shown: Shown) -> Drawn | None:
     """The weighted Kendall τ of both profiles as a sum."""
     results = shown.results
@@ -230,6 +264,26 @@ def why_score(shown: Shown, side: int) -> Drawn | None:
     )
 
 
+for _side, _place in enumerate("ab"):
+    figure(
+        f"stimulus_map_{_place}",
+        "Map of the stimuli",
+        "Stimuli that lie close together are represented alike; where stress is poor, read groups "
+        "of them, not single ones.",
+    )(partial(stimulus_map, side=_side))
+    figure(
+        f"why_score_{_place}",
+        "What a layer's score is made of",
+        "What each feature adds to the prediction accuracy in this layer.",
+    )(partial(why_score, side=_side))
+
+
+@figure(
+    "multiverse",
+    "A claim in every analysis variant",
+    "Whether the claim holds in every analysis variant; it does above 0.",
+    takes_long=True,
+)
 def claim(shown: Shown) -> Drawn | None:
     """A claim in every universe; None where these have not been computed."""
     if not shown.several:

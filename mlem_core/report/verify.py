@@ -29,29 +29,13 @@ from mlem_core.models.registry import base_name, check_hub_name, comes_along
 from mlem_core.report import alike, beside, capsule
 from mlem_core.report.compared import Compared, compare
 from mlem_core.report.contents import LATER, About, as_csv_file, as_json
-from mlem_core.report.figures import OF_SIMILARITIES
+from mlem_core.report.figures import FIGURES
 from mlem_core.report.opened import Capsule, no_capsule, opened
 from mlem_core.report.portable import in_sentences, in_table, of_layer, portable
 from mlem_core.report.shown import Shown
 from mlem_core.storage.sealed import sha256_file
 from mlem_core.storage.store import Store
 
-# Figures of what is computed when it is asked for, in a capsule where it had been made.
-_TAKE_LONG = (
-    "audit",
-    "multiverse",
-    "methods",
-    "method_agreement",
-    "noise_agreement",
-    "map_panels",
-    "unit_scores",
-    "baseline_decoding",
-    "baseline_random_forest",
-    "baseline_univariate",
-    *OF_SIMILARITIES,
-    # There with some intervals, and not with others.
-    "universality",
-)
 _DRAWN = (".svg", ".pdf", ".html", ".js")
 
 
@@ -416,6 +400,5 @@ def _others(
 
 
 def _takes_long(name: str, stem: str) -> bool:
-    return name == "pair_tables/maps.npz" or (
-        name.startswith(("figures/", "latex/")) and stem in _TAKE_LONG
-    )
+    of_figure = name.startswith(("figures/", "latex/")) and stem in FIGURES
+    return name == "pair_tables/maps.npz" or (of_figure and FIGURES[stem].takes_long)

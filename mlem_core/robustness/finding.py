@@ -12,10 +12,7 @@ from typing import Literal
 
 from mlem_core.base.text import listed, many, number
 from mlem_core.base.typing import Layer
-from mlem_core.inference import caveats
 from mlem_core.inference.explained import Explanation
-from mlem_core.inference.intervals import LayerIntervals
-from mlem_core.inference.tables import terms_and_whole
 from mlem_core.robustness.audit_tables import Audit
 from mlem_core.robustness.flags import flags
 from mlem_core.robustness.variants import CONTROL, SAYS
@@ -108,25 +105,6 @@ class Finding:
         rsa = number(self.why.value)
         reasons = "; ".join(self.checked.reasons)
         return f"Their RSA of {rsa} does not stand up to the audit: {reasons}."
-
-
-def explanation_of(intervals: LayerIntervals, a: Layer, b: Layer, coding: str) -> Explanation:
-    """Why two layers are alike, as the intervals of all layers know it.
-
-    Its values are those of `mlem_core.inference.explanation.explain`, but for rounding.
-
-    Parameters
-    ----------
-    coding : of the features, see `mlem_core.pairs.columns.coding`
-
-    Raises
-    ------
-    InputError
-        As `mlem_core.inference.tables.terms_and_whole`.
-    """
-    terms, whole = terms_and_whole(intervals, a, b)
-    units = intervals.units
-    return Explanation((a, b), terms, whole, caveats.of_size(units), units.others, coding)
 
 
 def check(audit: Audit | None, a: Layer, b: Layer) -> Checked:

@@ -7,9 +7,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+import pandas as pd
+
 from mlem_core.storage.store import Store
 
 T = TypeVar("T")
+Tables = dict[str, pd.DataFrame]
+
+
+def save_tables(tables: Mapping[str, pd.DataFrame], folder: Path) -> None:
+    """Write tables by name into an existing folder, as CSV."""
+    for name, table in tables.items():
+        table.to_csv(folder / f"{name}.csv", index=False)
+
+
+def load_tables(folder: Path) -> Tables:
+    """The tables that `save_tables` wrote, by name, every number to its last digit.
+
+    An empty cell is a missing value, also where it was an empty text.
+    """
+    return {
+        path.stem: pd.read_csv(path, keep_default_na=False, na_values=[""])
+        for path in sorted(folder.glob("*.csv"))
+    }
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mlem_core.analysis import files
-from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.analysis import Analysis, key_of
 from mlem_core.analysis.maps import stimulus_map, stimulus_map_stress
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
@@ -159,7 +159,7 @@ def make(
     multiverse.multiverse(analysis, pair, store, progress=progress)
     behind_it = _pairs_behind(analysis, pair, store)
     entries = (
-        all_layers.STAGE.where(store, all_layers.depends_on(analysis, analysis.select())),
+        all_layers.STAGE.where(store, key_of(analysis, analysis.select())),
         audit.STAGE.where(store, audit.depends_on(analysis)),
         multiverse.STAGE.where(store, multiverse.depends_on(analysis, pair)),
         *behind_it,

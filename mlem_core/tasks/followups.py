@@ -10,7 +10,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +25,16 @@ from mlem_core.base.held import scratch
 from mlem_core.base.typing import Progress, Report
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.pairs.similarities import similarity_named
+from mlem_core.storage.stage import Tables, load_tables, save_tables
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, examples
 from mlem_core.tasks.runner import Request, Task, carry_out
 
-Tables = dict[str, pd.DataFrame]
 # Tables by name, and other files by their file names.
 Made = Mapping[str, pd.DataFrame | bytes]
 Options = Mapping[str, Any]
 Make = Callable[[Analysis, Options, Store, Report], Made]
-VERSION = 2
+VERSION = 4
 CAPSULE = "capsule.zip"
 
 
@@ -87,24 +87,11 @@ def _all_intervals(analysis: Analysis, options: Options, store: Store, report: R
 
 
 def _chance(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
-    from mlem_core.inference.layer_pairs import LayerPairs
-    from mlem_core.inference.permutation import score_above_chance
+    from mlem_core.inference.permutation import kept_chance
 
-    selection = _selected(analysis, options)
-    tables, model = [], estimator_named(selection.estimator).model()
-    for done, layer in enumerate(selection.layers):
-        report(Progress("permuting labels", None, done, len(selection.layers), "layers"))
-        asked = selection.features, selection.interactions
-        pairs = LayerPairs.of_sample(analysis, [layer], store, *asked)
-        tables.append(
-            score_above_chance(
-                pairs,
-                model.cross_validate,
-                train_ranks=model.needs_training_ranks,
-                n_permutations=int(options["permutations"]),
-            )
-        )
-    return {"table": pd.concat(tables, ignore_index=True)}
+    chosen = _selected(analysis, options)
+    kept_chance(analysis, store, chosen, int(options["permutations"]), report)
+    return {}
 
 
 def _similarity(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
@@ -121,7 +108,7 @@ def _similarity(analysis: Analysis, options: Options, store: Store, report: Repo
 
 def _pair_intervals(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
     from mlem_core.analysis.similarities import RSA, compared
-    from mlem_core.inference.explanation import explain, with_intervals, with_transfer
+    from mlem_core.inference.explanation import explain, kept_intervals, with_transfer
 
     a, b = [(str(model), int(layer)) for model, layer in (options["a"], options["b"])]
 
@@ -130,17 +117,17 @@ def _pair_intervals(analysis: Analysis, options: Options, store: Store, report: 
 
     alike = compared(analysis, str(options.get("similarity", RSA)), store)
     why = explain(analysis, a, b, list(options["features"]), compared=alike)
+    chosen = analysis.select(None, None, options.get("estimator"), options.get("interactions"))
     if why.similarity.name == RSA:
-        fitted = options.get("estimator"), options.get("interactions")
-        why = with_transfer(why, analysis, analysis.select(None, None, *fitted))
-    why = with_intervals(why, analysis, store, int(options["draws"]), progress=counted)
-    notes = pd.DataFrame({"note": list(why.notes)}, dtype=object)
-    return {"terms": why.terms, "whole": why.whole, "partial": why.partial, "notes": notes}
+        why = with_transfer(why, analysis, chosen)
+    why = replace(why, estimator=chosen.estimator, interactions=chosen.interactions)
+    kept_intervals(why, analysis, store, int(options["draws"]), counted)
+    return {}
 
 
 def _alignment(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
     from mlem_core.analysis.similarities import compared
-    from mlem_core.inference.aligned import alignment, with_interval
+    from mlem_core.inference.aligned import alignment, kept_interval
 
     a, b = [(str(model), int(layer)) for model, layer in (options["a"], options["b"])]
 
@@ -148,9 +135,8 @@ def _alignment(analysis: Analysis, options: Options, store: Store, report: Repor
         report(Progress("leaving out", None, done, total, "blocks"))
 
     found = alignment(analysis, (a, b), compared(analysis, str(options["similarity"]), store))
-    found = with_interval(found, analysis, store, progress=counted)
-    notes = pd.DataFrame({"note": list(found.notes)}, dtype=object)
-    return {"whole": found.whole, "notes": notes}
+    kept_interval(found, analysis, store, counted)
+    return {}
 
 
 def _capsule(analysis: Analysis, options: Options, store: Store, report: Report) -> Made:
@@ -220,23 +206,21 @@ class Kind:
     make : does it
     models : names of the models whose representations it reads
     in_store : whether what it makes lies in the store, so that the task has no tables of its own
-    version : counted up when the same options give other tables
     """
 
     make: Make
     models: Callable[[Analysis, Options], Iterable[str]] = lambda analysis, options: ()
     in_store: bool = False
-    version: int = VERSION
 
 
 KINDS: dict[str, Kind] = {
-    "alignment": Kind(_alignment, _of_pair),
+    "alignment": Kind(_alignment, _of_pair, in_store=True),
     "all-error-bars": Kind(_all_intervals, _of_layers, in_store=True),
     "audit": Kind(_audit, lambda analysis, _: analysis.manifest["models"], in_store=True),
     "baseline": Kind(_baseline, _of_layers),
     "capsule": Kind(_capsule),
-    "chance": Kind(_chance, _of_layers),
-    "error-bars": Kind(_pair_intervals, _of_pair, version=3),
+    "chance": Kind(_chance, _of_layers, in_store=True),
+    "error-bars": Kind(_pair_intervals, _of_pair, in_store=True),
     "fits": Kind(_fits),
     "methods": Kind(_methods, in_store=True),
     "multiverse": Kind(_multiverse, _of_layers, in_store=True),
@@ -310,10 +294,7 @@ class Followup(Task):
         """
         self._check()
         try:
-            return {
-                path.stem: pd.read_csv(path, keep_default_na=False, na_values=[""])
-                for path in sorted(self.result.glob("*.csv"))
-            }
+            return load_tables(self.result)
         except (OSError, ValueError) as error:
             raise self._put_away() from error
 
@@ -350,8 +331,7 @@ def find(kind: str, job_id: str, options: Options, store: Store) -> Followup:
     """
     if kind not in KINDS:
         raise unknown("kind of work", kind, KINDS)
-    version = KINDS[kind].version
-    request = {"version": version, "kind": kind, "analysis": job_id, "options": dict(options)}
+    request = {"version": VERSION, "kind": kind, "analysis": job_id, "options": dict(options)}
     if job_id == examples.ID:
         # Another version of the program has another example under the same name.
         request["example"] = examples.digest()
@@ -381,11 +361,11 @@ def make(request: Request, folder: Path, report: Report) -> None:
     if job is None:
         raise InputError("the analysis is no longer in the store; run it again.")
     results = work(request["kind"], job.analysis(), request["options"], store, report)
+    tables = {name: one for name, one in results.items() if isinstance(one, pd.DataFrame)}
+    save_tables(tables, folder)
     for name, content in results.items():
         if isinstance(content, bytes):
             (folder / name).write_bytes(content)
-        else:
-            content.to_csv(folder / f"{name}.csv", index=False)
 
 
 if __name__ == "__main__":

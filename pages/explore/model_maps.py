@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
-import pandas as pd
 import streamlit as st
 
 from mlem_core.analysis.maps import easiest_to_read, some_layers
-from mlem_core.base.typing import Layer
-from mlem_core.report import captions, captions_of_maps
-from mlem_core.report.two_layers import MOST
-from pages.explore.two import map_of
+from mlem_core.report.two_layers import MOST, points_of
 from pages.parts import choices, frame, naming
 from pages.parts.exporting import Panel
 from pages.parts.view import View
 from pages.parts.wording import plain
-
-if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
 
 
 def show(view: View) -> None:
@@ -33,8 +25,6 @@ def show(view: View) -> None:
 
 
 def _show(view: View) -> None:
-    from mlem_core import figures
-
     models = list(dict.fromkeys(model for model, _ in view.layers))
     first, second = st.columns(2)
     with first:
@@ -51,37 +41,13 @@ def _show(view: View) -> None:
             format_func=naming.of_features(view.all_features),
             help="The feature that colours the maps.",
         )
-    own = [layer for layer in view.layers if layer[0] == model]
-    drawn = some_layers(own, MOST)
+    shown = view.shown()
+    if shown is None:
+        return
     with st.spinner(f"Laying out the stimuli of {plain(naming.now().model(model))} …"):
-        maps = [_map(view, layer, color) for layer in drawn]
-    tables = [table for table, _ in maps]
-    draw = partial(figures.map_panels, [figure for _, figure in maps])
-    n = len(tables[0])
-    Panel(
-        draw(),
-        pd.concat(tables, ignore_index=True),
-        "map-panels",
-        captions_of_maps.map_panels(
-            naming.now().feature(color),
-            len(drawn),
-            len(own),
-            captions.stimulus_map(n, len(view.analysis.stimuli)),
-        ),
-        narrow=partial(draw, across=2),
-        options={"mapped": model, "color": color},
-    ).show()
-
-
-def _map(view: View, layer: Layer, color: str) -> tuple[pd.DataFrame, Figure]:
-    """The table of a layer's map, and the map."""
-    from mlem_core import figures
-
-    points, stress = map_of(view.job_id, *layer)
-    stimuli = view.analysis.stimuli.take(points["stimulus"].to_numpy())
-    kind = next(feature.kind for feature in stimuli.features if feature.name == color)
-    table = points.assign(label=stimuli.sentences, **{color: stimuli.values(color)})
-    title = naming.now().layer_title(layer)
-    figure = figures.stimulus_map(table, color, kind, title, stress=stress)
-    named = {"model": layer[0], "layer": layer[1]}
-    return table.drop(columns="label").assign(**named), figure
+        # Where one cannot be had, this says why.
+        for layer in some_layers([one for one in view.layers if one[0] == model], MOST):
+            points_of(shown, layer)
+    panel = Panel.of(view, "map_panels", mapped=model, color=color)
+    if panel is not None:
+        panel.show()

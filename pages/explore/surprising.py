@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
 from mlem_core.base.text import minus
-from pages.explore.terms import decomposition_of
-from pages.parts import audited, exporting, frame, linked, naming
+from pages.parts import exporting, frame, linked, naming
 from pages.parts.wording import plain
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from mlem_core.analysis.results import Results
+    from mlem_core.report.shown import Shown
     from pages.parts.view import View
 
 KINDS = {
@@ -26,20 +26,23 @@ KINDS = {
 }
 
 
-def show(view: View, results: Results) -> None:
+def show(view: View) -> None:
     """Pairs on which both similarities disagree, or that nothing explains; folded away."""
     frame.folded(
         "Surprises: where the two similarities disagree, or no feature explains",
         ":material/priority_high:",
         "surprises",
-        partial(_show, view, results),
+        partial(_show, view),
     )
 
 
-def _show(view: View, results: Results) -> None:
+def _show(view: View) -> None:
     from mlem_core.measures import surprises as of
 
-    table = _table(view, results)
+    shown = view.shown()
+    if shown is None:
+        return
+    table = _table(shown)
     if table.empty:
         st.caption(f"None of the pairs stands out, or there are fewer than {of.FEWEST}.")
         return
@@ -76,16 +79,18 @@ def _numbers(row: Mapping[str, Any]) -> str:
     return minus(text.format_map(row))
 
 
-def _table(view: View, results: Results) -> pd.DataFrame:
+def _table(shown: Shown) -> pd.DataFrame:
     from mlem_core.measures.surprises import surprises
+    from mlem_core.report.all_layers import decomposition
 
+    results, layers = shown.results, list(shown.selection.layers)
     rho = results.scores.groupby(["model", "layer"])["rho"].mean()
-    changed = audited.reasons(view).get("rsa", {})
+    every = replace(shown, drawing=replace(shown.drawing, flags=True))
     return surprises(
-        decomposition_of(view),
+        decomposition(shown),
         results.similarity_profiles.to_numpy(),
-        rho[view.layers].to_numpy(),
-        view.layers,
+        rho[layers].to_numpy(),
+        layers,
         results.n_profile_features,
-        {frozenset(pair) for pair in changed},
+        {frozenset(pair) for pair in every.reasons("rsa")},
     )

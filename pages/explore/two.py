@@ -2,38 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-import pandas as pd
 import streamlit as st
 
 from mlem_core.base.typing import layer_name, parse_layer
-from mlem_core.report import captions, captions_of_maps, tables
+from mlem_core.report import captions, tables
 from pages.explore import values
-from pages.parts import alike, audited, choices, exporting, frame, naming, stored, uncertainty
+from pages.parts import alike, audited, choices, exporting, frame, naming, uncertainty
 from pages.parts.exporting import Panel
 from pages.parts.tables import without_minus_zero
 from pages.parts.view import View
 from pages.parts.wording import plain
 
 if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
-
     from mlem_core.analysis.results import Results
     from mlem_core.base.typing import Layer
 
 NOTHING = "-"  # as the second feature that divides the stimuli
-
-
-@stored.kept(64, copied=True)
-def map_of(job_id: str, model: str, layer: int) -> tuple[pd.DataFrame, float]:
-    """The map of the stimuli in a layer, and how far it is off."""
-    from mlem_core.analysis.maps import stimulus_map, stimulus_map_stress
-
-    of = stored.open_analysis(job_id), model, layer, stored.store()
-    return stimulus_map(*of), stimulus_map_stress(*of)
 
 
 def features(view: View, a: str, b: str) -> None:
@@ -41,7 +28,9 @@ def features(view: View, a: str, b: str) -> None:
     results = view.results()
     if results is None:
         return
-    _importances(view, results, a, b)
+    panel = Panel.of(view, "compare")
+    if panel is not None:
+        panel.show()
     _similarities(view, results, a, b)
     uncertainty.offer(view)
     audited.say_of_pair(view, a, b)
@@ -49,7 +38,7 @@ def features(view: View, a: str, b: str) -> None:
         values.TITLE,
         ":material/call_split:",
         "values",
-        lambda: values.in_two(view, results, a, b),
+        lambda: values.in_two(view, results),
     )
 
 
@@ -78,7 +67,7 @@ def maps(view: View, a: str, b: str) -> None:
             format_func=lambda one: "nothing" if one == NOTHING else called(one),
             help="A second feature: its groups inside those of the first, with their centres.",
         )
-    by = [colour] if within == NOTHING else [colour, within]
+    by = {"color": colour, "within": "" if within == NOTHING else within}
     _maps(view, [parse_layer(a), parse_layer(b)], by)
 
 
@@ -116,44 +105,8 @@ def _similarities(view: View, results: Results, a: str, b: str) -> None:
     )
 
 
-def _importances(view: View, results: Results, a: str, b: str) -> None:
-    from mlem_core import figures
-    from mlem_core.inference.tables import score_table
-
-    chosen = [parse_layer(a), parse_layer(b)]
-    rows = results.importance
-    table = pd.concat(
-        rows[(rows["model"] == model) & (rows["layer"] == layer)]
-        for model, layer in dict.fromkeys(chosen)
-    )
-    intervals = None
-    layer_intervals = uncertainty.of(view)
-    if layer_intervals is not None:
-        table = intervals = score_table(layer_intervals, list(dict.fromkeys(chosen))).table
-    flags = audited.of_pair(view, a, b) if audited.marks(view) else {}
-    Panel(
-        figures.importance_scatter(
-            rows,
-            (chosen[0], chosen[1]),
-            figures.with_interactions(rows, view.all_features),
-            float(results.similarity_profiles.loc[a, b]),
-            float(results.similarity_rsa.loc[a, b]),
-            figures.Annotations(intervals, flags),
-        ),
-        table,
-        "compare",
-        captions.compare(
-            view.caption(results),
-            "" if layer_intervals is None else layer_intervals.units.over,
-            flagged=bool(flags),
-            n_features=results.n_profile_features,
-        ),
-        table=partial(tables.importance_of, results, a, b),
-    ).show()
-
-
 @st.fragment
-def _maps(view: View, chosen: list[Layer], by: list[str]) -> None:
+def _maps(view: View, chosen: list[Layer], by: dict[str, str]) -> None:
     """The stimuli in both layers; what is selected in one is marked in the other, and listed."""
     stimuli = view.analysis.stimuli
     key = f"marked {view.job_id} {chosen}"
@@ -185,29 +138,18 @@ def _maps(view: View, chosen: list[Layer], by: list[str]) -> None:
     )
 
 
-def _show_map(view: View, layer: Layer, by: list[str], place: str, key: str) -> None:
-    from mlem_core import figures
+def _show_map(view: View, layer: Layer, by: dict[str, str], place: str, key: str) -> None:
+    from mlem_core.report.two_layers import points_of
 
-    label = naming.layer(layer_name(layer))
-    with st.spinner(f"Laying out the stimuli of {plain(label)} …"):
-        points, stress = map_of(view.job_id, *layer)
-    stimuli = view.analysis.stimuli.take(points["stimulus"].to_numpy())
-    labels = stimuli.sentences
-    if stimuli.word_index is not None:
-        both = zip(stimuli.words, labels, strict=True)
-        labels = [f"{word} in: {sentence}" for word, sentence in both]
-    points = points.assign(label=labels)
-    caption = captions.stimulus_map(len(points), len(view.analysis.stimuli))
-    marked = st.session_state[key]
-    if len(by) > 1:
-        drawn = _nested(view, points, by, marked)(label, stress)
-        caption = captions_of_maps.nested_map(list(map(naming.now().feature, by)), caption)
-    else:
-        points = points.assign(**{by[0]: stimuli.values(by[0])})
-        kind = next(feature.kind for feature in stimuli.features if feature.name == by[0])
-        drawn = figures.stimulus_map(points, by[0], kind, label, marked, stress)
-    name = f"stimuli-{place}"
-    chosen = Panel(drawn, points, name, caption).select("points", "box", "lasso")
+    shown = view.shown()
+    if shown is None:
+        return
+    with st.spinner(f"Laying out the stimuli of {plain(naming.layer(layer_name(layer)))} …"):
+        points_of(shown, layer)  # where it cannot be had, this says why
+    marked = tuple(st.session_state[key])
+    figure, name = f"stimulus_map_{place}", f"stimuli-{place}"
+    panel = Panel.of(view, figure, name, marked=marked, **by)
+    chosen = [] if panel is None else panel.select("points", "box", "lasso")
     now = sorted({int(point["customdata"][0]) for point in chosen})
     # A map that is drawn anew reports no selection: only a new one counts, "Mark none" ends it.
     last = f"{key} last"
@@ -215,18 +157,3 @@ def _show_map(view: View, layer: Layer, by: list[str], place: str, key: str) -> 
         st.session_state[last] = (place, now)
         st.session_state[key] = now
         st.rerun(scope="fragment")
-
-
-def _nested(
-    view: View, points: pd.DataFrame, by: list[str], marked: list[int]
-) -> Callable[[str, float], Figure]:
-    """Draws the stimuli as groups inside groups, with a title and its stress."""
-    from mlem_core import figures
-    from mlem_core.analysis.maps import with_levels
-    from mlem_core.measures import nested
-
-    divided = with_levels(points, view.analysis.stimuli, by)
-    if marked:
-        divided = divided.assign(marked=divided["stimulus"].isin(marked))
-    groups, around = nested.nested_groups(divided, by), nested.outlines(divided, by)
-    return partial(figures.nested_map, divided, groups, by, around)

@@ -12,7 +12,6 @@ import streamlit as st
 from mlem_core.base.typing import parse_layer
 from mlem_core.report import captions
 from pages.explore import extremes, why_more
-from pages.explore.terms import computed_on
 from pages.parts import (
     alike,
     audited,
@@ -22,7 +21,6 @@ from pages.parts import (
     frame,
     naming,
     stored,
-    uncertainty,
 )
 from pages.parts.exporting import Panel
 from pages.parts.view import View
@@ -48,92 +46,56 @@ def _behind(
 
 def show(view: View, a: str, b: str) -> None:
     """Why two layers are alike: in words, and as a sum."""
-    from mlem_core import figures
+    from mlem_core.inference.explanation import REPLICATES
     from mlem_core.inference.permutation import TERM_PERMUTATIONS
-    from mlem_core.inference.tables import term_tests
-    from mlem_core.pairs.units import Units
 
     other = alike.of(view)
-    if other is not None and other.similarity.divides:
-        _otherwise(view, a, b)
-        return
-    if other is not None:
+    if other is not None and not other.similarity.divides:
         _aligned(view, other, a, b)
-    two = explained.of_pair(view, a, b)
-    why, how = two.why, two.how
-    intervals, units = uncertainty.of(view), Units.of(view.analysis.stimuli)
-    table = why.terms
-    if intervals is not None and len(intervals.terms):
-        tests, family = term_tests(intervals, *why.layers, uncertainty.chosen_correction())
-        table = table.merge(tests, on="term")
-        how += f"; p in the exported table: term other than 0, over a family of {family}"
+        other = None
+    chosen: dict[str, Any] = {} if other is None else {"similarity": other.similarity.name}
+    why = explained.of_pair(view, a, b, **chosen)
     with st.container(border=True):
-        explained.in_words(view, explained.checked(view, why))
+        if other is None:
+            explained.in_words(view, explained.checked(view, why))
+        else:
+            st.markdown(f"##### {plain(why.headline)}".replace(" %", "\u00a0%"))
+            for text in (why.how_sure, *why.notes):
+                st.markdown(plain(text))
         st.caption(plain(why.sentence))
-    Panel(
-        figures.waterfall(why.terms, view.all_features),
-        table,
-        "why",
-        captions.why(computed_on(view), how, units.over),
-    ).show()
+    panel = Panel.of(view, "why", **chosen)
+    if panel is not None:
+        panel.show()
     _numbers(why, a, b)
-    extremes.offer(view, "why")
-    background.offer(
-        two.task,
-        "Finer confidence intervals" if how else "Add confidence intervals",
-        f"{explained.REPLICATES:,} bootstrap replicates, and labels permuted "
-        f"{TERM_PERMUTATIONS} times, in the background; about a minute.",
-    )
-
-
-def _otherwise(view: View, a: str, b: str) -> None:
-    """The same by the similarity that is chosen in the place of RSA."""
-    from mlem_core import figures
-    from mlem_core.pairs.units import Units
-
-    two = explained.of_pair(view, a, b, alike.chosen())
-    why, similarity = two.why, two.why.similarity
-    with st.container(border=True):
-        st.markdown(f"##### {plain(why.headline)}".replace(" %", "\u00a0%"))
-        for text in (why.how_sure, *why.notes):
-            st.markdown(plain(text))
-        st.caption(plain(why.sentence))
-    over = Units.of(view.analysis.stimuli).over
-    Panel(
-        figures.waterfall(why.terms, view.all_features, similarity.unit),
-        why.terms,
-        "why",
-        captions.why(computed_on(view), two.how, over, similarity),
-        options={"similarity": similarity.name},
-    ).show()
-    _numbers(why, a, b)
-    if not two.how:
+    if other is None:
+        extremes.offer(view, "why")
+    if "chance" not in why.terms:
+        drawn = "Blocks left out in turn"
+        if other is None:
+            drawn = f"{REPLICATES:,} bootstrap replicates"
         background.offer(
-            two.task,
-            "Add confidence intervals",
-            "Blocks of stimuli left out in turn, and labels permuted, in the background; about a "
+            explained.intervals(view, a, b, **chosen),
+            "Finer confidence intervals" if why.how else "Add confidence intervals",
+            f"{drawn}, and labels permuted {TERM_PERMUTATIONS} times, in the background; about a "
             "minute.",
         )
 
 
 def _aligned(view: View, other: Compared, a: str, b: str) -> None:
     """How alike two layers are by a similarity that has no terms, above why their RSA is so."""
-    from mlem_core.inference.aligned import alignment
+    from mlem_core.inference.aligned import alignment, best_known
 
     sides = parse_layer(a), parse_layer(b)
     found = replace(alignment(view.analysis, sides, other), names=naming.now())
-    task = view.work("alignment", {"a": sides[0], "b": sides[1], "similarity": alike.chosen()})
-    made = background.tables(task)
-    if made is not None:
-        found = replace(found, whole=made["whole"], notes=tuple(made["notes"]["note"]))
+    found = best_known(found, view.analysis, stored.store())
     with st.container(border=True):
         st.markdown(f"##### {plain(found.finding)}.")
         for text in (found.how_sure, *found.notes):
             st.markdown(plain(text))
         st.caption(plain(f"{found.meaning[0].upper()}{found.meaning[1:]}"))
-    if made is None:
+    if not found.how_sure:
         background.offer(
-            task,
+            view.work("alignment", {"a": sides[0], "b": sides[1], "similarity": alike.chosen()}),
             "Add its confidence interval",
             "Blocks of stimuli left out in turn, in the background; some seconds.",
         )
@@ -146,14 +108,14 @@ def more(view: View, a: str, b: str) -> None:
         # The audit and the pairs behind a term are those of RSA.
         audited.say_of_pair(view, a, b)
         frame.attempt(partial(why_more.beside, view, a, b))
-        why = explained.of_pair(view, a, b).why
+        why = explained.of_pair(view, a, b)
         frame.folded(
             "The pairs of stimuli behind it",
             ":material/format_quote:",
             "pairs behind",
             partial(_pairs, view, why, a, b),
         )
-    why_more.tau(view, a, b)
+    why_more.tau(view)
     why_more.alone(view, a, b)
 
 

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from mlem_core.base.typing import parse_layer
-from mlem_core.report import captions, tables
 from pages.parts import explained, frame, naming
 from pages.parts.exporting import Panel
 from pages.parts.wording import plain
@@ -33,29 +31,20 @@ def beside(view: View, a: str, b: str) -> None:
         place.caption(plain(one.sentence))
 
 
-def tau(view: View, a: str, b: str) -> None:
+def tau(view: View) -> None:
     """The feature-based similarity as a sum over the features."""
     frame.folded(
         "The same for τ, the feature-based similarity",
         ":material/swap_vert:",
         "tau terms",
-        lambda: _tau(view, a, b),
+        lambda: _tau(view),
     )
 
 
-def _tau(view: View, a: str, b: str) -> None:
-    from mlem_core import figures
-
-    results = view.results()
-    if results is None:
-        return
-    table = tables.terms_of_tau(results, parse_layer(a), parse_layer(b))
-    Panel(
-        figures.waterfall(table, view.all_features, "weighted Kendall τ"),
-        table,
-        "why-tau",
-        captions.why_tau(view.caption(results), results.n_profile_features),
-    ).show()
+def _tau(view: View) -> None:
+    panel = Panel.of(view, "why_tau")
+    if panel is not None:
+        panel.show()
 
 
 def alone(view: View, a: str, b: str) -> None:
@@ -65,23 +54,13 @@ def alone(view: View, a: str, b: str) -> None:
         sides = st.columns(2, gap="large")
         for side, name, place in zip(sides, (a, b), "ab", strict=True):
             with side:
-                frame.attempt(partial(_alone, view, name, place))
+                st.markdown(f"**{plain(naming.layer(name))}**")
+                frame.attempt(partial(_alone, view, place))
 
     frame.folded("What each layer alone is made of", ":material/bar_chart:", "alone", both)
 
 
-def _alone(view: View, name: str, place: str) -> None:
-    from mlem_core import figures
-
-    results = view.results()
-    if results is None:
-        return
-    table = tables.terms_of_score(view.analysis, view.selection, results, parse_layer(name))
-    st.markdown(f"**{plain(naming.layer(name))}**")
-    ceiling = results.scores.groupby(["model", "layer"])["ceiling"].mean()[parse_layer(name)]
-    Panel(
-        figures.waterfall(table, view.all_features, "held-out ρ"),
-        table,
-        f"why-score-{place}",
-        captions.why_score(ceiling, view.caption(results)),
-    ).show()
+def _alone(view: View, place: str) -> None:
+    panel = Panel.of(view, f"why_score_{place}")
+    if panel is not None:
+        panel.show()

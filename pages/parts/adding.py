@@ -23,15 +23,6 @@ FIGURES = {
 }
 # Figures of two layers, in whose place figure 4 of the paper may be wanted.
 OF_TWO = ("compare", "why", "stimulus_map_a", "stimulus_map_b")
-# What is chosen in the sidebar and beside figures, by its name there.
-OPTIONS = {
-    "color": "colour",
-    "within": "within",
-    "feature": "valued",
-    "layer": "at",
-    "depth": "depth",
-    "correction": "correction",
-}
 
 
 def remember(view: View) -> None:
@@ -67,9 +58,8 @@ def chosen(figure: str, options: Mapping[str, str]) -> Chosen | None:
     if view is None:
         return None
     a, b = map(parse_layer, view.pair)
-    said = {name: choices.get_one(choice) for name, choice in OPTIONS.items()}
-    kept = {name: value for name, value in said.items() if value} | dict(options)
-    return Chosen(figure, view.job_id, view.selection, None if a == b else (a, b), kept)
+    pair = None if a == b else (a, b)
+    return Chosen(figure, view.job_id, view.selection, pair, view.options(**options))
 
 
 def analysis_id() -> str:

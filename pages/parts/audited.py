@@ -8,14 +8,14 @@ import streamlit as st
 
 from mlem_core.base.typing import parse_layer
 from pages.parts import background, choices, naming, stored
-from pages.parts.view import View
+from pages.parts.view import HIDDEN, View
 from pages.parts.wording import plain
 
 if TYPE_CHECKING:
     from mlem_core.base.labels import Names
     from mlem_core.robustness.audit_tables import Audit
 
-SHOWN, HIDDEN = "shown", "hidden"
+SHOWN = "shown"
 MEASURES = ("profiles", "scores", "rsa", "tau")
 Reasons = dict[str, dict[Any, str]]
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pandas as pd
 import streamlit as st
 
 from mlem_core.base.typing import parse_layer
-from pages.parts import alike, audited, background, naming, stored, uncertainty
+from pages.parts import alike, audited, naming, stored, uncertainty
 from pages.parts.wording import plain
 
 if TYPE_CHECKING:
@@ -21,25 +21,8 @@ if TYPE_CHECKING:
     from mlem_core.tasks.followups import Followup
     from pages.parts.view import View
 
-REPLICATES = 1_000
 COLORS = {"holds": "green", "changes": "orange", "unknown": "gray"}
 SYMBOLS = {"holds": "verified", "changes": "warning", "unknown": "help"}
-
-
-@dataclass(frozen=True)
-class Explained:
-    """The explanation of two layers.
-
-    Attributes
-    ----------
-    why : with intervals where there are any
-    how : how the intervals were computed, for a caption; empty where there are none
-    task : the work that makes finer ones
-    """
-
-    why: Explanation
-    how: str
-    task: Followup
 
 
 @stored.kept(512, copied=True)
@@ -68,32 +51,31 @@ def beside(view: View, a: str, b: str) -> Explanation:
     Without transfer where metrics are slow to fit and the work that makes intervals is not done.
     """
     from mlem_core.estimators.registry import estimator_named
-    from mlem_core.inference.tables import partial_intervals
+    from mlem_core.inference.partial import PARTS
 
-    found, intervals = of_pair(view, a, b).why, uncertainty.of(view)
-    if "lower" in found.partial:
+    found, n = of_pair(view, a, b), len(PARTS)
+    if len(found.partial) > n or estimator_named(view.selection.estimator).slow:
         return found
-    if estimator_named(view.selection.estimator).slow:
-        known = _explanation(view.job_id, a, b, view.selection.features, alike.RSA).partial
-    else:
-        known = _transferred(view.job_id, a, b, view.selection).partial
-    if intervals is not None:
-        parts = partial_intervals(intervals, *found.layers, known.iloc[:2])
-        known = pd.concat((parts, known.iloc[2:]), ignore_index=True)
-    return replace(found, partial=known)
+    transfers = _transferred(view.job_id, a, b, view.selection).partial.iloc[n:]
+    return replace(found, partial=pd.concat((found.partial, transfers), ignore_index=True))
 
 
-def of_pair(view: View, a: str, b: str, similarity: str = alike.RSA) -> Explained:
+def of_pair(view: View, a: str, b: str, similarity: str = alike.RSA) -> Explanation:
     """Why the layers "model:layer" a and b are alike, in the names that the user gave.
 
     A similarity other than RSA has to be in the store.
     """
-    found = _of_pair(view, a, b, similarity)
-    return replace(found, why=replace(found.why, names=naming.now(), coding=view.coding))
+    from mlem_core.inference.explanation import best_known
+
+    why = _explanation(view.job_id, a, b, view.selection.features, similarity)
+    of = view.analysis, view.selection, stored.store()
+    found = best_known(why, *of, uncertainty.of(view))
+    return replace(found, names=naming.now(), coding=view.coding)
 
 
-def _of_pair(view: View, a: str, b: str, similarity: str) -> Explained:
-    from mlem_core.robustness.finding import explanation_of
+def intervals(view: View, a: str, b: str, similarity: str = alike.RSA) -> Followup:
+    """The work that makes the finest intervals of two layers."""
+    from mlem_core.inference.explanation import REPLICATES
 
     options = {
         "a": list(parse_layer(a)),
@@ -102,42 +84,14 @@ def _of_pair(view: View, a: str, b: str, similarity: str) -> Explained:
         "estimator": view.selection.estimator,
         "interactions": view.selection.interactions,
         "draws": REPLICATES,
+        "similarity": similarity,
     }
-    if similarity != alike.RSA:
-        options["similarity"] = similarity
-    task = view.work("error-bars", options)
-    made, intervals = background.tables(task), uncertainty.of(view)
-    if made is not None:
-        from mlem_core.inference.permutation import TERM_PERMUTATIONS
-        from mlem_core.pairs.units import Units
-
-        why = replace(
-            _explanation(view.job_id, a, b, view.selection.features, similarity),
-            terms=made["terms"],
-            whole=made["whole"],
-            partial=made["partial"],
-            notes=tuple(made["notes"]["note"]),
-        )
-        units = Units.of(view.analysis.stimuli)
-        permuted = units.permuted(view.analysis.spec.folds_over)
-        drawn = f"{REPLICATES:,} bootstrap replicates"
-        if similarity != alike.RSA:
-            drawn = f"blocks of {units.each} left out in turn"
-        how = (
-            f"{drawn}; chance in the exported table: what a term is to "
-            f"be above, from labels permuted {TERM_PERMUTATIONS} times between {permuted}"
-        )
-        return Explained(why, how, task)
-    if similarity == alike.RSA and intervals is not None and len(intervals.terms):
-        why = explanation_of(intervals, parse_layer(a), parse_layer(b), view.coding)
-        return Explained(why, f"blocks of {intervals.units.each} left out in turn", task)
-    why = _explanation(view.job_id, a, b, view.selection.features, similarity)
-    return Explained(why, "", task)
+    return view.work("error-bars", options)
 
 
 def finding(view: View, a: str, b: str) -> Finding:
     """The same with what the audit says of it."""
-    return checked(view, of_pair(view, a, b).why)
+    return checked(view, of_pair(view, a, b))
 
 
 def checked(view: View, why: Explanation) -> Finding:

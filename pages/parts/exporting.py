@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from mlem_core.figures import Paper
     from mlem_core.report.chosen import Chosen
+    from pages.parts.view import View
 
 # The figures that can be saved where two layers are looked at.
 THIS, WHOLE = "this one", "figure 4: scatter and both maps"
@@ -78,8 +79,8 @@ class Panel:
     narrow : gives the figure for one column of a journal and for a narrow window, where it is
         another one
     table : gives the LaTeX table, where it is not `data`
-    line : what the screen says below it; by default what `mlem_core.report.lines` has for it
-    title : of the files, and of the LaTeX table; by default as for `line`
+    line : what the screen says below it; by default its caption
+    title : of the files, and of the LaTeX table
     options : what a report needs beside the page's choices to draw it again, see
         `mlem_core.report.shown.Drawing`
     """
@@ -93,6 +94,48 @@ class Panel:
     line: str = ""
     title: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        view: View,
+        figure: str,
+        name: str = "",
+        *,
+        marked: tuple[int, ...] = (),
+        **options: str,
+    ) -> Panel | None:
+        """A figure of the core's registry, of what a view shows; None where there is none.
+
+        Parameters
+        ----------
+        figure : its name in `mlem_core.report.figures.FIGURES`
+        name : of its files and its widgets, where that is not the figure's
+        options : as of a panel
+        marked : rows of the stimuli that are marked in their maps
+        """
+        from mlem_core.report.figures import FIGURES, draw
+
+        shown = view.shown(marked=marked, **options)
+        drawn = None if shown is None else draw(figure, shown)
+        if shown is None or drawn is None:
+            return None
+
+        def narrow() -> Figure:
+            other = draw(figure, replace(shown, drawing=replace(shown.drawing, narrow=True)))
+            return drawn.figure if other is None else other.figure
+
+        return cls(
+            drawn.figure,
+            drawn.data,
+            name or figure.replace("_", "-"),
+            drawn.caption,
+            narrow,
+            lambda: drawn.printed,
+            FIGURES[figure].below(shown),
+            drawn.title,
+            options,
+        )
 
     def show(self) -> None:
         """Draw it, with its caption and its export."""
@@ -132,11 +175,10 @@ class Panel:
 @st.fragment
 def _below(drawing: Panel) -> None:
     """The line below a figure, and what is folded beside it."""
-    from mlem_core.report import lines
     from mlem_core.report.glossary import glosses
 
     row = st.container(horizontal=True, vertical_alignment="center")
-    line = drawing.line or lines.line(adding.name_of(drawing.name)) or drawing.caption
+    line = drawing.line or drawing.caption
     row.caption(line, width="stretch", help=glosses(f"{line} {drawing.caption}") or None)
     ways = row.container(horizontal=True, width="content")
     with ways.popover(
@@ -214,9 +256,9 @@ def _add(chosen: Chosen, at: str) -> None:
 
 def _download(drawing: Panel, format: str, paper: Paper | None, at: str) -> None:
     from mlem_core import figures
-    from mlem_core.report import latex, lines
+    from mlem_core.report import latex
 
-    title = drawing.title or lines.title(adding.name_of(drawing.name))
+    title = drawing.title
     if paper is not None and not figures.can_write_images():
         _from_the_browser(drawing, format, paper)
         return

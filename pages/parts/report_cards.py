@@ -17,12 +17,6 @@ if TYPE_CHECKING:
     from mlem_core.report.chosen import Chosen
     from mlem_core.report.figures import Drawn
 
-# What can be added on the page itself; the others are added where they are seen.
-OFFERED = (
-    "two_layers", "why", "compare", "similarity", "similar_in", "profiles", "layer_maps",
-    "why_layers", "feature_correlations", "feature_counts",
-)  # fmt: skip
-
 
 def add(figure: str) -> None:
     """Put a figure of what is shown at the end of the report."""

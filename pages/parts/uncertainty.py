@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from mlem_core.inference.intervals import LayerIntervals
     from pages.parts.view import View
 
-PERMUTATIONS = 199
 CORRECTION_NAMES = {
     "bh": "Benjamini-Hochberg (false discoveries)",
     "bonferroni": "Bonferroni (any false finding)",
@@ -124,6 +123,7 @@ def _chance(view: View) -> None:
     from mlem_core.estimators.registry import estimator_named
     from mlem_core.inference.caveats import permuted_of
     from mlem_core.inference.corrections import family_of_tests
+    from mlem_core.inference.permutation import SCORE_PERMUTATIONS, find_chance
     from mlem_core.pairs.units import Units
 
     if estimator_named(view.selection.estimator).slow:
@@ -131,20 +131,22 @@ def _chance(view: View) -> None:
         return
     permuted = Units.of(view.analysis.stimuli).permuted(view.analysis.spec.folds_over)
     sample = permuted_of(len(view.analysis.stimuli), view.analysis.tables.n_pairs)
-    task = view.work("chance", view.selection.to_dict() | {"permutations": PERMUTATIONS})
-    made = background.tables(task)
-    if made is None:
+    found = find_chance(view.analysis, stored.store(), view.selection)
+    if found is None:
         st.markdown(
             f"{permuted[0].upper() + permuted[1:]} change their labels, and every model is fitted "
-            f"and scored again, {PERMUTATIONS} times. p is the share of times that the score is as "
-            f"high. {sample}"
+            f"and scored again, {SCORE_PERMUTATIONS} times. p is the share of times that the "
+            f"score is as high. {sample}"
         )
+        asked = view.selection.to_dict() | {"permutations": SCORE_PERMUTATIONS}
         background.offer(
-            task, "Test the scores", "Works in the background; about ten seconds a layer."
+            view.work("chance", asked),
+            "Test the scores",
+            "Works in the background; about ten seconds a layer.",
         )
         return
     _tests(
-        family_of_tests(made["table"], "scores", chosen_correction()),
+        family_of_tests(found, "scores", chosen_correction()),
         "chance-tests",
         f"rho: held-out ρ; chance: its mean over labels permuted between {permuted}, where "
         f"what all labels share (the place of a word) is left as it is. {sample}".rstrip(),

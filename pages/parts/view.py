@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from mlem_core.base.typing import layer_name
+from mlem_core.base.typing import layer_name, parse_layer
 from pages.parts import background, choices, naming, prefetch, stored
 
 if TYPE_CHECKING:
@@ -17,9 +17,12 @@ if TYPE_CHECKING:
     from mlem_core.analysis.results import Results
     from mlem_core.analysis.selection import Selection
     from mlem_core.base.typing import Layer
+    from mlem_core.report.shown import Shown
     from mlem_core.tasks.followups import Followup
 
 
+# The choice that draws no marks of the audit.
+HIDDEN = "hidden"
 # With more features than this what one click may ask for is not prefetched.
 MOST_PREFETCHED = 12
 
@@ -33,6 +36,24 @@ def _results(job_id: str, selection: Selection, _analysis: Analysis) -> Results 
     if estimator_named(selection.estimator).slow:
         return cached_fits.find(_analysis, stored.store(), selection)
     return _analysis.results_of(selection)
+
+
+@stored.kept(16)
+def _memory(job_id: str, selection: Selection) -> dict[Any, Any]:
+    """What was computed for the figures of what is kept of an analysis."""
+    return {}
+
+
+# What is chosen beside figures, by the name of the option that it is of a figure.
+OPTIONS = {
+    "color": "colour",
+    "within": "within",
+    "feature": "valued",
+    "layer": "at",
+    "depth": "depth",
+    "correction": "correction",
+    "order": "order",
+}
 
 
 @dataclass(frozen=True)
@@ -114,6 +135,37 @@ class View:
             return []
         near = [[n for n in names if (n in self.features) != (n == one)] for one in names]
         return [replace(self.selection, features=tuple(one)) for one in near if one]
+
+    def shown(self, *, marked: tuple[int, ...] = (), **options: str) -> Shown | None:
+        """What the figures of the view are drawn from; None as `results`.
+
+        Parameters
+        ----------
+        marked : rows of the stimuli that are marked in their maps
+        options : of figures, beside what is chosen
+        """
+        from mlem_core.report.shown import Drawing, Shown
+
+        results = _results(self.job_id, self.selection, self.analysis)
+        if results is None and (results := self.results()) is None:
+            return None
+        a, b = map(parse_layer, self.pair)
+        drawing = Drawing(
+            None if a == b else (a, b),
+            stored.store(),
+            flags=choices.get_one("marks") != HIDDEN,
+            names=naming.now(),
+            options=self.options(**options),
+            screen=True,
+            marked=marked,
+        )
+        memory = _memory(self.job_id, self.selection)
+        return Shown(self.analysis, self.selection, results, drawing, memory)
+
+    def options(self, **more: str) -> dict[str, str]:
+        """What is chosen of figures, without what is empty."""
+        said = {name: choices.get_one(choice) for name, choice in OPTIONS.items()} | more
+        return {name: value for name, value in said.items() if value}
 
     def work(self, kind: str, options: Mapping[str, Any]) -> Followup:
         """Work on the analysis that goes on in the background, whether it was started or not."""

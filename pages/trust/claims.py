@@ -8,17 +8,12 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from mlem_core.base.typing import parse_layer
-from mlem_core.report import captions
 from pages.parts import background, choices, exporting, naming, stored, uncertainty
 from pages.parts.exporting import Panel
 from pages.parts.view import View, two_layers
 from pages.parts.wording import plain
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from plotly.graph_objects import Figure
-
-    from mlem_core.base.labels import Names
     from mlem_core.base.typing import Layer
     from mlem_core.robustness.claims import Claim
     from mlem_core.robustness.multiverse import Choices, Multiverse
@@ -45,7 +40,7 @@ def show(view: View) -> None:
     if multiverse is None:
         _offer_combinations(view, layers, varied)
     else:
-        _show_combinations(view, claim, varied, multiverse)
+        _show_combinations(view, claim, multiverse)
 
 
 def _ask(view: View) -> tuple[Claim, list[Layer], Choices] | None:
@@ -111,41 +106,20 @@ def _offer_combinations(view: View, layers: list[Layer], varied: Choices) -> Non
     )
 
 
-# The same for everyone who looks at the analysis, whichever features are kept.
-@stored.kept(32)
-def _curve(
-    job_id: str, asked: str, _claim: Claim, _multiverse: Multiverse, _names: Names
-) -> tuple[pd.DataFrame, pd.DataFrame, Figure]:
-    """The universes by margin and by choice, and their figure; `asked` stands for the rest."""
-    from mlem_core import figures
-    from mlem_core.robustness.claims import by_choice, curve
-
-    table, said = curve(_claim, _multiverse), _claim.named(_names)
-    drawn = figures.specification_curve(table, _multiverse.dimensions, said)
-    return table, by_choice(_claim, _multiverse), drawn
-
-
-def _show_combinations(view: View, claim: Claim, varied: Choices, multiverse: Multiverse) -> None:
+def _show_combinations(view: View, claim: Claim, multiverse: Multiverse) -> None:
     from mlem_core.robustness.claims import MEASURES, orders
 
-    names = naming.now()
-    asked = repr((claim, varied, names, multiverse.notices))
-    table, choices_made, drawn = _curve(view.job_id, asked, claim, multiverse, names)
-    Panel(
-        drawn,
-        table,
-        "multiverse",
-        captions.multiverse(len(view.analysis.stimuli), len(table), view.analysis.spec.folds),
-        options={"claim": claim.text},
-    ).show()
-    exporting.show_table(
-        choices_made,
-        "multiverse-choices",
-        "By choice",
-        "In how many of the analyses with each choice the claim holds, and its median margin.",
-    )
+    panel = Panel.of(view, "multiverse", claim=claim.text)
+    if panel is not None and panel.table is not None:
+        panel.show()
+        exporting.show_table(
+            panel.table(),
+            "multiverse-choices",
+            "By choice",
+            "In how many of the analyses with each choice the claim holds, and its median margin.",
+        )
     with st.expander("Without any claim", icon=":material/list:"):
-        st.markdown("\n".join(f"- {plain(one)}" for one in orders(multiverse, names)))
+        st.markdown("\n".join(f"- {plain(one)}" for one in orders(multiverse, naming.now())))
         st.caption(f"RSA: Spearman ρ; {MEASURES['tau']}: weighted Kendall τ of the profiles.")
     for notice in multiverse.notices:
         st.caption(plain(notice))

@@ -23,7 +23,7 @@ from mlem_core.analysis.maps import stimulus_map
 from mlem_core.analysis.run import run
 from mlem_core.analysis.similarities import compared
 from mlem_core.pairs.similarities import SIMILARITIES
-from mlem_core.report.figures import FIGURES, OF_SIMILARITIES, Drawing, Drawn, Shown
+from mlem_core.report.figures import FIGURES, Drawing, Drawn, Shown
 from mlem_core.robustness import noise
 from mlem_core.storage.store import Store
 from mlem_core.tasks import examples
@@ -31,11 +31,10 @@ from mlem_core.tasks import examples
 WIDTHS = tuple(figures.WIDTHS_MM[name] for name in ("one column", "two columns"))
 # Not of the example but of a small analysis: values, baselines, published models, similarities.
 OF_VALUES = tuple(n for n in FIGURES if n.startswith(("values", "baseline", "unit_scores")))
-OF_VALUES += ("published", *OF_SIMILARITIES)
+OF_VALUES += ("published", *(n for n in FIGURES if n.endswith(tuple(SIMILARITIES))))
 # Of some layers of the example, by estimators that take a while.
-OF_METHODS = ("methods", "method_agreement")
 # The maps of a whole model take a while, and noise is put upon one analysis.
-OF_THEIR_OWN = ("map_panels", "noise_agreement")
+OF_THEIR_OWN = ("map_panels", "noise_agreement", "importance_group")
 # Its models are one of each kind, and none is a checkpoint of a training.
 OF_GROUPS = ("group_profiles", "group_similarity", "universality", "trajectories")
 CHOSEN = {"folds": 3, "features": ("part_of_speech", "tense", "word_position")}
@@ -58,7 +57,8 @@ class Sources:
 
     def of(self, name):
         kind = "values" if name in OF_VALUES else "groups" if name in OF_GROUPS else "example"
-        return getattr(self, name if name in (*OF_METHODS, *OF_THEIR_OWN) else kind)
+        kind = "methods" if name == "method_agreement" else kind
+        return getattr(self, name if name in ("methods", *OF_THEIR_OWN) else kind)
 
     def layers(self, n, rows=None):
         """Parts of speech that stand further apart from layer to layer."""
@@ -118,8 +118,8 @@ class Sources:
         return Shown(example, few, example.results_of(few), Drawing(store=self.store))
 
     @cached_property
-    def method_agreement(self):
-        return self.methods
+    def importance_group(self):
+        return replace(self.example, drawing=Drawing(options={"group": "tense\nnumber"}))
 
     @cached_property
     def map_panels(self):
@@ -134,7 +134,7 @@ def draw(tmp_path_factory, chromium_path):
 
     def drawn(name, mm):
         source, narrow = sources.of(name), figures.Paper(width_mm=mm).narrow
-        made = FIGURES[name](replace(source, drawing=replace(source.drawing, narrow=narrow)))
+        made = FIGURES[name].draw(replace(source, drawing=replace(source.drawing, narrow=narrow)))
         assert made is not None, f"there is no figure {name}"
         return made
 

@@ -10,7 +10,7 @@ from scipy.stats import spearmanr, t
 from mlem_core.inference import all_layers
 from mlem_core.inference.all_layers import find, layer_intervals
 from mlem_core.inference.bootstrap import REPLICATES
-from mlem_core.inference.explanation import explain
+from mlem_core.inference.explanation import explain, explanation_of
 from mlem_core.inference.intervals import load, save
 from mlem_core.inference.jackknife import p_value, standard_error
 from mlem_core.inference.layer_pairs import LayerPairs
@@ -30,7 +30,6 @@ from mlem_core.measures.similarity import agreement
 from mlem_core.pairs.resampling import leave_out
 from mlem_core.pairs.units import Units
 from mlem_core.robustness.claims import Claim, over_stimuli
-from mlem_core.robustness.finding import explanation_of
 from mlem_core.storage.store import Store
 
 A, B, C = (("m", layer) for layer in range(3))

@@ -10,6 +10,8 @@ from inputs import arguments_of, in_files, noise, probing, refused, words
 from mlem_core import Store, explain, run
 from mlem_core.analysis import similarities
 from mlem_core.cli.commands import main
+from mlem_core.inference.aligned import alignment, best_known, kept_interval
+from mlem_core.inference.explanation import kept_intervals
 from mlem_core.inference.partial import of_layers
 from mlem_core.measures.similarity import agreement
 from mlem_core.report import similar_in
@@ -42,7 +44,7 @@ def shown_with(made, name):
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_figures_show_the_similarity_that_is_chosen(made, name):
+def test_figures_show_the_similarity_that_is_chosen(made, name, monkeypatch):
     analysis, store = made
     found, shown = similarities.compared(analysis, name, store), shown_with(made, name)
     matrices = draw("similarity", shown)
@@ -60,6 +62,8 @@ def test_figures_show_the_similarity_that_is_chosen(made, name):
     pd.testing.assert_frame_equal(why.data, terms)
     assert found.similarity.called in why.caption and found.similarity.called in layers.caption
     assert name in layers.data and "rsa" not in layers.data
+    monkeypatch.setattr(type(found), "decomposed", None)  # it is kept
+    pd.testing.assert_frame_equal(draw("why_layers", shown).data, layers.data)
     assert "RSA" in draw("similarity", shown_with(made, "rsa")).caption
 
 
@@ -79,6 +83,28 @@ def test_a_similarity_without_terms_has_its_matrix_alone_and_says_so(made, name)
         explain(analysis, "a:0", "a:1", compared=found)
     tables = how_sure(replace(shown, drawing=Drawing(store=store)))
     assert f"similarity_{name}.csv" in tables and f"why_{name}.csv" not in tables
+
+
+@pytest.mark.parametrize("name", [pytest.param("rsa", marks=pytest.mark.slow), "cka"])
+def test_intervals_made_on_a_screen_are_in_report_and_capsule(made, name, tmp_path):
+    analysis, store = made[0], Store(tmp_path, overlays=(made[1].root,))
+    shown = shown_with((analysis, store), name)
+    assert "lower" not in draw("why", shown).data
+    sure = kept_intervals(replace(shown.why, estimator="ridge"), analysis, store)
+    after = draw("why", shown_with((analysis, store), name))
+    assert sure.how in after.caption and "error_x" in str(after.figure)
+    np.testing.assert_array_equal(after.data["lower"], sure.terms["lower"])
+    tables = how_sure(replace(shown, drawing=Drawing(store=store)))
+    kept = tables["why_resampled.csv" if name == "rsa" else f"why_{name}.csv"]
+    pd.testing.assert_frame_equal(kept, sure.terms)
+
+
+def test_the_interval_of_an_alignment_is_in_the_capsule(made):
+    (analysis, store), shown = made, shown_with(made, "rsa")
+    found = alignment(analysis, shown.pair, similarities.compared(analysis, "cca", store))
+    sure = kept_interval(found, analysis, store)
+    pd.testing.assert_frame_equal(how_sure(shown)["pair_cca.csv"], sure.whole)
+    assert best_known(found, analysis, store).how_sure == sure.how_sure != ""
 
 
 def test_the_command_line_writes_a_similarity_without_terms_and_says_so(

@@ -14,9 +14,9 @@ from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.typing import Progress
 from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.inference import all_layers
-from mlem_core.inference.explanation import explain, with_transfer
+from mlem_core.inference.explanation import best_known, explain, with_transfer
 from mlem_core.inference.layer_pairs import LayerPairs
-from mlem_core.inference.permutation import score_above_chance
+from mlem_core.inference.permutation import find_chance, score_above_chance
 from mlem_core.report import capsule
 from mlem_core.report.figures import Drawing
 from mlem_core.storage.store import Store
@@ -108,7 +108,8 @@ def test_representations_that_have_gone_are_made_again(tmp_path):
 def test_scores_are_tested_against_permuted_labels(job, store):
     analysis, layer = job.analysis(), ("brain", 0)
     options = {"layers": [list(layer)], "permutations": 39, **FITTED}
-    made = followups.work("chance", analysis, options, store, lambda progress: None)["table"]
+    followups.work("chance", analysis, options, store, lambda progress: None)
+    made = find_chance(analysis, store, analysis.select(layers=[layer], **FITTED), 39)
     pairs = LayerPairs.of(analysis, [layer], store, ["tense", "number"])
     expected = score_above_chance(pairs, RidgeMLEM().cross_validate, n_permutations=39)
     pd.testing.assert_frame_equal(made, expected)
@@ -122,11 +123,13 @@ def test_intervals_of_two_layers_come_with_what_is_beside_their_terms(job, store
     a, b = analysis.layers[:2]
     options = {"a": list(a), "b": list(b), "features": ["tense", "number"], "draws": 20}
     for fitted in ({}, {"estimator": "ridge-rank", "interactions": True}):
-        made = followups.work("error-bars", analysis, options | fitted, store, lambda _: None)
-        why = explain(analysis, a, b, ["tense", "number"])
-        expected = with_transfer(why, analysis, analysis.select(**fitted)).partial
-        pd.testing.assert_frame_equal(made["partial"][["quantity", "value"]], expected)
-        assert list(made["partial"].columns) == ["quantity", "value", "lower", "upper"]
+        followups.work("error-bars", analysis, options | fitted, store, lambda _: None)
+        why, chosen = explain(analysis, a, b, ["tense", "number"]), analysis.select(**fitted)
+        expected = with_transfer(why, analysis, chosen).partial
+        made = best_known(why, analysis, chosen, store, n_replicates=20)
+        pd.testing.assert_frame_equal(made.partial[["quantity", "value"]], expected)
+        assert list(made.partial.columns) == ["quantity", "value", "lower", "upper"]
+        assert best_known(why, analysis, chosen, store) is why  # of 1,000 there are none
     # Those of all layers are found where they are looked for.
     asked = FITTED | {"features": ["tense"]}
     options = {**asked, "layers": [list(layer) for layer in analysis.layers]}
