@@ -95,8 +95,9 @@ done
 # On a terminal pip shows how far the downloads are; elsewhere only what fails.
 quiet=-qq
 if [ -t 2 ]; then quiet=; fi
+# Python compiles what is imported when it is: of torch and transformers that is a small part.
 install() {
-    "$py" -m pip install $quiet --disable-pip-version-check --no-input "$@"
+    "$py" -m pip install $quiet --disable-pip-version-check --no-input --no-compile "$@"
 }
 
 if [ "${1:-}" = browser ]; then

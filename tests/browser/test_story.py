@@ -215,6 +215,7 @@ LIGHTNESS = """selector => { const s = getComputedStyle(document.querySelector(s
     c.match(/[0-9.]+/g).slice(0, 3).reduce((sum, n) => sum + Number(n), 0) / 3) }"""
 
 
+@pytest.mark.slow
 def test_a_narrow_and_dark_window(app, browser):
     """Panels stand below each other, and are drawn in light on dark."""
     page = fresh_page(browser, color_scheme="dark", viewport={"width": 600, "height": 900})

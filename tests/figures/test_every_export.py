@@ -38,8 +38,6 @@ OF_THEIR_OWN = ("map_panels", "noise_agreement", "importance_group")
 # Its models are one of each kind, and none is a checkpoint of a training.
 OF_GROUPS = ("group_profiles", "group_similarity", "universality", "trajectories")
 CHOSEN = {"folds": 3, "features": ("part_of_speech", "tense", "word_position")}
-# Drawn by `make test`; all others by `make test-all`.
-QUICK = ("profiles", "why")
 TALLEST = 250  # mm; of what a journal's page has
 Box = np.ndarray  # (4, 2) corners of a letter, in points
 
@@ -152,7 +150,7 @@ def page(browser):
 @pytest.mark.parametrize(
     ("name", "mm"),
     [
-        pytest.param(name, mm, marks=() if name in QUICK and mm == WIDTHS[0] else pytest.mark.slow)
+        pytest.param(name, mm, marks=() if name == "why" and mm == WIDTHS[0] else pytest.mark.slow)
         for name in FIGURES
         for mm in WIDTHS
     ],
