@@ -34,7 +34,7 @@ class LayerIntervals:
         "unexplained", and their standard errors; none with more than 12 features
     ceilings, ceilings_error : (n_layers,) cross-fitted feature ceilings of all pairs
     partial_error : (2, n_layers, n_layers) standard errors of S_feat and S_rest, NaN where a block
-        leaves none; (0, ...) where `terms` is, and in what earlier versions have kept
+        leaves none; (0, ...) where `terms` is
     units : what was drawn
     sizes : how many of the n_blocks blocks are of each kind of unit, see
         `mlem_core.inference.jackknife.standard_error`
@@ -70,7 +70,6 @@ class LayerIntervals:
         return [place[layer] for layer in layers]
 
 
-# The files keep their names, so that results of earlier versions can be read.
 _ARRAYS, _ABOUT = "error_bars.npz", "about.json"
 _OF_LAYERS = (
     *("scores", "scores_lower", "scores_upper", "scores_without"),
@@ -81,7 +80,6 @@ _OF_PAIRS = {
     **dict.fromkeys(("tau", "tau_lower", "tau_upper", "rsa", "rsa_without"), 1.0),
     **dict.fromkeys(("terms", "terms_error", "partial_error"), 0.0),
 }
-_LATER = "partial_error"
 
 
 def save(intervals: LayerIntervals, folder: Path | str) -> None:
@@ -110,10 +108,7 @@ def load(folder: Path | str) -> LayerIntervals:
         arrays = {name: stored[name].astype(np.float64) for name in _OF_LAYERS}
         n = len(layers)
         for name, diagonal in _OF_PAIRS.items():
-            kept = np.zeros((0, n * (n - 1) // 2))
-            if name != _LATER or name in stored:
-                kept = stored[name].astype(np.float64)
-            arrays[name] = _square(kept, n, diagonal)
+            arrays[name] = _square(stored[name].astype(np.float64), n, diagonal)
     return LayerIntervals(
         layers=layers,
         features=tuple(about["features"]),

@@ -152,7 +152,7 @@ def partial_intervals(
 
     Returns
     -------
-    quantity, value and, but for intervals of an earlier version, lower, upper
+    quantity, value and, with up to 12 features, lower, upper
     """
     if not len(intervals.partial_error):
         return parts

@@ -28,9 +28,8 @@ from mlem_core.storage.store import Store
 FORMAT = 2
 # Confidence intervals of more are not computed again.
 MOST_REPLICATES = 10_000
-# Those of `why_alike`, and those of them that capsules of before have not.
+# Those of `why_alike`.
 WHY = ("why.csv", "why_layers.csv", "why_partial.csv", "similarity_partial.csv")
-LATER = WHY[2:]
 
 
 @dataclass(frozen=True)
@@ -109,7 +108,7 @@ class About:
     derived : tables that `verify` does not compute again
     drawn : how the figures were drawn
     replicates : of the confidence intervals that `verify` computes again; 0 where there are none
-    seal : SHA-256 of all that stands above; empty in what earlier versions wrote
+    seal : SHA-256 of all that stands above
     """
 
     format: int

@@ -51,7 +51,7 @@ class Capsule:
         changed = {
             name for name, digest in self.about.files.items() if self.digests[name] != digest
         }
-        if self.about.seal and self.about.sealed() != self.about:
+        if self.about.sealed() != self.about:
             changed.add("capsule.json")
         return sorted(changed)
 

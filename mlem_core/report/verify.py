@@ -28,7 +28,7 @@ from mlem_core.models.checkpoints import trajectories_of
 from mlem_core.models.registry import base_name, check_hub_name, comes_along
 from mlem_core.report import alike, beside, capsule
 from mlem_core.report.compared import Compared, compare
-from mlem_core.report.contents import LATER, About, as_csv_file, as_json
+from mlem_core.report.contents import About, as_csv_file, as_json
 from mlem_core.report.figures import FIGURES
 from mlem_core.report.opened import Capsule, no_capsule, opened
 from mlem_core.report.portable import in_sentences, in_table, of_layer, portable
@@ -332,9 +332,7 @@ def _still_there(
 def _tables(whole: Capsule, made: Mapping[str, bytes]) -> list[Compared]:
     """Every table that is made anew, and every other that is not said to take long, compared."""
     long = {f"tables/{name}" for name in whole.about.derived}
-    # What a capsule of an earlier version cannot have is not missing from it.
-    later = {f"tables/{name}" for name in LATER if not whole.about.seal} - set(whole.files)
-    names = [name for name in made if name.startswith("tables/") and name not in later]
+    names = [name for name in made if name.startswith("tables/")]
     names += [name for name in whole.files if name.startswith("tables/") and name not in made]
     compared = []
     for name in names:
@@ -369,8 +367,6 @@ def _others(
     sources = {source.file for source in about.representations.values()}
     # Whatever its form, it is compared by what it says.
     files = {**files, "capsule.json": as_json(replace(about, spec=whole.spec.to_dict()))}
-    if not about.seal:
-        left.append("the seal of capsule.json, which it has not")
     for name in sorted({*files, *made} - sources):
         if name.startswith("tables/"):
             continue
