@@ -92,6 +92,8 @@ BASELINES = {
 
 
 def _baseline(view: View) -> None:
+    from mlem_core.analysis import methods
+
     name = choices.choose_one(
         "Method",
         list(BASELINES),
@@ -103,7 +105,7 @@ def _baseline(view: View) -> None:
     task = view.work("baseline", {"name": name, "layers": view.layers})
     figure = "unit_scores" if name == "univariate" else f"baseline_{name.replace('-', '_')}"
     made, panel = background.tables(task), Panel.of(view, figure)
-    if made is None or panel is None or panel.table is None:
+    if made is None or panel is None:
         background.offer(
             task,
             "Compute it",
@@ -112,9 +114,10 @@ def _baseline(view: View) -> None:
         )
         return
     panel.show()
-    if name == "univariate":
+    results = view.results()
+    if name == "univariate" and results is not None:
         exporting.show_table(
-            panel.table(),
+            methods.units(panel.data, results),
             "units",
             "Single units in numbers",
             "median, best: of the held-out ρ of the units of a layer; whole: of the metric model "
