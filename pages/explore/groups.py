@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from pages.parts import choices, frame
-from pages.parts.exporting import Panel
+from pages.parts import choices, exporting, frame
 from pages.parts.wording import plain
 
 if TYPE_CHECKING:
@@ -28,9 +27,7 @@ def show(view: View) -> None:
         for line in of_models.lines():
             st.markdown(plain(line))
         for figure in ("group_profiles", "group_similarity", "universality"):
-            panel = Panel.of(view, figure)
-            if panel is not None:
-                panel.show()
+            exporting.show_figure(view, figure)
     trained = of_groups.trained(shown)
     if trained is not None:
         st.subheader("Training")
@@ -58,6 +55,4 @@ def _of_depth(view: View, depths: list[str]) -> None:
         ),
         help="0 is the first layer, 1 the last; of models with other layers the nearest is taken.",
     )
-    panel = Panel.of(view, "trajectories")
-    if panel is not None:
-        panel.show()
+    exporting.show_figure(view, "trajectories")

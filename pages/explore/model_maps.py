@@ -8,8 +8,7 @@ import streamlit as st
 
 from mlem_core.analysis.maps import easiest_to_read, some_layers
 from mlem_core.report.two_layers import MOST, points_of
-from pages.parts import choices, frame, naming
-from pages.parts.exporting import Panel
+from pages.parts import choices, exporting, frame, naming
 from pages.parts.view import View
 from pages.parts.wording import plain
 
@@ -48,6 +47,4 @@ def _show(view: View) -> None:
         # Where one cannot be had, this says why.
         for layer in some_layers([one for one in view.layers if one[0] == model], MOST):
             points_of(shown, layer)
-    panel = Panel.of(view, "map_panels", mapped=model, color=color)
-    if panel is not None:
-        panel.show()
+    exporting.show_figure(view, "map_panels", mapped=model, color=color)

@@ -28,9 +28,7 @@ def features(view: View, a: str, b: str) -> None:
     results = view.results()
     if results is None:
         return
-    panel = Panel.of(view, "compare")
-    if panel is not None:
-        panel.show()
+    exporting.show_figure(view, "compare")
     _similarities(view, results, a, b)
     uncertainty.offer(view)
     audited.say_of_pair(view, a, b)

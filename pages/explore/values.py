@@ -58,9 +58,7 @@ def in_two(view: View, results: Results) -> None:
     if not results.resolved:
         _offer(view)
         return
-    panel = Panel.of(view, "values_compared", feature=_feature(results))
-    if panel is not None:
-        panel.show()
+    exporting.show_figure(view, "values_compared", feature=_feature(results))
 
 
 def _feature(results: Results) -> str:

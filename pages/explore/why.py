@@ -18,11 +18,11 @@ from pages.parts import (
     background,
     choices,
     explained,
+    exporting,
     frame,
     naming,
     stored,
 )
-from pages.parts.exporting import Panel
 from pages.parts.view import View
 from pages.parts.wording import plain
 
@@ -63,9 +63,7 @@ def show(view: View, a: str, b: str) -> None:
             for text in (why.how_sure, *why.notes):
                 st.markdown(plain(text))
         st.caption(plain(why.sentence))
-    panel = Panel.of(view, "why", **chosen)
-    if panel is not None:
-        panel.show()
+    exporting.show_figure(view, "why", **chosen)
     _numbers(why, a, b)
     if other is None:
         extremes.offer(view, "why")

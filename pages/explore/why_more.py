@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from pages.parts import explained, frame, naming
-from pages.parts.exporting import Panel
+from pages.parts import explained, exporting, frame, naming
 from pages.parts.wording import plain
 
 if TYPE_CHECKING:
@@ -42,9 +41,7 @@ def tau(view: View) -> None:
 
 
 def _tau(view: View) -> None:
-    panel = Panel.of(view, "why_tau")
-    if panel is not None:
-        panel.show()
+    exporting.show_figure(view, "why_tau")
 
 
 def alone(view: View, a: str, b: str) -> None:
@@ -61,6 +58,4 @@ def alone(view: View, a: str, b: str) -> None:
 
 
 def _alone(view: View, place: str) -> None:
-    panel = Panel.of(view, f"why_score_{place}")
-    if panel is not None:
-        panel.show()
+    exporting.show_figure(view, f"why_score_{place}")

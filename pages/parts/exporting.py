@@ -172,6 +172,13 @@ class Panel:
         return state
 
 
+def show_figure(view: View, figure: str, name: str = "", **options: Any) -> None:
+    """Draw a figure of the core's registry, where there is something to draw; see `Panel.of`."""
+    panel = Panel.of(view, figure, name, **options)
+    if panel is not None:
+        panel.show()
+
+
 @st.fragment
 def _below(drawing: Panel) -> None:
     """The line below a figure, and what is folded beside it."""
