@@ -32,10 +32,9 @@ class Differences(NamedTuple):
 
 
 class Lookup(NamedTuple):
-    """What tells the cell of any two stimuli, see `cell_of`.
+    """What tells the pattern and the cell of any two stimuli that some pair of the index is like.
 
-    The first five are those of `Differences`.
-
+    differences : of the stimuli
     keys, pattern : (n_slots,) int64 and int32; n_slots is a power of 2, pattern below 0 where a
         slot is empty
     part : (n_stimuli,) int64 which folds a stimulus belongs to
@@ -43,30 +42,12 @@ class Lookup(NamedTuple):
     number : (n_blocks · n_patterns,) int32 number of the cell
     """
 
-    values: Array
-    width: Array
-    start: Array
-    terms: Array
-    differ: Array
+    differences: Differences
     keys: Array
     pattern: Array
     part: Array
     offset: Array
     number: Array
-
-
-@numba.njit(nogil=True, cache=True, inline="always")  # type: ignore[untyped-decorator, unused-ignore]
-def _key_of(
-    i: int, j: int, values: Array, width: Array, start: Array, terms: Array, differ: Array
-) -> int:
-    key = 0
-    for f in range(values.shape[1]):
-        a, b = values[i, f], values[j, f]
-        if width[f] > 0:
-            key += terms[start[f] + a * width[f] + b]
-        elif a != b and a >= 0 and b >= 0:
-            key += differ[f]
-    return key
 
 
 @numba.njit(nogil=True, cache=True, inline="always")  # type: ignore[untyped-decorator, unused-ignore]
@@ -77,19 +58,6 @@ def _slot_of(key: int, keys: Array, pattern: Array) -> Any:
     while pattern[slot] >= 0 and keys[slot] != key:
         slot = (slot + 1) & mask
     return slot
-
-
-@numba.njit(nogil=True, cache=True, inline="always")  # type: ignore[untyped-decorator, unused-ignore]
-def pattern_of(i: int, j: int, look: Lookup) -> int:
-    """The pattern of two stimuli, which some pair of the index has."""
-    key = _key_of(i, j, look.values, look.width, look.start, look.terms, look.differ)
-    return look.pattern[_slot_of(key, look.keys, look.pattern)]
-
-
-@numba.njit(nogil=True, cache=True, inline="always")  # type: ignore[untyped-decorator, unused-ignore]
-def cell_of(i: int, j: int, look: Lookup) -> int:
-    """The cell of two stimuli, of which some pair of the index has the pattern."""
-    return look.number[look.offset[look.part[i], look.part[j]] + pattern_of(i, j, look)]
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
@@ -103,16 +71,16 @@ def number_patterns(
     first: Array,
     found: Array,
 ) -> int:
-    """Number the patterns of the pairs in the order in which they are met.
+    """The pattern of each pair, by number; new ones are numbered in the order they are met in.
 
     Parameters
     ----------
     stimulus, starts, partner : see `mlem_core.pairs.designs.PairDesign`
-    keys, pattern : (n_slots,) see `Lookup`, all empty; filled
-    first : (limit, 2) int64, filled with the two stimuli of the first pair of each pattern
-    found : (n_pairs,) int32, filled with the number of each pair; or (0,) where it is not kept
+    keys, pattern : (n_slots,) see `Lookup`, with the patterns that are known; filled
+    first : (limit, 2) int64, filled with the two stimuli of the first pair of each new pattern
+    found : (n_pairs,) int32, filled with the number of each pair
 
-    Returns the number of patterns; limit + 1 as soon as there are more.
+    Returns the number of new patterns; limit + 1 as soon as there are more.
     """
     n, complete = 0, len(partner) == 0
     values, width, start, terms, differ = differences
@@ -120,7 +88,13 @@ def number_patterns(
         i = stimulus[row]
         for k in range(starts[row], starts[row + 1]):
             j = i + 1 + k - starts[row] if complete else partner[k]
-            key = _key_of(i, j, values, width, start, terms, differ)
+            key = 0
+            for f in range(values.shape[1]):
+                a, b = values[i, f], values[j, f]
+                if width[f] > 0:
+                    key += terms[start[f] + a * width[f] + b]
+                elif a != b and a >= 0 and b >= 0:
+                    key += differ[f]
             slot = _slot_of(key, keys, pattern)
             if pattern[slot] < 0:
                 if n == len(first):
@@ -128,8 +102,7 @@ def number_patterns(
                 keys[slot], pattern[slot] = key, n
                 first[n, 0], first[n, 1] = i, j
                 n += 1
-            if len(found) > 0:
-                found[k] = pattern[slot]
+            found[k] = pattern[slot]
     return n
 
 
@@ -142,45 +115,28 @@ def place_patterns(numbered: Array, keys: Array, pattern: Array) -> None:
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
-def count_cells(
-    stimulus: Array, starts: Array, partner: Array, found: Array, look: Lookup, counts: Array
+def place_pairs(
+    stimulus: Array, starts: Array, partner: Array, look: Lookup, found: Array, counts: Array
 ) -> None:
-    """How many pairs each block and pattern has.
+    """Count the pairs of each block and pattern; or, once these have numbers, find their cells.
 
     Parameters
     ----------
-    found : (n_pairs,) pattern of each pair, or (0,) where it is to be looked up
-    counts : (n_blocks · n_patterns,) int64 zeros, filled; `look.number` is not used
+    found : (n_pairs,) int32 pattern of each pair; where there is nothing to count into, its cell
+        takes its place
+    counts : (n_blocks · n_patterns,) int64 zeros, filled, `look.number` not being used; or (0,)
     """
-    complete = len(partner) == 0
+    complete, count = len(partner) == 0, len(counts) > 0
     for row in range(len(stimulus)):
         i = stimulus[row]
         offset = look.offset[look.part[i]]
         for k in range(starts[row], starts[row + 1]):
             j = i + 1 + k - starts[row] if complete else partner[k]
-            if len(found) > 0:
-                pattern = found[k]
+            at = offset[look.part[j]] + found[k]
+            if count:
+                counts[at] += 1
             else:
-                key = _key_of(i, j, look.values, look.width, look.start, look.terms, look.differ)
-                pattern = look.pattern[_slot_of(key, look.keys, look.pattern)]
-            counts[offset[look.part[j]] + pattern] += 1
-
-
-@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
-def fill_cells(
-    stimulus: Array, starts: Array, partner: Array, found: Array, look: Lookup, cells: Array
-) -> None:
-    """The cell (n_pairs,) of each pair; `found` as in `count_cells`, may be `cells` itself."""
-    complete = len(partner) == 0
-    for row in range(len(stimulus)):
-        i = stimulus[row]
-        offset = look.offset[look.part[i]]
-        for k in range(starts[row], starts[row + 1]):
-            j = i + 1 + k - starts[row] if complete else partner[k]
-            if len(found) > 0:
-                cells[k] = look.number[offset[look.part[j]] + found[k]]
-            else:
-                cells[k] = cell_of(i, j, look)
+                found[k] = look.number[at]
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
