@@ -139,7 +139,7 @@ class _Ranked(NamedTuple):
         block : (n_cells,) of each cell
         sets : (n_sets, n_blocks) whether the pairs of a block are in each
         """
-        from mlem_core.pairs.kernels.sweep import LANES, count_blocks, sweep, sweep_sets
+        from mlem_core.pairs.kernels.sweep import LANES, count_blocks, sweep
 
         parts = [keys.sorted[part] for part in keys.slices(threads)]
         blocks = np.bincount(index.cell_block, index.counts, index.n_blocks).astype(np.int64)
@@ -165,11 +165,8 @@ class _Ranked(NamedTuple):
                 width = members.shape[1]
                 sums, tied = np.zeros((len(block), width), dtype=np.int64), np.zeros(width)
                 own_tied = np.zeros(len(blocks))
-                given = parts[part], keys.number_bits, block
-                if len(sets):
-                    sweep_sets(*given, members, below[part], sums, tied, own_tied)
-                else:
-                    sweep(*given, below[part], sums, tied, own_tied)
+                given = parts[part], keys.number_bits, block, members, below[part]
+                sweep(*given, sums, tied, own_tied)
                 return sums, tied, own_tied
 
             columns = zip(*each(swept, range(len(parts)), threads), strict=True)
