@@ -129,7 +129,7 @@ class CrossFit:
         (n_groups, n_layers, n_folds, n_draws); 0 where it is not needed: where no pair, neither
         inside the fold nor outside it, has the pattern
         """
-        from mlem_core.pairs.kernels.missing import fill_missing
+        from mlem_core.pairs.kernels.folds import fill_missing
 
         both = sums.reshape(len(sums), *self.sums.shape[1:])
         pairs = both[:, 1, :1]
@@ -279,7 +279,7 @@ def _sorted(codes: IntArray, order: IntArray) -> tuple[IntArray, IntArray]:
     (n,) which row stands at each place, and (n + 1,) in how many leading columns the row at a place
     agrees with the one before it; -1 at both ends
     """
-    from mlem_core.pairs.kernels.missing import leading_alike
+    from mlem_core.pairs.kernels.folds import leading_alike
 
     keys: list[NDArray[np.int64]] = []
     key, size = np.zeros(len(codes), dtype=np.int64), 1

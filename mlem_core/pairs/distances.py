@@ -69,7 +69,7 @@ class Distance:
     pairwise : rows a and b, (n, n_units) each, to (n,) distances; without it those of all pairs
         are looked up
     along : fills the distances of the pairs in some rows of a design, as
-        `mlem_core.pairs.kernels.along.squared_along` does; without it `pairwise` gives them
+        `mlem_core.pairs.kernels.distances.along` does; without it `pairwise` gives them
     as_given : whether `along` is given rows that are not prepared
     repeated : whether it is of repetitions: `condensed` gets (n_repetitions, n_stimuli, n_units) as
         they are
@@ -172,7 +172,7 @@ def squared_distances(
         assert distance.condensed is not None
         check_repetitions(representations, layer)
         return distance.condensed(moderate(representations.astype(np.float64)))
-    from mlem_core.pairs.kernels.tiles import fill_condensed
+    from mlem_core.pairs.kernels.distances import fill_condensed
 
     rows, position = _distinct(representations, distance, layer)
     condensed = np.empty(n_pairs(len(position)))
@@ -339,7 +339,7 @@ def _angular(name: str, prepare: Callable[[FloatArray], FloatArray], undefined: 
         tile=half(squared_euclidean),
         torch_tile=half(torch_squared_euclidean),
         pairwise=lambda a, b: squared_difference(a, b) / 2,
-        along=_half_squared_along,
+        along=_fill_half_along,
     )
 
 
@@ -354,21 +354,15 @@ def _repeated(name: str, whiten: Whiten, weight: str) -> Distance:
     )
 
 
-def _squared_along(*args: Any) -> None:
-    from mlem_core.pairs.kernels.along import squared_along
+def _fill_along(*args: Any, cityblock: bool | None = None) -> None:
+    from mlem_core.pairs.kernels.distances import along
 
-    squared_along(*args)
+    along(*args, cityblock)
 
 
-def _half_squared_along(*args: Any) -> None:
-    _squared_along(*args)
+def _fill_half_along(*args: Any) -> None:
+    _fill_along(*args)
     args[-1][:] /= 2
-
-
-def _cityblock_along(*args: Any) -> None:
-    from mlem_core.pairs.kernels.along import cityblock_along
-
-    cityblock_along(*args)
 
 
 for _distance in (
@@ -379,7 +373,7 @@ for _distance in (
         tile=squared_euclidean,
         torch_tile=torch_squared_euclidean,
         pairwise=squared_difference,
-        along=_squared_along,
+        along=_fill_along,
         as_given=True,
         phrase="the Euclidean distance",
     ),
@@ -389,7 +383,7 @@ for _distance in (
         tile=cityblock,
         torch_tile=torch_cityblock,
         pairwise=lambda a, b: np.abs(a - b).sum(axis=1),
-        along=_cityblock_along,
+        along=partial(_fill_along, cityblock=True),
         as_given=True,
     ),
     _angular("correlation", unit_centred_rows, "one and the same value"),

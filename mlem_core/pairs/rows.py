@@ -25,7 +25,7 @@ def equal_rows(rows: NDArray[np.floating]) -> NDArray[np.int64]:
 
     Returns (n_stimuli,) row numbers; a row that equals no earlier one has its own number.
     """
-    from mlem_core.pairs.kernels.along import join_equal
+    from mlem_core.pairs.kernels.distances import join_equal
 
     tolerance = EQUAL_ROWS.get(rows.dtype.itemsize, 1e-12)
     given = moderate(np.asarray(rows, dtype=np.float32 if rows.dtype.itemsize == 2 else None))

@@ -61,7 +61,7 @@ def torch_tiles(rows: FloatArray, tile: Tile, squared: bool, device: str) -> Til
 
 def squared_euclidean(rows: FloatArray, squares: FloatArray, start: int, stop: int) -> FloatArray:
     """A tile of squared Euclidean distances by one matrix product."""
-    from mlem_core.pairs.kernels.tiles import finish_squared
+    from mlem_core.pairs.kernels.distances import finish_squared
 
     left, right = rows[start:stop], rows[start:]
     tile: FloatArray = left @ right.T
