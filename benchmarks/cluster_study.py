@@ -25,8 +25,7 @@ from mlem_core.pairs.build import LayerWork, one_layer
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.designs import PairDesign
 from mlem_core.pairs.patterns import PairIndex
-from mlem_core.pairs.rank_files import RankFiles
-from mlem_core.pairs.rank_store import rank_parts
+from mlem_core.pairs.rank_store import RankFiles, rank_parts
 from mlem_core.storage.sealed import sha256_file
 
 MODELS, LAYERS, STIMULI, UNITS, WORDS = 100, 33, 100_000, 1024, 10

@@ -163,7 +163,6 @@ def _here(
             errors[position] = error
             if len(errors) == len(sources):
                 raise errors[0]
-            ranks.put_nothing(position)
 
         tables = pair_tables(
             index,

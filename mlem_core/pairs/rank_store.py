@@ -5,13 +5,15 @@ from __future__ import annotations
 import itertools
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mlem_core.base.executor import Executor
 from mlem_core.base.parallel import cores, in_order
 from mlem_core.base.typing import FloatArray, IntArray
 
@@ -22,6 +24,15 @@ BAND = 2**13
 # whoever computes them.
 BLOCK = 256
 SEGMENT = 2**17
+# So many products of two ranks are a second's work: less than it takes to send it away.
+LITTLE = 2**33
+# Pairs of a layer that are ranked in a few tenths of a second: less is soon done again than kept.
+FEW = 2**22
+
+
+def is_little(n_layers: int, n_pairs: int) -> bool:
+    """Whether ranks of so many layers and pairs are not worth a file."""
+    return n_pairs <= FEW and n_layers**2 * n_pairs <= LITTLE
 
 
 class RankPart(NamedTuple):
@@ -60,36 +71,95 @@ def part_sums(read: ReadRanks, n_pairs: int, part: RankPart) -> RankSums:
     return product, total
 
 
-def joined_sums(n_layers: int, parts: Iterable[RankPart], sums: Iterable[RankSums]) -> RankSums:
-    """(n_layers, n_layers) and (n_layers,) of all parts, added in their order."""
-    products, totals = np.zeros((n_layers, n_layers)), np.zeros(n_layers)
-    for part, (product, total) in zip(parts, sums, strict=True):
-        products[slice(*part.a), slice(*part.b)] += product
-        if part.a == part.b:
-            totals[slice(*part.a)] += total
-        else:
-            products[slice(*part.b), slice(*part.a)] += product.T
-    return products, totals
+class KeptRanks:
+    """Twice the average ranks (n_pairs,) of each of n_layers layers, wherever they are."""
+
+    n_layers: int
+    n_pairs: int
+
+    def read(self, layers: tuple[int, int], first: int, last: int) -> NDArray[np.uint32]:
+        """Those of the pairs first..last-1 in some layers."""
+        raise NotImplementedError
+
+    def rsa(
+        self,
+        edges: IntArray | None = None,
+        executor: Executor | None = None,
+        folder: Path | None = None,
+    ) -> FloatArray:
+        """Spearman ρ of the neural distances of every two layers over all pairs.
+
+        A layer whose distances are all equal has ρ = 0 with every other and 1 with itself.
+
+        Parameters
+        ----------
+        edges : (n_parts + 1,) where parts of the pairs begin; ρ is then of the ranks among all
+            pairs, over those of each part
+        executor : computes the sums where its workers share `folder`, which the ranks are in, and
+            these are not a little
+
+        Returns (n_layers, n_layers), or (n_parts, n_layers, n_layers).
+
+        Source: Salle et al. 2024, section 4 (feature-agnostic similarity).
+        """
+        n, whole = self.n_layers, (0, self.n_pairs)
+        spans = [whole] if edges is None else list(itertools.pairwise(edges.tolist()))
+        parts = [list(rank_parts(n, *span)) for span in spans]
+        sums = self._sums(list(itertools.chain(*parts)), executor, folder)
+        found = []
+        for (first, last), of_span in zip(spans, parts, strict=True):
+            products, totals = np.zeros((n, n)), np.zeros(n)
+            for a, b, *_ in of_span:
+                product, total = next(sums)
+                products[slice(*a), slice(*b)] += product
+                if a == b:
+                    totals[slice(*a)] += total
+                else:
+                    products[slice(*b), slice(*a)] += product.T
+            if (first, last) != whole:
+                # Only over all pairs ranks add up to 0.
+                products -= np.outer(totals, totals) / (last - first)
+            found.append(correlations(products))
+        return found[0] if edges is None else np.stack(found)
+
+    def _sums(
+        self, parts: Sequence[RankPart], executor: Executor | None, folder: Path | None
+    ) -> Iterator[RankSums]:
+        little = is_little(self.n_layers, self.n_pairs)
+        if little or executor is None or folder is None or not executor.shares(folder):
+            return in_order(partial(sums_of_part, self), parts, cores())
+        given = dict(executor.each_of(sums_of_part, parts, (self,), folder))
+        return (_checked(given[at]) for at in range(len(parts)))
 
 
-def rsa_of(sums: RankSums, n_pairs: int, whole: bool = True) -> FloatArray:
-    """ρ (n_layers, n_layers) from sums over n_pairs; of all pairs (`whole`) ranks add up to 0."""
-    products, totals = sums
-    return correlations(products if whole else products - np.outer(totals, totals) / n_pairs)
+def _checked(found: RankSums | Exception) -> RankSums:
+    if isinstance(found, Exception):
+        raise found
+    return found
 
 
-class PairRanks:
-    """The ranks of all pairs; `folder` gets a temporary file if they are too large for memory."""
+def sums_of_part(ranks: KeptRanks, part: RankPart) -> RankSums:
+    """What a worker does: the sums of one part of the products."""
+    return part_sums(ranks.read, ranks.n_pairs, part)
+
+
+class PairRanks(KeptRanks):
+    """Ranks that are put here; `folder` gets a temporary file if they are too large for memory.
+
+    Those of a layer that are never put are 0.
+    """
 
     def __init__(self, n_layers: int, n_pairs: int, folder: Path | None = None) -> None:
         self.n_layers, self.n_pairs = n_layers, n_pairs
         self._file: BinaryIO | None = None
         self._lock = threading.Lock()
-        if 4 * n_layers * self.n_pairs <= IN_MEMORY_BYTES:
-            self._ranks = np.empty((n_layers, self.n_pairs), dtype=np.uint32)
+        if 4 * n_layers * n_pairs <= IN_MEMORY_BYTES:
+            self._ranks = np.zeros((n_layers, n_pairs), dtype=np.uint32)
         else:
             # Unlinked as soon as it is open: nothing is left behind however the process ends.
             self._file = cast(BinaryIO, tempfile.TemporaryFile(dir=folder))  # noqa: SIM115
+            # A hole in a file reads as zeros.
+            self._file.truncate(4 * n_layers * n_pairs)
 
     def __enter__(self) -> PairRanks:
         return self
@@ -107,17 +177,8 @@ class PairRanks:
                 self._file.seek(4 * layer * self.n_pairs)
                 self._file.write(doubled.data)
 
-    def put_nothing(self, layer: int) -> None:
-        """Keep a place for a layer that has no ranks."""
-        if self._file is None:
-            self._ranks[layer] = 0
-            return
-        with self._lock:
-            # A hole in a file reads as zeros.
-            self._file.truncate(4 * self.n_layers * self.n_pairs)
-
     def read(self, layers: tuple[int, int], first: int, last: int) -> NDArray[np.uint32]:
-        """Twice the ranks of the pairs first..last-1 in some layers."""
+        """Those of the pairs first..last-1 in some layers."""
         if self._file is None:
             return self._ranks[slice(*layers), first:last]
         part = np.empty((layers[1] - layers[0], last - first), dtype=np.uint32)
@@ -127,29 +188,27 @@ class PairRanks:
                 own[:] = np.frombuffer(self._file.read(4 * (last - first)), np.uint32)
         return part
 
-    def rsa(self, edges: IntArray | None = None) -> FloatArray:
-        """Spearman ρ of the neural distances of every two layers over all pairs.
 
-        A layer whose distances are all equal has ρ = 0 with every other and 1 with itself.
+class RankFiles(KeptRanks):
+    """Ranks in a file for each layer, which several processes read.
 
-        Parameters
-        ----------
-        edges : (n_parts + 1,) where parts of the pairs begin; ρ is then of the ranks among all
-            pairs, over those of each part
+    Parameters
+    ----------
+    of_layer : the file that has them as they lie in memory, or they; None has none
+    """
 
-        Returns (n_layers, n_layers), or (n_parts, n_layers, n_layers).
+    def __init__(self, of_layer: Sequence[Path | NDArray[np.uint32] | None], n_pairs: int) -> None:
+        self.of_layer, self.n_layers, self.n_pairs = tuple(of_layer), len(of_layer), n_pairs
 
-        Source: Salle et al. 2024, section 4 (feature-agnostic similarity).
-        """
-        if edges is not None:
-            return np.stack([self._rsa(int(a), int(b)) for a, b in itertools.pairwise(edges)])
-        return self._rsa(0, self.n_pairs)
-
-    def _rsa(self, first: int, last: int) -> FloatArray:
-        parts = list(rank_parts(self.n_layers, first, last))
-        sums = in_order(lambda one: part_sums(self.read, self.n_pairs, one), parts, cores())
-        found = joined_sums(self.n_layers, parts, sums)
-        return rsa_of(found, last - first, (first, last) == (0, self.n_pairs))
+    def read(self, layers: tuple[int, int], first: int, last: int) -> NDArray[np.uint32]:
+        """Those of the pairs first..last-1 in some layers."""
+        found = np.zeros((layers[1] - layers[0], last - first), dtype=np.uint32)
+        for own, ranks in zip(found, self.of_layer[slice(*layers)], strict=True):
+            if isinstance(ranks, Path):
+                own[:] = np.fromfile(ranks, np.uint32, last - first, offset=4 * first)
+            elif ranks is not None:
+                own[:] = ranks[first:last]
+        return found
 
 
 def correlations(products: FloatArray) -> FloatArray:
