@@ -18,10 +18,15 @@ import pandas as pd
 
 from mlem_core.base.errors import unknown
 from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
-from mlem_core.measures.shapley import EXACT_FEATURES, FeatureSet, Shapley, shapley
+from mlem_core.measures.shapley import (
+    EXACT_FEATURES,
+    FeatureSet,
+    FeatureSubsets,
+    Shapley,
+    shapley,
+)
 from mlem_core.pairs.crossfit import CrossFit, both_ways, outside_cells
 from mlem_core.pairs.groups import summed
-from mlem_core.pairs.lattice import Lattice
 from mlem_core.pairs.ranks import predicted_ranks
 from mlem_core.pairs.similarities import SimilaritySums
 from mlem_core.pairs.tables import PairTables
@@ -219,13 +224,12 @@ def divide(
     -------
     Shapley of arrays (n_draws, n_layers, n_layers)
     """
-
     n_features, n_draws = fit.codes.shape[1], fit.sums.shape[-1]
     if n_draws > 1 and len(fit.priority) <= FEW_LAYERS and n_features <= exact_up_to:
-        lattice = Lattice.of(fit.codes, fit.priority)
-        if lattice is not None:
-            values = both_ways(lattice.explained(fit.sums), fit.spread)
-            terms = np.tensordot(lattice.shares, values, axes=(1, 1))
+        sets = FeatureSubsets.of(fit.codes, fit.priority)
+        if sets is not None:
+            values = both_ways(sets.explained(fit.sums), fit.spread)
+            terms = np.tensordot(sets.shares, values, axes=(1, 1))
             return Shapley(terms, values[:, 0])
 
     def explained(chosen: FeatureSet) -> FloatArray:

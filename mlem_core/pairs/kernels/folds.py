@@ -84,7 +84,7 @@ def explained_by_sets(
     Parameters
     ----------
     sums : (n_draws, n_patterns, 2, 1 + n_layers, n_folds), see `mlem_core.pairs.crossfit`
-    begins, source, edges, into, coarser : see `mlem_core.pairs.lattice.Lattice`
+    begins, source, edges, into, coarser : see `mlem_core.measures.shapley.FeatureSubsets`
     explained : (n_draws, n_sets, n_layers, n_layers) filled: the mean over the folds that have
         pairs of Σ mean of the one layer outside · ranks of the other inside / pairs inside
     """
