@@ -25,6 +25,7 @@ from mlem_core.measures.shapley import (
     Shapley,
     shapley,
 )
+from mlem_core.measures.similarity import pairs_of_layers
 from mlem_core.pairs.crossfit import CrossFit, both_ways, outside_cells
 from mlem_core.pairs.groups import summed
 from mlem_core.pairs.ranks import predicted_ranks
@@ -96,12 +97,8 @@ class Decomposition:
         model_a, layer_a, model_b, layer_b, term, value, rsa
         """
         a, b = np.triu_indices(len(layers), 1)
-        n = len(self.names)
-        models = np.array([model for model, _ in layers], dtype=object)
-        numbers = np.array([number for _, number in layers], dtype=np.int64)
-        pairs = {"model_a": models[a], "layer_a": numbers[a]}
-        pairs |= {"model_b": models[b], "layer_b": numbers[b]}
-        frame = pd.DataFrame({name: np.repeat(column, n) for name, column in pairs.items()})
+        n, pairs = len(self.names), pairs_of_layers(layers)
+        frame = pairs.loc[pairs.index.repeat(n)].reset_index(drop=True)
         frame["term"] = np.tile(np.array(self.names, dtype=object), len(a))
         frame["value"] = self.values[:, a, b].T.ravel()
         frame["rsa"] = np.repeat(self.rsa[a, b], n)
