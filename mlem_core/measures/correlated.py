@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -53,20 +54,13 @@ def conditional_importance(tables: PairTables, weights: FloatArray) -> FloatArra
         pairs = tables.inside(fold)
         codes = tables.codes[tables.cell_pattern[tables.held_out(fold)]]
         predicted = (weights[:, fold] @ pairs.x.T)[:, None]
-
-        def rho(
-            sums: FloatArray,
-            predicted: FloatArray = predicted,
-            counts: FloatArray = pairs.counts,
-            squares: FloatArray = pairs.rank_squares,
-        ) -> FloatArray:
-            return score_patterns(predicted, counts, sums, squares).rho[:, 0]
-
-        whole = rho(pairs.rank_sums)
+        score = partial(score_patterns, predicted, pairs.counts, rank_squares=pairs.rank_squares)
+        whole = score(pairs.rank_sums).rho[:, 0]
         for f in range(len(tables.features)):
             _, group = group_rows(np.delete(codes, f, axis=1))
             share = pairs.counts / np.bincount(group, pairs.counts)[group]
-            drops[:, fold, f] = whole - rho(sums_by(group, pairs.rank_sums)[:, group] * share)
+            shared = sums_by(group, pairs.rank_sums)[:, group] * share
+            drops[:, fold, f] = whole - score(shared).rho[:, 0]
     return drops
 
 

@@ -284,7 +284,6 @@ def joined(parts: Sequence[PairTables]) -> PairTables:
     return without_training_ranks(replace(parts[0], **changed))
 
 
-BY_CELL = ("cell_block", "cell_pattern", "counts", "target_sums", "rank_sums", "within_sums")
 BY_LAYER = (
     "target_sums",
     "rank_sums",
