@@ -8,18 +8,15 @@ works on the `PairTables` and never sees a pair again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import closing
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
-from mlem_core.base.parallel import cores, one_thread_each
+from mlem_core.base.parallel import cores, in_order, one_thread_each
 from mlem_core.base.typing import FloatArray
 from mlem_core.pairs.distances import design_distances, distance_named
 from mlem_core.pairs.layer_sums import LayerSums, layer_sums
@@ -170,40 +167,28 @@ def _of_all(
     one: Callable[[int], LayerSums], n_layers: int, workers: int, options: PassOptions
 ) -> list[LayerSums]:
     """The sums of the layers that do not fail, `one` giving those of a layer."""
-    rows: list[LayerSums | None] = [None] * n_layers
-    # The cores are shared out already: among the layers, or the bands of one.
-    with one_thread_each(), closing(_as_done(one, n_layers, workers)) as found:
-        for done, (position, result) in enumerate(found, 1):
-            try:
-                rows[position] = result()
-            except InputError as error:
-                if options.failed is None:
-                    raise
-                options.failed(position, error)
-            if options.progress is not None:
-                options.progress(done, n_layers)
-    done_rows = [row for row in rows if row is not None]
-    if not done_rows:
-        raise InputError("no layer is left whose distances can be computed.")
-    return done_rows
 
-
-def _as_done(
-    one: Callable[[int], LayerSums], n_layers: int, workers: int
-) -> Generator[tuple[int, Callable[[], LayerSums]]]:
-    """The position of each layer and what gives its result, as they are done."""
-    if workers == 1:
-        # In the thread that asks, which can be interrupted inside of a layer.
-        for position in range(n_layers):
-            yield position, partial(one, position)
-        return
-    with ThreadPoolExecutor(workers) as pool:
-        futures = {pool.submit(one, position): position for position in range(n_layers)}
+    def tried(position: int) -> LayerSums | InputError:
         try:
-            for future in as_completed(futures):
-                yield futures[future], future.result
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+            return one(position)
+        except InputError as error:
+            return error
+
+    rows: list[LayerSums] = []
+    # The cores are shared out already: among the layers, or the bands of one.
+    with one_thread_each():
+        for position, found in enumerate(in_order(tried, range(n_layers), workers)):
+            if isinstance(found, LayerSums):
+                rows.append(found)
+            elif options.failed is None:
+                raise found
+            else:
+                options.failed(position, found)
+            if options.progress is not None:
+                options.progress(position + 1, n_layers)
+    if not rows:
+        raise InputError("no layer is left whose distances can be computed.")
+    return rows
 
 
 def check_rows(rows: NDArray[np.floating], n_stimuli: int, name: str) -> None:
