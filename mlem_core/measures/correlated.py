@@ -24,9 +24,8 @@ from mlem_core.estimators.solver import FoldFits
 from mlem_core.measures.decomposition import by_pattern
 from mlem_core.measures.importance import MAX_CELLS, permutation_importance
 from mlem_core.measures.similarity import feature_correlations
-from mlem_core.pairs.groups import group_rows, sums_by
 from mlem_core.pairs.ranks import score_patterns
-from mlem_core.pairs.tables import PairTables
+from mlem_core.pairs.tables import PairTables, group_rows, sums_by
 
 # Feature distances that correlate at least so much are named in a warning.
 CORRELATED = 0.3

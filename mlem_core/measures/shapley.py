@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.pairs.groups import group_rows, summed
+from mlem_core.pairs.tables import group_rows, summed
 
 # Up to this many features every set of them is looked at: 4,096 sets.
 EXACT_FEATURES = 12

@@ -22,9 +22,8 @@ from numpy.typing import NDArray
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import each, if_large
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.pairs.groups import summed
 from mlem_core.pairs.patterns import left_out, tested_blocks
-from mlem_core.pairs.tables import PairTables
+from mlem_core.pairs.tables import PairTables, summed
 
 # What features explain is compared to so many decimals: copies of a feature stay in their order.
 _DECIMALS = 9
