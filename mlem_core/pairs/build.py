@@ -19,7 +19,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import cores, in_order, one_thread_each
 from mlem_core.base.typing import FloatArray
 from mlem_core.pairs.distances import design_distances, distance_named
-from mlem_core.pairs.layer_sums import LayerSums, layer_sums
+from mlem_core.pairs.layer_sums import LayerSums, layer_sums, torch_layer_sums
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.tables import BY_LAYER, LazyArray, PairTables
 
@@ -153,9 +153,7 @@ def one_layer(
         designs = _by_design(index, squared, train, threads)
     doubled: NDArray[np.uint32] | None
     if work.device:
-        from mlem_core.pairs import torch_backend
-
-        sums, doubled = torch_backend.layer_sums(index, squared, train, work.device)
+        sums, doubled = torch_layer_sums(index, squared, train, work.device)
     else:
         sums, doubled = layer_sums(
             index, squared, train, ranks=work.ranks, overwrite=True, threads=threads
