@@ -18,7 +18,7 @@ from mlem_core.measures.decomposition import UNEXPLAINED, decompose
 from mlem_core.pairs.build import PassOptions, pair_tables
 from mlem_core.pairs.columns import chosen_to_resolve, ends, feature_columns, pair_numbers
 from mlem_core.pairs.patterns import PairIndex
-from mlem_core.pairs.rank_store import PairRanks
+from mlem_core.pairs.ranks import PairRanks
 from mlem_core.pairs.tables import PairTables
 from validation.layers import FOLDS, STIMULI, rows_of
 from validation.work import Row, Task

@@ -26,7 +26,7 @@ from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.designs import PairDesign, n_pairs
 from mlem_core.pairs.layer_sums import cuda_device
 from mlem_core.pairs.patterns import PairIndex
-from mlem_core.pairs.rank_store import IN_MEMORY_BYTES, PairRanks
+from mlem_core.pairs.ranks import IN_MEMORY_BYTES, PairRanks
 from mlem_core.pairs.tables import PairTables
 from mlem_core.storage.room import check_disk, check_memory
 from mlem_core.storage.stage import Stage

@@ -28,7 +28,7 @@ from mlem_core.models.representations import Representations
 from mlem_core.pairs.build import LayerWork, assembled, one_layer
 from mlem_core.pairs.layer_sums import LayerSums, cuda_device
 from mlem_core.pairs.patterns import PairIndex
-from mlem_core.pairs.rank_store import RankFiles, is_little
+from mlem_core.pairs.ranks import RankFiles, is_little
 from mlem_core.pairs.tables import PairTables
 from mlem_core.storage.files import replacing
 from mlem_core.storage.stage import Stage

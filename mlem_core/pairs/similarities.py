@@ -29,8 +29,7 @@ from mlem_core.base.text import listed
 from mlem_core.base.typing import Counted, FloatArray, IntArray
 from mlem_core.pairs.alignments import COMPONENTS, STIMULI_A_COMPONENT, Aligned, cca, procrustes
 from mlem_core.pairs.designs import pairs_among
-from mlem_core.pairs.rank_store import IN_MEMORY_BYTES, correlations
-from mlem_core.pairs.ranks import pair_ranks
+from mlem_core.pairs.ranks import IN_MEMORY_BYTES, correlations, pair_ranks
 
 # Of each stimulus so many others are its neighbours.
 NEIGHBOURS = 10
