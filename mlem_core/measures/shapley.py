@@ -240,7 +240,7 @@ class FeatureSubsets:
         ----------
         sums : (n_patterns, 2, 1 + n_layers, n_folds, n_draws), see `mlem_core.pairs.crossfit`
         """
-        from mlem_core.pairs.kernels.folds import explained_by_sets
+        from mlem_core.pairs.kernels.cells import explained_by_sets
 
         by_draw = np.ascontiguousarray(np.moveaxis(sums, -1, 0))
         n_layers = by_draw.shape[3] - 1

@@ -9,7 +9,7 @@ works on the `PairTables` and never sees a pair again.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +20,7 @@ from mlem_core.base.parallel import cores, in_order, one_thread_each
 from mlem_core.base.typing import FloatArray
 from mlem_core.pairs.distances import design_distances, distance_named
 from mlem_core.pairs.layer_sums import LayerSums, layer_sums, torch_layer_sums
-from mlem_core.pairs.patterns import PairIndex
+from mlem_core.pairs.patterns import PairIndex, Patterns
 from mlem_core.pairs.tables import BY_LAYER, LazyArray, PairTables
 
 # All cores share a layer of more pairs: two at once would take twice the memory.
@@ -221,12 +221,9 @@ def _by_design(
 def tables_without_layers(index: PairIndex) -> PairTables:
     """The patterns and how many pairs have each, for no layer: what the stimuli alone decide."""
     by_cell, by_block = np.zeros((0, index.n_cells)), np.zeros((0, index.n_blocks))
+    patterns: dict[str, Any] = {own.name: getattr(index, own.name) for own in fields(Patterns)}
     return PairTables(
-        features=index.features,
-        kinds=index.kinds,
-        levels=index.levels,
-        codes=index.codes,
-        value_names=index.value_names,
+        **patterns,
         n_stimuli=len(index.folds),
         n_folds=index.n_folds,
         cell_block=index.cell_block,
