@@ -199,6 +199,8 @@ def _fill_condensed(rows: FloatArray, distance: Distance, fill: Fill) -> None:
     for i, at in row_slices(len(rows)):
         band = np.concatenate(([0.0], found[at]))[None]
         fill(i, band if distance.squared else band**2)
+    # No later row is left for the last one, but several stimuli may have it.
+    fill(len(rows) - 1, np.zeros((1, 1)))
 
 
 def pair_distances(

@@ -71,6 +71,10 @@ def test_a_distance_of_ones_own_is_computed_by_pairs_or_not_at_all(design, monke
     monkeypatch.setitem(DISTANCES, "own", whole)
     with refused("own", "all pairs", "euclidean"):
         squared_along(rows_of(np.float32), "own", design)
+    whole = Distance("own", condensed=lambda rows: pdist(rows, "chebyshev"))
+    monkeypatch.setitem(DISTANCES, "own", whole)
+    equal = rows_of(np.float64)[[*range(N), N - 1, N - 1]]
+    np.testing.assert_allclose(squared_distances(equal, "own"), pdist(equal, "chebyshev") ** 2)
     pairwise = Distance(
         "own", tile=lambda *_: None, pairwise=lambda a, b: np.abs(a - b).max(axis=1)
     )
