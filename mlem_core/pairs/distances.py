@@ -346,7 +346,7 @@ def _repeated(name: str, whiten: Whiten, weight: str) -> Distance:
 def _fill_along(*args: Any, cityblock: bool | None = None) -> None:
     from mlem_core.pairs.kernels.distances import along
 
-    along(*args, cityblock)
+    along(*args, cityblock=cityblock)
 
 
 def _fill_half_along(*args: Any) -> None:
