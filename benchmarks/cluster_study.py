@@ -25,8 +25,7 @@ from mlem_core.pairs.build import LayerWork, one_layer
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.designs import PairDesign
 from mlem_core.pairs.patterns import PairIndex
-from mlem_core.pairs.rank_files import RankFiles
-from mlem_core.pairs.rank_store import rank_parts
+from mlem_core.pairs.ranks import RankFiles, rank_parts
 from mlem_core.storage.sealed import sha256_file
 
 MODELS, LAYERS, STIMULI, UNITS, WORDS = 100, 33, 100_000, 1024, 10
@@ -89,7 +88,7 @@ def measured() -> list[Kind]:
         n_layers, n_pairs = MODELS * LAYERS, index.design.n_pairs
         parts = list(rank_parts(n_layers, 0, n_pairs))
         files = RankFiles((path,) * n_layers, n_pairs)
-        from mlem_core.pairs.rank_store import part_sums
+        from mlem_core.pairs.ranks import part_sums
 
         off = next(part for part in parts if part.a != part.b)
         rsa = processor_seconds(lambda: part_sums(files.read, n_pairs, off))

@@ -20,7 +20,7 @@ from mlem_core.data.folds import group_folds
 from mlem_core.pairs.build import PassOptions, pair_tables
 from mlem_core.pairs.columns import FeatureColumn, feature_columns
 from mlem_core.pairs.patterns import PairIndex
-from mlem_core.pairs.rank_store import PairRanks
+from mlem_core.pairs.ranks import PairRanks
 
 N_LAYERS, N_UNITS = 38, 576
 

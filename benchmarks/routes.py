@@ -25,8 +25,7 @@ from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.designs import n_pairs
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.patterns import PairIndex
-from mlem_core.pairs.rank_store import PairRanks
-from mlem_core.pairs.ranks import pair_ranks
+from mlem_core.pairs.ranks import PairRanks, pair_ranks
 from mlem_core.pairs.tables import PairTables
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from mlem_core.pairs.build import PassOptions, pair_tables
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.designs import DESIGNS, PairDesign
 from mlem_core.pairs.patterns import PairIndex
-from mlem_core.pairs.rank_store import PairRanks
+from mlem_core.pairs.ranks import PairRanks
 from validation.work import Row, Task
 
 # Stimuli and budget, of 180 thousand, 2 million and 32 million pairs.

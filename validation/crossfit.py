@@ -13,7 +13,7 @@ from mlem_core.pairs.build import PassOptions, pair_tables
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.crossfit import alone, fold_ceilings
 from mlem_core.pairs.patterns import PairIndex
-from mlem_core.pairs.rank_store import PairRanks
+from mlem_core.pairs.ranks import PairRanks
 from mlem_core.pairs.tables import PairTables
 from validation.work import Row, Task
 

@@ -23,8 +23,7 @@ from mlem_core.pairs.build import PassOptions, pair_tables
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.patterns import PairIndex
-from mlem_core.pairs.rank_store import PairRanks
-from mlem_core.pairs.ranks import pair_ranks
+from mlem_core.pairs.ranks import PairRanks, pair_ranks
 from mlem_core.pairs.resampling import leave_out
 from mlem_core.pairs.tables import PairTables
 from validation.work import Row, Task

@@ -13,12 +13,12 @@ from mlem_core.data import datasets
 from mlem_core.data.folds import fold_groups, group_folds
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.ridge import RidgeMLEM
+from mlem_core.estimators.solver import held_out_scores
 from mlem_core.measures.decomposition import UNEXPLAINED, decompose
-from mlem_core.measures.value_distances import psd_cost
 from mlem_core.pairs.build import PassOptions, pair_tables
-from mlem_core.pairs.columns import chosen_to_resolve, feature_columns
+from mlem_core.pairs.columns import chosen_to_resolve, ends, feature_columns, pair_numbers
 from mlem_core.pairs.patterns import PairIndex
-from mlem_core.pairs.rank_store import PairRanks
+from mlem_core.pairs.ranks import PairRanks
 from mlem_core.pairs.tables import PairTables
 from validation.layers import FOLDS, STIMULI, rows_of
 from validation.work import Row, Task
@@ -124,6 +124,55 @@ def feature_by_feature() -> list[Row]:
         about |= {"coding": resolved[0] if resolved else "0/1"}
         rows += _scores(tables_of(stimuli, layers, folds, resolved), about, LAYERS)
     return rows
+
+
+def psd_cost(tables: PairTables, weights: FloatArray) -> FloatArray:
+    """What it costs in held-out ρ to have separations that are distances of points.
+
+    The metric on one-hot codes that is positive semi-definite has separations of negative type:
+    squared distances of points in some space. Those of every feature are projected onto the
+    nearest such matrix, by cutting off the negative eigenvalues of the double-centred one.
+
+    Parameters
+    ----------
+    tables : pair tables of n_layers layers, with features that are resolved by value
+    weights : (n_layers, n_folds, n_columns), see `mlem_core.estimators.solver.FoldFits`
+
+    Returns
+    -------
+    (n_layers, n_folds) ρ of the weights as they are less that of the projected ones
+
+    Source: Schoenberg 1935; Jalouzot et al. 2024, section 2.1.
+    """
+    projected = weights.copy()
+    for f, names in enumerate(tables.value_names):
+        if names:
+            own = np.flatnonzero(tables.columns.part == f)
+            at = own[: len(names) * (len(names) - 1) // 2]
+            projected[..., at] = of_negative_type(weights[..., at], len(names))
+    both = np.stack((weights, projected), axis=2)
+    rho = [held_out_scores(tables, both[:, k], k).rho for k in range(tables.n_folds)]
+    return np.stack([free - bound for free, bound in (one.T for one in rho)], axis=1)
+
+
+def of_negative_type(separations: FloatArray, n_values: int) -> FloatArray:
+    """The nearest separations (..., n_pairs) that are squared distances of points.
+
+    Nearest in the Frobenius norm of the double-centred matrix; both in the order of the pairs of
+    different values in `mlem_core.pairs.columns.ends`.
+    """
+    first, second = ends(n_values)
+    apart = first != second
+    numbers: IntArray = pair_numbers(n_values)
+    codes = np.zeros((*separations.shape[:-1], len(first)))
+    codes[..., apart] = separations
+    centre = np.eye(n_values) - 1 / n_values
+    products = -centre @ codes[..., numbers] @ centre / 2
+    values, vectors = np.linalg.eigh(products)
+    products = (vectors * np.maximum(values, 0.0)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+    own = np.diagonal(products, axis1=-2, axis2=-1)
+    squared = own[..., :, None] + own[..., None, :] - 2 * products
+    return np.maximum(squared[..., first[apart], second[apart]], 0.0)
 
 
 def of_points() -> list[Row]:

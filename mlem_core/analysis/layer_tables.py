@@ -24,10 +24,10 @@ from mlem_core.pairs import tables_io
 from mlem_core.pairs.build import LARGE, LayerWork, PassOptions, pair_tables
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.designs import PairDesign, n_pairs
+from mlem_core.pairs.layer_sums import cuda_device
 from mlem_core.pairs.patterns import PairIndex
-from mlem_core.pairs.rank_store import IN_MEMORY_BYTES, PairRanks
+from mlem_core.pairs.ranks import IN_MEMORY_BYTES, PairRanks
 from mlem_core.pairs.tables import PairTables
-from mlem_core.pairs.torch_backend import cuda_device
 from mlem_core.storage.room import check_disk, check_memory
 from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
@@ -163,7 +163,6 @@ def _here(
             errors[position] = error
             if len(errors) == len(sources):
                 raise errors[0]
-            ranks.put_nothing(position)
 
         tables = pair_tables(
             index,

@@ -9,7 +9,6 @@ come back to be kept here.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,11 +26,10 @@ from mlem_core.base.typing import Counted, FloatArray, Layer
 from mlem_core.base.worker import Big
 from mlem_core.models.representations import Representations
 from mlem_core.pairs.build import LayerWork, assembled, one_layer
-from mlem_core.pairs.layer_sums import LayerSums
+from mlem_core.pairs.layer_sums import LayerSums, cuda_device
 from mlem_core.pairs.patterns import PairIndex
-from mlem_core.pairs.rank_files import RankFiles, is_little
+from mlem_core.pairs.ranks import RankFiles, is_little
 from mlem_core.pairs.tables import PairTables
-from mlem_core.pairs.torch_backend import cuda_device
 from mlem_core.storage.files import replacing
 from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
@@ -268,9 +266,6 @@ def _rsa(
         return _ranks(store, units.keys[at]) if doubled is None else doubled
 
     files = RankFiles(tuple(map(ranks, range(len(units.keys)))), design.n_pairs)
-    spans = [(0, design.n_pairs)]
-    if not design.is_complete:
-        edges = [int(one) for one in design.starts[design.parts]]
-        spans += itertools.pairwise(edges)
-    rsa = files.rsa(spans, units.executor, store.root)
-    return rsa[0], None if design.is_complete else rsa[1:]
+    edges, workers = design.starts[design.parts], (units.executor, store.root)
+    of_designs = None if design.is_complete else files.rsa(edges, *workers)
+    return files.rsa(None, *workers), of_designs

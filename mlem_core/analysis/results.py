@@ -269,7 +269,7 @@ def results_from_tables(
     ----------
     tables : pair tables of n_layers layers
     layers : (model, layer) of each
-    rsa : (n_layers, n_layers) from `mlem_core.pairs.rank_store.PairRanks.rsa`
+    rsa : (n_layers, n_layers) from `mlem_core.pairs.ranks.PairRanks.rsa`
     folds : (n_stimuli,) the fold that tests each stimulus, see `mlem_core.data.folds`
     estimator : name, see `mlem_core.estimators.registry`
     fits : of these tables by this estimator, where they have been computed before

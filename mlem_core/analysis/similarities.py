@@ -27,7 +27,7 @@ from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.designs import n_pairs
 from mlem_core.pairs.distances import PRECOMPUTED, squared_distances
 from mlem_core.pairs.patterns import PairIndex
-from mlem_core.pairs.rank_store import IN_MEMORY_BYTES
+from mlem_core.pairs.ranks import IN_MEMORY_BYTES
 from mlem_core.pairs.similarities import (
     NEIGHBOURS,
     Similarity,

@@ -19,10 +19,9 @@ from mlem_core.measures.decomposition import divide
 from mlem_core.measures.importance import feature_distribution
 from mlem_core.measures.partial import with_ratios
 from mlem_core.pairs.crossfit import CrossFit, ceiling, outside_means
-from mlem_core.pairs.groups import group_rows, summed
 from mlem_core.pairs.ranks import tied_order
 from mlem_core.pairs.resampling import Draws, RankedPairs, Weights
-from mlem_core.pairs.tables import HeldOut, PairTables, without_training_ranks
+from mlem_core.pairs.tables import HeldOut, PairTables, group_rows, summed, without_training_ranks
 
 # Bootstrap replicates for the shape of the intervals of scores and importances of all layers, and
 # for those of τ; as many as the calibration has (docs/validation).

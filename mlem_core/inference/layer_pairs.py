@@ -21,11 +21,10 @@ from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.designs import PairDesign, resampled_part
 from mlem_core.pairs.distances import design_distances
-from mlem_core.pairs.groups import group_rows
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.ranks import pair_ranks
 from mlem_core.pairs.resampling import RankedPairs, Weights, multinomial
-from mlem_core.pairs.tables import PairTables, without_training_ranks
+from mlem_core.pairs.tables import PairTables, group_rows, without_training_ranks
 from mlem_core.pairs.units import Blocks, blocks_left_out
 from mlem_core.storage.store import Store
 

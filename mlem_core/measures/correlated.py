@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -23,9 +24,8 @@ from mlem_core.estimators.solver import FoldFits
 from mlem_core.measures.decomposition import by_pattern
 from mlem_core.measures.importance import MAX_CELLS, permutation_importance
 from mlem_core.measures.similarity import feature_correlations
-from mlem_core.pairs.groups import group_rows, sums_by
 from mlem_core.pairs.ranks import score_patterns
-from mlem_core.pairs.tables import PairTables
+from mlem_core.pairs.tables import PairTables, group_rows, sums_by
 
 # Feature distances that correlate at least so much are named in a warning.
 CORRELATED = 0.3
@@ -53,20 +53,13 @@ def conditional_importance(tables: PairTables, weights: FloatArray) -> FloatArra
         pairs = tables.inside(fold)
         codes = tables.codes[tables.cell_pattern[tables.held_out(fold)]]
         predicted = (weights[:, fold] @ pairs.x.T)[:, None]
-
-        def rho(
-            sums: FloatArray,
-            predicted: FloatArray = predicted,
-            counts: FloatArray = pairs.counts,
-            squares: FloatArray = pairs.rank_squares,
-        ) -> FloatArray:
-            return score_patterns(predicted, counts, sums, squares).rho[:, 0]
-
-        whole = rho(pairs.rank_sums)
+        score = partial(score_patterns, predicted, pairs.counts, rank_squares=pairs.rank_squares)
+        whole = score(pairs.rank_sums).rho[:, 0]
         for f in range(len(tables.features)):
             _, group = group_rows(np.delete(codes, f, axis=1))
             share = pairs.counts / np.bincount(group, pairs.counts)[group]
-            drops[:, fold, f] = whole - rho(sums_by(group, pairs.rank_sums)[:, group] * share)
+            shared = sums_by(group, pairs.rank_sums)[:, group] * share
+            drops[:, fold, f] = whole - score(shared).rho[:, 0]
     return drops
 
 

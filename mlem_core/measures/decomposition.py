@@ -18,13 +18,18 @@ import pandas as pd
 
 from mlem_core.base.errors import unknown
 from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
-from mlem_core.measures.shapley import EXACT_FEATURES, FeatureSet, Shapley, shapley
+from mlem_core.measures.shapley import (
+    EXACT_FEATURES,
+    FeatureSet,
+    FeatureSubsets,
+    Shapley,
+    shapley,
+)
+from mlem_core.measures.similarity import pairs_of_layers
 from mlem_core.pairs.crossfit import CrossFit, both_ways, outside_cells
-from mlem_core.pairs.groups import summed
-from mlem_core.pairs.lattice import Lattice
 from mlem_core.pairs.ranks import predicted_ranks
 from mlem_core.pairs.similarities import SimilaritySums
-from mlem_core.pairs.tables import PairTables
+from mlem_core.pairs.tables import PairTables, summed
 
 UNEXPLAINED = "unexplained"
 # With more than `EXACT_FEATURES` features so many random orders, each with its reverse.
@@ -91,12 +96,8 @@ class Decomposition:
         model_a, layer_a, model_b, layer_b, term, value, rsa
         """
         a, b = np.triu_indices(len(layers), 1)
-        n = len(self.names)
-        models = np.array([model for model, _ in layers], dtype=object)
-        numbers = np.array([number for _, number in layers], dtype=np.int64)
-        pairs = {"model_a": models[a], "layer_a": numbers[a]}
-        pairs |= {"model_b": models[b], "layer_b": numbers[b]}
-        frame = pd.DataFrame({name: np.repeat(column, n) for name, column in pairs.items()})
+        n, pairs = len(self.names), pairs_of_layers(layers)
+        frame = pairs.loc[pairs.index.repeat(n)].reset_index(drop=True)
         frame["term"] = np.tile(np.array(self.names, dtype=object), len(a))
         frame["value"] = self.values[:, a, b].T.ravel()
         frame["rsa"] = np.repeat(self.rsa[a, b], n)
@@ -219,13 +220,12 @@ def divide(
     -------
     Shapley of arrays (n_draws, n_layers, n_layers)
     """
-
     n_features, n_draws = fit.codes.shape[1], fit.sums.shape[-1]
     if n_draws > 1 and len(fit.priority) <= FEW_LAYERS and n_features <= exact_up_to:
-        lattice = Lattice.of(fit.codes, fit.priority)
-        if lattice is not None:
-            values = both_ways(lattice.explained(fit.sums), fit.spread)
-            terms = np.tensordot(lattice.shares, values, axes=(1, 1))
+        sets = FeatureSubsets.of(fit.codes, fit.priority)
+        if sets is not None:
+            values = both_ways(sets.explained(fit.sums), fit.spread)
+            terms = np.tensordot(sets.shares, values, axes=(1, 1))
             return Shapley(terms, values[:, 0])
 
     def explained(chosen: FeatureSet) -> FloatArray:

@@ -98,23 +98,15 @@ def outline(places: FloatArray, share: float = 0.5) -> FloatArray:
     ----------
     places : (n, 2)
     """
+    from scipy.spatial import ConvexHull, QhullError
+
     far = np.linalg.norm(places - np.median(places, axis=0), axis=1)
     near = places[np.argsort(far, kind="stable")[: max(3, round(share * len(places)))]]
-    # Andrew's monotone chain.
-    order = sorted(map(tuple, near.tolist()))
-    if len(order) < 3:
-        return np.array(order)
-    hull: list[tuple[float, float]] = []
-    for way in (order, order[::-1]):
-        half: list[tuple[float, float]] = []
-        for one in way:
-            while len(half) > 1 and _turn(half[-2], half[-1], one) <= 0:
-                half.pop()
-            half.append(one)
-        hull += half[:-1]
-    return np.array(hull)
-
-
-def _turn(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]) -> float:
-    """Above 0 where the way from a over b to c turns left."""
-    return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
+    near = near[np.lexsort((near[:, 1], near[:, 0]))]
+    try:
+        corners = ConvexHull(near).vertices
+    except QhullError:
+        return near[:: max(1, len(near) - 1)]
+    # Counterclockwise from the leftmost one.
+    found: FloatArray = near[np.roll(corners, -int(corners.argmin()))]
+    return found

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from mlem_core.base import student
 from mlem_core.base.typing import FloatArray, Layer, layer_name
 from mlem_core.estimators.solver import held_out_scores
+from mlem_core.measures.similarity import pairs_of_layers
 from mlem_core.pairs.crossfit import CrossFit
 from mlem_core.pairs.tables import PairTables
 
@@ -183,23 +184,17 @@ class PartialSimilarity:
         model_a, layer_a, model_b, layer_b, s_feat, s_rest and `TRANSFERS`
         """
         a, b = np.triu_indices(len(layers), 1)
-        models = np.array([model for model, _ in layers], dtype=object)
-        numbers, scores = np.array([number for _, number in layers]), np.diagonal(self.transfer)
-        of_both = {
-            "model_a": models[a],
-            "layer_a": numbers[a],
-            "model_b": models[b],
-            "layer_b": numbers[b],
-            "s_feat": self.features[a, b],
-            "s_rest": self.rest[a, b],
-            "transfer_ab": self.transfer[a, b],
-            "transfer_ba": self.transfer[b, a],
-            "score_a": scores[a],
-            "score_b": scores[b],
-            "ratio_ab": self.ratio[a, b],
-            "ratio_ba": self.ratio[b, a],
-        }
-        return pd.DataFrame(of_both)
+        scores = np.diagonal(self.transfer)
+        return pairs_of_layers(layers).assign(
+            s_feat=self.features[a, b],
+            s_rest=self.rest[a, b],
+            transfer_ab=self.transfer[a, b],
+            transfer_ba=self.transfer[b, a],
+            score_a=scores[a],
+            score_b=scores[b],
+            ratio_ab=self.ratio[a, b],
+            ratio_ba=self.ratio[b, a],
+        )
 
 
 def partial_similarity(

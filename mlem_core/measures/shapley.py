@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from math import factorial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.pairs.groups import group_rows, summed
+from mlem_core.pairs.tables import group_rows, summed
 
 # Up to this many features every set of them is looked at: 4,096 sets.
 EXACT_FEATURES = 12
@@ -18,6 +20,8 @@ ORDERS = 100
 # ... or fewer, where that would be more work (patterns, features in an order, and features in a
 # pattern): of a layer pair a few seconds.
 FEWEST_ORDERS, MOST_WORK = 4, 3e8
+# With more patterns in all sets together their sums would take too much memory.
+MOST_GROUPS = 2**18
 
 
 @dataclass(frozen=True)
@@ -98,15 +102,25 @@ def _exact(codes: IntArray, sums: FloatArray, value: Value) -> Shapley:
         set_value = np.asarray(value(subset))
         if terms is None:
             whole, terms = set_value, np.zeros((n, *set_value.shape))
-        size = len(subset.features)
-        chosen = np.isin(np.arange(n), subset.features)
-        # A set counts for its members as the larger one, for the others as the smaller one.
-        inside = factorial(size - 1) * factorial(n - size) / factorial(n) if size else 0.0
-        outside = factorial(size) * factorial(n - size - 1) / factorial(n) if size < n else 0.0
-        share = np.where(chosen, inside, -outside)
+        share = _shares(np.isin(np.arange(n), subset.features))
         terms += share.reshape(-1, *[1] * set_value.ndim) * set_value
     assert terms is not None
     return Shapley(terms, whole)
+
+
+def _shares(chosen: NDArray[np.bool_]) -> FloatArray:
+    """(n_features,) how much the value of a set counts in the Shapley value of each feature.
+
+    A set counts for its members as the larger one, for the others as the smaller one.
+
+    Parameters
+    ----------
+    chosen : (n_features,) whether each is in the set
+    """
+    n, size = len(chosen), int(chosen.sum())
+    inside = factorial(size - 1) * factorial(n - size) / factorial(n) if size else 0.0
+    outside = factorial(size) * factorial(n - size - 1) / factorial(n) if size < n else 0.0
+    return np.where(chosen, inside, -outside)
 
 
 def _subsets(codes: IntArray, sums: FloatArray) -> Iterator[FeatureSet]:
@@ -179,3 +193,100 @@ def _sampled(
         squares = squares + step * (both - mean)
     error = np.sqrt(squares / max(1, orders - 1) / orders)
     return Shapley(mean, known[frozenset(range(n))], error)
+
+
+@dataclass(frozen=True)
+class FeatureSubsets:
+    """The n_sets sets of n_features features, that of all first and that of none last.
+
+    Which patterns a set tells apart does not depend on the layers or on how often stimuli are
+    drawn: it is found once, and a draw then is a few passes over sums. The groups of a set are the
+    patterns that it tells apart, numbered through over all sets.
+
+    Attributes
+    ----------
+    members : (n_sets, n_features) whether a feature is in a set
+    begins : (n_sets + 1,) the first group of each set
+    source : (n_sets,) a set with one feature more, whose groups add up to those of this one; of the
+        first set these are the patterns of all features
+    edges : (n_sets + 1,) where the groups of each source begin in `into`
+    into : group, within its set, that each group of the source falls into
+    coarser : (n_layers, n_groups) the group of the pattern without its last feature in the order of
+        priority of the layer; -1 where there is none
+    """
+
+    members: FloatArray
+    begins: IntArray
+    source: IntArray
+    edges: IntArray
+    into: IntArray
+    coarser: IntArray
+
+    @classmethod
+    def of(cls, codes: IntArray, priority: IntArray) -> FeatureSubsets | None:
+        """That of some patterns; None where the sets have more than `MOST_GROUPS` groups.
+
+        Parameters
+        ----------
+        codes, priority : see `mlem_core.pairs.crossfit.CrossFit`
+        """
+        shapes = codes.shape, priority.shape
+        return _subsets_of(codes.tobytes(), priority.tobytes(), *shapes)
+
+    def explained(self, sums: FloatArray) -> FloatArray:
+        """What each set explains one way, (n_draws, n_sets, n_layers, n_layers).
+
+        Parameters
+        ----------
+        sums : (n_patterns, 2, 1 + n_layers, n_folds, n_draws), see `mlem_core.pairs.crossfit`
+        """
+        from mlem_core.pairs.kernels.cells import explained_by_sets
+
+        by_draw = np.ascontiguousarray(np.moveaxis(sums, -1, 0))
+        n_layers = by_draw.shape[3] - 1
+        found = np.empty((len(by_draw), len(self.source), n_layers, n_layers))
+        parts = self.begins, self.source, self.edges, self.into, self.coarser
+        explained_by_sets(by_draw, *parts, found)
+        return found
+
+    @cached_property
+    def shares(self) -> FloatArray:
+        """(n_features, n_sets) how much the value of a set counts in each Shapley value."""
+        return np.stack([_shares(members) for members in self.members > 0]).T
+
+
+@lru_cache(maxsize=4)
+def _subsets_of(
+    codes: bytes, priority: bytes, shape: tuple[int, int], layers: tuple[int, int]
+) -> FeatureSubsets | None:
+    patterns = np.frombuffer(codes, dtype=np.int64).reshape(shape)
+    places = np.frombuffer(priority, dtype=np.int64).reshape(layers)
+    n = shape[1]
+    numbers = sorted(range(2**n), key=lambda s: (-s.bit_count(), s))
+    at = {number: place for place, number in enumerate(numbers)}
+    features = [np.flatnonzero([s >> f & 1 for f in range(n)]) for s in numbers]
+    first, group = group_rows(patterns)
+    own, into, source, sizes = [patterns[first]], [group], [0], [len(first)]
+    for s in numbers[1:]:
+        larger = [at[s | 1 << f] for f in range(n) if not s >> f & 1]
+        source.append(min(larger, key=lambda place: sizes[place]))
+        place = len(own)
+        rest = np.isin(features[source[-1]], features[place])
+        first, group = group_rows(own[source[-1]][:, rest])
+        own.append(own[source[-1]][first][:, rest])
+        into.append(group)
+        sizes.append(len(first))
+        if sum(sizes) > MOST_GROUPS:
+            return None
+    begins = np.concatenate(([0], np.cumsum(sizes)))
+    coarser = np.full((layers[0], begins[-1]), -1)
+    for place, s in enumerate(numbers[:-1]):
+        groups = slice(begins[place], begins[place + 1])
+        last = features[place][np.argmax(places[:, features[place]], axis=1)]
+        for f in np.unique(last):
+            without = at[s & ~(1 << int(f))]
+            _, group = group_rows(own[place][:, features[place] != f])
+            coarser[last == f, groups] = begins[without] + group
+    members = np.array([[float(s >> f & 1) for f in range(n)] for s in numbers])
+    edges = np.concatenate(([0], np.cumsum([len(group) for group in into])))
+    return FeatureSubsets(members, begins, np.array(source), edges, np.concatenate(into), coarser)

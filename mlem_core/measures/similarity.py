@@ -143,6 +143,15 @@ def most_alike(
     return layers[0], layers[-1]
 
 
+def pairs_of_layers(layers: Sequence[Layer]) -> pd.DataFrame:
+    """Every two different layers, a row each: model_a, layer_a, model_b, layer_b."""
+    a, b = np.triu_indices(len(layers), 1)
+    models = np.array([model for model, _ in layers], dtype=object)
+    numbers = np.array([number for _, number in layers], dtype=np.int64)
+    ends = {"model_a": models[a], "layer_a": numbers[a]}
+    return pd.DataFrame({**ends, "model_b": models[b], "layer_b": numbers[b]})
+
+
 def extremes(
     square: FloatArray, layers: Sequence[Layer]
 ) -> tuple[tuple[Layer, Layer], tuple[Layer, Layer]] | None:

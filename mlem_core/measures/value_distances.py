@@ -16,12 +16,10 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from mlem_core.base.errors import InputError, unknown
-from mlem_core.base.text import listed
-from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
-from mlem_core.estimators.solver import held_out_scores
+from mlem_core.base.errors import unknown
+from mlem_core.base.typing import FloatArray, Layer, layer_name
 from mlem_core.measures.similarity import map_stress, mds_map
-from mlem_core.pairs.columns import ends, pair_numbers
+from mlem_core.pairs.columns import ends
 from mlem_core.pairs.tables import PairTables
 from mlem_core.pairs.terms import design
 
@@ -187,62 +185,3 @@ def compare_layers(table: pd.DataFrame, feature: str, a: Layer, b: Layer) -> Lay
     if len(found) < 3 or (np.ptp(sides.to_numpy(), axis=0) == 0).any():
         return LayersCompared(float("nan"), found)
     return LayersCompared(float(spearmanr(sides).statistic), found)
-
-
-def psd_cost(tables: PairTables, weights: FloatArray) -> FloatArray:
-    """What it costs in held-out ρ to have separations that are distances of points.
-
-    The metric on one-hot codes that is positive semi-definite has separations of negative type:
-    squared distances of points in some space. Those of every feature are projected onto the
-    nearest such matrix, by cutting off the negative eigenvalues of the double-centred one.
-
-    Parameters
-    ----------
-    tables : pair tables of n_layers layers, with features that are resolved by value
-    weights : (n_layers, n_folds, n_columns), see `mlem_core.estimators.solver.FoldFits`
-
-    Returns
-    -------
-    (n_layers, n_folds) ρ of the weights as they are less that of the projected ones
-
-    Raises
-    ------
-    InputError
-        No feature is resolved by value.
-
-    Source: Schoenberg 1935; Jalouzot et al. 2024, section 2.1.
-    """
-    if not tables.resolved:
-        raise InputError(
-            "no feature of these pair tables is resolved by value; expected at least one of "
-            f"{listed(tables.features)}."
-        )
-    projected = weights.copy()
-    for f, names in enumerate(tables.value_names):
-        if names:
-            own = np.flatnonzero(tables.columns.part == f)
-            at = own[: len(names) * (len(names) - 1) // 2]
-            projected[..., at] = of_negative_type(weights[..., at], len(names))
-    both = np.stack((weights, projected), axis=2)
-    rho = [held_out_scores(tables, both[:, k], k).rho for k in range(tables.n_folds)]
-    return np.stack([free - bound for free, bound in (one.T for one in rho)], axis=1)
-
-
-def of_negative_type(separations: FloatArray, n_values: int) -> FloatArray:
-    """The nearest separations (..., n_pairs) that are squared distances of points.
-
-    Nearest in the Frobenius norm of the double-centred matrix; both in the order of the pairs of
-    different values in `mlem_core.pairs.columns.ends`.
-    """
-    first, second = ends(n_values)
-    apart = first != second
-    numbers: IntArray = pair_numbers(n_values)
-    codes = np.zeros((*separations.shape[:-1], len(first)))
-    codes[..., apart] = separations
-    centre = np.eye(n_values) - 1 / n_values
-    products = -centre @ codes[..., numbers] @ centre / 2
-    values, vectors = np.linalg.eigh(products)
-    products = (vectors * np.maximum(values, 0.0)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
-    own = np.diagonal(products, axis1=-2, axis2=-1)
-    squared = own[..., :, None] + own[..., None, :] - 2 * products
-    return np.maximum(squared[..., first[apart], second[apart]], 0.0)

@@ -8,22 +8,19 @@ works on the `PairTables` and never sees a pair again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import closing
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
-from mlem_core.base.parallel import cores, one_thread_each
+from mlem_core.base.parallel import cores, in_order, one_thread_each
 from mlem_core.base.typing import FloatArray
 from mlem_core.pairs.distances import design_distances, distance_named
-from mlem_core.pairs.layer_sums import LayerSums, layer_sums
-from mlem_core.pairs.patterns import PairIndex
+from mlem_core.pairs.layer_sums import LayerSums, layer_sums, torch_layer_sums
+from mlem_core.pairs.patterns import PairIndex, Patterns
 from mlem_core.pairs.tables import BY_LAYER, LazyArray, PairTables
 
 # All cores share a layer of more pairs: two at once would take twice the memory.
@@ -156,9 +153,7 @@ def one_layer(
         designs = _by_design(index, squared, train, threads)
     doubled: NDArray[np.uint32] | None
     if work.device:
-        from mlem_core.pairs import torch_backend
-
-        sums, doubled = torch_backend.layer_sums(index, squared, train, work.device)
+        sums, doubled = torch_layer_sums(index, squared, train, work.device)
     else:
         sums, doubled = layer_sums(
             index, squared, train, ranks=work.ranks, overwrite=True, threads=threads
@@ -170,40 +165,28 @@ def _of_all(
     one: Callable[[int], LayerSums], n_layers: int, workers: int, options: PassOptions
 ) -> list[LayerSums]:
     """The sums of the layers that do not fail, `one` giving those of a layer."""
-    rows: list[LayerSums | None] = [None] * n_layers
-    # The cores are shared out already: among the layers, or the bands of one.
-    with one_thread_each(), closing(_as_done(one, n_layers, workers)) as found:
-        for done, (position, result) in enumerate(found, 1):
-            try:
-                rows[position] = result()
-            except InputError as error:
-                if options.failed is None:
-                    raise
-                options.failed(position, error)
-            if options.progress is not None:
-                options.progress(done, n_layers)
-    done_rows = [row for row in rows if row is not None]
-    if not done_rows:
-        raise InputError("no layer is left whose distances can be computed.")
-    return done_rows
 
-
-def _as_done(
-    one: Callable[[int], LayerSums], n_layers: int, workers: int
-) -> Generator[tuple[int, Callable[[], LayerSums]]]:
-    """The position of each layer and what gives its result, as they are done."""
-    if workers == 1:
-        # In the thread that asks, which can be interrupted inside of a layer.
-        for position in range(n_layers):
-            yield position, partial(one, position)
-        return
-    with ThreadPoolExecutor(workers) as pool:
-        futures = {pool.submit(one, position): position for position in range(n_layers)}
+    def tried(position: int) -> LayerSums | InputError:
         try:
-            for future in as_completed(futures):
-                yield futures[future], future.result
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+            return one(position)
+        except InputError as error:
+            return error
+
+    rows: list[LayerSums] = []
+    # The cores are shared out already: among the layers, or the bands of one.
+    with one_thread_each():
+        for position, found in enumerate(in_order(tried, range(n_layers), workers)):
+            if isinstance(found, LayerSums):
+                rows.append(found)
+            elif options.failed is None:
+                raise found
+            else:
+                options.failed(position, found)
+            if options.progress is not None:
+                options.progress(position + 1, n_layers)
+    if not rows:
+        raise InputError("no layer is left whose distances can be computed.")
+    return rows
 
 
 def check_rows(rows: NDArray[np.floating], n_stimuli: int, name: str) -> None:
@@ -238,12 +221,9 @@ def _by_design(
 def tables_without_layers(index: PairIndex) -> PairTables:
     """The patterns and how many pairs have each, for no layer: what the stimuli alone decide."""
     by_cell, by_block = np.zeros((0, index.n_cells)), np.zeros((0, index.n_blocks))
+    patterns: dict[str, Any] = {own.name: getattr(index, own.name) for own in fields(Patterns)}
     return PairTables(
-        features=index.features,
-        kinds=index.kinds,
-        levels=index.levels,
-        codes=index.codes,
-        value_names=index.value_names,
+        **patterns,
         n_stimuli=len(index.folds),
         n_folds=index.n_folds,
         cell_block=index.cell_block,

@@ -22,9 +22,8 @@ from numpy.typing import NDArray
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import each, if_large
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.pairs.groups import summed
 from mlem_core.pairs.patterns import left_out, tested_blocks
-from mlem_core.pairs.tables import PairTables
+from mlem_core.pairs.tables import PairTables, summed
 
 # What features explain is compared to so many decimals: copies of a feature stay in their order.
 _DECIMALS = 9
@@ -129,7 +128,7 @@ class CrossFit:
         (n_groups, n_layers, n_folds, n_draws); 0 where it is not needed: where no pair, neither
         inside the fold nor outside it, has the pattern
         """
-        from mlem_core.pairs.kernels.missing import fill_missing
+        from mlem_core.pairs.kernels.cells import fill_missing
 
         both = sums.reshape(len(sums), *self.sums.shape[1:])
         pairs = both[:, 1, :1]
@@ -252,7 +251,7 @@ def _fold_sums(tables: PairTables, counts: FloatArray, rank_sums: FloatArray) ->
 
     In memory the draws come first, so that what is computed of one is in one place.
     """
-    from mlem_core.pairs.kernels.folds import fold_sums
+    from mlem_core.pairs.kernels.cells import fold_sums
 
     n_draws, n_layers, _ = rank_sums.shape
     n_blocks, n_folds = tables.target_low.shape[1], tables.n_folds
@@ -279,7 +278,7 @@ def _sorted(codes: IntArray, order: IntArray) -> tuple[IntArray, IntArray]:
     (n,) which row stands at each place, and (n + 1,) in how many leading columns the row at a place
     agrees with the one before it; -1 at both ends
     """
-    from mlem_core.pairs.kernels.missing import leading_alike
+    from mlem_core.pairs.kernels.cells import leading_alike
 
     keys: list[NDArray[np.int64]] = []
     key, size = np.zeros(len(codes), dtype=np.int64), 1

@@ -61,13 +61,6 @@ def bands(n: int, elements: int) -> Iterator[tuple[int, int]]:
         yield start, min(n, start + height)
 
 
-def ends_of(places: IntArray, n_stimuli: int) -> tuple[IntArray, IntArray]:
-    """The two stimuli, the lower first, of the pairs at these places."""
-    starts = np.cumsum(np.arange(n_stimuli - 1, 0, -1)) - np.arange(n_stimuli - 1, 0, -1)
-    first = np.searchsorted(starts, places, side="right") - 1
-    return first, places - starts[first] + first + 1
-
-
 def places_of(i: IntArray, j: IntArray, n_stimuli: int) -> IntArray:
     """Where the pairs (i, j) stand; i differs from j, in either order."""
     low, high = np.minimum(i, j), np.maximum(i, j)
@@ -187,17 +180,11 @@ class PairDesign:
         ]
 
     def ends(self, places: IntArray) -> tuple[IntArray, IntArray]:
-        """The two stimuli of the pairs at these places."""
-        if self.is_complete:
-            return ends_of(places, self.n_stimuli)
+        """The two stimuli of the pairs at these places; of all pairs, the lower one first."""
         row = np.searchsorted(self.starts, places, side="right") - 1
+        if self.is_complete:
+            return row, places - self.starts[row] + row + 1
         return self.stimulus[row].astype(np.int64), self.partner[places].astype(np.int64)
-
-    def first(self, n_designs: int) -> PairDesign:
-        """The pairs of the first n designs, which are the first in arrays of pairs too."""
-        if self.is_complete or n_designs >= self.n_designs:
-            return self
-        return self.only(0, n_designs)
 
     def only(self, start: int, stop: int) -> PairDesign:
         """The pairs of the designs start..stop-1, which stand together in arrays of pairs."""
@@ -245,7 +232,9 @@ def resampled_part(design: PairDesign, folds: IntArray) -> PairDesign:
         if design.n_pairs <= BUDGET:
             return design
         design = PairDesign.of(folds, BUDGET)
-    return design.first(max(1, RESAMPLED * design.n_designs // max(1, design.n_pairs)))
+    n_designs = max(1, RESAMPLED * design.n_designs // max(1, design.n_pairs))
+    # Also of the arrays of pairs, their pairs are the first.
+    return design if n_designs >= design.n_designs else design.only(0, n_designs)
 
 
 def _rings(

@@ -20,25 +20,22 @@ from mlem_core.pairs.designs import PairDesign, n_pairs, places_of, row_slices
 from mlem_core.pairs.repetitions import Whiten, check_repetitions, diagonal, raised, shrunken
 from mlem_core.pairs.rows import (
     PAIR_ELEMENTS,
+    Fill,
+    Tile,
     centred_columns,
     checked_matrix,
     checked_rows,
-    equal_rows,
-    unit_centred_rows,
-    unit_rows,
-)
-from mlem_core.pairs.tiles import (
-    Tile,
-    Tiles,
-    band_of,
     cityblock,
+    equal_rows,
+    fill_tiles,
+    fill_torch_tiles,
     half,
     squared_difference,
     squared_euclidean,
-    tile_bands,
     torch_cityblock,
     torch_squared_euclidean,
-    torch_tiles,
+    unit_centred_rows,
+    unit_rows,
 )
 
 # Of arrays that are distances already; see `condensed_from_matrix`.
@@ -65,11 +62,11 @@ class Distance:
     undefined : what a row holds that `prepare` makes all zeros, if it then has no distance to any
         other, such as "zeros only"; such a row is an error
     tile, torch_tile : gives a band of the matrix instead of `condensed`, see
-        `mlem_core.pairs.tiles`; without the latter the CPU does the work
+        `mlem_core.pairs.rows.Tile`; without the latter the CPU does the work
     pairwise : rows a and b, (n, n_units) each, to (n,) distances; without it those of all pairs
         are looked up
     along : fills the distances of the pairs in some rows of a design, as
-        `mlem_core.pairs.kernels.along.squared_along` does; without it `pairwise` gives them
+        `mlem_core.pairs.kernels.distances.along` does; without it `pairwise` gives them
     as_given : whether `along` is given rows that are not prepared
     repeated : whether it is of repetitions: `condensed` gets (n_repetitions, n_stimuli, n_units) as
         they are
@@ -172,7 +169,7 @@ def squared_distances(
         assert distance.condensed is not None
         check_repetitions(representations, layer)
         return distance.condensed(moderate(representations.astype(np.float64)))
-    from mlem_core.pairs.kernels.tiles import fill_condensed
+    from mlem_core.pairs.kernels.distances import fill_condensed
 
     rows, position = _distinct(representations, distance, layer)
     condensed = np.empty(n_pairs(len(position)))
@@ -183,19 +180,15 @@ def squared_distances(
         fill_condensed(tile, start, order, ascending, condensed)
 
     if device is not None and distance.torch_tile is not None:
-        tiles = torch_tiles(rows, distance.torch_tile, distance.squared, device)
-    elif distance.tile is None:
-        tiles = _condensed_bands(distance, rows)
+        fill_torch_tiles(rows, distance.torch_tile, distance.squared, fill, device)
+    elif distance.tile is not None:
+        fill_tiles(rows, distance.tile, distance.squared, fill, threads)
     else:
-        band = band_of(rows, distance.tile, distance.squared)
-        each(lambda ends: fill(ends[0], band(*ends)), tile_bands(len(rows)), threads)
-        return condensed
-    for start, _, tile in tiles:
-        fill(start, tile)
+        _fill_condensed(rows, distance, fill)
     return condensed
 
 
-def _condensed_bands(distance: Distance, rows: FloatArray) -> Tiles:
+def _fill_condensed(rows: FloatArray, distance: Distance, fill: Fill) -> None:
     assert distance.condensed is not None
     found = np.asarray(distance.condensed(rows), dtype=np.float64)
     if found.shape != (n_pairs(len(rows)),) or not (np.isfinite(found) & (found >= 0)).all():
@@ -205,7 +198,9 @@ def _condensed_bands(distance: Distance, rows: FloatArray) -> Tiles:
         )
     for i, at in row_slices(len(rows)):
         band = np.concatenate(([0.0], found[at]))[None]
-        yield i, i + 1, band if distance.squared else band**2
+        fill(i, band if distance.squared else band**2)
+    # No later row is left for the last one, but several stimuli may have it.
+    fill(len(rows) - 1, np.zeros((1, 1)))
 
 
 def pair_distances(
@@ -270,47 +265,41 @@ def squared_along(
     found = np.empty(design.n_pairs)
     if metric == PRECOMPUTED:
         return _looked_up(checked_matrix(representations, layer), design, found)
+    along, pairwise = distance.along, distance.pairwise
+    if along is None and pairwise is None:
+        able = [name for name, known in DISTANCES.items() if known.along or known.pairwise]
+        raise InputError(
+            f"the distance {metric!r} can only be computed of all pairs of stimuli, not of a "
+            f"budget of them; choose all pairs, or one of {listed(able)}."
+        )
     raw = checked_rows(representations, layer)
-    first = equal_rows(raw)
-    kept, position = np.unique(first, return_inverse=True)
+    kept, position = np.unique(equal_rows(raw), return_inverse=True)
     number = position.astype(np.int32)
     rows: NDArray[np.floating] = np.asarray(raw if len(kept) == len(raw) else raw[kept])
     rows = rows.astype(np.float32) if rows.dtype.itemsize == 2 else rows
-    if not (distance.along is not None and distance.as_given):
+    if along is None or not distance.as_given:
         rows = _prepared(rows.astype(np.float64), distance, layer, kept)
 
     def fill(ends: tuple[int, int]) -> None:
-        start, stop = ends
-        begin, end = design.starts[start], design.starts[stop]
-        if distance.along is not None:
-            stimulus, partner = (
-                number[design.stimulus[start:stop]],
-                number[design.partner[begin:end]],
-            )
-            distance.along(
-                rows, stimulus, design.starts[start : stop + 1], partner, begin, found[begin:end]
-            )
-        elif distance.pairwise is not None:
-            step = max(1, PAIR_ELEMENTS // rows.shape[1])
-            for at in range(begin, end, step):
-                places = np.arange(at, min(at + step, end))
-                i, j = design.ends(places)
-                a, b = rows[number[i]], rows[number[j]]
-                found[places] = distance.pairwise(a.astype(np.float64), b.astype(np.float64))
-                found[places[number[i] == number[j]]] = 0.0
-        else:
-            raise InputError(
-                f"the distance {metric!r} can only be computed of all pairs of stimuli, not of a "
-                f"budget of them; choose all pairs, or one of {listed(_along())}."
-            )
+        own = slice(*ends)
+        starts = design.starts[ends[0] : ends[1] + 1]
+        begin, end = starts[0], starts[-1]
+        if along is not None:
+            stimulus, partner = number[design.stimulus[own]], number[design.partner[begin:end]]
+            along(rows, stimulus, starts, partner, begin, found[begin:end])
+            return
+        assert pairwise is not None
+        step = max(1, PAIR_ELEMENTS // rows.shape[1])
+        for at in range(begin, end, step):
+            places = np.arange(at, min(at + step, end))
+            i, j = (number[end] for end in design.ends(places))
+            a, b = rows[i].astype(np.float64), rows[j].astype(np.float64)
+            found[places] = pairwise(a, b)
+            found[places[i == j]] = 0.0
 
     # In parts of a second, between which a run may be stopped.
     each(fill, design.slices(max(threads, design.n_pairs >> 22)), threads)
     return found if distance.squared else np.square(found, out=found)
-
-
-def _along() -> list[str]:
-    return [name for name, known in DISTANCES.items() if known.along or known.pairwise]
 
 
 def _looked_up(matrix: FloatArray, design: PairDesign, found: FloatArray) -> FloatArray:
@@ -339,7 +328,7 @@ def _angular(name: str, prepare: Callable[[FloatArray], FloatArray], undefined: 
         tile=half(squared_euclidean),
         torch_tile=half(torch_squared_euclidean),
         pairwise=lambda a, b: squared_difference(a, b) / 2,
-        along=_half_squared_along,
+        along=_fill_half_along,
     )
 
 
@@ -354,21 +343,15 @@ def _repeated(name: str, whiten: Whiten, weight: str) -> Distance:
     )
 
 
-def _squared_along(*args: Any) -> None:
-    from mlem_core.pairs.kernels.along import squared_along
+def _fill_along(*args: Any, cityblock: bool | None = None) -> None:
+    from mlem_core.pairs.kernels.distances import along
 
-    squared_along(*args)
+    along(*args, cityblock=cityblock)
 
 
-def _half_squared_along(*args: Any) -> None:
-    _squared_along(*args)
+def _fill_half_along(*args: Any) -> None:
+    _fill_along(*args)
     args[-1][:] /= 2
-
-
-def _cityblock_along(*args: Any) -> None:
-    from mlem_core.pairs.kernels.along import cityblock_along
-
-    cityblock_along(*args)
 
 
 for _distance in (
@@ -379,7 +362,7 @@ for _distance in (
         tile=squared_euclidean,
         torch_tile=torch_squared_euclidean,
         pairwise=squared_difference,
-        along=_squared_along,
+        along=_fill_along,
         as_given=True,
         phrase="the Euclidean distance",
     ),
@@ -389,7 +372,7 @@ for _distance in (
         tile=cityblock,
         torch_tile=torch_cityblock,
         pairwise=lambda a, b: np.abs(a - b).sum(axis=1),
-        along=_cityblock_along,
+        along=partial(_fill_along, cityblock=True),
         as_given=True,
     ),
     _angular("correlation", unit_centred_rows, "one and the same value"),

@@ -17,9 +17,8 @@ from dataclasses import replace
 import numpy as np
 
 from mlem_core.base.typing import FloatArray
-from mlem_core.pairs.groups import sums_by
 from mlem_core.pairs.patterns import left_out, tested_blocks
-from mlem_core.pairs.tables import LazyArray, PairTables
+from mlem_core.pairs.tables import LazyArray, PairTables, sums_by
 
 
 def half_samples(designs: Sequence[PairTables]) -> Iterator[PairTables]:

@@ -28,8 +28,6 @@ BINS = (64, 32, 16, 8, 4, 2)
 HARD_LIMIT = 2_000_000
 # Patterns times features: their codes are 128 MB, and what is computed of them a few times that.
 MOST_CODES = 2**24
-# The pattern of each of so many pairs is kept; of more it is looked up when it is needed.
-KEPT = 2**28
 
 
 @dataclass(frozen=True)
@@ -90,7 +88,7 @@ class PairIndex(Patterns):
     number.
 
     design : which pairs are compared
-    look : what kernels look up the cell of two stimuli in, see `kernels.cells.cell_of`
+    look : what kernels look up the cell of two stimuli in
     cell_block, cell_pattern, counts : (n_cells,) block, pattern and number of pairs of each cell,
         by block, then by pattern
     folds : (n_stimuli,) the fold that tests each stimulus, or, below 0, the two folds between which
@@ -111,11 +109,14 @@ class PairIndex(Patterns):
     @cached_property
     def cell(self) -> NDArray[np.int32]:
         """(n_pairs,) the cell of each pair, in the order of the design."""
-        from mlem_core.pairs.kernels.cells import fill_cells
+        from mlem_core.pairs.kernels.cells import number_patterns
 
-        cells, unknown_yet = np.empty((2, self.design.n_pairs), dtype=np.int32)
-        fill_cells(*self.design.rows, unknown_yet[:0], self.look, cells)
-        return cells
+        look, found = self.look, np.empty(self.design.n_pairs, dtype=np.int32)
+        # What has travelled may be read-only, and the kernel is one that may add to it.
+        slots = look.keys.copy(), look.pattern.copy()
+        none_new = np.empty((0, 2), dtype=np.int64)
+        number_patterns(*self.design.rows, look.differences, *slots, none_new, found)
+        return _to_cells(self.design, look, found)
 
     @cached_property
     def pair_pattern(self) -> NDArray[np.int32]:
@@ -218,11 +219,7 @@ class PairIndex(Patterns):
             folds=np.asarray(folds, dtype=np.int64),
             notes=notes,
         )
-        if len(found.found):
-            from mlem_core.pairs.kernels.cells import fill_cells
-
-            fill_cells(*design.rows, found.found, look, found.found)
-            vars(index)["cell"] = found.found
+        vars(index)["cell"] = _to_cells(design, look, found.found)
         return index
 
 
@@ -273,7 +270,7 @@ class _Numbered(NamedTuple):
 
     codes : (n_patterns, n_features)
     keys, pattern : see `mlem_core.pairs.kernels.cells.Lookup`
-    found : (n_pairs,) pattern of each pair, or (0,) where there are too many to keep it
+    found : (n_pairs,) pattern of each pair
     """
 
     differences: Differences
@@ -289,7 +286,7 @@ def _numbered(features: Sequence[Coded], design: PairDesign, limit: int) -> _Num
 
     differences, total, origin = _differences(features)
     limit = min(limit, total, design.n_pairs)
-    found = np.empty(design.n_pairs if design.n_pairs <= KEPT else 0, dtype=np.int32)
+    found = np.empty(design.n_pairs, dtype=np.int32)
 
     def numbered(rows: Rows) -> tuple[IntArray, IntArray, NDArray[np.int32]] | None:
         """Keys, first pairs (n, 2) and numbers of the patterns of some rows."""
@@ -312,9 +309,8 @@ def _numbered(features: Sequence[Coded], design: PairDesign, limit: int) -> _Num
         renumbered = np.empty(len(pattern), dtype=np.int32)
         renumbered[pattern] = number[start : start + len(pattern)]
         start += len(pattern)
-        if len(found):
-            own = slice(starts[0], starts[-1])
-            found[own] = renumbered[found[own]]
+        own = slice(starts[0], starts[-1])
+        found[own] = renumbered[found[own]]
     keys, pattern = _empty_slots(len(chosen))
     place_patterns(own_keys[chosen], keys, pattern)
     codes = np.stack([own.of(i, j) for own in features], axis=1)
@@ -383,22 +379,30 @@ def _cells(
     patterns: _Numbered, folds: IntArray, design: PairDesign
 ) -> tuple[Lookup, IntArray, IntArray, IntArray]:
     """What tells the cell of two stimuli; block, pattern and number of pairs of each cell."""
-    from mlem_core.pairs.kernels.cells import Lookup, count_cells
+    from mlem_core.pairs.kernels.cells import Lookup, place_pairs
 
     parts, blocks = block_numbers(folds)
     n_patterns = len(patterns.codes)
     dense = np.zeros((int(blocks.max()) + 1) * n_patterns, dtype=np.int64)
     look = Lookup(
-        *patterns.differences,
+        patterns.differences,
         patterns.keys,
         patterns.pattern,
         parts.astype(np.int64),
         (blocks * n_patterns).astype(np.int64),
         np.empty(0, dtype=np.int32),
     )
-    count_cells(*design.rows, patterns.found, look, dense)
+    place_pairs(*design.rows, look, patterns.found, dense)
     present = np.flatnonzero(dense)
     number = np.full(len(dense), -1, dtype=np.int32)
     number[present] = np.arange(len(present), dtype=np.int32)
     look = look._replace(number=number)
     return look, present // n_patterns, present % n_patterns, dense[present]
+
+
+def _to_cells(design: PairDesign, look: Lookup, pattern: NDArray[np.int32]) -> NDArray[np.int32]:
+    """The cell of each pair, in the place of its pattern (n_pairs,)."""
+    from mlem_core.pairs.kernels.cells import place_pairs
+
+    place_pairs(*design.rows, look, pattern, np.empty(0, dtype=np.int64))
+    return pattern

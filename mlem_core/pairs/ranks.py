@@ -1,15 +1,21 @@
-"""Average ranks, of the pairs of a layer and of predictions that are constant within a pattern."""
+"""Average ranks: of the pairs of a layer, which RSA correlates, and of predictions by pattern."""
 
 from __future__ import annotations
 
 import itertools
-from typing import NamedTuple
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mlem_core.base.parallel import each
-from mlem_core.base.typing import FloatArray
+from mlem_core.base.executor import Executor
+from mlem_core.base.parallel import cores, each, in_order
+from mlem_core.base.typing import FloatArray, IntArray
 
 # Predictions that differ by less than this part of their range differ only in how the sum was
 # rounded: they are ties.
@@ -17,6 +23,17 @@ TIE = 1e-12
 # Predictions that are looked at together.
 AT_ONCE = 2**17
 NO_CELLS = np.empty(0, dtype=np.int32)
+# Ranks of all layers up to this size stay in memory; larger ones go to a temporary file.
+IN_MEMORY_BYTES = 2**30
+BAND = 2**13
+# Of so many layers and so many pairs, ranks are multiplied at once; sums of these are in one order
+# whoever computes them.
+BLOCK = 256
+SEGMENT = 2**17
+# So many products of two ranks are a second's work: less than it takes to send it away.
+LITTLE = 2**33
+# Pairs of a layer that are ranked in a few tenths of a second: less is soon done again than kept.
+FEW = 2**22
 
 
 class Keys(NamedTuple):
@@ -177,3 +194,193 @@ def predicted_ranks(predictions: FloatArray, counts: FloatArray) -> FloatArray:
         n = np.bincount(tie, counts[order])
         row[order] = (np.cumsum(n) - n / 2 - n.sum() / 2)[tie]
     return ranks
+
+
+def is_little(n_layers: int, n_pairs: int) -> bool:
+    """Whether ranks of so many layers and pairs are not worth a file."""
+    return n_pairs <= FEW and n_layers**2 * n_pairs <= LITTLE
+
+
+class RankPart(NamedTuple):
+    """Some pairs, first..last-1, of some layers with some others."""
+
+    a: tuple[int, int]
+    b: tuple[int, int]
+    first: int
+    last: int
+
+
+# First and last layer, first and last pair, to twice the average ranks (n_layers, n_pairs).
+ReadRanks = Callable[[tuple[int, int], int, int], NDArray[np.uint32]]
+# (n_a, n_b) sums of products of the centred ranks, and sums (n_a,) of those of the first.
+RankSums = tuple[FloatArray, FloatArray]
+
+
+def rank_parts(n_layers: int, first: int, last: int) -> Iterator[RankPart]:
+    """What products of the ranks of every two layers over the pairs first..last-1 are made of."""
+    edges = [*range(0, n_layers, BLOCK), n_layers]
+    for a, b in itertools.combinations_with_replacement(itertools.pairwise(edges), 2):
+        for start in range(first, last, SEGMENT):
+            yield RankPart(a, b, start, min(start + SEGMENT, last))
+
+
+def part_sums(read: ReadRanks, n_pairs: int, part: RankPart) -> RankSums:
+    """The sums of one part; ranks are among n_pairs."""
+    left = read(part.a, part.first, part.last)
+    right = left if part.a == part.b else read(part.b, part.first, part.last)
+    total, product = np.zeros(len(left)), np.zeros((len(left), len(right)))
+    for start in range(0, part.last - part.first, BAND):
+        band = left[:, start : start + BAND] - (n_pairs + 1.0)
+        other = band if right is left else right[:, start : start + BAND] - (n_pairs + 1.0)
+        product += band @ other.T
+        total += band.sum(axis=1)
+    return product, total
+
+
+class KeptRanks:
+    """Twice the average ranks (n_pairs,) of each of n_layers layers, wherever they are."""
+
+    n_layers: int
+    n_pairs: int
+
+    def read(self, layers: tuple[int, int], first: int, last: int) -> NDArray[np.uint32]:
+        """Those of the pairs first..last-1 in some layers."""
+        raise NotImplementedError
+
+    def rsa(
+        self,
+        edges: IntArray | None = None,
+        executor: Executor | None = None,
+        folder: Path | None = None,
+    ) -> FloatArray:
+        """Spearman ρ of the neural distances of every two layers over all pairs.
+
+        A layer whose distances are all equal has ρ = 0 with every other and 1 with itself.
+
+        Parameters
+        ----------
+        edges : (n_parts + 1,) where parts of the pairs begin; ρ is then of the ranks among all
+            pairs, over those of each part
+        executor : computes the sums where its workers share `folder`, which the ranks are in, and
+            these are not a little
+
+        Returns (n_layers, n_layers), or (n_parts, n_layers, n_layers).
+
+        Source: Salle et al. 2024, section 4 (feature-agnostic similarity).
+        """
+        n, whole = self.n_layers, (0, self.n_pairs)
+        spans = [whole] if edges is None else list(itertools.pairwise(edges.tolist()))
+        parts = [list(rank_parts(n, *span)) for span in spans]
+        sums = self._sums(list(itertools.chain(*parts)), executor, folder)
+        found = []
+        for (first, last), of_span in zip(spans, parts, strict=True):
+            products, totals = np.zeros((n, n)), np.zeros(n)
+            for a, b, *_ in of_span:
+                product, total = next(sums)
+                products[slice(*a), slice(*b)] += product
+                if a == b:
+                    totals[slice(*a)] += total
+                else:
+                    products[slice(*b), slice(*a)] += product.T
+            if (first, last) != whole:
+                # Only over all pairs ranks add up to 0.
+                products -= np.outer(totals, totals) / (last - first)
+            found.append(correlations(products))
+        return found[0] if edges is None else np.stack(found)
+
+    def _sums(
+        self, parts: Sequence[RankPart], executor: Executor | None, folder: Path | None
+    ) -> Iterator[RankSums]:
+        little = is_little(self.n_layers, self.n_pairs)
+        if little or executor is None or folder is None or not executor.shares(folder):
+            return in_order(partial(sums_of_part, self), parts, cores())
+        given = dict(executor.each_of(sums_of_part, parts, (self,), folder))
+        return (_checked(given[at]) for at in range(len(parts)))
+
+
+def _checked(found: RankSums | Exception) -> RankSums:
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
+def sums_of_part(ranks: KeptRanks, part: RankPart) -> RankSums:
+    """What a worker does: the sums of one part of the products."""
+    return part_sums(ranks.read, ranks.n_pairs, part)
+
+
+class PairRanks(KeptRanks):
+    """Ranks that are put here; `folder` gets a temporary file if they are too large for memory.
+
+    Those of a layer that are never put are 0.
+    """
+
+    def __init__(self, n_layers: int, n_pairs: int, folder: Path | None = None) -> None:
+        self.n_layers, self.n_pairs = n_layers, n_pairs
+        self._file: BinaryIO | None = None
+        self._lock = threading.Lock()
+        if 4 * n_layers * n_pairs <= IN_MEMORY_BYTES:
+            self._ranks = np.zeros((n_layers, n_pairs), dtype=np.uint32)
+        else:
+            # Unlinked as soon as it is open: nothing is left behind however the process ends.
+            self._file = cast(BinaryIO, tempfile.TemporaryFile(dir=folder))  # noqa: SIM115
+            # A hole in a file reads as zeros.
+            self._file.truncate(4 * n_layers * n_pairs)
+
+    def __enter__(self) -> PairRanks:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def put(self, layer: int, doubled: NDArray[np.uint32]) -> None:
+        """Keep twice the average ranks (n_pairs,) of a layer."""
+        if self._file is None:
+            self._ranks[layer] = doubled
+        else:
+            with self._lock:
+                self._file.seek(4 * layer * self.n_pairs)
+                self._file.write(doubled.data)
+
+    def read(self, layers: tuple[int, int], first: int, last: int) -> NDArray[np.uint32]:
+        """Those of the pairs first..last-1 in some layers."""
+        if self._file is None:
+            return self._ranks[slice(*layers), first:last]
+        part = np.empty((layers[1] - layers[0], last - first), dtype=np.uint32)
+        with self._lock:
+            for own, layer in zip(part, range(*layers), strict=True):
+                self._file.seek(4 * (layer * self.n_pairs + first))
+                own[:] = np.frombuffer(self._file.read(4 * (last - first)), np.uint32)
+        return part
+
+
+class RankFiles(KeptRanks):
+    """Ranks in a file for each layer, which several processes read.
+
+    Parameters
+    ----------
+    of_layer : the file that has them as they lie in memory, or they; None has none
+    """
+
+    def __init__(self, of_layer: Sequence[Path | NDArray[np.uint32] | None], n_pairs: int) -> None:
+        self.of_layer, self.n_layers, self.n_pairs = tuple(of_layer), len(of_layer), n_pairs
+
+    def read(self, layers: tuple[int, int], first: int, last: int) -> NDArray[np.uint32]:
+        """Those of the pairs first..last-1 in some layers."""
+        found = np.zeros((layers[1] - layers[0], last - first), dtype=np.uint32)
+        for own, ranks in zip(found, self.of_layer[slice(*layers)], strict=True):
+            if isinstance(ranks, Path):
+                own[:] = np.fromfile(ranks, np.uint32, last - first, offset=4 * first)
+            elif ranks is not None:
+                own[:] = ranks[first:last]
+        return found
+
+
+def correlations(products: FloatArray) -> FloatArray:
+    """From sums of products of the ranks of every two layers to ρ, both (n_layers, n_layers)."""
+    spread = np.sqrt(np.diag(products))
+    both = spread[:, None] * spread[None, :]
+    rsa = np.divide(products, both, out=np.zeros_like(products), where=both > 0)
+    np.fill_diagonal(rsa, 1.0)
+    return np.clip(rsa, -1.0, 1.0)

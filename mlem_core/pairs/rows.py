@@ -1,15 +1,34 @@
-"""The rows of a layer before they are compared: checked, and which of them are equal."""
+"""The rows of a layer: checked, which of them are equal, and compared, a band of them at a time."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
+from mlem_core.base.parallel import each
 from mlem_core.base.scaling import moderate
 from mlem_core.base.typing import FloatArray
 from mlem_core.pairs.designs import bands
 
+if TYPE_CHECKING:
+    import torch
+
+# A tile of the matrix of distances, (stop - start, n): of rows start..stop-1 to the n rows from
+# `start` on, of which those above the diagonal are meant. It is made of the rows, their squared
+# norms, start and stop, in NumPy or in torch.
+Tile = Callable[[Any, Any, int, int], Any]
+# What is done with the squared distances of a tile, from `start` on.
+Fill = Callable[[int, FloatArray], None]
+# Below this share of the squared norms, |x|² + |y|² - 2xy has lost too many digits.
+CANCELLATION = 1e-8
+CHUNK_ELEMENTS = 2**19
+# A matrix product of fewer rows is slower.
+CHUNK_ROWS = 128
+TORCH_ELEMENTS = 2**24
 # Two rows closer than this share of their norm are one representation: a model run in float32
 # gives the same word after the same left context only up to its last bits.
 EQUAL_ROWS = {2: 2e-3, 4: 5e-6, 8: 1e-12}
@@ -25,7 +44,7 @@ def equal_rows(rows: NDArray[np.floating]) -> NDArray[np.int64]:
 
     Returns (n_stimuli,) row numbers; a row that equals no earlier one has its own number.
     """
-    from mlem_core.pairs.kernels.along import join_equal
+    from mlem_core.pairs.kernels.distances import join_equal
 
     tolerance = EQUAL_ROWS.get(rows.dtype.itemsize, 1e-12)
     given = moderate(np.asarray(rows, dtype=np.float32 if rows.dtype.itemsize == 2 else None))
@@ -134,3 +153,89 @@ def unit_rows(rows: FloatArray) -> FloatArray:
 def unit_centred_rows(rows: FloatArray) -> FloatArray:
     """Rows of mean 0 and norm 1; zeros where all units of a row are alike."""
     return unit_rows(rows - rows.mean(axis=1, keepdims=True))
+
+
+def fill_tiles(rows: FloatArray, tile: Tile, squared: bool, fill: Fill, threads: int) -> None:
+    """Give the squared distances of rows (n_rows, n_units) to `fill`, a tile after the other.
+
+    Parameters
+    ----------
+    squared : whether those that `tile` gives are squared already
+    fill : called by several threads
+    """
+    squares = np.einsum("ij,ij->i", rows, rows)
+
+    def fill_band(ends: tuple[int, int]) -> None:
+        found: FloatArray = tile(rows, squares, *ends)
+        fill(ends[0], found if squared else np.square(found, out=found))
+
+    each(fill_band, bands(len(rows), max(CHUNK_ELEMENTS, CHUNK_ROWS * len(rows))), threads)
+
+
+def fill_torch_tiles(rows: FloatArray, tile: Tile, squared: bool, fill: Fill, device: str) -> None:
+    """`fill_tiles` by a `tile` in torch."""
+    import torch
+
+    there = torch.from_numpy(rows).to(device)
+    squares = (there * there).sum(dim=1)
+    for start, stop in bands(len(rows), TORCH_ELEMENTS):
+        found: torch.Tensor = tile(there, squares, start, stop)
+        fill(start, (found if squared else found.square_()).cpu().numpy())
+
+
+def squared_euclidean(rows: FloatArray, squares: FloatArray, start: int, stop: int) -> FloatArray:
+    """A tile of squared Euclidean distances by one matrix product."""
+    from mlem_core.pairs.kernels.distances import finish_squared
+
+    left, right = rows[start:stop], rows[start:]
+    tile: FloatArray = left @ right.T
+    finish_squared(tile, left, right, squares[start:], CANCELLATION)
+    return tile
+
+
+def cityblock(rows: FloatArray, _: FloatArray, start: int, stop: int) -> FloatArray:
+    """A tile of Manhattan distances."""
+    from scipy.spatial.distance import cdist
+
+    return cdist(rows[start:stop], rows[start:], "cityblock")
+
+
+def squared_difference(a: FloatArray, b: FloatArray) -> FloatArray:
+    """(n,) squared Euclidean distances of the rows of a (n, n_units) to those of b."""
+    difference = a - b
+    return np.einsum("ij,ij->i", difference, difference)
+
+
+def half(tile: Tile) -> Tile:
+    """Half of what a tile is: for rows of norm 1, 1 - cos is half the squared distance."""
+
+    def halved(rows: Any, squares: Any, start: int, stop: int) -> Any:
+        found = tile(rows, squares, start, stop)
+        found /= 2
+        return found
+
+    return halved
+
+
+def torch_squared_euclidean(
+    rows: torch.Tensor, squares: torch.Tensor, start: int, stop: int
+) -> torch.Tensor:
+    """`squared_euclidean` in torch."""
+    import torch
+
+    left, right = rows[start:stop], rows[start:]
+    scale = squares[start:stop, None] + squares[None, start:]
+    tile = scale - 2.0 * (left @ right.T)
+    close_i, close_j = torch.nonzero(tile < CANCELLATION * scale, as_tuple=True)
+    step = max(1, TORCH_ELEMENTS // rows.shape[1])
+    for at in range(0, len(close_i), step):
+        i, j = close_i[at : at + step], close_j[at : at + step]
+        tile[i, j] = ((left[i] - right[j]) ** 2).sum(dim=1)
+    return tile
+
+
+def torch_cityblock(rows: torch.Tensor, _: torch.Tensor, start: int, stop: int) -> torch.Tensor:
+    """A tile of Manhattan distances in torch."""
+    import torch
+
+    return torch.cdist(rows[start:stop], rows[start:], p=1.0)

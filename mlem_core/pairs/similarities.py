@@ -29,8 +29,7 @@ from mlem_core.base.text import listed
 from mlem_core.base.typing import Counted, FloatArray, IntArray
 from mlem_core.pairs.alignments import COMPONENTS, STIMULI_A_COMPONENT, Aligned, cca, procrustes
 from mlem_core.pairs.designs import pairs_among
-from mlem_core.pairs.rank_store import IN_MEMORY_BYTES, correlations
-from mlem_core.pairs.ranks import pair_ranks
+from mlem_core.pairs.ranks import IN_MEMORY_BYTES, correlations, pair_ranks
 
 # Of each stimulus so many others are its neighbours.
 NEIGHBOURS = 10
@@ -148,7 +147,7 @@ def _ranks(squared: FloatArray) -> PairValues:
 
 
 def _u_centred(squared: FloatArray) -> PairValues:
-    from mlem_core.pairs.kernels.values import u_centre
+    from mlem_core.pairs.kernels.distances import u_centre
 
     found = np.empty((1, len(squared)))
     u_centre(squared, n_stimuli(len(squared)), found[0])
@@ -163,7 +162,7 @@ def nearest(squared: FloatArray, k: int = NEIGHBOURS) -> PairValues:
     Where the k-th and later ones are equally near, each of them counts as likely as it would be
     taken at random, so that the order of the stimuli says nothing.
     """
-    from mlem_core.pairs.kernels.values import among_nearest
+    from mlem_core.pairs.kernels.distances import among_nearest
 
     n, found = n_stimuli(len(squared)), np.empty((2, len(squared)))
     edges = np.linspace(0, n, cores() + 1).astype(int)
@@ -223,7 +222,7 @@ def similarity_sums(
     """
     from scipy.sparse import csr_array
 
-    from mlem_core.pairs.kernels.values import sum_values
+    from mlem_core.pairs.kernels.distances import sum_values
 
     counts = np.bincount(cells, minlength=n_cells)
     sums, squares = np.zeros((len(layers), n_cells)), np.zeros(len(layers))

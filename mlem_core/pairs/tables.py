@@ -6,6 +6,7 @@ touching a pair again. `mlem_core.pairs.build` makes them.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -15,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.parallel import each, if_large
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.pairs.groups import group_rows, sums_by
 from mlem_core.pairs.patterns import Patterns, tested_blocks
 from mlem_core.pairs.terms import Columns
 
@@ -284,7 +285,59 @@ def joined(parts: Sequence[PairTables]) -> PairTables:
     return without_training_ranks(replace(parts[0], **changed))
 
 
-BY_CELL = ("cell_block", "cell_pattern", "counts", "target_sums", "rank_sums", "within_sums")
+def group_rows(codes: IntArray) -> tuple[IntArray, IntArray]:
+    """The first of each distinct row of codes (n_rows, n_columns) >= 0, and each row's group."""
+    if codes.shape[1] == 0:
+        return np.zeros(1, dtype=np.int64), np.zeros(len(codes), dtype=np.int64)
+    sizes = codes.max(axis=0, initial=0) + 1
+    total = np.prod(sizes.astype(object))
+    if total >= 2**62:
+        # Too many combinations to number: sums of random 64-bit numbers tell them apart.
+        rng = np.random.default_rng(0)
+        terms = [rng.integers(-(2**62), 2**62, size) for size in sizes]
+        keys = np.zeros(len(codes), dtype=np.int64)
+        for term, column in zip(terms, codes.T, strict=True):
+            keys += term[column]
+    else:
+        keys = codes @ np.concatenate(([1], np.cumprod(sizes[:-1])))
+    if total <= 2**16:
+        # Few enough to look up: several times faster than sorting.
+        at = np.full(int(total), -1)
+        at[keys[::-1]] = np.arange(len(keys))[::-1]
+        present = at >= 0
+        return at[present], (np.cumsum(present) - 1)[keys]
+    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    return first.astype(np.int64), inverse.astype(np.int64)
+
+
+def sums_by(group: IntArray, values: FloatArray) -> FloatArray:
+    """Sums (..., n_groups) of values (..., n) by the group (n,), from 0 on, of each column."""
+    from mlem_core.pairs.kernels.cells import group_sums
+
+    sums = np.zeros((*values.shape[:-1], int(group.max(initial=-1)) + 1))
+    rows = np.ascontiguousarray(values, dtype=np.float64)
+    rows = rows.reshape(math.prod(values.shape[:-1]), len(group))
+    found = sums.reshape(len(rows), sums.shape[-1])
+    each(
+        lambda row: group_sums(group, rows[row], found[row]), range(len(rows)), if_large(rows.size)
+    )
+    return sums
+
+
+def summed(group: IntArray, values: FloatArray) -> FloatArray:
+    """Sums of rows (n, k) by group: (n_groups, k).
+
+    Parameters
+    ----------
+    group : (n,) numbers of the groups, 0 to n_groups - 1
+    """
+    from scipy.sparse import csr_array
+
+    n, shape = len(group), (len(group), int(group.max(initial=-1)) + 1)
+    total: FloatArray = csr_array((np.ones(n), group, np.arange(n + 1)), shape).T @ values
+    return total
+
+
 BY_LAYER = (
     "target_sums",
     "rank_sums",

@@ -61,20 +61,13 @@ class Columns:
             )
 
     @cached_property
-    def _names_of_values(self) -> tuple[tuple[str, ...], ...]:
-        return self.value_names or ((),) * len(self.features)
-
-    @cached_property
-    def _sizes(self) -> list[int]:
-        """How many terms each feature has of its own."""
-        return [len(v) * (len(v) + 1) // 2 if v else 1 for v in self._names_of_values]
-
-    @cached_property
     def part(self) -> IntArray:
         """(n_columns,) the part that each term belongs to, ascending."""
         if self.interactions:
             return np.arange(len(self.names))
-        return np.repeat(np.arange(len(self.features)), self._sizes)
+        of_values = self.value_names or ((),) * len(self.features)
+        sizes = [len(v) * (len(v) + 1) // 2 if v else 1 for v in of_values]
+        return np.repeat(np.arange(len(self.features)), sizes)
 
     @property
     def parts(self) -> tuple[str, ...]:

@@ -37,7 +37,7 @@ def show(view: View) -> None:
 
 
 def _show(view: View) -> None:
-    from mlem_core.measures import surprises as of
+    from mlem_core.measures import discordant_pairs as of
 
     shown = view.shown()
     if shown is None:
@@ -80,13 +80,13 @@ def _numbers(row: Mapping[str, Any]) -> str:
 
 
 def _table(shown: Shown) -> pd.DataFrame:
-    from mlem_core.measures.surprises import surprises
+    from mlem_core.measures.discordant_pairs import discordant_pairs
     from mlem_core.report.all_layers import decomposition
 
     results, layers = shown.results, list(shown.selection.layers)
     rho = results.scores.groupby(["model", "layer"])["rho"].mean()
     every = replace(shown, drawing=replace(shown.drawing, flags=True))
-    return surprises(
+    return discordant_pairs(
         decomposition(shown),
         results.similarity_profiles.to_numpy(),
         rho[layers].to_numpy(),

@@ -21,8 +21,8 @@ from mlem_core.measures.decomposition import (
 from mlem_core.pairs.build import PassOptions
 from mlem_core.pairs.crossfit import CrossFit, fold_ceilings
 from mlem_core.pairs.designs import n_pairs
-from mlem_core.pairs.groups import group_rows, summed
-from mlem_core.pairs.rank_store import PairRanks
+from mlem_core.pairs.ranks import PairRanks
+from mlem_core.pairs.tables import group_rows, summed
 
 N = 45
 

@@ -12,10 +12,9 @@ from scipy.stats import rankdata, spearmanr
 from sklearn.manifold import MDS
 
 from mlem_core.measures import similarity
-from mlem_core.pairs import rank_store
 from mlem_core.pairs.build import PassOptions
 from mlem_core.pairs.designs import n_pairs
-from mlem_core.pairs.rank_store import PairRanks
+from mlem_core.pairs.ranks import PairRanks
 
 
 def ranks_of(layers):
@@ -29,8 +28,8 @@ def ranks_of(layers):
 @pytest.mark.parametrize("in_memory", [True, False])
 def test_rsa_equals_spearmanr_of_the_condensed_distances(in_memory, monkeypatch):
     if not in_memory:
-        monkeypatch.setattr(rank_store, "IN_MEMORY_BYTES", 0)
-    monkeypatch.setattr(rank_store, "BAND", 97)
+        monkeypatch.setattr("mlem_core.pairs.ranks.IN_MEMORY_BYTES", 0)
+    monkeypatch.setattr("mlem_core.pairs.ranks.BAND", 97)
     rng = np.random.default_rng(0)
     layers = [rng.standard_normal((50, 9)), rng.integers(0, 2, (50, 4)).astype(float)]
     layers.append(layers[0] + rng.standard_normal((50, 9)))

@@ -16,13 +16,12 @@ from mlem_core.measures.importance import fitted
 from mlem_core.measures.value_distances import (
     compare_layers,
     of_layer,
-    of_negative_type,
-    psd_cost,
     square,
     value_distances,
     value_map,
 )
 from mlem_core.pairs.columns import MISSING_NAME
+from validation.values import of_negative_type, psd_cost
 
 LAYERS = [("m", 0), ("m", 3)]
 CENTRES = np.array([[0.0, 0], [3, 0], [0, 1.5], [4, 4], [1, 5]])

@@ -7,7 +7,8 @@ import torch
 from inputs import refused
 from scipy.spatial.distance import cdist, pdist, squareform
 
-from mlem_core.pairs import distances, tiles
+from mlem_core.pairs import distances
+from mlem_core.pairs import rows as tiles
 from mlem_core.pairs.designs import PairDesign, places_of
 from mlem_core.pairs.distances import (
     DISTANCES,
@@ -40,8 +41,8 @@ def test_distances_are_those_of_scipy_in_bands_and_threads(metric, monkeypatch):
     whole = squared_distances(rows, metric)
     expected = pdist(rows, SCIPY.get(metric, metric)) ** 2
     np.testing.assert_allclose(whole, expected, rtol=1e-9)
-    monkeypatch.setattr("mlem_core.pairs.tiles.CHUNK_ELEMENTS", 500)
-    monkeypatch.setattr("mlem_core.pairs.tiles.CHUNK_ROWS", 5)
+    monkeypatch.setattr(tiles, "CHUNK_ELEMENTS", 500)
+    monkeypatch.setattr(tiles, "CHUNK_ROWS", 5)
     bands = squared_distances(rows, metric)
     np.testing.assert_allclose(bands, whole, rtol=1e-12)
     np.testing.assert_array_equal(squared_distances(rows, metric, threads=3), bands)
@@ -70,6 +71,10 @@ def test_a_distance_of_ones_own_is_computed_by_pairs_or_not_at_all(design, monke
     monkeypatch.setitem(DISTANCES, "own", whole)
     with refused("own", "all pairs", "euclidean"):
         squared_along(rows_of(np.float32), "own", design)
+    whole = Distance("own", condensed=lambda rows: pdist(rows, "chebyshev"))
+    monkeypatch.setitem(DISTANCES, "own", whole)
+    equal = rows_of(np.float64)[[*range(N), N - 1, N - 1]]
+    np.testing.assert_allclose(squared_distances(equal, "own"), pdist(equal, "chebyshev") ** 2)
     pairwise = Distance(
         "own", tile=lambda *_: None, pairwise=lambda a, b: np.abs(a - b).max(axis=1)
     )

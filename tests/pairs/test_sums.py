@@ -15,7 +15,7 @@ from mlem_core.pairs.half_samples import together
 from mlem_core.pairs.kernels.sweep import LANES
 from mlem_core.pairs.layer_sums import layer_sums
 from mlem_core.pairs.patterns import left_out
-from mlem_core.pairs.rank_store import PairRanks
+from mlem_core.pairs.ranks import PairRanks
 
 N = 60
 LARGER = 200

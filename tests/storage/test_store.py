@@ -16,7 +16,7 @@ from inputs import in_files, noise, refused, words
 from mlem_core.analysis.run import run
 from mlem_core.base.errors import InputError
 from mlem_core.base.folders import default_root
-from mlem_core.pairs import rank_store
+from mlem_core.pairs import ranks
 from mlem_core.storage import room, sealed, watched
 from mlem_core.storage.store import Store
 from mlem_core.storage.watched import Digested, Watched
@@ -279,5 +279,5 @@ def test_memory_and_disk_that_will_not_do_are_said_first(spec, tmp_path, monkeyp
 
 def test_ranks_in_a_file_are_the_same(spec, tmp_path, monkeypatch):
     exact = run(spec, Store(tmp_path / "one"), progress=False)
-    monkeypatch.setattr(rank_store, "IN_MEMORY_BYTES", 10)
+    monkeypatch.setattr(ranks, "IN_MEMORY_BYTES", 10)
     assert (run(spec, Store(tmp_path / "two"), progress=False).rsa == exact.rsa).all()

@@ -1,4 +1,4 @@
-"""Which pattern and cell each pair of stimuli has, and sums by group, compiled by numba."""
+"""Patterns and cells of pairs of stimuli, and sums and means by them, compiled by numba."""
 
 from __future__ import annotations
 
@@ -32,10 +32,9 @@ class Differences(NamedTuple):
 
 
 class Lookup(NamedTuple):
-    """What tells the cell of any two stimuli, see `cell_of`.
+    """What tells the pattern and the cell of any two stimuli that some pair of the index is like.
 
-    The first five are those of `Differences`.
-
+    differences : of the stimuli
     keys, pattern : (n_slots,) int64 and int32; n_slots is a power of 2, pattern below 0 where a
         slot is empty
     part : (n_stimuli,) int64 which folds a stimulus belongs to
@@ -43,30 +42,12 @@ class Lookup(NamedTuple):
     number : (n_blocks · n_patterns,) int32 number of the cell
     """
 
-    values: Array
-    width: Array
-    start: Array
-    terms: Array
-    differ: Array
+    differences: Differences
     keys: Array
     pattern: Array
     part: Array
     offset: Array
     number: Array
-
-
-@numba.njit(nogil=True, cache=True, inline="always")  # type: ignore[untyped-decorator, unused-ignore]
-def _key_of(
-    i: int, j: int, values: Array, width: Array, start: Array, terms: Array, differ: Array
-) -> int:
-    key = 0
-    for f in range(values.shape[1]):
-        a, b = values[i, f], values[j, f]
-        if width[f] > 0:
-            key += terms[start[f] + a * width[f] + b]
-        elif a != b and a >= 0 and b >= 0:
-            key += differ[f]
-    return key
 
 
 @numba.njit(nogil=True, cache=True, inline="always")  # type: ignore[untyped-decorator, unused-ignore]
@@ -77,19 +58,6 @@ def _slot_of(key: int, keys: Array, pattern: Array) -> Any:
     while pattern[slot] >= 0 and keys[slot] != key:
         slot = (slot + 1) & mask
     return slot
-
-
-@numba.njit(nogil=True, cache=True, inline="always")  # type: ignore[untyped-decorator, unused-ignore]
-def pattern_of(i: int, j: int, look: Lookup) -> int:
-    """The pattern of two stimuli, which some pair of the index has."""
-    key = _key_of(i, j, look.values, look.width, look.start, look.terms, look.differ)
-    return look.pattern[_slot_of(key, look.keys, look.pattern)]
-
-
-@numba.njit(nogil=True, cache=True, inline="always")  # type: ignore[untyped-decorator, unused-ignore]
-def cell_of(i: int, j: int, look: Lookup) -> int:
-    """The cell of two stimuli, of which some pair of the index has the pattern."""
-    return look.number[look.offset[look.part[i], look.part[j]] + pattern_of(i, j, look)]
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
@@ -103,16 +71,16 @@ def number_patterns(
     first: Array,
     found: Array,
 ) -> int:
-    """Number the patterns of the pairs in the order in which they are met.
+    """The pattern of each pair, by number; new ones are numbered in the order they are met in.
 
     Parameters
     ----------
     stimulus, starts, partner : see `mlem_core.pairs.designs.PairDesign`
-    keys, pattern : (n_slots,) see `Lookup`, all empty; filled
-    first : (limit, 2) int64, filled with the two stimuli of the first pair of each pattern
-    found : (n_pairs,) int32, filled with the number of each pair; or (0,) where it is not kept
+    keys, pattern : (n_slots,) see `Lookup`, with the patterns that are known; filled
+    first : (limit, 2) int64, filled with the two stimuli of the first pair of each new pattern
+    found : (n_pairs,) int32, filled with the number of each pair
 
-    Returns the number of patterns; limit + 1 as soon as there are more.
+    Returns the number of new patterns; limit + 1 as soon as there are more.
     """
     n, complete = 0, len(partner) == 0
     values, width, start, terms, differ = differences
@@ -120,7 +88,13 @@ def number_patterns(
         i = stimulus[row]
         for k in range(starts[row], starts[row + 1]):
             j = i + 1 + k - starts[row] if complete else partner[k]
-            key = _key_of(i, j, values, width, start, terms, differ)
+            key = 0
+            for f in range(values.shape[1]):
+                a, b = values[i, f], values[j, f]
+                if width[f] > 0:
+                    key += terms[start[f] + a * width[f] + b]
+                elif a != b and a >= 0 and b >= 0:
+                    key += differ[f]
             slot = _slot_of(key, keys, pattern)
             if pattern[slot] < 0:
                 if n == len(first):
@@ -128,8 +102,7 @@ def number_patterns(
                 keys[slot], pattern[slot] = key, n
                 first[n, 0], first[n, 1] = i, j
                 n += 1
-            if len(found) > 0:
-                found[k] = pattern[slot]
+            found[k] = pattern[slot]
     return n
 
 
@@ -142,45 +115,28 @@ def place_patterns(numbered: Array, keys: Array, pattern: Array) -> None:
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
-def count_cells(
-    stimulus: Array, starts: Array, partner: Array, found: Array, look: Lookup, counts: Array
+def place_pairs(
+    stimulus: Array, starts: Array, partner: Array, look: Lookup, found: Array, counts: Array
 ) -> None:
-    """How many pairs each block and pattern has.
+    """Count the pairs of each block and pattern; or, once these have numbers, find their cells.
 
     Parameters
     ----------
-    found : (n_pairs,) pattern of each pair, or (0,) where it is to be looked up
-    counts : (n_blocks · n_patterns,) int64 zeros, filled; `look.number` is not used
+    found : (n_pairs,) int32 pattern of each pair; where there is nothing to count into, its cell
+        takes its place
+    counts : (n_blocks · n_patterns,) int64 zeros, filled, `look.number` not being used; or (0,)
     """
-    complete = len(partner) == 0
+    complete, count = len(partner) == 0, len(counts) > 0
     for row in range(len(stimulus)):
         i = stimulus[row]
         offset = look.offset[look.part[i]]
         for k in range(starts[row], starts[row + 1]):
             j = i + 1 + k - starts[row] if complete else partner[k]
-            if len(found) > 0:
-                pattern = found[k]
+            at = offset[look.part[j]] + found[k]
+            if count:
+                counts[at] += 1
             else:
-                key = _key_of(i, j, look.values, look.width, look.start, look.terms, look.differ)
-                pattern = look.pattern[_slot_of(key, look.keys, look.pattern)]
-            counts[offset[look.part[j]] + pattern] += 1
-
-
-@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
-def fill_cells(
-    stimulus: Array, starts: Array, partner: Array, found: Array, look: Lookup, cells: Array
-) -> None:
-    """The cell (n_pairs,) of each pair; `found` as in `count_cells`, may be `cells` itself."""
-    complete = len(partner) == 0
-    for row in range(len(stimulus)):
-        i = stimulus[row]
-        offset = look.offset[look.part[i]]
-        for k in range(starts[row], starts[row + 1]):
-            j = i + 1 + k - starts[row] if complete else partner[k]
-            if len(found) > 0:
-                cells[k] = look.number[offset[look.part[j]] + found[k]]
-            else:
-                cells[k] = cell_of(i, j, look)
+                found[k] = look.number[at]
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
@@ -188,3 +144,235 @@ def group_sums(group: Array, values: Array, sums: Array) -> None:
     """Sums of values (n,) by their group (n,), added to sums (n_groups,)."""
     for k in range(len(group)):
         sums[group[k]] += values[k]
+
+
+@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
+def fold_sums(
+    counts: Array,
+    rank_sums: Array,
+    pattern: Array,
+    block: Array,
+    inside: Array,
+    outside: Array,
+    sums: Array,
+) -> None:
+    """Sums of cells by pattern inside and outside each fold, ranks centred there.
+
+    Parameters
+    ----------
+    counts : (n_draws, n_cells) weight of the pairs of each cell
+    rank_sums : (n_draws, n_layers, n_cells) sums of their ranks
+    pattern, block : (n_cells,) of each cell
+    inside, outside : (n_blocks, n_folds) whether a block's pairs are inside a fold, or outside it
+    sums : (n_draws, n_patterns, 2, 1 + n_layers, n_folds) filled, see
+        `mlem_core.pairs.crossfit`
+    """
+    n_draws, n_layers, n_cells = rank_sums.shape
+    n_patterns, n_rows, n_folds = sums.shape[1], 1 + n_layers, inside.shape[1]
+    # Rows last, which are many where there is one draw.
+    added = np.empty((n_patterns, 2, n_folds, n_rows))
+    own, total = np.empty(n_rows), np.empty((2, n_folds, n_rows))
+    for d in range(n_draws):
+        added[:] = 0.0
+        for c in range(n_cells):
+            own[0] = counts[d, c]
+            for layer in range(n_layers):
+                own[1 + layer] = rank_sums[d, layer, c]
+            for k in range(n_folds):
+                if outside[block[c], k]:
+                    into = added[pattern[c], 1, k]
+                elif inside[block[c], k]:
+                    into = added[pattern[c], 0, k]
+                else:
+                    continue
+                for row in range(n_rows):
+                    into[row] += own[row]
+        total[:] = 0.0
+        for p in range(n_patterns):
+            total += added[p]
+        for side in range(2):
+            for k in range(n_folds):
+                total[side, k, 1:] /= max(total[side, k, 0], 1.0)
+        for p in range(n_patterns):
+            for side in range(2):
+                for k in range(n_folds):
+                    pairs = added[p, side, k, 0]
+                    sums[d, p, side, 0, k] = pairs
+                    for row in range(1, n_rows):
+                        sums[d, p, side, row, k] = (
+                            added[p, side, k, row] - pairs * total[side, k, row]
+                        )
+
+
+@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
+def explained_by_sets(
+    sums: Array,
+    begins: Array,
+    source: Array,
+    edges: Array,
+    into: Array,
+    coarser: Array,
+    explained: Array,
+) -> None:
+    """What each set of features explains of the products of the ranks of two layers, one way.
+
+    Parameters
+    ----------
+    sums : (n_draws, n_patterns, 2, 1 + n_layers, n_folds), see `mlem_core.pairs.crossfit`
+    begins, source, edges, into, coarser : see `mlem_core.measures.shapley.FeatureSubsets`
+    explained : (n_draws, n_sets, n_layers, n_layers) filled: the mean over the folds that have
+        pairs of Σ mean of the one layer outside · ranks of the other inside / pairs inside
+    """
+    n_draws, n_patterns, _, n_rows, n_folds = sums.shape
+    n_layers, n_sets = n_rows - 1, len(source)
+    n_columns = 2 * n_rows * n_folds
+    groups = np.empty((begins[n_sets], 2, n_rows, n_folds))
+    flat = groups.reshape(begins[n_sets], n_columns)
+    given = sums.reshape(n_draws, n_patterns, n_columns)
+    weight, products = np.empty(n_folds), np.empty((n_layers, n_layers, n_folds))
+    for d in range(n_draws):
+        flat[:] = 0.0
+        for p in range(n_patterns):
+            own, other = flat[into[p]], given[d, p]
+            for c in range(n_columns):
+                own[c] += other[c]
+        for s in range(1, n_sets):
+            first = begins[source[s]]
+            for k in range(edges[s + 1] - edges[s]):
+                own, other = flat[begins[s] + into[edges[s] + k]], flat[first + k]
+                for c in range(n_columns):
+                    own[c] += other[c]
+        # The last set is that of no features: its one group is all pairs.
+        n_used = 0
+        for k in range(n_folds):
+            pairs = groups[begins[n_sets] - 1, 0, 0, k]
+            n_used += pairs > 0
+            weight[k] = 1.0 / max(pairs, 1.0) if pairs > 0 else 0.0
+        weight /= max(n_used, 1)
+        # Smaller sets first: the means of coarser patterns are there when they are needed.
+        for s in range(n_sets - 1, -1, -1):
+            products[:] = 0.0
+            for g in range(begins[s], begins[s + 1]):
+                here, there = groups[g, 0], groups[g, 1]
+                for k in range(n_folds):
+                    if there[0, k] > 0:
+                        share = 1.0 / there[0, k]
+                        for a in range(n_layers):
+                            there[1 + a, k] *= share
+                    else:
+                        for a in range(n_layers):
+                            near = coarser[a, g]
+                            there[1 + a, k] = groups[near, 1, 1 + a, k] if near >= 0 else 0.0
+                for a in range(n_layers):
+                    for b in range(n_layers):
+                        for k in range(n_folds):
+                            products[a, b, k] += there[1 + a, k] * here[1 + b, k]
+            for a in range(n_layers):
+                for b in range(n_layers):
+                    explained[d, s, a, b] = (products[a, b] * weight).sum()
+
+
+@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
+def _runs(shared: Array, depth: int, first: Array, last: Array) -> None:
+    """Where the rows that agree with each row in `depth` leading columns begin and end."""
+    n = len(first)
+    for i in range(n):
+        first[i] = i if shared[i] < depth else first[i - 1]
+    for i in range(n - 1, -1, -1):
+        last[i] = i + 1 if shared[i + 1] < depth else last[i + 1]
+
+
+@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
+def leading_alike(codes: Array, place: Array, order: Array, shared: Array) -> None:
+    """In how many leading codes each row agrees with the one before it.
+
+    Parameters
+    ----------
+    codes : (n, n_codes) distinct rows
+    place : (n,) the order of the rows
+    order : (n_codes,) the order of their codes
+    shared : (n + 1,) filled but for both ends
+    """
+    for i in range(1, len(place)):
+        n = 0
+        while n < len(order) and codes[place[i], order[n]] == codes[place[i - 1], order[n]]:
+            n += 1
+        shared[i] = n
+
+
+@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
+def fill_missing(
+    place: Array,
+    shared: Array,
+    n_codes: int,
+    layers: Array,
+    sums: Array,
+    missing: Array,
+    means: Array,
+) -> None:
+    """Give patterns without a pair the mean of the longest leading part of theirs that has pairs.
+
+    Parameters
+    ----------
+    place : (n_patterns,) the patterns in the order of their codes, the first code counting most
+    shared : (n_patterns + 1,) in how many leading codes each agrees with the one before it in that
+        order; -1 at both ends
+    n_codes : of a pattern
+    layers : (n_chosen,) int64 the layers to look at
+    sums : (n_patterns, 2, 1 + n_layers, n_columns) see `mlem_core.pairs.crossfit`; [:, 1] counts
+    missing : (n_patterns, n_columns) which means to fill in
+    means : (n_patterns, n_layers, n_columns) filled in place
+    """
+    n, n_columns = missing.shape
+    # The longest leading part that a pattern shares with one that has pairs: such patterns nearest
+    # to it in the order, before and after, share most.
+    depth = np.empty((n, n_columns), dtype=np.int32)
+    reach = np.full(n_columns, -1, dtype=np.int32)
+    for i in range(n):
+        for c in range(n_columns):
+            reach[c] = min(reach[c], shared[i])
+            depth[i, c] = reach[c]
+            if sums[place[i], 1, 0, c] > 0:
+                reach[c] = n_codes
+    reach[:] = -1
+    for i in range(n - 1, -1, -1):
+        for c in range(n_columns):
+            reach[c] = min(reach[c], shared[i + 1])
+            depth[i, c] = max(depth[i, c], reach[c])
+            if sums[place[i], 1, 0, c] > 0:
+                reach[c] = n_codes
+    upto = np.zeros((n + 1, 1 + len(layers), n_columns))
+    for i in range(n):
+        own = sums[place[i], 1]
+        for c in range(n_columns):
+            upto[i + 1, 0, c] = upto[i, 0, c] + own[0, c]
+        for a in range(len(layers)):
+            for c in range(n_columns):
+                upto[i + 1, 1 + a, c] = upto[i, 1 + a, c] + own[1 + layers[a], c]
+    # The means to fill in, by the length of their leading part.
+    begins = np.zeros(n_codes + 1, dtype=np.int64)
+    for i in range(n):
+        for c in range(n_columns):
+            if missing[place[i], c] and depth[i, c] >= 0:
+                begins[depth[i, c] + 1] += 1
+    begins = np.cumsum(begins)
+    row, column = np.empty(begins[-1], dtype=np.int64), np.empty(begins[-1], dtype=np.int64)
+    at = begins.copy()
+    for i in range(n):
+        for c in range(n_columns):
+            d = depth[i, c]
+            if missing[place[i], c] and d >= 0:
+                row[at[d]], column[at[d]] = i, c
+                at[d] += 1
+    first, last = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
+    for d in range(n_codes):
+        if begins[d] == begins[d + 1]:
+            continue
+        _runs(shared, d, first, last)
+        for k in range(begins[d], begins[d + 1]):
+            i, c = row[k], column[k]
+            low, high = first[i], last[i]
+            pairs = upto[high, 0, c] - upto[low, 0, c]
+            for a in range(len(layers)):
+                ranks = upto[high, 1 + a, c] - upto[low, 1 + a, c]
+                means[place[i], layers[a], c] = ranks / pairs

@@ -134,27 +134,37 @@ def sweep(
     keys: Array,
     number_bits: int,
     cell_block: Array,
+    members: Array,
     below: Array,
     sums: Array,
     ties: Array,
     own_ties: Array,
 ) -> None:
-    """Sums of doubled average ranks by cell, among all pairs and among those of a block.
+    """Sums of doubled average ranks by cell, among sets of pairs and among those of a block.
 
     Parameters
     ----------
     keys : (n,) uint64, sorted, of some pairs, none of them tied with any other; their low
         `number_bits` bits are the cells
     cell_block : (n_cells,) block of each cell
+    members : (n_blocks, n_sets) int64, 1 where the pairs of a block are in a set, else 0; the first
+        set is all pairs, and the last is empty. There are these two, or `LANES`
     below : (n_blocks,) how many pairs of each block are below these
-    sums : (n_cells, 2) int64 zeros, filled with the sums of twice the average ranks among all
-        pairs, and among those of the cell's own block
-    ties, own_ties : (1,) and (n_blocks,) zeros, filled with Σ (t³ - t) over the ties of t pairs
-        among all pairs, and in each block
+    sums : (n_cells, n_sets) int64 zeros, filled with the sums of twice the average ranks among each
+        set, and in place of the last among the cell's own block; where the block is not in the set,
+        they mean nothing
+    ties, own_ties : (n_sets,) and (n_blocks,) zeros, filled with Σ (t³ - t) over the ties of t
+        pairs in each set, and in each block
     """
     bits, low = np.uint64(number_bits), np.uint64((1 << number_bits) - 1)
     # Counts are doubled, as the ranks are.
-    own, before, first, start = 2 * below, 2 * below, below.sum(), 0
+    own, before, twice, first, start = 2 * below, 2 * below, 2 * members, below.sum(), 0
+    together, last = members.shape[1] == LANES, members.shape[1] - 1
+    lanes = np.zeros((3, LANES), dtype=np.int64)
+    if together:
+        for block in range(len(members)):
+            for s in range(LANES):
+                lanes[0, s] += below[block] * twice[block, s]
     while start < len(keys):
         stop = _end_of_tie(keys, start, bits)
         rank = 2 * first + start + stop + 1
@@ -162,56 +172,21 @@ def sweep(
             cell = keys[start] & low
             block = cell_block[cell]
             own[block] += 2
-            sums[cell, 0] += rank
-            sums[cell, 1] += own[block]
-        else:
-            t = float(stop - start)
-            ties[0] += t * t * t - t
-            for k in range(start, stop):
-                sums[keys[k] & low, 0] += rank
-            _sum_own(keys, start, stop, low, cell_block, own, before, sums, own_ties)
-        start = stop
-
-
-@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
-def sweep_sets(
-    keys: Array,
-    number_bits: int,
-    cell_block: Array,
-    members: Array,
-    below: Array,
-    sums: Array,
-    ties: Array,
-    own_ties: Array,
-) -> None:
-    """The same in sets of pairs beside all pairs; parameters as of `sweep`, apart from these.
-
-    Parameters
-    ----------
-    members : (n_blocks, LANES) int64, 1 where the pairs of a block are in a set, else 0; the first
-        set is all pairs, and the last is empty
-    sums : (n_cells, LANES), of each set, and in place of the last of the cell's own block; where
-        the block is not in the set, they mean nothing
-    ties : (LANES,)
-    """
-    bits, low = np.uint64(number_bits), np.uint64((1 << number_bits) - 1)
-    own, before, twice = 2 * below, 2 * below, 2 * members
-    lanes, start = np.zeros((3, LANES), dtype=np.int64), 0
-    for block in range(len(members)):
-        for s in range(LANES):
-            lanes[0, s] += below[block] * twice[block, s]
-    while start < len(keys):
-        stop = _end_of_tie(keys, start, bits)
-        if stop == start + 1:
-            cell = keys[start] & low
-            block = cell_block[cell]
-            own[block] += 2
-            add_lanes(lanes, 0, twice, block)
-            add_lanes(sums, cell, lanes, 0)
-            sums[cell, LANES - 1] += own[block]
+            if together:
+                add_lanes(lanes, 0, twice, block)
+                add_lanes(sums, cell, lanes, 0)
+            else:
+                sums[cell, 0] += rank
+            sums[cell, last] += own[block]
         else:
             _sum_own(keys, start, stop, low, cell_block, own, before, sums, own_ties)
-            _sum_sets(keys, start, stop, low, cell_block, twice, lanes, sums, ties)
+            if together:
+                _sum_sets(keys, start, stop, low, cell_block, twice, lanes, sums, ties)
+            else:
+                t = float(stop - start)
+                ties[0] += t * t * t - t
+                for k in range(start, stop):
+                    sums[keys[k] & low, 0] += rank
         start = stop
 
 

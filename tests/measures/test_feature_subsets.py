@@ -6,11 +6,10 @@ import explicit
 import numpy as np
 import pytest
 
-from mlem_core.measures import decomposition
+from mlem_core.measures import decomposition, shapley
 from mlem_core.measures.decomposition import divide
-from mlem_core.pairs import lattice
+from mlem_core.measures.shapley import FeatureSubsets
 from mlem_core.pairs.crossfit import CrossFit, both_ways
-from mlem_core.pairs.lattice import Lattice
 
 FEATURES, LAYERS, FOLDS, DRAWS = 4, 2, 3, 5
 
@@ -52,7 +51,7 @@ def by_patterns(fit, chosen, d):
 @pytest.mark.parametrize("share", [0.6, 0.05])
 def test_every_set_of_features_explains_what_loops_over_patterns_find(share):
     fit = made(share=share)
-    sets = Lattice.of(fit.codes, fit.priority)
+    sets = FeatureSubsets.of(fit.codes, fit.priority)
     found = both_ways(sets.explained(fit.sums), fit.spread)
     for number, members in enumerate(sets.members):
         for d in range(DRAWS):
@@ -70,18 +69,18 @@ def test_draws_together_are_divided_as_each_alone(share, monkeypatch):
         np.testing.assert_allclose(together.terms[:, [d]], alone.terms, atol=1e-12)
         np.testing.assert_allclose(together.whole[[d]], alone.whole, atol=1e-12)
     # Too many patterns in all sets together: the same, set by set.
-    monkeypatch.setattr(lattice, "MOST_GROUPS", 10)
-    lattice._lattice.cache_clear()
-    assert Lattice.of(fit.codes, fit.priority) is None
+    monkeypatch.setattr(shapley, "MOST_GROUPS", 10)
+    shapley._subsets_of.cache_clear()
+    assert FeatureSubsets.of(fit.codes, fit.priority) is None
     np.testing.assert_allclose(divide(fit).terms, together.terms, atol=1e-12)
-    lattice._lattice.cache_clear()
+    shapley._subsets_of.cache_clear()
     monkeypatch.setattr(decomposition, "FEW_LAYERS", 1)
     np.testing.assert_allclose(divide(fit).terms, together.terms, atol=1e-12)
 
 
 def test_its_shares_are_those_of_every_order_of_the_features():
     fit = made()
-    sets = Lattice.of(fit.codes, fit.priority)
+    sets = FeatureSubsets.of(fit.codes, fit.priority)
     for s, members in enumerate(sets.members):
         only = tuple(np.flatnonzero(members).tolist())
         expected = explicit.shapley_values(lambda chosen, only=only: chosen == only, FEATURES)

@@ -11,7 +11,7 @@ from mlem_core.base.typing import FloatArray, Layer, layer_name
 from mlem_core.measures.decomposition import Decomposition
 from mlem_core.measures.similarity import average_ranks, tau_by_chance
 
-# What counts as a surprise; conventions, which a caption has to name.
+# What counts as discordant; conventions, which a caption has to name.
 FEWEST = 10  # pairs: of fewer a rank says little
 APART = 0.5  # of the pairs lie between the ranks of RSA and τ
 PREDICTED = 0.1  # held-out ρ; below it, the order of the importances is mostly noise
@@ -20,7 +20,7 @@ MOST = 3  # pairs of a kind
 COLUMNS = ["kind", "layer_a", "layer_b", "rsa", "tau", "above_rsa", "above_tau", "unexplained"]
 
 
-def surprises(
+def discordant_pairs(
     decomposition: Decomposition,
     tau: FloatArray,
     rho: FloatArray,

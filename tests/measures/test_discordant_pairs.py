@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 
 from mlem_core.measures.decomposition import Decomposition
+from mlem_core.measures.discordant_pairs import APART, MOST, NOT_EXPLAINED, PREDICTED
+from mlem_core.measures.discordant_pairs import discordant_pairs as of
 from mlem_core.measures.similarity import tau_by_chance
-from mlem_core.measures.surprises import APART, MOST, NOT_EXPLAINED, PREDICTED
-from mlem_core.measures.surprises import surprises as of
 
 LAYERS = [(model, layer) for model in ("a", "b") for layer in range(6)]
 

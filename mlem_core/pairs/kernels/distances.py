@@ -1,0 +1,209 @@
+"""Distances of pairs, and numbers of pairs that follow from them, compiled by numba."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+# The sum over units may be taken in lanes: the order is fixed by the compiled code, and the same
+# for (x, y) and (y, x), so that equal rows are at equal distances.
+_LANES = {"reassoc", "contract", "nsz"}
+
+
+@numba.njit(nogil=True, cache=True, fastmath=_LANES)  # type: ignore[untyped-decorator, unused-ignore]
+def along(
+    rows: Array,
+    stimulus: Array,
+    starts: Array,
+    partner: Array,
+    begin: int,
+    found: Array,
+    cityblock: bool | None,
+) -> None:
+    """Squared Euclidean or Manhattan distances, in float64, of the pairs in some rows of a design.
+
+    Parameters
+    ----------
+    rows : (n_stimuli, n_units)
+    stimulus, starts, partner : of those rows of a `PairDesign`
+    begin : where the pairs of the first of them begin
+    found : (n_pairs,) filled for these pairs
+    cityblock : True for Manhattan distances, else None: either is compiled without the other
+    """
+    for row in range(len(stimulus)):
+        own = rows[stimulus[row]]
+        for k in range(starts[row] - begin, starts[row + 1] - begin):
+            other = rows[partner[k]]
+            total = 0.0
+            for unit in range(len(own)):
+                difference = np.float64(own[unit]) - np.float64(other[unit])
+                if cityblock is None:
+                    total += difference * difference
+                else:
+                    total += abs(difference)
+            found[k] = total
+
+
+@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
+def join_equal(rows: Array, order: Array, projections: Array, reach: Array, first: Array) -> None:
+    """The first of the rows that each row equals, going through them along one direction.
+
+    Parameters
+    ----------
+    rows : (n_rows, n_units)
+    order : (n_rows,) ascending in the first projection
+    projections : (2, n_rows) on directions of length 1: no two rows are nearer than those of either
+    reach : (n_rows,) how near another row equals a row
+    first : (n_rows,) their own numbers; filled with that of the row which each equals
+    """
+    for position in range(len(order)):
+        i = order[position]
+        if first[i] != i:
+            continue
+        most = reach[i] * reach[i]
+        for later in range(position + 1, len(order)):
+            j = order[later]
+            if projections[0, j] - projections[0, i] > reach[i]:
+                break
+            if first[j] != j or abs(projections[1, j] - projections[1, i]) > reach[i]:
+                continue
+            apart = 0.0
+            for unit in range(rows.shape[1]):
+                difference = np.float64(rows[i, unit]) - np.float64(rows[j, unit])
+                apart += difference * difference
+                if apart > most:
+                    break
+            if apart <= most:
+                first[j] = i
+
+
+@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
+def finish_squared(
+    tile: Array, left: Array, right: Array, squares: Array, cancellation: float
+) -> None:
+    """From a matrix product to squared distances |x|² + |y|² - 2xy, above the diagonal.
+
+    Those that are below a share of |x|² + |y|² have lost too many digits and are computed afresh.
+
+    Parameters
+    ----------
+    tile : (n_left, n_right) left @ right.T, filled
+    left, right : (n_left, n_units) and (n_right, n_units), which begins with `left`
+    squares : (n_right,) |y|²
+    cancellation : that share
+    """
+    for a in range(len(tile)):
+        for b in range(a + 1, tile.shape[1]):
+            scale = squares[a] + squares[b]
+            tile[a, b] = scale - 2.0 * tile[a, b]
+        for b in range(a + 1, tile.shape[1]):
+            if tile[a, b] < cancellation * (squares[a] + squares[b]):
+                total = 0.0
+                for unit in range(left.shape[1]):
+                    difference = left[a, unit] - right[b, unit]
+                    total += difference * difference
+                tile[a, b] = total
+
+
+@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
+def fill_condensed(tile: Array, start: int, order: Array, row: Array, condensed: Array) -> None:
+    """Copy the distances of distinct rows to all pairs of stimuli that have these rows.
+
+    Copying is what makes ties exact; stimuli of one row are at distance 0.
+
+    Parameters
+    ----------
+    tile : (n_left, n_right) distances of the distinct rows from `start` on, above the diagonal
+    order : (n_stimuli,) the stimuli, by their distinct rows
+    row : (n_stimuli,) the distinct row of each of them, ascending
+    condensed : (n_pairs,) filled for pairs of which the first, in the order, has a row in the tile
+    """
+    n = len(order)
+    for a in range(n):
+        if row[a] < start or row[a] >= start + len(tile):
+            continue
+        own = row[a] - start
+        for b in range(a + 1, n):
+            i, j = min(order[a], order[b]), max(order[a], order[b])
+            value = 0.0 if row[b] == row[a] else tile[own, row[b] - start]
+            condensed[i * n - i * (i + 1) // 2 - i - 1 + j] = value
+
+
+@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
+def u_centre(squared: Array, n: int, found: Array) -> None:
+    """U-centred distances of all pairs of n > 3 stimuli: each stimulus's add up to 0.
+
+    Parameters
+    ----------
+    squared : (n_pairs,) in condensed order
+    found : (n_pairs,) filled; it may be `squared`
+    """
+    sums = np.zeros(n)
+    at = 0
+    for i in range(n - 1):
+        own = 0.0
+        for j in range(i + 1, n):
+            own += squared[at]
+            sums[j] += squared[at]
+            at += 1
+        sums[i] += own
+    whole = sums.sum() / ((n - 1) * (n - 2))
+    sums /= n - 2
+    at = 0
+    for i in range(n - 1):
+        for j in range(i + 1, n):
+            found[at] = squared[at] - sums[i] - sums[j] + whole
+            at += 1
+
+
+@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
+def among_nearest(
+    squared: Array, n: int, k: int, tie: float, first: int, last: int, found: Array
+) -> None:
+    """Which stimuli are among the k nearest of the stimuli first..last-1.
+
+    Parameters
+    ----------
+    squared : (n_pairs,) in condensed order, of n > k stimuli
+    tie : distances that differ by less than this part of themselves are equal
+    found : (2, n_pairs) filled: of the pair (i, j), i < j, whether j is among those of i, and i
+        among those of j. Equal distances share the places that are left
+    """
+    own, place = np.empty(n - 1), np.empty(n - 1, dtype=np.int64)
+    for i in range(first, last):
+        # Pair (j, i), then all pairs of i with later ones.
+        at = i - 1
+        for j in range(i):
+            place[j] = at
+            at += n - 2 - j
+        start = i * n - i * (i + 1) // 2
+        for j in range(i, n - 1):
+            place[j] = start + j - i
+        for j in range(n - 1):
+            own[j] = squared[place[j]]
+        edge = np.partition(own, k - 1)[k - 1]
+        low, high = edge - tie * edge, edge + tie * edge
+        below, equal = 0, 0
+        for j in range(n - 1):
+            below += own[j] < low
+            equal += low <= own[j] <= high
+        share = (k - below) / equal
+        for j in range(n - 1):
+            value = 1.0 if own[j] < low else (share if own[j] <= high else 0.0)
+            found[1 if j < i else 0, place[j]] = value
+
+
+@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
+def sum_values(values: Array, cells: Array, sums: Array) -> float:
+    """Add values (n_sides, n_pairs) to the cells (n_cells,) of their pairs; the sum of squares."""
+    squares = 0.0
+    for side in range(len(values)):
+        for at in range(len(cells)):
+            value = np.float64(values[side, at])
+            sums[cells[at]] += value
+            squares += value * value
+    return squares
