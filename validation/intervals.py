@@ -13,7 +13,7 @@ from mlem_core.data.folds import group_folds
 from mlem_core.estimators.base import held_out_scores
 from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.inference.bootstrap import term_replicates
-from mlem_core.inference.jackknife import REFITS, jackknife_interval, p_value
+from mlem_core.inference.jackknife import REFITS, jackknife
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.permutation import score_above_chance
 from mlem_core.inference.replicates import Replicates, resampled_scores, resampled_terms
@@ -173,7 +173,7 @@ def data_set(n_sentences: int, seed: int) -> list[Row]:
         found.append(row | {"value": value, "lower": lower, "upper": upper, "truth": truth})
 
     def covered(name: str, own: Replicates, at: tuple[int, ...], truth: float) -> None:
-        bounds = own.interval()
+        bounds = own.estimate()
         add(
             "interval",
             name,
@@ -186,8 +186,7 @@ def data_set(n_sentences: int, seed: int) -> list[Row]:
     for k, name in enumerate(term_names(tables.features)):
         covered(name, terms, (k,), np.nan)
     again = resampled_terms(chosen([0, 3]), REPLICATES, seed)
-    difference = terms.less(again)
-    p = p_value(difference.value, difference.left_out)
+    p = terms.less(again).estimate().p
     for k, name in ((5, "two RSA correlations"), (0, "two terms a")):
         add("test", f"difference of {name}", float(p[k]))
 
@@ -202,11 +201,10 @@ def data_set(n_sentences: int, seed: int) -> list[Row]:
     difference = scores.at(0).less(scores.at(2))
     true = true[0] - true[2]
     covered("difference of importance b, A less B", difference, (3,), float(true[2]))
-    p = p_value(scores.value, scores.left_out, above=True)
+    p = scores.estimate(above=True).p
     add("test", "importance d above 0", float(p[0, 5]))
     add("test", "importance b of B above 0", float(p[2, 3]))
-    difference = scores.at(0).less(scores.at(1))
-    p = p_value(difference.value, difference.left_out)
+    p = scores.at(0).less(scores.at(1)).estimate().p
     for f in (0, 2):
         add("test", f"difference of importance {tables.features[f]}", float(p[2 + f]))
 
@@ -242,7 +240,7 @@ def blocks_alone(n_sentences: int, first: int, n: int) -> list[Row]:
         weights = np.concatenate((np.ones((1, n_sentences)), without))
         terms = term_replicates(pairs.whole, tables, weights)
         values = np.column_stack((terms.values, terms.rsa, terms.ceilings[:, 0]))
-        bounds = jackknife_interval(values[0], values[1:])
+        bounds = jackknife(values[0], values[1:])
         row = {"sentences": n_sentences, "seed": seed, "kind": "interval", "truth": np.nan}
         found += [
             row | {"quantity": f"{name}{ALONE}", "value": value, "lower": lower, "upper": upper}

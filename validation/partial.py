@@ -98,8 +98,8 @@ def with_truth(kind: str, n: int, seed: int) -> list[Row]:
     """The numbers of one data set, with their intervals."""
     rng = np.random.default_rng([n, list(TRUTHS).index(kind), seed])
     both, moved = resampled(*planted(kind, n, rng), seed)
-    bounds = [np.concatenate(ends) for ends in zip(both.interval(), moved.interval(), strict=True)]
-    found = zip(QUANTITIES, np.concatenate((both.value, moved.value)), *bounds, strict=True)
+    ends = zip(both.estimate()[:3], moved.estimate()[:3], strict=True)
+    found = zip(QUANTITIES, *map(np.concatenate, ends), strict=True)
     row = {"study": "truth", "kind": kind, "stimuli": n, "seed": seed}
     return [
         row | {"quantity": name, "value": value, "lower": low, "upper": high}

@@ -66,7 +66,7 @@ def part(name: str, first: int, n: int) -> list[Row]:
     for seed in range(first, first + n):
         features, layers = simulated(STIMULI, seed)
         squared = [squared_distances(rows) for rows in layers]
-        value, (lower, upper) = terms_interval(
+        value, lower, upper, *_ = terms_interval(
             pairs_of(features, layers, seed), SIMILARITIES[name], squared, seed
         )
         for at, quantity in enumerate((*FEATURES, UNEXPLAINED, "similarity")):
@@ -82,7 +82,8 @@ def part_without_terms(name: str, first: int, n: int) -> list[Row]:
         layers = [components(layer) for layer in simulated(STIMULI, seed)[1]]
         groups = np.arange(STIMULI)
         together = Together(group_folds(groups, 5, seed), groups)
-        value, (lower, upper) = aligned_interval(SIMILARITIES[name], layers, together, seed)
+        aligned = aligned_interval(SIMILARITIES[name], layers, together, seed)
+        value, lower, upper, *_ = aligned
         bounds = {"value": value[0], "lower": lower[0], "upper": upper[0]}
         found.append({"similarity": name, "seed": seed, "quantity": "similarity", **bounds})
     return found

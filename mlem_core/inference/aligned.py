@@ -19,8 +19,8 @@ from mlem_core.base.labels import Names
 from mlem_core.base.text import number
 from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer
 from mlem_core.inference import caveats
-from mlem_core.inference.jackknife import REFITS, jackknife_interval
-from mlem_core.inference.similarity_terms import TermsInterval, check_sentences, in_turn
+from mlem_core.inference.jackknife import REFITS, Estimate, jackknife
+from mlem_core.inference.similarity_terms import check_sentences, in_turn
 from mlem_core.pairs.alignments import components
 from mlem_core.pairs.similarities import Similarity
 from mlem_core.pairs.units import Units, blocks_left_out
@@ -113,8 +113,8 @@ def aligned_interval(
     together: Together,
     seed: int = 0,
     progress: Counted | None = None,
-) -> TermsInterval:
-    """A similarity without terms, and what other stimuli would change of it.
+) -> Estimate:
+    """A similarity without terms: (1,).
 
     Each block of sentences (and of words, where they recur) is left out of what one layer is turned
     by and of what the two are compared on. The components stay those of all stimuli.
@@ -138,7 +138,7 @@ def aligned_interval(
         return np.array([aligned(one, other, np.where(kept, folds, -1))])
 
     value, without = values(np.ones(len(folds), dtype=bool)), in_turn(values, blocks, progress)
-    return TermsInterval(value, jackknife_interval(value, without, -1.0, 1.0, sizes=blocks.sizes))
+    return jackknife(value, without, blocks.sizes, (-1.0, 1.0))
 
 
 def alignment(analysis: Analysis, layers: Sequence[Layer], compared: Compared) -> Alignment:
@@ -181,8 +181,8 @@ def with_interval(
     layers = [components(rows_of(analysis, layer, store)()) for layer in found.layers]
     stimuli = analysis.stimuli
     together = Together(analysis.folds, stimuli.groups, stimuli.items)
-    interval = aligned_interval(found.similarity, layers, together, seed, progress).interval
-    whole = found.whole.assign(lower=interval.lower, upper=interval.upper)
+    interval = aligned_interval(found.similarity, layers, together, seed, progress)
+    whole = found.whole.assign(**interval.columns("lower", "upper"))
     return replace(found, whole=whole, notes=caveats.of_size(Units.of(stimuli)))
 
 

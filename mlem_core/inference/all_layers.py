@@ -144,7 +144,7 @@ def _compute(
         counted(0, REFITS)
         pairs = LayerPairs.of(analysis, chunk, store, selection.features, selection.interactions)
         scores = resampled_scores(pairs, estimator, n_replicates, _SEED, counted, blocks)
-        chunks.append((scores.value, *scores.interval(), scores.left_out))
+        chunks.append((*scores.estimate()[:3], scores.left_out))
         profiles.append(scores.rescaled()[..., 2:])
         classes.append(pairs.whole.classes)
         parts.append(pairs.tables)

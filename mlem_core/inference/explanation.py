@@ -160,7 +160,7 @@ def with_intervals(
         own = np.diagonal(Explained.of(_of_two(analysis, why)).whole)
         resampled = resampled.around(np.array([*why.terms["value"], *why.whole["value"], *own]))
     beside = _partial_with_intervals(why, pairs, resampled, n_replicates, seed, progress)
-    bounds, size = resampled.interval(), (len(analysis.stimuli), analysis.tables.n_pairs)
+    bounds, size = resampled.estimate(), (len(analysis.stimuli), analysis.tables.n_pairs)
     if not pairs.design.is_complete:
         pairs = LayerPairs.of_sample(analysis, why.layers, store, features)
     chance = chance_terms(permuted_terms(pairs, seed=seed))
@@ -269,15 +269,15 @@ def _by_jackknife(
     why: Explanation, analysis: Analysis, store: Store, seed: int, progress: Counted | None
 ) -> Explanation:
     """`with_intervals` of a similarity that is not of ranks."""
-    from mlem_core.inference.similarity_terms import of_analysis, similarity_intervals
+    from mlem_core.inference.similarity_terms import of_analysis, terms_by_chance, terms_interval
 
     features = list(why.features["term"])
-    given = of_analysis(analysis, why.similarity, why.layers, features, store)
-    found = similarity_intervals(given[0], why.similarity, given[1], seed, progress)
-    n, (lower, upper) = len(why.terms), found.interval
+    pairs, squared = of_analysis(analysis, why.similarity, why.layers, features, store)
+    _, lower, upper, *_ = terms_interval(pairs, why.similarity, squared, seed, progress)
+    chance, n = terms_by_chance(pairs, why.similarity, squared, seed), len(why.terms)
     return replace(
         why,
-        terms=why.terms.assign(lower=lower[:n], upper=upper[:n], chance=[*found.chance, np.nan]),
+        terms=why.terms.assign(lower=lower[:n], upper=upper[:n], chance=[*chance, np.nan]),
         whole=why.whole.assign(lower=lower[n:], upper=upper[n:]),
         notes=caveats.of_size(Units.of(analysis.stimuli)),
         how=_how(why, analysis, 0),
@@ -316,7 +316,7 @@ def _partial_with_intervals(
 ) -> pd.DataFrame:
     """What is beside the terms, with intervals; `resampled` as `resampled_terms` gives it."""
     split, n = len(partial.PARTS), len(why.terms) - 1
-    bounds = resampled.made_into(lambda values: partial.parts_of(values, n)).interval()
+    bounds = resampled.made_into(lambda values: partial.parts_of(values, n)).estimate()
     found = [partial.bounded(why.partial.iloc[:split], bounds)]
     transfers = why.partial.iloc[split:]
     if len(transfers):
@@ -325,7 +325,7 @@ def _partial_with_intervals(
         again = resampled_transfers(pairs, why.estimator, n_replicates, seed, progress)
         # Where not all pairs are drawn again; else it is there.
         around = again.around(transfers["value"].to_numpy(dtype=np.float64))
-        found.append(partial.bounded(transfers, around.interval()))
+        found.append(partial.bounded(transfers, around.estimate()))
     return pd.concat(found, ignore_index=True)
 
 

@@ -16,7 +16,7 @@ import pandas as pd
 from mlem_core.base.text import number
 from mlem_core.base.typing import FloatArray
 from mlem_core.estimators.registry import check_values, estimator_named
-from mlem_core.inference.jackknife import Interval
+from mlem_core.inference.jackknife import Estimate
 from mlem_core.measures.partial import (
     TRANSFERS,
     Explained,
@@ -119,7 +119,7 @@ def of_layers(tables: PairTables, rsa: FloatArray, estimator: str) -> PartialSim
     return partial_similarity(tables, rsa, weights)
 
 
-def bounded(table: pd.DataFrame, bounds: Interval) -> pd.DataFrame:
+def bounded(table: pd.DataFrame, bounds: Estimate) -> pd.DataFrame:
     """A table of quantities with their 95 % intervals: quantity, value, lower, upper.
 
     NaN where there is no number, or where it is not defined in every replicate.

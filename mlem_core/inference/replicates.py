@@ -26,8 +26,9 @@ from mlem_core.inference.bootstrap import (
 from mlem_core.inference.jackknife import (
     BLOCKS,
     REFITS,
-    Interval,
+    Estimate,
     fewest,
+    jackknife,
     shaped,
     standard_error,
     t_quantile,
@@ -88,11 +89,16 @@ class Replicates(NamedTuple):
         """(...) the standard error, of the jackknife."""
         return standard_error(self.left_out, self.sizes)
 
-    def interval(self) -> Interval:
-        """Confidence interval: quantiles of the bootstrap at the scale of the jackknife."""
+    def estimate(self, *, above: bool = False) -> Estimate:
+        """Its interval, the bootstrap's quantiles at the scale of the jackknife, and its test.
+
+        `above` as in `mlem_core.inference.jackknife.by_error`.
+        """
         # A little further out for few blocks.
         reach = self.error * t_quantile(fewest(self.left_out, self.sizes))
-        return shaped(self.value, self.bootstrap, reach)
+        lower, upper = shaped(self.value, self.bootstrap, reach)
+        found = jackknife(self.value, self.left_out, self.sizes, above=above)
+        return found._replace(lower=lower, upper=upper)
 
     def rescaled(self) -> FloatArray:
         """(n_replicates, ...) around the value, with the jackknife's standard error."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +19,7 @@ from mlem_core.analysis.similarities import check_pairs, squared_of
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import cores, side_by_side
 from mlem_core.base.typing import Counted, FloatArray, Layer
-from mlem_core.inference.jackknife import REFITS, Interval, jackknife_interval
+from mlem_core.inference.jackknife import REFITS, Estimate, jackknife
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.permutation import chance_terms, permuted_terms
 from mlem_core.measures.decomposition import ceilings_of, divide, with_sums
@@ -32,46 +31,17 @@ from mlem_core.storage.store import Store
 FEWEST_SENTENCES = 10
 
 
-class SimilarityIntervals(NamedTuple):
-    """Two layers by one similarity.
+def terms_by_chance(
+    pairs: LayerPairs, similarity: Similarity, squared: Sequence[FloatArray], seed: int = 0
+) -> FloatArray:
+    """How large a term of two layers must be to be more than chance, see `chance_terms`.
 
-    interval : each (n_features + 4,), of the terms, "unexplained", the similarity, both ceilings
-    chance : (n_features,) see `mlem_core.inference.permutation.chance_terms`
+    Parameters as of `terms_interval`.
     """
-
-    interval: Interval
-    chance: FloatArray
-
-
-class TermsInterval(NamedTuple):
-    """Two layers by one similarity.
-
-    value : (n_features + 4,) the terms, "unexplained", the similarity, both ceilings
-    interval : each of that shape
-    """
-
-    value: FloatArray
-    interval: Interval
-
-
-def similarity_intervals(
-    pairs: LayerPairs,
-    similarity: Similarity,
-    squared: Sequence[FloatArray],
-    seed: int = 0,
-    progress: Counted | None = None,
-) -> SimilarityIntervals:
-    """What other stimuli would change of the terms of two layers, and what chance gives.
-
-    Parameters and errors as of `terms_interval`.
-    """
-    interval = terms_interval(pairs, similarity, squared, seed, progress).interval
     own = replace(pairs, tables=with_sums(pairs.tables, _of_all(pairs, similarity, squared)))
     given = [similarity.of(layer) for layer in squared]
     centred = np.stack([one.values.mean(axis=0) - one.mean for one in given])
-    return SimilarityIntervals(
-        interval, chance_terms(permuted_terms(own, seed=seed, values=centred))
-    )
+    return chance_terms(permuted_terms(own, seed=seed, values=centred))
 
 
 def terms_interval(
@@ -80,8 +50,8 @@ def terms_interval(
     squared: Sequence[FloatArray],
     seed: int = 0,
     progress: Counted | None = None,
-) -> TermsInterval:
-    """The terms of two layers, and what other stimuli would change of them.
+) -> Estimate:
+    """Terms of two layers, "unexplained", their similarity and both ceilings: (n_features + 4,).
 
     Parameters
     ----------
@@ -112,8 +82,7 @@ def terms_interval(
         return values(*of_some(similarity, squared, pairs.cells, n_cells, weights))
 
     without = in_turn(left_out, blocks, progress)
-    value = values(pairs.tables.counts, found)
-    return TermsInterval(value, jackknife_interval(value, without, sizes=blocks.sizes))
+    return jackknife(values(pairs.tables.counts, found), without, blocks.sizes)
 
 
 def check_sentences(n: int) -> None:
