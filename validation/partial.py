@@ -9,7 +9,8 @@ from mlem_core.base.typing import FloatArray
 from mlem_core.data.folds import group_folds
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.partial import parts, parts_of
-from mlem_core.inference.replicates import Replicates, resampled_terms, resampled_transfers
+from mlem_core.inference.replicates import resampled_terms, resampled_transfers
+from mlem_core.inference.resample import Replicates
 from mlem_core.measures.partial import TRANSFERS, Explained, above_zero, feature_similarity
 from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import feature_columns

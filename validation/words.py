@@ -22,13 +22,14 @@ from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.inference.bootstrap import term_replicates
 from mlem_core.inference.jackknife import CONFIDENCE, REFITS, jackknife
 from mlem_core.inference.layer_pairs import LayerPairs
-from mlem_core.inference.replicates import Replicates, resampled_scores, resampled_terms
+from mlem_core.inference.replicates import resampled_scores, resampled_terms
+from mlem_core.inference.resample import Replicates
 from mlem_core.measures.decomposition import UNEXPLAINED, decompose
 from mlem_core.measures.importance import permutation_importance
 from mlem_core.measures.similarity import weighted_tau
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.ranks import pair_ranks
-from validation.intervals import ALONE, tables_of
+from validation.intervals import ALONE, difference, tables_of
 from validation.work import Row, Task
 
 # Data sets by number of sentences, how many a part does, and others that give the truth of each.
@@ -194,7 +195,7 @@ def _terms(pairs: LayerPairs, seed: int) -> Found:
     first, again = (
         resampled_terms(_of_layers(pairs, at), REPLICATES, seed) for at in ((0, 2), (0, 3))
     )
-    less = first.less(again)
+    less = difference(first, again)
     names = quantities()[: len(FEATURES) + 3]
     found = {name: (first, (k,)) for k, name in enumerate(names)}
     rsa = len(FEATURES) + 1
@@ -208,7 +209,7 @@ def _scores(pairs: LayerPairs, seed: int) -> tuple[Found, Replicates]:
     scores = resampled_scores(_of_layers(pairs, [0, 1, 2]), "ridge", REPLICATES, seed)
 
     def less(k: int) -> Replicates:
-        return scores.at(0).less(scores.at(k))
+        return scores.made_into(lambda values: values[..., 0, :] - values[..., k, :])
 
     found: Found = {"held-out ρ": (scores, (0, 0)), "importance b of B": (scores, (2, 3))}
     found |= {f"importance {name}": (scores, (0, 2 + f)) for f, name in enumerate(FEATURES)}
@@ -274,8 +275,7 @@ def _alone(pairs: LayerPairs, seed: int) -> dict[str, dict[str, tuple[float, flo
     chosen = _of_layers(pairs, [0, 2])
     blocks = chosen.blocks(REFITS, np.random.default_rng(seed))
     weights = np.concatenate((np.ones((1, len(chosen.folds))), blocks.weights))
-    terms = term_replicates(chosen.whole.by_stimulus, chosen.tables, weights)
-    values = np.column_stack((terms.values, terms.rsa, terms.ceilings[:, 0]))
+    values = term_replicates(chosen.whole.by_stimulus, chosen.tables, weights)[:, :-3]
     found: dict[str, dict[str, tuple[float, float, float]]] = {}
     for way, n, sizes in (("one", blocks.sizes[0], None), ("two", len(weights), blocks.sizes)):
         left_out = values[1 : 1 + n]

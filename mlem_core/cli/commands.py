@@ -60,8 +60,8 @@ def _analyze(options: argparse.Namespace) -> None:
     from mlem_core.analysis.run import run
     from mlem_core.cli.found import found
     from mlem_core.inference.all_layers import layer_intervals
-    from mlem_core.inference.bootstrap import REPLICATES
     from mlem_core.inference.caveats import generalises
+    from mlem_core.inference.resample import REPLICATES
     from mlem_core.inference.tables import score_table, similarity_table
     from mlem_core.inference.trajectories import trajectories
     from mlem_core.pairs.similarities import similarity_named

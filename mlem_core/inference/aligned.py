@@ -20,7 +20,7 @@ from mlem_core.base.text import number
 from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer
 from mlem_core.inference import caveats
 from mlem_core.inference.jackknife import REFITS, Estimate, jackknife
-from mlem_core.inference.similarity_terms import check_sentences, in_turn
+from mlem_core.inference.resample import check_enough, in_parts
 from mlem_core.pairs.alignments import components
 from mlem_core.pairs.similarities import Similarity
 from mlem_core.pairs.units import Units, blocks_left_out
@@ -131,13 +131,14 @@ def aligned_interval(
     """
     aligned, (one, other), (folds, groups, items) = similarity.aligned, layers, together
     assert aligned is not None
-    check_sentences(len(np.unique(groups)))
+    check_enough(len(np.unique(groups)))
     blocks = blocks_left_out(groups, items, REFITS, np.random.default_rng(seed))
 
-    def values(kept: NDArray[np.bool_]) -> FloatArray:
-        return np.array([aligned(one, other, np.where(kept, folds, -1))])
+    def left_out(rows: NDArray[np.bool_]) -> FloatArray:
+        return np.array([[aligned(one, other, np.where(rows[0], folds, -1))]])
 
-    value, without = values(np.ones(len(folds), dtype=bool)), in_turn(values, blocks, progress)
+    (value,) = left_out(np.ones((1, len(folds)), dtype=bool))
+    without = in_parts(left_out, blocks.weights > 0, progress=progress)
     return jackknife(value, without, blocks.sizes, (-1.0, 1.0))
 
 

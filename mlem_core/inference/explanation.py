@@ -19,7 +19,8 @@ from mlem_core.inference import caveats, partial
 from mlem_core.inference.explained import Explanation
 from mlem_core.inference.intervals import LayerIntervals
 from mlem_core.inference.layer_pairs import LayerPairs
-from mlem_core.inference.replicates import Replicates, resampled_terms, resampled_transfers
+from mlem_core.inference.replicates import resampled_terms, resampled_transfers
+from mlem_core.inference.resample import Replicates
 from mlem_core.inference.tables import partial_intervals, terms_and_whole
 from mlem_core.measures.decomposition import ceilings_of, decompose
 from mlem_core.measures.partial import Explained

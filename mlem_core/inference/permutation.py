@@ -21,12 +21,13 @@ from scipy.stats import rankdata
 
 from mlem_core.analysis.analysis import Analysis, key_of
 from mlem_core.analysis.selection import Selection
-from mlem_core.base.parallel import cores, side_by_side
+from mlem_core.base.parallel import cores
 from mlem_core.base.typing import FloatArray, IntArray, Progress, Report
 from mlem_core.data.folds import in_training
 from mlem_core.estimators.base import FoldFits
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.inference.resample import in_parts
 from mlem_core.measures.decomposition import divide
 from mlem_core.pairs.crossfit import CrossFit
 from mlem_core.pairs.tables import LazyArray, PairTables
@@ -231,10 +232,8 @@ def permuted_terms(
         ranks = np.stack([0.5 * (own - middle) for own in pairs.ranks])
     priority = CrossFit.of(tables).priority
     step = max(1, min(CHUNK // (3 * n_cells), -(-n_permutations // cores())))
-    starts = range(0, n_permutations, step)
 
-    def terms_of(start: int) -> FloatArray:
-        part = labels[start : start + step]
+    def terms_of(part: NDArray[np.int64]) -> FloatArray:
         sums = np.zeros((len(part), len(ranks), n_cells))
         for permutation, row in zip(part, sums, strict=True):
             permuted_sums(permutation, pairs.cells, ranks, row)
@@ -244,7 +243,7 @@ def permuted_terms(
         drawn = CrossFit.of_draws(tables, counts, sums, squares, priority)
         return divide(drawn).terms[:, :, 0, 1].T
 
-    return np.concatenate(side_by_side(terms_of, starts))
+    return in_parts(terms_of, labels, step)
 
 
 def chance_terms(permuted: FloatArray) -> FloatArray:

@@ -8,7 +8,7 @@ statistic (a stimulus would be its own nearest neighbour), so there is no bootst
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -17,18 +17,15 @@ from numpy.typing import NDArray
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.similarities import check_pairs, squared_of
 from mlem_core.base.errors import InputError
-from mlem_core.base.parallel import cores, side_by_side
 from mlem_core.base.typing import Counted, FloatArray, Layer
 from mlem_core.inference.jackknife import REFITS, Estimate, jackknife
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.permutation import chance_terms, permuted_terms
+from mlem_core.inference.resample import check_enough, in_parts
 from mlem_core.measures.decomposition import ceilings_of, divide, with_sums
 from mlem_core.pairs.crossfit import CrossFit
 from mlem_core.pairs.similarities import Similarity, SimilaritySums, of_some
-from mlem_core.pairs.units import Blocks
 from mlem_core.storage.store import Store
-
-FEWEST_SENTENCES = 10
 
 
 def terms_by_chance(
@@ -64,7 +61,7 @@ def terms_interval(
     InputError
         Too few sentences, or too few stimuli without a block.
     """
-    check_sentences(pairs.n_groups)
+    check_enough(pairs.n_groups)
     n_cells = len(pairs.tables.counts)
     blocks = pairs.blocks(REFITS, np.random.default_rng(seed))
     found = _of_all(pairs, similarity, squared)
@@ -78,32 +75,11 @@ def terms_interval(
         terms = divided.terms[:, 0, 0, 1]
         return np.array([*terms, alike - whole[0, 1], alike, *ceilings_of(whole)])
 
-    def left_out(weights: NDArray[np.bool_]) -> FloatArray:
-        return values(*of_some(similarity, squared, pairs.cells, n_cells, weights))
+    def left_out(rows: NDArray[np.bool_]) -> FloatArray:
+        return values(*of_some(similarity, squared, pairs.cells, n_cells, rows[0]))[None]
 
-    without = in_turn(left_out, blocks, progress)
+    without = in_parts(left_out, blocks.weights > 0, progress=progress)
     return jackknife(values(pairs.tables.counts, found), without, blocks.sizes)
-
-
-def check_sentences(n: int) -> None:
-    """Raise InputError where there are too few sentences for intervals over them."""
-    if n < FEWEST_SENTENCES:
-        raise InputError(
-            f"found {n} sentences; intervals over them need at least {FEWEST_SENTENCES}."
-        )
-
-
-def in_turn(
-    values: Callable[[NDArray[np.bool_]], FloatArray], blocks: Blocks, progress: Counted | None
-) -> FloatArray:
-    """Some values (n_blocks, ...) without each block, from which stimuli are left (n_stimuli,)."""
-    kept = blocks.weights > 0
-    rows: list[FloatArray] = []
-    for start in range(0, len(kept), cores()):
-        rows += side_by_side(values, kept[start : start + cores()])
-        if progress is not None:
-            progress(len(rows), len(kept))
-    return np.stack(rows)
 
 
 def _of_all(

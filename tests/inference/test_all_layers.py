@@ -9,13 +9,13 @@ from scipy.stats import spearmanr, t
 
 from mlem_core.inference import all_layers
 from mlem_core.inference.all_layers import find, layer_intervals
-from mlem_core.inference.bootstrap import REPLICATES
 from mlem_core.inference.explanation import explain, explanation_of
 from mlem_core.inference.intervals import load, save
 from mlem_core.inference.jackknife import jackknife, standard_error
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.partial import parts_of
 from mlem_core.inference.replicates import resampled_scores, resampled_terms
+from mlem_core.inference.resample import REPLICATES
 from mlem_core.inference.tables import (
     agreement_interval,
     importance_differences,

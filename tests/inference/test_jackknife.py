@@ -18,7 +18,8 @@ from mlem_core.inference.jackknife import (
     standard_error,
     t_quantile,
 )
-from mlem_core.inference.replicates import Replicates, resampled_scores, resampled_terms
+from mlem_core.inference.replicates import resampled_scores, resampled_terms
+from mlem_core.inference.resample import Replicates
 from mlem_core.pairs.units import Units, blocks_left_out
 
 # Words of 14 sentences, of 11 forms, of which some are twice in a sentence.
