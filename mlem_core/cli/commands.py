@@ -260,8 +260,8 @@ def _explained(
     if not alike.similarity.divides:
         found = aligned.alignment(analysis, both, alike)
         if options.bootstrap:
-            count = bars.counter("intervals", "blocks")
-            found = aligned.with_interval(found, analysis, store, options.seed, count)
+            given = options.bootstrap, options.seed, bars.counter("intervals", "blocks")
+            found = explanation.with_intervals(found, analysis, store, *given)
         return found
     why = explanation.explain(analysis, *both, seed=options.seed, compared=alike)
     if why.similarity.name == "rsa":

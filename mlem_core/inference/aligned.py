@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mlem_core.analysis.analysis import Analysis, key_of
-from mlem_core.analysis.selection import Selection, check_layers
-from mlem_core.analysis.similarities import Compared, rows_of
+from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.selection import check_layers
+from mlem_core.analysis.similarities import Compared
 from mlem_core.base.brief import as_html
 from mlem_core.base.errors import InputError
 from mlem_core.base.labels import Names
 from mlem_core.base.text import number
 from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer
-from mlem_core.inference import caveats
 from mlem_core.inference.jackknife import REFITS, Estimate, jackknife
 from mlem_core.inference.resample import check_enough, in_parts
-from mlem_core.pairs.alignments import components
 from mlem_core.pairs.similarities import Similarity
 from mlem_core.pairs.units import Units, blocks_left_out
-from mlem_core.storage.stage import Stage, Tables, load_tables, save_tables
-from mlem_core.storage.store import Store
-
-_STAGE = Stage("alignment-interval", 1, save_tables, load_tables)
 
 
 @dataclass(frozen=True)
@@ -44,7 +38,10 @@ class Alignment:
     others : what intervals speak of, see `mlem_core.pairs.units.Units.others`
     notes : sentences about how far this holds
     names : what models and layers are called in words
+    TABLES : those that change where it gets its interval
     """
+
+    TABLES: ClassVar = ("whole",)
 
     layers: tuple[Layer, Layer]
     similarity: Similarity
@@ -163,54 +160,3 @@ def alignment(analysis: Analysis, layers: Sequence[Layer], compared: Compared) -
     units = Units.of(analysis.stimuli)
     held_out = units.held_out(analysis.spec.folds_over)
     return Alignment((layers[0], layers[1]), similarity, whole, held_out, units.others)
-
-
-def with_interval(
-    found: Alignment,
-    analysis: Analysis,
-    store: Store,
-    seed: int = 0,
-    progress: Counted | None = None,
-) -> Alignment:
-    """The same with its confidence interval.
-
-    Raises
-    ------
-    InputError
-        As `aligned_interval`; representations that are no longer in the store.
-    """
-    layers = [components(rows_of(analysis, layer, store)()) for layer in found.layers]
-    stimuli = analysis.stimuli
-    together = Together(analysis.folds, stimuli.groups, stimuli.items)
-    interval = aligned_interval(found.similarity, layers, together, seed, progress)
-    whole = found.whole.assign(**interval.columns("lower", "upper"))
-    return replace(found, whole=whole, notes=caveats.of_size(Units.of(stimuli)))
-
-
-def kept_interval(
-    found: Alignment, analysis: Analysis, store: Store, progress: Counted | None = None
-) -> Alignment:
-    """The same with its confidence interval, which is kept in the store."""
-
-    def make() -> Tables:
-        made = with_interval(found, analysis, store, progress=progress)
-        notes = pd.DataFrame({"note": list(made.notes)}, dtype=object)
-        return {"whole": made.whole, "notes": notes}
-
-    return _with_tables(found, _STAGE.get(store, _key(found, analysis), make))
-
-
-def best_known(found: Alignment, analysis: Analysis, store: Store) -> Alignment:
-    """The same with its confidence interval, where `kept_interval` has made one."""
-    tables = _STAGE.find(store, _key(found, analysis))
-    return found if tables is None else _with_tables(found, tables)
-
-
-def _key(found: Alignment, analysis: Analysis) -> dict[str, Any]:
-    """What the interval depends on; no feature, and no metric model."""
-    chosen = Selection((), found.layers, "", False)
-    return key_of(analysis, chosen) | {"similarity": found.similarity.name}
-
-
-def _with_tables(found: Alignment, tables: Tables) -> Alignment:
-    return replace(found, whole=tables["whole"], notes=tuple(tables["notes"]["note"]))

@@ -81,11 +81,12 @@ def show(view: View, a: str, b: str) -> None:
 
 def _aligned(view: View, other: Compared, a: str, b: str) -> None:
     """How alike two layers are by a similarity that has no terms, above why their RSA is so."""
-    from mlem_core.inference.aligned import alignment, best_known
+    from mlem_core.inference.aligned import alignment
+    from mlem_core.inference.explanation import best_known
 
     sides = parse_layer(a), parse_layer(b)
     found = replace(alignment(view.analysis, sides, other), names=naming.now())
-    found = best_known(found, view.analysis, stored.store())
+    found = best_known(found, view.analysis, view.selection, stored.store())
     with st.container(border=True):
         st.markdown(f"##### {plain(found.finding)}.")
         for text in (found.how_sure, *found.notes):

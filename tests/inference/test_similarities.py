@@ -10,7 +10,7 @@ from scipy.stats import t
 
 from mlem_core.analysis import similarities
 from mlem_core.analysis.run import run
-from mlem_core.inference.aligned import Together, aligned_interval, alignment, with_interval
+from mlem_core.inference.aligned import Together, aligned_interval, alignment
 from mlem_core.inference.explanation import explain, with_intervals
 from mlem_core.inference.jackknife import REFITS, t_quantile
 from mlem_core.inference.similarity_terms import terms_by_chance, terms_interval
@@ -152,7 +152,7 @@ def test_two_layers_of_an_analysis_are_aligned(planted, name):
     compared = similarities.compared(whole, name, store)
     found = alignment(whole, (A, B), compared)
     assert found.whole["value"].tolist() == [compared.values[0, 1]] and not found.how_sure
-    sure = with_interval(found, whole, store)
+    sure = with_intervals(found, whole, store)
     row = sure.whole.iloc[0]
     assert row["lower"] < row["value"] == compared.values[0, 1] < row["upper"]
     assert f"{row['value']:.2f}" in sure.headline and "unseen sentences" in sure.headline
