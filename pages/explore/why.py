@@ -225,10 +225,11 @@ def _pairs(view: View, why: Explanation, a: str, b: str) -> None:
 
 def _kept(view: View, a: str, b: str, term: str, which: str) -> bool:
     """Whether the pairs behind a term have been looked up before, or came with the example."""
-    from mlem_core.inference.behind import is_kept
+    from mlem_core.inference.behind import kept_at
 
     sides, features = [parse_layer(a), parse_layer(b)], view.selection.features
-    return is_kept(view.analysis, stored.store(), sides, features, term, most=which == MOST)
+    asked = view.analysis, stored.store(), sides, features, term
+    return kept_at(*asked, most=which == MOST) is not None
 
 
 def _there(view: View, models: list[str]) -> bool:
