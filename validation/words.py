@@ -273,7 +273,7 @@ def _ways(found: Replicates) -> dict[str, Replicates]:
 def _alone(pairs: LayerPairs, seed: int) -> dict[str, dict[str, tuple[float, float, float]]]:
     """Terms, RSA and ceiling by t from fewer blocks, as for all layers at once."""
     chosen = _of_layers(pairs, [0, 2])
-    blocks = chosen.blocks(REFITS, np.random.default_rng(seed))
+    blocks = chosen.units.blocks(REFITS, np.random.default_rng(seed))
     weights = np.concatenate((np.ones((1, len(chosen.folds))), blocks.weights))
     values = term_replicates(chosen.whole.by_stimulus, chosen.tables, weights)[:, :-3]
     found: dict[str, dict[str, tuple[float, float, float]]] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -17,11 +17,11 @@ from mlem_core.base.brief import as_html
 from mlem_core.base.errors import InputError
 from mlem_core.base.labels import Names
 from mlem_core.base.text import number
-from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer
+from mlem_core.base.typing import Counted, FloatArray, Layer
 from mlem_core.inference.jackknife import REFITS, Estimate, jackknife
 from mlem_core.inference.resample import check_enough, in_parts
 from mlem_core.pairs.similarities import Similarity
-from mlem_core.pairs.units import Units, blocks_left_out
+from mlem_core.pairs.units import StimulusUnits, Units
 
 
 @dataclass(frozen=True)
@@ -91,23 +91,10 @@ class Alignment:
         return " ".join(filter(None, (self.headline, self.how_sure, self.similarity.no_terms)))
 
 
-class Together(NamedTuple):
-    """Which stimuli stay together.
-
-    folds : (n_stimuli,) the fold that leaves a stimulus out
-    groups : (n_stimuli,) its sentence
-    items : (n_stimuli,) its word; None where none recurs
-    """
-
-    folds: IntArray
-    groups: IntArray
-    items: IntArray | None = None
-
-
 def aligned_interval(
     similarity: Similarity,
     layers: Sequence[FloatArray],
-    together: Together,
+    units: StimulusUnits,
     seed: int = 0,
     progress: Counted | None = None,
 ) -> Estimate:
@@ -126,15 +113,15 @@ def aligned_interval(
     InputError
         Too few sentences.
     """
-    aligned, (one, other), (folds, groups, items) = similarity.aligned, layers, together
+    aligned, (one, other) = similarity.aligned, layers
     assert aligned is not None
-    check_enough(len(np.unique(groups)))
-    blocks = blocks_left_out(groups, items, REFITS, np.random.default_rng(seed))
+    check_enough(len(np.unique(units.groups)))
+    blocks = units.blocks(REFITS, np.random.default_rng(seed))
 
     def left_out(rows: NDArray[np.bool_]) -> FloatArray:
-        return np.array([[aligned(one, other, np.where(rows[0], folds, -1))]])
+        return np.array([[aligned(one, other, np.where(rows[0], units.folds, -1))]])
 
-    (value,) = left_out(np.ones((1, len(folds)), dtype=bool))
+    (value,) = left_out(np.ones((1, len(units.folds)), dtype=bool))
     without = in_parts(left_out, blocks.weights > 0, progress=progress)
     return jackknife(value, without, blocks.sizes, (-1.0, 1.0))
 

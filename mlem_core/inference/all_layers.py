@@ -24,7 +24,7 @@ from mlem_core.base.typing import FloatArray, Progress, Report
 from mlem_core.inference.bootstrap import decompositions
 from mlem_core.inference.intervals import LayerIntervals, load, save
 from mlem_core.inference.jackknife import REFITS, standard_error
-from mlem_core.inference.layer_pairs import LayerPairs, stimuli_alone
+from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.populations import Left
 from mlem_core.inference.replicates import resampled_scores
 from mlem_core.inference.resample import REPLICATES, resample
@@ -37,7 +37,7 @@ from mlem_core.pairs.crossfit import CrossFit
 from mlem_core.pairs.designs import resampled_part
 from mlem_core.pairs.resampling import RankedPairs
 from mlem_core.pairs.tables import PairTables, joined, without_training_ranks
-from mlem_core.pairs.units import Blocks, Units
+from mlem_core.pairs.units import Blocks, StimulusUnits, Units
 from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
 
@@ -230,10 +230,10 @@ def _tau(profiles: FloatArray, replicates: FloatArray) -> dict[str, FloatArray]:
 
 def blocks_of(analysis: Analysis, n_replicates: int = REPLICATES) -> Blocks:
     """The blocks of stimuli that the intervals of an analysis leave out in turn."""
-    pairs, rng = stimuli_alone(analysis), np.random.default_rng(_SEED)
-    # `resampled_scores` draws these before.
-    pairs.bootstrap_weights(n_replicates, rng)
-    return pairs.blocks(REFITS, rng)
+    units = StimulusUnits.of(analysis.stimuli, analysis.folds)
+    rng = np.random.default_rng(_SEED)
+    units.bootstrap(n_replicates, rng)  # `resampled_scores` draws them before
+    return units.blocks(REFITS, rng)
 
 
 def _rsa_and_terms(

@@ -16,7 +16,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.parameters import names_in
 from mlem_core.base.typing import Counted, Layer, layers_in
 from mlem_core.inference import caveats, partial
-from mlem_core.inference.aligned import Alignment, Together, aligned_interval
+from mlem_core.inference.aligned import Alignment, aligned_interval
 from mlem_core.inference.explained import Explanation
 from mlem_core.inference.intervals import LayerIntervals
 from mlem_core.inference.layer_pairs import LayerPairs
@@ -29,7 +29,7 @@ from mlem_core.measures.shapley import EXACT_FEATURES
 from mlem_core.pairs.alignments import components
 from mlem_core.pairs.similarities import SIMILARITIES
 from mlem_core.pairs.tables import PairTables
-from mlem_core.pairs.units import Units
+from mlem_core.pairs.units import StimulusUnits, Units
 from mlem_core.storage.stage import Stage, Tables, load_tables, save_tables
 from mlem_core.storage.store import Store
 
@@ -297,11 +297,10 @@ def _of_alignment(
 ) -> Alignment:
     """`with_intervals` of a similarity that has no terms."""
     layers = [components(rows_of(analysis, layer, store)()) for layer in found.layers]
-    stimuli = analysis.stimuli
-    together = Together(analysis.folds, stimuli.groups, stimuli.items)
-    interval = aligned_interval(found.similarity, layers, together, seed, progress)
+    units = StimulusUnits.of(analysis.stimuli, analysis.folds)
+    interval = aligned_interval(found.similarity, layers, units, seed, progress)
     whole = found.whole.assign(**interval.columns("lower", "upper"))
-    return replace(found, whole=whole, notes=caveats.of_size(Units.of(stimuli)))
+    return replace(found, whole=whole, notes=caveats.of_size(Units.of(analysis.stimuli)))
 
 
 def with_transfer(

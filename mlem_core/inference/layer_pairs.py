@@ -16,7 +16,6 @@ from mlem_core.analysis.selection import check_layers
 from mlem_core.base.executor import executor
 from mlem_core.base.parallel import side_by_side
 from mlem_core.base.typing import IntArray, Layer, layer_name
-from mlem_core.data.folds import kept_together
 from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.designs import PairDesign, resampled_part
@@ -24,9 +23,9 @@ from mlem_core.pairs.distances import design_distances
 from mlem_core.pairs.groups import group_rows
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.ranks import pair_ranks
-from mlem_core.pairs.resampling import RankedPairs, Weights, multinomial
+from mlem_core.pairs.resampling import RankedPairs
 from mlem_core.pairs.tables import PairTables, without_training_ranks
-from mlem_core.pairs.units import Blocks, blocks_left_out
+from mlem_core.pairs.units import StimulusUnits
 from mlem_core.storage.store import Store
 
 # Stimuli whose labels are permuted at most, all pairs of them: whole sentences at random.
@@ -127,18 +126,14 @@ class LayerPairs:
         vars(alone).update(whole=self.whole.by_stimulus, inside=inside)
         return alone
 
-    def blocks(self, n_blocks: int, rng: np.random.Generator) -> Blocks:
-        """The stimuli that are left out in turn, for `by_stimulus`: see `blocks_left_out`."""
-        return blocks_left_out(self.groups, self.items, n_blocks, rng)
+    @property
+    def units(self) -> StimulusUnits:
+        """The units that the stimuli are drawn in; blocks of them are for `by_stimulus`."""
+        return StimulusUnits(self.folds, self.groups, self.items)
 
     def groups_in(self, fold: int) -> IntArray:
         """The sentences with stimuli in a fold, ascending, as `inside` numbers them."""
         return np.unique(self.groups[self.folds == fold])
-
-    @property
-    def fold_units(self) -> IntArray:
-        """(n_stimuli,) what stays together in a fold, see `kept_together`."""
-        return kept_together(self.folds, self.groups, self.items)
 
     @cached_property
     def pattern(self) -> NDArray[np.int32]:
@@ -171,18 +166,6 @@ class LayerPairs:
             folds.append(replace(pairs, cells=number[pairs.cells], n_patterns=len(patterns)))
         return tuple(folds)
 
-    def bootstrap_weights(self, n_replicates: int, rng: np.random.Generator) -> Weights:
-        """(n_replicates, n_groups) times each sentence counts: in a fold as many as it has.
-
-        Where folds are over items or both, and a sentence is in several, as many as there are in
-        all.
-        """
-        folds = [self.groups_in(fold) for fold in range(self.tables.n_folds)]
-        weights = np.empty((n_replicates, self.n_groups), dtype=np.uint16)
-        for members in folds if self.fold_units is self.groups else [np.arange(self.n_groups)]:
-            weights[:, members] = multinomial(len(members), n_replicates, rng)
-        return weights
-
 
 def bare(pairs: LayerPairs) -> LayerPairs:
     """The same as replicates need them, where they travel: in classes of ranks, not in ranks."""
@@ -202,7 +185,7 @@ def sampled_rows(analysis: Analysis, size: int) -> IntArray:
     stimuli, folds = analysis.stimuli, analysis.folds
     if len(stimuli) <= size:
         return np.arange(len(stimuli))
-    units = kept_together(folds, stimuli.groups, stimuli.items)
+    units = StimulusUnits.of(stimuli, folds).together
     _, unit, sizes = np.unique(units, return_inverse=True, return_counts=True)
     unit = unit.ravel()
     fold = np.zeros(len(sizes), dtype=np.int64)
@@ -293,18 +276,3 @@ def _numbered(tables: PairTables, block: IntArray, pattern: IntArray) -> NDArray
     own = np.arange(len(tables.counts), dtype=np.int32)
     number[tables.cell_block * n_patterns + tables.cell_pattern] = own
     return number[block * n_patterns + pattern]
-
-
-def stimuli_alone(analysis: Analysis) -> LayerPairs:
-    """The stimuli of an analysis in none of its layers, for what is drawn of them."""
-    return LayerPairs(
-        layers=(),
-        tables=analysis.tables.of_layers([]),
-        ranks=(),
-        squared=(),
-        design=analysis.design,
-        cells=np.zeros(0, dtype=np.int32),
-        groups=np.unique(analysis.stimuli.groups, return_inverse=True)[1].astype(np.int64),
-        folds=analysis.folds,
-        items=analysis.stimuli.items,
-    )

@@ -134,7 +134,7 @@ def score_above_chance(
     """
     rng = np.random.default_rng(seed)
     observed = fit(pairs.tables).rho.mean(axis=1)
-    labels = permuted_labels(pairs.fold_units, pairs.folds, n_permutations, rng)
+    labels = permuted_labels(pairs.units.together, pairs.folds, n_permutations, rng)
     n_sums = len(pairs.tables.counts) * (2 + train_ranks * pairs.tables.n_folds)
     step = max(1, CHUNK // n_sums)
     rows = []
@@ -225,7 +225,7 @@ def permuted_terms(
 
     tables, n_cells = pairs.tables, len(pairs.tables.counts)
     rng = np.random.default_rng(seed)
-    labels = permuted_labels(pairs.fold_units, pairs.folds, n_permutations, rng)
+    labels = permuted_labels(pairs.units.together, pairs.folds, n_permutations, rng)
     ranks = values
     if ranks is None:
         middle = len(pairs.cells) + 1.0

@@ -40,7 +40,7 @@ def resampled_terms(
     check_enough(pairs.n_groups, n_replicates)
     rng = np.random.default_rng(seed)
     weights = _after_all(multinomial(pairs.n_groups, n_replicates, rng))
-    blocks = pairs.blocks(BLOCKS, rng)
+    blocks = pairs.units.blocks(BLOCKS, rng)
     total = len(weights) + len(blocks.weights)
 
     def values(whole: RankedPairs, weights: Weights, before: int) -> FloatArray:
@@ -143,8 +143,8 @@ def _models(
     check_enough(pairs.n_groups, n_replicates)
     entry, rng = estimator_named(estimator), np.random.default_rng(seed)
     coefficients = entry.model().cross_validate(pairs.tables).weights
-    weights = _after_all(pairs.bootstrap_weights(n_replicates, rng))
-    blocks = blocks or pairs.blocks(REFITS, rng)
+    weights = _after_all(pairs.units.bootstrap(n_replicates, rng))
+    blocks = blocks or pairs.units.blocks(REFITS, rng)
     return _Models(coefficients, entry.refitted, weights, blocks)
 
 

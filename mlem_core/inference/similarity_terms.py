@@ -63,7 +63,7 @@ def terms_interval(
     """
     check_enough(pairs.n_groups)
     n_cells = len(pairs.tables.counts)
-    blocks = pairs.blocks(REFITS, np.random.default_rng(seed))
+    blocks = pairs.units.blocks(REFITS, np.random.default_rng(seed))
     found = _of_all(pairs, similarity, squared)
     tables = with_sums(pairs.tables, found)
     priority = CrossFit.of(tables).priority

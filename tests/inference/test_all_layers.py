@@ -43,7 +43,7 @@ def intervals(planted):
 def test_what_is_left_out_gives_the_rsa_of_the_others(planted, intervals):
     pairs = LayerPairs.of(planted.analysis, planted.analysis.layers, planted.store)
     rng = np.random.default_rng(0)
-    pairs.bootstrap_weights(REPLICATES, rng)
+    pairs.units.bootstrap(REPLICATES, rng)
     kept = leave_out(pairs.n_groups, 50, rng)
     for d in (0, 17):
         rows = np.flatnonzero(kept[d][pairs.groups])

@@ -20,7 +20,7 @@ from mlem_core.inference.jackknife import (
 )
 from mlem_core.inference.replicates import resampled_scores, resampled_terms
 from mlem_core.inference.resample import Replicates
-from mlem_core.pairs.units import Units, blocks_left_out
+from mlem_core.pairs.units import StimulusUnits, Units
 
 # Words of 14 sentences, of 11 forms, of which some are twice in a sentence.
 N = 42
@@ -167,7 +167,7 @@ def crossed(sd, n_sets=1000):
     rng = np.random.default_rng(1)
     groups = np.repeat(np.arange(40), 4)
     items = rng.permutation(np.arange(160) % 40)
-    blocks = blocks_left_out(groups, items, 50, rng)
+    blocks = StimulusUnits(groups, groups, items).blocks(50, rng)
     effects = [s * rng.standard_normal((n_sets, n)) for s, n in zip(sd, (40, 40, 160), strict=True)]
     y = effects[0][:, groups] + effects[1][:, items] + effects[2]
     left_out = blocks.weights @ y.T / blocks.weights.sum(axis=1, keepdims=True)
@@ -201,7 +201,7 @@ def test_a_variance_is_at_least_that_of_either_unit():
 
 
 def test_every_block_leaves_out_whole_units_each_once():
-    blocks = blocks_left_out(GROUPS + 7, ITEMS * 3, 5, np.random.default_rng(0))
+    blocks = StimulusUnits(GROUPS, GROUPS + 7, ITEMS * 3).blocks(5, np.random.default_rng(0))
     assert blocks.sizes == (5, 5, 5)
     for start, unit in ((0, GROUPS), (5, ITEMS), (10, GROUPS * 100 + ITEMS)):
         rows = blocks.weights[start : start + 5]

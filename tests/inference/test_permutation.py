@@ -84,7 +84,7 @@ def test_sentences_change_labels_whole_and_inside_their_fold(case):
 
 def test_words_change_labels_whole_in_each_part_of_the_folds(words):
     *_, pairs = words
-    for labels in permuted_labels(pairs.fold_units, pairs.folds, 2, np.random.default_rng(0)):
+    for labels in permuted_labels(pairs.units.together, pairs.folds, 2, np.random.default_rng(0)):
         assert (pairs.folds[labels] == pairs.folds).all()
         assert sorted(labels) == list(range(len(labels)))
         for item, fold in np.unique(np.column_stack((pairs.items, pairs.folds)), axis=0):
@@ -96,7 +96,7 @@ def test_words_change_labels_whole_in_each_part_of_the_folds(words):
 @pytest.mark.parametrize("made", ["case", "words"])
 def test_tables_are_those_of_features_that_were_permuted(request, made, train_ranks):
     features, layers, pairs = request.getfixturevalue(made)
-    labels = permuted_labels(pairs.fold_units, pairs.folds, 2, np.random.default_rng(1))
+    labels = permuted_labels(pairs.units.together, pairs.folds, 2, np.random.default_rng(1))
 
     def tables_of(own):
         index = PairIndex.build(feature_columns(own), pairs.folds)

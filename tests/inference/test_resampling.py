@@ -105,7 +105,7 @@ def test_a_draw_of_some_sentences_is_an_analysis_of_these(case):
 
 def test_scores_of_a_draw_equal_those_of_explicit_copies(case):
     pairs, fits = case.pairs, FIT(case.pairs.tables)
-    (draw,) = pairs.bootstrap_weights(1, np.random.default_rng(3))
+    (draw,) = pairs.units.bootstrap(1, np.random.default_rng(3))
     found = score_replicates(pairs, fits.weights, False, draw[None])
     x, (i, j) = explicit.feature_distances(case.features), explicit.pairs(90)
     own = draw[pairs.groups]

@@ -10,13 +10,14 @@ from scipy.stats import t
 
 from mlem_core.analysis import similarities
 from mlem_core.analysis.run import run
-from mlem_core.inference.aligned import Together, aligned_interval, alignment
+from mlem_core.inference.aligned import aligned_interval, alignment
 from mlem_core.inference.explanation import explain, with_intervals
 from mlem_core.inference.jackknife import REFITS, t_quantile
 from mlem_core.inference.similarity_terms import terms_by_chance, terms_interval
 from mlem_core.measures.decomposition import decompose, with_sums
 from mlem_core.pairs.alignments import components
 from mlem_core.pairs.similarities import SIMILARITIES, of_some
+from mlem_core.pairs.units import StimulusUnits
 from mlem_core.storage.store import Store
 
 OTHERS, ALIGNED = ("cka", "neighbours"), ("procrustes", "cca")
@@ -64,7 +65,7 @@ def test_intervals_are_those_of_stimuli_left_out_and_compared_anew(name):
     squared = [explicit.squared(layer) for layer in layers]
     similarity = SIMILARITIES[name]
     found = terms_interval(pairs, similarity, squared, 0)
-    blocks = pairs.blocks(REFITS, np.random.default_rng(0))
+    blocks = pairs.units.blocks(REFITS, np.random.default_rng(0))
 
     def similarity_of(kept):
         some = [explicit.squared(layer[kept]) for layer in layers]
@@ -124,14 +125,14 @@ def by_hand(name, layers, folds, units):
 def test_the_interval_of_an_alignment_is_the_jackknife_s_by_hand(name):
     layers, sentences = two(0), np.arange(N_ALIGNED) // 2
     folds, similarity = sentences % 4, SIMILARITIES[name]
-    value, lower, upper, *_ = aligned_interval(similarity, layers, Together(folds, sentences))
+    value, lower, upper, *_ = aligned_interval(similarity, layers, StimulusUnits(folds, sentences))
     variance, n = by_hand(name, layers, folds, sentences)
     assert value[0] == similarity.aligned(*layers, folds)
     reach = t.ppf(0.975, n - 1) * np.sqrt(variance)
     np.testing.assert_allclose([lower[0], upper[0]], [value[0] - reach, min(1, value[0] + reach)])
     # Where words recur they are left out too.
     words = np.random.default_rng(0).permutation(np.arange(N_ALIGNED) % 12)
-    lower = aligned_interval(similarity, layers, Together(folds, sentences, words)).lower
+    lower = aligned_interval(similarity, layers, StimulusUnits(folds, sentences, words)).lower
     both = np.unique(np.stack((sentences, words)), axis=1, return_inverse=True)[1].ravel()
     (s, n_s), (w, n_w), (b, _) = (
         by_hand(name, layers, folds, units) for units in (sentences, words, both)
@@ -141,7 +142,7 @@ def test_the_interval_of_an_alignment_is_the_jackknife_s_by_hand(name):
 
 
 def test_few_sentences_are_refused():
-    few = Together(np.arange(N_ALIGNED) % 4, np.arange(N_ALIGNED) % 9)
+    few = StimulusUnits(np.arange(N_ALIGNED) % 4, np.arange(N_ALIGNED) % 9)
     with refused("9 sentences", "at least 10"):
         aligned_interval(SIMILARITIES["cca"], two(0), few)
 
