@@ -81,13 +81,8 @@ class LayerPairs:
             A layer or feature that the analysis does not have; representations that are no longer
             in the store.
         """
-        check_layers(layers, analysis.layers)
-        design = resampled_part(analysis.design, analysis.folds)
-        tables = None
-        if design is analysis.design:
-            tables = analysis.tables.of_layers([analysis.layers.index(layer) for layer in layers])
-        made = _Made(analysis, store, np.arange(len(analysis.stimuli)), design)
-        return made.pairs(layers, tables, features, interactions)
+        design, rows = _resampled(analysis), np.arange(len(analysis.stimuli))
+        return _Made(analysis, store, rows, design).pairs(layers, features, interactions)
 
     @classmethod
     def of_sample(
@@ -103,12 +98,11 @@ class LayerPairs:
         The sample is of whole sentences (or whatever stays together in a fold), in each fold as
         large a part of them. Parameters and errors are those of `of`.
         """
-        if resampled_part(analysis.design, analysis.folds).is_complete:
+        if _resampled(analysis).is_complete:
             return cls.of(analysis, layers, store, features, interactions)
-        check_layers(layers, analysis.layers)
         rows = sampled_rows(analysis, PERMUTED)
         made = _Made(analysis, store, rows, PairDesign.complete(len(rows)))
-        return made.pairs(layers, None, features, interactions)
+        return made.pairs(layers, features, interactions)
 
     @property
     def n_groups(self) -> int:
@@ -167,6 +161,10 @@ class LayerPairs:
         return tuple(folds)
 
 
+def _resampled(analysis: Analysis) -> PairDesign:
+    return resampled_part(analysis.design, analysis.folds)
+
+
 def bare(pairs: LayerPairs) -> LayerPairs:
     """The same as replicates need them, where they travel: in classes of ranks, not in ranks."""
     if executor().is_here:
@@ -210,12 +208,12 @@ class _Made(NamedTuple):
     def pairs(
         self,
         layers: Sequence[Layer],
-        tables: PairTables | None,
         features: Sequence[str] | None,
         interactions: bool | None,
     ) -> LayerPairs:
-        """Rank them; `tables` are those of these pairs where they are known."""
+        """Rank them; their tables are those of the analysis where it has the same pairs."""
         analysis, rows, given = self.analysis, self.rows, self.analysis.tables
+        check_layers(layers, analysis.layers)
         stimuli = analysis.stimuli
         spans = {column.name: column.span for column in feature_columns(stimuli)}
         names = dict(zip(given.features, given.value_names, strict=True))
@@ -223,7 +221,9 @@ class _Made(NamedTuple):
         columns = feature_columns(stimuli[rows], spans, resolved)
         folds = analysis.folds[rows]
         index = PairIndex.build(columns, folds, analysis.spec.missing, design=self.design)
-        if tables is None:
+        if self.design is analysis.design:
+            tables = given.of_layers([analysis.layers.index(layer) for layer in layers])
+        else:
             tables = pair_tables(
                 index,
                 [lambda layer=layer: self.of(layer) for layer in layers],  # type: ignore[misc]
@@ -240,8 +240,7 @@ class _Made(NamedTuple):
                 cells = _numbered(chosen, index.cell_block, pattern)[cells]
             tables = chosen
         interactions = analysis.spec.interactions if interactions is None else interactions
-        ranked = side_by_side(self.ranked, layers)
-        ranks, squared = zip(*ranked, strict=True)
+        ranks, squared = zip(*side_by_side(self.ranked, layers), strict=True)
         return LayerPairs(
             layers=tuple(layers),
             tables=tables.with_interactions(interactions),
