@@ -1,8 +1,9 @@
 """One engine of resampling: statistics in draws of the stimuli, and the estimates from them.
 
 A row says how the stimuli are drawn: how often each sentence counts (bootstrap), which stimuli stay
-(jackknife), or whose labels each has (permutation). A statistic takes rows and gives an array of
-them, (n_rows, ...); who computes it for which rows is decided here.
+(jackknife), or whose labels each has (permutation); `mlem_core.pairs.units.StimulusUnits` gives
+them. A statistic takes rows and gives an array of them, (n_rows, ...); who computes it for which
+rows is decided here.
 
 Confidence intervals combine two ways of resampling. The delete-block jackknife, of sentences and,
 where words recur, of words (`mlem_core.pairs.units`), gives the standard error: the bootstrap's
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.executor import executor, results
-from mlem_core.base.parallel import cores, side_by_side
+from mlem_core.base.parallel import cores, each
 from mlem_core.base.typing import Counted, FloatArray
 from mlem_core.inference.jackknife import (
     Estimate,
@@ -77,6 +78,7 @@ def in_parts(
     rows: NDArray[Any],
     size: int = 1,
     progress: Counted | None = None,
+    threads: int | None = None,
 ) -> FloatArray:
     """A statistic (n_rows, ...) of a few rows at a time, shared out among this machine's cores.
 
@@ -85,12 +87,13 @@ def in_parts(
     statistic : of some rows (n, n_units) gives (n, ...)
     size : so many rows at a time
     rows, progress : as in `resample`
+    threads : 1 for a statistic that shares its own work out; None is as many as there are cores
     """
     parts = [rows[start : start + size] for start in range(0, len(rows), size)]
     together = len(parts) if progress is None else cores()
     found: list[FloatArray] = []
     for start in range(0, len(parts), together):
-        found += side_by_side(statistic, parts[start : start + together])
+        found += each(statistic, parts[start : start + together], threads or cores())
         if progress is not None:
             progress(min(len(found) * size, len(rows)), len(rows))
     return np.concatenate(found)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mlem_core.base.typing import IntArray
 from mlem_core.data.folds import kept_together
@@ -150,6 +151,27 @@ class StimulusUnits(NamedTuple):
         for members in folds:
             weights[:, members] = multinomial(len(members), n_replicates, rng)
         return weights
+
+    def permuted(self, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Whose labels each stimulus has in n permutations: (n, n_stimuli).
+
+        What stays together in a fold (sentences, say) changes labels with what is of the same fold
+        and of as many stimuli, in order.
+        """
+        units = self.together
+        order = np.argsort(units, kind="stable")
+        _, starts, sizes = np.unique(units[order], return_index=True, return_counts=True)
+        exchangeable: dict[tuple[int, int], list[IntArray]] = {}
+        for start, size in zip(starts, sizes, strict=True):
+            members = order[start : start + size]
+            key = int(self.folds[members[0]]), int(size)
+            exchangeable.setdefault(key, []).append(members)
+        permuted = np.tile(np.arange(len(units)), (n, 1))
+        for alike in exchangeable.values():
+            members = np.stack(alike)
+            for labels in permuted:
+                labels[members] = members[rng.permutation(len(members))]
+        return permuted
 
     def blocks(self, n_blocks: int, rng: np.random.Generator) -> Blocks:
         """The blocks of each kind of unit that are left out in turn.
