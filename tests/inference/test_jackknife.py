@@ -12,12 +12,7 @@ from scipy.stats import spearmanr, t
 from mlem_core.data.stimulus_csv import from_frame
 from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.inference.corrections import corrected
-from mlem_core.inference.jackknife import (
-    fewest,
-    jackknife,
-    standard_error,
-    t_quantile,
-)
+from mlem_core.inference.jackknife import fewest, jackknife, standard_error, t_quantile
 from mlem_core.inference.replicates import resampled_scores, resampled_terms
 from mlem_core.inference.resample import Replicates
 from mlem_core.pairs.units import StimulusUnits, Units

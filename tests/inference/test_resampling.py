@@ -152,8 +152,7 @@ def test_models_that_are_fitted_anew_are_those_of_an_analysis_of_the_drawn(case)
     weights = np.ones((2, pairs.n_groups))
     weights[1, ::5] = 0.0
     found = refitted(pairs, mean_scores, weights)
-    ceilings = refitted(pairs, mean_ceilings, weights)
-    np.testing.assert_allclose(ceilings, found[..., 1], atol=1e-12)
+    np.testing.assert_allclose(refitted(pairs, mean_ceilings, weights), found[..., 1], atol=1e-12)
     for d, tables in enumerate((pairs.tables, case.without(weights[1][pairs.groups]))):
         fits = FIT(tables)
         np.testing.assert_allclose(found[d, :, 0], fits.rho.mean(axis=1), atol=1e-5)
